@@ -1,0 +1,61 @@
+# Every target starts from a fresh clone with nothing installed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_QUIET := 1
+export PIP_NO_INPUT := 1
+
+.PHONY: help run test venv bench tables docs lint clean
+
+help:
+	@echo "make run     install the core, compile sin(x)+cos(y), print what is proved, save layer and picture in out/"
+	@echo "make test    install what the tests need and run them all"
+	@echo "make venv    the full environment with all extras"
+	@echo "make tables  regenerate the tables of the construction (docs/tables.md)"
+	@echo "make bench   benchmarks"
+	@echo "make docs    regenerate pictures and tables in docs/"
+	@echo "make lint    ruff, mypy, import-linter"
+	@echo "make clean   remove the environment and everything generated outside version control"
+
+$(BIN)/python:
+	@echo "making $(VENV) with $(PYTHON)"
+	@$(PYTHON) -m venv $(VENV)
+
+# A stamp is newer than what it was installed from; `make test` after `make run` adds what is missing.
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing maxaffine (core)"
+	@$(BIN)/pip install -e .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing maxaffine with its test tools"
+	@$(BIN)/pip install -e ".[test]"
+	@touch $@ $(VENV)/.core
+
+$(VENV)/.all: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing maxaffine with all extras"
+	@$(BIN)/pip install -e ".[all,test]"
+	@touch $@ $(VENV)/.core $(VENV)/.test
+
+venv: $(VENV)/.all
+
+run: $(VENV)/.core
+	@mkdir -p out
+	@$(BIN)/maxaffine compile "sin(x) + cos(y)" --box x=-pi:pi,y=-pi:pi --error 0.1 \
+		--out out/sin-cos.safetensors --figure out/sin-cos.png
+
+test: $(VENV)/.test
+	@$(BIN)/ruff check src tests benchmarks examples
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/pytest -n 2 -q
+
+lint: $(VENV)/.test
+	@$(BIN)/ruff check src tests benchmarks examples
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+clean:
+	rm -rf $(VENV) out build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""What is proved: certificates, the theorems behind them, and the independent checker."""

@@ -1,0 +1,1 @@
+"""Ground everything stands on: errors, rounding, intervals, balls, records, progress."""

@@ -1,0 +1,1 @@
+"""The weights: frozen data, the literal matrices, and the file."""

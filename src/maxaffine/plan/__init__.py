@@ -1,0 +1,1 @@
+"""Where keys go: max-affine partitions, methods and their cost."""

@@ -1,0 +1,1 @@
+"""How a layer is run: dense, blocked, factorised."""

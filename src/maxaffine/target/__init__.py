@@ -1,0 +1,1 @@
+"""What to say: boxes, expressions, targets and the facts known about them."""
