@@ -1,0 +1,213 @@
+"""The layer: one softmax head over affine logits, as frozen data.
+
+    z      = M (x - centre)                                   coordinates, float64, then rounded to the dtype
+    l_j(x) = sharpness * (a_j . z + b_j)                      logits of the keys j = 1..N
+    F(x)   = sum_j softmax_j(l(x)) (c_j + G_j z)              values, constant (G = 0) or affine in x
+
+Keys are either listed one by one or the product of keys per coordinate, in which case N = prod P_i tokens are implied
+by sum P_i numbers, and the softmax factorises exactly.  How F is computed is the runtime's matter.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import BadInput
+from maxaffine.core.rounding import numpy_dtype
+
+Array = NDArray[np.float64]
+
+
+def frozen(array: object, dtype: object = np.float64) -> Array:
+    """A read-only contiguous copy, so that what was certified cannot change afterwards."""
+    copy = np.array(array, dtype=dtype, order="C")  # type: ignore[call-overload]
+    copy.flags.writeable = False
+    return copy  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """z = M (x - centre): centred first, so that logits do not cancel far from the origin."""
+
+    centre: Array  # (D,)
+    matrix: Array  # (E, D)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "centre", frozen(self.centre))
+        object.__setattr__(self, "matrix", frozen(self.matrix))
+        if self.matrix.ndim != 2 or self.centre.shape != (self.matrix.shape[1],):
+            raise BadInput(
+                f"`matrix` {self.matrix.shape} must be (E, D) with the D of `centre` {self.centre.shape}."
+            )
+
+    def __call__(self, x: Array) -> Array:
+        """Coordinates (B, E) of points (B, D)."""
+        return np.asarray((x - self.centre) @ self.matrix.T)
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether every coordinate is a scaled variable."""
+        rows, columns = self.matrix.shape
+        return rows == columns and bool(np.all(self.matrix == np.diag(np.diag(self.matrix))))
+
+
+@dataclass(frozen=True)
+class AxisKeys:
+    """Keys along one coordinate: logits sharpness * (slopes_k z + offsets_k)."""
+
+    slopes: Array  # (P,)
+    offsets: Array  # (P,)
+
+    def __len__(self) -> int:
+        return len(self.slopes)
+
+
+@dataclass(frozen=True)
+class ProductKeys:
+    """All tuples of one key per coordinate: a_j = (a^1_{j_1}, ..), b_j = sum_i b^i_{j_i}, j in row-major order."""
+
+    axes: tuple[AxisKeys, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of keys per coordinate."""
+        return tuple(len(axis) for axis in self.axes)
+
+    @property
+    def count(self) -> int:
+        """N = prod P_i, as an exact integer."""
+        count = 1
+        for axis in self.axes:
+            count *= len(axis)
+        return count
+
+    def listed(self, start: int = 0, stop: int | None = None) -> tuple[Array, Array]:
+        """Slopes (n, E) and offsets (n,) of the keys start..stop in row-major order."""
+        stop = self.count if stop is None else min(stop, self.count)
+        index = np.unravel_index(np.arange(start, stop), self.shape)
+        slopes = np.stack([axis.slopes[i] for axis, i in zip(self.axes, index, strict=True)], axis=1)
+        offsets = self.axes[0].offsets[index[0]].copy()
+        for axis, i in zip(self.axes[1:], index[1:], strict=True):
+            offsets += axis.offsets[i]
+        return slopes, offsets
+
+
+@dataclass(frozen=True)
+class ListedKeys:
+    """Keys one by one: any max-affine partition."""
+
+    slopes: Array  # (N, E)
+    offsets: Array  # (N,)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N,), the leading shape of the values."""
+        return (len(self.offsets),)
+
+    @property
+    def count(self) -> int:
+        """N."""
+        return len(self.offsets)
+
+    def listed(self, start: int = 0, stop: int | None = None) -> tuple[Array, Array]:
+        """Slopes (n, E) and offsets (n,) of the keys start..stop."""
+        return self.slopes[start:stop], self.offsets[start:stop]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One softmax attention head: coordinates, keys, sharpness and values, stored in `dtype`."""
+
+    coordinates: Coordinates
+    keys: ProductKeys | ListedKeys
+    sharpness: float
+    values: Array  # keys.shape + (d_out, n_out)
+    low: Array  # (D,) the box the layer speaks about
+    high: Array  # (D,)
+    inputs: tuple[tuple[int, int], ...]  # ((d, n),) or ((d_q, n_q), (d_kv, n_kv))
+    dtype: str = "float64"
+    slopes: Array | None = field(default=None)  # keys.shape + (d_out, n_out, E), values affine in z
+
+    def __post_init__(self) -> None:
+        stored = numpy_dtype(self.dtype)
+        if isinstance(self.keys, ProductKeys):
+            axes = tuple(AxisKeys(frozen(a.slopes, stored), frozen(a.offsets, stored)) for a in self.keys.axes)
+            keys: ProductKeys | ListedKeys = ProductKeys(axes)
+            width = len(axes)
+        else:
+            keys = ListedKeys(frozen(self.keys.slopes, stored), frozen(self.keys.offsets, stored))
+            width = keys.slopes.shape[1]
+        object.__setattr__(self, "keys", keys)
+        object.__setattr__(self, "values", frozen(self.values, stored))
+        object.__setattr__(self, "low", frozen(self.low))
+        object.__setattr__(self, "high", frozen(self.high))
+        object.__setattr__(self, "sharpness", float(stored.type(self.sharpness)))
+        if self.slopes is not None:
+            object.__setattr__(self, "slopes", frozen(self.slopes, stored))
+        self._check(width)
+
+    def _check(self, width: int) -> None:
+        rows, dimension = self.coordinates.matrix.shape
+        if rows != width:
+            raise BadInput(f"keys have {width} coordinates and `matrix` makes {rows}; they must agree.")
+        if self.values.ndim != len(self.keys.shape) + 2 or self.values.shape[:-2] != self.keys.shape:
+            raise BadInput(
+                f"`values` {self.values.shape} must be (keys..., d_out, n_out) with keys {self.keys.shape}."
+            )
+        if self.slopes is not None and self.slopes.shape != (*self.values.shape, rows):
+            raise BadInput(f"`slopes` {self.slopes.shape} must be values' shape and {rows} coordinates.")
+        if self.low.shape != (dimension,) or self.high.shape != (dimension,):
+            raise BadInput(f"the box has shape {self.low.shape} and the coordinates take {dimension} numbers.")
+        if sum(d * n for d, n in self.inputs) != dimension:
+            raise BadInput(f"`inputs` {self.inputs} must hold {dimension} numbers in all.")
+        arrays = [self.coordinates.centre, self.coordinates.matrix, self.values, self.low, self.high]
+        arrays += [a for axis in self.axes for a in (axis.slopes, axis.offsets)]
+        arrays += [] if self.slopes is None else [self.slopes]
+        if not (np.isfinite(self.sharpness) and self.sharpness > 0 and all(np.isfinite(a).all() for a in arrays)):
+            raise BadInput("every number of a layer must be finite and its sharpness positive.")
+
+    @cached_property
+    def axes(self) -> tuple[AxisKeys, ...]:
+        """Keys per coordinate; for listed keys one pseudo-axis that holds them all."""
+        if isinstance(self.keys, ProductKeys):
+            return self.keys.axes
+        return (AxisKeys(self.keys.slopes, self.keys.offsets),)
+
+    @property
+    def is_product(self) -> bool:
+        """Whether the keys are a product over coordinates, so that the softmax factorises."""
+        return isinstance(self.keys, ProductKeys)
+
+    @property
+    def dimension(self) -> int:
+        """D, the number of input variables."""
+        return int(self.coordinates.matrix.shape[1])
+
+    @property
+    def d_out(self) -> int:
+        """Rows of the output."""
+        return int(self.values.shape[-2])
+
+    @property
+    def n_out(self) -> int:
+        """Columns of the output."""
+        return int(self.values.shape[-1])
+
+    @property
+    def tokens(self) -> int:
+        """Key tokens of the literal layer: N groups of n_out."""
+        return self.keys.count * self.n_out
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the stored arrays take."""
+        arrays = [self.values] + [a for axis in self.axes for a in (axis.slopes, axis.offsets)]
+        return sum(a.nbytes for a in arrays) + (0 if self.slopes is None else self.slopes.nbytes)
+
+    def affine_pieces(self) -> tuple[Array, Array]:
+        """Slopes (N, D) and offsets (N,) in x of the scores s_j(x) = a_j . M (x - centre) + b_j, float64."""
+        slopes, offsets = (np.asarray(part, dtype=np.float64) for part in self.keys.listed())
+        in_x = slopes @ self.coordinates.matrix
+        return in_x, offsets - in_x @ self.coordinates.centre

@@ -1,0 +1,66 @@
+"""One chooser: which runtime a batch runs on, in chunks that respect a fixed workspace."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import BadInput
+from maxaffine.layer.layer import Layer
+from maxaffine.runtime import blocked, dense, factorised
+
+Array = NDArray[Any]
+
+WORKSPACE = 64 << 20  # bytes a chunk of queries may take; larger chunks fall out of the caches and gain nothing
+DENSE_KEYS = 1 << 16  # beyond this, listing the keys costs more than streaming over them
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A way to run a layer: evaluate (B, D) -> (B, d_out, n_out), and its memory."""
+
+    name: str
+    evaluate: Callable[[Layer, NDArray[np.float64]], Array]
+    workspace: Callable[[Layer], int]
+    bytes_per_query: Callable[[Layer], int]
+
+
+RUNTIMES = {
+    name: Runtime(name, module.evaluate, module.workspace, module.bytes_per_query)
+    for name, module in (("dense", dense), ("blocked", blocked), ("factorised", factorised))
+}
+
+
+def available(layer: Layer) -> tuple[str, ...]:
+    """The runtimes that can run this layer."""
+    return tuple(name for name in RUNTIMES if name != "factorised" or layer.is_product)
+
+
+def choose(layer: Layer) -> tuple[str, str]:
+    """The runtime for this layer and the reason."""
+    if layer.is_product and len(layer.keys.shape) > 1:
+        return "factorised", "product keys: one softmax per coordinate instead of one over all keys"
+    if layer.keys.count <= DENSE_KEYS:
+        return "dense", f"{layer.keys.count} keys: the literal softmax fits the cache"
+    return "blocked", f"{layer.keys.count} keys: streamed in blocks of {blocked.BLOCK}"
+
+
+def evaluate(layer: Layer, x: NDArray[np.float64], runtime: str | None = None) -> Array:
+    """F(x) for points (B, D), by the named runtime or the chosen one: (B, d_out, n_out)."""
+    name = choose(layer)[0] if runtime is None else runtime
+    if name not in RUNTIMES:
+        raise BadInput(f"`runtime` (={name!r}) is not known; choose one of {', '.join(RUNTIMES)}.")
+    chosen = RUNTIMES[name]
+    chunk = max(1, WORKSPACE // max(1, chosen.bytes_per_query(layer)))
+    if len(x) <= chunk:
+        return chosen.evaluate(layer, x)
+    return np.concatenate([chosen.evaluate(layer, x[i : i + chunk]) for i in range(0, len(x), chunk)])
+
+
+def attention(layer: Layer, x: NDArray[np.float64]) -> Array:
+    """The attention weights (B, N) of every key for every query."""
+    if layer.is_product and len(layer.keys.shape) > 1:
+        return factorised.attention(layer, x)
+    return dense.attention(layer, x)
