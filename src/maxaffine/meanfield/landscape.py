@@ -1,0 +1,176 @@
+"""Stationary points of the risk on the product of two spheres, their type, and the Hessian at the oracle."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq, least_squares
+
+from .checks import whole
+from .overlaps import Overlaps
+from .risk import Risk, SoftmaxRisk
+from .table import RiskTable
+
+__all__ = ["OracleHessian", "StationaryPoint", "hessian_oracle", "riemannian_hessian", "stationary_points"]
+
+Array = NDArray[np.float64]
+DIFFERENCE = np.array([1 / 12, -2 / 3, 2 / 3, -1 / 12])  # fourth-order first derivative at -2h, -h, h, 2h
+
+
+@dataclass(frozen=True)
+class StationaryPoint:
+    """A stationary point: overlaps, risk, type and the extreme eigenvalues of its Riemannian Hessian."""
+
+    overlaps: Overlaps
+    risk: float
+    kind: str  # "minimum" | "saddle" | "maximum" | "degenerate"
+    eigenvalues: tuple[float, ...]
+
+    @property
+    def on_manifold(self) -> bool:
+        """Whether it lies on eta = zeta = rho = 0."""
+        return max(abs(self.overlaps.eta), abs(self.overlaps.zeta), abs(self.overlaps.rho)) < 1e-9
+
+
+@dataclass(frozen=True)
+class OracleHessian:
+    """Hessian at u = u*, v = v*: the block of (u along v*, v along u*), and the two perpendicular curvatures."""
+
+    block: Array
+    perpendicular_u: float
+    perpendicular_v: float
+
+    @property
+    def smallest(self) -> float:
+        """Its smallest eigenvalue; not negative when the oracle is a local minimum."""
+        return min(float(np.linalg.eigvalsh(self.block)[0]), self.perpendicular_u, self.perpendicular_v)
+
+
+def hessian_oracle(risk: SoftmaxRisk | RiskTable) -> OracleHessian:
+    """Exact Hessian at the oracle in the chart u = u* + x v* + perp, v = v* + y u* + perp.
+
+    H_xx = -R_mu + 2 (Q - 2 gamma H),   H_yy = 2 gamma^2 P1 + 2 (C^2 S0 + 2 C E1 + Q),
+    H_xy = 2 (-gamma C K1 + C E1 + Q - gamma H);   perpendicular: -R_mu and 2 gamma^2 P1.
+    """
+    gamma, C = risk.problem.gamma, risk.problem.C
+    values, _ = risk.coefficients(1.0)
+    p1, _, _, s0, e1, k1, q, h = values.tolist()
+    slope = risk.value_and_gradient(Overlaps(1.0, 1.0))[1].mu
+    xx = -slope + 2 * (q - 2 * gamma * h)
+    yy = 2 * gamma**2 * p1 + 2 * (C * C * s0 + 2 * C * e1 + q)
+    xy = 2 * (-gamma * C * k1 + C * e1 + q - gamma * h)
+    return OracleHessian(np.array([[xx, xy], [xy, yy]]), -slope, 2 * gamma**2 * p1)
+
+
+def _second_derivatives(risk: Risk, o: Overlaps, h: float) -> Array:
+    """5 x 5 matrix of second partial derivatives, by fourth-order differences of the exact gradient."""
+    rows = []
+    for i in range(5):
+        # an overlap at its end is differenced from inside: the exact risk is smooth beyond it, a link's need not be
+        total = np.zeros(5)
+        for shift, weight in zip((-2, -1, 1, 2), DIFFERENCE, strict=True):
+            moved = list(o)
+            moved[i] += shift * h
+            total += weight * np.array(risk.value_and_gradient(Overlaps(*moved))[1])
+        rows.append(total / h)
+    matrix = np.array(rows)
+    return np.asarray((matrix + matrix.T) / 2)
+
+
+def riemannian_hessian(risk: Risk, o: Overlaps, h: float | None = None) -> Array:
+    """Hessian of the risk on the two spheres at overlaps o, in a basis of the tangent spaces of R^6 x R^6.
+
+    Six dimensions hold u*, v*, u, v and two spare directions: every further dimension repeats their curvatures.
+    With G the Euclidean gradient it is P (dG) P - (G_u.u) on u's tangent space, likewise on v's.
+    """
+    size = 6
+    if h is None:
+        h = 0.02 * math.hypot(risk.problem.gamma, 1e-3) / risk.problem.C
+    u_star, v_star, u, v = o.to_vectors(size)
+    g = risk.value_and_gradient(o)[1]
+    second = _second_derivatives(risk, o, h)
+    zero = np.zeros(size)
+    # gradient of each overlap in the twelve coordinates of (u, v)
+    rows = np.array(
+        [
+            np.concatenate([u_star, zero]),
+            np.concatenate([zero, v_star]),
+            np.concatenate([v_star, zero]),
+            np.concatenate([zero, u_star]),
+            np.concatenate([v, u]),
+        ]
+    )
+    ambient = rows.T @ second @ rows
+    ambient[:size, size:] += g.rho * np.eye(size)
+    ambient[size:, :size] += g.rho * np.eye(size)
+    euclidean = rows.T @ np.array(g)
+    curvature = np.diag(np.repeat([euclidean[:size] @ u, euclidean[size:] @ v], size))
+    tangent = np.zeros((2 * size, 2 * size - 2))
+    tangent[:size, : size - 1] = np.linalg.svd(u[None, :])[2][1:].T
+    tangent[size:, size - 1 :] = np.linalg.svd(v[None, :])[2][1:].T
+    return np.asarray(tangent.T @ (ambient - curvature) @ tangent)
+
+
+def _classify(risk: Risk, o: Overlaps) -> StationaryPoint:
+    eigenvalues = np.linalg.eigvalsh(riemannian_hessian(risk, o))
+    scale = max(1e-300, float(np.abs(eigenvalues).max()))
+    tolerance = 1e-7 * scale
+    if np.all(eigenvalues > 0) and eigenvalues[0] > 1e-13 * scale:
+        kind = "minimum"
+    elif np.all(eigenvalues < 0) and eigenvalues[-1] < -1e-13 * scale:
+        kind = "maximum"
+    elif eigenvalues[0] < -tolerance and eigenvalues[-1] > tolerance:
+        kind = "saddle"
+    else:
+        kind = "degenerate"
+    value = risk.value_and_gradient(o)[0]
+    return StationaryPoint(o, value, kind, tuple(float(e) for e in eigenvalues))
+
+
+def stationary_points(risk: SoftmaxRisk | RiskTable, grid: int = 400, search: int = 0, seed: int = 0) -> list[StationaryPoint]:
+    """All stationary points on the invariant manifold, with ``search`` random starts for others off it.
+
+    On the manifold nu' = 2 gamma^2 P1 (1 - nu^2) with P1 > 0, so nu = +-1; there mu = +-1 or a root of R_mu, found by
+    sign changes on a grid of mu and refined.
+    """
+    grid = whole("grid", grid, 2, "400 points resolve the risk")
+    found = []
+    for nu in (1.0, -1.0):
+        mus = np.linspace(-1, 1, grid + 1)
+        slopes = [risk.value_and_gradient(Overlaps(mu, nu))[1].mu for mu in mus.tolist()]
+        roots = [-1.0, 1.0]
+        for i in range(grid):
+            if slopes[i] * slopes[i + 1] < 0:
+                root = brentq(
+                    lambda mu, nu=nu: risk.value_and_gradient(Overlaps(mu, nu))[1].mu, mus[i], mus[i + 1], xtol=1e-14
+                )
+                roots.append(float(root))
+        found += [_classify(risk, Overlaps(mu, nu)) for mu in sorted(roots)]
+    return found + _off_manifold(risk, search, seed, found)
+
+
+def _off_manifold(risk: Risk, search: int, seed: int, known: list[StationaryPoint]) -> list[StationaryPoint]:
+    rng = np.random.default_rng(seed)
+    u_star, v_star = np.eye(4)[0], np.eye(4)[1]
+
+    def tangent_gradient(z: Array) -> Array:
+        u, v = z[:4] / np.linalg.norm(z[:4]), z[4:] / np.linalg.norm(z[4:])
+        o = Overlaps.from_vectors(u, v, u_star, v_star)
+        g = risk.value_and_gradient(o)[1]
+        g_u = g.mu * u_star + g.eta * v_star + g.rho * v
+        g_v = g.nu * v_star + g.zeta * u_star + g.rho * u
+        return np.concatenate([g_u - (g_u @ u) * u, g_v - (g_v @ v) * v])
+
+    extra: list[StationaryPoint] = []
+    for _ in range(search):
+        end = least_squares(tangent_gradient, rng.standard_normal(8), xtol=1e-15, ftol=1e-15, gtol=1e-15)
+        if float(np.abs(end.fun).max()) > 1e-9:
+            continue
+        o = Overlaps.from_vectors(end.x[:4], end.x[4:], u_star, v_star)
+        near = [p for p in known + extra if np.abs(np.abs(np.array(p.overlaps)) - np.abs(np.array(o))).max() < 1e-5]
+        if not near:
+            extra.append(_classify(risk, o))
+    return extra
