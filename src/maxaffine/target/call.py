@@ -1,0 +1,98 @@
+"""Calling a user's function, and saying what is wrong with what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import BadInput, MaxaffineError
+from maxaffine.target.box import Box
+
+Array = NDArray[np.float64]
+
+_WAY_OUT = "pass `vectorize=True` to have it called one point at a time"
+_NOT_VECTORISED = ("only length-1 arrays", "only 0-dimensional arrays", "truth value of an array", "must be real number", "only integer scalar")
+
+
+def call_batch(function: Callable[..., Any], inputs: tuple[Array, ...], count: int) -> tuple[Array, tuple[int, ...]]:
+    """function(*inputs) for a batch of `count` points: its values (count, ...) and the shape of one entry."""
+    shapes = " and ".join(str(part.shape) for part in inputs)
+    copies = tuple(np.array(part) for part in inputs)  # what a function does to its input stays there
+    try:
+        found = function(*copies)
+    except MaxaffineError:
+        raise
+    except Exception as error:
+        alone = any(hint in str(error) for hint in _NOT_VECTORISED)
+        advice = f"it seems to expect single points: {_WAY_OUT}" if alone else f"it is called with batches; {_WAY_OUT}"
+        raise BadInput(f"the target raised {_said(error)} for an input of shape {shapes}; {advice}.") from error
+    array = _real(found, shapes)
+    if array.ndim == 0 or len(array) != count or array.ndim > 3:
+        raise BadInput(
+            f"the target returned an array of shape {array.shape} for {count} points (input of shape {shapes}); "
+            f"it must be ({count},), ({count}, K) or ({count}, d_out, n_out).  If it takes single points, {_WAY_OUT}."
+        )
+    return array, array.shape[1:]
+
+
+def call_points(function: Callable[..., Any], inputs: tuple[Array, ...], count: int) -> tuple[Array, tuple[int, ...]]:
+    """The same, one point at a time."""
+    rows = []
+    for i in range(count):
+        point = tuple(np.array(part[i]) for part in inputs)
+        shapes = " and ".join(str(part.shape) for part in point)
+        try:
+            found = function(*point)
+        except MaxaffineError:
+            raise
+        except Exception as error:
+            raise BadInput(f"the target raised {_said(error)} for one point, an input of shape {shapes}.") from error
+        array = _real(found, shapes)
+        if rows and array.shape != rows[0].shape:
+            raise BadInput(f"the target returned shape {array.shape} for one point and {rows[0].shape} for another; they must agree.")
+        if array.ndim > 2:
+            raise BadInput(f"the target returned shape {array.shape} for one point; it must be (), (K,) or (d_out, n_out).")
+        rows.append(array)
+    if not rows:
+        return np.empty((0,)), ()
+    return np.stack(rows), rows[0].shape
+
+
+def check_finite(values: Array, points: Array, box: Box, description: str) -> None:
+    """BadInput with the first point at which a value is NaN or infinite."""
+    bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        value = values.reshape(len(values), -1)[row]
+        first = value[~np.isfinite(value)][0]
+        where = ", ".join(f"{n}={v:.6g}" for n, v in zip(box.names[:8], points[row], strict=False))
+        raise BadInput(f"{_quoted(description)} is {first} at {where}; a target must be finite on its whole box.")
+
+
+def _quoted(description: str) -> str:
+    return description if description.startswith("the function") else f"`{description}`"
+
+
+def _said(error: Exception) -> str:
+    words = " ".join(str(error).split())
+    return f"{type(error).__name__} ({words[:200]})" if words else type(error).__name__
+
+
+def _real(found: Any, shapes: str) -> Array:
+    """What a function returned, as float64."""
+    if found is None:
+        raise BadInput(f"the target returned None for an input of shape {shapes}; it must return its values.")
+    try:
+        array = np.asarray(found)
+    except Exception as error:
+        raise BadInput(f"the target returned something that is not an array ({_said(error)}) for an input of shape {shapes}.") from None
+    if array.dtype.kind == "c":
+        raise BadInput(f"the target returned complex numbers for an input of shape {shapes}; return a real part, or two outputs.")
+    if array.dtype.kind not in "fiub":
+        raise BadInput(
+            f"the target returned {array.dtype} values (a {type(found).__name__}) for an input of shape {shapes}; return real numbers."
+        )
+    return array.astype(np.float64)

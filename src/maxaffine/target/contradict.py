@@ -1,0 +1,126 @@
+"""A declared fact against the target itself: pairs of points at which it is false."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.target.box import Box
+from maxaffine.target.declare import ConcaveModulus, Fact, Modulus, call_modulus
+
+Array = NDArray[np.float64]
+
+ROUNDING = 64 * 2.0**-53
+"""Relative rounding granted to the values of the target: a difference must exceed it to count against a declaration."""
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """Two points whose values differ by more than a declared fact allows."""
+
+    x: Array
+    y: Array
+    difference: float
+    allowed: float
+
+    @property
+    def sentence(self) -> str:
+        """The pair and the two numbers."""
+        x, y = (", ".join(f"{v:.6g}" for v in point[:8]) + (", ..." if len(point) > 8 else "") for point in (self.x, self.y))
+        return (
+            f"at x = ({x}) and y = ({y}) the target's values differ by {self.difference:.6g}, and the declaration allows "
+            f"{self.allowed:.6g}"
+        )
+
+
+def contradicts(
+    values: Callable[[Array], Array],
+    box: Box,
+    *,
+    lipschitz: Fact | None = None,
+    modulus: Modulus | ConcaveModulus | None = None,
+    count: int = 2048,
+    seed: int = 0,
+) -> Contradiction | None:
+    """Look for a pair of points that refutes a declared Lipschitz constant or modulus; None where none is found.
+
+    `values`: (B, D) -> (B, ...), such as `Target.values`.  Pairs: far apart, and close together along every axis and along
+    random directions; the worst close pairs are followed uphill for a few rounds.  Finding nothing proves nothing.
+    """
+    if lipschitz is None and modulus is None:
+        return None
+    rng = np.random.default_rng(seed)
+    allowed = _allowance(lipschitz, modulus)
+    low, high = box.low, box.high
+    x = np.concatenate([box.sample(count, rng), _edges(box, rng, count // 4)])
+    pairs = [(x, x[rng.permutation(len(x))])]
+    for size in (1e-1, 1e-2, 1e-4, 1e-6):
+        pairs += [_close_pairs(x, box, rng, size)]
+    worst: tuple[float, Array, Array] | None = None
+    for a, b in pairs:
+        for _ in range(3):
+            found, ratio = _judge(values, allowed, a, b)
+            if found is not None:
+                return found
+            top = np.argsort(-ratio)[: max(8, len(a) // 16)]
+            if worst is None or ratio[top[0]] > worst[0]:
+                worst = (float(ratio[top[0]]), a[top[0]], b[top[0]])
+            step = b[top] - a[top]
+            repeat = max(1, len(a) // len(top))
+            near = np.repeat(a[top], repeat, axis=0)
+            spread = np.abs(np.repeat(step, repeat, axis=0)) + 1e-2 * box.width
+            near = np.clip(near + rng.normal(size=near.shape) * spread, low, high)
+            a, b = near, np.clip(near + np.repeat(step, repeat, axis=0), low, high)
+    return None
+
+
+def _allowance(lipschitz: Fact | None, modulus: Modulus | ConcaveModulus | None) -> Callable[[Array, Array], Array]:
+    def allowed(a: Array, b: Array) -> Array:
+        gap = np.abs(a - b)
+        limits = []
+        if lipschitz is not None:
+            constant: Any = lipschitz.value
+            limits.append(gap @ constant if np.ndim(constant) else float(constant) * np.sqrt(np.sum(gap**2, axis=1)))
+        if modulus is not None:
+            radius = np.sum(gap, axis=1) if isinstance(modulus, ConcaveModulus) else np.max(gap, axis=1)
+            limits.append(np.array([call_modulus(modulus.w, float(r)) for r in radius]))
+        least: Array = np.minimum.reduce(limits)
+        return least
+
+    return allowed
+
+
+def _judge(
+    values: Callable[[Array], Array], allowed: Callable[[Array, Array], Array], a: Array, b: Array
+) -> tuple[Contradiction | None, Array]:
+    fa, fb = values(a).reshape(len(a), -1), values(b).reshape(len(b), -1)
+    difference = np.max(np.abs(fa - fb), axis=1)
+    limit = allowed(a, b)
+    grant = ROUNDING * np.maximum(np.max(np.abs(fa), axis=1), np.max(np.abs(fb), axis=1))
+    over = difference - grant - limit * (1 + 1e-12)
+    with np.errstate(all="ignore"):
+        ratio = np.where(limit > 0, (difference - grant) / limit, 0.0)
+    ratio = np.where(np.isfinite(ratio), ratio, 0.0)
+    worst = int(np.argmax(over))
+    if over[worst] > 0:
+        return Contradiction(a[worst], b[worst], float(difference[worst]), float(limit[worst])), ratio
+    return None, ratio
+
+
+def _edges(box: Box, rng: np.random.Generator, count: int) -> Array:
+    """Points with some coordinates on an edge of the box."""
+    x = box.sample(count, rng)
+    choice = rng.integers(0, 3, size=x.shape)
+    return np.where(choice == 0, box.low, np.where(choice == 1, box.high, x))
+
+
+def _close_pairs(x: Array, box: Box, rng: np.random.Generator, size: float) -> tuple[Array, Array]:
+    direction = rng.normal(size=x.shape)
+    along_axis = rng.random(len(x)) < 0.5
+    axis = rng.integers(0, box.dimension, size=len(x))
+    direction = np.where(along_axis[:, None], np.eye(box.dimension)[axis] * np.sign(direction), direction / np.sqrt(box.dimension))
+    return x, box.clip(x + size * box.width * direction)

@@ -1,0 +1,268 @@
+"""Target: the function to be compiled, from an expression, a callable, or a sequence function, on its box.
+
+Inside, a target is always a map from points x (B, D) to arrays (B, d_out, n_out); `present` gives back the user's shape.
+
+    inputs      what a callable sees                            what it may return
+    points      X (B, D)                                        (B,), (B, K) or (B, d_out, n_out)
+    sequence    X (B, d, n)                                     the same
+    pair        X_q, X_kv, each (B, D_q) or (B, d, n)           the same
+
+Outputs (B,) are 1 x 1, outputs (B, K) are K x 1: d_out = K numbers in n_out = 1 token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from maxaffine.core.errors import BadInput
+from maxaffine.core.intervals import Interval
+from maxaffine.target.box import Box
+from maxaffine.target.call import call_batch, call_points, check_finite
+from maxaffine.target.expression import Expression
+
+Array = NDArray[np.float64]
+Inputs = Literal["points", "sequence", "pair"]
+
+CHUNK = 65_536
+"""Points per call of a user's function."""
+
+MAX_OUTPUT = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A function on a box.  Make one with `Target.of`."""
+
+    box: Box
+    output_shape: tuple[int, ...]
+    inputs: Inputs = "points"
+    expression: Expression | None = None
+    function: Callable[..., Any] | None = field(default=None, repr=False)
+    text: str | None = None
+    name: str | None = None
+    vectorize: bool = False
+    boxes: tuple[Box, Box] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        source: Any,
+        box: Box | tuple[Box, Box] | None = None,
+        *,
+        vectorize: bool = False,
+        output_shape: Sequence[int] | None = None,
+        name: str | None = None,
+    ) -> Target:
+        """A target from an expression (str), a callable, another target or a gallery entry.
+
+        `box`: a Box, or a pair (box_q, box_kv) for f(X_q, X_kv); may be left out for a target or a gallery entry.
+        `vectorize`: call the function one point at a time.  `output_shape`: (), (K,) or (d_out, n_out); an expression's K
+        outputs fill (d_out, n_out) row by row.
+        """
+        source = getattr(source, "target", source)
+        if isinstance(source, Target):
+            return source._on(box, output_shape)
+        joined, boxes = _boxes(box)
+        inputs: Inputs = "pair" if boxes else "sequence" if joined.is_sequence else "points"
+        shape = _shape(output_shape)
+        if isinstance(source, Expression):
+            if source.names != joined.names:
+                raise BadInput(f"the expression's variables {source.names} are not those of the box {joined.names}.")
+            return cls(joined, _fill(source, shape), inputs, source, None, source.text, name, False, boxes)
+        if isinstance(source, str):
+            expression = Expression.parse(source, joined.names)
+            return cls(joined, _fill(expression, shape), inputs, expression, None, expression.text, name, False, boxes)
+        if not callable(source):
+            raise BadInput(
+                f"the target (a {type(source).__name__}) must be an expression such as 'sin(x)', a function of batches, "
+                "a Target or a gallery entry."
+            )
+        title = name or getattr(source, "__name__", None) or type(source).__name__
+        probe = cls(joined, shape or (), inputs, None, source, None, title, bool(vectorize), boxes)
+        found = probe._shape_of_values()
+        if shape is not None and found != shape:
+            raise BadInput(f"the target returns entries of shape {found}, and `output_shape` says {shape}.")
+        return cls(joined, found, inputs, None, source, None, title, bool(vectorize), boxes)
+
+    def _on(self, box: Box | tuple[Box, Box] | None, output_shape: Sequence[int] | None) -> Target:
+        """The same function on another box, or as it is."""
+        shape = self.output_shape if output_shape is None else output_shape
+        if (box is None or box in (self.box, self.boxes)) and tuple(shape) == self.output_shape:
+            return self
+        where = box if box is not None else self.boxes or self.box
+        source = self.text if self.expression is not None else self.function
+        return Target.of(source, where, vectorize=self.vectorize, output_shape=shape, name=self.name)
+
+    # ------------------------------------------------------------------ shapes
+
+    @property
+    def d_out(self) -> int:
+        """Numbers per output token."""
+        return 1 if not self.output_shape else self.output_shape[0]
+
+    @property
+    def n_out(self) -> int:
+        """Output tokens."""
+        return 1 if len(self.output_shape) < 2 else self.output_shape[1]
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates D."""
+        return self.box.dimension
+
+    @property
+    def is_expression(self) -> bool:
+        """True where the target can be enclosed and differentiated."""
+        return self.expression is not None
+
+    @property
+    def description(self) -> str:
+        """The expression's text, or the name of the callable."""
+        return self.text if self.text is not None else f"the function {self.name}"
+
+    def present(self, y: ArrayLike) -> Array:
+        """(B, d_out, n_out) -> the user's shape: (B,), (B, K) or (B, d_out, n_out)."""
+        array = np.asarray(y)
+        return array.reshape(len(array), *self.output_shape)
+
+    def split(self, x: Array) -> tuple[Array, ...]:
+        """Points (B, D) as what a callable sees: (B, D), (B, d, n), or two of them."""
+        if self.boxes is None:
+            return (self.box.unflatten(x) if self.box.is_sequence else x,)
+        first, second = self.boxes
+        parts = x[:, : first.dimension], x[:, first.dimension :]
+        return tuple(b.unflatten(p) if b.is_sequence else p for b, p in zip(self.boxes, parts, strict=True))
+
+    # ------------------------------------------------------------------ values
+
+    def values(self, x: ArrayLike) -> Array:
+        """f at points x (B, D) -> (B, d_out, n_out) float64, in chunks; BadInput where something is wrong with f there."""
+        points = np.asarray(x, dtype=np.float64)
+        if points.ndim != 2 or points.shape[1] != self.dimension:
+            raise BadInput(f"points must have shape (B, {self.dimension}), and {points.shape} came.")
+        result = np.empty((len(points), self.d_out, self.n_out))
+        for start in range(0, len(points), CHUNK):
+            result[start : start + CHUNK] = self._chunk(points[start : start + CHUNK])
+        return result
+
+    def _chunk(self, points: Array) -> Array:
+        if self.expression is not None:
+            found = self.expression.evaluate(points)
+        else:
+            found, shape = self._call(points)
+            if shape != self.output_shape:
+                raise BadInput(
+                    f"the target returned entries of shape {shape} for one batch and {self.output_shape} for another; "
+                    "its output must not depend on the batch."
+                )
+        check_finite(found, points, self.box, self.description)
+        return found.reshape(len(points), self.d_out, self.n_out)
+
+    def _call(self, points: Array) -> tuple[Array, tuple[int, ...]]:
+        assert self.function is not None
+        call = call_points if self.vectorize else call_batch
+        return call(self.function, self.split(points), len(points))
+
+    def _shape_of_values(self) -> tuple[int, ...]:
+        """Call the function once on a few points of the box and look at what comes back."""
+        # A number of points that is no other length of the input: x[0] must not pass for a batch.
+        lengths = {length for part in self.split(self.box.centre[None, :]) for length in part.shape}
+        count = next(c for c in (3, 5, 7, 11, 13, 17) if c not in lengths)
+        t = (0.5 + 0.618033988749895 * np.arange(count)[:, None]) % 1.0
+        probe = self.box.clip(self.box.low + t * self.box.width)
+        found, shape = self._call(probe)
+        if int(np.prod(shape)) > MAX_OUTPUT or 0 in shape:
+            raise BadInput(f"the target returns entries of shape {shape}; from 1 to {MAX_OUTPUT:,} numbers per point are allowed.")
+        check_finite(found, probe, self.box, self.description)
+        return shape
+
+    def enclose(self, low: ArrayLike, high: ArrayLike) -> Interval:
+        """Enclosures of f over boxes [low, high] (B, D) -> (B, d_out, n_out); expressions only."""
+        if self.expression is None:
+            raise BadInput(f"{self.description} is a callable and cannot be enclosed; give an expression.")
+        lows, highs = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+        return self.expression.enclose(Interval(lows, highs)).reshape(len(lows), self.d_out, self.n_out)
+
+    # ------------------------------------------------------------------ records
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary; a callable leaves only its name."""
+        return {
+            "kind": "expression" if self.expression is not None else "callable",
+            "text": self.text,
+            "name": self.name,
+            "inputs": self.inputs,
+            "output_shape": list(self.output_shape),
+            "box": self.box.to_json(),
+            "boxes": [b.to_json() for b in self.boxes] if self.boxes else None,
+        }
+
+    @classmethod
+    def from_json(cls, record: Any) -> Target:
+        """The target of a dictionary that `to_json` wrote.
+
+        Of a callable only the record is left: such a target has neither an expression nor a function, and `values` refuses.
+        """
+        keys = {"kind", "text", "name", "inputs", "output_shape", "box", "boxes"}
+        if not isinstance(record, dict) or set(record) != keys:
+            raise BadInput(f"the record of a target must have exactly the keys {', '.join(sorted(keys))}.")
+        name, pair = record["name"], record["boxes"]
+        if name is not None and not isinstance(name, str):
+            raise BadInput("`name` of a target's record must be a text or null.")
+        if pair is not None and (not isinstance(pair, list) or len(pair) != 2):
+            raise BadInput("`boxes` of a target's record must be null or two boxes.")
+        boxes = (Box.from_json(pair[0]), Box.from_json(pair[1])) if pair else None
+        box = Box.join(*boxes) if boxes else Box.from_json(record["box"])
+        inputs: Inputs = "pair" if boxes else "sequence" if box.is_sequence else "points"
+        if record["inputs"] != inputs or (boxes and record["box"] != box.to_json()):
+            raise BadInput("the record of a target contradicts itself about its box or its inputs.")
+        shape = _shape(record["output_shape"])
+        if shape is None:
+            raise BadInput("`output_shape` of a target's record is missing.")
+        if record["kind"] == "expression" and isinstance(record["text"], str):
+            return cls.of(record["text"], boxes or box, output_shape=shape, name=name)
+        if record["kind"] == "callable" and record["text"] is None:
+            return cls(box, shape, inputs, None, _gone, None, name, False, boxes)
+        raise BadInput("the record of a target must be an expression with its text, or a callable without.")
+
+
+def _gone(*_: Any) -> Any:
+    """Stands in for a callable of which only a record is left."""
+    raise BadInput("the target was a Python function, which a file does not keep; pass the function again.")
+
+
+def _boxes(box: Any) -> tuple[Box, tuple[Box, Box] | None]:
+    if isinstance(box, Box):
+        return box, None
+    if isinstance(box, (tuple, list)) and len(box) == 2 and all(isinstance(b, Box) for b in box):
+        return Box.join(box[0], box[1]), (box[0], box[1])
+    if box is None:
+        raise BadInput("`box` is missing; say where the target lives, such as Box(x=(0, 1)).")
+    raise BadInput(f"`box` (a {type(box).__name__}) must be a Box, or a pair of boxes for a target of two inputs.")
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    try:
+        shape = tuple(value)
+    except TypeError:
+        shape = (value,)
+    good = len(shape) <= 2 and all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 1 for n in shape)
+    if not good or int(np.prod([int(n) for n in shape])) > MAX_OUTPUT:
+        raise BadInput(f"`output_shape` (={value!r}) must be (), (K,) or (d_out, n_out) with whole numbers from 1.")
+    return tuple(int(n) for n in shape)
+
+
+def _fill(expression: Expression, shape: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The output shape of an expression: () for one output, (K,) for several, or what was asked if it fits."""
+    if shape is None:
+        return () if expression.count == 1 else (expression.count,)
+    if int(np.prod(shape)) != expression.count:
+        raise BadInput(f"`output_shape` (={shape}) holds {int(np.prod(shape))} numbers and the expression has {expression.count} outputs.")
+    return shape
