@@ -21,12 +21,13 @@ class Dtype:
     name: str
     unit: float
     exp_floor: float  # exp(x) rounds to 0 for x < exp_floor (half the smallest subnormal number)
+    tiny: float  # the smallest subnormal number
     exp_ulps: float  # assumed accuracy of exp: |fl(exp x) - exp x| <= exp_ulps * u * exp x
 
 
 # exp is assumed correct to 4 ulp (8 u); NumPy's vector loops are documented below that and the tests measure it.
-FLOAT64 = Dtype("float64", 2.0**-53, -1075 * math.log(2.0), 8.0)
-FLOAT32 = Dtype("float32", 2.0**-24, -150 * math.log(2.0), 8.0)
+FLOAT64 = Dtype("float64", 2.0**-53, -1075 * math.log(2.0), 2.0**-1074, 8.0)
+FLOAT32 = Dtype("float32", 2.0**-24, -150 * math.log(2.0), 2.0**-149, 8.0)
 DTYPES = {"float64": FLOAT64, "float32": FLOAT32}
 
 

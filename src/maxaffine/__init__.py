@@ -1,0 +1,76 @@
+"""maxaffine: compile functions into the weights of one softmax attention layer, with a proved error.
+
+    import maxaffine as ma
+    layer = ma.compile("sin(x) + cos(y)", ma.Box(x=(-3, 3), y=(-3, 3)), error=0.1)
+    layer.tokens, layer.certificate.bound, layer([0.5, 1.0])
+
+Importing this needs NumPy alone; everything else loads at first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from maxaffine import meanfield
+    from maxaffine.certify.certificate import Certificate
+    from maxaffine.compiled import Compiled, load
+    from maxaffine.compiler import compile
+    from maxaffine.core.errors import BadInput, Refused
+    from maxaffine.layer.layer import Layer
+    from maxaffine.plan.maxaffine import MaxAffine
+    from maxaffine.target.box import Box
+    from maxaffine.target.facts import Analytic, ConcaveModulus, IntegralModulus, TotalVariation
+    from maxaffine.target.gallery import gallery
+    from maxaffine.target.target import Target
+
+_HOMES = {
+    "Analytic": "maxaffine.target.facts",
+    "BadInput": "maxaffine.core.errors",
+    "Box": "maxaffine.target.box",
+    "Certificate": "maxaffine.certify.certificate",
+    "Compiled": "maxaffine.compiled",
+    "ConcaveModulus": "maxaffine.target.facts",
+    "IntegralModulus": "maxaffine.target.facts",
+    "Layer": "maxaffine.layer.layer",
+    "MaxAffine": "maxaffine.plan.maxaffine",
+    "Refused": "maxaffine.core.errors",
+    "Target": "maxaffine.target.target",
+    "TotalVariation": "maxaffine.target.facts",
+    "compile": "maxaffine.compiler",
+    "gallery": "maxaffine.target.gallery",
+    "load": "maxaffine.compiled",
+}
+
+__all__ = [
+    "Analytic",
+    "BadInput",
+    "Box",
+    "Certificate",
+    "Compiled",
+    "ConcaveModulus",
+    "IntegralModulus",
+    "Layer",
+    "MaxAffine",
+    "Refused",
+    "Target",
+    "TotalVariation",
+    "__version__",
+    "compile",
+    "gallery",
+    "load",
+    "meanfield",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "meanfield":
+        return import_module("maxaffine.meanfield")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'maxaffine' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,74 @@
+"""A certificate: a statement about the error of a layer, with its assumptions and its parts."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+PARTS = ("approximation", "leakage", "rounding", "target_rounding")
+SAFETY = 1.0 + 1e-12  # the closed forms are sums of fewer than 1,000 positive terms evaluated in float64
+EVERY_X = "all real x of the box, rounded once to float64 (and every x of the box representable in the dtype)"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """||layer - target|| <= bound in the stated norm, dtype and domain; kind "none" makes no statement."""
+
+    kind: str  # "proved" | "statistical" | "none"
+    norm: float  # inf, or p of L_p
+    bound: float | None
+    parts: Mapping[str, float] = field(default_factory=dict)
+    route: str = ""
+    theorem: str = ""
+    assumptions: tuple[str, ...] = ()
+    dtype: str = "float64"
+    runtime: str = "any"
+    domain: str = EVERY_X
+    details: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def proved(cls, norm: float, parts: Mapping[str, float], **words: Any) -> "Certificate":
+        """A proved bound, the sum of its parts, each rounded up."""
+        rounded = {name: float(parts.get(name, 0.0)) * SAFETY for name in PARTS}
+        return cls("proved", norm, math.fsum(rounded.values()) * (1.0 + 2.0**-52), rounded, **words)
+
+    @classmethod
+    def nothing(cls, norm: float, reason: str, dtype: str) -> "Certificate":
+        """No statement, and why."""
+        return cls("none", norm, None, theorem=reason, dtype=dtype, domain="none")
+
+    def with_details(self, **details: float) -> "Certificate":
+        """The same statement with more numbers told."""
+        return replace(self, details={**self.details, **details})
+
+    @property
+    def norm_name(self) -> str:
+        """sup or L_p, as a person reads it."""
+        return "sup norm" if math.isinf(self.norm) else f"L_{self.norm:g} norm"
+
+    def __str__(self) -> str:
+        if self.bound is None:
+            return f"nothing proved: {self.theorem}"
+        return f"{self.kind}: error <= {self.bound:.6g} in the {self.norm_name} ({self.route}, {self.dtype})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; the norm is "inf" or a number."""
+        return {
+            "kind": self.kind,
+            "norm": "inf" if math.isinf(self.norm) else self.norm,
+            "bound": self.bound,
+            "parts": dict(self.parts),
+            "route": self.route,
+            "theorem": self.theorem,
+            "assumptions": list(self.assumptions),
+            "dtype": self.dtype,
+            "runtime": self.runtime,
+            "domain": self.domain,
+            "details": dict(self.details),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Certificate":
+        """The inverse of to_json."""
+        norm = math.inf if data["norm"] == "inf" else float(data["norm"])
+        return cls(**{**data, "norm": norm, "assumptions": tuple(data["assumptions"])})

@@ -1,0 +1,185 @@
+"""Observed errors: the largest error that sampling and an adversarial search find.  Never called a bound.
+
+Half of the points lie on or next to faces and corners of the cells, where lookups are worst; the worst points
+then climb by a pattern search with shrinking steps.  L_p errors are measured by quadrature on pieces graded towards the
+faces (the transition layers of the softmax have width h/rho) and refined where the error varies most (jumps).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.layer.layer import Layer
+from maxaffine.plan.keys import ProductKeys
+from maxaffine.target.target import Target
+
+Array = NDArray[np.float64]
+Evaluate = Callable[[Array], Array]
+
+FLOPS = 4e9  # what a search may spend on the layer
+MOST_POINTS, FEWEST_POINTS = 20_000, 400
+CLIMBERS, ROUNDS = 24, 24
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The largest error found: where, over how many points, from which seed, and in which norm."""
+
+    error: float
+    at: tuple[float, ...]
+    points: int
+    seed: int
+    norm: float = math.inf
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        norm = "inf" if math.isinf(self.norm) else self.norm
+        return {"error": self.error, "at": list(self.at), "points": self.points, "seed": self.seed, "norm": norm}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Observed":
+        """The inverse of to_json."""
+        norm = math.inf if data["norm"] == "inf" else float(data["norm"])
+        return cls(float(data["error"]), tuple(map(float, data["at"])), int(data["points"]), int(data["seed"]), norm)
+
+
+def pointwise(evaluate: Evaluate, target: Target, x: Array) -> Array:
+    """max over the output entries of |layer - target|: (B,)."""
+    away = np.abs(evaluate(x).astype(np.float64) - target.values(x))
+    return np.asarray(away.max(axis=(1, 2)))
+
+
+def face_biased(layer: Layer, count: int, rng: np.random.Generator) -> Array:
+    """Points of the box, half of them on or next to faces and corners of the cells (and on the box's own edges)."""
+    x = rng.uniform(layer.low, layer.high, size=(count, layer.dimension))
+    if isinstance(layer.keys, ProductKeys) and layer.coordinates.is_diagonal:
+        half = count // 2
+        scale, shape = np.diag(layer.coordinates.matrix), np.asarray(layer.keys.shape)
+        faces = rng.integers(0, shape + 1, size=(half, len(shape))) - shape / 2.0
+        nudge = rng.choice([0.0, 1e-9, 1e-3, 0.1, 0.5], size=(half, len(shape))) * rng.normal(size=(half, len(shape)))
+        near = layer.coordinates.centre + (faces + nudge / max(1.0, math.sqrt(layer.sharpness))) / scale
+        keep = rng.random((half, len(shape))) < 0.8
+        x[:half] = np.where(keep, near, x[:half])
+    corners = min(count // 4, 2 ** min(layer.dimension, 8))
+    x[-corners:] = np.where(rng.random((corners, layer.dimension)) < 0.5, layer.low, layer.high)
+    return np.asarray(np.clip(x, layer.low, layer.high))
+
+
+def observe(
+    evaluate: Evaluate, target: Target, layer: Layer, seed: int, flops: int, start: Array | None = None, reach: float = 0.0
+) -> Observed:
+    """Search for the largest error, from `start` points within `reach` of them where a certificate speaks of such."""
+    rng = np.random.default_rng(seed)
+    count = int(np.clip(FLOPS / max(flops, 1), FEWEST_POINTS, MOST_POINTS))
+    x = face_biased(layer, count, rng) if start is None else _around(start, reach, count, rng, layer)
+    errors = pointwise(evaluate, target, x)
+    best = np.argsort(errors)[::-1][:CLIMBERS]
+    climbers, heights, spent = x[best], errors[best], count
+    if start is None:
+        climbers, heights, more = _climb(evaluate, target, layer, climbers, heights, rng)
+        spent += more
+    top = int(heights.argmax())
+    return Observed(float(heights[top]), tuple(float(v) for v in climbers[top]), spent, seed)
+
+
+def _around(start: Array, reach: float, count: int, rng: np.random.Generator, layer: Layer) -> Array:
+    centres = start[rng.integers(0, len(start), size=count)]
+    direction = rng.normal(size=centres.shape)
+    direction *= reach / np.linalg.norm(direction, axis=1, keepdims=True)
+    x = centres + direction * rng.random((count, 1)) ** 0.25 * (1 - 1e-9)
+    inside = np.all((x >= layer.low) & (x <= layer.high), axis=1)
+    return np.asarray(np.where(inside[:, None], x, centres))
+
+
+def _climb(
+    evaluate: Evaluate, target: Target, layer: Layer, x: Array, height: Array, rng: np.random.Generator
+) -> tuple[Array, Array, int]:
+    """Every climber tries eight random steps per round and keeps the best; steps shrink from a cell to nothing."""
+    step = (layer.high - layer.low) / np.maximum(2.0, np.array(layer.keys.shape[: layer.dimension] or 2).max())
+    spent, tries = 0, 8
+    for _ in range(ROUNDS):
+        moves = rng.normal(size=(tries, *x.shape)) * step
+        moves[::2] *= rng.random((tries // 2 + tries % 2, *x.shape)) < 1.0 / x.shape[1]
+        trial = np.clip(x + moves, layer.low, layer.high).reshape(-1, x.shape[1])
+        found = pointwise(evaluate, target, trial).reshape(tries, len(x))
+        spent += len(trial)
+        pick = found.argmax(axis=0)
+        better = found.max(axis=0) > height
+        x = np.where(better[:, None], trial.reshape(tries, len(x), -1)[pick, np.arange(len(x))], x)
+        height = np.maximum(height, found.max(axis=0))
+        step = step * 0.75
+    return x, height, spent
+
+
+def observe_integral(
+    evaluate: Evaluate, target: Target, layer: Layer, p: float, seed: int, flops: int
+) -> Observed:
+    """The L_p error by adaptive quadrature: two Gauss points per axis against the same on halves, refined where they differ."""
+    low, high = _graded_pieces(layer, flops)
+    budget = int(np.clip(20 * FLOPS / max(flops, 1), 50_000, 4_000_000))
+    total = np.zeros(layer.d_out * layer.n_out)
+    spent, worst, at = 0, -1.0, layer.low
+    estimate, points, errors = _gauss(evaluate, target, low, high, p)
+    spent += len(points)
+    while True:
+        if errors.max() > worst:
+            worst, at = float(errors.max()), points[int(errors.argmax())]
+        fine_low, fine_high, owner = _bisect(low, high)
+        if spent + len(fine_low) * 2 ** layer.dimension > budget:
+            total += estimate.sum(axis=0)
+            break
+        fine, points, errors = _gauss(evaluate, target, fine_low, fine_high, p)
+        spent += len(points)
+        summed = np.zeros_like(estimate)
+        np.add.at(summed, owner, fine)
+        change = np.abs(summed - estimate).max(axis=1)
+        limit = 1e-3 * float(max(total.max() + summed.sum(axis=0).max(), 1e-300)) / max(len(change), 1)
+        rough = change > limit
+        total += summed[~rough].sum(axis=0)
+        if not rough.any():
+            break
+        again = rough[owner]
+        low, high, estimate = fine_low[again], fine_high[again], fine[again]
+    return Observed(float(total.max() ** (1.0 / p)), tuple(float(v) for v in at), spent, seed, p)
+
+
+def _graded_pieces(layer: Layer, flops: int) -> tuple[Array, Array]:
+    """Cells cut per axis at their transition layers, as boxes; whole cells where there are too many."""
+    D = layer.dimension
+    rho = layer.sharpness
+    inner = min(0.25, 6.0 / rho)
+    cuts = np.array([-0.5, -0.5 + inner, 0.0, 0.5 - inner, 0.5]) if layer.keys.count * 4**D <= 300_000 else np.array([-0.5, 0.5])
+    lows, highs = [], []
+    for i in range(D):
+        sites = np.arange(layer.keys.shape[i]) - (layer.keys.shape[i] - 1) / 2.0
+        scale, centre = layer.coordinates.matrix[i, i], layer.coordinates.centre[i]
+        lows.append(np.clip(centre + (sites[:, None] + cuts[:-1]).ravel() / scale, layer.low[i], layer.high[i]))
+        highs.append(np.clip(centre + (sites[:, None] + cuts[1:]).ravel() / scale, layer.low[i], layer.high[i]))
+    low = np.stack([a.ravel() for a in np.meshgrid(*lows, indexing="ij")], axis=1)
+    high = np.stack([a.ravel() for a in np.meshgrid(*highs, indexing="ij")], axis=1)
+    return low, high
+
+
+def _bisect(low: Array, high: Array) -> tuple[Array, Array, NDArray[np.intp]]:
+    """Each box cut in two along its longest axis."""
+    axis = (high - low).argmax(axis=1)
+    rows = np.arange(len(low))
+    middle = (low[rows, axis] + high[rows, axis]) / 2.0
+    right_low, left_high = low.copy(), high.copy()
+    right_low[rows, axis], left_high[rows, axis] = middle, middle
+    return np.concatenate([low, right_low]), np.concatenate([left_high, high]), np.concatenate([rows, rows])
+
+
+def _gauss(evaluate: Evaluate, target: Target, low: Array, high: Array, p: float) -> tuple[Array, Array, Array]:
+    """Integrals (n, K) of |layer - target|^p over the boxes by 2^D Gauss points; the points and their errors."""
+    D = low.shape[1]
+    node = 0.5 / math.sqrt(3.0)
+    signs = np.stack(np.meshgrid(*[[-node, node]] * D, indexing="ij"), axis=-1).reshape(-1, D)
+    points = ((low + high)[:, None] / 2.0 + (high - low)[:, None] * signs).reshape(-1, D)
+    away = np.abs(evaluate(points).astype(np.float64) - target.values(points)).reshape(len(points), -1)
+    integral = (away**p).reshape(len(low), len(signs), -1).mean(axis=1) * np.prod(high - low, axis=1)[:, None]
+    return integral, points, away.max(axis=1)

@@ -1,0 +1,249 @@
+"""Compiled: what `ma.compile` and `ma.load` return.  Its methods only delegate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.observe import Observed
+from maxaffine.core.container import container_bytes, read_container, write_container
+from maxaffine.core.errors import BadInput, Refused
+from maxaffine.layer import file as layer_file
+from maxaffine.layer.build import input_shapes
+from maxaffine.layer.layer import Layer
+from maxaffine.layer.matrices import CrossMatrices, SelfMatrices, matrices, matrices_bytes
+from maxaffine.plan.budget import Cost, free_memory, size
+from maxaffine.plan.evidence import Evidence
+from maxaffine.plan.maxaffine import MaxAffine
+from maxaffine.runtime import chooser
+from maxaffine.runtime.queries import as_points
+from maxaffine.target.box import Box
+from maxaffine.target.target import Target
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A function inside one softmax attention layer, with what is proved and what was observed about its error."""
+
+    target: Target
+    layer: Layer
+    certificate: Certificate
+    observed: Observed
+    error: float  # asked for, absolute
+    method: str
+    attention_kind: str  # "self" | "cross"
+    plan: Mapping[str, Any]  # route, counts, what was tried
+    cost: Cost
+    seconds: float = 0.0
+    evidence: Evidence | None = None  # what the certificate was proved from; a loaded layer has none
+    file: str | None = field(default=None, compare=False)
+
+    # -- evaluate
+
+    def __call__(self, *x: ArrayLike, runtime: str | None = None, outside: str = "error") -> Array:
+        """Values in the target's shape: (B, D) -> (B,) or (B, K), one point -> a scalar or (K,)."""
+        points, single = as_points(self.target, *x, outside=outside)
+        out = self.target.present(chooser.evaluate(self.layer, points, runtime))
+        return out[0] if single else out
+
+    def attention(self, *x: ArrayLike, outside: str = "error") -> Array:
+        """The attention weights (B, N), or (N,) for one point, keys in row-major order."""
+        points, single = as_points(self.target, *x, outside=outside)
+        needed = len(points) * self.layer.keys.count * self.layer.values.itemsize * 2
+        _afford(needed, f"attention weights of {len(points)} points over {self.layer.keys.count:,} keys", "ask for fewer points")
+        weights = chooser.attention(self.layer, points)
+        return weights[0] if single else weights
+
+    # -- what it is
+
+    @property
+    def tokens(self) -> int:
+        """Key tokens of the literal layer, stored or implied."""
+        return self.layer.tokens
+
+    @property
+    def bound(self) -> float | None:
+        """The certificate's bound."""
+        return self.certificate.bound
+
+    @property
+    def sharpness(self) -> float:
+        """rho = R h^2 on a grid; the multiplier of the scores otherwise."""
+        return self.layer.sharpness
+
+    @property
+    def dtype(self) -> str:
+        """The dtype that keys and values are stored and run in."""
+        return self.layer.dtype
+
+    @property
+    def norm(self) -> float:
+        """inf, or p of L_p."""
+        return self.certificate.norm
+
+    @property
+    def box(self) -> Box:
+        """The box the layer speaks about."""
+        return self.target.box
+
+    def partition(self) -> MaxAffine:
+        """The max-affine partition of the keys, in x."""
+        return MaxAffine(*self.layer.affine_pieces())
+
+    def matrices(
+        self, kind: str | None = None, layout: str | None = None, correction: str = "output", bonus: float | None = None
+    ) -> SelfMatrices | CrossMatrices:
+        """The literal weights: "self" in layout Q, K or I, or "cross"."""
+        kind = self.attention_kind if kind is None else kind
+        if kind in ("self", "cross"):
+            bytes_needed = matrices_bytes(self.layer, kind, layout or "Q")
+            _afford(bytes_needed, f"the literal matrices of {self.tokens:,} tokens", 'use layout "K", "cross", or a larger `error`')
+        return matrices(self.layer, kind, layout, correction, bonus)
+
+    def certificate_for(self, runtime: str = "any", dtype: str | None = None) -> Certificate:
+        """The certificate for one runtime alone (and this layer's dtype)."""
+        from maxaffine.compiler import recertify
+
+        return recertify(self, runtime, dtype)
+
+    # -- tell
+
+    def explain(self) -> str:
+        """Which part of the bound dominates, and what to change."""
+        from maxaffine.report.text import explain
+
+        return explain(self)
+
+    def cite(self) -> str:
+        """The theorems and papers behind this layer."""
+        from maxaffine.report.text import cite
+
+        return cite(self)
+
+    def draw(self, path: str | Path) -> None:
+        """Draw target, layer, error, cells and attention entropy."""
+        from maxaffine.report.figures import draw
+
+        draw(self, path)
+
+    def __repr__(self) -> str:
+        bound = "no bound" if self.bound is None else f"bound {self.bound:.4g}"
+        what = self.target.name or self.target.text or "callable"
+        return (
+            f"<maxaffine.Compiled {what[:40]!r}: {self.method}, {self.tokens:,} tokens, {bound}, "
+            f"{self.certificate.kind}, observed {self.observed.error:.3g}, {self.dtype}>"
+        )
+
+    def _repr_html_(self) -> str:
+        from maxaffine.report.text import as_html
+
+        return as_html(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        parts = {name: self.certificate.parts.get(name) for name in ("approximation", "leakage", "rounding", "target_rounding")}
+        return {
+            "target": self.target.name or self.target.text or "callable",
+            "method": self.method,
+            "route": self.certificate.route,
+            "attention": self.attention_kind,
+            "tokens": self.tokens,
+            "counts": list(self.layer.keys.shape),
+            "error": self.error,
+            "norm": "inf" if math.isinf(self.norm) else self.norm,
+            "bound": self.bound,
+            "kind": self.certificate.kind,
+            "observed": self.observed.error,
+            "observed_at": list(self.observed.at),
+            "sharpness": self.sharpness,
+            "dtype": self.dtype,
+            "parts": parts if self.bound is not None else None,
+            "assumptions": list(self.certificate.assumptions),
+            "domain": self.certificate.domain,
+            "bytes": self.layer.nbytes,
+            "seconds": self.seconds,
+            "file": self.file,
+        }
+
+    # -- keep
+
+    def _record(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        from maxaffine import __version__
+
+        tensors, description = layer_file.to_tensors(self.layer)
+        record = {
+            "layer": description,
+            "target": self.target.to_json(),
+            "method": self.method,
+            "attention": self.attention_kind,
+            "error": self.error,
+            "norm": "inf" if math.isinf(self.norm) else self.norm,
+            "certificate": self.certificate.to_json(),
+            "observed": self.observed.to_json(),
+            "plan": dict(self.plan),
+            "cost": self.cost.to_json(),
+            "provenance": {"maxaffine": __version__},
+        }
+        return tensors, record
+
+    def to_bytes(self) -> bytes:
+        """The bytes that `save` writes."""
+        return container_bytes(*self._record())
+
+    def save(self, path: str | Path) -> None:
+        """One safetensors file; a proved layer is re-proved by the independent checker before it leaves."""
+        from maxaffine.certify.checker import check
+
+        tensors, record = self._record()
+        if self.certificate.kind == "proved" and self.target.expression is not None:
+            verdict = check(tensors, record)
+            if not verdict.passed:
+                raise Refused(f"the independent checker does not confirm this layer, so it is not saved: {verdict.reason}")
+        write_container(path, tensors, record)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Compiled:
+        """The layer of a saved file, with the certificate it was saved with (`maxaffine check` proves it again)."""
+        tensors, record = read_container(path)
+        shown = repr(str(path))
+        try:
+            layer = layer_file.from_tensors(tensors, record["layer"])
+            target = Target.from_json(record["target"])
+            if layer.d_out != target.d_out or layer.n_out != target.n_out or layer.inputs != input_shapes(target):
+                raise BadInput("its layer and its target have different shapes")
+            if not (np.array_equal(layer.low, target.box.low) and np.array_equal(layer.high, target.box.high)):
+                raise BadInput("its layer and its target speak about different boxes")
+            return cls(
+                target=target,
+                layer=layer,
+                certificate=Certificate.from_json(record["certificate"]),
+                observed=Observed.from_json(record["observed"]),
+                error=float(record["error"]),
+                method=str(record["method"]),
+                attention_kind=str(record["attention"]),
+                plan=dict(record["plan"]),
+                cost=Cost(*(int(record["cost"][k]) for k in ("tokens", "bytes", "peak_bytes", "flops_per_query"))),
+                file=str(path),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as failure:
+            raise BadInput(f"{shown} does not hold a compiled layer: {failure}.") from None
+
+
+def _afford(needed: int, what: str, way_out: str) -> None:
+    limit = free_memory() // 2
+    if needed > limit:
+        raise Refused(f"{what} take {size(needed)}, and {size(limit)} may be used here; {way_out}.")
+
+
+def load(path: str | Path) -> Compiled:
+    """The layer that `Compiled.save` or `maxaffine compile --out` wrote."""
+    return Compiled.load(path)

@@ -1,0 +1,140 @@
+"""One safetensors file: tensors plus one JSON record, written atomically, read with suspicion.
+
+Before any tensor is touched the header is checked against stated limits: its size, the names, dtypes and shapes of the
+tensors, that they fill the file exactly; then the record's hashes are compared with the bytes.  No pickle anywhere.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import BadInput
+from maxaffine.core.records import canonical_json, sha256, write_atomically
+
+FORMAT = 1
+KEY = "maxaffine"  # the one entry of the safetensors metadata, a JSON text
+HEADER_LIMIT = 4 << 20  # bytes of header, record included
+TENSOR_LIMIT = 256  # tensors in a file
+FILE_LIMIT = 64 << 30  # bytes
+DTYPES = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
+NAME = re.compile(r"[a-z_]+(\.[a-z0-9_]+){0,3}")
+
+Tensors = dict[str, NDArray[Any]]
+
+
+def content_hash(tensors: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> str:
+    """SHA-256 over names, shapes, bytes of the tensors and the record without its hash."""
+    lines = [canonical_json({key: value for key, value in record.items() if key != "hash"})]
+    for name in sorted(tensors):
+        array = np.ascontiguousarray(tensors[name])
+        lines.append(f"{name} {array.dtype.str} {array.shape} {sha256(array.tobytes())}")
+    return sha256("\n".join(lines).encode())
+
+
+def write_container(path: str | Path, tensors: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> None:
+    """Write tensors and record; the same input gives the same bytes."""
+    write_atomically(path, container_bytes(tensors, record))
+
+
+def container_bytes(tensors: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> bytes:
+    """The bytes of the file."""
+    from safetensors.numpy import save
+
+    arrays = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    full = {**record, "format": FORMAT}
+    full["hash"] = content_hash(arrays, full)
+    return bytes(save(arrays, metadata={KEY: canonical_json(full)}))
+
+
+def read_container(path: str | Path) -> tuple[Tensors, dict[str, Any]]:
+    """Tensors and record of a file, every limit and hash checked; anything foreign is refused with a sentence."""
+    path = Path(path)
+    shown = repr(str(path))
+    try:
+        size = path.stat().st_size
+        if path.is_dir():
+            raise BadInput(f"{shown} is a folder; name a file that maxaffine saved.")
+        with path.open("rb") as handle:
+            header = _header(handle.read(8), handle, size, shown)
+    except OSError as failure:
+        raise BadInput(f"cannot read {shown}: {failure.strerror or failure}.") from None
+    record = _record(header, shown)
+    tensors = _load(path, header, shown)
+    if content_hash(tensors, record) != record["hash"]:
+        raise BadInput(f"{shown} was changed after it was saved: its content hash does not match. Compile it again.")
+    for name, tensor in tensors.items():
+        if not np.isfinite(tensor).all():
+            raise BadInput(f"{shown} holds numbers that are not finite in {name!r}; it was not saved by maxaffine.")
+    return tensors, record
+
+
+def _header(prefix: bytes, handle: Any, size: int, shown: str) -> dict[str, Any]:
+    length = int.from_bytes(prefix, "little") if len(prefix) == 8 else -1
+    if length < 2 or size > FILE_LIMIT:
+        raise BadInput(f"{shown} is not a safetensors file (or over {FILE_LIMIT >> 30} GiB); name a file that maxaffine saved.")
+    if length > HEADER_LIMIT:
+        raise BadInput(f"{shown} claims a header of {length:,} bytes, above the limit of {HEADER_LIMIT:,}; it is refused.")
+    if length > size - 8:
+        raise BadInput(f"{shown} is cut short or is no safetensors file: its header should be {length:,} bytes long.")
+    try:
+        header = json.loads(handle.read(length).decode("utf-8"))
+    except (UnicodeDecodeError, ValueError, RecursionError):
+        raise BadInput(f"{shown} is not a safetensors file: its header is not JSON.") from None
+    if not isinstance(header, dict) or len(header) > TENSOR_LIMIT:
+        raise BadInput(f"{shown} has a header that maxaffine does not write; it is refused.")
+    _layout(header, size - 8 - length, shown)
+    return header
+
+
+def _layout(header: dict[str, Any], data: int, shown: str) -> None:
+    """Every tensor well named, of a known dtype, and together filling the data exactly."""
+    spans = []
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        try:
+            dtype, shape, (begin, end) = DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
+            sane = all(type(n) is int and 0 < n <= 2**40 for n in shape) and len(shape) <= 66
+            sane = sane and type(begin) is int and type(end) is int
+            sane = sane and NAME.fullmatch(name) is not None and math.prod(shape) * dtype.itemsize == end - begin
+        except (TypeError, KeyError, ValueError):
+            sane = False
+        if not sane:
+            raise BadInput(f"{shown} has a tensor {name[:60]!r} that maxaffine does not write; it is refused.")
+        spans.append((begin, end))
+    spans.sort()
+    ends = [0, *(end for _, end in spans)]
+    if [begin for begin, _ in spans] != ends[:-1] or ends[-1] != data:
+        raise BadInput(f"{shown} is cut short or padded: its tensors do not fill the file.")
+
+
+def _record(header: dict[str, Any], shown: str) -> dict[str, Any]:
+    text = header.get("__metadata__", {})
+    text = text.get(KEY) if isinstance(text, dict) else None
+    if not isinstance(text, str):
+        raise BadInput(f"{shown} is a safetensors file of something else; name a file that maxaffine saved.")
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict) or not isinstance(record.get("hash"), str):
+        raise BadInput(f"{shown} has a record that is not JSON; it is refused.")
+    if record.get("format") != FORMAT:
+        raise BadInput(f"{shown} has format {record.get('format')!r}; this version of maxaffine reads format {FORMAT}.")
+    return record
+
+
+def _load(path: Path, header: dict[str, Any], shown: str) -> Tensors:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: file.get_tensor(name) for name in header if name != "__metadata__"}
+    except (SafetensorError, OSError, ValueError) as failure:
+        raise BadInput(f"{shown} is not a sound safetensors file: {failure}.") from None

@@ -1,0 +1,112 @@
+"""Where keys go: coordinates of the input and the keys' slopes and offsets in them, as frozen data.
+
+    z = M (x - centre),      score of key j:  s_j = a_j . z + b_j
+
+Keys are either listed one by one (any max-affine partition) or the product of keys per coordinate, in which case
+N = prod P_i keys are implied by sum P_i numbers.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import BadInput
+
+Array = NDArray[np.float64]
+
+
+def frozen(array: object, dtype: object = np.float64) -> Array:
+    """A read-only contiguous copy, so that what was certified cannot change afterwards."""
+    copy = np.array(array, dtype=dtype, order="C")  # type: ignore[call-overload]
+    copy.flags.writeable = False
+    return copy  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """z = M (x - centre): centred first, so that logits do not cancel far from the origin."""
+
+    centre: Array  # (D,)
+    matrix: Array  # (E, D)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "centre", frozen(self.centre))
+        object.__setattr__(self, "matrix", frozen(self.matrix))
+        if self.matrix.ndim != 2 or self.centre.shape != (self.matrix.shape[1],):
+            raise BadInput(
+                f"`matrix` {self.matrix.shape} must be (E, D) with the D of `centre` {self.centre.shape}."
+            )
+
+    def __call__(self, x: Array) -> Array:
+        """Coordinates (B, E) of points (B, D)."""
+        return np.asarray((x - self.centre) @ self.matrix.T)
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether every coordinate is a scaled variable."""
+        rows, columns = self.matrix.shape
+        return rows == columns and bool(np.all(self.matrix == np.diag(np.diag(self.matrix))))
+
+
+@dataclass(frozen=True)
+class AxisKeys:
+    """Keys along one coordinate: logits sharpness * (slopes_k z + offsets_k)."""
+
+    slopes: Array  # (P,)
+    offsets: Array  # (P,)
+
+    def __len__(self) -> int:
+        return len(self.slopes)
+
+
+@dataclass(frozen=True)
+class ProductKeys:
+    """All tuples of one key per coordinate: a_j = (a^1_{j_1}, ..), b_j = sum_i b^i_{j_i}, j in row-major order."""
+
+    axes: tuple[AxisKeys, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of keys per coordinate."""
+        return tuple(len(axis) for axis in self.axes)
+
+    @property
+    def count(self) -> int:
+        """N = prod P_i, as an exact integer."""
+        count = 1
+        for axis in self.axes:
+            count *= len(axis)
+        return count
+
+    def listed(self, start: int = 0, stop: int | None = None) -> tuple[Array, Array]:
+        """Slopes (n, E) and offsets (n,) of the keys start..stop in row-major order."""
+        stop = self.count if stop is None else min(stop, self.count)
+        index = np.unravel_index(np.arange(start, stop), self.shape)
+        slopes = np.stack([axis.slopes[i] for axis, i in zip(self.axes, index, strict=True)], axis=1)
+        offsets = self.axes[0].offsets[index[0]].copy()
+        for axis, i in zip(self.axes[1:], index[1:], strict=True):
+            offsets += axis.offsets[i]
+        return slopes, offsets
+
+
+@dataclass(frozen=True)
+class ListedKeys:
+    """Keys one by one: any max-affine partition."""
+
+    slopes: Array  # (N, E)
+    offsets: Array  # (N,)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N,), the leading shape of the values."""
+        return (len(self.offsets),)
+
+    @property
+    def count(self) -> int:
+        """N."""
+        return len(self.offsets)
+
+    def listed(self, start: int = 0, stop: int | None = None) -> tuple[Array, Array]:
+        """Slopes (n, E) and offsets (n,) of the keys start..stop."""
+        return self.slopes[start:stop], self.offsets[start:stop]

@@ -1,0 +1,102 @@
+"""What a person reads about a compiled layer: the summary, the diagnosis, the citation."""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import TYPE_CHECKING
+
+from maxaffine.plan import theorems
+from maxaffine.plan.budget import size
+from maxaffine.runtime import chooser
+
+if TYPE_CHECKING:
+    from maxaffine.compiled import Compiled
+
+MEANING = {
+    "approximation": "one value per cell",
+    "leakage": "weight outside the nearest cell (finite sharpness)",
+    "rounding": "finite precision of keys, values, logits and sums",
+    "target_rounding": "doubt about the target's own values",
+}
+
+
+def summary(compiled: Compiled) -> str:
+    """A few lines: what was compiled, what is proved, what was observed."""
+    c = compiled
+    keys = " x ".join(str(n) for n in c.layer.keys.shape)
+    lines = [
+        f"target     {c.target.name or c.target.text or 'callable'}",
+        f"layer      one softmax head, {c.attention_kind}-attention, {c.tokens:,} tokens ({keys} keys), {c.method}, "
+        f"sharpness {c.sharpness:.4g}, {c.dtype}, {size(c.layer.nbytes)}",
+    ]
+    norm = c.certificate.norm_name
+    if c.bound is None:
+        lines.append(f"proved     nothing: {c.certificate.theorem}")
+    else:
+        lines.append(f"{c.certificate.kind:<10} error <= {c.bound:.6g} in the {norm} (asked: {c.error:g})")
+        lines.append(f"           by {c.certificate.theorem}")
+        lines.append(f"           for {c.certificate.domain}")
+    lines.append(f"observed   error {c.observed.error:.6g} over {c.observed.points:,} points (not a bound)")
+    return "\n".join(lines)
+
+
+def explain(compiled: Compiled) -> str:
+    """Which part of the bound dominates, what to change, and which runtime runs the layer."""
+    c = compiled
+    lines = [summary(c)]
+    if c.bound is not None:
+        lines.append("parts of the bound")
+        for name, part in sorted(c.certificate.parts.items(), key=lambda item: -item[1]):
+            lines.append(f"  {name:<16} {part:10.4g}  {100 * part / c.bound if c.bound else 0:5.1f}%  {MEANING[name]}")
+        lines.append("advice     " + _advice(c))
+        lines.append("assumes")
+        lines += [f"  {line}" for line in c.certificate.assumptions]
+    else:
+        lines.append("advice     give an expression, or declare `lipschitz=` or `modulus=`, to have the error proved")
+    name, reason = chooser.choose(c.layer)
+    lines.append(f"runtime    {name}: {reason}")
+    return "\n".join(lines)
+
+
+def _advice(c: Compiled) -> str:
+    parts = c.certificate.parts
+    worst = max(parts, key=lambda name: parts[name])
+    if worst == "rounding":
+        return f"rounding in {c.dtype} dominates; use a wider dtype or ask for a larger error, which needs fewer cells"
+    if worst == "leakage" and math.isfinite(c.norm):
+        return "the transition layers between cells dominate; a larger sharpness costs no tokens"
+    if worst == "leakage":
+        return f"the softmax is soft (sharpness {c.sharpness:.3g}); a larger sharpness costs no tokens"
+    if worst == "target_rounding":
+        return "the target's own evaluation is the limit; nothing about the layer would help"
+    counts = c.layer.keys.shape
+    if not c.layer.is_product:
+        return "the size of the cells dominates; more or better placed sites are what would help"
+    more = math.prod(n + 1 for n in counts) * c.layer.n_out
+    gain = 1.0 - min(n / (n + 1) for n in counts if n > 1) if max(counts) > 1 else 0.0
+    excess = 2.0 * theorems.mean_distance(c.sharpness) - 1.0
+    return (
+        f"the size of the cells dominates: one more cell per axis ({more:,} tokens) lowers it by {100 * gain:.1f}%; "
+        f"the sharpness costs {100 * excess:.2g}% of it"
+    )
+
+
+def as_html(compiled: Compiled) -> str:
+    """The summary for notebooks."""
+    return f"<pre>{html.escape(summary(compiled))}</pre>"
+
+
+PAPER = "Liu, Hu, Song, Liu: Attention Mechanism, Max-Affine Partition, and Universal Approximation. NeurIPS 2025, arXiv 2504.19901."
+OURS = "The maxaffine developers: maxaffine, docs/theory.md."
+
+
+def cite(compiled: Compiled) -> str:
+    """The theorems and papers that this compile used."""
+    lines = [
+        PAPER,
+        "  the construction: attention as a max-affine partition, value reassignment (Propositions 3.2, 3.3)",
+    ]
+    if compiled.bound is not None:
+        lines += [OURS, f"  {compiled.certificate.theorem}"]
+    return "\n".join(lines)
