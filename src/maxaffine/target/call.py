@@ -14,7 +14,13 @@ from maxaffine.target.box import Box
 Array = NDArray[np.float64]
 
 _WAY_OUT = "pass `vectorize=True` to have it called one point at a time"
-_NOT_VECTORISED = ("only length-1 arrays", "only 0-dimensional arrays", "truth value of an array", "must be real number", "only integer scalar")
+_NOT_VECTORISED = (
+    "only length-1 arrays",
+    "only 0-dimensional arrays",
+    "truth value of an array",
+    "must be real number",
+    "only integer scalar",
+)
 
 
 def call_batch(function: Callable[..., Any], inputs: tuple[Array, ...], count: int) -> tuple[Array, tuple[int, ...]]:
@@ -52,9 +58,13 @@ def call_points(function: Callable[..., Any], inputs: tuple[Array, ...], count: 
             raise BadInput(f"the target raised {_said(error)} for one point, an input of shape {shapes}.") from error
         array = _real(found, shapes)
         if rows and array.shape != rows[0].shape:
-            raise BadInput(f"the target returned shape {array.shape} for one point and {rows[0].shape} for another; they must agree.")
+            raise BadInput(
+                f"the target returned shape {array.shape} for one point and {rows[0].shape} for another; they must agree."
+            )
         if array.ndim > 2:
-            raise BadInput(f"the target returned shape {array.shape} for one point; it must be (), (K,) or (d_out, n_out).")
+            raise BadInput(
+                f"the target returned shape {array.shape} for one point; it must be (), (K,) or (d_out, n_out)."
+            )
         rows.append(array)
     if not rows:
         return np.empty((0,)), ()
@@ -88,9 +98,13 @@ def _real(found: Any, shapes: str) -> Array:
     try:
         array = np.asarray(found)
     except Exception as error:
-        raise BadInput(f"the target returned something that is not an array ({_said(error)}) for an input of shape {shapes}.") from None
+        raise BadInput(
+            f"the target returned something that is not an array ({_said(error)}) for an input of shape {shapes}."
+        ) from None
     if array.dtype.kind == "c":
-        raise BadInput(f"the target returned complex numbers for an input of shape {shapes}; return a real part, or two outputs.")
+        raise BadInput(
+            f"the target returned complex numbers for an input of shape {shapes}; return a real part, or two outputs."
+        )
     if array.dtype.kind not in "fiub":
         raise BadInput(
             f"the target returned {array.dtype} values (a {type(found).__name__}) for an input of shape {shapes}; return real numbers."

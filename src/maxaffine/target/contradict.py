@@ -30,7 +30,9 @@ class Contradiction:
     @property
     def sentence(self) -> str:
         """The pair and the two numbers."""
-        x, y = (", ".join(f"{v:.6g}" for v in point[:8]) + (", ..." if len(point) > 8 else "") for point in (self.x, self.y))
+        x, y = (
+            ", ".join(f"{v:.6g}" for v in point[:8]) + (", ..." if len(point) > 8 else "") for point in (self.x, self.y)
+        )
         return (
             f"at x = ({x}) and y = ({y}) the target's values differ by {self.difference:.6g}, and the declaration allows "
             f"{self.allowed:.6g}"
@@ -122,5 +124,7 @@ def _close_pairs(x: Array, box: Box, rng: np.random.Generator, size: float) -> t
     direction = rng.normal(size=x.shape)
     along_axis = rng.random(len(x)) < 0.5
     axis = rng.integers(0, box.dimension, size=len(x))
-    direction = np.where(along_axis[:, None], np.eye(box.dimension)[axis] * np.sign(direction), direction / np.sqrt(box.dimension))
+    direction = np.where(
+        along_axis[:, None], np.eye(box.dimension)[axis] * np.sign(direction), direction / np.sqrt(box.dimension)
+    )
     return x, box.clip(x + size * box.width * direction)

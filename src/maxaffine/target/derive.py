@@ -171,7 +171,9 @@ def _slopes(expression: Expression, slope: Expression, low: Array, high: Array) 
 
 def _match(expression: Expression, box: Box) -> None:
     if expression.dimension != box.dimension:
-        raise BadInput(f"the expression has {expression.dimension} variables and the box {box.dimension}; they must agree.")
+        raise BadInput(
+            f"the expression has {expression.dimension} variables and the box {box.dimension}; they must agree."
+        )
 
 
 def _how(expression: Expression, slope: Expression, box: Box, result: Maximum) -> str:
@@ -202,10 +204,12 @@ def _explain(
     piece = Interval(low[None, :], high[None, :])
     found = passes.enclosures(expression.nodes, range(len(expression.nodes)), piece)
     at = _near(low, high)
-    place_text = ", ".join(f"{name}={value:.6g}" for name, value in zip(box.names, at, strict=True)) if box.dimension <= 8 else "a point"
-    bad_output = next(
-        (k for k, p in enumerate(expression.outputs) if not _good(found[p])), None
+    place_text = (
+        ", ".join(f"{name}={value:.6g}" for name, value in zip(box.names, at, strict=True))
+        if box.dimension <= 8
+        else "a point"
     )
+    bad_output = next((k for k, p in enumerate(expression.outputs) if not _good(found[p])), None)
     for place, node in enumerate(expression.nodes):
         here = found[place]
         if node.op in PARTIAL and here.ok is not None and not np.all(here.ok):
@@ -220,7 +224,9 @@ def _explain(
     if quiet:
         return Finiteness(True, "", None, None)
     what = subject or f"`{expression.describe(expression.outputs[bad_output or 0])}`"
-    return Finiteness(False, f"{what} could not be bounded on the box: its enclosure stays infinite near {place_text}.", at, what)
+    return Finiteness(
+        False, f"{what} could not be bounded on the box: its enclosure stays infinite near {place_text}.", at, what
+    )
 
 
 def _good(found: passes.Enclosed) -> bool:

@@ -1,11 +1,11 @@
 """Everything known about a target, by origin: what the user declared, what was derived from an expression, and what is refuted.
 
-    Fact                                       a value with its origin and how it is known
-    check_lipschitz, Modulus, ConcaveModulus,  declared by the user
-    IntegralModulus, TotalVariation, Analytic
-    derive_lipschitz, derive_euclidean,        derived from an expression, rigorous
-    derive_range, is_finite_on
-    contradicts                                a declared fact against the target itself
+Fact                                       a value with its origin and how it is known
+check_lipschitz, Modulus, ConcaveModulus,  declared by the user
+IntegralModulus, TotalVariation, Analytic
+derive_lipschitz, derive_euclidean,        derived from an expression, rigorous
+derive_range, is_finite_on
+contradicts                                a declared fact against the target itself
 """
 
 from __future__ import annotations

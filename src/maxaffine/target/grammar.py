@@ -31,7 +31,21 @@ _TOKEN = re.compile(
     r"(?P<space>\s+)|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<op>\*\*|<=|>=|==|!=|[-+*/<>(),])"
 )
-_BINDING = {"or": 1, "and": 2, "<": 4, "<=": 4, ">": 4, ">=": 4, "==": 4, "!=": 4, "+": 5, "-": 5, "*": 6, "/": 6, "**": 8}
+_BINDING = {
+    "or": 1,
+    "and": 2,
+    "<": 4,
+    "<=": 4,
+    ">": 4,
+    ">=": 4,
+    "==": 4,
+    "!=": 4,
+    "+": 5,
+    "-": 5,
+    "*": 6,
+    "/": 6,
+    "**": 8,
+}
 _PREFIX = {"not": 3, "-": 7, "+": 7}
 _HINTS = {
     "^": "; powers are written **",
@@ -138,7 +152,9 @@ class Parser:
             if ALIASES.get(name, name) not in ARITIES:
                 if name in self.names or name in CONSTANTS:
                     raise self.wrong(f"`{name}` is not a function; a product is written {name}*(...)", token.at)
-                raise BadInput(f"`{name}` is not a function of the grammar{_close(name, FUNCTIONS)}; there are {_list(FUNCTIONS)}.")
+                raise BadInput(
+                    f"`{name}` is not a function of the grammar{_close(name, FUNCTIONS)}; there are {_list(FUNCTIONS)}."
+                )
             self.next()
             self._push(_Open("call", name, token.at, []))
             return True
@@ -201,7 +217,9 @@ class Parser:
             self._reduce()
         if token.kind == "end":
             if self.stack:
-                raise self.wrong(f"the parenthesis opened at character {self._bracket().at + 1} is not closed", token.at)
+                raise self.wrong(
+                    f"the parenthesis opened at character {self._bracket().at + 1} is not closed", token.at
+                )
             self._output(token)
         elif token.text == ",":
             if not self.stack:
@@ -209,7 +227,9 @@ class Parser:
             elif self.stack[-1].kind == "call":
                 self._argument(self.stack[-1])
             else:
-                raise self.wrong("a comma inside plain parentheses; outputs are separated by commas outside of them", token.at)
+                raise self.wrong(
+                    "a comma inside plain parentheses; outputs are separated by commas outside of them", token.at
+                )
         else:
             if not self.stack:
                 raise self.wrong("a parenthesis closes that was never opened", token.at)
@@ -258,7 +278,9 @@ class Parser:
         if _BINDING[top.text] == 4:
             self.values.append(graph.compare(top.text, left, right))
             return
-        build = {"+": graph.add, "-": graph.subtract, "*": graph.multiply, "/": graph.divide, "**": graph.power}[top.text]
+        build = {"+": graph.add, "-": graph.subtract, "*": graph.multiply, "/": graph.divide, "**": graph.power}[
+            top.text
+        ]
         self.values.append(build(left, right))
 
     def _value(self, place: int, at: int) -> None:
@@ -282,7 +304,10 @@ class Parser:
             plural = "" if count == "1" else "s"
             raise self.wrong(f"`{call.text}` takes {count} argument{plural}, and {len(places)} came", call.at)
         if name == "piecewise" and len(places) % 2 == 0:
-            raise self.wrong("`piecewise` takes condition, value, condition, value, ..., default: an odd number of arguments", call.at)
+            raise self.wrong(
+                "`piecewise` takes condition, value, condition, value, ..., default: an odd number of arguments",
+                call.at,
+            )
         conditions = range(0, len(places) - 1, 2) if name in ("where", "piecewise") else range(0)
         for i, place in enumerate(places):
             if i in conditions:

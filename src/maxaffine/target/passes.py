@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.core.intervals import Interval, rational_bounds, sigmoid
+from maxaffine.core.intervals import Interval, float_power, rational_bounds, sigmoid
 from maxaffine.target.tree import Node
 
 Array = NDArray[np.float64]
@@ -62,7 +62,7 @@ def _value(node: Node, args: list[Any], x: Array) -> Any:
         assert isinstance(data, tuple)
         product = None
         for a, n in zip(args, data, strict=True):
-            factor = a if n == 1 else a * a if n == 2 else np.power(a, float(n))
+            factor = float_power(a, n)
             product = factor if product is None else product * factor
         return product
     if op in _DIRECT:
@@ -277,5 +277,3 @@ def _jump(op: str, inner: list[Any], ok: Mask | None) -> Enclosed:
         calm = (y.lo >= 0) | (y.hi < 0) | (x.lo > 0)
     zero = np.zeros(np.shape(calm))
     return Enclosed(Interval(zero, zero), _need(ok, calm))
-
-

@@ -36,7 +36,9 @@ def number(value: Fraction) -> str:
     return decimal
 
 
-def _print(nodes: Sequence[Node], names: Sequence[str], place: int, done: dict[int, tuple[str, int]]) -> tuple[str, int]:
+def _print(
+    nodes: Sequence[Node], names: Sequence[str], place: int, done: dict[int, tuple[str, int]]
+) -> tuple[str, int]:
     node = nodes[place]
 
     def part(i: int, least: int) -> str:
@@ -65,7 +67,10 @@ def _print(nodes: Sequence[Node], names: Sequence[str], place: int, done: dict[i
     if node.op == "powr":
         assert isinstance(node.data, Fraction)
         shown = number(node.data)
-        return f"{part(node.args[0], _ATOM)}**{f'({shown})' if '/' in shown or shown.startswith('-') else shown}", _POWER
+        return (
+            f"{part(node.args[0], _ATOM)}**{f'({shown})' if '/' in shown or shown.startswith('-') else shown}",
+            _POWER,
+        )
     if node.op == "pow":
         return f"{part(node.args[0], _ATOM)}**{part(node.args[1], _POWER)}", _POWER
     if node.op in _RELATIONS:

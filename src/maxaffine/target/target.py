@@ -177,7 +177,9 @@ class Target:
         probe = self.box.clip(self.box.low + t * self.box.width)
         found, shape = self._call(probe)
         if int(np.prod(shape)) > MAX_OUTPUT or 0 in shape:
-            raise BadInput(f"the target returns entries of shape {shape}; from 1 to {MAX_OUTPUT:,} numbers per point are allowed.")
+            raise BadInput(
+                f"the target returns entries of shape {shape}; from 1 to {MAX_OUTPUT:,} numbers per point are allowed."
+            )
         check_finite(found, probe, self.box, self.description)
         return shape
 
@@ -253,7 +255,9 @@ def _shape(value: Any) -> tuple[int, ...] | None:
         shape = tuple(value)
     except TypeError:
         shape = (value,)
-    good = len(shape) <= 2 and all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 1 for n in shape)
+    good = len(shape) <= 2 and all(
+        isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 1 for n in shape
+    )
     if not good or int(np.prod([int(n) for n in shape])) > MAX_OUTPUT:
         raise BadInput(f"`output_shape` (={value!r}) must be (), (K,) or (d_out, n_out) with whole numbers from 1.")
     return tuple(int(n) for n in shape)
@@ -264,5 +268,7 @@ def _fill(expression: Expression, shape: tuple[int, ...] | None) -> tuple[int, .
     if shape is None:
         return () if expression.count == 1 else (expression.count,)
     if int(np.prod(shape)) != expression.count:
-        raise BadInput(f"`output_shape` (={shape}) holds {int(np.prod(shape))} numbers and the expression has {expression.count} outputs.")
+        raise BadInput(
+            f"`output_shape` (={shape}) holds {int(np.prod(shape))} numbers and the expression has {expression.count} outputs."
+        )
     return shape

@@ -265,7 +265,9 @@ class Graph:
                 return self.make("exp", (b,))
             return self.make("pow", (a, b))
         if abs(exponent) > MAX_EXPONENT:
-            raise BadInput(f"an exponent of {_short(exponent)} is too large; exponents must lie within {MAX_EXPONENT:,}.")
+            raise BadInput(
+                f"an exponent of {_short(exponent)} is too large; exponents must lie within {MAX_EXPONENT:,}."
+            )
         if exponent.denominator == 1:
             return self.integer_power(a, int(exponent))
         if exponent == Fraction(1, 2):
@@ -281,7 +283,9 @@ class Graph:
         value = self.rational(a)
         if value is not None:
             if n * max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS and abs(value) != 1:
-                raise BadInput(f"the number {_short(value)}**{n} is too large or too small; write it as a decimal such as 1e50.")
+                raise BadInput(
+                    f"the number {_short(value)}**{n} is too large or too small; write it as a decimal such as 1e50."
+                )
             return self.number(value**n)
         scale, rest = self._unscale(a)
         if scale != self.one and self.rational(scale) is None:
