@@ -1,0 +1,123 @@
+"""The figure of a compile: what was asked, what the layer says, where it errs, which token answers where.
+
+    one variable     curves, error with its bound, attention entropy; the same close to the worst point
+    two variables    target, layer and error as maps with the cells over them, entropy, sections
+    more             planes and lines through the worst point found
+
+The words are kept apart: a bound is *proved* (or statistical), an error is *observed*.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from maxaffine.core.progress import Progress
+from maxaffine.core.records import write_atomically
+from maxaffine.report import style
+from maxaffine.report.sampling import Probe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def draw(compiled: Any, path: str | Path, *, progress: Progress | None = None) -> Path:
+    """Draw a compiled layer into a file, PNG, SVG or PDF by the path's suffix, and return the path.
+
+    The file is replaced whole or not at all, and the same layer gives the same bytes.
+
+    Args:
+        compiled: what `compile` or `load` returned.
+        path: where to write; .png, .svg or .pdf.
+        progress: called as progress(stage, done, total) while the layer is evaluated.
+    """
+    suffix = style.suffix_of(path)
+    import matplotlib
+
+    with matplotlib.rc_context(style.LOOK):
+        data = style.render(figure(compiled, progress=progress), suffix)
+    write_atomically(path, data)
+    return Path(path)
+
+
+def figure(compiled: Any, *, progress: Progress | None = None) -> Figure:
+    """The figure itself, a matplotlib Figure that no window and no pyplot state knows of."""
+    import matplotlib
+
+    from maxaffine.report import panels
+
+    with matplotlib.rc_context(style.LOOK):
+        probe = Probe(compiled, progress)
+        dimension = probe.window.dimension
+        if dimension == 1:
+            drawn = panels.one_variable(probe)
+        elif dimension == 2:
+            drawn = panels.two_variables(probe)
+        else:
+            drawn = panels.many_variables(probe)
+        inch = 1 / drawn.get_figheight()
+        drawn.text(0.012, 1 - 0.12 * inch, headline(compiled), va="top", fontsize=13, fontweight="bold")
+        drawn.text(0.012, 1 - 0.44 * inch, subline(probe), va="top", fontsize=8.5, color=style.QUIET, linespacing=1.5)
+        probe.step()
+    return drawn
+
+
+def headline(compiled: Any) -> str:
+    """Method, tokens, what is proved, what was observed."""
+    tokens = int(compiled.tokens)
+    parts = [str(compiled.method), f"{tokens:,} token{'s' if tokens != 1 else ''}", bound_words(compiled)]
+    error = getattr(getattr(compiled, "observed", None), "error", None)
+    if error is not None and math.isfinite(float(error)):
+        parts.append(f"observed {_in_norm(compiled.norm)}error {style.number(float(error))}")
+    return "  ·  ".join(parts)
+
+
+def bound_words(compiled: Any) -> str:
+    """'proved bound 0.0988', 'statistical bound ...' or 'nothing proved'."""
+    kind, bound = compiled.certificate.kind, compiled.certificate.bound
+    if bound is None or kind == "none":
+        return "nothing proved"
+    return f"{kind} {_in_norm(compiled.norm)}bound {style.above(float(bound))}"
+
+
+def subline(probe: Probe) -> str:
+    """The target and its domain; the norm, what was asked, the output drawn; the worst point.  Three lines at most."""
+    compiled, window = probe.compiled, probe.window
+    target = compiled.target
+    words = getattr(target, "text", None) or getattr(target, "name", None) or "a Python function"
+    edges = [
+        f"{n} ∈ [{style.number(lo)}, {style.number(hi)}]"
+        for n, lo, hi in zip(window.names, window.low, window.high, strict=True)
+    ]
+    domain = ", ".join(edges) if len(edges) <= 4 else ", ".join([*edges[:2], "…", edges[-1]])
+    first = f"f({style.shortened(', '.join(window.names), 40)}) = {style.shortened(str(words), 80)}    on  {domain}"
+    facts = [norm_words(compiled.norm), f"asked {style.number(float(compiled.error))}", str(compiled.dtype)]
+    if compiled.sharpness is not None:
+        facts.append(f"sharpness {style.number(float(compiled.sharpness))}")
+    if probe.outputs != (1, 1):
+        facts.append(f"{output_name(probe)} drawn, which has the worst error found")
+    place = ", ".join(f"{n} = {style.number(float(v), 4)}" for n, v in zip(window.names[:8], probe.worst, strict=False))
+    second, third = "  ·  ".join(facts), f"worst point found: {place}{', …' if window.dimension > 8 else ''}"
+    joint = "  ·  " if len(second) + len(third) < 130 else "\n"
+    return f"{first}\n{second}{joint}{third}"
+
+
+def _in_norm(norm: Any) -> str:
+    """'' in the sup norm, where every point is meant; 'L1 ' and so on where it is an integral."""
+    return "" if math.isinf(float(norm)) else f"L{style.number(float(norm))} "
+
+
+def norm_words(norm: Any) -> str:
+    """'sup norm', 'L1 norm', 'L2 norm' ..."""
+    p = float(norm)
+    return "sup norm" if math.isinf(p) else f"{_in_norm(p)}norm"
+
+
+def output_name(probe: Probe) -> str:
+    """Which entry of several outputs is drawn, counted from 1."""
+    row, column = probe.output
+    rows, columns = probe.outputs
+    if columns == 1:
+        return f"output {row + 1} of {rows}"
+    return f"output row {row + 1}, token {column + 1} of {rows} × {columns}"

@@ -1,0 +1,224 @@
+"""What a figure needs to know of a compiled layer: values, errors and entropies at points of the box, within a budget.
+
+Attention entropy is H(x) = -sum_j alpha_j(x) log alpha_j(x) in nats; e^H is how many tokens share the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import MaxaffineError
+from maxaffine.core.progress import Progress, silent
+from maxaffine.plan.maxaffine import MaxAffine
+
+Floats = NDArray[np.float64]
+
+# Attention weights held at once: 32 MiB of float64.
+WEIGHTS_AT_ONCE = 4_194_304
+# Attention weights computed for all entropies of one figure, a few seconds of work.
+WEIGHTS_IN_ALL = 120_000_000
+# Key tokens whose cells may be looked for.
+MOST_CELLS = 500_000
+_POINTS_AT_ONCE = 16_384
+
+
+@dataclass(frozen=True)
+class Window:
+    """A box to look at: the whole domain or a part of it, with the edges and the names of its coordinates."""
+
+    low: Floats
+    high: Floats
+    names: tuple[str, ...]
+
+    @property
+    def dimension(self) -> int:
+        """How many coordinates it has."""
+        return len(self.names)
+
+    def around(self, point: Floats, fraction: float) -> Window:
+        """The window of that fraction of every width, centred on the point as far as the edges allow."""
+        half = (self.high - self.low) * fraction / 2
+        middle = np.clip(point, self.low + half, self.high - half)
+        return replace(self, low=np.maximum(middle - half, self.low), high=np.minimum(middle + half, self.high))
+
+    def section(self, axes: Sequence[int]) -> Window:
+        """These coordinates alone."""
+        chosen = list(axes)
+        return Window(self.low[chosen], self.high[chosen], tuple(self.names[i] for i in chosen))
+
+    def ticks(self, axis: int, count: int) -> Floats:
+        """Midpoints of `count` equal parts of one axis, (count,)."""
+        return np.asarray(self.low[axis] + (np.arange(count) + 0.5) * (self.high[axis] - self.low[axis]) / count)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Target and layer at the same points, each of shape (...)."""
+
+    target: Floats
+    layer: Floats
+
+    @property
+    def error(self) -> Floats:
+        """layer - target."""
+        return self.layer - self.target
+
+
+class Probe:
+    """A compiled layer seen through one of its outputs, as functions of the flattened coordinates x, (B, D)."""
+
+    def __init__(self, compiled: Any, progress: Progress | None = None) -> None:
+        self.compiled = compiled
+        self.window = _window(compiled)
+        self._progress = progress or silent
+        self._done = 0
+        self._total = 1
+        self.worst = self._worst_point()
+        target, layer = self._both(self.worst[None, :])
+        self.output: tuple[int, int] = tuple(  # type: ignore[assignment]
+            int(i) for i in np.unravel_index(int(np.abs(layer - target)[0].argmax()), target.shape[1:])
+        )
+        self.outputs: tuple[int, int] = (int(target.shape[1]), int(target.shape[2]))
+        at_worst = self.at(self.worst[None, :])
+        self.worst_target, self.worst_layer = float(at_worst.target[0]), float(at_worst.layer[0])
+        self.worst_error = self.worst_layer - self.worst_target
+
+    # -- progress -------------------------------------------------------------------------------------
+
+    def expect(self, steps: int) -> None:
+        """Say how many steps the figure will take."""
+        self._total = steps
+
+    def step(self) -> None:
+        """One step is done."""
+        self._done = min(self._done + 1, self._total)
+        self._progress("drawing", self._done, self._total)
+
+    # -- values ---------------------------------------------------------------------------------------
+
+    def at(self, x: Floats) -> Samples:
+        """Target and layer at points (..., D), the drawn output only."""
+        lead = x.shape[:-1]
+        target, layer = self._both(x.reshape(-1, x.shape[-1]))
+        row, column = self.output
+        return Samples(target[:, row, column].reshape(lead), layer[:, row, column].reshape(lead))
+
+    def affordable(self, most: int, least: int) -> int:
+        """Points per side of a square picture: `most`, fewer when every point costs a sum over very many tokens."""
+        if hasattr(getattr(self.compiled.layer, "keys", None), "axes"):
+            return most  # a product of axes is summed axis by axis, whatever the number of tokens
+        return int(np.clip(math.isqrt(int(2.5e8) // max(1, int(self.compiled.tokens))), least, most))
+
+    def entropy(self, x: Floats, share: float = 1.0) -> Floats | None:
+        """H(x) at points (..., D); None when the weights would pass this share of the figure's budget."""
+        points = x.reshape(-1, x.shape[-1])
+        count = max(1, int(self.compiled.tokens))
+        if len(points) * count > WEIGHTS_IN_ALL * share:
+            return None
+        entropy = np.empty(len(points))
+        step = max(1, WEIGHTS_AT_ONCE // count)
+        for start in range(0, len(points), step):
+            part = points[start : start + step]
+            weights = np.asarray(self.compiled.attention(*self._arguments(part)), dtype=np.float64)
+            weights = weights.reshape(len(part), -1)
+            logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
+            entropy[start : start + step] = -np.einsum("ij,ij->i", weights, logs)
+        return np.maximum(entropy, 0.0).reshape(x.shape[:-1])
+
+    def entropy_side(self, most: int, least: int, share: float = 1.0) -> int:
+        """Points per side of an entropy picture within its share of the budget; 0 when even `least` is too many."""
+        side = math.isqrt(int(WEIGHTS_IN_ALL * share) // max(1, int(self.compiled.tokens)))
+        return min(side, most) if side >= least else 0
+
+    def weights(self, x: Floats) -> Floats:
+        """alpha(x), (B, D) -> (B, N); for a few points."""
+        weights = np.asarray(self.compiled.attention(*self._arguments(x)), dtype=np.float64)
+        return weights.reshape(len(x), -1)
+
+    # -- places ---------------------------------------------------------------------------------------
+
+    def partition(self) -> MaxAffine | None:
+        """The partition in the user's coordinates; None where there is none to draw or it is too large to look at."""
+        if int(self.compiled.tokens) > MOST_CELLS:
+            return None
+        try:
+            partition = self.compiled.partition()
+        except MaxaffineError:
+            return None
+        return partition if isinstance(partition, MaxAffine) else None
+
+    def plane(self, axes: tuple[int, int], window: Window, side: int, jitter: bool = False) -> tuple[Floats, Floats]:
+        """Points of a plane through the worst point, (side, side, 2) and (side, side, D); rows run along axes[1].
+
+        With jitter every point moves within its pixel, always in the same way, so that cells of a size near the pixel's
+        cannot conspire with the sampling.
+        """
+        step = (window.high - window.low) / side
+        across, up = np.meshgrid(window.ticks(0, side), window.ticks(1, side))
+        flat = np.stack([across, up], axis=-1)
+        if jitter:
+            flat = flat + (np.random.default_rng(0).random(flat.shape) - 0.5) * step
+        x = np.tile(self.worst, (side, side, 1))
+        x[..., list(axes)] = flat
+        return flat, x
+
+    def line(self, axis: int, low: float, high: float, count: int) -> tuple[Floats, Floats]:
+        """Points of a line through the worst point, the worst point among them: (count,) and (count, D)."""
+        ticks = np.linspace(low, high, count)
+        inside = low <= self.worst[axis] <= high
+        if inside:
+            ticks[int(np.abs(ticks - self.worst[axis]).argmin())] = self.worst[axis]
+            ticks.sort()
+        x = np.tile(self.worst, (count, 1))
+        x[:, axis] = ticks
+        return ticks, x
+
+    # -- plumbing -------------------------------------------------------------------------------------
+
+    def _worst_point(self) -> Floats:
+        at = getattr(getattr(self.compiled, "observed", None), "at", None)
+        if at is not None:
+            point = np.asarray(at, dtype=np.float64).ravel(order="F")  # vec: columns stacked
+            if point.size == self.window.dimension:
+                return np.clip(point, self.window.low, self.window.high)
+        # Nothing observed: look at a few thousand points, always the same ones.
+        x = np.random.default_rng(0).uniform(self.window.low, self.window.high, (4096, self.window.dimension))
+        target, layer = self._both(x)
+        return np.asarray(x[int(np.abs(layer - target).max(axis=(1, 2)).argmax())])
+
+    def _both(self, x: Floats) -> tuple[Floats, Floats]:
+        """Target and layer, (B, D) -> (B, d_out, n_out) twice."""
+        target = np.asarray(self.compiled.target.values(x), dtype=np.float64)
+        layer = np.empty(target.shape)
+        for start in range(0, len(x), _POINTS_AT_ONCE):
+            part = slice(start, start + _POINTS_AT_ONCE)
+            answer = np.asarray(self.compiled(*self._arguments(x[part])), dtype=np.float64)
+            layer[part] = answer.reshape(layer[part].shape)
+        return target, layer
+
+    def _arguments(self, x: Floats) -> tuple[Floats, ...]:
+        """Flattened points in the shape in which the user passes them: one array, or two for a two-input layer."""
+        boxes = _boxes(self.compiled)
+        arguments, start = [], 0
+        for box in boxes:
+            part = x[:, start : start + len(box.low)]
+            arguments.append(np.asarray(box.unflatten(part)) if getattr(box, "is_sequence", False) else part)
+            start += len(box.low)
+        return tuple(arguments)
+
+
+def _boxes(compiled: Any) -> tuple[Any, ...]:
+    """The box of every input: one, or (box_q, box_kv) of a two-input target, whose `box` is the two joined."""
+    return tuple(getattr(compiled.target, "boxes", None) or (compiled.box,))
+
+
+def _window(compiled: Any) -> Window:
+    box = compiled.box
+    low, high = np.asarray(box.low, dtype=np.float64), np.asarray(box.high, dtype=np.float64)
+    return Window(low, high, tuple(box.names))

@@ -1,0 +1,150 @@
+"""One look for every figure: colours that survive colour blindness, quiet axes, bytes that repeat."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+
+# Okabe and Ito's palette, which stays apart under all common colour blindness.
+INK = "#1f2430"
+QUIET = "#6b7280"
+TARGET = "#0072b2"
+LAYER = "#d55e00"
+PROVED = "#009e73"
+WORST = "#e6007e"
+CURVES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00", "#000000")
+
+# Perceptually uniform maps, monotone in lightness: readable in grey as well.
+VALUES = "viridis"
+ERRORS = "magma"
+ENTROPY = "cividis"
+
+WIDTH_INCHES = 12.0
+DOTS_PER_INCH = 150
+
+LOOK: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "text.color": INK,
+    "text.usetex": False,
+    # A dollar sign in a user's expression is a dollar sign.
+    "text.parse_math": False,
+    "axes.edgecolor": "#9aa1ac",
+    "axes.labelcolor": INK,
+    "axes.labelsize": 9.0,
+    "axes.linewidth": 0.7,
+    "axes.titlesize": 10.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 7.0,
+    "axes.facecolor": "white",
+    "axes.unicode_minus": True,
+    "axes.formatter.limits": (-4, 5),
+    "axes.formatter.use_mathtext": False,
+    "axes.formatter.useoffset": False,
+    "figure.facecolor": "white",
+    "image.interpolation": "nearest",
+    "image.composite_image": False,
+    "legend.fontsize": 8.0,
+    "legend.frameon": True,
+    "legend.framealpha": 0.85,
+    "legend.edgecolor": "none",
+    "lines.solid_capstyle": "round",
+    "lines.solid_joinstyle": "round",
+    "path.simplify": True,
+    "pdf.fonttype": 42,
+    "savefig.bbox": None,
+    "savefig.dpi": DOTS_PER_INCH,
+    "svg.hashsalt": "maxaffine",
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "xtick.major.size": 3.0,
+    "ytick.major.size": 3.0,
+}
+
+# No dates in any of them: the same figure gives the same bytes.
+_METADATA: dict[str, dict[str, Any]] = {
+    ".png": {"Software": "maxaffine"},
+    ".svg": {"Date": None, "Creator": "maxaffine"},
+    ".pdf": {"CreationDate": None, "Creator": "maxaffine"},
+}
+
+
+def suffix_of(path: str | Path) -> str:
+    """The kind of picture that a path asks for, ".png", ".svg" or ".pdf"; BadInput for any other."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in _METADATA:
+        raise BadInput(
+            f"`path` (={str(path)!r}) must end in .png, .svg or .pdf, which chooses the kind of picture; "
+            f"{suffix or 'no suffix'} is not one of them."
+        )
+    return suffix
+
+
+def render(figure: Figure, suffix: str) -> bytes:
+    """The figure as bytes of that kind, drawn by matplotlib's Agg, SVG or PDF canvas without a display."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        # A letter that the font lacks is drawn as a box; a warning would tell the reader nothing to act on.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(buffer, format=suffix[1:], metadata=_METADATA[suffix])
+    return buffer.getvalue()
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number as a reader wants it in a title: 0.0987, 12, 1.5e-07."""
+    if not math.isfinite(value):
+        return str(value)
+    text = f"{value:.{digits}g}"
+    if "e" in text:
+        return text
+    return text if abs(value) < 1e5 else f"{value:.{digits - 1}e}"
+
+
+def above(value: float, digits: int = 3) -> str:
+    """The same, never below the value: a bound must not be rounded down in print."""
+    text = number(value, digits)
+    if math.isfinite(value) and float(text) < value:
+        power = math.floor(math.log10(abs(value))) - digits + 1
+        step = 10.0**power
+        text = number((math.floor(value / step) + 1) * step, digits)
+    return text
+
+
+def shortened(text: str, length: int) -> str:
+    """One line of at most that many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else line[: length - 1].rstrip() + "…"
+
+
+def clean(axes: Axes) -> None:
+    """Only the two axes that carry numbers, and a faint grid behind curves."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, color="#e7e9ee", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def note(axes: Axes, sentence: str) -> None:
+    """A sentence in place of a picture."""
+    axes.set_axis_off()
+    axes.text(
+        0.5, 0.5, sentence, transform=axes.transAxes, ha="center", va="center", color=QUIET, wrap=True, fontsize=9
+    )
