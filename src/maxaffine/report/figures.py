@@ -45,17 +45,17 @@ def figure(compiled: Any, *, progress: Progress | None = None) -> Figure:
     """The figure itself, a matplotlib Figure that no window and no pyplot state knows of."""
     import matplotlib
 
-    from maxaffine.report import panels
+    from maxaffine.report import layouts
 
     with matplotlib.rc_context(style.LOOK):
         probe = Probe(compiled, progress)
         dimension = probe.window.dimension
         if dimension == 1:
-            drawn = panels.one_variable(probe)
+            drawn = layouts.one_variable(probe)
         elif dimension == 2:
-            drawn = panels.two_variables(probe)
+            drawn = layouts.two_variables(probe)
         else:
-            drawn = panels.many_variables(probe)
+            drawn = layouts.many_variables(probe)
         inch = 1 / drawn.get_figheight()
         drawn.text(0.012, 1 - 0.12 * inch, headline(compiled), va="top", fontsize=13, fontweight="bold")
         drawn.text(0.012, 1 - 0.44 * inch, subline(probe), va="top", fontsize=8.5, color=style.QUIET, linespacing=1.5)

@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 WEIGHTS_AT_ONCE = 4_194_304
 # Attention weights computed for all entropies of one figure, a few seconds of work.
 WEIGHTS_IN_ALL = 120_000_000
+# Terms summed over tokens for one picture by a layer without a product structure, a few seconds of work.
+SUMS_IN_A_PICTURE = 250_000_000
 # Key tokens whose cells may be looked for.
 MOST_CELLS = 500_000
 _POINTS_AT_ONCE = 16_384
@@ -113,13 +115,13 @@ class Probe:
         """Points per side of a square picture: `most`, fewer when every point costs a sum over very many tokens."""
         if hasattr(getattr(self.compiled.layer, "keys", None), "axes"):
             return most  # a product of axes is summed axis by axis, whatever the number of tokens
-        return int(np.clip(math.isqrt(int(2.5e8) // max(1, int(self.compiled.tokens))), least, most))
+        return int(np.clip(math.isqrt(SUMS_IN_A_PICTURE // max(1, int(self.compiled.tokens))), least, most))
 
     def entropy(self, x: Floats, share: float = 1.0) -> Floats | None:
         """H(x) at points (..., D); None when the weights would pass this share of the figure's budget."""
         points = x.reshape(-1, x.shape[-1])
         count = max(1, int(self.compiled.tokens))
-        if len(points) * count > WEIGHTS_IN_ALL * share:
+        if len(points) > self.entropy_points(share):
             return None
         entropy = np.empty(len(points))
         step = max(1, WEIGHTS_AT_ONCE // count)
@@ -131,15 +133,33 @@ class Probe:
             entropy[start : start + step] = -np.einsum("ij,ij->i", weights, logs)
         return np.maximum(entropy, 0.0).reshape(x.shape[:-1])
 
+    def entropy_points(self, share: float = 1.0) -> int:
+        """How many points may be asked for their entropy within this share of the figure's budget."""
+        return int(WEIGHTS_IN_ALL * share) // max(1, int(self.compiled.tokens))
+
     def entropy_side(self, most: int, least: int, share: float = 1.0) -> int:
         """Points per side of an entropy picture within its share of the budget; 0 when even `least` is too many."""
-        side = math.isqrt(int(WEIGHTS_IN_ALL * share) // max(1, int(self.compiled.tokens)))
+        side = math.isqrt(self.entropy_points(share))
         return min(side, most) if side >= least else 0
+
+    @property
+    def why_no_entropy(self) -> str:
+        """The sentence in place of a picture past the budget."""
+        tokens = int(self.compiled.tokens)
+        return f"Not drawn: {tokens:,} tokens\nmean more attention weights\nthan a figure should wait for."
 
     def weights(self, x: Floats) -> Floats:
         """alpha(x), (B, D) -> (B, N); for a few points."""
         weights = np.asarray(self.compiled.attention(*self._arguments(x)), dtype=np.float64)
         return weights.reshape(len(x), -1)
+
+    @property
+    def pointwise_bound(self) -> float | None:
+        """The bound where it speaks of every point: in the sup norm only."""
+        certificate = self.compiled.certificate
+        if certificate.bound is None or certificate.kind == "none" or not math.isinf(float(self.compiled.norm)):
+            return None
+        return float(certificate.bound)
 
     # -- places ---------------------------------------------------------------------------------------
 

@@ -33,6 +33,20 @@ VALUES = "viridis"
 ERRORS = "magma"
 ENTROPY = "cividis"
 
+# Small text on the pale band of a bound.
+PROVED_TEXT = "#00664b"
+LEGEND: dict[str, Any] = {"handlelength": 1.4, "columnspacing": 1.2, "borderpad": 0.1, "borderaxespad": 0.0}
+WORST_MARK: dict[str, Any] = {
+    "marker": "o",
+    "ms": 6.5,
+    "mfc": "none",
+    "mec": WORST,
+    "mew": 1.6,
+    "ls": "none",
+    "zorder": 5,
+    "clip_on": False,
+}
+
 WIDTH_INCHES = 12.0
 DOTS_PER_INCH = 150
 

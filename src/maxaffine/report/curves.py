@@ -1,0 +1,131 @@
+"""Panels over one axis: values with their bound, error, entropy, attention weights, hand-over points."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from maxaffine.report import style
+from maxaffine.report.sampling import Probe, Samples, Window
+
+Floats = NDArray[np.float64]
+
+
+def value_curves(
+    axes: Axes, probe: Probe, ticks: Floats, samples: Samples, bound: float | None, *, axis: int = 0
+) -> None:
+    """Target with its bound as a band, and the layer, along a line."""
+    if bound is not None:
+        words = f"target ± {probe.compiled.certificate.kind} bound"
+        axes.fill_between(
+            ticks, samples.target - bound, samples.target + bound, color=style.PROVED, alpha=0.16, lw=0, label=words
+        )
+    axes.plot(ticks, samples.target, color=style.TARGET, lw=2.4, alpha=0.75, label="target")
+    axes.plot(ticks, samples.layer, color=style.LAYER, lw=1.1, label="layer")
+    axes.plot(probe.worst[axis], probe.worst_layer, **style.WORST_MARK, label="worst point found")
+
+
+def error_curve(axes: Axes, probe: Probe, ticks: Floats, samples: Samples, *, axis: int = 0) -> None:
+    """layer - target along a line, the bound as a band, the worst point marked."""
+    bound, largest = probe.pointwise_bound, max(float(np.abs(samples.error).max()), abs(probe.worst_error))
+    reach, words, height = 1.2 * largest or 1.0, "", 1.0
+    if bound is not None:
+        words = f"{probe.compiled.certificate.kind} bound ±{style.above(bound)}"
+        if bound <= 25 * largest:
+            axes.axhspan(-bound, bound, color=style.PROVED, alpha=0.13, lw=0)
+            for edge in (-bound, bound):
+                axes.axhline(edge, color=style.PROVED, lw=0.8)
+            reach = max(reach, 1.12 * bound)
+            height = bound
+        else:
+            words, height = words + ", far outside the picture", reach
+    axes.axhline(0, color=style.QUIET, lw=0.6)
+    axes.plot(ticks, samples.error, color=style.INK, lw=0.9)
+    axes.plot(probe.worst[axis], probe.worst_error, **style.WORST_MARK)
+    axes.set_ylim(-reach, 1.32 * reach if words else reach)
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    if words:
+        place = (0.012, height)
+        axes.annotate(
+            words,
+            place,
+            (0, 2),
+            axes.get_yaxis_transform(),
+            "offset points",
+            va="bottom",
+            fontsize=8,
+            color=style.PROVED_TEXT,
+        )
+
+
+def entropy_curve(axes: Axes, probe: Probe, window: Window, handovers: Floats) -> None:
+    """H(x) in nats over the window, and on the right e^H, how many tokens share the answer."""
+    axes.set_title("attention entropy, nats")
+    wanted = max(1600, 12 * int(probe.compiled.tokens))
+    count = min(wanted, probe.entropy_points() - len(handovers))
+    # Peaks stand where one token hands over to the next; with those points among them none is cut short.
+    ticks = np.union1d(np.linspace(window.low[0], window.high[0], max(2, count)), handovers)
+    entropy = probe.entropy(ticks[:, None]) if count >= 400 else None
+    if entropy is None:
+        style.note(axes, probe.why_no_entropy)
+        return
+    if count == wanted:
+        axes.fill_between(ticks, 0, entropy, color=style.TARGET, alpha=0.22, lw=0)
+        axes.plot(ticks, entropy, color=style.TARGET, lw=0.9)
+    else:
+        # Twelve points per token show every peak; with fewer a line would join points of different peaks.
+        axes.plot(ticks, entropy, ".", color=style.TARGET, ms=1.5, alpha=0.6, mew=0)
+    axes.set_ylim(0, max(1.08 * float(entropy.max()), 0.1))
+    _effective(axes)
+
+
+def weight_curves(axes: Axes, probe: Probe, window: Window) -> None:
+    """alpha_j(x) of the tokens that matter in the window, one curve each."""
+    axes.set_title("attention weights there")
+    ticks, x = probe.line(0, float(window.low[0]), float(window.high[0]), 300)
+    if len(x) * int(probe.compiled.tokens) > 40_000_000:
+        style.note(axes, probe.why_no_entropy)
+        return
+    weights = probe.weights(x)
+    tallest = weights.max(axis=0)
+    chosen = np.flatnonzero(tallest > 0.02)
+    chosen = chosen[np.argsort(weights[:, chosen].argmax(axis=0), kind="stable")]
+    if len(chosen) > 40:
+        chosen = chosen[np.sort(np.argsort(-tallest[chosen], kind="stable")[:40])]
+    for k, token in enumerate(chosen):
+        colour = style.CURVES[k % 4]
+        axes.fill_between(ticks, 0, weights[:, token], color=colour, alpha=0.12, lw=0)
+        axes.plot(ticks, weights[:, token], color=colour, lw=1.2)
+    axes.axvline(probe.worst[0], color=style.WORST, lw=0.8, ls=(0, (2, 2)))
+    axes.set_ylim(0, 1.05)
+
+
+def handover_points(cells: Floats) -> Floats:
+    """Where one token hands over to the next: inner ends of the cells."""
+    return np.sort(cells[:, 0])[1:] if len(cells) else np.empty(0)
+
+
+def mark_handovers(axes: Axes, handovers: Floats, window: Window, rug: bool) -> None:
+    """Dotted lines where tokens hand over, while they are few; with `rug`, short strokes at the foot of the panel."""
+    inside = handovers[(handovers > window.low[0]) & (handovers < window.high[0])]
+    if len(inside) <= 60:
+        for place in inside:
+            axes.axvline(place, color="#b9bfca", lw=0.6, ls=(0, (1, 2)), zorder=0.5)
+    if rug and 0 < len(inside) <= 1200:
+        ends = [[(place, 0.0), (place, 0.025)] for place in inside]
+        axes.add_collection(
+            LineCollection(ends, colors=style.QUIET, linewidths=0.6, transform=axes.get_xaxis_transform()),
+            autolim=False,
+        )
+
+
+def _effective(axes: Axes) -> None:
+    """A second scale: e^H, how many tokens share the answer."""
+    second = axes.secondary_yaxis("right", functions=(np.exp, lambda n: np.log(np.maximum(n, 1e-12))))
+    second.set_ylabel("tokens sharing, e^H", fontsize=8, color=style.QUIET)
+    second.yaxis.set_major_locator(MaxNLocator(4))
+    second.spines["right"].set_visible(False)

@@ -1,0 +1,266 @@
+"""The three arrangements of a figure: one variable, two, and more."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
+from numpy.typing import NDArray
+
+from maxaffine.plan.maxaffine import MaxAffine
+from maxaffine.report import style
+from maxaffine.report.curves import (
+    entropy_curve,
+    error_curve,
+    handover_points,
+    mark_handovers,
+    value_curves,
+    weight_curves,
+)
+from maxaffine.report.maps import (
+    colour_map,
+    entropy_map,
+    mark_window,
+    mark_worst,
+    outline_cells,
+    partition_map,
+    peaks,
+    readable_cells,
+    value_scale,
+)
+from maxaffine.report.sampling import Probe, Samples, Window
+
+Floats = NDArray[np.float64]
+
+# Where the cells are too many to see, a window with about this many is drawn beside the whole.
+_CLOSE = 110
+# Inches at the top for the title lines.
+_HEADER = 1.1
+
+
+def one_variable(probe: Probe) -> Figure:
+    """Left the whole interval, right a few cells about the worst point; rows: values, error, attention."""
+    probe.expect(5)
+    figure = _canvas(7.6)
+    grid = _grid(figure, 3, 2, across=1.0, down=0.42, right=0.2, width_ratios=[2.1, 1], height_ratios=[1.35, 1, 1])
+    partition = probe.partition()
+    cells = _intervals(partition, probe.window)
+    close = probe.window.around(probe.worst, min(0.4, 6.0 / max(2, len(cells))))
+    count = int(np.clip(10 * len(cells), 1600, 12_000))
+    for column, (window, points) in enumerate([(probe.window, count), (close, 900)]):
+        handovers = handover_points(_intervals(partition, window) if column else cells)
+        shared: Axes | None = None
+        ticks, x = probe.line(0, float(window.low[0]), float(window.high[0]), points)
+        samples = probe.at(x)
+        probe.step()
+        panels = []
+        for row in range(3):
+            panels.append(figure.add_subplot(grid[row, column], sharex=shared))
+            shared = shared or panels[0]
+            mark_handovers(panels[row], handovers, window, rug=row == 0)
+            panels[row].set_xlim(window.low[0], window.high[0])
+            style.clean(panels[row])
+        value_curves(panels[0], probe, ticks, samples, probe.pointwise_bound)
+        if column == 0:
+            panels[0].legend(**style.LEGEND, loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=4)
+        error_curve(panels[1], probe, ticks, samples)
+        if column == 0:
+            panels[0].set_title("target and layer")
+            panels[1].set_title("error, layer − target")
+            entropy_curve(panels[2], probe, window, handovers)
+        else:
+            panels[0].set_title("near the worst point")
+            panels[1].set_title("error there")
+            weight_curves(panels[2], probe, window)
+        for panel in panels[:2]:
+            panel.tick_params(labelbottom=False, bottom=False)
+        panels[2].set_xlabel(window.names[0])
+        probe.step()
+    return figure
+
+
+def two_variables(probe: Probe) -> Figure:
+    """Target, layer and error; the cells, the entropy, and sections through the worst point."""
+    probe.expect(6)
+    figure = _canvas(7.9)
+    grid = _grid(figure, 2, 3, across=1.05, down=0.7)
+    partition, whole = probe.partition(), probe.window
+    cells = readable_cells(partition, whole)
+    many = partition is not None and cells is None
+    close = whole.around(probe.worst, math.sqrt(_CLOSE / len(partition))) if partition is not None and many else whole
+    close_cells = readable_cells(partition, close) if many else cells
+
+    side = probe.affordable(300 if many else 240, 120)
+    _, x = probe.plane((0, 1), whole, side, jitter=many)
+    samples = probe.at(x)
+    error = peaks(np.abs(samples.error)) if many else np.abs(samples.error)
+    scale = value_scale(samples)
+    error_scale = Normalize(0.0, max(float(error.max()), abs(probe.worst_error)) or 1.0)
+    probe.step()
+
+    top = [figure.add_subplot(grid[0, k]) for k in range(3)]
+    colour_map(top[0], samples.target, whole, style.VALUES, scale, "target")
+    colour_map(top[1], samples.layer, whole, style.VALUES, scale, "layer")
+    title = "error, largest |layer − target| nearby" if many else "error, |layer − target|"
+    colour_map(top[2], error, whole, style.ERRORS, error_scale, title)
+    for axes in top:
+        outline_cells(axes, cells)
+        if many:
+            mark_window(axes, close)
+    mark_worst(top[2], probe.worst)
+    probe.step()
+
+    if many:
+        _, x = probe.plane((0, 1), close, probe.affordable(200, 120))
+        axes = figure.add_subplot(grid[1, 0])
+        colour_map(axes, np.abs(probe.at(x).error), close, style.ERRORS, error_scale, "error near the worst point")
+        outline_cells(axes, close_cells)
+        mark_worst(axes, probe.worst)
+    else:
+        partition_map(figure.add_subplot(grid[1, 0]), probe, cells, whole, scale)
+    probe.step()
+    where = "attention entropy there, nats" if many else "attention entropy, nats"
+    entropy_map(figure.add_subplot(grid[1, 1]), probe, (0, 1), close, close_cells, where)
+    probe.step()
+
+    below = grid[1, 2].subgridspec(2, 1, hspace=0.36)
+    for axis in range(2):
+        axes = figure.add_subplot(below[axis])
+        ticks, line = probe.line(axis, float(close.low[axis]), float(close.high[axis]), 1200)
+        style.clean(axes)
+        error_curve(axes, probe, ticks, probe.at(line), axis=axis)
+        axes.set_xlim(close.low[axis], close.high[axis])
+        axes.set_xlabel(whole.names[axis], labelpad=1)
+        if axis == 0:
+            axes.set_title("error on lines through the worst point")
+    probe.step()
+    return figure
+
+
+def many_variables(probe: Probe) -> Figure:
+    """Planes through the worst point, spanned by the axes on which the target varies most; then a line per axis."""
+    whole = probe.window
+    lines = _lines(probe)
+    order = sorted(range(whole.dimension), key=lambda i: (-float(np.ptp(lines[i][1].target)), i))
+    pairs = [tuple(sorted(pair)) for pair in itertools.combinations(order[:3], 2)]
+    shown = order[:8]
+    line_rows = math.ceil(len(shown) / 4)
+    probe.expect(2 + 2 * len(pairs))
+    planes_height, lines_height = 2.55 * len(pairs), 1.85 * line_rows + 0.3
+    figure = _canvas(_HEADER + planes_height + lines_height)
+    grid = _grid(figure, len(pairs), 4, across=0.98, down=0.5, bottom=lines_height + 0.4)
+    line_grid = _grid(figure, line_rows, 4, across=0.98, down=0.5, top=_HEADER + planes_height + 0.42)
+    probe.step()
+
+    partition = probe.partition()
+    planes = []
+    side = probe.affordable(140, 90)
+    for pair in pairs:
+        axes_pair = (int(pair[0]), int(pair[1]))
+        planes.append(probe.at(probe.plane(axes_pair, whole.section(axes_pair), side)[1]))
+        probe.step()
+    scale = value_scale(*planes)
+    error_scale = Normalize(0.0, max([abs(probe.worst_error)] + [float(np.abs(p.error).max()) for p in planes]) or 1.0)
+    for row, (pair, samples) in enumerate(zip(pairs, planes, strict=True)):
+        axes_pair = (int(pair[0]), int(pair[1]))
+        window = whole.section(axes_pair)
+        cells = readable_cells(partition and partition.sliced(axes_pair, probe.worst), window)
+        titles = ("target", "layer", "error, |layer − target|") if row == 0 else ("", "", "")
+        images = (samples.target, samples.layer, np.abs(samples.error))
+        maps = (style.VALUES, style.VALUES, style.ERRORS)
+        for column in range(3):
+            axes = figure.add_subplot(grid[row, column])
+            norm = error_scale if column == 2 else scale
+            colour_map(axes, images[column], window, maps[column], norm, titles[column])
+            outline_cells(axes, cells)
+            mark_worst(axes, probe.worst[list(axes_pair)])
+        title = "attention entropy, nats" if row == 0 else ""
+        share = 1 / len(pairs)
+        entropy_map(figure.add_subplot(grid[row, 3]), probe, axes_pair, window, cells, title, share=share)
+        probe.step()
+
+    reach, band = _reach([lines[axis][1] for axis in shown], probe.pointwise_bound)
+    for k, axis in enumerate(shown):
+        axes = figure.add_subplot(line_grid[k // 4, k % 4])
+        style.clean(axes)
+        ticks, samples = lines[axis]
+        value_curves(axes, probe, ticks, samples, band, axis=axis)
+        axes.set_xlim(whole.low[axis], whole.high[axis])
+        axes.set_ylim(*reach)
+        axes.set_xlabel(whole.names[axis], labelpad=1)
+        if k == 0:
+            axes.set_title("along each axis through the worst point")
+        elif k == min(3, len(shown) - 1):
+            axes.legend(**style.LEGEND, loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=4)
+    return figure
+
+
+def _canvas(height: float) -> Figure:
+    figure = Figure(figsize=(style.WIDTH_INCHES, height), dpi=style.DOTS_PER_INCH)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _grid(
+    figure: Figure,
+    rows: int,
+    columns: int,
+    *,
+    across: float,
+    down: float,
+    right: float = 0.6,
+    top: float | None = None,
+    bottom: float = 0.46,
+    **ratios: Sequence[float],
+) -> GridSpec:
+    """Panels with all gaps in inches: between columns, between rows, and to the edges of the figure."""
+    width, height = figure.get_size_inches()
+    left, top = 0.58, _HEADER + 0.2 if top is None else top
+    panel_width = (width - left - right - (columns - 1) * across) / columns
+    panel_height = (height - top - bottom - (rows - 1) * down) / rows
+    return figure.add_gridspec(
+        rows,
+        columns,
+        left=left / width,
+        right=1 - right / width,
+        top=1 - top / height,
+        bottom=bottom / height,
+        wspace=across / panel_width,
+        hspace=down / panel_height,
+        **ratios,
+    )
+
+
+def _intervals(partition: MaxAffine | None, window: Window) -> Floats:
+    if partition is None:
+        return np.empty((0, 2))
+    cells = partition.intervals(window)
+    return cells[~np.isnan(cells[:, 0])]
+
+
+def _lines(probe: Probe) -> list[tuple[Floats, Samples]]:
+    """A line along every axis through the worst point."""
+    window, lines = probe.window, []
+    for axis in range(window.dimension):
+        ticks, x = probe.line(axis, float(window.low[axis]), float(window.high[axis]), 400)
+        lines.append((ticks, probe.at(x)))
+    return lines
+
+
+def _reach(lines: list[Samples], bound: float | None) -> tuple[tuple[float, float], float | None]:
+    """One vertical range for several curves, and the bound if a band of that width is not out of proportion."""
+    low = min(min(float(s.target.min()), float(s.layer.min())) for s in lines)
+    high = max(max(float(s.target.max()), float(s.layer.max())) for s in lines)
+    room = 0.06 * (high - low) or 0.5
+    if bound is not None and bound < 2 * (high - low):
+        room = max(room, 1.06 * bound)
+    else:
+        bound = None
+    return (low - room, high + room), bound

@@ -1,0 +1,139 @@
+"""Panels over two axes: colour maps of target, layer, error and entropy, and the cells over them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import Normalize
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from maxaffine.plan.maxaffine import MaxAffine
+from maxaffine.report import style
+from maxaffine.report.sampling import MOST_CELLS, Probe, Samples, Window
+
+Floats = NDArray[np.float64]
+
+# More cells than this in one panel are a grey wash.
+READABLE = 650
+
+
+def colour_map(axes: Axes, image: Floats, window: Window, colours: str, norm: Normalize, title: str) -> Any:
+    """An image of values over the window, rows running upwards, with its colour bar."""
+    extent = (window.low[0], window.high[0], window.low[1], window.high[1])
+    shown = axes.imshow(image, origin="lower", extent=extent, aspect="auto", cmap=colours, norm=norm)
+    axes.set_title(title)
+    _plane_axes(axes, window)
+    _colour_bar(axes, shown)
+    return shown
+
+
+def _plane_axes(axes: Axes, window: Window) -> None:
+    axes.set_xlim(window.low[0], window.high[0])
+    axes.set_ylim(window.low[1], window.high[1])
+    axes.set_xlabel(window.names[0], labelpad=1)
+    axes.set_ylabel(window.names[1], labelpad=1)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+
+
+def _colour_bar(axes: Axes, shown: Any) -> None:
+    figure = axes.get_figure()
+    assert figure is not None
+    bar = figure.colorbar(shown, cax=axes.inset_axes((1.025, 0.0, 0.035, 1.0)), ticks=MaxNLocator(5))
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=2, labelsize=7.5)
+
+
+def partition_map(axes: Axes, probe: Probe, cells: list[Floats] | None, window: Window, norm: Normalize) -> None:
+    """The cells, each in the colour of the layer's value at its centre of gravity."""
+    axes.set_title("cells, coloured by the layer's value")
+    if cells is None:
+        style.note(axes, f"The cells are not drawn: more than {MOST_CELLS:,} tokens, or a method without cells.")
+        return
+    middles = np.array([cell.mean(axis=0) for cell in cells])
+    fill = PolyCollection(cells, cmap=style.VALUES, norm=norm, edgecolors="white", linewidths=0.6)
+    fill.set_array(probe.at(middles).layer)
+    axes.add_collection(fill, autolim=False)
+    _plane_axes(axes, window)
+    _colour_bar(axes, fill)
+
+
+def entropy_map(
+    axes: Axes,
+    probe: Probe,
+    pair: tuple[int, int],
+    window: Window,
+    cells: list[Floats] | None,
+    title: str,
+    share: float = 1.0,
+) -> None:
+    """H(x) in nats over a plane through the worst point, as fine as this share of the budget allows."""
+    side = probe.entropy_side(200, 24, share)
+    if side == 0:
+        axes.set_title(title)
+        style.note(axes, probe.why_no_entropy)
+        return
+    entropy = probe.entropy(probe.plane(pair, window, side)[1], share)
+    assert entropy is not None
+    colour_map(axes, entropy, window, style.ENTROPY, Normalize(0.0, max(float(entropy.max()), 0.1)), title)
+    outline_cells(axes, cells, 0.28)
+    mark_worst(axes, probe.worst[list(pair)])
+
+
+def outline_cells(axes: Axes, cells: list[Floats] | None, strength: float = 0.5) -> None:
+    """Faces of the cells as thin lines."""
+    if not cells or len(cells) < 2:
+        return
+    width = float(np.clip(12.0 / math.sqrt(len(cells)), 0.3, 0.8))
+    axes.add_collection(
+        PolyCollection(cells, facecolors="none", edgecolors=(1, 1, 1, strength), linewidths=width), autolim=False
+    )
+
+
+def mark_window(axes: Axes, window: Window) -> None:
+    """Where the close view looks."""
+    size = window.high - window.low
+    for colour, width in (("white", 2.2), (style.WORST, 1.0)):
+        axes.add_patch(
+            Rectangle((float(window.low[0]), float(window.low[1])), *size, fill=False, ec=colour, lw=width, zorder=4)
+        )
+
+
+def mark_worst(axes: Axes, point: Floats) -> None:
+    """The worst point found, ringed in white so that it shows on any colour."""
+    axes.plot(point[0], point[1], **{**style.WORST_MARK, "mec": "white", "mew": 3.0})
+    axes.plot(point[0], point[1], **style.WORST_MARK)
+
+
+def readable_cells(partition: MaxAffine | None, window: Window) -> list[Floats] | None:
+    """Polygons of the nonempty cells in the window, or None when there are too many to see."""
+    if partition is None or len(partition) > MOST_CELLS:
+        return None
+    # A coarse look first: when many different pieces win on a lattice there is no need to cut them all.
+    ticks = np.stack(np.meshgrid(window.ticks(0, 40), window.ticks(1, 40)), axis=-1).reshape(-1, 2)
+    if len(partition) > 4 * READABLE and len(np.unique(partition.argmax(ticks))) > READABLE:
+        return None
+    cells = [cell for cell in partition.polygons(window) if len(cell)]
+    return cells if len(cells) <= READABLE else None
+
+
+def value_scale(*samples: Samples) -> Normalize:
+    """One colour scale for target and layer, so that equal colours are equal values."""
+    low = min(min(float(s.target.min()), float(s.layer.min())) for s in samples)
+    high = max(max(float(s.target.max()), float(s.layer.max())) for s in samples)
+    return Normalize(low, high if high > low else low + 1.0)
+
+
+def peaks(image: Floats) -> Floats:
+    """The largest of every 3 x 3 block and of the blocks around it: peaks narrower than a pixel stay visible."""
+    size = len(image) // 3
+    blocks = image[: 3 * size, : 3 * size].reshape(size, 3, size, 3).max(axis=(1, 3))
+    padded = np.pad(blocks, 1, mode="edge")
+    near = [padded[i : i + size, j : j + size] for i in range(3) for j in range(3)]
+    return np.asarray(np.max(near, axis=0))
