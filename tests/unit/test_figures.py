@@ -71,9 +71,7 @@ class Lookup:
         return weights / weights.sum(axis=1, keepdims=True)
 
     def flat(self, parts):
-        return np.concatenate(
-            [np.asarray(p).transpose(0, *range(p.ndim - 1, 0, -1)).reshape(len(p), -1) for p in parts], 1
-        )
+        return np.concatenate([np.asarray(p).transpose(0, *range(p.ndim - 1, 0, -1)).reshape(len(p), -1) for p in parts], 1)
 
     def __call__(self, *x):
         return self.soft(self.flat(x)).reshape(len(x[0]), *self.output_shape)

@@ -58,9 +58,7 @@ class MaxAffine:
                 "with at least one piece and one coordinate; for one variable pass a column, A[:, None]."
             )
         if offsets.shape != (slopes.shape[0],):
-            raise BadInput(
-                f"`b` of shape {offsets.shape} must have shape ({slopes.shape[0]},), one offset for each row of `A`."
-            )
+            raise BadInput(f"`b` of shape {offsets.shape} must have shape ({slopes.shape[0]},), one offset for each row of `A`.")
         object.__setattr__(self, "A", _frozen(slopes))
         object.__setattr__(self, "b", _frozen(offsets))
 

@@ -132,9 +132,7 @@ def _checked(
             "take a section with `sliced(axes, at)` first."
         )
     if lower.shape != (dimension,) or upper.shape != (dimension,) or not (lower < upper).all():
-        raise BadInput(
-            f"the box must have {dimension} lower edges below {dimension} upper edges, not {lower} and {upper}."
-        )
+        raise BadInput(f"the box must have {dimension} lower edges below {dimension} upper edges, not {lower} and {upper}.")
     return a, b, lower, upper
 
 

@@ -14,9 +14,7 @@ from maxaffine.report.sampling import Probe, Samples, Window
 Floats = NDArray[np.float64]
 
 
-def value_curves(
-    axes: Axes, probe: Probe, ticks: Floats, samples: Samples, bound: float | None, *, axis: int = 0
-) -> None:
+def value_curves(axes: Axes, probe: Probe, ticks: Floats, samples: Samples, bound: float | None, *, axis: int = 0) -> None:
     """Target with its bound as a band, and the layer, along a line."""
     if bound is not None:
         words = f"target ± {probe.compiled.certificate.kind} bound"
@@ -49,17 +47,10 @@ def error_curve(axes: Axes, probe: Probe, ticks: Floats, samples: Samples, *, ax
     axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.yaxis.set_major_locator(MaxNLocator(5))
     if words:
-        place = (0.012, height)
-        axes.annotate(
-            words,
-            place,
-            (0, 2),
-            axes.get_yaxis_transform(),
-            "offset points",
-            va="bottom",
-            fontsize=8,
-            color=style.PROVED_TEXT,
-        )
+        # At the end away from the worst point, so that neither hides the other.
+        left = probe.worst[axis] > (ticks[0] + ticks[-1]) / 2
+        where, side = ((0.012, height), "left") if left else ((0.988, height), "right")
+        style.remark(axes, words, where, side)
 
 
 def entropy_curve(axes: Axes, probe: Probe, window: Window, handovers: Floats) -> None:
@@ -73,12 +64,18 @@ def entropy_curve(axes: Axes, probe: Probe, window: Window, handovers: Floats) -
     if entropy is None:
         style.note(axes, probe.why_no_entropy)
         return
-    if count == wanted:
+    if len(handovers) <= 150 and count == wanted:
         axes.fill_between(ticks, 0, entropy, color=style.TARGET, alpha=0.22, lw=0)
         axes.plot(ticks, entropy, color=style.TARGET, lw=0.9)
     else:
-        # Twelve points per token show every peak; with fewer a line would join points of different peaks.
-        axes.plot(ticks, entropy, ".", color=style.TARGET, ms=1.5, alpha=0.6, mew=0)
+        # So many peaks would be one block of ink: their range and their mean instead.
+        groups = np.linspace(0, len(ticks), 201)[:-1].astype(int)
+        middle = np.add.reduceat(ticks, groups) / np.diff(np.append(groups, len(ticks)))
+        mean = np.add.reduceat(entropy, groups) / np.diff(np.append(groups, len(ticks)))
+        least, most = np.minimum.reduceat(entropy, groups), np.maximum.reduceat(entropy, groups)
+        axes.fill_between(middle, least, most, color=style.TARGET, alpha=0.2, lw=0)
+        axes.plot(middle, mean, color=style.TARGET, lw=1.4)
+        axes.set_title("attention entropy, nats: range and mean nearby")
     axes.set_ylim(0, max(1.08 * float(entropy.max()), 0.1))
     _effective(axes)
 

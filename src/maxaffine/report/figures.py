@@ -87,8 +87,7 @@ def subline(probe: Probe) -> str:
     target = compiled.target
     words = getattr(target, "text", None) or getattr(target, "name", None) or "a Python function"
     edges = [
-        f"{n} ∈ [{style.number(lo)}, {style.number(hi)}]"
-        for n, lo, hi in zip(window.names, window.low, window.high, strict=True)
+        f"{n} ∈ [{style.number(lo)}, {style.number(hi)}]" for n, lo, hi in zip(window.names, window.low, window.high, strict=True)
     ]
     domain = ", ".join(edges) if len(edges) <= 4 else ", ".join([*edges[:2], "…", edges[-1]])
     first = f"f({style.shortened(', '.join(window.names), 40)}) = {style.shortened(str(words), 80)}    on  {domain}"

@@ -91,18 +91,14 @@ def outline_cells(axes: Axes, cells: list[Floats] | None, strength: float = 0.5)
     if not cells or len(cells) < 2:
         return
     width = float(np.clip(12.0 / math.sqrt(len(cells)), 0.3, 0.8))
-    axes.add_collection(
-        PolyCollection(cells, facecolors="none", edgecolors=(1, 1, 1, strength), linewidths=width), autolim=False
-    )
+    axes.add_collection(PolyCollection(cells, facecolors="none", edgecolors=(1, 1, 1, strength), linewidths=width), autolim=False)
 
 
 def mark_window(axes: Axes, window: Window) -> None:
     """Where the close view looks."""
     size = window.high - window.low
     for colour, width in (("white", 2.2), (style.WORST, 1.0)):
-        axes.add_patch(
-            Rectangle((float(window.low[0]), float(window.low[1])), *size, fill=False, ec=colour, lw=width, zorder=4)
-        )
+        axes.add_patch(Rectangle((float(window.low[0]), float(window.low[1])), *size, fill=False, ec=colour, lw=width, zorder=4))
 
 
 def mark_worst(axes: Axes, point: Floats) -> None:

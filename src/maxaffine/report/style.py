@@ -156,9 +156,22 @@ def clean(axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
+def remark(axes: Axes, words: str, where: tuple[float, float], side: str) -> None:
+    """A few words just above a height of the vertical axis, at the left or the right end of the panel."""
+    axes.annotate(
+        words,
+        where,
+        (0, 2),
+        axes.get_yaxis_transform(),
+        "offset points",
+        ha=side,
+        va="bottom",
+        fontsize=8,
+        color=PROVED_TEXT,
+    )
+
+
 def note(axes: Axes, sentence: str) -> None:
     """A sentence in place of a picture."""
     axes.set_axis_off()
-    axes.text(
-        0.5, 0.5, sentence, transform=axes.transAxes, ha="center", va="center", color=QUIET, wrap=True, fontsize=9
-    )
+    axes.text(0.5, 0.5, sentence, transform=axes.transAxes, ha="center", va="center", color=QUIET, wrap=True, fontsize=9)
