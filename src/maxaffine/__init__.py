@@ -10,7 +10,7 @@ Importing this needs NumPy alone; everything else loads at first use.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from maxaffine._version import __version__
 
 if TYPE_CHECKING:
     from maxaffine import meanfield

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxaffine._version import __version__
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.observe import Observed
+from maxaffine.certify.prove import certify, stored_plan
 from maxaffine.core.container import container_bytes, read_container, write_container
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer import file as layer_file
@@ -45,6 +47,7 @@ class Compiled:
     cost: Cost
     seconds: float = 0.0
     evidence: Evidence | None = None  # what the certificate was proved from; a loaded layer has none
+    declared: Mapping[str, Any] = field(default_factory=dict)  # constants that the user declared
     file: str | None = field(default=None, compare=False)
 
     # -- evaluate
@@ -59,7 +62,8 @@ class Compiled:
         """The attention weights (B, N), or (N,) for one point, keys in row-major order."""
         points, single = as_points(self.target, *x, outside=outside)
         needed = len(points) * self.layer.keys.count * self.layer.values.itemsize * 2
-        _afford(needed, f"attention weights of {len(points)} points over {self.layer.keys.count:,} keys", "ask for fewer points")
+        what = f"attention weights of {len(points)} points over {self.layer.keys.count:,} keys"
+        _afford(needed, what, "ask for fewer points")
         weights = chooser.attention(self.layer, points)
         return weights[0] if single else weights
 
@@ -106,14 +110,21 @@ class Compiled:
         kind = self.attention_kind if kind is None else kind
         if kind in ("self", "cross"):
             bytes_needed = matrices_bytes(self.layer, kind, layout or "Q")
-            _afford(bytes_needed, f"the literal matrices of {self.tokens:,} tokens", 'use layout "K", "cross", or a larger `error`')
+            what = f"the literal matrices of {self.tokens:,} tokens"
+            _afford(bytes_needed, what, 'use layout "K", "cross", or a larger `error`')
         return matrices(self.layer, kind, layout, correction, bonus)
 
     def certificate_for(self, runtime: str = "any", dtype: str | None = None) -> Certificate:
         """The certificate for one runtime alone (and this layer's dtype)."""
-        from maxaffine.compiler import recertify
-
-        return recertify(self, runtime, dtype)
+        if dtype not in (None, self.dtype):
+            raise BadInput(f"`dtype` (={dtype!r}) is not this layer's ({self.dtype}); compile it in that dtype.")
+        if runtime not in ("any", *chooser.available(self.layer)):
+            names = ", ".join(chooser.available(self.layer))
+            raise BadInput(f"`runtime` (={runtime!r}) cannot run this layer; choose any of {names}.")
+        if self.evidence is None or self.certificate.kind != "proved":
+            raise Refused("this layer carries no evidence to prove from; compile it again.")
+        plan = stored_plan(self.plan, self.layer, self.norm)
+        return certify(plan, self.layer, self.target, self.evidence, self.norm, runtime)
 
     # -- tell
 
@@ -177,8 +188,6 @@ class Compiled:
     # -- keep
 
     def _record(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        from maxaffine import __version__
-
         tensors, description = layer_file.to_tensors(self.layer)
         record = {
             "layer": description,
@@ -191,6 +200,7 @@ class Compiled:
             "observed": self.observed.to_json(),
             "plan": dict(self.plan),
             "cost": self.cost.to_json(),
+            "declared": dict(self.declared),
             "provenance": {"maxaffine": __version__},
         }
         return tensors, record
@@ -232,6 +242,7 @@ class Compiled:
                 attention_kind=str(record["attention"]),
                 plan=dict(record["plan"]),
                 cost=Cost(*(int(record["cost"][k]) for k in ("tokens", "bytes", "peak_bytes", "flops_per_query"))),
+                declared=dict(record["declared"]),
                 file=str(path),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as failure:

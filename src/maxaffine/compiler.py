@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,27 +10,35 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxaffine.certify.certificate import Certificate
-from maxaffine.certify.integral import certify_integral
-from maxaffine.certify.lookup import certify_grid
 from maxaffine.certify.observe import Observed, observe, observe_integral
-from maxaffine.certify.partition import certify_centres, certify_partition, euclidean_constant, partition_plan
+from maxaffine.certify.partition import euclidean_constant, partition_plan
+from maxaffine.certify.prove import Plan, certify
 from maxaffine.compiled import Compiled
-from maxaffine.core.errors import BadInput, Refused
+from maxaffine.core.errors import Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import dtype_of, numpy_dtype
 from maxaffine.layer.build import build_centres, build_grid, build_partition
 from maxaffine.layer.layer import Layer
 from maxaffine.plan import integral, lookup
 from maxaffine.plan.budget import Cost, afford, lookup_cost
-from maxaffine.plan.evidence import Evidence
 from maxaffine.plan.gather import gather
 from maxaffine.plan.maxaffine import MaxAffine
 from maxaffine.plan.sampled import sampled_lipschitz
+from maxaffine.request import (
+    Request,
+    absolute_error,
+    check_bytes,
+    check_centres,
+    check_choice,
+    check_error,
+    check_norm,
+    check_partition,
+    check_seed,
+    resolve,
+)
 from maxaffine.runtime import chooser
-from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
-Plan = lookup.GridPlan | lookup.CentresPlan | lookup.PartitionPlan
 
 METHODS = ("auto", "lookup")
 # The compiler aims a little below the error asked for, so that the independent checker, whose constants are its own,
@@ -88,26 +96,22 @@ def compile(
         BadInput: an argument is malformed.  Refused: the request cannot be proved, afforded or represented.
     """
     begun = time.perf_counter()
-    _check_choice("method", method, METHODS)
-    _check_choice("attention", attention, ("self", "cross"))
+    check_choice("method", method, METHODS)
+    check_choice("attention", attention, ("self", "cross"))
     dtype_of(dtype)
-    p = _check_norm(norm)
-    if isinstance(target, str) and box is None:
-        from maxaffine.target.gallery import gallery
-
-        target = gallery[target]
-    made = Target.of(target, box, vectorize=vectorize)
+    p = check_norm(norm)
+    made = resolve(target, box, vectorize)
     request = Request(
         target=made,
-        error=_absolute(_check_error(error), relative, made, dtype),
+        error=absolute_error(check_error(error), relative, made, dtype),
         norm=p,
         dtype=dtype,
         evidence=gather(made, lipschitz, modulus, analytic),
-        partition=_check_partition(partition, made),
-        centres=_check_centres(centres, made),
-        require=_check_choice("require", require, (None, "proved")),
-        max_bytes=_check_bytes(max_bytes),
-        seed=_check_seed(seed),
+        partition=check_partition(partition, made),
+        centres=check_centres(centres, made),
+        require=check_choice("require", require, (None, "proved")),
+        max_bytes=check_bytes(max_bytes),
+        seed=check_seed(seed),
         progress=progress or silent,
     )
     if made.inputs == "pair":
@@ -125,27 +129,11 @@ def compile(
         plan=found.plan.to_json(),
         cost=found.cost,
         evidence=request.evidence,
+        declared=request.evidence.declared(),
         seconds=time.perf_counter() - begun,
     )
     _validate(compiled)
     return compiled
-
-
-@dataclass(frozen=True)
-class Request:
-    """What was asked for, validated."""
-
-    target: Target
-    error: float
-    norm: float
-    dtype: str
-    evidence: Evidence
-    partition: MaxAffine | None
-    centres: Array | None
-    require: str | None
-    max_bytes: int | None
-    seed: int
-    progress: Progress
 
 
 @dataclass(frozen=True)
@@ -166,7 +154,8 @@ def _search(request: Request) -> Found:
         cost = _cost(plan, request)
         afford(cost, request.max_bytes, f"the lookup for error {request.error:g}")
         layer = _build(plan, request)
-        found = Found(plan, layer, _certify(plan, layer, request, "any"), cost)
+        certificate = certify(plan, layer, request.target, request.evidence, request.norm, "any", request.progress)
+        found = Found(plan, layer, certificate, cost)
         bound = found.certificate.bound
         if bound is None:
             found = Found(plan, layer, found.certificate, cost, _observe(request, found))
@@ -220,24 +209,6 @@ def _build(plan: Plan, request: Request) -> Layer:
     if isinstance(plan, lookup.CentresPlan):
         return build_centres(plan, request.target, request.dtype)
     return build_partition(plan.partition, plan.sharpness, plan.values, request.target, request.dtype)
-
-
-def _certify(plan: Plan, layer: Layer, request: Request, runtime: str) -> Certificate:
-    target, evidence = request.target, request.evidence
-    if isinstance(plan, lookup.CentresPlan):
-        return certify_centres(layer, target, evidence, plan.radius, runtime)
-    if isinstance(plan, lookup.PartitionPlan):
-        return certify_partition(layer, target, evidence, plan.margin, runtime, request.progress)
-    if math.isfinite(request.norm):
-        if target.expression is None and not integral.provable(evidence, target.box.dimension):
-            return Certificate.nothing(request.norm, NO_FACTS, request.dtype)
-        return certify_integral(layer, target, evidence, request.norm, runtime, request.progress)
-    if plan.route != "G4" and not lookup.provable(evidence):
-        return Certificate.nothing(request.norm, NO_FACTS, request.dtype)
-    return certify_grid(layer, target, evidence, plan.route, plan.margin, runtime)
-
-
-NO_FACTS = "the target is a callable and nothing was declared about it; the error is only observed"
 
 
 def _observe(request: Request, found: Found) -> Observed:
@@ -305,123 +276,44 @@ def _validate(compiled: Compiled) -> None:
             raise AssertionError("the layer does not survive its file: please report this")
 
 
-def recertify(compiled: Compiled, runtime: str, dtype: str | None) -> Certificate:
-    """The certificate of a compiled layer for one runtime."""
-    if dtype is not None and dtype != compiled.dtype:
-        raise BadInput(f"`dtype` (={dtype!r}) is not this layer's ({compiled.dtype}); compile it in that dtype.")
-    names = ("any", *chooser.available(compiled.layer))
-    _check_choice("runtime", runtime, names)
-    return lookup_certificate(compiled, runtime)
+def frontier(
+    target: Any, box: Any = None, *, errors: Sequence[float], norm: float | str = "inf", dtype: str = "float64",
+    lipschitz: ArrayLike | None = None, modulus: Any = None, analytic: Any = None, vectorize: bool = False, seed: int = 0,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """What every route would cost for these errors, cheapest first per error; nothing is built."""
+    made = resolve(target, box, vectorize)
+    p = check_norm(norm)
+    evidence = gather(made, lipschitz, modulus, analytic)
+    rows: list[dict[str, Any]] = []
+    for error in errors:
+        request = Request(
+            made, absolute_error(check_error(error), False, made, dtype), p, dtype, evidence, None, None, None, None,
+            check_seed(seed), silent,
+        )  # fmt: skip
+        rows += sorted((_row(plan, request) for plan in _candidates(request)), key=lambda row: int(row["tokens"]))
+    return rows
 
 
-def lookup_certificate(compiled: Compiled, runtime: str) -> Certificate:
-    """Prove the stored layer again for one runtime, from its target and declared facts."""
-    evidence = compiled.evidence
-    if evidence is None or compiled.certificate.kind != "proved":
-        raise Refused("this layer carries no evidence to prove from; compile it again.")
-    request = Request(
-        compiled.target, compiled.error, compiled.norm, compiled.dtype, evidence, None, None, None, None, 0, silent
-    )
-    return _certify(_plan_of(compiled), compiled.layer, request, runtime)
+def _candidates(request: Request) -> Iterator[Plan]:
+    """The cheapest plan of every route."""
+    if math.isinf(request.norm) and lookup.provable(request.evidence):
+        plans = list(lookup.sup_norm_plans(request.target.box, request.evidence, request.error * ROOM))
+        for route in sorted({plan.route for plan in plans}):
+            best = lookup.cheapest(plan for plan in plans if plan.route == route)
+            if best is not None:
+                yield best
+        return
+    for plan in _proposals(request):
+        yield plan
+        return
 
 
-def _plan_of(compiled: Compiled) -> Plan:
-    """The plan behind a layer, from its record and its keys."""
-    plan, layer = compiled.plan, compiled.layer
-    if plan["plan"] == "grid":
-        return lookup.GridPlan(
-            plan["route"], tuple(plan["counts"]), layer.sharpness, compiled.error, compiled.norm, plan["margin"]
-        )
-    if plan["plan"] == "centres":
-        return lookup.CentresPlan(layer.affine_pieces()[0], plan["radius"], plan["multiplier"], compiled.error)
-    return lookup.PartitionPlan(compiled.partition(), layer.sharpness, plan["margin"], layer.values)
-
-
-# -- arguments
-
-
-def _check_error(error: Any) -> float:
+def _row(plan: Plan, request: Request) -> dict[str, Any]:
+    cost = _cost(plan, request)
+    row: dict[str, Any] = {"method": "lookup", "route": plan.route, "error": request.error, **cost.to_json()}
+    row["counts"] = list(plan.counts) if isinstance(plan, lookup.GridPlan) else [plan.cells]
     try:
-        value = float(error)
-    except (TypeError, ValueError):
-        raise BadInput(f"`error` (={error!r}) must be a number; ask for a sup-norm error such as 1e-3.") from None
-    if not (math.isfinite(value) and value > 0):
-        raise BadInput(f"`error` (={value:g}) must be positive and finite; ask for an error such as 1e-3.")
-    return value
-
-
-def _check_norm(norm: Any) -> float:
-    try:
-        p = float(norm)
-    except (TypeError, ValueError):
-        p = math.nan
-    if not p >= 1.0:
-        raise BadInput(f'`norm` (={norm!r}) must be "inf" or a number p >= 1 of L_p.')
-    if math.isfinite(p) and p > 64:
-        raise BadInput(f"`norm` (={p:g}) is above 64; ask for the sup norm instead.")
-    return p
-
-
-def _check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
-    if value not in choices:
-        known = ", ".join(str(choice) for choice in choices if choice is not None)
-        raise BadInput(f"`{name}` (={value!r}) is not known; choose one of {known}.")
-    return value
-
-
-def _check_bytes(max_bytes: Any) -> int | None:
-    if max_bytes is None:
-        return None
-    if isinstance(max_bytes, bool) or not isinstance(max_bytes, (int, np.integer, float)) or not max_bytes > 0:
-        raise BadInput(f"`max_bytes` (={max_bytes!r}) must be a positive number of bytes.")
-    return int(max_bytes)
-
-
-def _check_seed(seed: Any) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise BadInput(f"`seed` (={seed!r}) must be a whole number that is not negative.")
-    return int(seed)
-
-
-def _check_partition(partition: Any, target: Target) -> MaxAffine | None:
-    if partition is not None and not isinstance(partition, MaxAffine):
-        raise BadInput(f"`partition` must be a MaxAffine, not {type(partition).__name__}.")
-    if partition is not None and partition.A.shape[1] != target.box.dimension:
-        raise BadInput(f"`partition` has {partition.A.shape[1]} variables and the box {target.box.dimension}.")
-    return partition
-
-
-def _check_centres(centres: Any, target: Target) -> Array | None:
-    if centres is None:
-        return None
-    try:
-        points = np.asarray(centres, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise BadInput("`centres` must be an array of points (M, D).") from None
-    D = target.box.dimension
-    if points.ndim != 2 or points.shape[1] != D or len(points) == 0 or not np.isfinite(points).all():
-        raise BadInput(f"`centres` of shape {points.shape} must be finite points of shape (M, {D}), at least one.")
-    if not target.box.contains(points).all():
-        raise BadInput("`centres` has points outside the box; enlarge the box or leave them out.")
-    return points
-
-
-def _absolute(error: float, relative: bool, target: Target, dtype: str) -> float:
-    """The absolute error; refused where the dtype cannot hold it."""
-    rng = np.random.default_rng(0)
-    x = np.concatenate([target.box.sample(1024, rng), target.box.centre[None]])
-    if target.expression is not None:
-        found = target.enclose(x, x)
-        largest = float(np.where(np.isfinite(found.mignitude), found.mignitude, 0.0).max())
-    else:
-        largest = float(np.abs(target.values(x)).max())
-    wanted = error * largest if relative else error
-    unit = dtype_of(dtype).unit
-    if relative and largest == 0.0:
-        raise Refused("`relative` measures the error in units of sup |f|, and f is zero wherever it was looked at.")
-    if wanted < 8.0 * unit * largest:
-        raise Refused(
-            f"`error` (={error:g}) is below what {dtype} can hold: values near {largest:.3g} are rounded by "
-            f"{unit * largest:.2g}. Ask for at least {16 * unit * largest / (largest if relative else 1.0):.2g}."
-        )
-    return wanted
+        afford(cost, request.max_bytes, "the layer")
+        return {**row, "affordable": True, "why_not": None}
+    except Refused as reason:
+        return {**row, "affordable": False, "why_not": str(reason)}

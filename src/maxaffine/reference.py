@@ -48,4 +48,4 @@ def cross_attention(Z_K: Array, Z_Q: Array, W_Q: Array, W_K: Array, W_V: Array, 
 
 def lookup(logits: Array, values: Array) -> Array:
     """sum_j softmax_j(logits) values_j, what a compiled layer says: logits (N,), values (N, d_out, n_out)."""
-    return np.einsum("j,jrc->rc", softmax(logits[:, None])[:, 0], values)
+    return np.asarray(np.einsum("j,jrc->rc", softmax(logits[:, None])[:, 0], values))

@@ -15,8 +15,8 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.layer.layer import Layer
 from maxaffine.plan import theorems
-from maxaffine.plan.evidence import Evidence
 from maxaffine.plan.cells import CHUNK, enclose_cells, site_intervals
+from maxaffine.plan.evidence import Evidence
 from maxaffine.plan.grid import cell_widths
 from maxaffine.target.target import Target
 

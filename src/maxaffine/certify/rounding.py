@@ -16,12 +16,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maxaffine.core.rounding import FLOAT64, Dtype, dtype_of, gamma
 from maxaffine.layer.layer import Layer
 from maxaffine.plan.keys import ProductKeys
 from maxaffine.runtime import blocked
 from maxaffine.runtime.chooser import available
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def rounding_of(layer: Layer, runtime: str = "any") -> Rounding:
     return bound
 
 
-def coordinate_error(layer: Layer) -> tuple[np.ndarray, np.ndarray]:
+def coordinate_error(layer: Layer) -> tuple[Array, Array]:
     """Z_i = max |z_i| over the box and a bound on the error of the computed z_i, both (E,)."""
     u, matrix = FLOAT64.unit, np.abs(layer.coordinates.matrix)
     largest = np.maximum(np.abs(layer.low), np.abs(layer.high))
@@ -68,14 +71,14 @@ def _one(layer: Layer, runtime: str) -> Rounding:
         assert isinstance(layer.keys, ProductKeys)
         eta, terms = 0.0, 0.0
         for i, axis in enumerate(layer.keys.axes):
-            a, b = float(np.abs(axis.slopes).max()), float(np.abs(axis.offsets).max())
-            logit = layer.sharpness * (a * error[i] + gamma(4, dtype.unit) * (a * (size[i] + error[i]) + b))
-            eta = max(eta, logit + exponential)
-            terms += 2 * _alive(layer, i, logit + exponential, dtype) + 3
+            slope, offset = float(np.abs(axis.slopes).max()), float(np.abs(axis.offsets).max())
+            reached = slope * float(size[i] + error[i]) + offset
+            one = layer.sharpness * (slope * float(error[i]) + gamma(4, dtype.unit) * reached) + exponential
+            eta = max(eta, one)
+            terms += 2 * _alive(layer, i, one, dtype) + 3
         return Rounding(eta, gamma(terms, dtype.unit), _stray(layer, dtype))
     a, b = _extent(layer)
-    terms = len(size) + 3
-    logit = layer.sharpness * float(a @ error + gamma(terms, dtype.unit) * (a @ (size + error) + b))
+    logit = layer.sharpness * float(a @ error + gamma(len(size) + 3, dtype.unit) * (a @ (size + error) + b))
     alive = 1.0
     for i in range(len(layer.keys.shape)):
         alive *= _alive(layer, i, logit + exponential, dtype)
@@ -86,7 +89,7 @@ def _one(layer: Layer, runtime: str) -> Rounding:
     return Rounding(logit + exponential, gamma(2 * (alive + 2 * rounds) + 4, dtype.unit), _stray(layer, dtype))
 
 
-def _extent(layer: Layer) -> tuple[np.ndarray, float]:
+def _extent(layer: Layer) -> tuple[Array, float]:
     """max_j |a_j| per coordinate and max_j |b_j|."""
     if isinstance(layer.keys, ProductKeys):
         a = np.array([np.abs(axis.slopes).max() for axis in layer.keys.axes], dtype=np.float64)
@@ -112,8 +115,11 @@ def _stray(layer: Layer, dtype: Dtype) -> float:
 
 
 def is_unit_grid(layer: Layer) -> bool:
-    """Whether the keys are half-integer sites at distance one, b = -a^2/2 up to the dtype's rounding, M diagonal."""
-    return isinstance(layer.keys, ProductKeys) and layer.coordinates.is_diagonal and offset_error(layer) < math.inf
+    """Whether the keys are half-integer sites at distance one that cover the box, b = -a^2/2 up to rounding, M diagonal."""
+    if not (isinstance(layer.keys, ProductKeys) and layer.coordinates.is_diagonal and offset_error(layer) < math.inf):
+        return False
+    reach = np.maximum(layer.high - layer.coordinates.centre, layer.coordinates.centre - layer.low) * (1 + 2.0**-51)
+    return bool(np.all(np.diag(layer.coordinates.matrix) * reach * (1 + 2.0**-51) <= np.asarray(layer.keys.shape) / 2.0))
 
 
 def offset_error(layer: Layer) -> float:

@@ -232,7 +232,9 @@ def _affine_row(row: int, coefficients: Array, d: int, n: int, rows: int) -> tup
     return left, right
 
 
-def _affine_values(tables: _Tables, centre: Array, d: int, n: int, rows: int, first: int) -> tuple[list[Array], list[Array], Array]:
+def _affine_values(
+    tables: _Tables, centre: Array, d: int, n: int, rows: int, first: int
+) -> tuple[list[Array], list[Array], Array]:
     """Terms and constant part of value rows that are affine in X."""
     left: list[Array] = []
     right: list[Array] = []
@@ -392,7 +394,8 @@ def cross_matrices(layer: Layer, correction: str = "output", bonus: float | None
 
 def matrices_bytes(layer: Layer, kind: str, layout: str) -> int:
     """Bytes of the literal matrices, known before anything is allocated."""
-    (E, D), n_out, d_out, m = layer.coordinates.matrix.shape, layer.n_out, layer.d_out, layer.tokens
+    E, D = (int(n) for n in layer.coordinates.matrix.shape)
+    n_out, d_out, m = layer.n_out, layer.d_out, layer.tokens
     d, n = layer.inputs[0]
     if kind == "cross":
         return 8 * (m * (E + 1 + n_out + d_out) + sum(n_i * m for _, n_i in layer.inputs))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,15 @@ class Evidence:
     def source(self, name: str) -> str:
         """Where that fact comes from, in words."""
         return (self.origin or {}).get(name, "not known")
+
+    def declared(self) -> dict[str, Any]:
+        """Declared constants as plain numbers, which a saved file can carry to the checker."""
+        facts: dict[str, Any] = {}
+        if self.lipschitz is not None and self.source("lipschitz").startswith("declared"):
+            facts["lipschitz"] = [float(value) for value in self.lipschitz]
+        if self.euclidean is not None and self.source("euclidean").startswith("declared"):
+            facts["euclidean"] = float(self.euclidean)
+        return facts
 
     def range_bound(self, width: Array) -> float:
         """An upper bound on sup f - inf f from whatever is known; infinite where nothing is."""

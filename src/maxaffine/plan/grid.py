@@ -6,10 +6,10 @@ floating point (up to 2^26 cells in float64), and the sharpness multiplies -|z -
 """
 
 import numpy as np
-from maxaffine.target.box import Box
 from numpy.typing import NDArray
 
 from maxaffine.plan.keys import AxisKeys, Coordinates, ProductKeys
+from maxaffine.target.box import Box
 
 Array = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ def grid_coordinates(box: Box, counts: tuple[int, ...]) -> Coordinates:
     """z_i = (x_i - centre_i)/h_i, the scale rounded down so that the cells cover the box."""
     centre = (box.low + box.high) / 2.0
     half = np.maximum(box.high - centre, centre - box.low)
-    scale = np.asarray(counts, dtype=np.float64) / 2.0 / half * (1.0 - 2.0**-50)
+    scale = np.asarray(counts, dtype=np.float64) / 2.0 / half * (1.0 - 2.0**-48)
     return Coordinates(centre, np.diag(scale))
 
 

@@ -14,7 +14,7 @@ The planner takes the cheapest route that applies; sharper than the paper's rho0
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,39 +76,57 @@ def sup_norm_proposals(box: Box, evidence: Evidence, error: float) -> Iterator[G
 
 def sup_norm_plans(box: Box, evidence: Evidence, error: float) -> Iterator[GridPlan]:
     """Every plan that the evidence allows for this sup-norm error, before rounding is counted."""
-    width = box.width
-    if evidence.lipschitz is not None:
-        for rho in SHARPNESSES:
-            yield from _plan("E1", _weighted_counts(evidence.lipschitz * width, error / theorems.mean_distance(rho)),
-                             rho, lambda h, rho=rho: theorems.mean_distance(rho) * float(evidence.lipschitz @ h), width)
-    if evidence.euclidean is not None:
-        for rho in (*SHARPNESSES, 80.0, 160.0):
-            reach = error / evidence.euclidean / math.sqrt(theorems.mean_square(rho)) if evidence.euclidean else math.inf
-            yield from _plan("E2", _norm_counts(width, reach), rho,
-                             lambda h, rho=rho: evidence.euclidean * math.sqrt(theorems.mean_square(rho)) * float(np.linalg.norm(h)),
-                             width)
-    if evidence.modulus is not None:
-        spread = evidence.range_bound(width)
-        reach = _largest(evidence.modulus, 0.98 * error, float(width.max()))
-        if reach is not None and math.isfinite(spread):
-            rho = 2.0 * math.log1p(len(width) * max(spread, error) / (0.02 * error))
-            counts = tuple(max(1, math.ceil(w / reach * (1 + 1e-12))) for w in width)
-            yield from _plan("E3", counts, rho,
-                             lambda h: evidence.modulus(float(h.max())) + spread * len(width) * theorems.tail(rho), width)
-    if evidence.concave_modulus is not None:
-        reach = _largest(evidence.concave_modulus, error, float(width.sum()))
-        for rho in SHARPNESSES if reach is not None else ():
-            yield from _plan("E4", _weighted_counts(width, reach / theorems.mean_distance(rho)), rho,
-                             lambda h, rho=rho: evidence.concave_modulus(theorems.mean_distance(rho) * float(h.sum())), width)
+    plans = (
+        *_lipschitz_plans(box.width, evidence.lipschitz, error),
+        *_euclidean_plans(box.width, evidence.euclidean, error),
+        *_modulus_plans(box.width, evidence, error),
+        *_concave_plans(box.width, evidence.concave_modulus, error),
+    )
+    yield from (plan for plan in plans if max(plan.counts) <= COUNT_LIMIT)
 
 
-def _plan(route: str, counts: tuple[int, ...] | None, rho: float, bound: Callable[[Array], float], width: Array
-          ) -> Iterator[GridPlan]:
-    if counts is not None and max(counts) <= COUNT_LIMIT:
-        yield GridPlan(route, counts, rho, bound(width / np.asarray(counts)))
+def _lipschitz_plans(width: Array, constants: Array | None, error: float) -> Iterator[GridPlan]:
+    for rho in SHARPNESSES if constants is not None else ():
+        assert constants is not None
+        counts = _weighted_counts(constants * width, error / theorems.mean_distance(rho))
+        if counts is not None:
+            yield GridPlan("E1", counts, rho, theorems.mean_distance(rho) * float(constants @ (width / counts)))
 
 
-def cheapest(plans: Iterator[GridPlan]) -> GridPlan | None:
+def _euclidean_plans(width: Array, constant: float | None, error: float) -> Iterator[GridPlan]:
+    for rho in (*SHARPNESSES, 80.0, 160.0) if constant is not None else ():
+        assert constant is not None
+        factor = constant * math.sqrt(theorems.mean_square(rho))
+        counts = _norm_counts(width, error / factor if factor else math.inf)
+        if counts is not None:
+            yield GridPlan("E2", counts, rho, factor * float(np.linalg.norm(width / counts)))
+
+
+def _modulus_plans(width: Array, evidence: Evidence, error: float) -> Iterator[GridPlan]:
+    modulus, spread = evidence.modulus, evidence.range_bound(width)
+    if modulus is None or not math.isfinite(spread):
+        return
+    reach = _largest(modulus, 0.98 * error, float(width.max()))
+    if reach is not None and float(width.max()) / reach <= COUNT_LIMIT:
+        rho = 2.0 * math.log1p(len(width) * max(spread, error) / (0.02 * error))
+        counts = tuple(max(1, math.ceil(w / reach * (1 + 1e-12))) for w in width)
+        leak = spread * len(width) * theorems.tail(rho)
+        yield GridPlan("E3", counts, rho, modulus(float((width / counts).max())) + leak)
+
+
+def _concave_plans(width: Array, modulus: Callable[[float], float] | None, error: float) -> Iterator[GridPlan]:
+    if modulus is None:
+        return
+    reach = _largest(modulus, error, float(width.sum()))
+    for rho in SHARPNESSES if reach is not None else ():
+        assert reach is not None
+        counts = _weighted_counts(width, reach / theorems.mean_distance(rho))
+        if counts is not None:
+            total = float((width / counts).sum())
+            yield GridPlan("E4", counts, rho, modulus(theorems.mean_distance(rho) * total))
+
+
+def cheapest(plans: Iterable[GridPlan]) -> GridPlan | None:
     """The plan with the fewest cells; of equal ones the least sharp, whose logits round least."""
     return min(plans, key=lambda plan: (plan.cells, plan.sharpness), default=None)
 

@@ -97,7 +97,7 @@ def steps_average(rho: float, p: float) -> float:
     total = 2.0 / rho * math.log(2.0 / (1.0 + q)) + q
     m = 2
     while True:
-        term = m**p * (q ** (m * (m - 1)) + q ** (m * m))
+        term = math.pow(m, p) * (q ** (m * (m - 1)) + q ** (m * m))
         total += term
         if term <= 1e-18 * total and m > p:
             return total * (1.0 + 1e-14)
@@ -108,7 +108,7 @@ def steps_average(rho: float, p: float) -> float:
 
 def soft_constant(rho: float, p: float, dimension: int) -> float:
     """C^{(D-1)/p} mu_p^{1/p}, C = 1 + cell average: the factor of sum_i delta_i in the sharp L_p bound."""
-    return (1.0 + cell_average(rho)) ** ((dimension - 1) / p) * steps_average(rho, p) ** (1.0 / p)
+    return math.pow(1.0 + cell_average(rho), (dimension - 1) / p) * math.pow(steps_average(rho, p), 1.0 / p)
 
 
 def covering(radius: float, count: int, multiplier: float, eta: float = 0.0) -> float:

@@ -87,7 +87,10 @@ def as_html(compiled: Compiled) -> str:
     return f"<pre>{html.escape(summary(compiled))}</pre>"
 
 
-PAPER = "Liu, Hu, Song, Liu: Attention Mechanism, Max-Affine Partition, and Universal Approximation. NeurIPS 2025, arXiv 2504.19901."
+PAPER = (
+    "Liu, Hu, Song, Liu: Attention Mechanism, Max-Affine Partition, and Universal Approximation. "
+    "NeurIPS 2025, arXiv 2504.19901."
+)
 OURS = "The maxaffine developers: maxaffine, docs/theory.md."
 
 

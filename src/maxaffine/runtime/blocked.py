@@ -44,7 +44,7 @@ def evaluate(layer: Layer, x: NDArray[np.float64]) -> Array:
 
 def workspace(layer: Layer) -> int:
     """Bytes that do not grow with the batch."""
-    width = layer.coordinates.matrix.shape[0]
+    width = int(layer.coordinates.matrix.shape[0])
     return 8 * (3 * width + 2) * min(BLOCK, layer.keys.count)
 
 

@@ -31,7 +31,7 @@ def evaluate(layer: Layer, x: NDArray[np.float64]) -> Array:
 
 def workspace(layer: Layer) -> int:
     """Bytes that do not grow with the batch: the listed keys."""
-    width = layer.coordinates.matrix.shape[0]
+    width = int(layer.coordinates.matrix.shape[0])
     return (width + 1) * layer.keys.count * layer.values.itemsize
 
 

@@ -53,7 +53,7 @@ def attention(layer: Layer, x: NDArray[np.float64]) -> Array:
     alphas = axis_weights(layer, x)
     letters = string.ascii_lowercase[1 : 1 + len(alphas)]
     pattern = ",".join(f"a{letter}" for letter in letters) + f"->a{letters}"
-    return np.einsum(pattern, *alphas).reshape(len(x), -1)
+    return np.asarray(np.einsum(pattern, *alphas)).reshape(len(x), -1)
 
 
 def workspace(layer: Layer) -> int:

@@ -5,6 +5,8 @@ Two inputs: one array for each.  A query beyond an edge by no more than the roun
 is clamped; farther out it is an error unless outside="clamp".
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -55,7 +57,7 @@ def _flatten(box: Box, x: ArrayLike) -> tuple[Array, bool]:
     return array, False
 
 
-def _inside(box: Box, points: Array, dtype: np.dtype, outside: str) -> Array:  # type: ignore[type-arg]
+def _inside(box: Box, points: Array, dtype: np.dtype[Any], outside: str) -> Array:
     if not np.isfinite(points).all():
         raise BadInput("queries must be finite numbers; NaN or infinity came.")
     unit = 0.0

@@ -1,0 +1,70 @@
+"""The independent checker: re-proves a saved layer from its file alone.
+
+It shares no code with the planner, the runtimes or the certificates.  Where those use closed forms, the checker encloses
+the softmax of the stored keys numerically; where those bisect, it cuts in three; its constants are its own.  It imports
+only `core`, `target` and the definition, and it says "not proved" to everything that it cannot prove.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from maxaffine.certify.checker.grid import check_integral, check_sup
+from maxaffine.certify.checker.listed import check_centres, check_partition
+from maxaffine.certify.checker.stored import NotProved, Stored
+from maxaffine.target.target import Target
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the file's promise was proved again: the checker's own bound, the file's, the error promised, and why."""
+
+    passed: bool
+    bound: float | None
+    claimed: float | None
+    error: float
+    reason: str
+    how: str = ""
+
+
+def check(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Verdict:
+    """Prove ||layer - target|| <= promised error from tensors and record, or say why not."""
+    certificate = record["certificate"]
+    error, claimed = float(record["error"]), certificate.get("bound")
+    if certificate.get("kind") != "proved":
+        return Verdict(False, None, claimed, error, f"the file promises nothing proved (kind {certificate.get('kind')!r}).")
+    target = Target.from_json(record["target"])
+    if target.expression is None:
+        return Verdict(
+            False, None, claimed, error,
+            "its target is a Python callable, which a file cannot hold; only expressions can be proved again.",
+        )  # fmt: skip
+    try:
+        layer = Stored.read(tensors, record["layer"], target)
+        bound, how = _prove(layer, target, record, error)
+    except NotProved as failure:
+        return Verdict(False, None, claimed, error, str(failure))
+    if not bound <= error:
+        reason = f"the checker's own bound is {bound:.6g}, above the {error:g} promised."
+        return Verdict(False, bound, claimed, error, reason, how)
+    return Verdict(True, bound, claimed, error, f"proved again: error <= {bound:.6g}, and {error:g} was promised.", how)
+
+
+def _prove(layer: Stored, target: Target, record: Mapping[str, Any], error: float) -> tuple[float, str]:
+    norm = record["norm"]
+    hints = record["certificate"].get("details", {})
+    declared = record.get("declared") or {}
+    if norm != "inf":
+        if not layer.is_grid:
+            raise NotProved("L_p errors are proved on grids only.")
+        return check_integral(layer, target, float(norm), error)
+    if layer.is_grid:
+        return check_sup(layer, target, declared, error)
+    if record["plan"].get("plan") == "centres":
+        radius = float(hints.get("radius", math.nan))
+        return check_centres(layer, target, declared, radius)
+    return check_partition(layer, target, error)
+
+
+__all__ = ["Verdict", "check"]

@@ -1,0 +1,226 @@
+"""Grids: sup-norm and L_p bounds re-proved from the stored numbers."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.certify.checker import slopes
+from maxaffine.certify.checker.softmax import distance, largest_mean, outside, square
+from maxaffine.certify.checker.stored import NotProved, Stored
+from maxaffine.core.intervals import Interval
+from maxaffine.target.target import Target
+
+Array = NDArray[np.float64]
+
+CHUNK = 1 << 15
+MARGIN = 11 / 256  # enlargement of the cells where no constant bounds the target's growth
+
+
+def check_sup(layer: Stored, target: Target, declared: Mapping[str, Any], error: float) -> tuple[float, str]:
+    """|F - f| <= sum_i L_i h_i E|z_i - c_K| + |y - f(site)|, or the oscillation on enlarged cells plus what leaks past them."""
+    _covers(layer)
+    eta, tail = layer.logit_error(), layer.summation_error()
+    assert target.expression is not None
+    known, how = _constants(target, declared)
+    widths = (1.0 / layer.scale) * (1 + 4e-16)
+    best, proof = math.inf, ""
+    if np.isfinite(known).all():
+        deviation = _deviation(layer, target) + tail
+        means = [largest_mean(len(a), layer.sharpness, eta, distance) for a in layer.slopes]
+        best = float(known * widths @ np.asarray(means)) * (1 + 1e-12) + deviation
+        proof = f"mean distance to the drawn site, Lipschitz constants {how}"
+        if best > error and target.box.dimension > 1 and "lipschitz" not in declared:
+            constant = slopes.euclidean(target.expression, layer.low, layer.high)
+            squares = np.asarray([largest_mean(len(a), layer.sharpness, eta, square) for a in layer.slopes])
+            other = constant * math.sqrt(float(widths**2 @ squares)) * (1 + 1e-12) + deviation
+            if other < best:
+                best, proof = other, "mean square distance to the drawn site, derived gradient bound"
+        if "euclidean" in declared:
+            squares = np.asarray([largest_mean(len(a), layer.sharpness, eta, square) for a in layer.slopes])
+            other = float(declared["euclidean"]) * math.sqrt(float(widths**2 @ squares)) * (1 + 1e-12) + deviation
+            best, proof = min((best, proof), (other, "mean square distance, declared Euclidean constant"))
+    if best > error:
+        leak = sum(largest_mean(len(a), layer.sharpness, eta, outside(MARGIN)) for a in layer.slopes)
+        oscillation, spread = _oscillation(layer, target)
+        other = oscillation + leak * spread * (1 + 1e-12) + tail
+        if other < best:
+            best, proof = other, f"enclosures on cells enlarged by {MARGIN:.4g}"
+    return best, proof
+
+
+def _constants(target: Target, declared: Mapping[str, Any]) -> tuple[Array, str]:
+    if "lipschitz" in declared:
+        constants = np.asarray(declared["lipschitz"], dtype=np.float64)
+        if constants.shape == target.box.low.shape and np.all(constants >= 0):
+            return constants, "declared in the file"
+        raise NotProved("the declared Lipschitz constants in the file are malformed.")
+    assert target.expression is not None
+    return slopes.lipschitz(target.expression, target.box.low, target.box.high), "derived"
+
+
+def _covers(layer: Stored) -> None:
+    """The cells must cover the box: scale * reach <= P/2."""
+    for scale, reach, a in zip(layer.scale, layer.reach, layer.slopes, strict=True):
+        if not scale * reach * (1 + 1e-15) <= len(a) / 2.0:
+            raise NotProved("its cells do not cover the box.")
+
+
+def _cells(layer: Stored, start: int, stop: int, reach: float) -> tuple[Array, Array]:
+    """Outer bounds (n, D) in x of centre + (site +- reach)/scale for the cells start..stop, row-major."""
+    index = np.unravel_index(np.arange(start, stop), [len(a) for a in layer.slopes])
+    lows, highs = [], []
+    for i, k in enumerate(index):
+        a = layer.slopes[i][k]
+        cell = Interval.of(a - reach, a + reach) / Interval.point(layer.scale[i]) + Interval.point(layer.centre[i])
+        lows.append(cell.lo)
+        highs.append(cell.hi)
+    return np.stack(lows, axis=1), np.stack(highs, axis=1)
+
+
+def _enclose(target: Target, low: Array, high: Array) -> tuple[Array, Array]:
+    found = target.enclose(low, high)
+    return found.lo.reshape(len(low), -1), found.hi.reshape(len(low), -1)
+
+
+def _deviation(layer: Stored, target: Target) -> float:
+    """max |stored value - f(site)|, f enclosed at the true sites."""
+    worst = 0.0
+    for start in range(0, len(layer.values), CHUNK):
+        stop = min(start + CHUNK, len(layer.values))
+        low, high = _cells(layer, start, stop, 0.0)
+        f_low, f_high = _enclose(target, low, high)
+        y = layer.values[start:stop]
+        worst = max(worst, float(np.maximum(f_high - y, y - f_low).max()))
+    return worst * (1 + 1e-15)
+
+
+def _thirds(low: Array, high: Array, pieces: int) -> list[tuple[Array, Array]]:
+    """Boxes cut into pieces^D equal ones."""
+    D = low.shape[1]
+    cuts = [low + (high - low) * (k / pieces) for k in range(pieces)] + [high]
+    boxes = []
+    for piece in np.ndindex(*(pieces,) * D):
+        left = np.stack([cuts[k][:, i] for i, k in enumerate(piece)], axis=1)
+        right = np.stack([cuts[k + 1][:, i] for i, k in enumerate(piece)], axis=1)
+        boxes.append((left, np.maximum(left, right)))
+    return boxes
+
+
+def _oscillation(layer: Stored, target: Target) -> tuple[float, float]:
+    """max_j sup |f - y_j| on the enlarged cells, and the largest distance between a value and any value of f."""
+    D = len(layer.scale)
+    pieces = {1: 27, 2: 6}.get(D, 2 if D <= 6 else 1)
+    worst, bottom, top = 0.0, float(layer.values.min()), float(layer.values.max())
+    for start in range(0, len(layer.values), CHUNK):
+        stop = min(start + CHUNK, len(layer.values))
+        low, high = _cells(layer, start, stop, 0.5 + MARGIN)
+        low, high = np.maximum(low, layer.low), np.minimum(high, layer.high)
+        y = layer.values[start:stop]
+        for left, right in _thirds(low, high, pieces):
+            f_low, f_high = _enclose(target, left, right)
+            worst = max(worst, float(np.maximum(f_high - y, y - f_low).max()))
+            bottom, top = min(bottom, float(f_low.min())), max(top, float(f_high.max()))
+            if not math.isfinite(worst):
+                return math.inf, math.inf
+    return worst * (1 + 1e-15), (top - bottom) * (1 + 1e-15)
+
+
+# -- L_p
+
+
+def check_integral(layer: Stored, target: Target, p: float, error: float) -> tuple[float, str]:
+    """||f - g||_p by upper sums over pieces of the cells, plus ||F - g||_p from the stored values."""
+    _covers(layer)
+    eta, tail = layer.logit_error(), layer.summation_error()
+    D = len(layer.scale)
+    rho = layer.sharpness
+    q = math.exp(-rho / 2.0)
+    half = 2.0 / rho * math.log(2.0 / (1.0 + q))
+    crossing = half + q + sum(m**p * (q ** (m * (m - 1)) + q ** (m * m)) for m in range(2, 2000))
+    around = 1.0 + half + q / (1.0 - q)
+    volume = float(np.prod(layer.high - layer.low))
+    cell = float(np.prod(1.0 / layer.scale)) * (1 + 1e-14)
+    grid = layer.values.reshape(*(len(a) for a in layer.slopes), -1)
+    steps = np.zeros(grid.shape[-1])
+    for axis in range(D):
+        jumps = np.abs(np.diff(grid, axis=axis)).reshape(-1, grid.shape[-1])
+        steps += (np.sum(jumps**p, axis=0) * cell) ** (1 / p)
+    sharp = around ** ((D - 1) / p) * crossing ** (1 / p) * float(steps.max())
+    spread = float((layer.values.max(axis=0) - layer.values.min(axis=0)).max())
+    crude = spread * (volume * D * (half + q / (1.0 - q))) ** (1 / p)
+    if eta > 100.0:
+        raise NotProved(f"logits are not under control in {layer.dtype}.")
+    soft = min(sharp, crude) * math.exp(2.0 * eta / p) * (1 + 1e-9) + tail * volume ** (1 / p)
+    if soft >= error:
+        return soft, "the soft part alone"
+    hard = _upper_sum(layer, target, p, (error - soft) * (1 - 1e-9))
+    return hard + soft, "upper sums of |f - y|^p and the stored steps"
+
+
+PIECES = 6_000_000
+
+
+def _upper_sum(layer: Stored, target: Target, p: float, goal: float) -> float:
+    """Upper sums of |f - y|^p, refined where they are loose until the norm is below `goal` or the budget is spent."""
+    K = layer.values.shape[1]
+    low_parts, high_parts = [], []
+    for start in range(0, len(layer.values), CHUNK):
+        low, high = _cells(layer, start, min(start + CHUNK, len(layer.values)), 0.5)
+        low_parts.append(np.maximum(low, layer.low))
+        high_parts.append(np.minimum(high, layer.high))
+    low, high, y = np.concatenate(low_parts), np.concatenate(high_parts), layer.values
+    settled, spent = np.zeros(K), 0
+    upper, lower = _sums(target, low, high, y, p)
+    while True:
+        total = settled + upper.sum(axis=0)
+        spent += len(low)
+        if np.isfinite(total).all() and float(total.max()) ** (1 / p) * (1 + 1e-9) <= goal:
+            break
+        gap = (upper - lower).max(axis=1)
+        order = np.argsort(-gap)
+        keep = min(len(order), 200_000, max(1, (PIECES - spent) // 3))
+        if spent >= PIECES or float(gap[order[0]]) <= 0.0:
+            break
+        share = np.cumsum(np.nan_to_num(gap[order], posinf=0.0))
+        keep = min(keep, max(int((~np.isfinite(gap)).sum()), int(np.searchsorted(share, 0.8 * share[-1])) + 1))
+        chosen, rest = order[:keep], order[keep:]
+        new_low, new_high, owner = _split(low[chosen], high[chosen])
+        new_upper, new_lower = _sums(target, new_low, new_high, y[chosen][owner], p)
+        done = gap[rest] <= 0.0
+        settled = settled + upper[rest[done]].sum(axis=0)
+        rest = rest[~done]
+        y = np.concatenate([y[rest], y[chosen][owner]])
+        low, high = np.concatenate([low[rest], new_low]), np.concatenate([high[rest], new_high])
+        upper, lower = np.concatenate([upper[rest], new_upper]), np.concatenate([lower[rest], new_lower])
+    return math.pow(float((settled + upper.sum(axis=0)).max()), 1 / p) * (1 + 1e-9)
+
+
+def _split(low: Array, high: Array) -> tuple[Array, Array, NDArray[np.intp]]:
+    """Every box in three along its longest axis."""
+    axis = np.argmax(high - low, axis=1)
+    rows = np.arange(len(low))
+    start, stop = low[rows, axis], high[rows, axis]
+    first, second = start + (stop - start) / 3.0, stop - (stop - start) / 3.0
+    lows, highs = [], []
+    for a, b in ((start, first), (first, second), (second, stop)):
+        part_low, part_high = low.copy(), high.copy()
+        part_low[rows, axis], part_high[rows, axis] = a, np.maximum(a, b)
+        lows.append(part_low)
+        highs.append(part_high)
+    return np.concatenate(lows), np.concatenate(highs), np.tile(rows, 3)
+
+
+def _sums(target: Target, low: Array, high: Array, y: Array, p: float) -> tuple[Array, Array]:
+    upper, lower = np.empty_like(y), np.empty_like(y)
+    for start in range(0, len(low), CHUNK):
+        part = slice(start, start + CHUNK)
+        f_low, f_high = _enclose(target, low[part], high[part])
+        volume = np.prod(high[part] - low[part], axis=1)[:, None]
+        far = np.maximum(f_high - y[part], y[part] - f_low)
+        near = np.maximum(0.0, np.maximum(f_low - y[part], y[part] - f_high))
+        upper[part] = np.where(volume > 0, volume * far**p * (1 + 1e-12), 0.0)
+        lower[part] = volume * near**p * (1 - 1e-12)
+    return upper, lower

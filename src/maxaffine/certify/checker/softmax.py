@@ -1,0 +1,96 @@
+"""The softmax of a uniform grid along one axis, enclosed numerically.
+
+In cell units, with t the position relative to the nearest site and key m the m-th neighbour, the weights relative to the
+nearest are exp(sharpness (m t - m^2/2) + d), |d| <= 2 eta.  Over a short piece of t every weight lies in a box, and the
+largest weighted mean of numbers D_m over a box of weights is attained with the upper weights on the largest D_m and the lower
+weights on the others: there are only as many candidates as keys.  Pieces whose bound is too large are cut in three.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Cost = Callable[[Array, Array, Array], Array]  # (t_low, t_high, m) -> upper bounds of D_m over the pieces
+
+NEIGHBOURS = 12
+SLACK = 2e-6
+PIECES = 60_000
+
+
+def distance(low: Array, high: Array, m: Array) -> Array:
+    """sup |t - m| over a piece."""
+    return np.maximum(np.abs(low[:, None] - m), np.abs(high[:, None] - m))
+
+
+def square(low: Array, high: Array, m: Array) -> Array:
+    """sup (t - m)^2 over a piece."""
+    return distance(low, high, m) ** 2 * (1 + 1e-15)
+
+
+def outside(margin: float) -> Cost:
+    """1 where |t - m| > 1/2 + margin somewhere on the piece."""
+    return lambda low, high, m: (distance(low, high, m) > 0.5 + margin).astype(np.float64)
+
+
+def largest_mean(count: int, sharpness: float, eta: float, cost: Cost) -> float:
+    """sup over all positions in a grid of `count` cells of the weighted mean of D_m."""
+    edges = {(min(k, NEIGHBOURS), min(count - 1 - k, NEIGHBOURS)) for k in _telling(count)}
+    tail = _tail(sharpness, eta) if count > NEIGHBOURS else 0.0
+    return max(_one(left, right, sharpness, eta, cost) for left, right in edges) + tail
+
+
+def _telling(count: int) -> list[int]:
+    """Cells near both ends and one in the middle: all others have as many neighbours as the middle one."""
+    near = min(count, NEIGHBOURS + 1)
+    return sorted({*range(near), *range(count - near, count), count // 2})
+
+
+def _tail(sharpness: float, eta: float) -> float:
+    """Weight times distance squared of neighbours beyond NEIGHBOURS, relative to the nearest key."""
+    total = 0.0
+    for m in range(NEIGHBOURS + 1, NEIGHBOURS + 400):
+        near = 2.0 * eta - sharpness * m * (m - 1) / 2.0
+        total += 2.0 * (m + 1.0) ** 2 * (math.exp(near) if near < 700.0 else math.inf)
+    return total
+
+
+def _one(left: int, right: int, sharpness: float, eta: float, cost: Cost) -> float:
+    m = np.arange(-left, right + 1, dtype=np.float64)
+    edges = np.linspace(-0.5, 0.5, 82)
+    low, high = edges[:-1], edges[1:]
+    settled = 0.0
+    for _ in range(40):
+        upper = _upper(low, high, m, sharpness, eta, cost)
+        middle = (low + high) / 2.0
+        reached = max(settled, float(_upper(middle, middle, m, sharpness, eta, cost).max()))
+        goal = reached * (1 + SLACK)
+        loose = upper > goal
+        settled = max(settled, float(upper[~loose].max(initial=0.0)))
+        if not loose.any():
+            return settled * (1 + 1e-12)
+        low, high = low[loose], high[loose]
+        if 3 * len(low) > PIECES or float((high - low).max()) < 1e-9:
+            return max(settled, float(upper[loose].max())) * (1 + 1e-12)
+        third = (high - low) / 3.0
+        cuts = [low, low + third, high - third, high]
+        low, high = np.concatenate(cuts[:-1]), np.concatenate(cuts[1:])
+    return max(settled, float(_upper(low, high, m, sharpness, eta, cost).max())) * (1 + 1e-12)
+
+
+def _upper(low: Array, high: Array, m: Array, sharpness: float, eta: float, cost: Cost) -> Array:
+    """Upper bound of the weighted mean over every piece, (pieces,)."""
+    worth = cost(low, high, m)
+    ends = np.stack([low[:, None] * m, high[:, None] * m])
+    moved = np.where(m == 0.0, 0.0, 2.0 * eta) + 1e-13 * (1.0 + sharpness * np.abs(m) * (np.abs(m) + 1.0))
+    more = np.exp(np.minimum(sharpness * (ends.max(axis=0) - m * m / 2.0) + moved, 700.0))
+    less = np.exp(sharpness * (ends.min(axis=0) - m * m / 2.0) - moved)
+    order = np.argsort(-worth, axis=1, kind="stable")
+    worth, more, less = (np.take_along_axis(a, order, axis=1) for a in (worth, more, less))
+    rest = less.sum(axis=1, keepdims=True) - np.cumsum(less, axis=1)
+    rest_worth = (less * worth).sum(axis=1, keepdims=True) - np.cumsum(less * worth, axis=1)
+    numerator = np.cumsum(more * worth, axis=1) + np.maximum(rest_worth, 0.0)
+    denominator = np.cumsum(more, axis=1) + np.maximum(rest, 0.0)
+    return np.asarray((numerator / denominator).max(axis=1) * (1 + 1e-12))

@@ -1,0 +1,134 @@
+"""What the checker reads: the stored numbers, their structure, and what rounding may do to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.rounding import DTYPES
+from maxaffine.target.target import Target
+
+Array = NDArray[np.float64]
+
+VALUES_LIMIT = 20_000_000  # stored values that a check is willing to enclose
+BLOCK = 4096  # keys per round of the streaming runtime, whose rescalings are counted
+FLOORS = {"float64": 745.2, "float32": 104.0}  # exp(-floor) is zero in the dtype
+
+
+class NotProved(Exception):
+    """What stands in the way of a proof, as a sentence."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Numbers of a saved layer: keys per axis (a grid) or listed, values (N, K), the box, the sharpness."""
+
+    centre: Array
+    scale: Array  # (D,), the diagonal of the coordinates' matrix
+    slopes: list[Array]
+    offsets: list[Array]
+    values: Array  # (N, K)
+    low: Array
+    high: Array
+    sharpness: float
+    dtype: str
+    is_grid: bool
+    offset_error: float  # how far offsets are from -slope^2/2 (grids), summed over the axes
+
+    @classmethod
+    def read(cls, tensors: Mapping[str, Any], description: Mapping[str, Any], target: Target) -> Stored:
+        """Read validated tensors; NotProved for a structure that no theorem here covers."""
+        if "value_slopes" in tensors:
+            raise NotProved("its values are affine in x, which this checker does not cover.")
+        matrix = np.asarray(tensors["coordinates.matrix"], dtype=np.float64)
+        if matrix.shape[0] != matrix.shape[1] or np.count_nonzero(matrix - np.diag(np.diag(matrix))):
+            raise NotProved("its coordinates are not scaled variables, which this checker does not cover.")
+        scale = np.diag(matrix).copy()
+        if np.any(scale <= 0) or description["dtype"] not in DTYPES:
+            raise NotProved("its coordinates or dtype are not those of a lookup.")
+        low, high = (np.asarray(tensors[f"box.{side}"], dtype=np.float64) for side in ("low", "high"))
+        if not (np.array_equal(low, target.box.low) and np.array_equal(high, target.box.high)):
+            raise NotProved("the layer and the target speak about different boxes.")
+        product = description["keys"] == "product"
+        names = [f"keys.{i}" for i in range(len(scale))] if product else ["keys"]
+        slopes = [np.asarray(tensors[f"{name}.slopes"], dtype=np.float64) for name in names]
+        offsets = [np.asarray(tensors[f"{name}.offsets"], dtype=np.float64) for name in names]
+        count = math.prod(len(b) for b in offsets)
+        values = np.asarray(tensors["values"], dtype=np.float64).reshape(count, -1)
+        if values.size > VALUES_LIMIT:
+            raise NotProved(f"it holds {values.size:,} values, more than the {VALUES_LIMIT:,} this check encloses.")
+        if values.shape[1] != target.d_out * target.n_out:
+            raise NotProved("the layer and the target have different outputs.")
+        drift = cls._grid_error(slopes, offsets) if product else math.nan
+        if product and not math.isfinite(drift):
+            raise NotProved("its keys are not those of a uniform grid.")
+        return cls(
+            np.asarray(tensors["coordinates.centre"], dtype=np.float64), scale, slopes, offsets, values, low, high,
+            float(description["sharpness"]), str(description["dtype"]), product, drift,
+        )  # fmt: skip
+
+    @staticmethod
+    def _grid_error(slopes: list[Array], offsets: list[Array]) -> float:
+        """sum over axes of max |b + a^2/2| where the slopes step by one about zero; infinite otherwise."""
+        total = 0.0
+        for a, b in zip(slopes, offsets, strict=True):
+            symmetric = a[0] == -a[-1] and len(a) < 2**26
+            if not symmetric or (len(a) > 1 and not np.all(np.diff(a) == 1.0)):
+                return math.inf
+            total += float(np.abs(b + a * a / 2.0).max())
+        return total
+
+    @property
+    def unit(self) -> float:
+        """Unit roundoff of the dtype."""
+        return DTYPES[self.dtype].unit
+
+    @property
+    def reach(self) -> Array:
+        """max |x - centre| per variable."""
+        return np.asarray(np.maximum(self.high - self.centre, self.centre - self.low) * (1 + 1e-15))
+
+    def logit_error(self) -> float:
+        """What all roundings together may do to a logit, whichever runtime runs the layer.
+
+        The query is rounded to float64, centred, scaled and rounded to the dtype; the scores are formed with at most
+        D + 6 operations each; then come the shift by the maximum, exp, the division, and one rescaling per block.
+        """
+        double, u = 2.0**-53, self.unit
+        size = self.scale * self.reach
+        largest = np.maximum(np.abs(self.low), np.abs(self.high))
+        query = self.scale * double * largest + (len(self.scale) + 8) * double * size
+        if self.dtype != "float64":
+            query = query + 1.01 * u * size
+        if self.is_grid:
+            a = np.array([np.abs(s).max() for s in self.slopes])
+            b = float(sum(np.abs(o).max() for o in self.offsets))
+            drift = self.offset_error
+        else:
+            a, b, drift = np.abs(self.slopes[0]).max(axis=0), float(np.abs(self.offsets[0]).max()), 0.0
+        scores = float(a @ query) + (len(self.scale) + 6) * u * 1.01 * (float(a @ size) * 1.01 + b)
+        rounds = -(-len(self.values) // BLOCK)
+        return self.sharpness * (scores + drift) + u * (2.0 * FLOORS[self.dtype] + 40.0 + 12.0 * rounds)
+
+    def summation_error(self) -> float:
+        """Rounding of the weighted sum, from the keys whose weight is not zero; and weights out of nothing."""
+        alive = 1.0
+        for axis, b in enumerate(self.offsets):
+            count = float(len(b))
+            if self.is_grid:
+                lead = 2.0 * (FLOORS[self.dtype] + 2.0 * self.logit_error()) / self.sharpness
+                count = min(count, 2.0 * math.floor(0.5 + math.sqrt(0.25 + lead)) + 1.0)
+            alive *= count
+            del axis
+        rounds = -(-len(self.values) // BLOCK)
+        terms = max(2.0 * alive + 4.0 * rounds + 16.0, sum(2.0 * len(b) + 4.0 for b in self.offsets) if alive > 1e6 else 0.0)
+        if terms * self.unit > 0.1:
+            raise NotProved(f"sums over {alive:.3g} keys are not under control in {self.dtype}.")
+        largest = float(np.abs(self.values).max())
+        stray = 8.0 * len(self.values) * DTYPES[self.dtype].tiny * (1 + len(self.offsets))
+        return largest * (terms * self.unit / (1.0 - terms * self.unit) + stray)

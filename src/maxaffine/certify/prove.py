@@ -1,0 +1,53 @@
+"""Prove a stored layer by the theorem that its plan names."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.integral import certify_integral
+from maxaffine.certify.lookup import certify_grid
+from maxaffine.certify.partition import certify_centres, certify_partition
+from maxaffine.core.progress import Progress, silent
+from maxaffine.layer.layer import Layer
+from maxaffine.plan import integral, lookup
+from maxaffine.plan.evidence import Evidence
+from maxaffine.plan.maxaffine import MaxAffine
+from maxaffine.target.target import Target
+
+Plan = lookup.GridPlan | lookup.CentresPlan | lookup.PartitionPlan
+
+NO_FACTS = "the target is a callable and nothing was declared about it; the error is only observed"
+
+
+def certify(
+    plan: Plan,
+    layer: Layer,
+    target: Target,
+    evidence: Evidence,
+    norm: float,
+    runtime: str = "any",
+    progress: Progress = silent,
+) -> Certificate:
+    """The certificate of a stored layer; kind "none" where nothing is known about a callable."""
+    if isinstance(plan, lookup.CentresPlan):
+        return certify_centres(layer, target, evidence, plan.radius, runtime)
+    if isinstance(plan, lookup.PartitionPlan):
+        return certify_partition(layer, target, evidence, plan.margin, runtime, progress)
+    if math.isfinite(norm):
+        if target.expression is None and not integral.provable(evidence, target.box.dimension):
+            return Certificate.nothing(norm, NO_FACTS, layer.dtype)
+        return certify_integral(layer, target, evidence, norm, runtime, progress)
+    if plan.route != "G4" and not lookup.provable(evidence):
+        return Certificate.nothing(norm, NO_FACTS, layer.dtype)
+    return certify_grid(layer, target, evidence, plan.route, plan.margin, runtime)
+
+
+def stored_plan(record: Mapping[str, Any], layer: Layer, norm: float) -> Plan:
+    """The plan behind a layer, from its record and its keys."""
+    if record["plan"] == "grid":
+        return lookup.GridPlan(record["route"], tuple(record["counts"]), layer.sharpness, math.nan, norm, record["margin"])
+    slopes, offsets = layer.affine_pieces()
+    if record["plan"] == "centres":
+        return lookup.CentresPlan(slopes, record["radius"], record["multiplier"], math.nan)
+    return lookup.PartitionPlan(MaxAffine(slopes, offsets), layer.sharpness, record["margin"], layer.values)

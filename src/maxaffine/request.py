@@ -1,0 +1,137 @@
+"""What was asked for: arguments of `compile`, each checked with a sentence of its own."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import BadInput, Refused
+from maxaffine.core.progress import Progress
+from maxaffine.core.rounding import dtype_of
+from maxaffine.plan.evidence import Evidence
+from maxaffine.plan.maxaffine import MaxAffine
+from maxaffine.target.target import Target
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for, validated."""
+
+    target: Target
+    error: float
+    norm: float
+    dtype: str
+    evidence: Evidence
+    partition: MaxAffine | None
+    centres: Array | None
+    require: str | None
+    max_bytes: int | None
+    seed: int
+    progress: Progress
+
+
+def check_error(error: Any) -> float:
+    """The error as a positive finite number."""
+    try:
+        value = float(error)
+    except (TypeError, ValueError):
+        raise BadInput(f"`error` (={error!r}) must be a number; ask for a sup-norm error such as 1e-3.") from None
+    if not (math.isfinite(value) and value > 0):
+        raise BadInput(f"`error` (={value:g}) must be positive and finite; ask for an error such as 1e-3.")
+    return value
+
+
+def check_norm(norm: Any) -> float:
+    """p of the norm, infinite for the sup norm."""
+    try:
+        p = float(norm)
+    except (TypeError, ValueError):
+        p = math.nan
+    if not p >= 1.0:
+        raise BadInput(f'`norm` (={norm!r}) must be "inf" or a number p >= 1 of L_p.')
+    if math.isfinite(p) and p > 64:
+        raise BadInput(f"`norm` (={p:g}) is above 64; ask for the sup norm instead.")
+    return p
+
+
+def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
+    """The value, where it is among the choices."""
+    if value not in choices:
+        known = ", ".join(str(choice) for choice in choices if choice is not None)
+        raise BadInput(f"`{name}` (={value!r}) is not known; choose one of {known}.")
+    return value
+
+
+def check_bytes(max_bytes: Any) -> int | None:
+    """A positive number of bytes, or None."""
+    if max_bytes is None:
+        return None
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, (int, np.integer, float)) or not max_bytes > 0:
+        raise BadInput(f"`max_bytes` (={max_bytes!r}) must be a positive number of bytes.")
+    return int(max_bytes)
+
+
+def check_seed(seed: Any) -> int:
+    """A whole number that is not negative."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise BadInput(f"`seed` (={seed!r}) must be a whole number that is not negative.")
+    return int(seed)
+
+
+def check_partition(partition: Any, target: Target) -> MaxAffine | None:
+    """A MaxAffine on the box, or None."""
+    if partition is not None and not isinstance(partition, MaxAffine):
+        raise BadInput(f"`partition` must be a MaxAffine, not {type(partition).__name__}.")
+    if partition is not None and partition.A.shape[1] != target.box.dimension:
+        raise BadInput(f"`partition` has {partition.A.shape[1]} variables and the box {target.box.dimension}.")
+    return partition
+
+
+def check_centres(centres: Any, target: Target) -> Array | None:
+    """Points (M, D) of the box, or None."""
+    if centres is None:
+        return None
+    try:
+        points = np.asarray(centres, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BadInput("`centres` must be an array of points (M, D).") from None
+    D = target.box.dimension
+    if points.ndim != 2 or points.shape[1] != D or len(points) == 0 or not np.isfinite(points).all():
+        raise BadInput(f"`centres` of shape {points.shape} must be finite points of shape (M, {D}), at least one.")
+    if not target.box.contains(points).all():
+        raise BadInput("`centres` has points outside the box; enlarge the box or leave them out.")
+    return points
+
+
+def absolute_error(error: float, relative: bool, target: Target, dtype: str) -> float:
+    """The absolute error; refused where the dtype cannot hold it."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([target.box.sample(1024, rng), target.box.centre[None]])
+    if target.expression is not None:
+        found = target.enclose(x, x)
+        largest = float(np.where(np.isfinite(found.mignitude), found.mignitude, 0.0).max())
+    else:
+        largest = float(np.abs(target.values(x)).max())
+    wanted = error * largest if relative else error
+    unit = dtype_of(dtype).unit
+    if relative and largest == 0.0:
+        raise Refused("`relative` measures the error in units of sup |f|, and f is zero wherever it was looked at.")
+    if wanted < 8.0 * unit * largest:
+        raise Refused(
+            f"`error` (={error:g}) is below what {dtype} can hold: values near {largest:.3g} are rounded by "
+            f"{unit * largest:.2g}. Ask for at least {16 * unit * largest / (largest if relative else 1.0):.2g}."
+        )
+    return wanted
+
+
+def resolve(target: Any, box: Any, vectorize: bool) -> Target:
+    """The Target of whatever was given; a text without a box is the name of a gallery entry."""
+    if isinstance(target, str) and box is None:
+        from maxaffine.target.gallery import gallery
+
+        target = gallery[target]
+    return Target.of(target, box, vectorize=vectorize)
