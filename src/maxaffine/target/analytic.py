@@ -251,6 +251,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "atan": _atan,
     "atan2": _atan2,
     "pow": _pow,
+    "unit": lambda v, norm: v / norm,
     "abs": _abs,
     "sign": _sign,
     "floor": _floor,

@@ -54,6 +54,11 @@ def _slope(g: Graph, place: int, slopes: dict[int, int]) -> int:
     if node.op == "powr" and isinstance(node.data, Fraction):
         outer = g.multiply(g.number(node.data), g.power(args[0], g.number(node.data - 1)))
         return g.multiply(outer, slopes[args[0]])
+    if node.op == "sqrt":
+        return _root_slope(g, place, slopes)
+    if node.op == "unit":
+        # The second derivative of a norm is not bounded at its tip: the plain quotient says so.
+        return _quotient_slope(g, place, slopes)
     if node.op == "atan2":
         return _angle_slope(g, args, slopes)
     if node.op in ("min", "max"):
@@ -103,6 +108,44 @@ def _power_slope(g: Graph, place: int, slopes: dict[int, int]) -> int:
     return g.total(terms)
 
 
+def _root_slope(g: Graph, place: int, slopes: dict[int, int]) -> int:
+    """sqrt(u)' = u'/(2 sqrt(u)); for a norm, u = c0 + sum_i c_i v_i^2, it is sum_i c_i v_i' (v_i/sqrt(u)).
+
+    |v_i/sqrt(u)| <= 1/sqrt(c_i) even where u vanishes: a norm has slopes at its tip, all of them bounded.
+    """
+    (u,) = g.nodes[place].args
+    squares = _squares(g, u)
+    if squares is None:
+        return g.multiply(g.divide(g.number(Fraction(1, 2)), place), slopes[u])
+    terms = []
+    for weight, base, k in squares:
+        inner = g.multiply(g.multiply(g.number(k), g.integer_power(base, k - 1)), slopes[base])
+        if not g.is_zero(inner):
+            direction = g.make("unit", (g.integer_power(base, k), place), weight)
+            terms.append(g.multiply(g.number(weight), g.multiply(direction, inner)))
+    return g.total(terms)
+
+
+def _squares(g: Graph, place: int) -> list[tuple[Fraction, int, int]] | None:
+    """(c, base, k) with place = c0 + sum c (base^k)^2, all c > 0 and c0 >= 0; None where it is no such sum."""
+    node = g.nodes[place]
+    pairs = [(g.one, place)]
+    if node.op == "lin":
+        first = g.rational(node.args[0])
+        if first is None or first < 0:
+            return None
+        pairs = list(zip(node.args[1::2], node.args[2::2], strict=True))
+    found = []
+    for c, a in pairs:
+        weight, inner = g.rational(c), g.nodes[a]
+        if weight is None or weight <= 0 or inner.op != "prod" or not isinstance(inner.data, tuple):
+            return None
+        if len(inner.args) != 1 or inner.data[0] % 2:
+            return None
+        found.append((weight, inner.args[0], inner.data[0] // 2))
+    return found
+
+
 def _angle_slope(g: Graph, args: tuple[int, ...], slopes: dict[int, int]) -> int:
     """atan2(y, x)' = (x y' - y x')/(x^2 + y^2), and a jump across the cut."""
     y, x = args
@@ -124,8 +167,6 @@ def _outer_slope(g: Graph, place: int) -> int:
         return g.divide(one, u)
     if node.op == "log1p":
         return g.divide(one, g.add(one, u))
-    if node.op == "sqrt":
-        return g.divide(g.number(Fraction(1, 2)), place)
     if node.op == "cbrt":
         return g.divide(g.number(Fraction(1, 3)), g.integer_power(place, 2))
     if node.op == "sin":

@@ -74,6 +74,8 @@ def _rare_value(node: Node, args: list[Any]) -> Any:
     op, data = node.op, node.data
     if op == "div":
         return np.divide(args[0], args[1])
+    if op == "unit":
+        return np.where(np.equal(args[1], 0), 0.0, np.divide(args[0], args[1]))
     if op == "powr":
         assert isinstance(data, Fraction)
         return np.power(args[0], nearest(data))
@@ -215,6 +217,12 @@ def _rare_enclosure(node: Node, inner: list[Any], ok: Mask | None) -> Enclosed:
     if op == "div":
         below = inner[1]
         return Enclosed(u / below, _need(ok, (below.lo > 0) | (below.hi < 0)))
+    if op == "unit":
+        assert isinstance(data, Fraction)
+        # |v|/sqrt(c0 + c v^2 + ...) <= 1/sqrt(c), at the tip of the norm too.
+        most = (1.0 / Interval.exact(data).sqrt()).hi
+        ratio = u / inner[1]
+        return Enclosed(Interval(np.clip(ratio.lo, -most, most), np.clip(ratio.hi, -most, most)), ok)
     if op == "sqrt":
         return Enclosed(u.sqrt(), _need(ok, u.lo >= 0))
     if op == "log":

@@ -62,7 +62,7 @@ def _print(
             part(a, _SIGN) if n == 1 else f"{part(a, _ATOM)}**{n}" for a, n in zip(node.args, node.data, strict=True)
         ]
         return "*".join(factors), _POWER if len(factors) == 1 else _PRODUCT
-    if node.op == "div":
+    if node.op in ("div", "unit"):
         return f"{part(node.args[0], _PRODUCT)}/{part(node.args[1], _SIGN)}", _PRODUCT
     if node.op == "powr":
         assert isinstance(node.data, Fraction)
