@@ -1,0 +1,175 @@
+"""What users write on the command line, turned into what the library takes: boxes, numbers, sizes, paths."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from os import W_OK, access
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from maxaffine.core.errors import BadInput, MaxaffineError
+
+if TYPE_CHECKING:
+    from maxaffine.target.box import Box
+
+MAX_RANGE = 10_000  # names that one x1..x20 may stand for
+
+_RANGE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*?)(\d+)\.\.([A-Za-z_][A-Za-z0-9_]*?)(\d+)")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_SIZE = re.compile(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)")
+_UNITS = {"": 1, "b": 1} | {
+    letter + ending: base**power
+    for power, letter in enumerate("kmgtp", start=1)
+    for ending, base in (("", 1024), ("ib", 1024), ("b", 1000))
+}
+
+
+def constant(text: str, where: str) -> float:
+    """A number written as in expressions: 1e-3, -pi, 2*pi, sqrt(2).  `where` names its place in error messages."""
+    from maxaffine.target.expression import Expression
+
+    stripped = text.strip()
+    try:
+        # float() knows nan, inf and 1e400, whose rules belong to those who take the number.
+        return float(stripped)
+    except ValueError:
+        pass
+    try:
+        import numpy as np
+
+        expression = Expression.parse(stripped, ())
+        if expression.count != 1:
+            raise BadInput(f"it has {expression.count} values.")
+        value = float(expression.evaluate(np.empty((1, 0)))[0, 0])
+    except MaxaffineError:
+        raise BadInput(f"{where} (={_short(stripped)!r}) is not a number; write something like 0.5, 1e-3, -pi or 2*pi.") from None
+    if not math.isfinite(value):
+        raise BadInput(f"{where} (={_short(stripped)!r}) is not finite.")
+    return value
+
+
+def numbers(text: str, where: str) -> list[float]:
+    """Numbers separated by commas."""
+    pieces = [piece.strip() for piece in _split(text, ",")]
+    if not all(pieces):
+        raise BadInput(f"{where} (={_short(text)!r}) has an empty entry; separate numbers by single commas.")
+    return [constant(piece, where) for piece in pieces]
+
+
+def box(texts: Sequence[str]) -> "Box":
+    """The box of --box x=-pi:pi,y=0:1 or --box x1..x20=-1:1; several --box are one box."""
+    from maxaffine.target.box import Box
+
+    edges: dict[str, tuple[float, float]] = {}
+    for text in texts:
+        for item in _split(text, ","):
+            name, equals, sides = item.strip().partition("=")
+            name, pair = name.strip(), sides.split(":")
+            if not item.strip():
+                continue
+            if not equals or len(pair) != 2 or not all(side.strip() for side in pair):
+                raise BadInput(f"--box: `{_short(item.strip())}` is not of the form NAME=LOW:HIGH, such as x=-pi:pi.")
+            low, high = (constant(side, f"--box: the edge of `{_short(name)}`") for side in pair)
+            for each in _names(name):
+                if each in edges:
+                    raise BadInput(f"--box: `{each}` is named twice; every variable has one pair of edges.")
+                edges[each] = (low, high)
+    if not edges:
+        raise BadInput("--box: the box is empty; name at least one variable, such as --box x=-1:1.")
+    lows, highs = zip(*edges.values(), strict=True)
+    return Box.named(tuple(edges), lows, highs)
+
+
+def _names(text: str) -> Iterator[str]:
+    """x -> x; x1..x20 -> x1, ..., x20."""
+    if ".." not in text:
+        yield text
+        return
+    found = _RANGE.fullmatch(text)
+    if found is None or found[1] != found[3]:
+        raise BadInput(f"--box: `{_short(text)}` is not a range of names; write it like x1..x20.")
+    first, last = (int(digits) if len(digits) < 10 else 10**9 for digits in (found[2], found[4]))
+    if first > last:
+        raise BadInput(f"--box: the range `{_short(text)}` runs backwards; give the smaller number first.")
+    if last - first >= MAX_RANGE:
+        raise BadInput(f"--box: the range `{_short(text)}` is too long; at most {MAX_RANGE:,} names.")
+    yield from (f"{found[1]}{i}" for i in range(first, last + 1))
+
+
+def target(text: str, boxes: Sequence[str]) -> tuple[Any, "Box | None"]:
+    """What to compile, and where: an expression with its box, or an entry of the gallery on its own box or another."""
+    where = box(boxes) if boxes else None
+    if _NAME.fullmatch(text.strip()) and (where is None or text.strip() not in where.names):
+        from maxaffine.target.gallery import gallery
+
+        if text.strip() in gallery:
+            return gallery[text.strip()], where
+        if where is None:
+            from difflib import get_close_matches
+
+            near = get_close_matches(text.strip(), list(gallery), n=3)
+            hint = f"did you mean {' or '.join(near)}?" if near else "`maxaffine gallery` lists them."
+            raise BadInput(f"`{_short(text)}` is not in the gallery, and an expression needs a box, such as --box x=-1:1; {hint}")
+    if where is None:
+        raise BadInput(f"the expression `{_short(text)}` needs a box; say where it lives, such as --box x=-1:1,y=0:pi.")
+    return text, where
+
+
+def whole(text: str, where: str) -> int:
+    """A whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise BadInput(f"{where} (={_short(text)!r}) must be a whole number, such as 0.") from None
+
+
+def size_in_bytes(text: str, where: str) -> int:
+    """2GiB, 500MB, 1e9 as bytes."""
+    found = _SIZE.fullmatch(text.strip())
+    try:
+        assert found is not None
+        amount = float(found[1]) * _UNITS[found[2].lower()]
+        if not 1 <= amount < 2**63:
+            raise ValueError
+    except (AssertionError, KeyError, ValueError):
+        raise BadInput(f"{where} (={_short(text)!r}) is not a size; write something like 500MB, 2GiB or 1e9.") from None
+    return int(amount)
+
+
+def output_path(text: str, option: str, suffixes: tuple[str, ...]) -> Path:
+    """A path to write, checked before any work is done: known suffix, a folder that exists and can be written."""
+    path = Path(text)
+    if path.suffix.lower() not in suffixes:
+        raise BadInput(f"{option} (={text!r}) must end in {' or '.join(suffixes)}, which says what kind of file it is.")
+    return writable(path, option)
+
+
+def writable(path: Path, option: str) -> Path:
+    """The path, if a file can be put there."""
+    shown = f"{option} (={str(path)!r})"
+    try:
+        is_folder, has_folder = path.is_dir(), path.parent.is_dir()
+    except (OSError, ValueError) as failure:
+        raise BadInput(f"{shown} cannot be a path: {failure}.") from None
+    if is_folder:
+        raise BadInput(f"{shown} is a folder; name a file in it.")
+    if not has_folder:
+        raise BadInput(f"{shown}: the folder {str(path.parent)!r} does not exist; make it first.")
+    if not access(path.parent, W_OK):
+        raise BadInput(f"{shown}: the folder {str(path.parent)!r} cannot be written to; choose another one.")
+    return path
+
+
+def _split(text: str, separator: str) -> Iterator[str]:
+    """Split at separators outside of parentheses."""
+    depth, begun = 0, 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == separator and depth == 0:
+            yield text[begun:place]
+            begun = place + 1
+    yield text[begun:]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,65 @@
+"""`maxaffine check`: prove a saved layer again, from its file alone, by code that the compiler does not share."""
+
+from typing import Annotated, Any
+
+import typer
+
+from maxaffine.cli.command import Command, single
+from maxaffine.cli.streams import complain, printable, progress_bar, say, say_json
+
+NOT_PROVED = 1
+
+app = single()
+
+
+@app.command("check", cls=Command)
+def run(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A layer saved by `maxaffine compile --out`.")],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> int:
+    """Prove a saved layer again with the independent checker.
+
+    Exit code 0 when the checker's own bound is at most the error that the file promises, 1 when it cannot prove that.
+    """
+    from maxaffine.certify.checker import check
+    from maxaffine.core.container import read_container
+
+    tensors, record = read_container(file)
+    with progress_bar():
+        verdict = check(tensors, record)
+    if json:
+        say_json(
+            {
+                "file": file,
+                "target": _target(record),
+                "passed": verdict.passed,
+                "error": verdict.error,
+                "bound": verdict.bound,
+                "claimed": verdict.claimed,
+                "how": verdict.how,
+                "reason": verdict.reason,
+            }
+        )
+    else:
+        say(f"file       {file}")
+        say(f"target     {printable(_target(record))}")
+        say(f"promised   error <= {verdict.error!r}")
+        say(f"claimed    bound {_number(verdict.claimed)}, by the compiler")
+        say(f"checked    bound {_number(verdict.bound)}, by the checker{f': {verdict.how}' if verdict.how else ''}")
+        say(f"verdict    {'proved' if verdict.passed else 'not proved'}")
+    if verdict.passed:
+        return 0
+    complain(f"{file} is not proved: {verdict.reason}")
+    return NOT_PROVED
+
+
+def _target(record: Any) -> str:
+    target = record.get("target")
+    target = target if isinstance(target, dict) else {}
+    text, name = target.get("text"), target.get("name")
+    return str(text) if text is not None else f"a Python function{f' ({name})' if name else ''}"
+
+
+def _number(value: float | None) -> str:
+    # repr: a bound must not be rounded down in print.
+    return "none" if value is None else repr(float(value))

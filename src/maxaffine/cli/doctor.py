@@ -1,0 +1,166 @@
+"""`maxaffine doctor`: versions, threads, memory, GPU, extras, and whether the core works."""
+
+import os
+import platform
+import re
+import tempfile
+import traceback
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from maxaffine import __version__
+from maxaffine.cli.command import Command, single
+from maxaffine.cli.streams import complain, progress_bar, say, say_json
+
+BROKEN = 70
+
+_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9._-]+)\s*(\[[^\]]*\])?[^;]*(?:;(.*))?")
+_EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
+
+app = single()
+
+
+@app.command("doctor", cls=Command)
+def run(
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> int:
+    """Say what is installed here, and whether the core works.
+
+    Exit code 0 when the core works; extras that are missing are reported, not errors.
+    """
+    core, extras = requirements()
+    with progress_bar() as progress:
+        progress("self test", 0, 1)
+        failure = self_test()
+        progress("self test", 1, 1)
+    found: dict[str, Any] = {
+        "maxaffine": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: version_of(name) for name in core},
+        "extras": {extra: {name: version_of(name) for name in names} for extra, names in extras.items()},
+        "threads": threads(),
+        "memory_free_bytes": _or_none(_free_memory),
+        "gpu": gpu(),
+        "core_works": failure is None,
+        "failure": failure,
+    }
+    if json:
+        say_json(found)
+    else:
+        _tell(found)
+    if failure is None:
+        return 0
+    complain(f"the core does not work here: {failure}. Try installing maxaffine again, or report this.")
+    return BROKEN
+
+
+def requirements() -> tuple[list[str], dict[str, list[str]]]:
+    """The packages that the core needs, and those of every extra, as the installed package declares them."""
+    core: list[str] = []
+    extras: dict[str, list[str]] = {}
+    try:
+        declared = metadata.requires("maxaffine") or []
+    except metadata.PackageNotFoundError:
+        declared = ["numpy", "scipy", "python-flint", "safetensors", "ml_dtypes", "typer", "rich", "matplotlib"]
+    for line in declared:
+        found = _REQUIREMENT.fullmatch(line)
+        if found is None or found[1].lower() == "maxaffine":
+            continue
+        extra = _EXTRA.search(found[3] or "")
+        (core if extra is None else extras.setdefault(extra[1], [])).append(found[1])
+    return core, extras
+
+
+def version_of(package: str) -> str | None:
+    """The installed version, or None."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def threads() -> int:
+    """OMP_NUM_THREADS, else the cores that this process may use."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if wanted.isdigit() and int(wanted) > 0:
+        return int(wanted)
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def gpu() -> dict[str, Any]:
+    """What torch sees; without torch nothing can be said."""
+    if version_of("torch") is None:
+        return {"available": None, "devices": [], "why": "torch is not installed, so nothing here uses a GPU"}
+    try:
+        import torch
+
+        names = [str(torch.cuda.get_device_name(i)) for i in range(torch.cuda.device_count())]
+        works = bool(torch.cuda.is_available())
+    except Exception as failure:  # a broken driver must not keep the doctor from speaking
+        return {"available": False, "devices": [], "why": f"torch cannot look: {type(failure).__name__}: {failure}"}
+    return {"available": works, "devices": names, "why": None if works else "torch sees no CUDA device"}
+
+
+def self_test() -> str | None:
+    """Compile a tiny layer, save it, load it, run it, prove it again; what went wrong, or None."""
+    try:
+        from maxaffine.certify.checker import check
+        from maxaffine.compiled import load
+        from maxaffine.compiler import compile as compile_layer
+        from maxaffine.core.container import read_container
+        from maxaffine.target.box import Box
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "self-test.safetensors"
+            compile_layer("x**2 - x", Box(x=(-1, 1)), error=0.25).save(path)
+            value = float(load(path)([0.5])[0])
+            verdict = check(*read_container(path))
+        if not verdict.passed:
+            return f"a tiny layer was not proved again: {verdict.reason}"
+        if not abs(value + 0.25) <= 0.25:
+            return f"a tiny layer gives {value!r} where -0.25 is within 0.25"
+    except Exception as failure:
+        where = traceback.extract_tb(failure.__traceback__)[-1]
+        return f"{type(failure).__name__}: {failure} ({Path(where.filename).name}, line {where.lineno})"
+    return None
+
+
+def _free_memory() -> int:
+    from maxaffine.plan.budget import free_memory
+
+    return free_memory()
+
+
+def _or_none(measure: Callable[[], int]) -> int | None:
+    try:
+        return measure()
+    except Exception:  # the doctor reports what it can
+        return None
+
+
+def _tell(found: dict[str, Any]) -> None:
+    say(f"maxaffine  {found['maxaffine']}")
+    say(f"python     {found['python']} on {found['platform']}")
+    say(f"packages   {_versions(found['packages'])}")
+    for extra, packages in found["extras"].items():
+        state = "present" if all(packages.values()) else "missing"
+        way_out = "" if state == "present" else f'; pip install "maxaffine[{extra}]"'
+        say(f"extra      {extra}: {state} ({_versions(packages)}){way_out}")
+    say(f"threads    {found['threads']}")
+    memory = found["memory_free_bytes"]
+    say(f"memory     {'unknown' if memory is None else f'{memory / 2**30:.1f} GiB free'}")
+    gpus = found["gpu"]
+    say(f"gpu        {', '.join(gpus['devices']) if gpus['available'] else gpus['why']}")
+    say(f"core       {'works: a small layer was compiled, saved, loaded and proved again' if found['core_works'] else 'FAILS'}")
+
+
+def _versions(packages: dict[str, str | None]) -> str:
+    return ", ".join(f"{name} {version or '(missing)'}" for name, version in packages.items())

@@ -1,0 +1,139 @@
+"""`maxaffine eval`: a saved layer at the points of a CSV file, to CSV."""
+
+import csv
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from maxaffine.cli import arguments
+from maxaffine.cli.command import Command, single
+from maxaffine.cli.points import ROWS, Points, read_points
+from maxaffine.cli.streams import complain, progress_bar, say, say_json
+from maxaffine.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from maxaffine.compiled import Compiled
+    from maxaffine.core.progress import Progress
+
+app = single()
+
+
+@app.command("eval", cls=Command)
+def run(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A layer saved by `maxaffine compile --out`.")],
+    points: Annotated[
+        str, typer.Option(metavar="F.csv|-", help="Points, one per row, with or without a header; - is standard input.")
+    ] = "-",
+    out: Annotated[str, typer.Option(metavar="F.csv|-", help="Where the values go; - is standard output.")] = "-",
+    runtime: Annotated[
+        str | None, typer.Option(metavar="dense|blocked|factorised", help="How the layer is run; chosen if not given.")
+    ] = None,
+    outside: Annotated[str, typer.Option(metavar="error|clamp", help="What to do with points outside the box.")] = "error",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> int:
+    """Evaluate a saved layer at the points of a CSV file.
+
+    A header names the variables of the box, in any order; without a header the columns are the variables in order.
+    The output repeats the points and adds the values, every number with all its digits.  Nothing is written unless
+    every point is sound.
+
+    \b
+      echo 0.5,1.5 | maxaffine eval f.safetensors
+      maxaffine eval f.safetensors --points points.csv --out values.csv
+    """
+    if outside not in ("error", "clamp"):
+        raise BadInput(f"`outside` (={outside!r}) is not known; choose one of error, clamp.")
+    path = arguments.writable(Path(out), "--out") if out != "-" else None
+
+    from maxaffine.compiled import load
+    from maxaffine.runtime import chooser
+
+    compiled = load(file)
+    if runtime is not None and runtime not in chooser.available(compiled.layer):
+        known = ", ".join(chooser.available(compiled.layer))
+        raise BadInput(f"`runtime` (={runtime!r}) cannot run this layer; choose one of {known}.")
+    with progress_bar() as progress:
+        with _source(points) as source:
+            given = read_points(source, compiled.box, outside, "standard input" if points == "-" else points, progress)
+        names = output_names(compiled)
+        values = _evaluate(compiled, given, runtime, outside, progress)
+        if path is not None:
+            _write_file(path, given, names, values)
+        elif json:
+            say_json(
+                {
+                    "file": file,
+                    "points": given.count,
+                    "columns": [*given.columns, *names],
+                    "rows": [row for block in given.rows(values) for row in block],
+                    "out": None,
+                }
+            )
+        elif sys.stdout is not None:
+            _write(sys.stdout, given, names, values)
+    if path is not None and json:
+        columns = [*given.columns, *names]
+        say_json({"file": file, "points": given.count, "columns": columns, "rows": None, "out": str(path)})
+    elif path is not None:
+        say(f"{given.count:,} point{'s' if given.count != 1 else ''} evaluated, values in {path}")
+    return 0
+
+
+def output_names(compiled: "Compiled") -> list[str]:
+    """f; f1, f2, ..; or f11, f21, .. (row, token), kept apart from the variables' names."""
+    letter = "f"
+    while any(name.startswith(letter) for name in compiled.box.names):
+        letter += "_" if letter != "f" else "value"
+    shape = compiled.target.output_shape
+    if len(shape) == 0:
+        return [letter]
+    if len(shape) == 1:
+        return [f"{letter}{k + 1}" for k in range(shape[0])]
+    joint = "_" if max(shape) > 9 else ""
+    return [f"{letter}{i + 1}{joint}{t + 1}" for i in range(shape[0]) for t in range(shape[1])]
+
+
+def _source(points: str) -> Any:
+    """The points as bytes."""
+    if points == "-":
+        if sys.stdin is None:
+            raise BadInput("standard input is closed; name a file with --points.")
+        if sys.stdin.isatty():
+            complain("reading points from the terminal, one per line; end with Ctrl-D.")
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return Path(points).open("rb")
+    except (OSError, ValueError) as failure:
+        raise BadInput(f"cannot read --points (={points!r}): {getattr(failure, 'strerror', None) or failure}.") from None
+
+
+def _evaluate(compiled: "Compiled", given: Points, runtime: str | None, outside: str, progress: "Progress") -> Iterator[Any]:
+    """Values (rows, outputs) block by block; a block is evaluated when its turn to be written comes."""
+    total = len(given.blocks)
+    for done, block in enumerate(given.blocks):
+        inputs = compiled.target.split(block)
+        found = compiled(*inputs, runtime=runtime, outside=outside)
+        yield found.reshape(len(block), -1)
+        progress(f"evaluate blocks of {ROWS:,} points", done + 1, total)
+
+
+def _write(stream: IO[str], given: Points, names: list[str], values: Iterator[Any]) -> None:
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([*given.columns, *names])
+    for block in given.rows(values):
+        # csv writes floats by repr: every digit that is needed to read the same number again.
+        writer.writerows(block)
+
+
+def _write_file(path: Path, given: Points, names: list[str], values: Iterator[Any]) -> None:
+    from maxaffine.core.records import replace_atomically
+
+    def write(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8", newline="") as stream:
+            _write(stream, given, names, values)
+
+    replace_atomically(path, write)

@@ -1,0 +1,75 @@
+"""`maxaffine plan`: what a layer would cost, by every route and for every error; nothing is built."""
+
+from typing import Annotated, Any
+
+import typer
+
+from maxaffine.cli import arguments
+from maxaffine.cli.command import ExpressionCommand, single
+from maxaffine.cli.streams import printable, say, say_json, table
+
+app = single()
+
+
+@app.command("plan", cls=ExpressionCommand)
+def run(
+    expression: Annotated[str, typer.Argument(metavar="EXPR|NAME", help="An expression, or a name of the gallery.")],
+    error: Annotated[str, typer.Option(metavar="E1,E2,..", help="One or several errors, such as 0.1,0.01.")],
+    box: Annotated[
+        list[str] | None,
+        typer.Option(metavar="x=LOW:HIGH,..", help="Where the variables live; x1..x20=-1:1 names a range."),
+    ] = None,
+    norm: Annotated[str, typer.Option(metavar="inf|1|2|P", help="The norm of the error: sup norm, or L_p.")] = "inf",
+    dtype: Annotated[str, typer.Option(metavar="float64|float32", help="What the layer is stored in.")] = "float64",
+    lipschitz: Annotated[
+        str | None,
+        typer.Option(metavar="L1,L2,..", help="Declare Lipschitz constants, one per variable; one alone is Euclidean."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> int:
+    """Tokens, bytes and flops of a layer, before it is built.
+
+    \b
+      maxaffine plan "sin(x)+cos(y)" --box x=-pi:pi,y=-pi:pi --error 0.1,0.01,1e-3
+    """
+    errors = arguments.numbers(error, "`error`")
+    constants = arguments.numbers(lipschitz, "`lipschitz`") if lipschitz is not None else None
+    source, where = arguments.target(expression, box or ())
+
+    from maxaffine.compiler import frontier
+
+    rows = frontier(
+        source,
+        where,
+        errors=errors,
+        norm=norm,
+        dtype=dtype,
+        lipschitz=constants[0] if constants is not None and len(constants) == 1 else constants,
+    )
+    if json:
+        say_json({"target": expression, "norm": norm, "dtype": dtype, "errors": errors, "plans": rows})
+        return 0
+    say(f"target     {printable(expression)}")
+    head = ("error", "method", "route", "tokens", "bytes", "while made", "flops per query", "affordable here")
+    for line in table([head, *(_cells(row) for row in rows)]):
+        say(line)
+    return 0
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    from maxaffine.plan.budget import size
+
+    return (
+        f"{row['error']:g}",
+        str(row["method"]),
+        str(row["route"]),
+        _count(row["tokens"]),
+        size(row["bytes"]),
+        size(row["peak_bytes"]),
+        _count(row["flops_per_query"]),
+        "yes" if row["affordable"] else "no",
+    )
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number < 10**12 else f"{float(number):.3g}"

@@ -1,0 +1,150 @@
+"""Points from CSV: a header in any order or none, every cell a finite number, every complaint with its line and column."""
+
+import csv
+import io
+import os
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from maxaffine.core.progress import Progress
+    from maxaffine.target.box import Box
+
+Array = NDArray[np.float64]
+
+ROWS = 65_536  # points that are evaluated and written at a time
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points of a box, in blocks (rows, D) whose columns are in the box's order."""
+
+    columns: tuple[str, ...]  # as the file had them
+    order: tuple[int, ...]  # the coordinate of the box that each column of the file holds
+    blocks: tuple[Array, ...]
+
+    @property
+    def count(self) -> int:
+        """The number of points."""
+        return sum(len(block) for block in self.blocks)
+
+    def rows(self, values: Iterator[Any]) -> Iterator[list[list[float]]]:
+        """Rows for output, block by block: the point in the file's order of columns, then its values."""
+        for block, found in zip(self.blocks, values, strict=True):
+            together = np.concatenate([block[:, list(self.order)], np.asarray(found, dtype=np.float64)], axis=1)
+            yield together.tolist()
+
+
+def read_points(source: IO[bytes], box: "Box", outside: str, name: str, progress: "Progress") -> Points:
+    """All points of a CSV stream, checked one by one; `name` is what messages call the stream."""
+    text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
+    try:
+        return _read(csv.reader(text), source, box, outside, name, progress)
+    except UnicodeDecodeError as failure:
+        raise BadInput(f"{name} is not UTF-8 text ({failure.reason}); points are given as CSV.") from None
+    except csv.Error as failure:
+        raise BadInput(f"{name} is not CSV: {failure}.") from None
+    finally:
+        text.detach()
+
+
+def _read(reader: Any, source: IO[bytes], box: "Box", outside: str, name: str, progress: "Progress") -> Points:
+    total = _length(source)
+    first = next((row for row in reader if any(cell.strip() for cell in row)), None)
+    if first is None:
+        raise BadInput(f"{name} is empty; give one point per line, such as {','.join('0' for _ in box.names[:4])}.")
+    columns: tuple[str, ...] = box.names
+    if not any(_is_number(cell) for cell in first):
+        columns = _header(first, box, name)
+        first = None
+    order = tuple(box.names.index(column) for column in columns)
+    blocks: list[Array] = []
+    numbers, lines = array("d"), array("q")
+
+    def close_block() -> None:
+        found = np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(columns))
+        points = np.empty_like(found)
+        points[:, list(order)] = found
+        _check_inside(points, np.frombuffer(lines, dtype=np.int64), box, outside, name)
+        blocks.append(points)
+
+    for row in chain([first] if first is not None else [], reader):
+        if not row or (len(row) == 1 and not row[0].strip()):
+            continue
+        if len(row) != len(columns):
+            raise BadInput(
+                f"{name}, line {reader.line_num}: {len(row)} cells came where {len(columns)} ({', '.join(columns[:8])}"
+                f"{', ..' if len(columns) > 8 else ''}) are wanted."
+            )
+        try:
+            numbers.extend(map(float, row))
+        except ValueError:
+            cell, column = next((c, k) for c, k in zip(row, columns, strict=True) if not _is_number(c))
+            raise BadInput(f"{name}, line {reader.line_num}, column {column}: {cell[:60]!r} is not a number.") from None
+        lines.append(reader.line_num)
+        if len(lines) == ROWS:
+            close_block()
+            numbers, lines = array("d"), array("q")
+            if total:
+                progress("read points (percent)", min(100, 100 * source.tell() // total), 100)
+    if lines:
+        close_block()
+    if not blocks:
+        raise BadInput(f"{name} has a header and no points; give one point per line below it.")
+    return Points(columns, order, tuple(blocks))
+
+
+def _header(row: list[str], box: "Box", name: str) -> tuple[str, ...]:
+    columns = tuple(cell.strip() for cell in row)
+    variables = ", ".join(box.names[:12]) + (", .." if box.dimension > 12 else "")
+    for column in columns:
+        if column not in box.names:
+            raise BadInput(f"{name}: the header names {column[:60]!r}, and the layer's variables are {variables}.")
+        if columns.count(column) > 1:
+            raise BadInput(f"{name}: the header names {column!r} twice.")
+    missing = [variable for variable in box.names if variable not in columns]
+    if missing:
+        raise BadInput(f"{name}: the column {missing[0]!r} is missing; the layer's variables are {variables}.")
+    return columns
+
+
+def _check_inside(points: Array, lines: NDArray[np.int64], box: "Box", outside: str, name: str) -> None:
+    finite = np.isfinite(points)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        raise BadInput(f"{name}, line {lines[row]}, column {box.names[column]}: {points[row, column]} is not a finite number.")
+    if outside == "clamp":
+        return
+    # The layer's own rule: beyond an edge by no more than a rounding is on the edge.
+    slack = float(np.finfo(np.float64).eps) * np.maximum(np.abs(box.low), np.abs(box.high))
+    bad = (points < box.low - slack) | (points > box.high + slack)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise BadInput(
+            f"{name}, line {lines[row]}: {box.names[column]} = {points[row, column]!s} lies outside "
+            f"[{box.low[column]!s}, {box.high[column]!s}]; pass --outside clamp to use the nearest point of the box."
+        )
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _length(source: IO[bytes]) -> int:
+    """Bytes of a plain file, 0 for a pipe."""
+    try:
+        return os.fstat(source.fileno()).st_size if source.seekable() else 0
+    except (OSError, ValueError):
+        return 0

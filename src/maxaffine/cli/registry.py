@@ -1,0 +1,63 @@
+"""The commands by name; the module of a command is imported when the command is asked for."""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from maxaffine import __version__
+from maxaffine.cli.streams import say
+
+COMMANDS = ("compile", "check", "plan", "eval", "gallery", "meanfield", "doctor")
+
+
+class Commands(TyperGroup):
+    """A group whose commands are the modules beside this one, each with a typer application called `app`."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order of use."""
+        return [name for name in COMMANDS if find_spec(f"maxaffine.cli.{name}") is not None]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command, or None for a name that does not exist."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        application: typer.Typer = import_module(f"maxaffine.cli.{cmd_name}").app
+        application._add_completion = False
+        application.rich_markup_mode = None
+        command = get_command(application)
+        command.name = cmd_name
+        return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the arguments begin with; for an unknown one the error names those that exist."""
+        if args and args[0] not in self.list_commands(ctx):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(self.list_commands(ctx))}."
+            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=Commands, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, subcommand_metavar="COMMAND ..."
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        say(f"maxaffine {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog="maxaffine COMMAND --help says more about one of them.")
+def _callback(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Compile functions into the weights of one softmax attention layer, with a proved error."""

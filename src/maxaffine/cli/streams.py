@@ -1,0 +1,48 @@
+"""What goes where: results to standard output, progress, warnings and errors to standard error."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+from maxaffine.core.progress import Progress, bar
+from maxaffine.core.records import plain
+
+
+def say(text: str) -> None:
+    """A line of the result, on standard output."""
+    if sys.stdout is not None:
+        sys.stdout.write(f"{text}\n")
+
+
+def complain(sentence: str) -> None:
+    """A sentence on standard error, with everything that could steer a terminal made visible."""
+    with suppress(OSError, ValueError):  # nobody listens there
+        if sys.stderr is not None:
+            sys.stderr.write(f"maxaffine: {printable(sentence)}\n")
+            sys.stderr.flush()
+
+
+def printable(text: str) -> str:
+    """The text with control characters written out, line breaks aside: messages quote what users and files contain."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def say_json(record: Mapping[str, Any]) -> None:
+    """The one object of `--json`, on one line; NaN and infinities are null."""
+    say(json.dumps(plain(dict(record)), allow_nan=False))
+
+
+def progress_bar(quiet: bool = False) -> AbstractContextManager[Progress]:
+    """A bar on standard error for work over a second, if a person watches there."""
+    watched = sys.stderr is not None and sys.stderr.isatty()
+    return bar(enabled=watched and not quiet)
+
+
+def table(rows: Iterable[tuple[str, ...]], gap: str = "  ") -> Iterator[str]:
+    """Rows as lines of aligned columns."""
+    kept = list(rows)
+    widths = [max(len(cell) for cell in column) for column in zip(*kept, strict=True)]
+    for row in kept:
+        yield gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
