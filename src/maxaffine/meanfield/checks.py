@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..core.errors import BadInput
+from maxaffine.core.errors import BadInput
 
 __all__ = ["finite", "positive", "whole"]
 

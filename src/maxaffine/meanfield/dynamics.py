@@ -8,17 +8,18 @@ The recursion is exact in every dimension d >= 4. The flow is its limit for step
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
-from ..core.errors import BadInput, Refused
-from .checks import finite, positive, whole
-from .overlaps import Overlaps
-from .risk import Risk
+from maxaffine.core.errors import BadInput, Refused
+from maxaffine.core.progress import Progress, silent
+from maxaffine.meanfield.checks import finite, positive, whole
+from maxaffine.meanfield.overlaps import Overlaps
+from maxaffine.meanfield.risk import Risk
 
 __all__ = ["Trajectory", "flow", "gd", "step_overlaps", "velocity"]
 
@@ -92,7 +93,7 @@ def gd(
     step: float,
     steps: int,
     every: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = silent,
 ) -> Trajectory:
     """``steps`` steps of Riemannian gradient descent, recorded every ``every`` steps and at the end."""
     step = positive("step", step, "give a step size such as 0.01")
@@ -106,8 +107,9 @@ def gd(
             times.append(float(k))
             path.append(tuple(o))
             risks.append(value)
-            if progress is not None:
-                progress(k, steps)
+            progress("gradient descent", k, steps)
+        if not all(math.isfinite(part) for part in gradient):
+            raise Refused(f"the gradient is infinite at step {k}, overlaps {tuple(o)}; start elsewhere, or use a smooth link.")
         if k < steps:
             o = step_overlaps(o, gradient, step)
     return Trajectory(np.array(times), np.array(path), np.array(risks))

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq, least_squares
 
-from .checks import whole
-from .overlaps import Overlaps
-from .risk import Risk, SoftmaxRisk
-from .table import RiskTable
+from maxaffine.meanfield.checks import whole
+from maxaffine.meanfield.overlaps import Overlaps
+from maxaffine.meanfield.risk import Risk, SoftmaxRisk
+from maxaffine.meanfield.table import RiskTable
 
 __all__ = ["OracleHessian", "StationaryPoint", "hessian_oracle", "riemannian_hessian", "stationary_points"]
 
@@ -22,7 +22,7 @@ DIFFERENCE = np.array([1 / 12, -2 / 3, 2 / 3, -1 / 12])  # fourth-order first de
 
 @dataclass(frozen=True)
 class StationaryPoint:
-    """A stationary point: overlaps, risk, type and the extreme eigenvalues of its Riemannian Hessian."""
+    """A stationary point: overlaps, risk, type and the eigenvalues of its Riemannian Hessian (see its ``kind``)."""
 
     overlaps: Overlaps
     risk: float
@@ -49,20 +49,26 @@ class OracleHessian:
         return min(float(np.linalg.eigvalsh(self.block)[0]), self.perpendicular_u, self.perpendicular_v)
 
 
+def _corner(risk: SoftmaxRisk | RiskTable, mu: float, nu: float) -> OracleHessian:
+    """Exact Hessian at u = mu u*, v = nu v* for signs mu, nu, in the chart u + x v* + perp, v + y u* + perp."""
+    gamma, C = risk.problem.gamma, risk.problem.C
+    values, _ = risk.coefficients(mu)
+    p1, _, _, s0, e1, k1, q, h = values.tolist()
+    slope = risk.value_and_gradient(Overlaps(mu, nu))[1].mu
+    perpendicular_u, perpendicular_v = -mu * slope, nu * 2 * gamma**2 * p1
+    xx = perpendicular_u + 2 * q - 4 * nu * gamma * h
+    yy = perpendicular_v + 2 * C * C * s0 + 4 * mu * C * e1 + 2 * q
+    xy = 2 * (-gamma * C * k1 + nu * C * e1 + mu * nu * q - mu * gamma * h)
+    return OracleHessian(np.array([[xx, xy], [xy, yy]]), perpendicular_u, perpendicular_v)
+
+
 def hessian_oracle(risk: SoftmaxRisk | RiskTable) -> OracleHessian:
     """Exact Hessian at the oracle in the chart u = u* + x v* + perp, v = v* + y u* + perp.
 
     H_xx = -R_mu + 2 (Q - 2 gamma H),   H_yy = 2 gamma^2 P1 + 2 (C^2 S0 + 2 C E1 + Q),
     H_xy = 2 (-gamma C K1 + C E1 + Q - gamma H);   perpendicular: -R_mu and 2 gamma^2 P1.
     """
-    gamma, C = risk.problem.gamma, risk.problem.C
-    values, _ = risk.coefficients(1.0)
-    p1, _, _, s0, e1, k1, q, h = values.tolist()
-    slope = risk.value_and_gradient(Overlaps(1.0, 1.0))[1].mu
-    xx = -slope + 2 * (q - 2 * gamma * h)
-    yy = 2 * gamma**2 * p1 + 2 * (C * C * s0 + 2 * C * e1 + q)
-    xy = 2 * (-gamma * C * k1 + C * e1 + q - gamma * h)
-    return OracleHessian(np.array([[xx, xy], [xy, yy]]), -slope, 2 * gamma**2 * p1)
+    return _corner(risk, 1.0, 1.0)
 
 
 def _second_derivatives(risk: Risk, o: Overlaps, h: float) -> Array:
@@ -114,23 +120,31 @@ def riemannian_hessian(risk: Risk, o: Overlaps, h: float | None = None) -> Array
     return np.asarray(tangent.T @ (ambient - curvature) @ tangent)
 
 
-def _classify(risk: Risk, o: Overlaps) -> StationaryPoint:
-    eigenvalues = np.linalg.eigvalsh(riemannian_hessian(risk, o))
-    scale = max(1e-300, float(np.abs(eigenvalues).max()))
-    tolerance = 1e-7 * scale
-    if np.all(eigenvalues > 0) and eigenvalues[0] > 1e-13 * scale:
-        kind = "minimum"
-    elif np.all(eigenvalues < 0) and eigenvalues[-1] < -1e-13 * scale:
-        kind = "maximum"
-    elif eigenvalues[0] < -tolerance and eigenvalues[-1] > tolerance:
-        kind = "saddle"
-    else:
-        kind = "degenerate"
+def _kind(eigenvalues: Array, noise: float) -> str:
+    if eigenvalues[0] > noise:
+        return "minimum"
+    if eigenvalues[-1] < -noise:
+        return "maximum"
+    return "saddle" if eigenvalues[0] < -noise and eigenvalues[-1] > noise else "degenerate"
+
+
+def _classify(risk: SoftmaxRisk | RiskTable, o: Overlaps) -> StationaryPoint:
     value = risk.value_and_gradient(o)[0]
-    return StationaryPoint(o, value, kind, tuple(float(e) for e in eigenvalues))
+    if abs(o.mu) == 1 and abs(o.nu) == 1:
+        # on a plateau curvatures of 1e-20 decide: the closed form has them with their signs, a difference quotient not
+        corner = _corner(risk, o.mu, o.nu)
+        block = np.linalg.eigvalsh(corner.block)
+        noise = 1e-14 * float(np.abs(block).max())
+        known = [e for e in block.tolist() if abs(e) > noise]
+        values = np.sort([*known, corner.perpendicular_u, corner.perpendicular_v])
+        return StationaryPoint(o, value, _kind(values, 0.0), tuple(values.tolist()))
+    eigenvalues: Array = np.asarray(np.linalg.eigvalsh(riemannian_hessian(risk, o)), dtype=np.float64)
+    return StationaryPoint(o, value, _kind(eigenvalues, 1e-9 * float(np.abs(eigenvalues).max())), tuple(eigenvalues.tolist()))
 
 
-def stationary_points(risk: SoftmaxRisk | RiskTable, grid: int = 400, search: int = 0, seed: int = 0) -> list[StationaryPoint]:
+def stationary_points(
+    risk: SoftmaxRisk | RiskTable, grid: int = 400, search: int = 0, seed: int = 0
+) -> list[StationaryPoint]:
     """All stationary points on the invariant manifold, with ``search`` random starts for others off it.
 
     On the manifold nu' = 2 gamma^2 P1 (1 - nu^2) with P1 > 0, so nu = +-1; there mu = +-1 or a root of R_mu, found by
@@ -152,7 +166,9 @@ def stationary_points(risk: SoftmaxRisk | RiskTable, grid: int = 400, search: in
     return found + _off_manifold(risk, search, seed, found)
 
 
-def _off_manifold(risk: Risk, search: int, seed: int, known: list[StationaryPoint]) -> list[StationaryPoint]:
+def _off_manifold(
+    risk: SoftmaxRisk | RiskTable, search: int, seed: int, known: list[StationaryPoint]
+) -> list[StationaryPoint]:
     rng = np.random.default_rng(seed)
     u_star, v_star = np.eye(4)[0], np.eye(4)[1]
 
@@ -167,10 +183,14 @@ def _off_manifold(risk: Risk, search: int, seed: int, known: list[StationaryPoin
     extra: list[StationaryPoint] = []
     for _ in range(search):
         end = least_squares(tangent_gradient, rng.standard_normal(8), xtol=1e-15, ftol=1e-15, gtol=1e-15)
-        if float(np.abs(end.fun).max()) > 1e-9:
-            continue
         o = Overlaps.from_vectors(end.x[:4], end.x[4:], u_star, v_star)
-        near = [p for p in known + extra if np.abs(np.abs(np.array(p.overlaps)) - np.abs(np.array(o))).max() < 1e-5]
-        if not near:
-            extra.append(_classify(risk, o))
+        point = _classify(risk, o)
+        # the plateaus of the risk are flat to 1e-9 without being stationary: ask that a Newton step would not move it
+        softest = min(abs(e) for e in point.eigenvalues)
+        if float(np.abs(end.fun).max()) > 1e-7 * softest:
+            continue
+        mirrors = [np.array(o), np.array(o) * [1, 1, -1, -1, -1]]
+        known_points = [np.array(p.overlaps) for p in known + extra]
+        if all(np.abs(other - mirror).max() > 1e-5 for other in known_points for mirror in mirrors):
+            extra.append(point)
     return extra

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_ndtr, ndtr
 
-from ..core.errors import BadInput
-from .checks import finite, positive, whole
-from .overlaps import Overlaps
-from .problem import Problem
+from maxaffine.core.errors import BadInput
+from maxaffine.meanfield.checks import finite, positive, whole
+from maxaffine.meanfield.overlaps import Overlaps
+from maxaffine.meanfield.problem import Problem
 
 __all__ = ["MeanField", "PaperRisk"]
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import BadInput
-from .checks import finite, whole
+from maxaffine.core.errors import BadInput
+from maxaffine.meanfield.checks import finite, whole
 
 __all__ = ["Overlaps"]
 

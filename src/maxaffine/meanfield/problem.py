@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from ..core.errors import BadInput
-from .checks import finite, positive, whole
+from maxaffine.core.errors import BadInput
+from maxaffine.meanfield.checks import finite, positive, whole
 
 __all__ = ["Problem"]
 

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri_exp
 
-from ..core.errors import Refused
+from maxaffine.core.errors import Refused
 
 __all__ = ["Quadrature", "kernel"]
 
@@ -71,7 +71,7 @@ class Quadrature:
         self.range_x = (-lam * (1.05 * C + gamma * self.cut), lam * (max(1.05 * C, self.threshold) + gamma * self.cut))
         self._tau_lo = math.floor((-max(self.range_x[1], lam * highest, log_n + 1) - LEFT) / delta)
         self._tau_hi = math.ceil((-lam * lowest + math.log(depth) + 0.5) / delta)
-        self.tau: Array = delta * np.arange(self._tau_lo, self._tau_hi + 1)
+        self.tau: Array = delta * np.arange(self._tau_lo, self._tau_hi + 1, dtype=np.float64)
         self._aligned = lam * NARROW >= delta
         self.secret_aligned = lam * gamma * NARROW >= delta
         step = delta / lam if self._aligned else NARROW
@@ -83,7 +83,7 @@ class Quadrature:
                 f"`lam` (={lam:g}) makes the lattice too large ({self.tau.size} points of tau); "
                 "lower lam (or beta), or use hardmax_risk, its limit for lam -> infinity."
             )
-        self.s: Array = step * np.arange(self._s_lo, self._s_hi + 1)
+        self.s: Array = step * np.arange(self._s_lo, self._s_hi + 1, dtype=np.float64)
         self._gaussian: Array = step / math.sqrt(2 * math.pi) * np.exp(-self.s * self.s / 2)
         self._kernels: dict[int, Array] = {}
 
@@ -94,7 +94,7 @@ class Quadrature:
         lo = self._tau_lo + min(self._s_lo, self._window_x[0])
         hi = self._tau_hi + max(self._s_hi, self._window_x[1])
         if k not in self._kernels:
-            x = self.delta * np.arange(lo, hi + 1)
+            x = self.delta * np.arange(lo, hi + 1, dtype=np.float64)
             self._kernels[k] = kernel(k, x) if k >= 0 else _complement(x)
         return self._kernels[k], lo
 
@@ -150,10 +150,10 @@ class Quadrature:
             scale = self.lam * self.gamma
             first = max(math.floor((self.lam * m + scale * low) / self.delta), self._window_x[0])
             last = min(math.ceil((self.lam * m + scale * high) / self.delta), self._window_x[1])
-            g = (self.delta * np.arange(first, last + 1) - self.lam * m) / scale
+            g = (self.delta * np.arange(first, last + 1, dtype=np.float64) - self.lam * m) / scale
             step, window = self.delta / scale, slice(first - self._window_x[0], last + 1 - self._window_x[0])
         else:
-            g = NARROW * np.arange(math.floor(low / NARROW), math.ceil(high / NARROW) + 1)
+            g = NARROW * np.arange(math.floor(low / NARROW), math.ceil(high / NARROW) + 1, dtype=np.float64)
             step, window = NARROW, slice(0, g.size)
         weights = step / math.sqrt(2 * math.pi) * np.exp(-g * g / 2)
         return g, weights, window

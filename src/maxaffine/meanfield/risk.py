@@ -20,11 +20,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import BadInput, Refused
-from .checks import positive
-from .overlaps import Overlaps
-from .problem import Problem
-from .quadrature import Quadrature
+from maxaffine.core.errors import BadInput, Refused
+from maxaffine.meanfield.checks import positive
+from maxaffine.meanfield.overlaps import Overlaps
+from maxaffine.meanfield.problem import Problem
+from maxaffine.meanfield.quadrature import Quadrature
 
 __all__ = ["COEFFICIENTS", "Risk", "SoftmaxRisk", "assemble", "inverse_temperature"]
 
@@ -218,8 +218,8 @@ class SoftmaxRisk:
         dp1, du, dd = lam * mixed[0], -lam * e["w fail2"][0], -lam * e["wY"][0]
         ds0 = du + 2 * dp1
         dk1 = lam * mixed[1]
-        # X0' has two forms; 1/gamma is the worse one for a narrow secret token, lam for a sharp softmax
-        dx0 = wW[1] / gamma if lam * gamma > 1 else lam * (wW[0] - e["w2W"][0])
+        # X0' has two forms: the first divides rounding by gamma, the second multiplies a quadrature error by lam
+        dx0 = wW[1] / gamma if lam * gamma > 0.01 else lam * (wW[0] - e["w2W"][0])
         de1 = w2[2] - s0 + dx0
         dq = gamma * (w2[3] - 2 * w2[1]) - gamma**2 * ds0 + 2 * (wW[2] - wW[0]) - lam * e["wW2"][0] - dd
         dh = lam * gamma * (gamma * dk1 - de1)

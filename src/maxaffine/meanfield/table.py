@@ -12,10 +12,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import whole
-from .overlaps import Overlaps
-from .problem import Problem
-from .risk import SoftmaxRisk, assemble
+from maxaffine.meanfield.checks import whole
+from maxaffine.meanfield.overlaps import Overlaps
+from maxaffine.meanfield.problem import Problem
+from maxaffine.meanfield.risk import SoftmaxRisk, assemble
 
 __all__ = ["RiskTable", "tabulate"]
 

@@ -1,0 +1,235 @@
+"""Empirical training: Riemannian gradient descent on a data set, or on a fresh batch at every step; resumable.
+
+Several starting points are trained on the same data at once: they cost little more than one, since reading the tokens is
+most of the work. A run is fixed by its settings alone. Its state is one .npz file without pickles, replaced whole;
+stopping and resuming gives the same bits as one run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import BadInput
+from maxaffine.core.progress import Progress, silent
+from maxaffine.core.records import canonical_json, replace_atomically
+from maxaffine.meanfield.checks import positive, whole
+from maxaffine.meanfield.data import SLOPES, Data, loss_and_gradient, losses, sample, stream
+from maxaffine.meanfield.overlaps import Overlaps
+from maxaffine.meanfield.problem import Problem
+
+__all__ = ["Record", "Settings", "State", "initial_layers", "load_state", "save_state", "train"]
+
+Array = NDArray[np.float64]
+Start = Overlaps | Literal["uniform"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that fixes a run. ``method``: "gd" on one data set of n samples, "sgd" with n fresh ones per step.
+
+    ``starts``: overlaps, or "uniform" for u and v uniform on the sphere.
+    """
+
+    problem: Problem
+    beta: float
+    n: int
+    step: float
+    steps: int
+    starts: tuple[Start, ...] = ("uniform",)
+    seed: int = 0
+    method: Literal["gd", "sgd"] = "gd"
+    every: int = 50
+    test: int = 10_000
+    link: str = "linear"
+
+    def __post_init__(self) -> None:
+        positive("beta", self.beta, "give a normalised inverse temperature such as 1")
+        positive("step", self.step, "give a step size such as 0.01")
+        whole("n", self.n, 1, "give a number of samples such as 1000")
+        whole("steps", self.steps, 0, "give a number of steps")
+        whole("every", self.every, 1, "1 records every step")
+        whole("test", self.test, 0, "0 leaves the test risk out")
+        whole("seed", self.seed, 0, "give a seed such as 0")
+        whole("L", self.problem.L, 2, "only a whole number of tokens can be simulated")
+        if self.method not in ("gd", "sgd"):
+            raise BadInput(f"`method` (={self.method!r}) must be 'gd' (one data set) or 'sgd' (fresh batches).")
+        if self.link not in SLOPES:
+            raise BadInput(f"`link` (={self.link!r}) cannot be trained; choose one of {', '.join(SLOPES)}.")
+        if not self.starts:
+            raise BadInput("`starts` is empty; give at least one starting point, such as 'uniform' or Overlaps(0.3, 0).")
+        for start in self.starts:
+            if isinstance(start, str):
+                if start != "uniform":
+                    raise BadInput(f"`starts` contains {start!r}; give overlaps, or 'uniform'.")
+            else:
+                Overlaps(*start).check()
+
+    @property
+    def lam(self) -> float:
+        """beta sqrt(d)."""
+        return self.beta * math.sqrt(self.problem.d)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; two settings are the same run exactly when these agree."""
+        plain = asdict(self)
+        plain["problem"] = self.problem.to_json()
+        plain["starts"] = [start if isinstance(start, str) else list(start) for start in self.starts]
+        return plain
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was measured: step (k,), overlaps (k, layers, 5), and train, test, test_error (k, layers); losses with eps^2."""
+
+    steps: Array
+    overlaps: Array
+    train: Array
+    test: Array
+    test_error: Array
+
+    def last(self, layer: int = 0) -> Overlaps:
+        """The overlaps of one layer at the end."""
+        return Overlaps(*self.overlaps[-1, layer].tolist())
+
+
+@dataclass
+class State:
+    """Where a run stands: next step, layers (layers, d), and the rows recorded so far."""
+
+    k: int
+    u: Array
+    v: Array
+    rows: list[tuple[float, Array, Array, Array, Array]]
+
+    def record(self) -> Record:
+        """The rows as arrays."""
+        columns = list(zip(*self.rows, strict=True))
+        return Record(*(np.array(column) for column in columns))
+
+
+def initial_layers(settings: Settings) -> tuple[Array, Array]:
+    """u and v (layers, d) of the starting points."""
+    d = settings.problem.d
+    rng = stream(settings.seed, "init")
+    us, vs = [], []
+    for start in settings.starts:
+        if isinstance(start, str):
+            pair = rng.standard_normal((2, d))
+            u, v = pair / np.linalg.norm(pair, axis=1, keepdims=True)
+        else:
+            _, _, u, v = Overlaps(*start).to_vectors(d)
+        us.append(u)
+        vs.append(v)
+    return np.array(us), np.array(vs)
+
+
+def measure(u: Array, v: Array) -> Array:
+    """Overlaps (layers, 5) of layers with u* = e_1, v* = e_2."""
+    return np.stack([u[:, 0], v[:, 1], u[:, 1], v[:, 0], (u * v).sum(axis=1)], axis=1)
+
+
+def sphere_step(x: Array, gradient: Array, step: float) -> Array:
+    """(x - step P_x gradient)/|.|, row by row."""
+    tangent = gradient - (gradient * x).sum(axis=1, keepdims=True) * x
+    moved = x - step * tangent
+    return np.asarray(moved / np.linalg.norm(moved, axis=1, keepdims=True))
+
+
+def save_state(path: Path | str, settings: Settings, state: State) -> None:
+    """Write the state whole or not at all; no pickle."""
+    record = state.record() if state.rows else Record(*(np.empty(0) for _ in range(5)))
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as handle:
+            np.savez(
+                handle, allow_pickle=False, settings=np.array(canonical_json(settings.to_json())), k=np.array(state.k),
+                u=state.u, v=state.v, steps=record.steps, overlaps=record.overlaps, train=record.train, test=record.test,
+                test_error=record.test_error,
+            )  # fmt: skip
+
+    replace_atomically(path, write)
+
+
+def load_state(path: Path | str, settings: Settings) -> State:
+    """Read a state of the same settings."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        stored = json.loads(str(arrays["settings"]))
+        parts = [arrays[name] for name in ("steps", "overlaps", "train", "test", "test_error")]
+        k, u, v = int(arrays["k"]), arrays["u"], arrays["v"]
+    except (OSError, ValueError, KeyError) as problem:
+        raise BadInput(f"`state` (={str(path)!r}) is not a saved run ({problem}); remove it to start anew.") from None
+    wanted = json.loads(canonical_json(settings.to_json()))
+    if stored != wanted:
+        named = sorted(key for key in wanted if not isinstance(stored, dict) or stored.get(key) != wanted[key])
+        raise BadInput(
+            f"`state` (={str(path)!r}) belongs to a run with other settings ({', '.join(named)}); "
+            "name another file, or repeat the settings."
+        )
+    layers = (len(settings.starts), settings.problem.d)
+    if u.shape != layers or v.shape != layers or not (np.all(np.isfinite(u)) and np.all(np.isfinite(v))):
+        raise BadInput(f"`state` (={str(path)!r}) holds layers of the wrong shape; remove it to start anew.")
+    rows = [(float(row[0]), row[1], row[2], row[3], row[4]) for row in zip(*parts, strict=True)]
+    return State(k, u, v, rows)
+
+
+def test_risk(data: Data | None, u: Array, v: Array, settings: Settings) -> tuple[Array, Array]:
+    """Mean and standard error of the test losses, (layers,) each; NaN without test data."""
+    if data is None:
+        empty = np.full(u.shape[0], math.nan)
+        return empty, empty
+    each = losses(data, u, v, settings.lam, settings.link)
+    return each.mean(axis=1), each.std(axis=1, ddof=1) / math.sqrt(each.shape[1])
+
+
+def train(
+    settings: Settings,
+    *,
+    state: Path | str | None = None,
+    stop_at: int | None = None,
+    save_every: int = 500,
+    progress: Progress = silent,
+) -> Record:
+    """Run the training, from the state file if it exists; ``stop_at`` ends early with the state saved."""
+    last = settings.steps if stop_at is None else min(whole("stop_at", stop_at, 0, "give a step"), settings.steps)
+    resumed = state is not None and Path(state).exists()
+    if resumed:
+        assert state is not None
+        here = load_state(state, settings)
+    else:
+        here = State(0, *initial_layers(settings), rows=[])
+    problem, lam = settings.problem, settings.lam
+    data = sample(problem, settings.n, stream(settings.seed, "train"), settings.link) if settings.method == "gd" else None
+    held_out = sample(problem, settings.test, stream(settings.seed, "test"), settings.link) if settings.test else None
+    while True:
+        k = here.k
+        batch = data if data is not None else sample(problem, settings.n, stream(settings.seed, "batch", k), settings.link)
+        loss, grad_u, grad_v = loss_and_gradient(batch, here.u, here.v, lam, settings.link)
+        due = k % settings.every == 0 or k == settings.steps
+        if due and not (here.rows and here.rows[-1][0] == k):
+            risk, error = test_risk(held_out, here.u, here.v, settings)
+            here.rows.append((float(k), measure(here.u, here.v), loss, risk, error))
+        progress(f"training, seed {settings.seed}", k, settings.steps)
+        if k >= last:
+            break
+        here.u, here.v = sphere_step(here.u, grad_u, settings.step), sphere_step(here.v, grad_v, settings.step)
+        here.k = k + 1
+        if state is not None and here.k % save_every == 0:
+            save_state(state, settings, here)
+    if state is not None:
+        save_state(state, settings, here)
+    return here.record()
+
+
+def starts_from(mus: Sequence[float], nu: float = 0.0) -> tuple[Start, ...]:
+    """Starting points (mu, nu, 0, 0, 0)."""
+    return tuple(Overlaps(mu, nu) for mu in mus)
