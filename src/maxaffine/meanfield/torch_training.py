@@ -11,14 +11,16 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from maxaffine.core.errors import BadInput
 from maxaffine.core.progress import Progress, silent
+from maxaffine.meanfield.checks import whole
 from maxaffine.meanfield.data import Data, sample, stream
-from maxaffine.meanfield.training import Record, Settings, initial_layers
+from maxaffine.meanfield.training import Record, Settings, State, initial_layers, load_state, save_state
 
 __all__ = ["load_torch", "train_seeds"]
 
@@ -116,9 +118,15 @@ def train_seeds(
     *,
     device: str | None = None,
     block: int = 4000,
+    state: Path | str | None = None,
+    stop_at: int | None = None,
+    save_every: int = 500,
     progress: Progress = silent,
 ) -> list[Record]:
-    """Train the settings for every seed at once; one Record per seed. ``settings.seed`` is replaced."""
+    """Train the settings for every seed at once; one Record per seed. ``settings.seed`` is replaced.
+
+    ``block`` samples of every seed are worked on at a time; state files and ``stop_at`` are as in training.train.
+    """
     torch = load_torch()
     where = _device(torch, device)
     if not seeds:
@@ -130,23 +138,44 @@ def train_seeds(
             data = list(pool.map(lambda one: sample(one.problem, count, stream(one.seed, purpose, index), one.link), each))
         return _Samples(torch, data, where)
 
-    layers = [initial_layers(one) for one in each]
-    u = torch.from_numpy(np.array([pair[0] for pair in layers])).to(where)
-    v = torch.from_numpy(np.array([pair[1] for pair in layers])).to(where)
+    key = {**settings.to_json(), "seed": list(seeds), "backend": "torch"}
+    last = settings.steps if stop_at is None else min(whole("stop_at", stop_at, 0, "give a step"), settings.steps)
+    if state is not None and Path(state).exists():
+        here = load_state(state, key, (len(seeds), len(settings.starts), settings.problem.d))
+    else:
+        layers = [initial_layers(one) for one in each]
+        here = State(0, np.array([pair[0] for pair in layers]), np.array([pair[1] for pair in layers]), rows=[])
+    u, v = torch.from_numpy(here.u).to(where), torch.from_numpy(here.v).to(where)
     lam, link = settings.lam, settings.link
     data = draw("train", settings.n) if settings.method == "gd" else None
     held_out = draw("test", settings.test) if settings.test else None
-    rows: list[tuple[Any, ...]] = []
+
+    def save() -> None:
+        if state is not None:
+            here.u, here.v = u.cpu().numpy(), v.cpu().numpy()
+            save_state(state, key, here)
+
     with torch.no_grad():
-        for k in range(settings.steps + 1):
+        while True:
+            k = here.k
             batch = data if data is not None else draw("batch", settings.n, k)
             loss, grad_u, grad_v = _gradient(torch, batch, u, v, lam, link, block)
-            if k % settings.every == 0 or k == settings.steps:
+            due = k % settings.every == 0 or k == settings.steps
+            if due and not (here.rows and here.rows[-1][0] == k):
                 risk, error = _test(torch, held_out, u, v, lam, link, block)
-                overlaps = torch.stack([u[..., 0], v[..., 1], u[..., 1], v[..., 0], (u * v).sum(dim=2)], dim=2)
-                rows.append((float(k), *(part.cpu().numpy() for part in (overlaps, loss, risk, error))))
+                overlaps = torch.stack([u[..., 0], v[..., 1], u[..., 1], v[..., 0], (u * v).sum(dim=2)], dim=-1)
+                measured = [part.cpu().numpy() for part in (overlaps, loss, risk, error)]
+                here.rows.append((float(k), measured[0], measured[1], measured[2], measured[3]))
                 progress(f"training {len(seeds)} seeds on {where}", k, settings.steps)
-            if k < settings.steps:
-                u, v = _sphere_step(u, grad_u, settings.step), _sphere_step(v, grad_v, settings.step)
-    steps = np.array([row[0] for row in rows])
-    return [Record(steps, *(np.array([row[j][i] for row in rows]) for j in (1, 2, 3, 4))) for i in range(len(seeds))]
+            if k >= last:
+                break
+            u, v = _sphere_step(u, grad_u, settings.step), _sphere_step(v, grad_v, settings.step)
+            here.k = k + 1
+            if here.k % save_every == 0:
+                save()
+    save()
+    together = here.record()
+    return [
+        Record(together.steps, together.overlaps[:, i], together.train[:, i], together.test[:, i], together.test_error[:, i])
+        for i in range(len(seeds))
+    ]

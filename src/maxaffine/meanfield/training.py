@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,40 +143,39 @@ def sphere_step(x: Array, gradient: Array, step: float) -> Array:
     return np.asarray(moved / np.linalg.norm(moved, axis=1, keepdims=True))
 
 
-def save_state(path: Path | str, settings: Settings, state: State) -> None:
-    """Write the state whole or not at all; no pickle."""
+def save_state(path: Path | str, key: dict[str, Any], state: State) -> None:
+    """Write the state whole or not at all, without pickle; ``key`` says which run it belongs to."""
     record = state.record() if state.rows else Record(*(np.empty(0) for _ in range(5)))
 
     def write(temporary: Path) -> None:
         with temporary.open("wb") as handle:
             np.savez(
-                handle, allow_pickle=False, settings=np.array(canonical_json(settings.to_json())), k=np.array(state.k),
-                u=state.u, v=state.v, steps=record.steps, overlaps=record.overlaps, train=record.train, test=record.test,
+                handle, allow_pickle=False, settings=np.array(canonical_json(key)), k=np.array(state.k), u=state.u,
+                v=state.v, steps=record.steps, overlaps=record.overlaps, train=record.train, test=record.test,
                 test_error=record.test_error,
             )  # fmt: skip
 
     replace_atomically(path, write)
 
 
-def load_state(path: Path | str, settings: Settings) -> State:
-    """Read a state of the same settings."""
+def load_state(path: Path | str, key: dict[str, Any], shape: tuple[int, ...]) -> State:
+    """Read the state of the run ``key`` with layers of this shape; another run's is refused."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         stored = json.loads(str(arrays["settings"]))
         parts = [arrays[name] for name in ("steps", "overlaps", "train", "test", "test_error")]
         k, u, v = int(arrays["k"]), arrays["u"], arrays["v"]
-    except (OSError, ValueError, KeyError) as problem:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as problem:
         raise BadInput(f"`state` (={str(path)!r}) is not a saved run ({problem}); remove it to start anew.") from None
-    wanted = json.loads(canonical_json(settings.to_json()))
+    wanted = json.loads(canonical_json(key))
     if stored != wanted:
-        named = sorted(key for key in wanted if not isinstance(stored, dict) or stored.get(key) != wanted[key])
+        named = sorted(name for name in wanted if not isinstance(stored, dict) or stored.get(name) != wanted[name])
         raise BadInput(
             f"`state` (={str(path)!r}) belongs to a run with other settings ({', '.join(named)}); "
             "name another file, or repeat the settings."
         )
-    layers = (len(settings.starts), settings.problem.d)
-    if u.shape != layers or v.shape != layers or not (np.all(np.isfinite(u)) and np.all(np.isfinite(v))):
+    if u.shape != shape or v.shape != shape or not (np.all(np.isfinite(u)) and np.all(np.isfinite(v))):
         raise BadInput(f"`state` (={str(path)!r}) holds layers of the wrong shape; remove it to start anew.")
     rows = [(float(row[0]), row[1], row[2], row[3], row[4]) for row in zip(*parts, strict=True)]
     return State(k, u, v, rows)
@@ -201,10 +200,9 @@ def train(
 ) -> Record:
     """Run the training, from the state file if it exists; ``stop_at`` ends early with the state saved."""
     last = settings.steps if stop_at is None else min(whole("stop_at", stop_at, 0, "give a step"), settings.steps)
-    resumed = state is not None and Path(state).exists()
-    if resumed:
-        assert state is not None
-        here = load_state(state, settings)
+    key = settings.to_json()
+    if state is not None and Path(state).exists():
+        here = load_state(state, key, (len(settings.starts), settings.problem.d))
     else:
         here = State(0, *initial_layers(settings), rows=[])
     problem, lam = settings.problem, settings.lam
@@ -224,12 +222,7 @@ def train(
         here.u, here.v = sphere_step(here.u, grad_u, settings.step), sphere_step(here.v, grad_v, settings.step)
         here.k = k + 1
         if state is not None and here.k % save_every == 0:
-            save_state(state, settings, here)
+            save_state(state, key, here)
     if state is not None:
-        save_state(state, settings, here)
+        save_state(state, key, here)
     return here.record()
-
-
-def starts_from(mus: Sequence[float], nu: float = 0.0) -> tuple[Start, ...]:
-    """Starting points (mu, nu, 0, 0, 0)."""
-    return tuple(Overlaps(mu, nu) for mu in mus)
