@@ -278,6 +278,33 @@ def test_entropy_beyond_the_budget_is_left_out_with_a_note(monkeypatch):
     assert any("Not drawn: 49 tokens" in text.get_text() for axes in drawn.axes for text in axes.texts)
 
 
+def test_entropies_of_a_product_of_axes_add_up():
+    compiled = two_variables()
+    window = sampling.Probe(compiled).window
+    slow = sampling.Probe(compiled).entropy_plane((0, 1), window, 30, 24)
+    compiled.asked.clear()
+    compiled.layer = SimpleNamespace(keys=SimpleNamespace(axes=(), count=49), coordinates=SimpleNamespace(is_diagonal=True))
+    fast = sampling.Probe(compiled).entropy_plane((0, 1), window, 30, 24)
+    assert sum(compiled.asked) == 61
+    assert np.allclose(fast, slow)
+
+
+def test_a_constant_is_drawn_on_a_sane_scale_with_its_bound():
+    box = FakeBox([-1], [1], ["x"])
+    compiled = grid_lookup(lambda x: 3 + 0 * x[:, 0], box, 1, 1.0, text="3", bound=3.3e-15)
+    values, error = figures.figure(compiled).axes[:2]
+    assert np.ptp(values.get_ylim()) > 1
+    assert [text.get_text() for text in error.texts] == ["proved bound ±3.3e-15"]
+    assert error.get_ylim()[1] < 1e-14
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.09871, "0.0987"), (12.0, "12"), (1000.0, "1000"), (1.5e-7, "1.5e-07"), (2.5e7, "2.5e+07"), (0.0, "0")]
+)
+def test_numbers_in_titles_are_short(value, text):
+    assert style.number(value) == text
+
+
 def test_a_layer_without_cells_is_drawn_without_them():
     compiled = two_variables()
 

@@ -24,15 +24,19 @@ def value_curves(axes: Axes, probe: Probe, ticks: Floats, samples: Samples, boun
     axes.plot(ticks, samples.target, color=style.TARGET, lw=2.4, alpha=0.75, label="target")
     axes.plot(ticks, samples.layer, color=style.LAYER, lw=1.1, label="layer")
     axes.plot(probe.worst[axis], probe.worst_layer, **style.WORST_MARK, label="worst point found")
+    low, high = axes.get_ylim()
+    if high - low < 1e-6 * max(abs(low), abs(high)):  # a constant: rounding is not worth a scale of its own
+        room = 0.5 * max(abs(low), abs(high))
+        axes.set_ylim(low - room, high + room)
 
 
 def error_curve(axes: Axes, probe: Probe, ticks: Floats, samples: Samples, *, axis: int = 0) -> None:
     """layer - target along a line, the bound as a band, the worst point marked."""
     bound, largest = probe.pointwise_bound, max(float(np.abs(samples.error).max()), abs(probe.worst_error))
-    reach, words, height = 1.2 * largest or 1.0, "", 1.0
+    reach, words, height = 1.2 * largest or bound or 1.0, "", 1.0
     if bound is not None:
         words = f"{probe.compiled.certificate.kind} bound ±{style.above(bound)}"
-        if bound <= 25 * largest:
+        if bound <= 25 * largest or largest == 0:
             axes.axhspan(-bound, bound, color=style.PROVED, alpha=0.13, lw=0)
             for edge in (-bound, bound):
                 axes.axhline(edge, color=style.PROVED, lw=0.8)

@@ -85,9 +85,12 @@ def subline(probe: Probe) -> str:
     """The target and its domain; the norm, what was asked, the output drawn; the worst point.  Three lines at most."""
     compiled, window = probe.compiled, probe.window
     target = compiled.target
-    words = getattr(target, "text", None) or getattr(target, "name", None) or "a Python function"
+    words = getattr(target, "text", None) or getattr(target, "name", None) or "<function>"
+    if str(words).startswith("<"):  # Python's name for a function without one
+        words = "a Python function"
     edges = [
-        f"{n} ∈ [{style.number(lo)}, {style.number(hi)}]" for n, lo, hi in zip(window.names, window.low, window.high, strict=True)
+        f"{n} ∈ [{style.number(lo, 5)}, {style.number(hi, 5)}]"
+        for n, lo, hi in zip(window.names, window.low, window.high, strict=True)
     ]
     domain = ", ".join(edges) if len(edges) <= 4 else ", ".join([*edges[:2], "…", edges[-1]])
     first = f"f({style.shortened(', '.join(window.names), 40)}) = {style.shortened(str(words), 80)}    on  {domain}"
@@ -96,7 +99,7 @@ def subline(probe: Probe) -> str:
         facts.append(f"sharpness {style.number(float(compiled.sharpness))}")
     if probe.outputs != (1, 1):
         facts.append(f"{output_name(probe)} drawn, which has the worst error found")
-    place = ", ".join(f"{n} = {style.number(float(v), 4)}" for n, v in zip(window.names[:8], probe.worst, strict=False))
+    place = ", ".join(f"{n} = {style.number(float(v), 5)}" for n, v in zip(window.names[:8], probe.worst, strict=False))
     second, third = "  ·  ".join(facts), f"worst point found: {place}{', …' if window.dimension > 8 else ''}"
     joint = "  ·  " if len(second) + len(third) < 130 else "\n"
     return f"{first}\n{second}{joint}{third}"

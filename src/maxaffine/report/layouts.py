@@ -97,7 +97,7 @@ def two_variables(probe: Probe) -> Figure:
     close = whole.around(probe.worst, math.sqrt(_CLOSE / len(partition))) if partition is not None and many else whole
     close_cells = readable_cells(partition, close) if many else cells
 
-    side = probe.affordable(300 if many else 240, 120)
+    side = probe.affordable(300 if many else 240, 80)
     _, x = probe.plane((0, 1), whole, side, jitter=many)
     samples = probe.at(x)
     error = peaks(np.abs(samples.error)) if many else np.abs(samples.error)
@@ -118,7 +118,7 @@ def two_variables(probe: Probe) -> Figure:
     probe.step()
 
     if many:
-        _, x = probe.plane((0, 1), close, probe.affordable(200, 120))
+        _, x = probe.plane((0, 1), close, probe.affordable(200, 80))
         axes = figure.add_subplot(grid[1, 0])
         colour_map(axes, np.abs(probe.at(x).error), close, style.ERRORS, error_scale, "error near the worst point")
         outline_cells(axes, close_cells)
@@ -161,7 +161,7 @@ def many_variables(probe: Probe) -> Figure:
 
     partition = probe.partition()
     planes = []
-    side = probe.affordable(140, 90)
+    side = probe.affordable(140, 60)
     for pair in pairs:
         axes_pair = (int(pair[0]), int(pair[1]))
         planes.append(probe.at(probe.plane(axes_pair, whole.section(axes_pair), side)[1]))

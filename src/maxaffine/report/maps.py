@@ -74,13 +74,11 @@ def entropy_map(
     share: float = 1.0,
 ) -> None:
     """H(x) in nats over a plane through the worst point, as fine as this share of the budget allows."""
-    side = probe.entropy_side(200, 24, share)
-    if side == 0:
+    entropy = probe.entropy_plane(pair, window, 200, 24, share)
+    if entropy is None:
         axes.set_title(title)
         style.note(axes, probe.why_no_entropy)
         return
-    entropy = probe.entropy(probe.plane(pair, window, side)[1], share)
-    assert entropy is not None
     colour_map(axes, entropy, window, style.ENTROPY, Normalize(0.0, max(float(entropy.max()), 0.1)), title)
     outline_cells(axes, cells, 0.28)
     mark_worst(axes, probe.worst[list(pair)])

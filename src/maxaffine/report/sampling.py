@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 WEIGHTS_AT_ONCE = 4_194_304
 # Attention weights computed for all entropies of one figure, a few seconds of work.
 WEIGHTS_IN_ALL = 120_000_000
-# Terms summed over tokens for one picture by a layer without a product structure, a few seconds of work.
+# Terms of sums over tokens for one picture, a few seconds of exponentials.
 SUMS_IN_A_PICTURE = 250_000_000
 # Key tokens whose cells may be looked for.
 MOST_CELLS = 500_000
@@ -113,18 +113,17 @@ class Probe:
 
     def affordable(self, most: int, least: int) -> int:
         """Points per side of a square picture: `most`, fewer when every point costs a sum over very many tokens."""
-        if hasattr(getattr(self.compiled.layer, "keys", None), "axes"):
-            return most  # a product of axes is summed axis by axis, whatever the number of tokens
-        return int(np.clip(math.isqrt(SUMS_IN_A_PICTURE // max(1, int(self.compiled.tokens))), least, most))
+        # A product of axes needs a multiplication for a token where another layer needs an exponential.
+        budget = SUMS_IN_A_PICTURE * (12 if hasattr(getattr(self.compiled.layer, "keys", None), "axes") else 1)
+        return int(np.clip(math.isqrt(budget // max(1, int(self.compiled.tokens))), least, most))
 
     def entropy(self, x: Floats, share: float = 1.0) -> Floats | None:
         """H(x) at points (..., D); None when the weights would pass this share of the figure's budget."""
         points = x.reshape(-1, x.shape[-1])
-        count = max(1, int(self.compiled.tokens))
         if len(points) > self.entropy_points(share):
             return None
         entropy = np.empty(len(points))
-        step = max(1, WEIGHTS_AT_ONCE // count)
+        step = max(1, WEIGHTS_AT_ONCE // self._keys())
         for start in range(0, len(points), step):
             part = points[start : start + step]
             weights = np.asarray(self.compiled.attention(*self._arguments(part)), dtype=np.float64)
@@ -133,14 +132,37 @@ class Probe:
             entropy[start : start + step] = -np.einsum("ij,ij->i", weights, logs)
         return np.maximum(entropy, 0.0).reshape(x.shape[:-1])
 
+    def entropy_plane(self, pair: tuple[int, int], window: Window, most: int, least: int, share: float = 1.0) -> Floats | None:
+        """H over a plane through the worst point, (side, side); None when the budget does not allow `least` a side.
+
+        For a product of axes the weights are products too, so that entropies add up over the axes and
+        H(x_i, x_j) = H(x_i, w_j) + H(w_i, x_j) - H(w), w the worst point: two lines say what the plane says.
+        """
+        if self._separable() and self.entropy_points(share) > 2 * most:
+            lines = []
+            for axis, coordinate in enumerate(pair):
+                x = np.tile(self.worst, (most, 1))
+                x[:, coordinate] = window.ticks(axis, most)
+                lines.append(self.entropy(x))
+            here = self.entropy(self.worst[None, :])
+            if lines[0] is not None and lines[1] is not None and here is not None:
+                return np.asarray(np.maximum(lines[0][None, :] + lines[1][:, None] - here[0], 0.0))
+        side = min(math.isqrt(self.entropy_points(share)), most)
+        return self.entropy(self.plane(pair, window, side)[1], share) if side >= least else None
+
+    def _keys(self) -> int:
+        """N, the number of weights at a point: `tokens` counts every key once for each output column."""
+        return max(1, int(getattr(getattr(self.compiled.layer, "keys", None), "count", self.compiled.tokens)))
+
+    def _separable(self) -> bool:
+        """Whether the keys are a product over the user's own coordinates."""
+        layer = self.compiled.layer
+        product = hasattr(getattr(layer, "keys", None), "axes")
+        return product and bool(getattr(getattr(layer, "coordinates", None), "is_diagonal", False))
+
     def entropy_points(self, share: float = 1.0) -> int:
         """How many points may be asked for their entropy within this share of the figure's budget."""
-        return int(WEIGHTS_IN_ALL * share) // max(1, int(self.compiled.tokens))
-
-    def entropy_side(self, most: int, least: int, share: float = 1.0) -> int:
-        """Points per side of an entropy picture within its share of the budget; 0 when even `least` is too many."""
-        side = math.isqrt(self.entropy_points(share))
-        return min(side, most) if side >= least else 0
+        return int(WEIGHTS_IN_ALL * share) // self._keys()
 
     @property
     def why_no_entropy(self) -> str:

@@ -124,13 +124,10 @@ def render(figure: Figure, suffix: str) -> bytes:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number as a reader wants it in a title: 0.0987, 12, 1.5e-07."""
-    if not math.isfinite(value):
-        return str(value)
-    text = f"{value:.{digits}g}"
-    if "e" in text:
-        return text
-    return text if abs(value) < 1e5 else f"{value:.{digits - 1}e}"
+    """A number as a reader wants it in a title: 0.0987, 12, 1500, 1.5e-07."""
+    if math.isfinite(value) and 10**digits - 0.5 <= abs(value) < 1e6:
+        return f"{value:.0f}"
+    return f"{value:.{digits}g}"
 
 
 def above(value: float, digits: int = 3) -> str:
