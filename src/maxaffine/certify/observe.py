@@ -21,8 +21,8 @@ Array = NDArray[np.float64]
 Evaluate = Callable[[Array], Array]
 
 FLOPS = 4e9  # what a search may spend on the layer
-MOST_POINTS, FEWEST_POINTS = 20_000, 400
-CLIMBERS, ROUNDS = 24, 24
+MOST_POINTS, FEWEST_POINTS = 20_000, 200
+CLIMBERS, STEPS, ROUNDS = 24, 8, 24
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,11 @@ def observe(
     count = int(np.clip(FLOPS / max(flops, 1), FEWEST_POINTS, MOST_POINTS))
     x = face_biased(layer, count, rng) if start is None else _around(start, reach, count, rng, layer)
     errors = pointwise(evaluate, target, x)
-    best = np.argsort(errors)[::-1][:CLIMBERS]
+    rounds = int(np.clip(count // (CLIMBERS * STEPS), 6, ROUNDS))
+    best = np.argsort(errors)[::-1][: max(2, min(CLIMBERS, count // (STEPS * rounds)))]
     climbers, heights, spent = x[best], errors[best], count
     if start is None:
-        climbers, heights, more = _climb(evaluate, target, layer, climbers, heights, rng)
+        climbers, heights, more = _climb(evaluate, target, layer, climbers, heights, rounds, rng)
         spent += more
     top = int(heights.argmax())
     return Observed(float(heights[top]), tuple(float(v) for v in climbers[top]), spent, seed)
@@ -96,12 +97,12 @@ def _around(start: Array, reach: float, count: int, rng: np.random.Generator, la
 
 
 def _climb(
-    evaluate: Evaluate, target: Target, layer: Layer, x: Array, height: Array, rng: np.random.Generator
+    evaluate: Evaluate, target: Target, layer: Layer, x: Array, height: Array, rounds: int, rng: np.random.Generator
 ) -> tuple[Array, Array, int]:
-    """Every climber tries eight random steps per round and keeps the best; steps shrink from a cell to nothing."""
+    """Every climber tries STEPS random steps per round and keeps the best; steps shrink from a cell to nothing."""
     step = (layer.high - layer.low) / np.maximum(2.0, np.array(layer.keys.shape[: layer.dimension] or 2).max())
-    spent, tries = 0, 8
-    for _ in range(ROUNDS):
+    spent, tries = 0, STEPS
+    for _ in range(rounds):
         moves = rng.normal(size=(tries, *x.shape)) * step
         moves[::2] *= rng.random((tries // 2 + tries % 2, *x.shape)) < 1.0 / x.shape[1]
         trial = np.clip(x + moves, layer.low, layer.high).reshape(-1, x.shape[1])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from maxaffine.core.errors import Refused
 
+EXPONENTIAL = 24  # flops that forming a logit and its exponential are worth
 SHARE = 0.5  # of the free memory that a layer and its making may take
 
 
@@ -27,8 +28,8 @@ def lookup_cost(cells: int, axes: tuple[int, ...], dimension: int, outputs: int,
     """Cost of a lookup with that many cells; `axes` are the keys per coordinate, or (cells,) for listed keys."""
     keys = sum(axes) * 2 if len(axes) > 1 or dimension == 1 else cells * (dimension + 1)
     stored = itemsize * (cells * outputs + keys)
-    contraction = 2 * outputs * (cells + cells // max(axes)) + 8 * sum(axes)
-    return Cost(cells * n_out, stored, stored + 8 * 3 * cells * outputs, contraction)
+    flops = 2 * outputs * (cells + cells // max(axes)) + EXPONENTIAL * sum(axes)
+    return Cost(cells * n_out, stored, stored + 8 * 3 * cells * outputs, flops)
 
 
 def free_memory() -> int:
