@@ -133,14 +133,21 @@ def test_a_bounded_slope_enclosure_bounds_jumps_away(sample, box, t, axis) -> No
 
 
 @_many(300)
-@given(samples(), boxes(), st.tuples(fractions, fractions), st.tuples(st.floats(0, 1), st.floats(0, 1)), st.tuples(st.floats(-1, 1), st.floats(-1, 1)))
+@given(
+    samples(),
+    boxes(),
+    st.tuples(fractions, fractions),
+    st.tuples(st.floats(0, 1), st.floats(0, 1)),
+    st.tuples(st.floats(-1, 1), st.floats(-1, 1)),
+)
 def test_a_finite_ball_contains_the_value_at_every_complex_point_of_it(sample, box, t, heights, s) -> None:
     expression = _parse(sample)
     low, high = box
     with precision(BITS):
         point = _inside(low, high, t)
         balls = [
-            flint.acb(flint.arb(float(a)).union(flint.arb(float(b))), flint.arb(0, h)) for a, b, h in zip(low, high, heights, strict=True)
+            flint.acb(flint.arb(float(a)).union(flint.arb(float(b))), flint.arb(0, h))
+            for a, b, h in zip(low, high, heights, strict=True)
         ]
         (found,) = expression.enclose_ball(balls)
         assume(found.is_finite())

@@ -97,10 +97,14 @@ def test_the_assumed_accuracy_of_numpy_holds_with_a_factor_of_two_to_spare(name:
 
 
 def _wild(rng: np.random.Generator, count: int) -> np.ndarray:
-    values = np.concatenate([
-        rng.normal(size=count), np.round(rng.normal(size=count) * 4) / 4, rng.choice([-1, 1], count) * 10.0 ** rng.uniform(-320, 300, count),
-        np.array([0.0, 1.0, -1.0, 5e-324, 1e-310, -1e-310, 1.7e308, -1.7e308]),
-    ])
+    values = np.concatenate(
+        [
+            rng.normal(size=count),
+            np.round(rng.normal(size=count) * 4) / 4,
+            rng.choice([-1, 1], count) * 10.0 ** rng.uniform(-320, 300, count),
+            np.array([0.0, 1.0, -1.0, 5e-324, 1e-310, -1e-310, 1.7e308, -1.7e308]),
+        ]
+    )
     return rng.permutation(values)[:count]
 
 
@@ -119,8 +123,13 @@ def test_arithmetic_contains_the_exact_result_at_every_corner(symbol: str) -> No
                 if symbol == "/" and x.contains(0) is not None and y.lo[i] <= 0 <= y.hi[i]:
                     assert np.isinf(found.lo[i]) and np.isinf(found.hi[i])
                     continue
-                exact = {"+": lambda s=s, t=t: s + t, "-": lambda s=s, t=t: s - t, "*": lambda s=s, t=t: s * t,
-                         "/": lambda s=s, t=t: s / t, "square": lambda s=s: s * s}[symbol]()
+                exact = {
+                    "+": lambda s=s, t=t: s + t,
+                    "-": lambda s=s, t=t: s - t,
+                    "*": lambda s=s, t=t: s * t,
+                    "/": lambda s=s, t=t: s / t,
+                    "square": lambda s=s: s * s,
+                }[symbol]()
                 assert np.isinf(found.lo[i]) or Fraction(found.lo[i]) <= exact
                 assert np.isinf(found.hi[i]) or exact <= Fraction(found.hi[i])
 
@@ -176,8 +185,17 @@ def test_waves_of_huge_arguments_are_the_whole_range() -> None:
 
 @pytest.mark.parametrize(
     ("name", "low", "high"),
-    [("log", -1, 1), ("log", -2, -1), ("sqrt", -1, 1), ("sqrt", -2, -1), ("log1p", -2, 0), ("asin", 0, 1.5), ("acos", -2, 0),
-     ("tan", 1, 2), ("log", 0, 0)],
+    [
+        ("log", -1, 1),
+        ("log", -2, -1),
+        ("sqrt", -1, 1),
+        ("sqrt", -2, -1),
+        ("log1p", -2, 0),
+        ("asin", 0, 1.5),
+        ("acos", -2, 0),
+        ("tan", 1, 2),
+        ("log", 0, 0),
+    ],
 )
 def test_outside_its_domain_a_function_is_not_finite(name: str, low: float, high: float) -> None:
     found = getattr(Interval.of([low], [high]), name)()
@@ -238,7 +256,14 @@ def test_the_angle_encloses_and_knows_its_cut() -> None:
 
 
 def test_rational_numbers_are_enclosed_tightly() -> None:
-    for value in (Fraction(1, 3), Fraction(1, 10), Fraction(-7, 11), Fraction(10) ** 400, -(Fraction(10) ** 400), Fraction(1, 10**400)):
+    for value in (
+        Fraction(1, 3),
+        Fraction(1, 10),
+        Fraction(-7, 11),
+        Fraction(10) ** 400,
+        -(Fraction(10) ** 400),
+        Fraction(1, 10**400),
+    ):
         lo, hi = rational_bounds(value)
         assert math.isinf(lo) or Fraction(lo) <= value
         assert math.isinf(hi) or value <= Fraction(hi)

@@ -46,9 +46,7 @@ _SPACING = 2.0**-52
 _SMALLEST = 2.0**-1074
 _FUNCTION_SPACING = (ULPS + 1) * _SPACING  # one more for the rounding of the widening itself
 _FUNCTION_SMALLEST = 2.0**-1021  # a vector loop may flush subnormal results to zero
-_TRIGONOMETRIC = (
-    2.0**-51
-)  # absolute accuracy asked of sin and cos: near a zero, a relative one would be too much to ask
+_TRIGONOMETRIC = 2.0**-51  # absolute accuracy asked of sin and cos: near a zero, a relative one would be too much to ask
 _LARGEST = float(np.finfo(np.float64).max)
 _TURN = 1e-10  # |x| <= 2^20: x/(2 pi) in float64 is within 1.7e5 * 3u = 6e-11 of its true value
 _SPLITTER = 2.0**27 + 1.0
@@ -480,6 +478,18 @@ class Interval:
     def sinh(self) -> Interval:
         """The hyperbolic sine."""
         return _increasing(self, np.sinh, odd=True)
+
+    def asinh(self) -> Interval:
+        """The inverse hyperbolic sine."""
+        return _increasing(self, np.arcsinh, odd=True)
+
+    def acosh(self) -> Interval:
+        """The inverse hyperbolic cosine; undefined where x reaches below 1."""
+        return _increasing(self, np.arccosh, floor=0.0)._undefined(self.lo < 1)
+
+    def atanh(self) -> Interval:
+        """The inverse hyperbolic tangent; undefined where x leaves [-1, 1], infinite at its ends."""
+        return _increasing(self, np.arctanh, odd=True)._undefined((self.lo < -1) | (self.hi > 1))
 
     def cosh(self) -> Interval:
         """The hyperbolic cosine, never below 1."""

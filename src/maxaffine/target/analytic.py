@@ -136,6 +136,20 @@ def _acos(z: Any) -> Any:
     return z.acos() if _between_cuts(z) else None
 
 
+def _atanh(z: Any) -> Any:
+    inside = bool(z.real > -1) and bool(z.real < 1)
+    return z.atanh() if inside or bool(z.imag > 0) or bool(z.imag < 0) else None
+
+
+def _acosh(z: Any) -> Any:
+    return z.acosh() if bool(z.real > 1) or bool(z.imag > 0) or bool(z.imag < 0) or (z - 1).is_zero() else None
+
+
+def _asinh(z: Any) -> Any:
+    away = bool(z.real > 0) or bool(z.real < 0) or (bool(z.imag > -1) and bool(z.imag < 1))
+    return z.asinh() if away else None
+
+
 def _atan(z: Any) -> Any:
     away = bool(z.real > 0) or bool(z.real < 0) or (bool(z.imag > -1) and bool(z.imag < 1))
     return z.atan() if away else None
@@ -249,6 +263,9 @@ _RULES: dict[str, Callable[..., Any]] = {
     "asin": _asin,
     "acos": _acos,
     "atan": _atan,
+    "asinh": _asinh,
+    "acosh": _acosh,
+    "atanh": _atanh,
     "atan2": _atan2,
     "pow": _pow,
     "unit": lambda v, norm: v / norm,

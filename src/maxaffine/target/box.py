@@ -82,14 +82,10 @@ class Box:
     def named(cls, names: Sequence[str], low: ArrayLike, high: ArrayLike) -> Box:
         """A plain box from names and edges (one number for all coordinates, or one per coordinate)."""
         names = tuple(names)
-        return cls._make(
-            names, _spread(low, len(names), "low"), _spread(high, len(names), "high"), len(names), 1, False
-        )
+        return cls._make(names, _spread(low, len(names), "low"), _spread(high, len(names), "high"), len(names), 1, False)
 
     @classmethod
-    def _make(
-        cls, names: tuple[str, ...], low: Sequence[float], high: Sequence[float], d: int, n: int, is_sequence: bool
-    ) -> Box:
+    def _make(cls, names: tuple[str, ...], low: Sequence[float], high: Sequence[float], d: int, n: int, is_sequence: bool) -> Box:
         box = cls.__new__(cls)
         box._set(names, low, high, d, n, is_sequence)
         return box
@@ -122,9 +118,7 @@ class Box:
         if set(first) & set(second):
             first, second = tuple(f"q_{a}" for a in first), tuple(f"k_{a}" for a in second)
         if set(first) & set(second):
-            raise BadInput(
-                f"the two boxes share names even after prefixes ({', '.join(first)}); rename their variables."
-            )
+            raise BadInput(f"the two boxes share names even after prefixes ({', '.join(first)}); rename their variables.")
         low, high = [*box_q.low, *box_kv.low], [*box_q.high, *box_kv.high]
         return Box._make(first + second, low, high, len(low), 1, False)
 
@@ -184,9 +178,7 @@ class Box:
     def corners(self) -> Array:
         """The 2^D corners, shape (2^D, D); refused beyond 20 coordinates."""
         if self.dimension > 20:
-            raise BadInput(
-                f"a box of {self.dimension} coordinates has 2^{self.dimension} corners; at most 2^20 are listed."
-            )
+            raise BadInput(f"a box of {self.dimension} coordinates has 2^{self.dimension} corners; at most 2^20 are listed.")
         return np.array(list(itertools.product(*zip(self._low, self._high, strict=True))), dtype=np.float64)
 
     def contains(self, x: ArrayLike) -> NDArray[np.bool_]:
@@ -266,9 +258,7 @@ class Box:
         d, n, is_sequence = _count(record["d"], "d"), _count(record["n"], "n"), record["sequence"]
         if not isinstance(is_sequence, bool) or d * n != len(names) or (not is_sequence and n != 1):
             raise BadInput(f"a box of {len(names)} names cannot have d={d}, n={n}, sequence={is_sequence!r}.")
-        return cls._make(
-            tuple(names), [_number(v, "low") for v in low], [_number(v, "high") for v in high], d, n, is_sequence
-        )
+        return cls._make(tuple(names), [_number(v, "low") for v in low], [_number(v, "high") for v in high], d, n, is_sequence)
 
 
 def _count(value: object, label: str) -> int:
@@ -299,9 +289,7 @@ def _number(value: object, label: str) -> float:
 def _edge(value: ArrayLike, label: str) -> list[float]:
     array = _numbers(value, label)
     if array.ndim > 1:
-        raise BadInput(
-            f"`{label}` has shape {array.shape}; give one number per variable, or use Box.sequence for d x n."
-        )
+        raise BadInput(f"`{label}` has shape {array.shape}; give one number per variable, or use Box.sequence for d x n.")
     return [float(v) for v in np.atleast_1d(array)]
 
 
@@ -314,11 +302,11 @@ def _spread(value: ArrayLike, count: int, label: str) -> list[float]:
     return edges
 
 
-def _pair(name: str, value: object) -> tuple[float, float]:
+def _pair(name: str, value: Any) -> tuple[float, float]:
     if isinstance(value, (str, bytes)):
         raise BadInput(f"the edges of `{name}` (={value!r}) must be two numbers, such as {name}=(0, 1).")
     try:
-        low, high = value  # type: ignore[misc]
+        low, high = value
     except (TypeError, ValueError):
         raise BadInput(f"the edges of `{name}` (={value!r}) must be two numbers, such as {name}=(0, 1).") from None
     return _number(low, name), _number(high, name)
@@ -330,18 +318,12 @@ def _check(names: Sequence[object], low: Sequence[float], high: Sequence[float])
     if len(names) > MAX_DIMENSION:
         raise BadInput(f"a box of {len(names)} coordinates is too large; at most {MAX_DIMENSION}.")
     if not len(names) == len(low) == len(high):
-        raise BadInput(
-            f"a box needs one name, one `low` and one `high` each: {len(names)}, {len(low)} and {len(high)} came."
-        )
+        raise BadInput(f"a box needs one name, one `low` and one `high` each: {len(names)}, {len(low)} and {len(high)} came.")
     for name in names:
         if not isinstance(name, str) or len(name) > 64 or not _NAME.match(name):
-            raise BadInput(
-                f"`{name!s:.70}` cannot name a variable; use letters, digits and _, not starting with a digit."
-            )
+            raise BadInput(f"`{name!s:.70}` cannot name a variable; use letters, digits and _, not starting with a digit.")
         if name in RESERVED:
-            raise BadInput(
-                f"`{name}` is a word of the expression grammar and cannot name a variable; choose another name."
-            )
+            raise BadInput(f"`{name}` is a word of the expression grammar and cannot name a variable; choose another name.")
     seen: set[object] = set()
     for name, a, b in zip(names, low, high, strict=True):
         if name in seen:
@@ -350,9 +332,7 @@ def _check(names: Sequence[object], low: Sequence[float], high: Sequence[float])
         if not (math.isfinite(a) and math.isfinite(b)):
             raise BadInput(f"the edges of `{name}` (={a}, {b}) must be finite; cut the domain somewhere.")
         if a == b:
-            raise BadInput(
-                f"the box is empty: both edges of `{name}` are {a}; the upper edge must be larger than the lower."
-            )
+            raise BadInput(f"the box is empty: both edges of `{name}` are {a}; the upper edge must be larger than the lower.")
         if a > b:
             raise BadInput(f"the box is inverted: the edges of `{name}` are {a} and {b}; give the lower one first.")
         if not math.isfinite(b - a):

@@ -21,23 +21,18 @@ def differentiate(graph: Graph, outputs: tuple[int, ...], variable: int) -> list
     """The places of d output / d x_variable, appended to the graph."""
     zero = graph.zero
     slopes: dict[int, int] = {}
+    depending: set[int] = set()
     for place in schedule(tuple(graph.nodes), outputs):
         node = graph.nodes[place]
-        if node.op == "var":
-            slopes[place] = graph.one if node.data == variable else zero
-        elif graph.is_constant(place) or graph.is_condition(place):
+        if (node.op == "var" and node.data == variable) or any(a in depending for a in node.args):
+            depending.add(place)
+        if place not in depending or graph.is_condition(place):
             slopes[place] = zero
-        elif all(slopes[a] == zero for a in node.args) and not _depends(graph, place, variable):
-            slopes[place] = zero
+        elif node.op == "var":
+            slopes[place] = graph.one
         else:
             slopes[place] = _slope(graph, place, slopes)
     return [slopes[place] for place in outputs]
-
-
-def _depends(graph: Graph, place: int, variable: int) -> bool:
-    """Whether the variable occurs below `place`; asked only where every argument has slope 0, as a condition's does."""
-    target = graph.variable(variable)
-    return target in schedule(tuple(graph.nodes), (place,))
 
 
 def _slope(g: Graph, place: int, slopes: dict[int, int]) -> int:
@@ -184,6 +179,12 @@ def _outer_slope(g: Graph, place: int) -> int:
         return g.apply("cosh", u)
     if node.op == "cosh":
         return g.apply("sinh", u)
+    if node.op == "asinh":
+        return g.divide(one, g.apply("sqrt", g.add(one, g.integer_power(u, 2))))
+    if node.op == "acosh":
+        return g.divide(one, g.apply("sqrt", g.subtract(g.integer_power(u, 2), one)))
+    if node.op == "atanh":
+        return g.divide(one, g.subtract(one, g.integer_power(u, 2)))
     if node.op == "tanh":
         return g.subtract(one, g.integer_power(place, 2))
     if node.op == "sigmoid":

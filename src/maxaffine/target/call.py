@@ -46,7 +46,7 @@ def call_batch(function: Callable[..., Any], inputs: tuple[Array, ...], count: i
 
 def call_points(function: Callable[..., Any], inputs: tuple[Array, ...], count: int) -> tuple[Array, tuple[int, ...]]:
     """The same, one point at a time."""
-    rows = []
+    rows: list[Array] = []
     for i in range(count):
         point = tuple(np.array(part[i]) for part in inputs)
         shapes = " and ".join(str(part.shape) for part in point)
@@ -62,9 +62,7 @@ def call_points(function: Callable[..., Any], inputs: tuple[Array, ...], count: 
                 f"the target returned shape {array.shape} for one point and {rows[0].shape} for another; they must agree."
             )
         if array.ndim > 2:
-            raise BadInput(
-                f"the target returned shape {array.shape} for one point; it must be (), (K,) or (d_out, n_out)."
-            )
+            raise BadInput(f"the target returned shape {array.shape} for one point; it must be (), (K,) or (d_out, n_out).")
         rows.append(array)
     if not rows:
         return np.empty((0,)), ()
@@ -102,11 +100,8 @@ def _real(found: Any, shapes: str) -> Array:
             f"the target returned something that is not an array ({_said(error)}) for an input of shape {shapes}."
         ) from None
     if array.dtype.kind == "c":
-        raise BadInput(
-            f"the target returned complex numbers for an input of shape {shapes}; return a real part, or two outputs."
-        )
+        raise BadInput(f"the target returned complex numbers for an input of shape {shapes}; return a real part, or two outputs.")
     if array.dtype.kind not in "fiub":
-        raise BadInput(
-            f"the target returned {array.dtype} values (a {type(found).__name__}) for an input of shape {shapes}; return real numbers."
-        )
+        kind = f"{array.dtype} values (a {type(found).__name__})"
+        raise BadInput(f"the target returned {kind} for an input of shape {shapes}; it must return real numbers.")
     return array.astype(np.float64)

@@ -50,7 +50,8 @@ def check_lipschitz(value: Any, dimension: int) -> Fact:
         raise BadInput(f"`lipschitz` (={value!r}) must be one number or one number per axis.") from None
     if array.ndim > 1 or (array.ndim == 1 and len(array) != dimension):
         raise BadInput(
-            f"`lipschitz` has shape {array.shape}; give {dimension} constants, one per axis, or one number, the Euclidean constant."
+            f"`lipschitz` has shape {array.shape}; give {dimension} constants, one per axis, or one number, "
+            "the Euclidean constant."
         )
     if not np.all(np.isfinite(array)) or np.any(array < 0):
         raise BadInput(f"`lipschitz` (={value!r}) must be finite and not negative.")
@@ -173,9 +174,7 @@ class TotalVariation:
         except (TypeError, ValueError):
             raise BadInput(f"`TotalVariation` (={self.v!r}) must be one number or one number per axis.") from None
         if array.ndim != 1 or not len(array) or not np.all(np.isfinite(array)) or np.any(array < 0):
-            raise BadInput(
-                f"`TotalVariation` (={self.v!r}) must be finite and not negative, one number or one per axis."
-            )
+            raise BadInput(f"`TotalVariation` (={self.v!r}) must be finite and not negative, one number or one per axis.")
         array = array.copy()
         array.setflags(write=False)
         object.__setattr__(self, "values", array)
@@ -183,9 +182,7 @@ class TotalVariation:
     def per_axis(self, dimension: int) -> Array:
         """V_i for every axis, shape (D,)."""
         if len(self.values) not in (1, dimension):
-            raise BadInput(
-                f"`TotalVariation` has {len(self.values)} entries for {dimension} axes; give one, or one per axis."
-            )
+            raise BadInput(f"`TotalVariation` has {len(self.values)} entries for {dimension} axes; give one, or one per axis.")
         return np.broadcast_to(self.values, (dimension,))
 
 
@@ -207,9 +204,7 @@ class Analytic:
             array = np.atleast_1d(np.asarray(self.radii, dtype=np.float64))
             bound = float(self.bound)
         except (TypeError, ValueError):
-            raise BadInput(
-                f"`Analytic` needs radii (={self.radii!r}) and one bound (={self.bound!r}), all numbers."
-            ) from None
+            raise BadInput(f"`Analytic` needs radii (={self.radii!r}) and one bound (={self.bound!r}), all numbers.") from None
         if array.ndim != 1 or not len(array) or not np.all(np.isfinite(array)) or np.any(array <= 1):
             raise BadInput(f"`radii` (={self.radii!r}) of `Analytic` must be finite and larger than 1.")
         if not math.isfinite(bound) or bound < 0:
@@ -229,10 +224,6 @@ class Analytic:
 
 def check_exponent(p: Any) -> float:
     """p of an L_p norm: a finite number >= 1."""
-    if (
-        isinstance(p, (bool, str))
-        or not isinstance(p, (int, float, np.integer, np.floating))
-        or not 1 <= float(p) < math.inf
-    ):
+    if isinstance(p, (bool, str)) or not isinstance(p, (int, float, np.integer, np.floating)) or not 1 <= float(p) < math.inf:
         raise BadInput(f"`p` (={p!r}) must be a finite number that is at least 1.")
     return float(p)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ from maxaffine.target.search import Maximum, maximise
 from maxaffine.target.tree import PARTIAL
 
 Array = NDArray[np.float64]
+
+MAX_NODES = 600
+"""Second derivatives are tried while the gradient's operations times the dimension stay below this."""
 
 BUDGET = 60_000
 """Pieces of the box that a derivation may look at: a second or so for a typical expression."""
@@ -49,12 +53,8 @@ def is_finite_on(expression: Expression, box: Box, budget: int = BUDGET) -> Fini
     result = maximise(box, bounds, samples, budget=budget)
     if result.upper[0] == 0:
         return Finiteness(True, f"enclosures over {result.pieces} pieces of the box are finite")
-    low, high = result.hopeless or _still_infinite(box, bounds)
+    low, high = result.hopeless or (box.low, box.high)
     return _explain(expression, box, low, high)
-
-
-def _still_infinite(box: Box, bounds: object) -> tuple[Array, Array]:
-    return box.low, box.high
 
 
 def derive_lipschitz(expression: Expression, box: Box, budget: int = BUDGET, slack: float = 1e-3) -> Fact:
@@ -74,9 +74,34 @@ def derive_lipschitz(expression: Expression, box: Box, budget: int = BUDGET, sla
     def samples(x: Array) -> Array:
         return np.abs(slope.evaluate(x))
 
-    result = maximise(box, bounds, samples, budget=budget, slack=slack, scale=scale)
+    result = _in_two_stages(expression, slope, box, bounds, samples, budget, slack, scale)
     per_output = np.maximum(result.upper, 0.0).reshape(expression.count, box.dimension)
     return Fact(np.max(per_output, axis=0), "derived", _how(expression, slope, box, result), per_output=per_output)
+
+
+def _in_two_stages(
+    expression: Expression,
+    slope: Expression,
+    box: Box,
+    bounds: Callable[[Array, Array], Array],
+    samples: Callable[[Array], Array],
+    budget: int,
+    slack: float,
+    scale: Array,
+) -> Maximum:
+    """Natural enclosures of the slopes first; where they converge too slowly, centred forms by second derivatives."""
+    first = maximise(box, bounds, samples, budget=budget // 6, slack=slack, scale=scale)
+    if first.reached or not np.isfinite(first.upper).all() or len(slope.nodes) * box.dimension > MAX_NODES:
+        return first
+    curvature = slope.gradient()
+
+    def sharper(low: Array, high: Array) -> Array:
+        defined = np.repeat(expression.defined(Interval(low, high)), box.dimension, axis=1)
+        return sharp_enclosure(slope, curvature, low, high)._undefined(~defined).magnitude
+
+    second = maximise(box, sharper, samples, budget=budget // 3, slack=slack, scale=scale)
+    upper = np.minimum(first.upper, second.upper)
+    return replace(second, upper=upper, pieces=first.pieces + second.pieces)
 
 
 def derive_euclidean(expression: Expression, box: Box, budget: int = BUDGET, slack: float = 1e-3) -> Fact:
@@ -94,7 +119,8 @@ def derive_euclidean(expression: Expression, box: Box, budget: int = BUDGET, sla
 
     def samples(x: Array) -> Array:
         with np.errstate(all="ignore"):
-            return np.sqrt(np.sum(slope.evaluate(x).reshape(len(x), *shape) ** 2, axis=-1))
+            squares = slope.evaluate(x).reshape(len(x), *shape) ** 2
+            return np.asarray(np.sqrt(np.sum(squares, axis=-1)))
 
     result = maximise(box, bounds, samples, budget=budget, slack=slack)
     per_output = np.maximum(result.upper, 0.0)
@@ -171,9 +197,7 @@ def _slopes(expression: Expression, slope: Expression, low: Array, high: Array) 
 
 def _match(expression: Expression, box: Box) -> None:
     if expression.dimension != box.dimension:
-        raise BadInput(
-            f"the expression has {expression.dimension} variables and the box {box.dimension}; they must agree."
-        )
+        raise BadInput(f"the expression has {expression.dimension} variables and the box {box.dimension}; they must agree.")
 
 
 def _how(expression: Expression, slope: Expression, box: Box, result: Maximum) -> str:
@@ -190,9 +214,11 @@ def _how(expression: Expression, slope: Expression, box: Box, result: Maximum) -
 
 _REASONS = {
     "log": "`{0}` reaches 0 or below", "sqrt": "`{0}` reaches below 0", "log1p": "`{0}` reaches -1 or below",
-    "asin": "`{0}` leaves [-1, 1]", "acos": "`{0}` leaves [-1, 1]", "tan": "`{0}` reaches an odd multiple of pi/2",
+    "asin": "`{0}` leaves [-1, 1]", "acosh": "`{0}` reaches below 1", "atanh": "`{0}` leaves (-1, 1)",
+    "acos": "`{0}` leaves [-1, 1]", "tan": "`{0}` reaches an odd multiple of pi/2",
     "div": "`{1}` reaches 0", "powr": "`{0}` reaches below 0", "pow": "`{0}` reaches 0 or below",
-    "jump": "the condition `{0}` changes there", "jump_sign": "`sign({0})` jumps there", "jump_floor": "`floor({0})` jumps there",
+    "jump": "the condition `{0}` changes there", "jump_sign": "`sign({0})` jumps there",
+    "jump_floor": "`floor({0})` jumps there",
     "jump_atan2": "`atan2({0}, {1})` jumps there",
 }  # fmt: skip
 
@@ -205,32 +231,31 @@ def _explain(
     found = passes.enclosures(expression.nodes, range(len(expression.nodes)), piece)
     at = _near(low, high)
     place_text = (
-        ", ".join(f"{name}={value:.6g}" for name, value in zip(box.names, at, strict=True))
-        if box.dimension <= 8
-        else "a point"
+        ", ".join(f"{name}={value:.6g}" for name, value in zip(box.names, at, strict=True)) if box.dimension <= 8 else "a point"
     )
     bad_output = next((k for k, p in enumerate(expression.outputs) if not _good(found[p])), None)
     for place, node in enumerate(expression.nodes):
-        here = found[place]
-        if node.op in PARTIAL and here.ok is not None and not np.all(here.ok):
-            if all(found[a].ok is None or np.all(found[a].ok) for a in node.args):
-                shown = [expression.describe(a) for a in node.args]
-                whole = expression.describe(place)
-                reason = _REASONS[node.op].format(*shown)
-                name = subject if subject else f"`{whole}`"
-                verb = "is not bounded on the box" if subject else "is not finite on the box"
-                if bad_output is not None:
-                    return Finiteness(False, f"{name} {verb}: {reason} near {place_text}.", at, whole)
+        if bad_output is None or node.op not in PARTIAL or _surely(found[place]):
+            continue
+        if not all(_surely(found[a]) for a in node.args):
+            continue  # something below it fails first
+        whole = expression.describe(place)
+        reason = _REASONS[node.op].format(*(expression.describe(a) for a in node.args))
+        what = f"{subject} is not bounded" if subject else f"`{whole}` is not finite"
+        return Finiteness(False, f"{what} on the box: {reason} near {place_text}.", at, whole)
     if quiet:
         return Finiteness(True, "", None, None)
     what = subject or f"`{expression.describe(expression.outputs[bad_output or 0])}`"
-    return Finiteness(
-        False, f"{what} could not be bounded on the box: its enclosure stays infinite near {place_text}.", at, what
-    )
+    return Finiteness(False, f"{what} could not be bounded on the box: its enclosure stays infinite near {place_text}.", at, what)
+
+
+def _surely(found: passes.Enclosed) -> bool:
+    """Defined on the whole piece."""
+    return found.ok is None or bool(np.all(found.ok))
 
 
 def _good(found: passes.Enclosed) -> bool:
-    return (found.ok is None or bool(np.all(found.ok))) and bool(np.all(found.value.finite))
+    return _surely(found) and bool(np.all(found.value.finite))
 
 
 def _near(low: Array, high: Array) -> Array:

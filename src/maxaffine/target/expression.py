@@ -154,7 +154,5 @@ class Expression:
         return _rebuild, (self.text, self.names, plain, self.outputs)
 
 
-def _rebuild(
-    text: str, names: tuple[str, ...], nodes: Sequence[tuple[Any, ...]], outputs: tuple[int, ...]
-) -> Expression:
+def _rebuild(text: str, names: tuple[str, ...], nodes: Sequence[tuple[Any, ...]], outputs: tuple[int, ...]) -> Expression:
     return Expression(text, names, tuple(Node(*n) for n in nodes), outputs)

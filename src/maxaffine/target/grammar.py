@@ -217,9 +217,7 @@ class Parser:
             self._reduce()
         if token.kind == "end":
             if self.stack:
-                raise self.wrong(
-                    f"the parenthesis opened at character {self._bracket().at + 1} is not closed", token.at
-                )
+                raise self.wrong(f"the parenthesis opened at character {self._bracket().at + 1} is not closed", token.at)
             self._output(token)
         elif token.text == ",":
             if not self.stack:
@@ -227,9 +225,7 @@ class Parser:
             elif self.stack[-1].kind == "call":
                 self._argument(self.stack[-1])
             else:
-                raise self.wrong(
-                    "a comma inside plain parentheses; outputs are separated by commas outside of them", token.at
-                )
+                raise self.wrong("a comma inside plain parentheses; outputs are separated by commas outside of them", token.at)
         else:
             if not self.stack:
                 raise self.wrong("a parenthesis closes that was never opened", token.at)
@@ -278,9 +274,7 @@ class Parser:
         if _BINDING[top.text] == 4:
             self.values.append(graph.compare(top.text, left, right))
             return
-        build = {"+": graph.add, "-": graph.subtract, "*": graph.multiply, "/": graph.divide, "**": graph.power}[
-            top.text
-        ]
+        build = {"+": graph.add, "-": graph.subtract, "*": graph.multiply, "/": graph.divide, "**": graph.power}[top.text]
         self.values.append(build(left, right))
 
     def _value(self, place: int, at: int) -> None:

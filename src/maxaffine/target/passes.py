@@ -17,9 +17,12 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 _DIRECT: dict[str, Any] = {
-    "abs": np.abs, "sign": np.sign, "floor": np.floor, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p,
-    "sqrt": np.sqrt, "cbrt": np.cbrt, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
-    "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "sigmoid": sigmoid, "min": np.minimum,
+    "abs": np.abs, "sign": np.sign, "floor": np.floor, "exp": np.exp, "expm1": np.expm1, "log": np.log,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt, "cbrt": np.cbrt, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
+    "atanh": np.arctanh, "sigmoid": sigmoid, "min": np.minimum,
     "max": np.maximum, "and": np.logical_and, "or": np.logical_or, "not": np.logical_not,
 }  # fmt: skip
 
@@ -176,8 +179,10 @@ def _enclose(node: Node, args: list[Enclosed], x: Interval) -> Enclosed:
 
 
 _TOTAL = {
-    "abs": "__abs__", "sign": "sign", "floor": "floor", "exp": "exp", "expm1": "expm1", "cbrt": "cbrt", "sin": "sin", "cos": "cos",
-    "atan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "sigmoid": "sigmoid", "erf": "erf", "min": "minimum",
+    "abs": "__abs__", "sign": "sign", "floor": "floor", "exp": "exp", "expm1": "expm1", "cbrt": "cbrt",
+    "sin": "sin", "cos": "cos",
+    "atan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "asinh": "asinh", "sigmoid": "sigmoid",
+    "erf": "erf", "min": "minimum",
     "max": "maximum", "atan2": "atan2",
 }  # fmt: skip
 
@@ -213,7 +218,7 @@ def _select(condition: Enclosed, a: Enclosed, b: Enclosed) -> Enclosed:
 
 def _rare_enclosure(node: Node, inner: list[Any], ok: Mask | None) -> Enclosed:
     op, data = node.op, node.data
-    u = inner[0] if inner else None
+    u: Any = inner[0] if inner else None
     if op == "div":
         below = inner[1]
         return Enclosed(u / below, _need(ok, (below.lo > 0) | (below.hi < 0)))
@@ -231,6 +236,10 @@ def _rare_enclosure(node: Node, inner: list[Any], ok: Mask | None) -> Enclosed:
         return Enclosed(u.log1p(), _need(ok, u.lo > -1))
     if op in ("asin", "acos"):
         return Enclosed(getattr(u, op)(), _need(ok, (u.lo >= -1) & (u.hi <= 1)))
+    if op == "acosh":
+        return Enclosed(u.acosh(), _need(ok, u.lo >= 1))
+    if op == "atanh":
+        return Enclosed(u.atanh(), _need(ok, (u.lo > -1) & (u.hi < 1)))
     if op == "tan":
         value = u.tan()
         return Enclosed(value, _need(ok, value.finite))

@@ -36,9 +36,7 @@ def number(value: Fraction) -> str:
     return decimal
 
 
-def _print(
-    nodes: Sequence[Node], names: Sequence[str], place: int, done: dict[int, tuple[str, int]]
-) -> tuple[str, int]:
+def _print(nodes: Sequence[Node], names: Sequence[str], place: int, done: dict[int, tuple[str, int]]) -> tuple[str, int]:
     node = nodes[place]
 
     def part(i: int, least: int) -> str:
@@ -58,9 +56,7 @@ def _print(
         return _print_sum(nodes, node, done)
     if node.op == "prod":
         assert isinstance(node.data, tuple)
-        factors = [
-            part(a, _SIGN) if n == 1 else f"{part(a, _ATOM)}**{n}" for a, n in zip(node.args, node.data, strict=True)
-        ]
+        factors = [part(a, _SIGN) if n == 1 else f"{part(a, _ATOM)}**{n}" for a, n in zip(node.args, node.data, strict=True)]
         return "*".join(factors), _POWER if len(factors) == 1 else _PRODUCT
     if node.op in ("div", "unit"):
         return f"{part(node.args[0], _PRODUCT)}/{part(node.args[1], _SIGN)}", _PRODUCT

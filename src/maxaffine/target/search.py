@@ -65,7 +65,7 @@ def maximise(
     given_up = np.zeros(count, dtype=bool)
     hopeless: tuple[Array, Array] | None = None
     limit = HOPELESS * min(box.dimension, 3)
-    pieces = 1
+    pieces, rounds = 1, 0
     while True:
         centre = 0.5 * low + 0.5 * high
         lower, at = _learn(lower, at, centre[:BATCH], samples)
@@ -95,11 +95,13 @@ def maximise(
         worst = np.max(np.where(np.isinf(excess), 0.0, excess) * scale, axis=1)
         rank = np.where(infinite, 1e300 + depth * 1e290, worst)
         chosen = np.argsort(-rank, kind="stable")
-        allowed = 16 if infinite.any() else min(BATCH, max(16, len(low) // 2))
+        rounds += 1
+        patience = 16 * 2 ** (rounds // 32)
+        allowed = min(BATCH, patience if infinite.any() else max(16, len(low) // 2))
         chosen = chosen[:allowed]
         rest = np.ones(len(low), dtype=bool)
         rest[chosen] = False
-        axis, lower, at = _choose_axis(low[chosen], high[chosen], box, samples, lower, at, scale)
+        axis, lower, at = _choose_axis(low[chosen], high[chosen], box, samples, lower, at, scale * (excess[chosen] > 0))
         new_low, new_high = _bisect(low[chosen], high[chosen], axis)
         new_above = np.minimum(bounds(new_low, new_high), np.concatenate([above[chosen], above[chosen]]))
         pieces += len(new_low)
@@ -134,9 +136,9 @@ def _learn(lower: Array, at: Array, points: Array, samples: Callable[[Array], Ar
 
 
 def _choose_axis(
-    low: Array, high: Array, box: Box, samples: Callable[[Array], Array], lower: Array, at: Array, scale: Array
+    low: Array, high: Array, box: Box, samples: Callable[[Array], Array], lower: Array, at: Array, weight: Array
 ) -> tuple[NDArray[np.intp], Array, Array]:
-    """The coordinate to bisect: the one along which the quantities vary most over the piece, wide ones preferred."""
+    """The coordinate to bisect: the one along which the unfinished quantities vary most, wide ones preferred."""
     rows, dimension = low.shape
     if dimension == 1:
         return np.zeros(rows, dtype=np.intp), lower, at
@@ -145,12 +147,13 @@ def _choose_axis(
     steps = np.eye(dimension)[None, :, :] * half[:, None, :]
     ends = np.concatenate([centre[:, None, :] - steps, centre[:, None, :] + 0.7 * steps], axis=1)
     ends = np.clip(ends, low[:, None, :], high[:, None, :]).reshape(-1, dimension)
-    found = samples(ends).reshape(rows, 2, dimension, -1) * scale
+    found = samples(ends).reshape(rows, 2, dimension, -1)
     lower, at = _learn(lower, at, ends, samples)
-    middle = (samples(centre) * scale)[:, None, :]
+    middle = samples(centre)[:, None, :]
     with np.errstate(all="ignore"):
         change = np.abs(found[:, 0] - middle) + np.abs(found[:, 1] - middle)
-        change = np.max(np.where(np.isfinite(change), change, np.inf), axis=-1)
+        change = np.where(np.isfinite(change), change, np.inf) * weight[:, None, :]
+        change = np.max(np.where(np.isnan(change), 0.0, change), axis=-1)
         finite = np.where(np.isfinite(change), change, 0.0)
         top = np.maximum(np.max(finite, axis=1, keepdims=True), 1e-300)
         # Three points along an axis can miss all variation, so that width counts as well.

@@ -134,8 +134,8 @@ class Target:
         """Points (B, D) as what a callable sees: (B, D), (B, d, n), or two of them."""
         if self.boxes is None:
             return (self.box.unflatten(x) if self.box.is_sequence else x,)
-        first, second = self.boxes
-        parts = x[:, : first.dimension], x[:, first.dimension :]
+        cut = self.boxes[0].dimension
+        parts = x[:, :cut], x[:, cut:]
         return tuple(b.unflatten(p) if b.is_sequence else p for b, p in zip(self.boxes, parts, strict=True))
 
     # ------------------------------------------------------------------ values
@@ -255,9 +255,7 @@ def _shape(value: Any) -> tuple[int, ...] | None:
         shape = tuple(value)
     except TypeError:
         shape = (value,)
-    good = len(shape) <= 2 and all(
-        isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 1 for n in shape
-    )
+    good = len(shape) <= 2 and all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 1 for n in shape)
     if not good or int(np.prod([int(n) for n in shape])) > MAX_OUTPUT:
         raise BadInput(f"`output_shape` (={value!r}) must be (), (K,) or (d_out, n_out) with whole numbers from 1.")
     return tuple(int(n) for n in shape)

@@ -27,7 +27,8 @@ Data = Fraction | int | tuple[int, ...] | None
 CONDITIONS = frozenset({"negative", "nonpositive", "zero", "and", "or", "not"})
 """Operations whose value is true or false; the first three compare their argument with 0."""
 
-PARTIAL = frozenset({"div", "log", "log1p", "sqrt", "asin", "acos", "tan", "powr", "pow", "jump", "jump_sign", "jump_floor", "jump_atan2"})  # fmt: skip
+PARTIAL = frozenset({"div", "log", "log1p", "sqrt", "asin", "acos", "acosh", "atanh", "tan", "powr", "pow", "jump",
+"jump_sign", "jump_floor", "jump_atan2"})  # fmt: skip
 """Operations that are not defined for every real argument (the jump_ ones: not where something jumps)."""
 
 JUMPING = frozenset({"sign", "floor", "where", "atan2"})
@@ -200,9 +201,7 @@ class Graph:
                 if self.rational(c) == 0 and self._total[other]:
                     return self.zero
                 c0, terms = self._split(other)
-                return self._join(
-                    self._multiply_constants(c, c0), {p: self._multiply_constants(c, k) for p, k in terms.items()}
-                )
+                return self._join(self._multiply_constants(c, c0), {p: self._multiply_constants(c, k) for p, k in terms.items()})
         scale_a, a = self._unscale(a)
         scale_b, b = self._unscale(b)
         product = self._product(a, b)
@@ -235,8 +234,24 @@ class Graph:
                 return base
         if max(factors.values()) > MAX_EXPONENT:
             raise BadInput(f"a power larger than {MAX_EXPONENT:,} appears; exponents must stay below that.")
+        pair = self._sine_and_cosine(factors)
+        if pair is not None:
+            # sin(u) cos(u) = sin(2u)/2: one occurrence of u.
+            sine = pair[0]
+            rest = {base: n for base, n in factors.items() if base not in pair}
+            twice = self.make("sin", (self.multiply(self.number(2), self.nodes[sine].args[0]),))
+            rest[twice] = rest.get(twice, 0) + 1
+            return self.multiply(self.number(Fraction(1, 2)), self._join_factors(rest))
         bases = tuple(sorted(factors))
         return self.make("prod", bases, tuple(factors[base] for base in bases))
+
+    def _sine_and_cosine(self, factors: Mapping[int, int]) -> tuple[int, int] | None:
+        """Places of sin(u) and cos(u) among factors of power 1."""
+        sines = {self.nodes[p].args[0]: p for p, n in factors.items() if n == 1 and self.nodes[p].op == "sin"}
+        for p, n in factors.items():
+            if n == 1 and self.nodes[p].op == "cos" and self.nodes[p].args[0] in sines:
+                return sines[self.nodes[p].args[0]], p
+        return None
 
     def divide(self, a: int, b: int) -> int:
         """a / b."""
@@ -265,9 +280,7 @@ class Graph:
                 return self.make("exp", (b,))
             return self.make("pow", (a, b))
         if abs(exponent) > MAX_EXPONENT:
-            raise BadInput(
-                f"an exponent of {_short(exponent)} is too large; exponents must lie within {MAX_EXPONENT:,}."
-            )
+            raise BadInput(f"an exponent of {_short(exponent)} is too large; exponents must lie within {MAX_EXPONENT:,}.")
         if exponent.denominator == 1:
             return self.integer_power(a, int(exponent))
         if exponent == Fraction(1, 2):
@@ -283,9 +296,7 @@ class Graph:
         value = self.rational(a)
         if value is not None:
             if n * max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS and abs(value) != 1:
-                raise BadInput(
-                    f"the number {_short(value)}**{n} is too large or too small; write it as a decimal such as 1e50."
-                )
+                raise BadInput(f"the number {_short(value)}**{n} is too large or too small; write it as a decimal such as 1e50.")
             return self.number(value**n)
         scale, rest = self._unscale(a)
         if scale != self.one and self.rational(scale) is None:
@@ -328,7 +339,21 @@ def _fold(op: str, value: Fraction) -> Fraction | None:
         return Fraction((value > 0) - (value < 0))
     if op == "floor":
         return Fraction(value.numerator // value.denominator)
-    if value == 0 and op in ("sin", "tan", "asin", "atan", "sinh", "tanh", "erf", "sqrt", "cbrt", "expm1", "log1p"):
+    if value == 0 and op in (
+        "sin",
+        "tan",
+        "asin",
+        "atan",
+        "sinh",
+        "tanh",
+        "asinh",
+        "atanh",
+        "erf",
+        "sqrt",
+        "cbrt",
+        "expm1",
+        "log1p",
+    ):
         return Fraction(0)
     if value == 0 and op in ("cos", "exp", "cosh"):
         return Fraction(1)
