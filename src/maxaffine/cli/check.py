@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from maxaffine.cli.command import Command, single
-from maxaffine.cli.streams import complain, printable, progress_bar, say, say_json
+from maxaffine.cli.streams import complain, printable, progress_bar, say, say_json, stage
 
 NOT_PROVED = 1
 
@@ -25,8 +25,11 @@ def run(
     from maxaffine.core.container import read_container
 
     tensors, record = read_container(file)
-    with progress_bar():
+    with progress_bar() as progress, stage(progress, "prove again"):
         verdict = check(tensors, record)
+    reason = verdict.reason
+    if not verdict.passed and _is_callable(record) and "callable" not in reason:
+        reason += " Its target is a Python callable, which a file cannot hold, so it cannot be proved again from the file."
     if json:
         say_json(
             {
@@ -37,7 +40,7 @@ def run(
                 "bound": verdict.bound,
                 "claimed": verdict.claimed,
                 "how": verdict.how,
-                "reason": verdict.reason,
+                "reason": reason,
             }
         )
     else:
@@ -49,8 +52,13 @@ def run(
         say(f"verdict    {'proved' if verdict.passed else 'not proved'}")
     if verdict.passed:
         return 0
-    complain(f"{file} is not proved: {verdict.reason}")
+    complain(f"{file} is not proved: {reason}")
     return NOT_PROVED
+
+
+def _is_callable(record: Any) -> bool:
+    target = record.get("target")
+    return isinstance(target, dict) and target.get("kind") == "callable"
 
 
 def _target(record: Any) -> str:

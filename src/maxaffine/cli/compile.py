@@ -8,7 +8,7 @@ import typer
 
 from maxaffine.cli import arguments
 from maxaffine.cli.command import ExpressionCommand, single
-from maxaffine.cli.streams import progress_bar, say, say_json
+from maxaffine.cli.streams import progress_bar, say, say_json, stage
 
 if TYPE_CHECKING:
     from maxaffine.compiled import Compiled
@@ -99,8 +99,8 @@ def _write(compiled: "Compiled", layer: Path | None, figure: Path | None, progre
         draw_figure(compiled, path, progress=progress)
 
     def save(path: Path) -> None:
-        progress("prove again and save", 0, 1)
-        compiled.save(path)
+        with stage(progress, "prove again and save"):
+            compiled.save(path)
         progress("prove again and save", 1, 1)
         if figure is not None:
             replace_atomically(figure, draw)
@@ -122,4 +122,5 @@ def _tell(compiled: "Compiled", layer: Path | None, figure: Path | None) -> None
         say("saved      nothing; add --out f.safetensors to keep the layer")
         return
     say(f"saved      {layer} ({layer.stat().st_size:,} bytes)")
-    say(f"next       maxaffine check {layer}    proves it again from the file alone")
+    if compiled.certificate.kind == "proved" and compiled.target.is_expression:
+        say(f"next       maxaffine check {layer}    proves it again from the file alone")

@@ -14,7 +14,7 @@ import typer
 
 from maxaffine import __version__
 from maxaffine.cli.command import Command, single
-from maxaffine.cli.streams import complain, progress_bar, say, say_json
+from maxaffine.cli.streams import complain, progress_bar, say, say_json, stage
 
 BROKEN = 70
 
@@ -33,10 +33,8 @@ def run(
     Exit code 0 when the core works; extras that are missing are reported, not errors.
     """
     core, extras = requirements()
-    with progress_bar() as progress:
-        progress("self test", 0, 1)
+    with progress_bar() as progress, stage(progress, "self test"):
         failure = self_test()
-        progress("self test", 1, 1)
     found: dict[str, Any] = {
         "maxaffine": __version__,
         "python": platform.python_version(),

@@ -11,11 +11,11 @@ import typer
 
 from maxaffine.cli import arguments
 from maxaffine.cli.command import Command, single
-from maxaffine.cli.points import ROWS, Points, read_points
 from maxaffine.cli.streams import complain, progress_bar, say, say_json
 from maxaffine.core.errors import BadInput
 
 if TYPE_CHECKING:
+    from maxaffine.cli.points import Points
     from maxaffine.compiled import Compiled
     from maxaffine.core.progress import Progress
 
@@ -49,6 +49,7 @@ def run(
         raise BadInput(f"`outside` (={outside!r}) is not known; choose one of error, clamp.")
     path = arguments.writable(Path(out), "--out") if out != "-" else None
 
+    from maxaffine.cli.points import read_points
     from maxaffine.compiled import load
     from maxaffine.runtime import chooser
 
@@ -84,7 +85,7 @@ def run(
 
 
 def output_names(compiled: "Compiled") -> list[str]:
-    """f; f1, f2, ..; or f11, f21, .. (row, token), kept apart from the variables' names."""
+    """f; f1, f2, ..; or f11, f21, .. (row, token; columns stacked), kept apart from the variables' names."""
     letter = "f"
     while any(name.startswith(letter) for name in compiled.box.names):
         letter += "_" if letter != "f" else "value"
@@ -94,7 +95,7 @@ def output_names(compiled: "Compiled") -> list[str]:
     if len(shape) == 1:
         return [f"{letter}{k + 1}" for k in range(shape[0])]
     joint = "_" if max(shape) > 9 else ""
-    return [f"{letter}{i + 1}{joint}{t + 1}" for i in range(shape[0]) for t in range(shape[1])]
+    return [f"{letter}{i + 1}{joint}{t + 1}" for t in range(shape[1]) for i in range(shape[0])]
 
 
 def _source(points: str) -> Any:
@@ -111,17 +112,18 @@ def _source(points: str) -> Any:
         raise BadInput(f"cannot read --points (={points!r}): {getattr(failure, 'strerror', None) or failure}.") from None
 
 
-def _evaluate(compiled: "Compiled", given: Points, runtime: str | None, outside: str, progress: "Progress") -> Iterator[Any]:
+def _evaluate(compiled: "Compiled", given: "Points", runtime: str | None, outside: str, progress: "Progress") -> Iterator[Any]:
     """Values (rows, outputs) block by block; a block is evaluated when its turn to be written comes."""
     total = len(given.blocks)
     for done, block in enumerate(given.blocks):
         inputs = compiled.target.split(block)
         found = compiled(*inputs, runtime=runtime, outside=outside)
-        yield found.reshape(len(block), -1)
-        progress(f"evaluate blocks of {ROWS:,} points", done + 1, total)
+        # Several output tokens are written like sequences everywhere: column after column.
+        yield (found.transpose(0, 2, 1) if found.ndim == 3 else found).reshape(len(block), -1)
+        progress("evaluate and write (blocks of points)", done + 1, total)
 
 
-def _write(stream: IO[str], given: Points, names: list[str], values: Iterator[Any]) -> None:
+def _write(stream: IO[str], given: "Points", names: list[str], values: Iterator[Any]) -> None:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([*given.columns, *names])
     for block in given.rows(values):
@@ -129,7 +131,7 @@ def _write(stream: IO[str], given: Points, names: list[str], values: Iterator[An
         writer.writerows(block)
 
 
-def _write_file(path: Path, given: Points, names: list[str], values: Iterator[Any]) -> None:
+def _write_file(path: Path, given: "Points", names: list[str], values: Iterator[Any]) -> None:
     from maxaffine.core.records import replace_atomically
 
     def write(temporary: Path) -> None:

@@ -69,7 +69,7 @@ def _one_box(box: Any, limit: int) -> str:
     edges = list(box)
     same = len({(low, high) for _, low, high in edges}) == 1
     if box.is_sequence and same:
-        return f"{box.n} tokens of {box.d} numbers in [{edges[0][1]:.6g}, {edges[0][2]:.6g}]"
+        return f"{box.n} tokens of {box.d} number{'s' if box.d > 1 else ''} in [{edges[0][1]:.6g}, {edges[0][2]:.6g}]"
     if same and len(edges) > 2:
         return f"{edges[0][0]}..{edges[-1][0]} in [{edges[0][1]:.6g}, {edges[0][2]:.6g}]"
     shown = [f"{name} in [{low:.6g}, {high:.6g}]" for name, low, high in edges[:limit]]

@@ -3,10 +3,11 @@
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from threading import Timer
 from typing import Any
 
-from maxaffine.core.progress import Progress, bar
+from maxaffine.core.progress import Progress, bar, silent
 from maxaffine.core.records import plain
 
 
@@ -38,6 +39,22 @@ def progress_bar(quiet: bool = False) -> AbstractContextManager[Progress]:
     """A bar on standard error for work over a second, if a person watches there."""
     watched = sys.stderr is not None and sys.stderr.isatty()
     return bar(enabled=watched and not quiet)
+
+
+@contextmanager
+def stage(progress: Progress, name: str) -> Iterator[None]:
+    """Work that cannot say how far it is: after a second its name and a clock are shown."""
+    if progress is silent:
+        yield
+        return
+    timer = Timer(1.1, progress, (name, 0, 1))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 def table(rows: Iterable[tuple[str, ...]], gap: str = "  ") -> Iterator[str]:
