@@ -77,6 +77,9 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "sinh": lambda z: z.sinh(),
     "cosh": lambda z: z.cosh(),
     "atan": lambda z: z.atan(),
+    "asinh": lambda z: z.asinh(),
+    "atanh": lambda z: _inside(z).atanh(),
+    "acosh": lambda z: (1 + _positive(z - 1)).acosh(),
     "arctan": lambda z: z.atan(),
     "sigmoid": lambda z: 1 / (1 + (-z).exp()),
     "erf": lambda z: z.erf(),
@@ -92,7 +95,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "floor": _floor,
 }
 
-SMOOTH = ("sin", "cos", "exp", "tanh", "atan", "sigmoid", "erf", "expm1", "sinh", "cosh")
+SMOOTH = ("sin", "cos", "exp", "tanh", "atan", "sigmoid", "erf", "expm1", "sinh", "cosh", "asinh")
 
 
 def _finite(z: Any) -> Any:
@@ -162,7 +165,7 @@ def samples(*, kinks: bool = True, jumps: bool = True, partial: bool = True) -> 
     names = [n for n in UNARY if n in SMOOTH]
     names += ["abs", "relu"] if kinks else []
     names += ["sign", "floor"] if jumps else []
-    names += ["log", "log1p", "sqrt", "cbrt", "asin", "acos", "tan"] if partial else []
+    names += ["log", "log1p", "sqrt", "cbrt", "asin", "acos", "acosh", "atanh", "tan"] if partial else []
     powers = ["2", "3", "4", "1", "0", "7"] + (["-1", "-2", "0.5", "1.5", "-0.75"] if partial else [])
 
     def extend(inner: st.SearchStrategy[Sample]) -> st.SearchStrategy[Sample]:

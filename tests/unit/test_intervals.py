@@ -27,6 +27,9 @@ FUNCTIONS = {
     "sinh": (lambda x: x.sinh(), -700.0, 700.0),
     "cosh": (lambda x: x.cosh(), -700.0, 700.0),
     "tanh": (lambda x: x.tanh(), -40.0, 40.0),
+    "asinh": (lambda x: x.asinh(), -1e300, 1e300),
+    "acosh": (lambda x: x.acosh(), 1.0, 1e300),
+    "atanh": (lambda x: x.atanh(), -0.9999999, 0.9999999),
     "sigmoid": (lambda x: 1 / (1 + (-x).exp()), -740.0, 740.0),
     "erf": (lambda x: x.erf(), -10.0, 10.0),
 }
@@ -75,7 +78,17 @@ def test_the_assumed_accuracy_of_numpy_holds_with_a_factor_of_two_to_spare(name:
     if name == "erf":
         from scipy.special import erf as function
     else:
-        function = getattr(np, {"asin": "arcsin", "acos": "arccos", "atan": "arctan"}.get(name, name))
+        function = getattr(
+            np,
+            {
+                "asin": "arcsin",
+                "acos": "arccos",
+                "atan": "arctan",
+                "asinh": "arcsinh",
+                "acosh": "arccosh",
+                "atanh": "arctanh",
+            }.get(name, name),
+        )
     with np.errstate(all="ignore"):
         computed = function(points)
     flint.ctx.prec = 120
@@ -143,6 +156,20 @@ def test_integer_powers_contain_the_exact_result(n: int) -> None:
         exact = Fraction(x) ** n
         assert np.isinf(lo) or Fraction(lo) <= exact
         assert np.isinf(hi) or exact <= Fraction(hi)
+
+
+def test_huge_integer_powers_enclose_flints_value() -> None:
+    rng = np.random.default_rng(4)
+    points = np.concatenate([1 + rng.normal(size=300) * 1e-4, -1 + rng.normal(size=300) * 1e-6])
+    for n in (99_999, 1_000_000):
+        found = Interval.point(points).power(n)
+        flint.ctx.prec = 200
+        try:
+            for x, lo, hi in zip(points, found.lo, found.hi, strict=True):
+                value = flint.arb(float(x)) ** n
+                assert not bool(flint.arb(float(lo)) > value) and not bool(value > flint.arb(float(hi)))
+        finally:
+            flint.ctx.prec = 53
 
 
 @pytest.mark.parametrize("r", [Fraction(1, 3), Fraction(5, 2), Fraction(-1, 3), Fraction(-7, 2), Fraction(1, 10)])
