@@ -265,6 +265,27 @@ def test_check_does_not_believe_a_file_that_promises_too_much(run, saved, tmp_pa
     assert "not proved" in answer.err
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"certificate": None},
+        {"certificate": []},
+        {"error": None},
+        {"error": "much"},
+        {"target": 7},
+        {"layer": {}},
+        {"plan": None, "layer": 1},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("command", ["check", "eval"])
+def test_a_forged_record_with_a_sound_hash_is_refused(refused, saved, tmp_path, change, command):
+    tensors, record = read_container(saved)
+    path = tmp_path / "forged.safetensors"
+    write_container(path, tensors, {**record, **change})
+    assert "forged.safetensors" in refused(command, path, stdin=b"0,0\n")
+
+
 def _damage(path: Path, kind: str) -> None:
     data = bytearray(path.read_bytes())
     if kind == "truncated":

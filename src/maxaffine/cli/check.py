@@ -6,6 +6,7 @@ import typer
 
 from maxaffine.cli.command import Command, single
 from maxaffine.cli.streams import complain, printable, progress_bar, say, say_json, stage
+from maxaffine.core.errors import BadInput, MaxaffineError
 
 NOT_PROVED = 1
 
@@ -25,8 +26,16 @@ def run(
     from maxaffine.core.container import read_container
 
     tensors, record = read_container(file)
-    with progress_bar() as progress, stage(progress, "prove again"):
-        verdict = check(tensors, record)
+    try:
+        with progress_bar() as progress, stage(progress, "prove again"):
+            verdict = check(tensors, record)
+    except MaxaffineError as failure:
+        raise BadInput(f"{file!r} does not hold a compiled layer: {failure}") from None
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as failure:
+        # The hash is sound and the record is not: somebody wrote it by hand.
+        what = f"{type(failure).__name__}: {failure}"
+        raise BadInput(f"{file!r} does not hold a compiled layer; its record cannot be read ({what}).") from None
+    claimed = verdict.claimed if isinstance(verdict.claimed, (int, float)) else None
     reason = verdict.reason
     if not verdict.passed and _is_callable(record) and "callable" not in reason:
         reason += " Its target is a Python callable, which a file cannot hold, so it cannot be proved again from the file."
@@ -38,7 +47,7 @@ def run(
                 "passed": verdict.passed,
                 "error": verdict.error,
                 "bound": verdict.bound,
-                "claimed": verdict.claimed,
+                "claimed": claimed,
                 "how": verdict.how,
                 "reason": reason,
             }
@@ -47,7 +56,7 @@ def run(
         say(f"file       {file}")
         say(f"target     {printable(_target(record))}")
         say(f"promised   error <= {verdict.error!r}")
-        say(f"claimed    bound {_number(verdict.claimed)}, by the compiler")
+        say(f"claimed    bound {_number(claimed)}, by the compiler")
         say(f"checked    bound {_number(verdict.bound)}, by the checker{f': {verdict.how}' if verdict.how else ''}")
         say(f"verdict    {'proved' if verdict.passed else 'not proved'}")
     if verdict.passed:
