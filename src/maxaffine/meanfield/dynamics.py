@@ -115,9 +115,7 @@ def gd(
     return Trajectory(np.array(times), np.array(path), np.array(risks))
 
 
-def flow(
-    risk: Risk, start: Overlaps, times: Sequence[float] | Array, rtol: float = 1e-10, atol: float = 1e-12
-) -> Trajectory:
+def flow(risk: Risk, start: Overlaps, times: Sequence[float] | Array, rtol: float = 1e-10, atol: float = 1e-12) -> Trajectory:
     """The gradient flow at the given increasing times (time = steps times step size), by an implicit stiff solver."""
     grid = np.asarray(times, dtype=float)
     if grid.ndim != 1 or grid.size == 0 or not np.all(np.isfinite(grid)) or grid[0] < 0 or np.any(np.diff(grid) <= 0):

@@ -142,9 +142,7 @@ def _classify(risk: SoftmaxRisk | RiskTable, o: Overlaps) -> StationaryPoint:
     return StationaryPoint(o, value, _kind(eigenvalues, 1e-9 * float(np.abs(eigenvalues).max())), tuple(eigenvalues.tolist()))
 
 
-def stationary_points(
-    risk: SoftmaxRisk | RiskTable, grid: int = 400, search: int = 0, seed: int = 0
-) -> list[StationaryPoint]:
+def stationary_points(risk: SoftmaxRisk | RiskTable, grid: int = 400, search: int = 0, seed: int = 0) -> list[StationaryPoint]:
     """All stationary points on the invariant manifold, with ``search`` random starts for others off it.
 
     On the manifold nu' = 2 gamma^2 P1 (1 - nu^2) with P1 > 0, so nu = +-1; there mu = +-1 or a root of R_mu, found by
@@ -158,17 +156,13 @@ def stationary_points(
         roots = [-1.0, 1.0]
         for i in range(grid):
             if slopes[i] * slopes[i + 1] < 0:
-                root = brentq(
-                    lambda mu, nu=nu: risk.value_and_gradient(Overlaps(mu, nu))[1].mu, mus[i], mus[i + 1], xtol=1e-14
-                )
+                root = brentq(lambda mu, nu=nu: risk.value_and_gradient(Overlaps(mu, nu))[1].mu, mus[i], mus[i + 1], xtol=1e-14)
                 roots.append(float(root))
         found += [_classify(risk, Overlaps(mu, nu)) for mu in sorted(roots)]
     return found + _off_manifold(risk, search, seed, found)
 
 
-def _off_manifold(
-    risk: SoftmaxRisk | RiskTable, search: int, seed: int, known: list[StationaryPoint]
-) -> list[StationaryPoint]:
+def _off_manifold(risk: SoftmaxRisk | RiskTable, search: int, seed: int, known: list[StationaryPoint]) -> list[StationaryPoint]:
     rng = np.random.default_rng(seed)
     u_star, v_star = np.eye(4)[0], np.eye(4)[1]
 

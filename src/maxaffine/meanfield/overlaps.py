@@ -1,6 +1,6 @@
 """The five overlaps that describe a layer (u, v) relative to the task (u*, v*).
 
-    mu = u.u*    nu = v.v*    eta = u.v*    zeta = v.u*    rho = u.v,       all four vectors of unit length.
+mu = u.u*    nu = v.v*    eta = u.v*    zeta = v.u*    rho = u.v,       all four vectors of unit length.
 """
 
 from __future__ import annotations

@@ -36,9 +36,7 @@ def _nodes(sharpness: float) -> tuple[Array, Array]:
     return x, step / math.sqrt(2 * math.pi) * np.exp(-x * x / 2)
 
 
-def pointwise_risk(
-    problem: Problem, o: Overlaps, lam: float, theta: Callable[[Array], Array] | None = None
-) -> float:
+def pointwise_risk(problem: Problem, o: Overlaps, lam: float, theta: Callable[[Array], Array] | None = None) -> float:
     """The exact risk of pointwise attention with activation ``theta`` (erf by default), for all five overlaps."""
     o.check()
     lam = positive("lam", lam, "give an inverse temperature such as 0.5")

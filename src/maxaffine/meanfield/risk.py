@@ -101,9 +101,7 @@ class SoftmaxRisk:
     ``beta`` or ``lam`` (= beta sqrt d). ``delta`` is the lattice step; 1/4 gives full double precision.
     """
 
-    def __init__(
-        self, problem: Problem, *, beta: float | None = None, lam: float | None = None, delta: float = 0.25
-    ) -> None:
+    def __init__(self, problem: Problem, *, beta: float | None = None, lam: float | None = None, delta: float = 0.25) -> None:
         self.problem = problem
         self.lam = inverse_temperature(problem, beta, lam)
         self.delta = positive("delta", delta, "0.25 gives full precision")
