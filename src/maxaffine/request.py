@@ -116,6 +116,9 @@ def absolute_error(error: float, relative: bool, target: Target, dtype: str) -> 
         largest = float(np.where(np.isfinite(found.mignitude), found.mignitude, 0.0).max())
     else:
         largest = float(np.abs(target.values(x)).max())
+    most = float(np.finfo(dtype_of(dtype).name).max)
+    if not largest < most / 2.0:
+        raise Refused(f"values near {largest:.3g} overflow {dtype}, which ends at {most:.3g}; scale the target or use float64.")
     wanted = error * largest if relative else error
     unit = dtype_of(dtype).unit
     if relative and largest == 0.0:

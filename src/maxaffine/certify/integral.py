@@ -23,6 +23,7 @@ from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL, runtime_rounding
 from maxaffine.certify.rounding import is_unit_grid, offset_error, rounding_of
 from maxaffine.core.errors import Refused
 from maxaffine.core.progress import Progress, silent
+from maxaffine.core.rounding import dtype_of
 from maxaffine.layer.layer import Layer
 from maxaffine.plan import theorems
 from maxaffine.plan.cells import CHUNK, site_intervals
@@ -44,7 +45,7 @@ def certify_integral(
     if not is_unit_grid(layer):
         raise Refused("the stored keys are not those of a uniform grid; the lookup theorems do not apply.")
     rounding = rounding_of(layer, runtime)
-    eta = rounding.eta + layer.sharpness * offset_error(layer)
+    eta = rounding.joint + layer.sharpness * offset_error(layer)
     hard, how = hard_part(layer, target, evidence, p, progress)
     soft = soft_part(layer, p)
     exact = min(soft)
@@ -89,14 +90,18 @@ def hard_part(
         found.append((_enclosed(layer, target, p, progress), "enclosures of |f - y|^p"))
     volume = float(np.prod(layer.high - layer.low))
     widths = cell_widths(layer.coordinates)
+    # Before they were rounded to the dtype, the values were p-means of f on their cells.
+    dtype = dtype_of(layer.dtype)
+    stored = (8.0 * dtype.unit * float(np.abs(layer.values).max()) + dtype.tiny) * volume ** (1 / p)
     if evidence.lipschitz is not None:
-        found.append((volume ** (1 / p) * float(evidence.lipschitz @ widths) * UP, "Lipschitz constants"))
+        found.append((volume ** (1 / p) * float(evidence.lipschitz @ widths) * UP + stored, "Lipschitz constants"))
     if evidence.variation is not None and layer.dimension == 1:
         # y_j lies between values of f on its cell, so |f - y_j| <= Var_j there: sum_j h Var_j^p <= h V^p
-        found.append((float(widths[0]) ** (1 / p) * float(evidence.variation[0]) * UP, "declared total variation"))
+        total = float(widths[0]) ** (1 / p) * float(evidence.variation[0])
+        found.append((total * UP + stored, "declared total variation"))
     if evidence.integral_modulus is not None and evidence.cell_means is not None:
         reach = float(evidence.integral_modulus(float(widths.max())))
-        found.append((2.0 ** (layer.dimension / p) * reach * UP, "declared integral modulus and cell means"))
+        found.append((2.0 ** (layer.dimension / p) * reach * UP + stored, "declared integral modulus and cell means"))
     if not found:
         raise Refused(
             "the L_p error of a callable cannot be proved without facts; declare `lipschitz=`, or on one axis "

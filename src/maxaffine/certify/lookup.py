@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.rounding import Rounding, is_unit_grid, offset_error, rounding_of
 from maxaffine.core.errors import Refused
-from maxaffine.core.rounding import FLOAT64
+from maxaffine.core.rounding import FLOAT64, dtype_of
 from maxaffine.layer.layer import Layer
 from maxaffine.plan import theorems
 from maxaffine.plan.cells import CHUNK, enclose_cells, site_intervals
@@ -66,9 +66,10 @@ _USES = {
 
 
 def runtime_rounding(layer: Layer, rounding: Rounding) -> float:
-    """Summation and stray weights, in units of the output."""
-    largest = float(np.abs(layer.values).max())
-    return rounding.summation * largest + 2.0 * rounding.stray * largest
+    """Summation, stray weights, and products of weights with small values that underflow, in units of the output."""
+    largest, dtype = float(np.abs(layer.values).max()), dtype_of(layer.dtype)
+    underflow = rounding.summation / dtype.unit * dtype.tiny  # as many products and partial sums as `summation` counts
+    return rounding.summation * largest + 2.0 * rounding.stray * largest + underflow
 
 
 def _parts_e1(layer: Layer, target: Target, evidence: Evidence, eta: float, margin: float) -> dict[str, float]:

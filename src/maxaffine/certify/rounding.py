@@ -29,17 +29,23 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Rounding:
-    """eta: error of a logit; summation: error of the output relative to max |value|; stray: weight out of nothing."""
+    """eta: error of a logit; summation: error of the output relative to max |value|; stray: weight out of nothing.
+
+    `eta` is what moves the weights along one coordinate; `joint` moves the weight of a whole key, a product of as many
+    softmaxes as coordinates where the runtime is factorised.
+    """
 
     eta: float
     summation: float
     stray: float
+    joint: float
 
     def worst(self, other: "Rounding") -> "Rounding":
         """The larger of both in every entry."""
         return Rounding(
-            max(self.eta, other.eta), max(self.summation, other.summation), max(self.stray, other.stray)
-        )
+            max(self.eta, other.eta), max(self.summation, other.summation), max(self.stray, other.stray),
+            max(self.joint, other.joint),
+        )  # fmt: skip
 
 
 def rounding_of(layer: Layer, runtime: str = "any") -> Rounding:
@@ -69,14 +75,14 @@ def _one(layer: Layer, runtime: str) -> Rounding:
     exponential = dtype.unit * (-dtype.exp_floor + dtype.exp_ulps + 4.0)
     if runtime == "factorised":
         assert isinstance(layer.keys, ProductKeys)
-        eta, terms = 0.0, 0.0
+        eta, joint, terms = 0.0, 0.0, 0.0
         for i, axis in enumerate(layer.keys.axes):
             slope, offset = float(np.abs(axis.slopes).max()), float(np.abs(axis.offsets).max())
             reached = slope * float(size[i] + error[i]) + offset
             one = layer.sharpness * (slope * float(error[i]) + gamma(4, dtype.unit) * reached) + exponential
-            eta = max(eta, one)
+            eta, joint = max(eta, one), joint + one
             terms += 2 * _alive(layer, i, one, dtype) + 3
-        return Rounding(eta, gamma(terms, dtype.unit), _stray(layer, dtype))
+        return Rounding(eta, gamma(terms, dtype.unit), _stray(layer, dtype), joint)
     a, b = _extent(layer)
     logit = layer.sharpness * float(a @ error + gamma(len(size) + 3, dtype.unit) * (a @ (size + error) + b))
     alive = 1.0
@@ -86,7 +92,8 @@ def _one(layer: Layer, runtime: str) -> Rounding:
     if runtime == "blocked":
         rounds = -(-layer.keys.count // blocked.BLOCK)
         exponential += dtype.unit * (-dtype.exp_floor + (dtype.exp_ulps + 2.0) * rounds)
-    return Rounding(logit + exponential, gamma(2 * (alive + 2 * rounds) + 4, dtype.unit), _stray(layer, dtype))
+    eta = logit + exponential
+    return Rounding(eta, gamma(2 * (alive + 2 * rounds) + 4, dtype.unit), _stray(layer, dtype), eta)
 
 
 def _extent(layer: Layer) -> tuple[Array, float]:

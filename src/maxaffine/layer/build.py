@@ -55,7 +55,8 @@ def build_centres(plan: CentresPlan, target: Target, dtype: str) -> Layer:
 def build_partition(partition: MaxAffine, multiplier: float, values: Array, target: Target, dtype: str) -> Layer:
     """The layer over any max-affine partition: scores in centred coordinates of the box's half widths."""
     centre = (target.box.low + target.box.high) / 2.0
-    half = (target.box.high - target.box.low) / 2.0
+    # A little more than half the width: the centre is rounded, and every x of the box must fall into [-1, 1].
+    half = np.maximum(target.box.high - centre, centre - target.box.low) * (1.0 + 2.0**-50)
     keys = ListedKeys(partition.A * half, partition.b + partition.A @ centre)
     return _layer(target, Coordinates(centre, np.diag(1.0 / half)), keys, multiplier, values, dtype)
 

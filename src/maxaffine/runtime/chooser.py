@@ -53,6 +53,8 @@ def evaluate(layer: Layer, x: NDArray[np.float64], runtime: str | None = None) -
     if name not in RUNTIMES:
         raise BadInput(f"`runtime` (={name!r}) is not known; choose one of {', '.join(RUNTIMES)}.")
     chosen = RUNTIMES[name]
+    if len(x) == 0:
+        return np.empty((0, layer.d_out, layer.n_out), dtype=layer.values.dtype)
     chunk = max(1, WORKSPACE // max(1, chosen.bytes_per_query(layer)))
     if len(x) <= chunk:
         return chosen.evaluate(layer, x)

@@ -36,6 +36,8 @@ def as_points(target: Target, *x: ArrayLike, outside: str = "error") -> tuple[Ar
 
 def _flatten(box: Box, x: ArrayLike) -> tuple[Array, bool]:
     try:
+        if np.iscomplexobj(x):
+            raise TypeError
         array = np.asarray(x, dtype=np.float64)
     except (TypeError, ValueError):
         raise BadInput(f"a query must be an array of numbers, not {type(x).__name__}.") from None

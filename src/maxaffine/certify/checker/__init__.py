@@ -13,6 +13,7 @@ from typing import Any
 from maxaffine.certify.checker.grid import check_integral, check_sup
 from maxaffine.certify.checker.listed import check_centres, check_partition
 from maxaffine.certify.checker.stored import NotProved, Stored
+from maxaffine.core.errors import BadInput
 from maxaffine.target.target import Target
 
 
@@ -29,7 +30,17 @@ class Verdict:
 
 
 def check(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Verdict:
-    """Prove ||layer - target|| <= promised error from tensors and record, or say why not."""
+    """Prove ||layer - target|| <= promised error from tensors and record, or say why not; BadInput for a malformed record."""
+    try:
+        return _check(tensors, record)
+    except BadInput:
+        raise
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError) as failure:
+        # A hash is no seal: whoever edits a file can hash it again, so every field is doubted.
+        raise BadInput(f"the record of a layer cannot be read ({type(failure).__name__}: {failure}).") from None
+
+
+def _check(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Verdict:
     certificate = record["certificate"]
     error, claimed = float(record["error"]), certificate.get("bound")
     if certificate.get("kind") != "proved":
@@ -56,6 +67,8 @@ def _prove(layer: Stored, target: Target, record: Mapping[str, Any], error: floa
     hints = record["certificate"].get("details", {})
     declared = record.get("declared") or {}
     if norm != "inf":
+        if not 1.0 <= float(norm) <= 64.0:
+            raise NotProved(f"its norm (={norm!r}) is not that of L_p with p from 1 to 64.")
         if not layer.is_grid:
             raise NotProved("L_p errors are proved on grids only.")
         return check_integral(layer, target, float(norm), error)

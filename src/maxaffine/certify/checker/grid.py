@@ -39,6 +39,7 @@ def check_sup(layer: Stored, target: Target, declared: Mapping[str, Any], error:
             if other < best:
                 best, proof = other, "mean square distance to the drawn site, derived gradient bound"
         if "euclidean" in declared:
+            slopes.doubt(target.expression, layer.low, layer.high, float(declared["euclidean"]))
             squares = np.asarray([largest_mean(len(a), layer.sharpness, eta, square) for a in layer.slopes])
             other = float(declared["euclidean"]) * math.sqrt(float(widths**2 @ squares)) * (1 + 1e-12) + deviation
             best, proof = min((best, proof), (other, "mean square distance, declared Euclidean constant"))
@@ -52,20 +53,26 @@ def check_sup(layer: Stored, target: Target, declared: Mapping[str, Any], error:
 
 
 def _constants(target: Target, declared: Mapping[str, Any]) -> tuple[Array, str]:
+    assert target.expression is not None
     if "lipschitz" in declared:
         constants = np.asarray(declared["lipschitz"], dtype=np.float64)
-        if constants.shape == target.box.low.shape and np.all(constants >= 0):
-            return constants, "declared in the file"
-        raise NotProved("the declared Lipschitz constants in the file are malformed.")
-    assert target.expression is not None
+        if constants.shape != target.box.low.shape or not np.all(constants >= 0):
+            raise NotProved("the declared Lipschitz constants in the file are malformed.")
+        slopes.doubt(target.expression, target.box.low, target.box.high, constants)
+        return constants, "declared in the file"
     return slopes.lipschitz(target.expression, target.box.low, target.box.high), "derived"
 
 
 def _covers(layer: Stored) -> None:
-    """The cells must cover the box: scale * reach <= P/2."""
+    """The cells must cover the box, scale * reach <= P/2, and their sites lie in it."""
     for scale, reach, a in zip(layer.scale, layer.reach, layer.slopes, strict=True):
         if not scale * reach * (1 + 1e-15) <= len(a) / 2.0:
             raise NotProved("its cells do not cover the box.")
+    # Constants hold on the box alone, so the way from x to a site must not leave it.
+    for i, a in enumerate(layer.slopes):
+        ends = Interval.point(np.array([a[0], a[-1]])) / Interval.point(layer.scale[i]) + Interval.point(layer.centre[i])
+        if not (ends.lo[0] >= layer.low[i] and ends.hi[1] <= layer.high[i]):
+            raise NotProved("a site of its grid lies outside the box.")
 
 
 def _cells(layer: Stored, start: int, stop: int, reach: float) -> tuple[Array, Array]:

@@ -29,7 +29,9 @@ def check_centres(layer: Stored, target: Target, declared: Mapping[str, Any], ra
     eta = layer.logit_error() + layer.sharpness * drift
     if "euclidean" in declared:
         constant = float(declared["euclidean"])
+        slopes.doubt(target.expression, layer.low, layer.high, constant)
     elif "lipschitz" in declared:
+        slopes.doubt(target.expression, layer.low, layer.high, np.asarray(declared["lipschitz"], dtype=np.float64))
         constant = float(np.linalg.norm(np.asarray(declared["lipschitz"], dtype=np.float64))) * (1 + 1e-14)
     else:
         constant = slopes.euclidean(target.expression, layer.low, layer.high)
@@ -53,7 +55,8 @@ def check_partition(layer: Stored, target: Target, error: float) -> tuple[float,
     """
     slopes_, offsets = layer.slopes[0], layer.offsets[0]
     eta, tail = layer.logit_error(), layer.summation_error()
-    low, high = -np.ones((1, len(layer.scale))), np.ones((1, len(layer.scale)))
+    edge = np.maximum(1.0, layer.scale * layer.reach * (1 + 1e-15))
+    low, high = -edge[None], edge[None]
     if np.any(layer.scale * layer.reach > 1.0 + 1e-12):
         raise NotProved("its coordinates do not map the box into [-1, 1].")
     spread = float(np.ptp(layer.values)) + 2.0 * error

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core.intervals import Interval
 from maxaffine.target.expression import Expression
 
@@ -12,6 +13,7 @@ Array = NDArray[np.float64]
 
 SLACK = 4e-4
 BUDGET = 400_000
+DOUBTS = 20_000  # points at which declared constants are doubted
 
 
 def supremum(measure: Callable[[Array, Array], Array], low: Array, high: Array, scale: Array | None = None) -> Array:
@@ -78,6 +80,16 @@ def euclidean(expression: Expression, low: Array, high: Array) -> float:
             return np.asarray(np.sqrt((size * size).sum(axis=2)).max(axis=1, keepdims=True) * (1 + 1e-14))
 
     return float(supremum(measure, low, high)[0])
+
+
+def doubt(expression: Expression, low: Array, high: Array, declared: Array | float) -> None:
+    """NotProved where the expression is steeper at some point than constants that a file declares: per axis, or Euclidean."""
+    x = np.random.default_rng(2).uniform(low, high, size=(DOUBTS, len(low)))
+    x = np.clip(np.concatenate([x, low[None], high[None], (low / 2.0 + high / 2.0)[None]]), low, high)
+    least = _slopes(expression, expression.gradient(), x, x).mignitude.reshape(len(x), -1, len(low))
+    steep = np.sqrt((least * least).sum(axis=2)) * (1 - 1e-14) if np.ndim(declared) == 0 else least
+    if np.any(steep > declared) or not np.all(np.isfinite(declared)):
+        raise NotProved("constants that the file declares are contradicted by the target's own derivatives.")
 
 
 def _slopes(expression: Expression, slope: Expression, lows: Array, highs: Array) -> Interval:

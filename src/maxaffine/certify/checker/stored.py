@@ -58,6 +58,7 @@ class Stored:
         names = [f"keys.{i}" for i in range(len(scale))] if product else ["keys"]
         slopes = [np.asarray(tensors[f"{name}.slopes"], dtype=np.float64) for name in names]
         offsets = [np.asarray(tensors[f"{name}.offsets"], dtype=np.float64) for name in names]
+        cls._agree(tensors, str(description["dtype"]), names, slopes, offsets, target)
         count = math.prod(len(b) for b in offsets)
         values = np.asarray(tensors["values"], dtype=np.float64).reshape(count, -1)
         if values.size > VALUES_LIMIT:
@@ -69,8 +70,31 @@ class Stored:
             raise NotProved("its keys are not those of a uniform grid.")
         return cls(
             np.asarray(tensors["coordinates.centre"], dtype=np.float64), scale, slopes, offsets, values, low, high,
-            float(description["sharpness"]), str(description["dtype"]), product, drift,
+            cls._sharpness(description), str(description["dtype"]), product, drift,
         )  # fmt: skip
+
+    @staticmethod
+    def _agree(
+        tensors: Mapping[str, Any], dtype: str, names: list[str], slopes: list[Array], offsets: list[Array], target: Target
+    ) -> None:
+        """Tensors of the shapes and dtype that the description and the target imply, and no others."""
+        D, product = target.box.dimension, names != ["keys"]
+        shapes = {"box.low": (D,), "box.high": (D,), "coordinates.centre": (D,), "coordinates.matrix": (D, D)}
+        for name, a, b in zip(names, slopes, offsets, strict=True):
+            shapes[f"{name}.slopes"] = (a.size,) if product else (len(b), D)
+            shapes[f"{name}.offsets"] = (a.size,) if product else (b.size,)
+        shapes["values"] = (*(b.size for b in offsets), target.d_out, target.n_out)
+        if {name: tensor.shape for name, tensor in tensors.items()} != shapes:
+            raise NotProved("its tensors are not those of one layer for this target.")
+        if any(tensors[name].dtype != (dtype if name.startswith(("keys", "values")) else "float64") for name in tensors):
+            raise NotProved("a tensor is not in the dtype that the record states.")
+
+    @staticmethod
+    def _sharpness(description: Mapping[str, Any]) -> float:
+        sharpness, kind = float(description["sharpness"]), np.dtype(description["dtype"])
+        if not 0.0 < sharpness <= float(np.finfo(kind).max) or float(kind.type(sharpness)) != sharpness:
+            raise NotProved(f"its sharpness (={sharpness!r}) is not a positive number of its dtype.")
+        return sharpness
 
     @staticmethod
     def _grid_error(slopes: list[Array], offsets: list[Array]) -> float:
@@ -112,8 +136,12 @@ class Stored:
         else:
             a, b, drift = np.abs(self.slopes[0]).max(axis=0), float(np.abs(self.offsets[0]).max()), 0.0
         scores = float(a @ query) + (len(self.scale) + 6) * u * 1.01 * (float(a @ size) * 1.01 + b)
+        if not self.sharpness * (4.0 * float(a @ size) + 4.0 * b + 1.0) < float(np.finfo(self.dtype).max):
+            raise NotProved(f"its logits overflow in {self.dtype}.")
         rounds = -(-len(self.values) // BLOCK)
-        return self.sharpness * (scores + drift) + u * (2.0 * FLOORS[self.dtype] + 40.0 + 12.0 * rounds)
+        # One softmax per coordinate shifts, exponentiates and divides once for each.
+        softmaxes = max(2.0, float(len(self.scale)))
+        return self.sharpness * (scores + drift) + u * (softmaxes * (FLOORS[self.dtype] + 20.0) + 12.0 * rounds)
 
     def summation_error(self) -> float:
         """Rounding of the weighted sum, from the keys whose weight is not zero; and weights out of nothing."""
@@ -131,4 +159,5 @@ class Stored:
             raise NotProved(f"sums over {alive:.3g} keys are not under control in {self.dtype}.")
         largest = float(np.abs(self.values).max())
         stray = 8.0 * len(self.values) * DTYPES[self.dtype].tiny * (1 + len(self.offsets))
-        return largest * (terms * self.unit / (1.0 - terms * self.unit) + stray)
+        underflow = terms * DTYPES[self.dtype].tiny  # products of small values with weights
+        return largest * (terms * self.unit / (1.0 - terms * self.unit) + stray) + underflow
