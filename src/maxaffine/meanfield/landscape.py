@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq, least_squares
+from scipy.optimize import brentq, least_squares, root
 
 from maxaffine.meanfield.checks import whole
 from maxaffine.meanfield.overlaps import Overlaps
@@ -139,11 +139,16 @@ def _classify(risk: SoftmaxRisk | RiskTable, o: Overlaps) -> StationaryPoint:
         values = np.sort([*known, corner.perpendicular_u, corner.perpendicular_v])
         return StationaryPoint(o, value, _kind(values, 0.0), tuple(values.tolist()))
     eigenvalues: Array = np.asarray(np.linalg.eigvalsh(riemannian_hessian(risk, o)), dtype=np.float64)
-    return StationaryPoint(o, value, _kind(eigenvalues, 1e-9 * float(np.abs(eigenvalues).max())), tuple(eigenvalues.tolist()))
+    return StationaryPoint(o, value, _kind(eigenvalues, 1e-10 * float(np.abs(eigenvalues).max())), tuple(eigenvalues.tolist()))
 
 
-def stationary_points(risk: SoftmaxRisk | RiskTable, grid: int = 400, search: int = 0, seed: int = 0) -> list[StationaryPoint]:
-    """All stationary points on the invariant manifold, with ``search`` random starts for others off it.
+def stationary_points(
+    risk: SoftmaxRisk | RiskTable, grid: int = 400, planar: bool = False, search: int = 0, seed: int = 0
+) -> list[StationaryPoint]:
+    """All stationary points on the invariant manifold; off it by request.
+
+    ``planar`` adds those with u and v in the plane of u* and v* (two angles, searched on a grid; the gradient lies in that
+    plane, so they are stationary in R^d). ``search`` adds what as many random starts find anywhere else.
 
     On the manifold nu' = 2 gamma^2 P1 (1 - nu^2) with P1 > 0, so nu = +-1; there mu = +-1 or a root of R_mu, found by
     sign changes on a grid of mu and refined.
@@ -156,35 +161,70 @@ def stationary_points(risk: SoftmaxRisk | RiskTable, grid: int = 400, search: in
         roots = [-1.0, 1.0]
         for i in range(grid):
             if slopes[i] * slopes[i + 1] < 0:
-                root = brentq(lambda mu, nu=nu: risk.value_and_gradient(Overlaps(mu, nu))[1].mu, mus[i], mus[i + 1], xtol=1e-14)
-                roots.append(float(root))
+                zero = brentq(lambda mu, nu=nu: risk.value_and_gradient(Overlaps(mu, nu))[1].mu, mus[i], mus[i + 1], xtol=1e-14)
+                roots.append(float(zero))
         found += [_classify(risk, Overlaps(mu, nu)) for mu in sorted(roots)]
-    return found + _off_manifold(risk, search, seed, found)
+    if planar:
+        found += _planar(risk, found)
+    return found + _random(risk, search, seed, found)
 
 
-def _off_manifold(risk: SoftmaxRisk | RiskTable, search: int, seed: int, known: list[StationaryPoint]) -> list[StationaryPoint]:
+def _tangent_gradient(risk: Risk, u: Array, v: Array) -> tuple[Array, Array]:
+    """The Riemannian gradient at unit vectors u, v in coordinates whose first two axes are u* and v*."""
+    g = risk.value_and_gradient(Overlaps(u[0], v[1], u[1], v[0], float(u @ v)))[1]
+    g_u, g_v = g.rho * v, g.rho * u
+    g_u[0] += g.mu
+    g_u[1] += g.eta
+    g_v[1] += g.nu
+    g_v[0] += g.zeta
+    return g_u - (g_u @ u) * u, g_v - (g_v @ v) * v
+
+
+def _accept(risk: SoftmaxRisk | RiskTable, o: Overlaps, residual: float, known: list[StationaryPoint]) -> StationaryPoint | None:
+    """The point if it is stationary and new: the mirror image (eta, zeta, rho) -> -(eta, zeta, rho) counts as the same."""
+    mirrors = [np.array(o), np.array(o) * [1, 1, -1, -1, -1]]
+    if any(np.abs(np.array(p.overlaps) - mirror).max() < 1e-5 for p in known for mirror in mirrors):
+        return None
+    point = _classify(risk, o)
+    # plateaus are flat to rounding without being stationary: ask that a Newton step would not move the point
+    sizes = [abs(e) for e in point.eigenvalues]
+    return point if min(sizes) > 1e-13 * max(sizes) and residual < 1e-7 * min(sizes) else None
+
+
+def _planar(risk: SoftmaxRisk | RiskTable, known: list[StationaryPoint], grid: int = 72) -> list[StationaryPoint]:
+    def field(angles: Array) -> Array:
+        a, b = angles
+        u, v = np.array([math.cos(a), math.sin(a)]), np.array([math.cos(b), math.sin(b)])
+        g_u, g_v = _tangent_gradient(risk, u, v)
+        return np.array([-u[1] * g_u[0] + u[0] * g_u[1], -v[1] * g_v[0] + v[0] * g_v[1]])
+
+    # half a turn of u suffices up to the mirror image; both angles are offset to keep off the symmetric points
+    angles_u = math.pi * (np.arange(grid // 2) + 0.37) / (grid // 2)
+    angles_v = 2 * math.pi * (np.arange(grid) + 0.41) / grid
+    size = np.array([[np.linalg.norm(field(np.array([a, b]))) for b in angles_v] for a in angles_u])
+    around = [np.roll(np.roll(size, i, 0), j, 1) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)]
+    extra: list[StationaryPoint] = []
+    for i, j in np.argwhere(size < np.min(around, axis=0)):
+        end = root(field, [angles_u[i], angles_v[j]], tol=1e-14)
+        a, b = end.x
+        o = Overlaps(math.cos(a), math.sin(b), math.sin(a), math.cos(b), math.cos(a - b))
+        point = _accept(risk, o, float(np.abs(end.fun).max()), known + extra)
+        if point is not None:
+            extra.append(point)
+    return extra
+
+
+def _random(risk: SoftmaxRisk | RiskTable, search: int, seed: int, known: list[StationaryPoint]) -> list[StationaryPoint]:
     rng = np.random.default_rng(seed)
-    u_star, v_star = np.eye(4)[0], np.eye(4)[1]
 
-    def tangent_gradient(z: Array) -> Array:
-        u, v = z[:4] / np.linalg.norm(z[:4]), z[4:] / np.linalg.norm(z[4:])
-        o = Overlaps.from_vectors(u, v, u_star, v_star)
-        g = risk.value_and_gradient(o)[1]
-        g_u = g.mu * u_star + g.eta * v_star + g.rho * v
-        g_v = g.nu * v_star + g.zeta * u_star + g.rho * u
-        return np.concatenate([g_u - (g_u @ u) * u, g_v - (g_v @ v) * v])
+    def field(z: Array) -> Array:
+        return np.concatenate(_tangent_gradient(risk, z[:4] / np.linalg.norm(z[:4]), z[4:] / np.linalg.norm(z[4:])))
 
     extra: list[StationaryPoint] = []
     for _ in range(search):
-        end = least_squares(tangent_gradient, rng.standard_normal(8), xtol=1e-15, ftol=1e-15, gtol=1e-15)
-        o = Overlaps.from_vectors(end.x[:4], end.x[4:], u_star, v_star)
-        point = _classify(risk, o)
-        # the plateaus of the risk are flat to 1e-9 without being stationary: ask that a Newton step would not move it
-        softest = min(abs(e) for e in point.eigenvalues)
-        if float(np.abs(end.fun).max()) > 1e-7 * softest:
-            continue
-        mirrors = [np.array(o), np.array(o) * [1, 1, -1, -1, -1]]
-        known_points = [np.array(p.overlaps) for p in known + extra]
-        if all(np.abs(other - mirror).max() > 1e-5 for other in known_points for mirror in mirrors):
+        end = least_squares(field, rng.standard_normal(8), xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=200)
+        o = Overlaps.from_vectors(end.x[:4], end.x[4:], np.eye(4)[0], np.eye(4)[1])
+        point = _accept(risk, o, float(np.abs(end.fun).max()), known + extra)
+        if point is not None:
             extra.append(point)
     return extra
