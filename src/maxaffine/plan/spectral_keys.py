@@ -1,0 +1,72 @@
+"""Keys of spectral heads along one coordinate z in [-1, 1].
+
+Bernstein    a_j = delta (j - n/2),  b_j = log C(n, j) - n log 2,  n = N - 1:  with s = sigmoid(delta z) the softmax weights are
+             exactly C(n, j) s^j (1-s)^(n-j), so that one head holds every polynomial of degree n in s
+Gaussian     a_j = R v_j,  b_j = -R v_j^2 / 2 on equidistant sites v_j, some of them beyond the ends (padding)
+
+Offsets are shifted so that the normaliser sum_j exp(b_j) at z = 0 is one; slopes and offsets are rounded to the dtype before
+any value is fitted, and everything afterwards speaks about the rounded ones.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, logsumexp
+
+from maxaffine.core.rounding import numpy_dtype
+from maxaffine.plan.keys import AxisKeys
+
+Array = NDArray[np.float64]
+
+DELTAS = (0.02, 0.06, 0.15, 0.3, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
+
+
+@dataclass(frozen=True)
+class SpectralAxis:
+    """Keys of one coordinate, and how they were made: `family` and its `parameter` (delta, or R h^2)."""
+
+    keys: AxisKeys
+    family: str
+    parameter: float
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+def bernstein(count: int, delta: float, dtype: str) -> SpectralAxis:
+    """The Bernstein head with `count` tokens."""
+    n = count - 1
+    j = np.arange(count, dtype=np.float64)
+    slopes = delta * (j - n / 2.0)
+    offsets = gammaln(n + 1) - gammaln(j + 1) - gammaln(n - j + 1) - n * math.log(2.0)
+    return SpectralAxis(rounded(slopes, offsets, dtype), "bernstein", delta)
+
+
+def gaussian(count: int, padding: int, rho: float, dtype: str) -> SpectralAxis:
+    """A Gaussian head with `count` sites, `padding` of them beyond each end, and R h^2 = rho."""
+    step = 2.0 / (count - 1 - 2 * padding)
+    sites = step * (np.arange(count, dtype=np.float64) - (count - 1) / 2.0)
+    multiplier = rho / step**2
+    offsets = -multiplier * sites * sites / 2.0
+    return SpectralAxis(rounded(multiplier * sites, offsets - logsumexp(offsets), dtype), "gaussian", rho)
+
+
+def rounded(slopes: Array, offsets: Array, dtype: str) -> AxisKeys:
+    """The keys as the dtype stores them, held in float64."""
+    stored = numpy_dtype(dtype)
+    return AxisKeys(slopes.astype(stored).astype(np.float64), offsets.astype(stored).astype(np.float64))
+
+
+def weights(keys: AxisKeys, z: Array) -> Array:
+    """Softmax weights (M, N) at points z (M,)."""
+    scores = np.multiply.outer(z, keys.slopes) + keys.offsets
+    scores -= scores.max(axis=1, keepdims=True)
+    np.exp(scores, out=scores)
+    return np.asarray(scores / scores.sum(axis=1, keepdims=True))
+
+
+def chebyshev(count: int) -> Array:
+    """Chebyshev points of the first kind on [-1, 1]."""
+    return np.cos(np.pi * (np.arange(count) + 0.5) / count)
