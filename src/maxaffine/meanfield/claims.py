@@ -297,7 +297,8 @@ def _experiment(progress: Progress, seeds: int) -> Claim:
         f"{rows['1/sqrt(2)'][0]['learned']} and {rows['1/2'][0]['learned']} of {seeds} runs learned in 600 steps; from mu0 = 0.3 "
         f"{entry['learned']} of {seeds} do, and at step 200 the test risk is {entry['test']['median'][at]:.3f}, the exact "
         f"risk at the measured overlaps {entry['exact']['median'][at]:.3f}, the paper's formula "
-        f"{entry['paper']['median'][at]:.3f}; the exact formula stays within {entry['z_max']:.1f} standard errors until the runs have learned"
+        f"{entry['paper']['median'][at]:.3f}; the exact formula stays within {entry['z_max']:.1f} standard errors until the "
+        "runs have learned"
     )
     return Claim(
         "the experiment agrees perfectly with the theory (Fig. 2)",
