@@ -190,7 +190,8 @@ def baselines(
     record = {
         "softmax_oracle": model.risk(oracle), "lam": model.lam, "softmax_best": at_best, "best_lam": best,
         "hardmax": hardmax_risk(problem, oracle), "bayes": bayes_risk(problem),
-        "bayes_projected": bayes_risk(problem, "projected"), "linear": best_linear_risk(problem), "null": null_risk(problem), "erf": erf, "erf_lam": erf_lam,
+        "bayes_projected": bayes_risk(problem, "projected"), "linear": best_linear_risk(problem), "null": null_risk(problem),
+        "erf": erf, "erf_lam": erf_lam,
         "problem": problem.to_json(),
     }  # fmt: skip
     (say_json if json else _print)(record)
