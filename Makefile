@@ -52,6 +52,9 @@ test: $(VENV)/.test
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/pytest -n 2 -q
 
+tables: $(VENV)/.core
+	@$(BIN)/python benchmarks/tables.py
+
 lint: $(VENV)/.test
 	@$(BIN)/ruff check src tests benchmarks examples
 	@$(BIN)/mypy
