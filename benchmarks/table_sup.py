@@ -133,7 +133,7 @@ def table_4(points: int) -> list[Table]:
         certificate = entrywise(layer, target, SEQUENCE_SLOPES)
         measured = sup_error(layer, target, points, seed=4)
         table.claim(measured, certificate.bound)
-        x = face_biased(layer, 12 if layer.tokens <= 3_000 else 6, np.random.default_rng(5))
+        x = face_biased(layer, 12 if points >= 100_000 else 4, np.random.default_rng(5))
         deviations, sizes = [], []
         for layout in ("Q", "K"):
             weights = self_matrices(layer, layout)
@@ -142,13 +142,13 @@ def table_4(points: int) -> list[Table]:
         table.claim(max(deviations), agreement(certificate))
         table.add(P, layer.tokens, certificate.bound, measured, EXPECTED_T4[P], *sizes, magnitude(max(deviations)))
         if P in (2, 3, 4):
-            _leaks(leaks, layer, P)
+            _leaks(leaks, layer, P, 40 if points >= 100_000 else 10)
     table.notes.append("Every entry of the output is bounded with its own Lipschitz constants; the worst entry is shown.")
     return [table, leaks]
 
 
-def _leaks(table: Table, layer: Layer, P: int) -> None:
-    x = face_biased(layer, 40, np.random.default_rng(6))
+def _leaks(table: Table, layer: Layer, P: int, points: int) -> None:
+    x = face_biased(layer, points, np.random.default_rng(6))
     F = chooser.evaluate(layer, x)
     apart = float(np.abs(F[:, :, 0] - F[:, :, 1]).max())
     for bonus, correction in ((0.7, "none"), (12.0, "none"), (0.7, "output"), (0.7, "values")):

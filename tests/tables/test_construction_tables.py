@@ -1,5 +1,6 @@
 """The tables of the construction on fewer points: no bound is violated, and the figures are the expected ones."""
 
+import functools
 import importlib.util
 import sys
 from pathlib import Path
@@ -20,33 +21,33 @@ def _module(name):
         sys.path.remove(str(FOLDER))
 
 
-@pytest.fixture(scope="module")
-def tables():
-    return _module("tables")
+@functools.cache
+def _tables(name):
+    return _module("tables").make([name], points=1_500)
 
 
 @pytest.mark.parametrize("name", ["T3", "T4", "T5", "T6", "T7", "T8"])
-def test_no_bound_of_the_table_is_violated(tables, name):
-    made = tables.make([name], points=1_500)
+def test_no_bound_of_the_table_is_violated(name):
+    made = _tables(name)
     assert sum(table.checks for table in made) > 0
     assert [table.title for table in made if table.violations] == []
 
 
-def test_t3_has_the_expected_bounds_and_dense_parameter_counts(tables):
-    table = tables.make(["T3"], points=200)[0]
+def test_t3_has_the_expected_bounds_and_dense_parameter_counts():
+    table = _tables("T3")[0]
     bounds = [round(float(row[5]), 4) for row in table.rows]
     assert bounds == [0.9874, 0.9821, 0.4937, 0.4962, 0.1975, 0.1997, 0.0987, 0.0999, 0.0497, 0.05]
     counts = [row[8] for row in table.rows]
     assert counts == ["578", "6,848", "2,048", "26,098", "12,338", "158,848", "49,088", "635,128", "193,298", "2,530,178"]
 
 
-def test_t4_has_the_expected_bounds_and_parameter_counts(tables):
-    table = tables.make(["T4"], points=200)[0]
+def test_t4_has_the_expected_bounds_and_parameter_counts():
+    table = _tables("T4")[0]
     assert [float(row[2]) for row in table.rows] == pytest.approx([2.20, 1.467, 1.10, 0.88, 0.733, 0.55], rel=1e-3)
     assert table.rows[-1][5:7] == ("164,120", "90,172")
 
 
-def test_a_violated_claim_is_counted_and_a_nan_is_one(tables):
+def test_a_violated_claim_is_counted_and_a_nan_is_one():
     table = _module("table_tools").Table("a table", ("column",))
     table.claim(1.0, 2.0)
     assert table.violations == 0
