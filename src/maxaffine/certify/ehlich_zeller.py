@@ -1,0 +1,204 @@
+"""sup |f - g| for a spectral head g and an analytic f, proved from finitely many points.
+
+On a cell, e = f - g is interpolated by polynomials of degree m_k per axis.  With M_k >= |f| + |g| on (Bernstein ellipse of
+parameter r in axis k) x (real cell), ||e - p|| <= E = sum_k Leb^{k-1} 4 M_k r^-m / (r - 1), and by Ehlich and Zeller (1964)
+|p| <= prod_k C_k times its maximum over the tensor grid of Chebyshev points, C_k = 1/cos(pi m_k / (2 n_k)):
+
+    sup |e| <= E + prod C_k (max over the points |e| + E).
+
+f is enclosed on ellipses by complex balls and at points by intervals; g is bounded on ellipses by max |c| S (head_bounds).
+Cells are halved where no ellipse serves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.certify.head_bounds import axis_weights, strip_factor
+from maxaffine.core import balls
+from maxaffine.core.errors import Refused
+from maxaffine.core.intervals import Interval
+from maxaffine.core.rounding import FLOAT64, gamma
+from maxaffine.plan.keys import AxisKeys
+from maxaffine.target.expression import Expression
+
+Array = NDArray[np.float64]
+
+RADII = (1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 14.0, 20.0)
+OVERSAMPLING = {1: 10, 2: 6, 3: 5}
+POINTS = {1: 4_000, 2: 60_000, 3: 1_500_000}  # of a cell, at most; larger cells are halved
+MOST_CELLS = 400
+EXTENDED = float(np.finfo(np.longdouble).eps) / 2.0  # 80-bit numbers where the platform has them, else float64
+SHARE = 0.004  # of the error that the interpolation remainder may take
+
+
+@dataclass(frozen=True)
+class Head:
+    """A product-key head in z of [-1, 1]^E and the target in t = middle + half z: what is compared."""
+
+    expression: Expression  # of t1..tE, K outputs
+    middle: Interval  # (E,), thin
+    half: Array  # (E,)
+    axes: tuple[AxisKeys, ...]
+    deltas: tuple[float | None, ...]  # of Bernstein axes
+    values: Array  # (N_1, .., N_E, K) float64
+
+    @property
+    def dimension(self) -> int:
+        """E."""
+        return len(self.axes)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """sup |f - g| <= bound; of which the points say `seen`; over `cells` cells and `points` points."""
+
+    bound: float
+    seen: float
+    doubt: float  # width of the enclosures of f at the points, and rounding of g there
+    cells: int
+    points: int
+
+
+def prove(head: Head, error: float) -> Proof:
+    """The bound, aimed at `error`; Refused where the target cannot be enclosed near the box."""
+    largest = float(np.abs(head.values).max())
+    stack = [(-np.ones(head.dimension), np.ones(head.dimension))]
+    bound, seen, doubt, cells, points = 0.0, 0.0, 0.0, 0, 0
+    with balls.precision(64):
+        while stack:
+            low, high = stack.pop()
+            plan = _degrees(head, low, high, largest, SHARE * error)
+            if isinstance(plan, int):
+                cells += 1
+                if cells > MOST_CELLS:
+                    raise Refused("the target's analytic continuation could not be enclosed near the box.")
+                middle = (low[plan] + high[plan]) / 2.0
+                right, left = low.copy(), high.copy()
+                right[plan], left[plan] = middle, middle
+                stack += [(low, left), (right, high)]
+                continue
+            degrees, remainder = plan
+            top, one, count = _at_points(head, low, high, degrees)
+            factor = math.prod(_constant(m, _nodes(m, head.dimension)) for m in degrees)
+            bound = max(bound, remainder + factor * (top + one + remainder))
+            seen, doubt, points = max(seen, top), max(doubt, one), points + count
+            cells += 1
+    return Proof(bound * (1 + 1e-12), seen, doubt, cells, points)
+
+
+def _nodes(degree: int, E: int) -> int:
+    return max(OVERSAMPLING.get(E, 4) * degree, degree + 1)
+
+
+def _constant(degree: int, nodes: int) -> float:
+    return 1.0 / math.cos(math.pi * degree / (2.0 * nodes)) * (1 + 1e-14)
+
+
+def _degrees(head: Head, low: Array, high: Array, largest: float, allowed: float) -> tuple[tuple[int, ...], float] | int:
+    """Degrees per axis whose remainders fit, and their total; or the axis to halve."""
+    E = head.dimension
+    degrees, remainder, lebesgue = [], 0.0, 1.0
+    for k in range(E):
+        found = _degree(head, low, high, k, largest, allowed / E / lebesgue)
+        if found is None:
+            return k
+        m, part = found
+        degrees.append(m)
+        remainder += lebesgue * part
+        lebesgue *= 2.0 / math.pi * math.log(m + 1) + 1.0
+    if math.prod(_nodes(m, E) for m in degrees) > POINTS.get(E, 10_000_000):
+        return int(np.argmax(degrees))
+    return tuple(degrees), remainder * (1 + 1e-12)
+
+
+def _degree(head: Head, low: Array, high: Array, k: int, largest: float, allowed: float) -> tuple[int, float] | None:
+    """The least degree over all ellipses of axis k."""
+    centre, reach = (low + high) / 2.0, (high - low) / 2.0
+    best: tuple[int, float] | None = None
+    for r in RADII:
+        long, short = reach[k] * (r + 1.0 / r) / 2.0 * (1 + 1e-12), reach[k] * (r - 1.0 / r) / 2.0 * (1 + 1e-12)
+        strip = strip_factor(head.axes[k], head.deltas[k], float(centre[k]), float(long), float(short))
+        if not math.isfinite(strip):
+            break
+        size = _enclose(head, low, high, k, float(centre[k]), float(long), float(short))
+        if not math.isfinite(size):
+            break
+        total = size + largest * strip
+        # 4 M r^-m / (r - 1) <= allowed
+        need = math.log(max(4.0 * total / ((r - 1.0) * allowed), 1.0)) / math.log(r)
+        m = max(1, math.ceil(need * (1 + 1e-12)))
+        if best is None or m < best[0]:
+            best = m, 4.0 * total * r**-m / (r - 1.0) * (1 + 1e-12)
+    return best if best is not None and best[0] <= (220 if head.dimension == 1 else 90) else None
+
+
+def _enclose(head: Head, low: Array, high: Array, k: int, centre: float, long: float, short: float) -> float:
+    """max |f| over (rectangle around the ellipse in axis k) x (real cell), by complex balls."""
+    xs = []
+    for e in range(head.dimension):
+        middle = balls.interval(float(head.middle.lo[e]), float(head.middle.hi[e]))
+        half = balls.interval(float(head.half[e]), float(head.half[e]))
+        if e == k:
+            z = balls.rectangle(centre - long, centre + long, short)
+        else:
+            z = balls.rectangle(float(low[e]), float(high[e]))
+        xs.append(z * half + middle)
+    worst = 0.0
+    for out in head.expression.enclose_ball(xs):
+        worst = max(worst, float(balls.magnitude(out)) if out.is_finite() else math.inf)
+    return worst
+
+
+def _precise_weights(axis: AxisKeys, z: Array) -> NDArray[np.longdouble]:
+    """Softmax weights of the stored keys in extended precision."""
+    scores = np.multiply.outer(z.astype(np.longdouble), axis.slopes.astype(np.longdouble)) + axis.offsets.astype(np.longdouble)
+    scores -= scores.max(axis=1, keepdims=True)
+    weights = np.exp(scores)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _at_points(head: Head, low: Array, high: Array, degrees: tuple[int, ...]) -> tuple[float, float, int]:
+    """max |f - g| over the Chebyshev points of a cell, what is in doubt about it, and how many points there were."""
+    E, K = head.dimension, head.values.shape[-1]
+    grids = []
+    for e, m in enumerate(degrees):
+        n = _nodes(m, E)
+        unit = np.cos(np.pi * (np.arange(n) + 0.5) / n)
+        grids.append((low[e] + high[e]) / 2.0 + (high[e] - low[e]) / 2.0 * unit)
+    out, absolute = head.values.astype(np.longdouble), np.abs(head.values)
+    shaky = 0.0
+    for e, axis in enumerate(head.axes):
+        out = np.moveaxis(np.tensordot(_precise_weights(axis, grids[e]), out, axes=(1, e)), 0, e)
+        absolute = np.moveaxis(np.tensordot(axis_weights(axis, grids[e]), absolute, axes=(1, e)), 0, e)
+        # rounding of logits, exp and sums in the extended format; the slope of g times the error of the node itself
+        spread, terms = float(np.ptp(axis.slopes)), 2 * len(axis) + 4
+        logit = 4.0 * (float(np.abs(axis.slopes).max()) + float(np.abs(axis.offsets).max())) + spread + 30.0
+        shaky += 2.0 * EXTENDED * logit + gamma(terms, EXTENDED) + 16.0 * FLOAT64.unit * spread
+    out = out.astype(np.float64)
+    shaky = shaky * (1 + 1e-9) + FLOAT64.unit
+    top, doubt, count = 0.0, 0.0, 0
+    first = max(1, 200_000 // max(1, math.prod(len(g) for g in grids[1:])))
+    for start in range(0, len(grids[0]), first):
+        block = [grids[0][start : start + first], *grids[1:]]
+        mesh = np.stack([a.ravel() for a in np.meshgrid(*block, indexing="ij")], axis=1)
+        slack = 16.0 * FLOAT64.unit
+        z = Interval(mesh - slack, mesh + slack)  # the exact Chebyshev points lie inside
+        t = z * Interval.point(head.half) + Interval(
+            np.broadcast_to(head.middle.lo, mesh.shape), np.broadcast_to(head.middle.hi, mesh.shape)
+        )
+        f = head.expression.enclose(t)
+        g = out[start : start + first].reshape(-1, K)
+        rough = absolute[start : start + first].reshape(-1, K) * shaky
+        if not np.isfinite(f.lo).all() or not np.isfinite(f.hi).all():
+            return math.inf, math.inf, 0
+        width = f.hi - f.lo
+        away = np.maximum(np.abs(f.hi - g), np.abs(g - f.lo))
+        top = max(top, float((away - width).max()))
+        doubt = max(doubt, float((width + rough).max()))
+        count += len(mesh)
+    return max(top, 0.0), doubt * (1 + 1e-12), count

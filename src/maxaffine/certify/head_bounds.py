@@ -1,0 +1,156 @@
+"""Bounds of spectral heads g(z) = sum_j w_j(z) c_j: on complex strips, of their rounding, of their slopes.
+
+Strips.  |w_j(x + iy)| <= S w_j(x), so |g| <= S max |c|.  For exact Bernstein keys S0 = cos(delta y/2)^-(N-1), |delta y| < pi.  Stored
+keys differ from them by da_j, db_j: with tau = max_j (|da_j||z| + |db_j|), S <= e^tau S0 / (1 - (e^tau - 1) S0).  For any keys
+S <= 1/(1 - y^2 V/2), V = sum_j w_j(c)(a_j - abar)^2 e^{|a_j - abar| r'}, |Re z - c| <= r', abar the mean of a under w(c).
+
+Rounding.  A relative error e^{d_j} of weight j, |d_j| <= eta_j, moves g by at most e^{2 eta} sum_j w_j eta_j |c_j - g|; the sums are
+taken at the middle of short pieces and enlarged by what can change inside them.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from maxaffine.core.rounding import FLOAT64, Dtype, gamma
+from maxaffine.plan.keys import AxisKeys
+
+Array = NDArray[np.float64]
+
+
+def axis_weights(keys: AxisKeys, z: Array) -> Array:
+    """Softmax weights (M, N) of the stored keys, float64."""
+    scores = np.multiply.outer(z, keys.slopes.astype(np.float64)) + keys.offsets.astype(np.float64)
+    scores -= scores.max(axis=1, keepdims=True)
+    weights = np.exp(scores)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def strip_factor(keys: AxisKeys, delta: float | None, centre: float, reach: float, height: float) -> float:
+    """S with |w_j(x + iy)| summing to at most S for |x - centre| <= reach, |y| <= height; infinite where not known."""
+    found = [_generic_strip(keys, centre, reach, height)]
+    if delta is not None:
+        found.append(_bernstein_strip(keys, delta, abs(centre) + reach, height))
+    return min(found)
+
+
+def _bernstein_strip(keys: AxisKeys, delta: float, reach: float, height: float) -> float:
+    n = len(keys) - 1
+    if delta * height >= math.pi * (1 - 1e-9):
+        return math.inf
+    exact = math.cos(delta * height / 2.0) ** -n * (1 + 1e-12 * (n + 1))
+    j = np.arange(n + 1)
+    slopes = delta * (j - n / 2.0)
+    offsets = gammaln(n + 1) - gammaln(j + 1) - gammaln(n - j + 1) - n * math.log(2.0)
+    da = np.abs(keys.slopes - slopes) + 4 * FLOAT64.unit * np.abs(slopes)
+    shift = np.mean(keys.offsets - offsets)  # a common shift of the offsets changes no weight
+    db = np.abs(keys.offsets - offsets - shift) + 64 * FLOAT64.unit * (1.0 + n)
+    tau = float((da * math.hypot(reach, height) + db).max())
+    rest = 1.0 - math.expm1(tau) * exact if tau < 1.0 else -1.0
+    return math.exp(tau) * exact / rest if rest > 0 else math.inf
+
+
+def _generic_strip(keys: AxisKeys, centre: float, reach: float, height: float) -> float:
+    weights = axis_weights(keys, np.array([centre]))[0]
+    slopes = keys.slopes.astype(np.float64)
+    mean = float(weights @ slopes)
+    away = np.abs(slopes - mean)
+    with np.errstate(over="ignore"):
+        variance = float((weights * away**2 * np.exp(np.minimum(away * reach, 600.0))).sum()) * (1 + 1e-9)
+    # log-concavity in x: the weights at x differ from those at c by at most e^{|a - abar| |x - c|} / Z, Z >= 1 by Jensen.
+    rest = 1.0 - height * height * variance / 2.0
+    return 1.0 / rest if rest > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Bounds over all z of [-1, 1]^E: largest |g|, largest sum w|c|, and sum w eta |c - g| for one unit roundoff."""
+
+    largest: float
+    absolute: float
+    rounding: float
+
+
+MOST_PIECES = {1: 4096, 2: 512, 3: 96}
+
+
+def pieces(axes: tuple[AxisKeys, ...]) -> list[tuple[Array, float]]:
+    """Equal pieces of [-1, 1] per axis, (middles, half width), short enough that weights change by some percent inside one."""
+    found = []
+    for axis in axes:
+        wanted = 10.0 * len(axes) * float(np.ptp(axis.slopes))
+        count = int(np.clip(wanted, 16, MOST_PIECES.get(len(axes), 8)))
+        found.append((-1.0 + (2.0 * np.arange(count) + 1.0) / count, 1.0 / count))
+    return found
+
+
+def moments(axes: tuple[AxisKeys, ...], values: Array, etas: tuple[Array, ...]) -> Moments:
+    """Moments of a head with values (N_1, .., N_E, K); etas[e] (pieces, N_e) as `etas_for` gives them."""
+    cut = pieces(axes)
+    grow = math.exp(min(sum(float(np.ptp(axis.slopes)) * half for axis, (_, half) in zip(axes, cut, strict=True)), 60.0))
+    weights = [axis_weights(axis, nodes) for axis, (nodes, _) in zip(axes, cut, strict=True)]
+    g = _contract(weights, values)  # (pieces, .., K)
+    top = float(_contract(weights, np.abs(values)).max()) * grow
+    swing = (grow - 1.0) * top
+    rounding = np.zeros(g.shape)
+    for e in range(len(axes)):
+        moved = [w * etas[i] if i == e else w for i, w in enumerate(weights)]
+        rounding += _deviation(moved, values, g)
+        rounding += swing * float((weights[e] * etas[e]).sum(axis=1).max())
+    return Moments(float(np.abs(g).max()) + swing, top, float(rounding.max()) * grow)
+
+
+def _contract(weights: list[Array], values: Array) -> Array:
+    """values (N_1, .., N_E, K) with (M_e, N_e): (M_1, .., M_E, K)."""
+    out = values
+    for axis, w in enumerate(weights):
+        out = np.moveaxis(np.tensordot(w, out, axes=(1, axis)), 0, axis)
+    return np.asarray(out)
+
+
+def _deviation(weights: list[Array], values: Array, g: Array) -> Array:
+    """sum_j prod w |c_j - g| at every node, at most (sum w) |g - c0| + sum w |c - c0| for the best constant c0 of a few."""
+    best: Array | None = None
+    total = np.ones(g.shape[:-1])
+    for axis, w in enumerate(weights):
+        shape = [1] * total.ndim
+        shape[axis] = len(w)
+        total = total * w.sum(axis=1).reshape(shape)
+    flat = values.reshape(-1, values.shape[-1])
+    for level in (flat.min(axis=0) * 0.0, np.median(flat, axis=0), (flat.max(axis=0) + flat.min(axis=0)) / 2.0):
+        found = _contract(weights, np.abs(values - level)) + total[..., None] * np.abs(g - level)
+        best = found if best is None else np.minimum(best, found)
+    if len(weights) == 1 and best is not None:
+        exact = np.stack([(weights[0] * np.abs(values[:, k] - g[:, k : k + 1])).sum(axis=1) for k in range(g.shape[1])], axis=1)
+        best = np.minimum(best, exact)
+    assert best is not None
+    return best
+
+
+def etas_for(axes: tuple[AxisKeys, ...], sharpness: float, dtype: Dtype, terms: int, query: Array) -> tuple[Array, ...]:
+    """Errors of the logits (pieces, N_e): products and sums, the query's error, the shift by the maximum, exp, division.
+
+    `terms` is the number of roundings in a logit; query[e] bounds the error of z_e.
+    """
+    found = []
+    for axis, (nodes, half), q in zip(axes, pieces(axes), query, strict=True):
+        found.append(_etas_at(axis, nodes, half, sharpness, dtype, terms, float(q)))
+    return tuple(found)
+
+
+def _etas_at(
+    axis: AxisKeys, nodes: Array, half: float, sharpness: float, dtype: Dtype, terms: int, query: float
+) -> Array:
+    slopes, offsets = np.abs(axis.slopes.astype(np.float64)), np.abs(axis.offsets.astype(np.float64))
+    z = np.abs(nodes)[:, None] + half
+    scores = np.multiply.outer(nodes, axis.slopes.astype(np.float64)) + axis.offsets.astype(np.float64)
+    gap = scores.max(axis=1, keepdims=True) - scores + 2.0 * half * float(np.ptp(axis.slopes))
+    size = slopes * z + offsets
+    products = gamma(terms, dtype.unit) * sharpness * size
+    # The query's error shifts every logit by a_j dz; what all share drops out, so it counts relative to the mean slope.
+    mean = axis_weights(axis, nodes) @ axis.slopes.astype(np.float64)
+    moved = sharpness * query * np.abs(axis.slopes.astype(np.float64)[None] - mean[:, None])
+    return np.asarray(products + moved + dtype.unit * (sharpness * gap + dtype.exp_ulps + 3.0))

@@ -1,0 +1,179 @@
+"""Values of spectral heads: ridge least squares at Chebyshev points, sharpened towards the sup norm.
+
+    minimise |W c - f|^2 + lam^2 |c|^2,       W = U S V^T:   c = V (S/(S^2 + lam^2)) U^T f,       lam tied to the error wanted
+
+A tiny lam would buy values of 1e9 whose rounding no certificate forgives; never form a pseudo-inverse.  On products of axes the
+filter acts on the outer product of the axes' singular values.  Lawson's iteration reweights points by their error.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.rounding import dtype_of, numpy_dtype
+from maxaffine.plan.spectral_keys import DELTAS, SpectralAxis, bernstein, chebyshev, gaussian, weights
+
+Array = NDArray[np.float64]
+Function = Callable[[Array], Array]  # z (M,) -> (M, K)
+
+LAMBDAS = (0.3, 0.03, 0.003)
+ROUNDING = 60.0  # unit roundoffs, times sum w|c|, that a head is expected to lose
+LAWSON = 8
+
+
+@dataclass(frozen=True)
+class AxisFit:
+    """A head on one axis: its expected sup error (rounding included), keys, and values (N, K)."""
+
+    error: float
+    axis: SpectralAxis
+    values: Array
+
+    def __len__(self) -> int:
+        return len(self.axis)
+
+
+def filtered(W: Array, f: Array, lam: float) -> Array:
+    """Ridge values (N, K)."""
+    U, S, Vt = np.linalg.svd(W, full_matrices=False)
+    return np.asarray(Vt.T @ ((S / (S * S + lam * lam))[:, None] * (U.T @ f)))
+
+
+class AxisCurve:
+    """Best heads of an axis for functions f, by number of tokens; fitted when asked for and kept."""
+
+    def __init__(self, f: Function, error: float, dtype: str) -> None:
+        self.f, self.wanted, self.dtype = f, error, dtype
+        self.unit = dtype_of(dtype).unit
+        self.scale = float(np.abs(f(chebyshev(64))).max()) or 1.0
+        self._known: dict[int, AxisFit] = {}
+        self._best_delta = len(DELTAS) // 2
+
+    def best(self, count: int) -> AxisFit:
+        """The best head of that many tokens."""
+        if count not in self._known:
+            self._known[count] = self._search(count)
+        return self._known[count]
+
+    def smallest(self, error: float, start: int = 2, most: int = 120) -> AxisFit | None:
+        """The head of fewest tokens whose expected error is at most `error`: doubling, then bisection."""
+        high = start
+        while self.best(high).error > error:
+            high = min(most, high + max(1, high // 3))
+            if high == most:
+                if self.best(most).error > error:
+                    return None
+                break
+        low = start - 1
+        for known, fit in self._known.items():
+            if known < high and fit.error > error:
+                low = max(low, known)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.best(middle).error <= error else (middle, high)
+        return self.best(high)
+
+    def _search(self, count: int) -> AxisFit:
+        z, check = chebyshev(3 * count + 16), np.cos(np.linspace(0.0, np.pi, 6 * count + 33))
+        f, f_check = self.f(z), self.f(check)
+        if count == 1:
+            axis = bernstein(1, 1.0, self.dtype)
+            middle = (f.max(axis=0) + f.min(axis=0))[None] / 2.0
+            return AxisFit(float(np.abs(f_check - middle).max()), axis, middle)
+        fits: dict[int, AxisFit] = {}
+        place = self._best_delta
+        todo = [place, place - 1, place + 1] if self._known else list(range(0, len(DELTAS), 2))
+        while todo:
+            i = todo.pop(0)
+            if i in fits or not 0 <= i < len(DELTAS):
+                continue
+            fits[i] = self._fit(bernstein(count, DELTAS[i], self.dtype), z, f, check, f_check)
+            place = min(fits, key=lambda k: fits[k].error)
+            todo += [k for k in (place - 1, place + 1) if k not in fits]
+        self._best_delta = place
+        found = [fits[place]]
+        for padding in (1, 2, 3, 4) if count >= 8 else ():
+            for rho in (0.5, 0.75) if count - 1 - 2 * padding >= 2 else ():
+                found.append(self._fit(gaussian(count, padding, rho, self.dtype), z, f, check, f_check))
+        best = min(found, key=lambda fit: fit.error)
+        return self._lawson(best, z, f, check, f_check)
+
+    def _judge(self, axis: SpectralAxis, values: Array, W_check: Array, f_check: Array) -> AxisFit:
+        stored = values.astype(numpy_dtype(self.dtype)).astype(np.float64)
+        error = float(np.abs(W_check @ stored - f_check).max())
+        loss = ROUNDING * self.unit * float((W_check @ np.abs(stored)).max())
+        return AxisFit(error + loss, axis, stored)
+
+    def _fit(self, axis: SpectralAxis, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
+        W, W_check = weights(axis.keys, z), weights(axis.keys, check)
+        U, S, Vt = np.linalg.svd(W, full_matrices=False)
+        projected = U.T @ f
+        fits = []
+        for lam in LAMBDAS:
+            damping = max(lam * self.wanted / self.scale, 4.0 * self.unit)
+            values = Vt.T @ ((S / (S * S + damping * damping))[:, None] * projected)
+            fits.append(self._judge(axis, values, W_check, f_check))
+        return min(fits, key=lambda fit: fit.error)
+
+    def _lawson(self, start: AxisFit, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
+        """Reweight points by their error; keeps the best values seen."""
+        W, W_check = weights(start.axis.keys, z), weights(start.axis.keys, check)
+        best = start
+        weight = np.ones(len(z))
+        for lam in LAMBDAS[1:]:
+            damping = max(lam * self.wanted / self.scale, 4.0 * self.unit)
+            for _ in range(LAWSON):
+                root = np.sqrt(weight / weight.mean())[:, None]
+                values = filtered(W * root, f * root, damping)
+                fit = self._judge(start.axis, values, W_check, f_check)
+                best = min(best, fit, key=lambda one: one.error)
+                away = np.abs(W @ values - f).max(axis=1)
+                weight = weight * (away / max(float(away.max()), 1e-300) + 1e-3)
+                weight /= weight.max()
+            weight = np.ones(len(z))
+        return best
+
+
+def tensor_fit(
+    axes: tuple[SpectralAxis, ...], f: Callable[[Array], Array], error: float, scale: float, dtype: str
+) -> tuple[float, Array]:
+    """Values (N_1, .., N_E, K) on product keys for f on z (M, E) -> (M, K), and the expected sup error."""
+    grids = [chebyshev(2 * len(axis) + 10) for axis in axes]
+    samples = _on_grid(f, grids)
+    factors = [np.linalg.svd(weights(axis.keys, grid), full_matrices=False) for axis, grid in zip(axes, grids, strict=True)]
+    projected = samples
+    for e, (U, _, _) in enumerate(factors):
+        projected = np.moveaxis(np.tensordot(U.T, projected, axes=(1, e)), 0, e)
+    singular = factors[0][1]
+    for _, S, _ in factors[1:]:
+        singular = np.multiply.outer(singular, S)
+    checks = [np.cos(np.linspace(0.0, np.pi, 3 * len(axis) + (14 if len(axes) < 3 else 6))) for axis in axes]
+    exact = _on_grid(f, checks)
+    W_checks = [weights(axis.keys, grid) for axis, grid in zip(axes, checks, strict=True)]
+    unit = dtype_of(dtype).unit
+    best: tuple[float, Array] | None = None
+    for lam in (*LAMBDAS, 0.0003):
+        damping = max(lam * error / scale, 4.0 * unit)
+        values = projected * (singular / (singular**2 + damping**2))[..., None]
+        for e, (_, _, Vt) in enumerate(factors):
+            values = np.moveaxis(np.tensordot(Vt.T, values, axes=(1, e)), 0, e)
+        values = values.astype(numpy_dtype(dtype)).astype(np.float64)
+        away = float(np.abs(_spread(W_checks, values) - exact).max())
+        away += ROUNDING * len(axes) * unit * float(_spread(W_checks, np.abs(values)).max())
+        if best is None or away < best[0]:
+            best = away, values
+    assert best is not None
+    return best
+
+
+def _on_grid(f: Callable[[Array], Array], grids: list[Array]) -> Array:
+    mesh = np.stack([a.ravel() for a in np.meshgrid(*grids, indexing="ij")], axis=1)
+    return f(mesh).reshape(*(len(g) for g in grids), -1)
+
+
+def _spread(W: list[Array], values: Array) -> Array:
+    for e, w in enumerate(W):
+        values = np.moveaxis(np.tensordot(w, values, axes=(1, e)), 0, e)
+    return values

@@ -1,0 +1,200 @@
+"""Plans of spectral heads: groups of an expression, keys per direction, values, and how the error is shared.
+
+A sum of groups becomes one head whose tokens are the groups' tokens added up (a sum head); a group of several directions has
+product keys.  Functions of one direction come with a curve error(tokens); the fewest tokens in all are found by giving the next
+token to the group that gains most from it.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.intervals import Interval
+from maxaffine.plan.fit import AxisCurve, AxisFit, tensor_fit
+from maxaffine.plan.spectral_keys import SpectralAxis, chebyshev
+from maxaffine.target.structure import Group, groups_of
+from maxaffine.target.target import Target
+
+Array = NDArray[np.float64]
+
+MOST_AXIS = {1: 120, 2: 64, 3: 32}
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """One group: its directions, the scale t = middle + half z, keys per direction and values."""
+
+    group: Group
+    middle: Interval  # (E,), thin enclosures of directions . centre
+    half: Array  # (E,)
+    axes: tuple[SpectralAxis, ...]
+    values: Array  # (N_1, .., N_E, K)
+    expected: float
+
+    @property
+    def tokens(self) -> int:
+        """Product of the keys per direction."""
+        return math.prod(len(axis) for axis in self.axes)
+
+
+@dataclass(frozen=True)
+class SpectralPlan:
+    """A sum of groups, each with its keys and values."""
+
+    groups: tuple[GroupPlan, ...]
+    route: str = "spectral"
+
+    @property
+    def cells(self) -> int:
+        """Key tokens in all."""
+        return sum(group.tokens for group in self.groups)
+
+    @property
+    def expected(self) -> float:
+        """Errors of the groups added up."""
+        return sum(group.expected for group in self.groups)
+
+
+def scaled(group: Group, low: Array, high: Array) -> tuple[Interval, Array]:
+    """Middle and half width with |t - middle| <= half on the box: z = (t - middle)/half stays inside [-1, 1]."""
+    centre = (low + high) / 2.0
+    reach = group.range(low, high)
+    middle = group.range(centre, centre)
+    half = np.maximum(reach.hi - middle.lo, middle.hi - reach.lo) * (1.0 + 2.0**-48)
+    return middle, np.asarray(half)
+
+
+class GroupPlanner:
+    """Heads for one group, of growing size."""
+
+    def __init__(self, group: Group, low: Array, high: Array, error: float, dtype: str) -> None:
+        self.group, self.error, self.dtype = group, error, dtype
+        self.middle, self.half = scaled(group, low, high)
+        self._centre = (self.middle.lo + self.middle.hi) / 2.0
+        self.curves = [AxisCurve(self._fibres(e), error, dtype) for e in range(group.dimension)]
+
+    def f(self, z: Array) -> Array:
+        """The group's function on z (M, E) -> (M, K)."""
+        return self.group.expression.evaluate(self._centre + z * self.half)
+
+    def _fibres(self, e: int) -> "object":
+        """The group along direction e through some points: z (M,) -> (M, fibres)."""
+        E = self.group.dimension
+        if E == 1:
+            return lambda z: self.f(z[:, None])
+        rng = np.random.default_rng(7)
+        others = np.concatenate([rng.uniform(-1, 1, (14, E)), np.zeros((1, E)), rng.choice([-1.0, 1.0], (5, E))])
+
+        def along(z: Array) -> Array:
+            points = np.repeat(others[None], len(z), axis=0)  # (M, F, E)
+            points[:, :, e] = z[:, None]
+            found = self.f(points.reshape(-1, E))
+            return found.reshape(len(z), -1)
+
+        return along
+
+    def plan(self, axes: tuple[SpectralAxis, ...], values: Array, expected: float) -> GroupPlan:
+        """A plan of this group."""
+        return GroupPlan(self.group, self.middle, self.half, axes, values, expected)
+
+    def single(self, fit: AxisFit) -> GroupPlan:
+        """The plan of a group of one direction."""
+        return self.plan((fit.axis,), fit.values, fit.error)
+
+    def product(self, error: float) -> GroupPlan | None:
+        """Product keys for several directions: sizes from fibres, then corrected on the whole."""
+        E = self.group.dimension
+        most = MOST_AXIS.get(E, 24)
+        scale = float(np.abs(self.f(np.stack([chebyshev(33)] * E, axis=1))).max()) or 1.0
+        fits = [curve.smallest(0.6 * error / E, most=most) for curve in self.curves]
+        if any(fit is None for fit in fits):
+            return None
+        counts = [max(2, len(fit)) for fit in fits if fit is not None]
+        return self._polish(counts, error, scale, most)
+
+    def _polish(self, counts: list[int], error: float, scale: float, most: int) -> GroupPlan | None:
+        """Grow until the whole fits, then shrink while it still does."""
+
+        def attempt(sizes: list[int]) -> GroupPlan:
+            axes = tuple(curve.best(n).axis for curve, n in zip(self.curves, sizes, strict=True))
+            expected, values = tensor_fit(axes, self.f, error, scale, self.dtype)
+            return self.plan(axes, values, expected)
+
+        current = attempt(counts)
+        for _ in range(12):
+            if current.expected <= error:
+                break
+            worst = [curve.best(n).error for curve, n in zip(self.curves, counts, strict=True)]
+            counts[int(np.argmax(worst))] += 1
+            if max(counts) > most:
+                return None
+            current = attempt(counts)
+        if current.expected > error:
+            return None
+        shrinking = True
+        while shrinking:
+            shrinking = False
+            for e in np.argsort(counts):
+                if counts[e] > 2:
+                    trial = list(counts)
+                    trial[e] -= 1
+                    found = attempt(trial)
+                    if found.expected <= error:
+                        counts, current, shrinking = trial, found, True
+                        break
+        return current
+
+
+def share(planners: list[GroupPlanner], error: float) -> list[GroupPlan] | None:
+    """Fewest tokens in all for groups of one direction whose errors add up to at most `error`."""
+    sizes = []
+    for planner in planners:
+        fit = planner.curves[0].smallest(error, start=1)
+        if fit is None:
+            return None
+        sizes.append(len(fit))
+
+    def errors() -> list[float]:
+        return [planner.curves[0].best(n).error for planner, n in zip(planners, sizes, strict=True)]
+
+    for _ in range(4000):
+        now = errors()
+        if sum(now) <= error:
+            return [planner.single(planner.curves[0].best(n)) for planner, n in zip(planners, sizes, strict=True)]
+        gains = []
+        for i, planner in enumerate(planners):
+            steps = [(now[i] - planner.curves[0].best(sizes[i] + d).error) / d for d in (1, 2) if sizes[i] + d <= 120]
+            gains.append(max(steps, default=-1.0))
+        best = int(np.argmax(gains))
+        if gains[best] <= 0:
+            return None
+        one = planners[best].curves[0]
+        sizes[best] += 1 if one.best(sizes[best] + 1).error < now[best] else 2
+    return None
+
+
+def spectral_plans(target: Target, error: float, dtype: str) -> Iterator[SpectralPlan]:
+    """Plans aimed at smaller and smaller expected errors."""
+    if target.expression is None or target.d_out * target.n_out != 1 or not target.expression.is_continuous:
+        return
+    groups = groups_of(target.expression)
+    if not groups or max(group.dimension for group in groups) > 3:
+        return
+    low, high = target.box.low, target.box.high
+    planners = [GroupPlanner(group, low, high, error, dtype) for group in groups]
+    singles = [planner for planner in planners if planner.group.dimension == 1]
+    others = [planner for planner in planners if planner.group.dimension > 1]
+    tokens = 0
+    for goal in (0.97, 0.9, 0.8, 0.65, 0.45):
+        part = goal * error / (len(others) + (1 if singles else 0))
+        plans = share(singles, part) if singles else []
+        products = [planner.product(part) for planner in others]
+        if plans is None or any(plan is None for plan in products):
+            return
+        plan = SpectralPlan((*plans, *(p for p in products if p is not None)))
+        if plan.cells > tokens:
+            tokens = plan.cells
+            yield plan
