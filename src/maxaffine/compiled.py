@@ -15,15 +15,19 @@ from maxaffine._version import __version__
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.observe import Observed
 from maxaffine.certify.prove import certify, stored_plan
+from maxaffine.certify.spectral import certify_spectral
 from maxaffine.core.container import container_bytes, read_container, write_container
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer import file as layer_file
 from maxaffine.layer.build import input_shapes
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.grouped_matrices import grouped_matrices
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.matrices import CrossMatrices, SelfMatrices, matrices, matrices_bytes
 from maxaffine.plan.budget import Cost, free_memory, size
 from maxaffine.plan.evidence import Evidence
 from maxaffine.plan.maxaffine import MaxAffine
+from maxaffine.plan.spectral import SpectralPlan
 from maxaffine.runtime import chooser
 from maxaffine.runtime.queries import as_points
 from maxaffine.target.box import Box
@@ -37,7 +41,7 @@ class Compiled:
     """A function inside one softmax attention layer, with what is proved and what was observed about its error."""
 
     target: Target
-    layer: Layer
+    layer: Layer | GroupedLayer
     certificate: Certificate
     observed: Observed
     error: float  # asked for, absolute
@@ -47,6 +51,7 @@ class Compiled:
     cost: Cost
     seconds: float = 0.0
     evidence: Evidence | None = None  # what the certificate was proved from; a loaded layer has none
+    spectral: SpectralPlan | None = None  # the plan of a spectral layer; a loaded layer has none
     declared: Mapping[str, Any] = field(default_factory=dict)  # constants that the user declared
     file: str | None = field(default=None, compare=False)
 
@@ -61,7 +66,7 @@ class Compiled:
     def attention(self, *x: ArrayLike, outside: str = "error") -> Array:
         """The attention weights (B, N), or (N,) for one point, keys in row-major order."""
         points, single = as_points(self.target, *x, outside=outside)
-        needed = len(points) * self.layer.keys.count * self.layer.values.itemsize * 2
+        needed = len(points) * self.layer.keys.count * 16
         what = f"attention weights of {len(points)} points over {self.layer.keys.count:,} keys"
         _afford(needed, what, "ask for fewer points")
         weights = chooser.attention(self.layer, points)
@@ -101,6 +106,8 @@ class Compiled:
 
     def partition(self) -> MaxAffine:
         """The max-affine partition of the keys, in x."""
+        if isinstance(self.layer, GroupedLayer):
+            raise Refused("a spectral layer blends all keys of a group everywhere; it has no partition worth drawing.")
         return MaxAffine(*self.layer.affine_pieces())
 
     def matrices(
@@ -108,6 +115,10 @@ class Compiled:
     ) -> SelfMatrices | CrossMatrices:
         """The literal weights: "self" in layout Q, K or I, or "cross"."""
         kind = self.attention_kind if kind is None else kind
+        if isinstance(self.layer, GroupedLayer):
+            needed = 8 * self.tokens * (self.layer.dimension + 64)
+            _afford(needed, f"the literal matrices of {self.tokens:,} tokens", "ask for a larger error")
+            return grouped_matrices(self.layer, kind, layout)
         if kind in ("self", "cross"):
             bytes_needed = matrices_bytes(self.layer, kind, layout or "Q")
             what = f"the literal matrices of {self.tokens:,} tokens"
@@ -123,6 +134,9 @@ class Compiled:
             raise BadInput(f"`runtime` (={runtime!r}) cannot run this layer; choose any of {names}.")
         if self.evidence is None or self.certificate.kind != "proved":
             raise Refused("this layer carries no evidence to prove from; compile it again.")
+        if isinstance(self.layer, GroupedLayer):
+            assert self.spectral is not None
+            return certify_spectral(self.layer, self.spectral, self.error, runtime)
         plan = stored_plan(self.plan, self.layer, self.norm)
         return certify(plan, self.layer, self.target, self.evidence, self.norm, runtime)
 
@@ -169,6 +183,7 @@ class Compiled:
             "attention": self.attention_kind,
             "tokens": self.tokens,
             "counts": list(self.layer.keys.shape),
+            "layout": self.layer.layout(),
             "error": self.error,
             "norm": "inf" if math.isinf(self.norm) else self.norm,
             "bound": self.bound,

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,17 +13,21 @@ from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.observe import Observed, observe, observe_integral
 from maxaffine.certify.partition import euclidean_constant, partition_plan
 from maxaffine.certify.prove import Plan, certify
+from maxaffine.certify.spectral import certify_spectral, leak_factor
 from maxaffine.compiled import Compiled
-from maxaffine.core.errors import Refused
+from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import dtype_of, numpy_dtype
 from maxaffine.layer.build import build_centres, build_grid, build_partition
+from maxaffine.layer.build_spectral import build_spectral, wanted_bonus, with_bonus
+from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.plan import integral, lookup
 from maxaffine.plan.budget import Cost, afford, lookup_cost
 from maxaffine.plan.gather import gather
 from maxaffine.plan.maxaffine import MaxAffine
 from maxaffine.plan.sampled import sampled_lipschitz
+from maxaffine.plan.spectral import SpectralPlan, spectral_plans
 from maxaffine.request import (
     Request,
     absolute_error,
@@ -40,7 +44,7 @@ from maxaffine.runtime import chooser
 
 Array = NDArray[np.float64]
 
-METHODS = ("auto", "lookup")
+METHODS = ("auto", "spectral", "lookup")
 # The compiler aims a little below the error asked for, so that the independent checker, whose constants are its own,
 # can confirm it.
 ROOM = 1.0 - 2e-3
@@ -116,7 +120,7 @@ def compile(
     )
     if made.inputs == "pair":
         attention = "cross"
-    found = _search(request)
+    found = _search(request, method)
     observed = found.observed or _observe(request, found)
     compiled = Compiled(
         target=made,
@@ -124,11 +128,12 @@ def compile(
         certificate=found.certificate,
         observed=observed,
         error=request.error,
-        method="lookup",
+        method=found.method,
         attention_kind=attention,
         plan=found.plan.to_json(),
         cost=found.cost,
         evidence=request.evidence,
+        spectral=found.plan if isinstance(found.plan, SpectralPlan) else None,
         declared=request.evidence.declared(),
         seconds=time.perf_counter() - begun,
     )
@@ -140,25 +145,88 @@ def compile(
 class Found:
     """A plan carried out: its layer, certificate and cost."""
 
-    plan: Plan
-    layer: Layer
+    method: str
+    plan: Plan | SpectralPlan
+    layer: Layer | GroupedLayer
     certificate: Certificate
     cost: Cost
     observed: Observed | None = None
 
 
-def _search(request: Request) -> Found:
-    """Plans of growing cost, until one is proved; for a target without facts, until one is observed to fit."""
+def _search(request: Request, method: str) -> Found:
+    """The method with the fewest tokens whose bound is proved at most `error`."""
+    reasons: list[str] = []
+    given = request.partition is not None or request.centres is not None or math.isfinite(request.norm)
+    if method == "spectral" and given:
+        raise BadInput('`method` "spectral" is for the sup norm on the whole box; leave out `partition`, `centres` and `norm`.')
+    if method in ("auto", "spectral") and not given:
+        fewest = _fewest_cells(request) if method == "auto" else None
+        found = _search_spectral(request, reasons, fewest)
+        if found is not None:
+            return found
+        if method == "spectral":
+            raise Refused(f"no spectral head was proved: {'; '.join(reasons)}.")
+    try:
+        return _search_lookup(request)
+    except Refused as refusal:
+        if not reasons:
+            raise
+        raise Refused(f"{refusal} Spectral heads: {'; '.join(reasons)}.") from None
+
+
+def _fewest_cells(request: Request) -> int | None:
+    """Tokens of the cheapest lookup, where one is known without building it."""
+    plan = lookup.cheapest(lookup.sup_norm_plans(request.target.box, request.evidence, request.error * ROOM))
+    return None if plan is None or request.dtype == "bfloat16" else plan.cells * request.target.n_out
+
+
+def _search_spectral(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
+    """Spectral plans of growing size until one is proved; what stood in the way is added to `reasons`."""
+    target, error = request.target, request.error
+    if target.expression is None:
+        reasons.append("they are proved for expressions only")
+        return None
+    tried = 0
+    for plan in spectral_plans(target, error, request.dtype):
+        if fewest is not None and plan.cells >= fewest:
+            return None
+        tried += 1
+        layer = build_spectral(plan, target, request.dtype)
+        if len(layer.groups) > 1:
+            largest = sum(float(np.abs(made.values).max()) for made in plan.groups if made.values is not None)
+            layer = with_bonus(layer, wanted_bonus(leak_factor(layer.groups), max(largest, 1.0), 1e-4 * error))
+        try:
+            certificate = certify_spectral(layer, plan, error)
+        except Refused as refusal:
+            reasons.append(f"{plan.cells:,} tokens: {refusal}")
+            continue
+        flops = 40 * sum(sum(group.shape) for group in layer.groups) + layer.nbytes // 2
+        cost = Cost(layer.tokens, layer.nbytes, 4 * layer.nbytes, flops)
+        assert certificate.bound is not None
+        if certificate.bound <= error * ROOM:
+            return Found("spectral", plan, layer, certificate, cost)
+        worst = max(certificate.parts, key=lambda name: certificate.parts[name])
+        part = certificate.parts[worst]
+        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, of which {worst.replace('_', ' ')} {part:.3g}")
+    if not tried:
+        reasons.append("none fits: the target is not smooth enough, or of too many variables at once")
+    return None
+
+
+def _search_lookup(request: Request) -> Found:
+    """Lookups of growing cost, until one is proved; for a target without facts, until one is observed to fit."""
+    if request.dtype == "bfloat16":
+        raise Refused("a lookup is not proved in bfloat16: its logits are rounded by 2^-8 of hundreds; use float32.")
     closest: Found | None = None
     for plan in _proposals(request):
         cost = _cost(plan, request)
         afford(cost, request.max_bytes, f"the lookup for error {request.error:g}")
         layer = _build(plan, request)
         certificate = certify(plan, layer, request.target, request.evidence, request.norm, "any", request.progress)
-        found = Found(plan, layer, certificate, cost)
+        found = Found("lookup", plan, layer, certificate, cost)
         bound = found.certificate.bound
         if bound is None:
-            found = Found(plan, layer, found.certificate, cost, _observe(request, found))
+            found = replace(found, observed=_observe(request, found))
             bound = found.observed.error if found.observed else math.inf
         if bound <= request.error:
             return found
@@ -256,6 +324,14 @@ def _validate(compiled: Compiled) -> None:
     from maxaffine.layer.file import from_tensors, to_tensors
 
     layer = compiled.layer
+    if isinstance(layer, GroupedLayer):
+        x = np.random.default_rng(0).uniform(layer.low, layer.high, size=(4, layer.dimension))
+        fast = chooser.evaluate(layer, x)
+        if "dense" in chooser.available(layer):
+            away = float(np.abs(fast - chooser.evaluate(layer, x, "dense")).max())
+            if away > (compiled.bound or 0.0):
+                raise AssertionError("the layer disagrees with the literal softmax: please report this")
+        return
     if layer.keys.count <= 1 << 16:
         rng = np.random.default_rng(0)
         x = rng.uniform(layer.low, layer.high, size=(3, layer.dimension))

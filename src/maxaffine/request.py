@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.progress import Progress
-from maxaffine.core.rounding import dtype_of
+from maxaffine.core.rounding import compute_dtype, dtype_of
 from maxaffine.plan.evidence import Evidence
 from maxaffine.plan.maxaffine import MaxAffine
 from maxaffine.target.target import Target
@@ -116,17 +116,17 @@ def absolute_error(error: float, relative: bool, target: Target, dtype: str) -> 
         largest = float(np.where(np.isfinite(found.mignitude), found.mignitude, 0.0).max())
     else:
         largest = float(np.abs(target.values(x)).max())
-    most = float(np.finfo(dtype_of(dtype).name).max)
+    most = float(np.finfo(compute_dtype(dtype)).max)
     if not largest < most / 2.0:
         raise Refused(f"values near {largest:.3g} overflow {dtype}, which ends at {most:.3g}; scale the target or use float64.")
     wanted = error * largest if relative else error
     unit = dtype_of(dtype).unit
     if relative and largest == 0.0:
         raise Refused("`relative` measures the error in units of sup |f|, and f is zero wherever it was looked at.")
-    if wanted < 8.0 * unit * largest:
+    if wanted < 2.0 * unit * largest:
         raise Refused(
             f"`error` (={error:g}) is below what {dtype} can hold: values near {largest:.3g} are rounded by "
-            f"{unit * largest:.2g}. Ask for at least {16 * unit * largest / (largest if relative else 1.0):.2g}."
+            f"{unit * largest:.2g}. Ask for at least {4 * unit * largest / (largest if relative else 1.0):.2g}."
         )
     return wanted
 

@@ -29,10 +29,11 @@ from maxaffine.target.expression import Expression
 Array = NDArray[np.float64]
 
 RADII = (1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 14.0, 20.0)
-OVERSAMPLING = {1: 10, 2: 6, 3: 5}
+OVERSAMPLING = {1: 10, 2: 6, 3: 4}
 POINTS = {1: 4_000, 2: 60_000, 3: 1_500_000}  # of a cell, at most; larger cells are halved
 MOST_CELLS = 400
 EXTENDED = float(np.finfo(np.longdouble).eps) / 2.0  # 80-bit numbers where the platform has them, else float64
+PI = np.longdouble("3.14159265358979323846264338327950288")
 SHARE = 0.004  # of the error that the interpolation remainder may take
 
 
@@ -154,9 +155,9 @@ def _enclose(head: Head, low: Array, high: Array, k: int, centre: float, long: f
     return worst
 
 
-def _precise_weights(axis: AxisKeys, z: Array) -> NDArray[np.longdouble]:
+def _precise_weights(axis: AxisKeys, z: NDArray[np.longdouble]) -> NDArray[np.longdouble]:
     """Softmax weights of the stored keys in extended precision."""
-    scores = np.multiply.outer(z.astype(np.longdouble), axis.slopes.astype(np.longdouble)) + axis.offsets.astype(np.longdouble)
+    scores = np.multiply.outer(z, axis.slopes.astype(np.longdouble)) + axis.offsets.astype(np.longdouble)
     scores -= scores.max(axis=1, keepdims=True)
     weights = np.exp(scores)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
@@ -165,28 +166,28 @@ def _precise_weights(axis: AxisKeys, z: Array) -> NDArray[np.longdouble]:
 def _at_points(head: Head, low: Array, high: Array, degrees: tuple[int, ...]) -> tuple[float, float, int]:
     """max |f - g| over the Chebyshev points of a cell, what is in doubt about it, and how many points there were."""
     E, K = head.dimension, head.values.shape[-1]
-    grids = []
+    grids: list[NDArray[np.longdouble]] = []
     for e, m in enumerate(degrees):
         n = _nodes(m, E)
-        unit = np.cos(np.pi * (np.arange(n) + 0.5) / n)
-        grids.append((low[e] + high[e]) / 2.0 + (high[e] - low[e]) / 2.0 * unit)
+        angle = PI * (2 * np.arange(n, dtype=np.longdouble) + 1) / (2 * n)
+        grids.append(np.longdouble(low[e] + high[e]) / 2 + np.longdouble(high[e] - low[e]) / 2 * np.cos(angle))
     out, absolute = head.values.astype(np.longdouble), np.abs(head.values)
     shaky = 0.0
     for e, axis in enumerate(head.axes):
         out = np.moveaxis(np.tensordot(_precise_weights(axis, grids[e]), out, axes=(1, e)), 0, e)
-        absolute = np.moveaxis(np.tensordot(axis_weights(axis, grids[e]), absolute, axes=(1, e)), 0, e)
-        # rounding of logits, exp and sums in the extended format; the slope of g times the error of the node itself
+        absolute = np.moveaxis(np.tensordot(axis_weights(axis, grids[e].astype(np.float64)), absolute, axes=(1, e)), 0, e)
+        # rounding of nodes, logits, exp and sums in the extended format
         spread, terms = float(np.ptp(axis.slopes)), 2 * len(axis) + 4
         logit = 4.0 * (float(np.abs(axis.slopes).max()) + float(np.abs(axis.offsets).max())) + spread + 30.0
-        shaky += 2.0 * EXTENDED * logit + gamma(terms, EXTENDED) + 16.0 * FLOAT64.unit * spread
+        shaky += 2.0 * EXTENDED * logit + gamma(terms, EXTENDED) + 16.0 * EXTENDED * spread
     out = out.astype(np.float64)
     shaky = shaky * (1 + 1e-9) + FLOAT64.unit
     top, doubt, count = 0.0, 0.0, 0
     first = max(1, 200_000 // max(1, math.prod(len(g) for g in grids[1:])))
     for start in range(0, len(grids[0]), first):
         block = [grids[0][start : start + first], *grids[1:]]
-        mesh = np.stack([a.ravel() for a in np.meshgrid(*block, indexing="ij")], axis=1)
-        slack = 16.0 * FLOAT64.unit
+        mesh = np.stack([a.ravel() for a in np.meshgrid(*(b.astype(np.float64) for b in block), indexing="ij")], axis=1)
+        slack = 4.0 * FLOAT64.unit
         z = Interval(mesh - slack, mesh + slack)  # the exact Chebyshev points lie inside
         t = z * Interval.point(head.half) + Interval(
             np.broadcast_to(head.middle.lo, mesh.shape), np.broadcast_to(head.middle.hi, mesh.shape)

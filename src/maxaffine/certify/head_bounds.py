@@ -1,11 +1,12 @@
 """Bounds of spectral heads g(z) = sum_j w_j(z) c_j: on complex strips, of their rounding, of their slopes.
 
-Strips.  |w_j(x + iy)| <= S w_j(x), so |g| <= S max |c|.  For exact Bernstein keys S0 = cos(delta y/2)^-(N-1), |delta y| < pi.  Stored
-keys differ from them by da_j, db_j: with tau = max_j (|da_j||z| + |db_j|), S <= e^tau S0 / (1 - (e^tau - 1) S0).  For any keys
-S <= 1/(1 - y^2 V/2), V = sum_j w_j(c)(a_j - abar)^2 e^{|a_j - abar| r'}, |Re z - c| <= r', abar the mean of a under w(c).
+Strips.  |w_j(x + iy)| <= S w_j(x), so |g| <= S max |c|.  For exact Bernstein keys S0 = cos(delta y/2)^-(N-1), |delta y| < pi.
+Stored keys differ from them by da_j, db_j: with tau = max_j (|da_j||z| + |db_j|), S <= e^tau S0 / (1 - (e^tau - 1) S0).
+For any keys S <= 1/(1 - y^2 V/2), V = sum_j w_j(c)(a_j - abar)^2 e^{|a_j - abar| r'}, |Re z - c| <= r', abar the mean of a
+under w(c).
 
-Rounding.  A relative error e^{d_j} of weight j, |d_j| <= eta_j, moves g by at most e^{2 eta} sum_j w_j eta_j |c_j - g|; the sums are
-taken at the middle of short pieces and enlarged by what can change inside them.
+Rounding.  A relative error e^{d_j} of weight j, |d_j| <= eta_j, moves g by at most e^{2 eta} sum_j w_j eta_j |c_j - g|; the
+sums are taken at the middle of short pieces and enlarged by what can change inside them.
 """
 
 import math
@@ -67,40 +68,56 @@ def _generic_strip(keys: AxisKeys, centre: float, reach: float, height: float) -
 
 @dataclass(frozen=True)
 class Moments:
-    """Bounds over all z of [-1, 1]^E: largest |g|, largest sum w|c|, and sum w eta |c - g| for one unit roundoff."""
+    """Bounds over all z of [-1, 1]^E: largest |g|, largest sum w|c|, sum w eta |c - g|, and |dg/dz_e| per axis."""
 
     largest: float
     absolute: float
     rounding: float
+    slopes: tuple[float, ...]
 
 
-MOST_PIECES = {1: 4096, 2: 512, 3: 96}
+MOST_PIECES = {1: 4096, 2: 1536, 3: 96}
+EDGE = 1.0 + 2.0**-9  # pieces reach a little beyond [-1, 1], where a rounded query may fall
 
 
 def pieces(axes: tuple[AxisKeys, ...]) -> list[tuple[Array, float]]:
     """Equal pieces of [-1, 1] per axis, (middles, half width), short enough that weights change by some percent inside one."""
     found = []
     for axis in axes:
-        wanted = 10.0 * len(axes) * float(np.ptp(axis.slopes))
+        wanted = 20.0 * len(axes) * float(np.ptp(axis.slopes))
         count = int(np.clip(wanted, 16, MOST_PIECES.get(len(axes), 8)))
-        found.append((-1.0 + (2.0 * np.arange(count) + 1.0) / count, 1.0 / count))
+        found.append((EDGE * (-1.0 + (2.0 * np.arange(count) + 1.0) / count), EDGE / count))
     return found
 
 
 def moments(axes: tuple[AxisKeys, ...], values: Array, etas: tuple[Array, ...]) -> Moments:
-    """Moments of a head with values (N_1, .., N_E, K); etas[e] (pieces, N_e) as `etas_for` gives them."""
+    """Moments of a head with values (N_1, .., N_E, K); etas[e] (pieces, N_e) as `etas_for` gives them.
+
+    Inside a piece a weight grows by at most e^{range(a) half}; that enlarges every sum taken at the piece's middle.
+    """
     cut = pieces(axes)
-    grow = math.exp(min(sum(float(np.ptp(axis.slopes)) * half for axis, (_, half) in zip(axes, cut, strict=True)), 60.0))
+    spreads = [float(np.ptp(axis.slopes)) for axis in axes]
+    grow = math.exp(min(sum(spread * half for spread, (_, half) in zip(spreads, cut, strict=True)), 60.0))
     weights = [axis_weights(axis, nodes) for axis, (nodes, _) in zip(axes, cut, strict=True)]
     g = _contract(weights, values)  # (pieces, .., K)
     top = float(_contract(weights, np.abs(values)).max()) * grow
     swing = (grow - 1.0) * top
     rounding = np.zeros(g.shape)
-    for e in range(len(axes)):
+    slopes = []
+    for e, axis in enumerate(axes):
         moved = [w * etas[i] if i == e else w for i, w in enumerate(weights)]
         rounding += _deviation(moved, values, g)
         rounding += swing * float((weights[e] * etas[e]).sum(axis=1).max())
-    return Moments(float(np.abs(g).max()) + swing, top, float(rounding.max()) * grow)
+        # dg/dz_e = sum w (a - abar) c; its own derivatives are at most range(a)^2 (or range(a) range(a')) times sum w |c - level|
+        lean = axis.slopes.astype(np.float64)[None] - (weights[e] @ axis.slopes.astype(np.float64))[:, None]
+        steep = [w * lean if i == e else w for i, w in enumerate(weights)]
+        level = (values.max() + values.min()) / 2.0
+        size = float(_contract(weights, np.abs(values - level)).max()) * grow
+        drift = sum(2.0 * spreads[e] * spread * half for spread, (_, half) in zip(spreads, cut, strict=True)) * size
+        exact = float(np.abs(_contract(steep, values)).max()) + drift
+        crude = float(_contract([np.abs(s) if i == e else s for i, s in enumerate(steep)], np.abs(values - level)).max())
+        slopes.append(min(exact, crude * grow + spreads[e] * (grow - 1.0) * size))
+    return Moments(float(np.abs(g).max()) + swing, top, float(rounding.max()) * grow, tuple(slopes))
 
 
 def _contract(weights: list[Array], values: Array) -> Array:
@@ -130,27 +147,16 @@ def _deviation(weights: list[Array], values: Array, g: Array) -> Array:
     return best
 
 
-def etas_for(axes: tuple[AxisKeys, ...], sharpness: float, dtype: Dtype, terms: int, query: Array) -> tuple[Array, ...]:
-    """Errors of the logits (pieces, N_e): products and sums, the query's error, the shift by the maximum, exp, division.
+def etas_for(axes: tuple[AxisKeys, ...], dtype: Dtype, terms: int) -> tuple[Array, ...]:
+    """Errors of the logits (pieces, N_e): products and sums, the shift by the maximum, exp and the division.
 
-    `terms` is the number of roundings in a logit; query[e] bounds the error of z_e.
+    `terms` is the number of roundings in a logit.  What all keys share drops out of the softmax.
     """
     found = []
-    for axis, (nodes, half), q in zip(axes, pieces(axes), query, strict=True):
-        found.append(_etas_at(axis, nodes, half, sharpness, dtype, terms, float(q)))
+    for axis, (nodes, half) in zip(axes, pieces(axes), strict=True):
+        slopes, offsets = axis.slopes.astype(np.float64), axis.offsets.astype(np.float64)
+        scores = np.multiply.outer(nodes, slopes) + offsets
+        gap = scores.max(axis=1, keepdims=True) - scores + 2.0 * half * float(np.ptp(slopes))
+        size = np.multiply.outer(np.abs(nodes) + half, np.abs(slopes)) + np.abs(offsets)
+        found.append(gamma(terms, dtype.unit) * size + dtype.unit * (gap + dtype.exp_ulps + 3.0))
     return tuple(found)
-
-
-def _etas_at(
-    axis: AxisKeys, nodes: Array, half: float, sharpness: float, dtype: Dtype, terms: int, query: float
-) -> Array:
-    slopes, offsets = np.abs(axis.slopes.astype(np.float64)), np.abs(axis.offsets.astype(np.float64))
-    z = np.abs(nodes)[:, None] + half
-    scores = np.multiply.outer(nodes, axis.slopes.astype(np.float64)) + axis.offsets.astype(np.float64)
-    gap = scores.max(axis=1, keepdims=True) - scores + 2.0 * half * float(np.ptp(axis.slopes))
-    size = slopes * z + offsets
-    products = gamma(terms, dtype.unit) * sharpness * size
-    # The query's error shifts every logit by a_j dz; what all share drops out, so it counts relative to the mean slope.
-    mean = axis_weights(axis, nodes) @ axis.slopes.astype(np.float64)
-    moved = sharpness * query * np.abs(axis.slopes.astype(np.float64)[None] - mean[:, None])
-    return np.asarray(products + moved + dtype.unit * (sharpness * gap + dtype.exp_ulps + 3.0))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.plan.keys import ProductKeys
 from maxaffine.target.target import Target
@@ -53,10 +54,10 @@ def pointwise(evaluate: Evaluate, target: Target, x: Array) -> Array:
     return np.asarray(away.max(axis=(1, 2)))
 
 
-def face_biased(layer: Layer, count: int, rng: np.random.Generator) -> Array:
+def face_biased(layer: Layer | GroupedLayer, count: int, rng: np.random.Generator) -> Array:
     """Points of the box, half of them on or next to faces and corners of the cells (and on the box's own edges)."""
     x = rng.uniform(layer.low, layer.high, size=(count, layer.dimension))
-    if isinstance(layer.keys, ProductKeys) and layer.coordinates.is_diagonal:
+    if isinstance(layer, Layer) and isinstance(layer.keys, ProductKeys) and layer.coordinates.is_diagonal:
         half = count // 2
         scale, shape = np.diag(layer.coordinates.matrix), np.asarray(layer.keys.shape)
         faces = rng.integers(0, shape + 1, size=(half, len(shape))) - shape / 2.0
@@ -70,7 +71,13 @@ def face_biased(layer: Layer, count: int, rng: np.random.Generator) -> Array:
 
 
 def observe(
-    evaluate: Evaluate, target: Target, layer: Layer, seed: int, flops: int, start: Array | None = None, reach: float = 0.0
+    evaluate: Evaluate,
+    target: Target,
+    layer: Layer | GroupedLayer,
+    seed: int,
+    flops: int,
+    start: Array | None = None,
+    reach: float = 0.0,
 ) -> Observed:
     """Search for the largest error, from `start` points within `reach` of them where a certificate speaks of such."""
     rng = np.random.default_rng(seed)
@@ -87,7 +94,7 @@ def observe(
     return Observed(float(heights[top]), tuple(float(v) for v in climbers[top]), spent, seed)
 
 
-def _around(start: Array, reach: float, count: int, rng: np.random.Generator, layer: Layer) -> Array:
+def _around(start: Array, reach: float, count: int, rng: np.random.Generator, layer: Layer | GroupedLayer) -> Array:
     centres = start[rng.integers(0, len(start), size=count)]
     direction = rng.normal(size=centres.shape)
     direction *= reach / np.linalg.norm(direction, axis=1, keepdims=True)
@@ -97,10 +104,17 @@ def _around(start: Array, reach: float, count: int, rng: np.random.Generator, la
 
 
 def _climb(
-    evaluate: Evaluate, target: Target, layer: Layer, x: Array, height: Array, rounds: int, rng: np.random.Generator
+    evaluate: Evaluate,
+    target: Target,
+    layer: Layer | GroupedLayer,
+    x: Array,
+    height: Array,
+    rounds: int,
+    rng: np.random.Generator,
 ) -> tuple[Array, Array, int]:
     """Every climber tries STEPS random steps per round and keeps the best; steps shrink from a cell to nothing."""
-    step = (layer.high - layer.low) / np.maximum(2.0, np.array(layer.keys.shape[: layer.dimension] or 2).max())
+    cells = 8.0 if isinstance(layer, GroupedLayer) else max(2.0, float(max(layer.keys.shape)))
+    step = (layer.high - layer.low) / cells
     spent, tries = 0, STEPS
     for _ in range(rounds):
         moves = rng.normal(size=(tries, *x.shape)) * step

@@ -22,8 +22,8 @@ KEY = "maxaffine"  # the one entry of the safetensors metadata, a JSON text
 HEADER_LIMIT = 4 << 20  # bytes of header, record included
 TENSOR_LIMIT = 256  # tensors in a file
 FILE_LIMIT = 64 << 30  # bytes
-DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
-NAME = re.compile(r"[a-z_]+(\.[a-z0-9_]+){0,3}")
+DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "BF16": np.dtype("<u2")}
+NAME = re.compile(r"[a-z_]+(\.[a-z0-9_]+){0,4}")
 
 Tensors = dict[str, NDArray[Any]]
 

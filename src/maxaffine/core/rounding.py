@@ -8,6 +8,7 @@ accounted for where it can happen (the exponentials of a softmax, see certify/ro
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -28,7 +29,9 @@ class Dtype:
 # exp is assumed correct to 4 ulp (8 u); NumPy's vector loops are documented below that and the tests measure it.
 FLOAT64 = Dtype("float64", 2.0**-53, -1075 * math.log(2.0), 2.0**-1074, 8.0)
 FLOAT32 = Dtype("float32", 2.0**-24, -150 * math.log(2.0), 2.0**-149, 8.0)
-DTYPES = {"float64": FLOAT64, "float32": FLOAT32}
+# bfloat16 tensors are computed with in float32 (products and sums of them are then exact or rounded as float32).
+BFLOAT16 = Dtype("bfloat16", 2.0**-8, -150 * math.log(2.0), 2.0**-149, 8.0)
+DTYPES = {"float64": FLOAT64, "float32": FLOAT32, "bfloat16": BFLOAT16}
 
 
 def dtype_of(name: str) -> Dtype:
@@ -41,7 +44,22 @@ def dtype_of(name: str) -> Dtype:
 
 def numpy_dtype(name: str) -> np.dtype[np.floating]:
     """The NumPy dtype that stores numbers of that format."""
+    if dtype_of(name) is BFLOAT16:
+        import ml_dtypes
+
+        return cast("np.dtype[np.floating]", np.dtype(ml_dtypes.bfloat16))
     return np.dtype(dtype_of(name).name)
+
+
+def compute_format(name: str) -> Dtype:
+    """The format that products and sums are rounded in: the dtype itself, float32 for bfloat16."""
+    dtype = dtype_of(name)
+    return FLOAT32 if dtype is BFLOAT16 else dtype
+
+
+def compute_dtype(name: str) -> np.dtype[np.floating]:
+    """The NumPy dtype of `compute_format`."""
+    return np.dtype(compute_format(name).name)
 
 
 def gamma(count: float, unit: float) -> float:

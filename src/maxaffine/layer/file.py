@@ -3,6 +3,11 @@
     box.low, box.high, coordinates.centre (D,), coordinates.matrix (E, D)        float64
     keys.<i>.slopes, keys.<i>.offsets (P_i,)  product keys, or keys.slopes (N, E), keys.offsets (N,)  listed keys
     values (keys..., d_out, n_out), value_slopes (keys..., d_out, n_out, E) where values are affine     in the dtype
+
+A grouped layer has box.* and coordinates.centre, and for its group g and direction e:
+
+    group.<g>.matrix (E, D) float64;  group.<g>.<e>.slopes, group.<g>.<e>.offsets (N_e,);
+    group.<g>.values (N_1, .., N_E, K), or group.<g>.<e>.factor (N_e, R)
 """
 
 from collections.abc import Mapping
@@ -13,12 +18,15 @@ import numpy as np
 from maxaffine.core.container import Tensors
 from maxaffine.core.errors import BadInput
 from maxaffine.core.rounding import numpy_dtype
+from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.plan.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys
 
 
-def to_tensors(layer: Layer) -> tuple[Tensors, dict[str, Any]]:
+def to_tensors(layer: Layer | GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
     """The tensors of a layer and the part of the record that describes them."""
+    if isinstance(layer, GroupedLayer):
+        return _grouped_tensors(layer)
     tensors: Tensors = {
         "box.low": layer.low,
         "box.high": layer.high,
@@ -42,9 +50,54 @@ def to_tensors(layer: Layer) -> tuple[Tensors, dict[str, Any]]:
     return tensors, record
 
 
-def from_tensors(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Layer:
+def _grouped_tensors(layer: GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
+    tensors: Tensors = {"box.low": layer.low, "box.high": layer.high, "coordinates.centre": layer.centre}
+    for g, group in enumerate(layer.groups):
+        tensors[f"group.{g}.matrix"] = group.matrix
+        for e, axis in enumerate(group.axes):
+            tensors[f"group.{g}.{e}.slopes"], tensors[f"group.{g}.{e}.offsets"] = axis.slopes, axis.offsets
+            if group.factors is not None:
+                tensors[f"group.{g}.{e}.factor"] = group.factors[e]
+        if group.values is not None:
+            tensors[f"group.{g}.values"] = group.values
+    inputs = [list(shape) for shape in layer.inputs]
+    shapes = [len(group.axes) for group in layer.groups]
+    return tensors, {"dtype": layer.dtype, "bonus": layer.bonus, "inputs": inputs, "keys": "grouped", "directions": shapes}
+
+
+def _grouped_layer(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> GroupedLayer:
+    dtype = str(record["dtype"])
+    stored, names, groups = numpy_dtype(dtype), {"box.low", "box.high", "coordinates.centre"}, []
+    for g, E in enumerate(record["directions"]):
+        axes, factors = [], []
+        for e in range(int(E)):
+            axes.append(AxisKeys(tensors[f"group.{g}.{e}.slopes"], tensors[f"group.{g}.{e}.offsets"]))
+            if axes[-1].slopes.ndim != 1 or axes[-1].slopes.shape != axes[-1].offsets.shape:
+                raise BadInput("keys per direction must be two equally long rows of numbers")
+            names |= {f"group.{g}.{e}.slopes", f"group.{g}.{e}.offsets"}
+            if f"group.{g}.{e}.factor" in tensors:
+                factors.append(tensors[f"group.{g}.{e}.factor"])
+                names.add(f"group.{g}.{e}.factor")
+        names |= {f"group.{g}.matrix"} | ({f"group.{g}.values"} if not factors else set())
+        values = None if factors else tensors[f"group.{g}.values"]
+        groups.append(Group(tensors[f"group.{g}.matrix"], tuple(axes), values, tuple(factors) or None))
+    if set(tensors) != names:
+        raise BadInput(f"the tensors are {sorted(tensors)}")
+    exact = {"matrix", "low", "high", "centre"}
+    if any(tensors[name].dtype != (np.float64 if name.split(".")[-1] in exact else stored) for name in names):
+        raise BadInput("a tensor is not in the dtype that the record states")
+    if np.any(tensors["box.low"] >= tensors["box.high"]):
+        raise BadInput("the box is empty")
+    inputs = tuple((int(d), int(n)) for d, n in record["inputs"])
+    low, high, bonus = tensors["box.low"], tensors["box.high"], float(record["bonus"])
+    return GroupedLayer(tensors["coordinates.centre"], tuple(groups), bonus, low, high, inputs, dtype)
+
+
+def from_tensors(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Layer | GroupedLayer:
     """The layer of validated tensors; refuses names, dtypes or shapes that do not belong together."""
     try:
+        if record["keys"] == "grouped":
+            return _grouped_layer(tensors, record)
         dtype = str(record["dtype"])
         stored = numpy_dtype(dtype)
         inputs = tuple((int(d), int(n)) for d, n in record["inputs"])

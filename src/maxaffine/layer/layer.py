@@ -111,6 +111,10 @@ class Layer:
         arrays = [self.values] + [a for axis in self.axes for a in (axis.slopes, axis.offsets)]
         return sum(a.nbytes for a in arrays) + (0 if self.slopes is None else self.slopes.nbytes)
 
+    def layout(self) -> str:
+        """Keys per coordinate, as a person reads them."""
+        return " x ".join(str(n) for n in self.keys.shape)
+
     def affine_pieces(self) -> tuple[Array, Array]:
         """Slopes (N, D) and offsets (N,) in x of the scores s_j(x) = a_j . M (x - centre) + b_j, float64."""
         slopes, offsets = (np.asarray(part, dtype=np.float64) for part in self.keys.listed())

@@ -16,6 +16,7 @@ exactly for every Lambda > 0; `correction="values"` stores c_j B^-1 instead and 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,8 +98,8 @@ class SelfMatrices(HeadMatrices):
         Z = self.linear(X)
         if full:
             return reference.self_attention(Z, self.W_Q, self.W_K, self.W_V, self.W_O)
-        used = self.W_O.shape[1]
-        return reference.cross_attention(Z, Z[:, :used], self.W_Q, self.W_K, self.W_V, self.W_O[:used])
+        used = np.flatnonzero(self.W_O.any(axis=1))
+        return reference.cross_attention(Z, Z[:, used], self.W_Q, self.W_K, self.W_V, self.W_O[used])
 
     def describe(self) -> str:
         """The meaning of every row of every matrix, as text."""
@@ -159,8 +160,8 @@ def mixing(n_out: int, bonus: float) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True)
-class _Tables:
-    """What all layouts share, listed per token (j, c): slopes, offsets, values, and the output mixing."""
+class Tables:
+    """What all layouts share, listed per token: slopes, offsets, group rows, values, and the output mixing."""
 
     slopes: Array  # (E, m)
     offsets: Array  # (m,)
@@ -171,7 +172,7 @@ class _Tables:
     bonus: float
 
 
-def _tables(layer: Layer, correction: str, bonus: float | None) -> _Tables:
+def _tables(layer: Layer, correction: str, bonus: float | None) -> Tables:
     if correction not in CORRECTIONS:
         raise BadInput(f"`correction` (={correction!r}) must be one of {', '.join(CORRECTIONS)}.")
     n_out, count = layer.n_out, layer.keys.count
@@ -187,7 +188,7 @@ def _tables(layer: Layer, correction: str, bonus: float | None) -> _Tables:
         in_x = in_x.reshape(count, layer.d_out, n_out, layer.dimension)
         mixed = np.einsum("jrci,cC->rijC", in_x, in_values)
         value_slopes = mixed.reshape(layer.d_out, layer.dimension, count * n_out)
-    return _Tables(
+    return Tables(
         slopes=np.repeat(slopes.T, n_out, axis=1),
         offsets=np.repeat(offsets, n_out),
         groups=np.tile(identity, (1, count)),
@@ -198,7 +199,7 @@ def _tables(layer: Layer, correction: str, bonus: float | None) -> _Tables:
     )
 
 
-def _names(layer: Layer) -> tuple[list[str], list[str], list[str], list[str]]:
+def _names(layer: Any) -> tuple[list[str], list[str], list[str], list[str]]:
     inputs, labels = layer.inputs, []
     for which, (d, n) in enumerate(inputs):
         letter = "X" if len(inputs) == 1 else ("X_q", "X_kv")[which]
@@ -233,7 +234,7 @@ def _affine_row(row: int, coefficients: Array, d: int, n: int, rows: int) -> tup
 
 
 def _affine_values(
-    tables: _Tables, centre: Array, d: int, n: int, rows: int, first: int
+    tables: Tables, centre: Array, d: int, n: int, rows: int, first: int
 ) -> tuple[list[Array], list[Array], Array]:
     """Terms and constant part of value rows that are affine in X."""
     left: list[Array] = []
@@ -255,10 +256,14 @@ def self_matrices(layer: Layer, layout: str = "Q", correction: str = "output", b
     if len(layer.inputs) != 1:
         raise BadInput('a layer of two inputs has no self-attention matrices; ask for matrices("cross").')
     tables = _tables(layer, correction, bonus)
-    build = {"Q": _layout_q, "K": _layout_k, "I": _layout_i}[layout]
-    linear, W_Q, W_K, W_V, head = build(layer, tables)
     W_O = np.zeros((tables.values.shape[1], layer.n_out))
     W_O[: layer.n_out] = tables.output
+    return build_self(layer, tables, layout, W_O)
+
+
+def build_self(layer: Any, tables: Tables, layout: str, W_O: Array) -> SelfMatrices:
+    """Self-attention from tables; `layer` gives coordinates, inputs, sharpness, d_out, and n_out, the number of groups."""
+    linear, W_Q, W_K, W_V, head = _LAYOUTS[layout](layer, tables)
     outputs = tuple(f"output row {r + 1}" for r in range(layer.d_out))
     return SelfMatrices(W_Q, W_K, W_V, W_O, head, outputs, linear=linear, layout=layout)
 
@@ -266,13 +271,13 @@ def self_matrices(layer: Layer, layout: str = "Q", correction: str = "output", b
 _Built = tuple[LinearMap, Array, Array, Array, tuple[str, ...]]
 
 
-def _head_names(layer: Layer) -> tuple[str, ...]:
+def _head_names(layer: Any) -> tuple[str, ...]:
     E = layer.coordinates.matrix.shape[0]
     scores = [f"sharpness * z_{e + 1}(x) * a_j[{e + 1}]" for e in range(E)]
     return (*scores, "sharpness * b_j", *(f"Lambda for column {c + 1}" for c in range(layer.n_out)))
 
 
-def _query_weights(layer: Layer, tables: _Tables, width: int, x: int, one: int, group: int) -> Array:
+def _query_weights(layer: Any, tables: Tables, width: int, x: int, one: int, group: int) -> Array:
     """W_Q: sharpness * M on the x rows, sharpness on the 1 row, Lambda on the group rows."""
     (E, D), n_out = layer.coordinates.matrix.shape, layer.n_out
     W_Q = np.zeros((E + 1 + n_out, width))
@@ -282,7 +287,7 @@ def _query_weights(layer: Layer, tables: _Tables, width: int, x: int, one: int, 
     return W_Q
 
 
-def _layout_q(layer: Layer, tables: _Tables) -> _Built:
+def _layout_q(layer: Any, tables: Tables) -> _Built:
     (d, n), (E, D), n_out, d_out = layer.inputs[0], layer.coordinates.matrix.shape, layer.n_out, layer.d_out
     m = tables.values.shape[1]
     one, site, offset, group, value = D, D + 1, D + 1 + E, D + 2 + E, D + 2 + E + n_out
@@ -306,7 +311,7 @@ def _layout_q(layer: Layer, tables: _Tables) -> _Built:
     return linear, W_Q, W_K, W_V, _head_names(layer)
 
 
-def _layout_k(layer: Layer, tables: _Tables) -> _Built:
+def _layout_k(layer: Any, tables: Tables) -> _Built:
     (d, n), n_out, d_out = layer.inputs[0], layer.n_out, layer.d_out
     p = 1 + n_out + d_out
     in_x = layer.coordinates.matrix.T @ tables.slopes  # (D, m): scores are in_x . (x - centre) + b
@@ -326,7 +331,7 @@ def _layout_k(layer: Layer, tables: _Tables) -> _Built:
     return linear, W_Q, W_K, W_V, head
 
 
-def _layout_i(layer: Layer, tables: _Tables) -> _Built:
+def _layout_i(layer: Any, tables: Tables) -> _Built:
     if tables.value_slopes is not None:
         raise BadInput("layout I keeps its values in W_V, so they cannot be affine in x; ask for layout Q or K.")
     (d, n), (E, D), n_out = layer.inputs[0], layer.coordinates.matrix.shape, layer.n_out
@@ -347,9 +352,17 @@ def _layout_i(layer: Layer, tables: _Tables) -> _Built:
     return LinearMap(tuple(left), tuple(right), R_0, rows), W_Q, W_K, W_V, _head_names(layer)
 
 
+_LAYOUTS = {"Q": _layout_q, "K": _layout_k, "I": _layout_i}
+
+
 def cross_matrices(layer: Layer, correction: str = "output", bonus: float | None = None) -> CrossMatrices:
     """The literal cross-attention layer: constant context for one input, X_kv in the keys for two."""
     tables = _tables(layer, correction, bonus)
+    return build_cross(layer, tables, tables.output.copy())
+
+
+def build_cross(layer: Any, tables: Tables, W_O: Array) -> CrossMatrices:
+    """Cross-attention from tables, as `build_self`."""
     (d_q, n_q), n_out, d_out = layer.inputs[0], layer.n_out, layer.d_out
     E, two = layer.coordinates.matrix.shape[0], len(layer.inputs) == 2
     D_q = d_q * n_q
@@ -389,7 +402,7 @@ def cross_matrices(layer: Layer, correction: str = "output", bonus: float | None
     W_V = np.zeros((d_out, p_k))
     W_V[:, E + 1 + n_out :] = np.eye(d_out)
     outputs = tuple(f"output row {r + 1}" for r in range(d_out))
-    return CrossMatrices(W_Q, W_K, W_V, tables.output.copy(), _head_names(layer), outputs, query=query, context=context)
+    return CrossMatrices(W_Q, W_K, W_V, W_O, _head_names(layer), outputs, query=query, context=context)
 
 
 def matrices_bytes(layer: Layer, kind: str, layout: str) -> int:

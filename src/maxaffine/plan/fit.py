@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.core.rounding import dtype_of, numpy_dtype
-from maxaffine.plan.spectral_keys import DELTAS, SpectralAxis, bernstein, chebyshev, gaussian, weights
+from maxaffine.core.rounding import compute_format, dtype_of, numpy_dtype
+from maxaffine.plan.spectral_keys import DELTAS, SpectralAxis, bernstein, chebyshev, expected_etas, gaussian, weights
 
 Array = NDArray[np.float64]
 Function = Callable[[Array], Array]  # z (M,) -> (M, K)
 
-LAMBDAS = (0.3, 0.03, 0.003)
-ROUNDING = 60.0  # unit roundoffs, times sum w|c|, that a head is expected to lose
+LAMBDAS = (3.0, 0.3, 0.03, 0.003)
+LOSS_SHARE = 4.5  # a head may lose at most one part in this of the error to rounding
 LAWSON = 8
 
 
@@ -42,11 +42,15 @@ def filtered(W: Array, f: Array, lam: float) -> Array:
 
 
 class AxisCurve:
-    """Best heads of an axis for functions f, by number of tokens; fitted when asked for and kept."""
+    """Best heads of an axis for functions f, by number of tokens; fitted when asked for and kept.
 
-    def __init__(self, f: Function, error: float, dtype: str) -> None:
-        self.f, self.wanted, self.dtype = f, error, dtype
-        self.unit = dtype_of(dtype).unit
+    The error of a head is the largest over the functions, or their sum (`add`).
+    """
+
+    def __init__(self, f: Function, error: float, dtype: str, gaussians: bool = True, add: bool = False) -> None:
+        self.f, self.wanted, self.dtype, self.gaussians, self.add = f, error, dtype, gaussians, add
+        self.unit = compute_format(dtype).unit
+        self.query = 0.0 if dtype == "float64" else dtype_of(dtype).unit / 2.0
         self.scale = float(np.abs(f(chebyshev(64))).max()) or 1.0
         self._known: dict[int, AxisFit] = {}
         self._best_delta = len(DELTAS) // 2
@@ -76,7 +80,8 @@ class AxisCurve:
         return self.best(high)
 
     def _search(self, count: int) -> AxisFit:
-        z, check = chebyshev(3 * count + 16), np.cos(np.linspace(0.0, np.pi, 6 * count + 33))
+        z, check = chebyshev(3 * count + 16), np.cos(np.linspace(0.0, np.pi, 10 * count + 41))
+        self._check, self._step = check, float(np.abs(np.diff(check)).max())
         f, f_check = self.f(z), self.f(check)
         if count == 1:
             axis = bernstein(1, 1.0, self.dtype)
@@ -94,7 +99,7 @@ class AxisCurve:
             todo += [k for k in (place - 1, place + 1) if k not in fits]
         self._best_delta = place
         found = [fits[place]]
-        for padding in (1, 2, 3, 4) if count >= 8 else ():
+        for padding in (1, 2, 3, 4) if count >= 8 and self.gaussians else ():
             for rho in (0.5, 0.75) if count - 1 - 2 * padding >= 2 else ():
                 found.append(self._fit(gaussian(count, padding, rho, self.dtype), z, f, check, f_check))
         best = min(found, key=lambda fit: fit.error)
@@ -102,9 +107,13 @@ class AxisCurve:
 
     def _judge(self, axis: SpectralAxis, values: Array, W_check: Array, f_check: Array) -> AxisFit:
         stored = values.astype(numpy_dtype(self.dtype)).astype(np.float64)
-        error = float(np.abs(W_check @ stored - f_check).max())
-        loss = ROUNDING * self.unit * float((W_check @ np.abs(stored)).max())
-        return AxisFit(error + loss, axis, stored)
+        g = W_check @ stored
+        away = np.abs(g - f_check).max(axis=0)
+        lost = W_check * expected_etas(axis.keys, self._check, 3) * self.unit
+        loss = np.stack([(lost * np.abs(c - g[:, k : k + 1])).sum(axis=1) for k, c in enumerate(stored.T)], axis=1).max(axis=0)
+        loss += self.query * np.abs(g[1:] - g[:-1]).max(axis=0) / self._step
+        columns = np.maximum(away + loss, LOSS_SHARE * loss)
+        return AxisFit(float(columns.sum() if self.add else columns.max()), axis, stored)
 
     def _fit(self, axis: SpectralAxis, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
         W, W_check = weights(axis.keys, z), weights(axis.keys, check)
@@ -152,7 +161,9 @@ def tensor_fit(
     checks = [np.cos(np.linspace(0.0, np.pi, 3 * len(axis) + (14 if len(axes) < 3 else 6))) for axis in axes]
     exact = _on_grid(f, checks)
     W_checks = [weights(axis.keys, grid) for axis, grid in zip(axes, checks, strict=True)]
-    unit = dtype_of(dtype).unit
+    unit = compute_format(dtype).unit
+    query = 0.0 if dtype == "float64" else dtype_of(dtype).unit / 2.0
+    etas = [expected_etas(axis.keys, grid, len(axes) + 2) * unit for axis, grid in zip(axes, checks, strict=True)]
     best: tuple[float, Array] | None = None
     for lam in (*LAMBDAS, 0.0003):
         damping = max(lam * error / scale, 4.0 * unit)
@@ -160,12 +171,26 @@ def tensor_fit(
         for e, (_, _, Vt) in enumerate(factors):
             values = np.moveaxis(np.tensordot(Vt.T, values, axes=(1, e)), 0, e)
         values = values.astype(numpy_dtype(dtype)).astype(np.float64)
-        away = float(np.abs(_spread(W_checks, values) - exact).max())
-        away += ROUNDING * len(axes) * unit * float(_spread(W_checks, np.abs(values)).max())
-        if best is None or away < best[0]:
-            best = away, values
+        g = _spread(W_checks, values)
+        away = float(np.abs(g - exact).max())
+        loss = _expected_loss(W_checks, etas, values, g)
+        if query:
+            loss += query * sum(float(np.abs(np.gradient(g, -checks[e], axis=e)).max()) for e in range(len(axes)))
+        total = max(away + loss, LOSS_SHARE * loss)
+        if best is None or total < best[0]:
+            best = total, values
     assert best is not None
     return best
+
+
+def _expected_loss(W: list[Array], etas: list[Array], values: Array, g: Array) -> float:
+    """sum_j w_j eta_j |c_j - g| at the check points, |c_j - g| <= |c_j - level| + |g - level|."""
+    level = np.median(values)
+    total = np.zeros(g.shape)
+    for e in range(len(W)):
+        lost = [w * etas[i] if i == e else w for i, w in enumerate(W)]
+        total += _spread(lost, np.abs(values - level)) + _spread(lost, np.ones((*values.shape[:-1], 1))) * np.abs(g - level)
+    return float(total.max())
 
 
 def _on_grid(f: Callable[[Array], Array], grids: list[Array]) -> Array:

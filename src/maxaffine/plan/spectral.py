@@ -8,12 +8,13 @@ token to the group that gains most from it.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.intervals import Interval
-from maxaffine.plan.fit import AxisCurve, AxisFit, tensor_fit
+from maxaffine.plan.fit import AxisCurve, AxisFit, Function, tensor_fit
 from maxaffine.plan.spectral_keys import SpectralAxis, chebyshev
 from maxaffine.target.structure import Group, groups_of
 from maxaffine.target.target import Target
@@ -31,7 +32,8 @@ class GroupPlan:
     middle: Interval  # (E,), thin enclosures of directions . centre
     half: Array  # (E,)
     axes: tuple[SpectralAxis, ...]
-    values: Array  # (N_1, .., N_E, K)
+    values: Array | None  # (N_1, .., N_E, K)
+    factors: tuple[Array, ...] | None  # (N_e, R) per direction, where values are a sum of products
     expected: float
 
     @property
@@ -57,6 +59,14 @@ class SpectralPlan:
         """Errors of the groups added up."""
         return sum(group.expected for group in self.groups)
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: which group of the expression each one is, and how its keys were made."""
+        rows = []
+        for made in self.groups:
+            axes = [{"family": axis.family, "parameter": axis.parameter} for axis in made.axes]
+            rows.append({"directions": [[str(c) for c in w] for w in made.group.directions], "axes": axes})
+        return {"plan": "spectral", "route": self.route, "groups": rows}
+
 
 def scaled(group: Group, low: Array, high: Array) -> tuple[Interval, Array]:
     """Middle and half width with |t - middle| <= half on the box: z = (t - middle)/half stays inside [-1, 1]."""
@@ -74,13 +84,13 @@ class GroupPlanner:
         self.group, self.error, self.dtype = group, error, dtype
         self.middle, self.half = scaled(group, low, high)
         self._centre = (self.middle.lo + self.middle.hi) / 2.0
-        self.curves = [AxisCurve(self._fibres(e), error, dtype) for e in range(group.dimension)]
+        self.curves = [AxisCurve(self._fibres(e), error, dtype, group.dimension == 1) for e in range(group.dimension)]
 
     def f(self, z: Array) -> Array:
         """The group's function on z (M, E) -> (M, K)."""
         return self.group.expression.evaluate(self._centre + z * self.half)
 
-    def _fibres(self, e: int) -> "object":
+    def _fibres(self, e: int) -> Function:
         """The group along direction e through some points: z (M,) -> (M, fibres)."""
         E = self.group.dimension
         if E == 1:
@@ -98,11 +108,51 @@ class GroupPlanner:
 
     def plan(self, axes: tuple[SpectralAxis, ...], values: Array, expected: float) -> GroupPlan:
         """A plan of this group."""
-        return GroupPlan(self.group, self.middle, self.half, axes, values, expected)
+        return GroupPlan(self.group, self.middle, self.half, axes, values, None, expected)
+
+    def factored(self, error: float) -> GroupPlan | None:
+        """A sum of products, every factor fitted on its own direction: tokens are implied, any number of directions."""
+        rows = self.group.factors
+        if rows is None:
+            return None
+        E = self.group.dimension
+        sizes = np.ones((len(rows), E))
+        for r, row in enumerate(rows):
+            for e, factor in enumerate(row):
+                if factor is not None:
+                    z = np.linspace(-1.0, 1.0, 401)[:, None]
+                    sizes[r, e] = float(np.abs(factor.evaluate(self._centre[e] + z * self.half[e])).max())
+        axes, factors, expected = [], [], 0.0
+        for e in range(E):
+            others = np.prod(np.delete(sizes, e, axis=1), axis=1)
+            fit = AxisCurve(self._columns(e, others), error, self.dtype, True, add=True).smallest(error / E, start=1, most=64)
+            if fit is None:
+                return None
+            axes.append(fit.axis)
+            factors.append(fit.values / np.where(others > 0, others, 1.0))
+            expected += fit.error
+        return GroupPlan(self.group, self.middle, self.half, tuple(axes), None, tuple(factors), expected)
+
+    def _columns(self, e: int, others: Array) -> Function:
+        """The factors of direction e side by side, each times the size of its partners: z (M,) -> (M, R)."""
+        rows = self.group.factors
+        assert rows is not None
+
+        def columns(z: Array) -> Array:
+            t = self._centre[e] + z[:, None] * self.half[e]
+            parts = [np.ones(len(z)) if row[e] is None else row[e].evaluate(t)[:, 0] for row in rows]  # type: ignore[union-attr]
+            return np.stack(parts, axis=1) * others
+
+        return columns
 
     def single(self, fit: AxisFit) -> GroupPlan:
         """The plan of a group of one direction."""
         return self.plan((fit.axis,), fit.values, fit.error)
+
+    def best_product(self, error: float) -> GroupPlan | None:
+        """Factored in three and more directions where that is possible, else listed values."""
+        found = self.factored(error) if self.group.dimension >= 3 else None
+        return found or (self.product(error) if self.group.dimension <= 3 else None)
 
     def product(self, error: float) -> GroupPlan | None:
         """Product keys for several directions: sizes from fibres, then corrected on the whole."""
@@ -181,17 +231,17 @@ def spectral_plans(target: Target, error: float, dtype: str) -> Iterator[Spectra
     if target.expression is None or target.d_out * target.n_out != 1 or not target.expression.is_continuous:
         return
     groups = groups_of(target.expression)
-    if not groups or max(group.dimension for group in groups) > 3:
+    if not groups or any(group.dimension > 3 and group.factors is None for group in groups):
         return
     low, high = target.box.low, target.box.high
-    planners = [GroupPlanner(group, low, high, error, dtype) for group in groups]
+    planners = [GroupPlanner(group, low, high, error / len(groups), dtype) for group in groups]
     singles = [planner for planner in planners if planner.group.dimension == 1]
     others = [planner for planner in planners if planner.group.dimension > 1]
     tokens = 0
     for goal in (0.97, 0.9, 0.8, 0.65, 0.45):
         part = goal * error / (len(others) + (1 if singles else 0))
         plans = share(singles, part) if singles else []
-        products = [planner.product(part) for planner in others]
+        products = [planner.best_product(part) for planner in others]
         if plans is None or any(plan is None for plan in products):
             return
         plan = SpectralPlan((*plans, *(p for p in products if p is not None)))

@@ -67,6 +67,13 @@ def weights(keys: AxisKeys, z: Array) -> Array:
     return np.asarray(scores / scores.sum(axis=1, keepdims=True))
 
 
+def expected_etas(keys: AxisKeys, z: Array, terms: int) -> Array:
+    """Errors of the logits (M, N) in unit roundoffs, as certify/head_bounds counts them: products, shift, exp, division."""
+    scores = np.multiply.outer(z, keys.slopes) + keys.offsets
+    gap = scores.max(axis=1, keepdims=True) - scores
+    return np.asarray(terms * (np.multiply.outer(np.abs(z), np.abs(keys.slopes)) + np.abs(keys.offsets)) + gap + 11.0)
+
+
 def chebyshev(count: int) -> Array:
     """Chebyshev points of the first kind on [-1, 1]."""
     return np.cos(np.pi * (np.arange(count) + 0.5) / count)

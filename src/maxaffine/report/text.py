@@ -24,7 +24,7 @@ MEANING = {
 def summary(compiled: Compiled) -> str:
     """A few lines: what was compiled, what is proved, what was observed."""
     c = compiled
-    keys = " x ".join(str(n) for n in c.layer.keys.shape)
+    keys = c.layer.layout()
     lines = [
         f"target     {c.target.name or c.target.text or 'callable'}",
         f"layer      one softmax head, {c.attention_kind}-attention, {c.tokens:,} tokens ({keys} keys), {c.method}, "

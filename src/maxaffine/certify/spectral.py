@@ -1,0 +1,189 @@
+"""Sup-norm certificates of spectral layers: Ehlich-Zeller for every group, leak between groups, rounding of what is stored.
+
+    |F - f| <= sum_g sup |F_g - f_g| + leak + rounding,
+
+the groups' functions adding up to f exactly.  A group whose values are sums of products is proved factor by factor:
+|prod g_e - prod f_e| <= prod (|f_e| + eps_e) - prod |f_e|, so that separable targets are proved in any dimension.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.ehlich_zeller import Head, prove
+from maxaffine.certify.head_bounds import etas_for, moments, pieces
+from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
+from maxaffine.core.errors import Refused
+from maxaffine.core.intervals import Interval
+from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
+from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.plan.keys import AxisKeys
+from maxaffine.plan.spectral import GroupPlan, SpectralPlan
+from maxaffine.runtime.grouped import BRANCH
+from maxaffine.target.expression import Expression
+
+Array = NDArray[np.float64]
+
+THEOREM = "Ehlich-Zeller: Chebyshev points and enclosures on Bernstein ellipses bound |layer - target| on the whole box"
+
+
+@dataclass(frozen=True)
+class GroupBound:
+    """What one group contributes: approximation, doubt about f, rounding, and the largest |F_g|."""
+
+    approximation: float
+    doubt: float
+    rounding: float
+    largest: float
+
+
+def certify_spectral(layer: GroupedLayer, plan: SpectralPlan, error: float, runtime: str = "any") -> Certificate:
+    """Prove a sup-norm bound for a stored spectral layer."""
+    goal = error / len(layer.groups)
+    bounds = [
+        _factored(layer, group, made, goal) if group.factors is not None else _listed(layer, group, made, goal)
+        for group, made in zip(layer.groups, plan.groups, strict=True)
+    ]
+    leak = 0.0 if runtime == "factorised" else leak_bound(layer, [bound.largest for bound in bounds])
+    compute = compute_format(layer.dtype)
+    total = sum(bound.largest for bound in bounds)
+    summing = (compute.unit + gamma(len(bounds) + 2, FLOAT64.unit)) * total
+    parts = {
+        "approximation": sum(bound.approximation for bound in bounds),
+        "leakage": leak,
+        "rounding": sum(bound.rounding for bound in bounds) + summing,
+        "target_rounding": sum(bound.doubt for bound in bounds),
+    }
+    return Certificate.proved(
+        math.inf, parts, route="spectral", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        assumptions=(EXPONENTIAL, ELEMENTARY, "complex balls of python-flint enclose analytic functions"),
+        details={"groups": float(len(layer.groups)), "bonus": layer.bonus},
+    )  # fmt: skip
+
+
+def query_error(layer: GroupedLayer, group: Group, made: GroupPlan) -> Array:
+    """Bounds (E,) of |computed z - directions . (x - centre) / half|."""
+    u = FLOAT64.unit
+    matrix = np.abs(group.matrix)
+    reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low) * (1 + 4 * u)
+    largest = np.maximum(np.abs(layer.low), np.abs(layer.high))
+    error = matrix @ (u * largest + gamma(layer.dimension + 3, u) * reach)
+    for e, direction in enumerate(made.group.directions):
+        for i, c in enumerate(direction):
+            if c:
+                ideal = Interval.exact(c) / Interval.point(made.half[e])
+                stored = float(group.matrix[e, i])
+                error[e] += float(max(abs(ideal.hi - stored), abs(stored - ideal.lo)) * reach[i])
+    if layer.dtype != "float64":
+        error = error + dtype_of(layer.dtype).unit / 2.0 * (1 + 1e-6)  # half a spacing of numbers up to 1
+    return np.asarray(error * (1 + 1e-12))
+
+
+def _listed(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) -> GroupBound:
+    assert group.values is not None
+    head = _head(made.group.expression, made.middle, made.half, group.axes, made, group.values)
+    return _bound(layer, head, query_error(layer, group, made), group.count, error)
+
+
+def _head(
+    expression: Expression, middle: Interval, half: Array, axes: tuple[AxisKeys, ...], made: GroupPlan, values: Array,
+    first: int = 0,
+) -> Head:  # fmt: skip
+    stored = tuple(AxisKeys(a.slopes.astype(np.float64), a.offsets.astype(np.float64)) for a in axes)
+    chosen = made.axes[first : first + len(axes)]
+    deltas = tuple(axis.parameter if axis.family == "bernstein" else None for axis in chosen)
+    return Head(expression, middle, half, stored, deltas, values.astype(np.float64))
+
+
+def _bound(layer: GroupedLayer, head: Head, query: Array, tokens: int, error: float) -> GroupBound:
+    """Approximation and rounding of one head of listed values."""
+    proof = prove(head, error)
+    compute = compute_format(layer.dtype)
+    E = head.dimension
+    etas = etas_for(head.axes, compute, E + 2)
+    if len(layer.groups) > 1:  # the bonus is added to the logits of the own group
+        etas = tuple(eta + compute.unit * layer.bonus / E for eta in etas)
+    found = moments(head.axes, head.values, etas)
+    eta = sum(float(e.max()) for e in etas)
+    literal = BRANCH * (1 + math.ceil(math.log(max(layer.tokens, 2), BRANCH)))
+    terms = 2 * max(literal, sum(len(axis) + 2 for axis in head.axes)) + 8
+    rounding = math.exp(2.0 * eta) * found.rounding + gamma(terms, FLOAT64.unit) * found.absolute
+    rounding += float(query @ np.asarray(found.slopes))
+    rounding += 4.0 * compute.tiny * tokens * float(np.abs(head.values).max())
+    doubt = min(proof.doubt, proof.bound)
+    return GroupBound(proof.bound - doubt, doubt, rounding, found.largest)
+
+
+def _factored(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) -> GroupBound:
+    """Sum over the products of prod (|f_e| + eps_e) - prod |f_e|, every factor proved on its own direction."""
+    assert group.factors is not None and made.group.factors is not None
+    query = query_error(layer, group, made)
+    rank = group.factors[0].shape[1]
+    rows = made.group.factors
+    shape = (rank, len(group.axes))
+    sizes, plain, rounded = np.ones(shape), np.zeros(shape), np.zeros(shape)
+    for r in range(rank):
+        for e, axis in enumerate(group.axes):
+            factor = rows[r][e]
+            column = group.factors[e][:, r : r + 1]
+            if factor is None:
+                plain[r, e] = float(np.abs(column.astype(np.float64) - 1.0).max())
+                rounded[r, e] = gamma(2 * len(axis) + 8, FLOAT64.unit) * 2.0
+                continue
+            middle = Interval.of(made.middle.lo[e : e + 1], made.middle.hi[e : e + 1])
+            head = _head(factor, middle, made.half[e : e + 1], (axis,), made, column, first=e)
+            sizes[r, e] = _largest(factor, middle, made.half[e : e + 1])
+            others = error / len(group.axes) / rank
+            one = _bound(layer, head, query[e : e + 1], len(axis), others)
+            plain[r, e], rounded[r, e] = one.approximation + one.doubt, one.rounding
+    exact = float((np.prod(sizes + plain, axis=1) - np.prod(sizes, axis=1)).sum())
+    whole = float((np.prod(sizes + plain + rounded, axis=1) - np.prod(sizes, axis=1)).sum())
+    largest = float(np.prod(sizes + plain, axis=1).sum())
+    guard = 1e-14 * largest * (len(group.axes) + 4)
+    return GroupBound(exact + guard, 0.0, whole - exact + guard + gamma(rank + len(group.axes), FLOAT64.unit) * largest, largest)
+
+
+def _largest(factor: Expression, middle: Interval, half: Array) -> float:
+    """sup |f_e| over its range, from enclosures on 512 pieces."""
+    edges = np.linspace(-1.0, 1.0, 513)
+    z = Interval(edges[:-1, None], edges[1:, None])
+    t = z * Interval.point(half) + Interval(np.broadcast_to(middle.lo, z.lo.shape), np.broadcast_to(middle.hi, z.lo.shape))
+    size = float(factor.enclose(t).magnitude.max())
+    if not math.isfinite(size):
+        raise Refused("a factor of the target could not be enclosed.")
+    return size
+
+
+def normaliser_range(group: Group) -> tuple[float, float]:
+    """Bounds of log sum_j exp(a_j . z + b_j) over [-1, 1]^E."""
+    low = high = 0.0
+    for axis, (nodes, half) in zip(group.axes, pieces(group.axes), strict=True):
+        slopes, offsets = axis.slopes.astype(np.float64), axis.offsets.astype(np.float64)
+        scores = np.multiply.outer(nodes, slopes) + offsets
+        top = scores.max(axis=1)
+        level = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
+        slack = half * float(np.abs(slopes).max()) + 1e-9
+        low, high = low + float(level.min()) - slack, high + float(level.max()) + slack
+    return low, high
+
+
+def leak_factor(groups: tuple[Group, ...]) -> list[list[float]]:
+    """log of the largest Z_g'/Z_g for every pair."""
+    ranges = [normaliser_range(group) for group in groups]
+    return [[other[1] - own[0] for other in ranges] for own in ranges]
+
+
+def leak_bound(layer: GroupedLayer, largest: list[float]) -> float:
+    """What the other groups' values contribute to every query column of the literal layer."""
+    if len(layer.groups) == 1:
+        return 0.0
+    factors = leak_factor(layer.groups)
+    total = 0.0
+    for g, row in enumerate(factors):
+        for other, log_ratio in enumerate(row):
+            if other != g:
+                total += math.exp(min(log_ratio - layer.bonus, 700.0)) * (largest[g] + largest[other])
+    return total * (1 + 1e-9)

@@ -1,0 +1,173 @@
+"""A layer of several groups: one softmax head whose query columns differ by group, and whose output adds them up.
+
+    F(x) = sum_g F_g(x),     F_g(x) = sum_j softmax_j(a_gj . z_g + b_gj) c_gj,     z_g = M_g (x - centre)
+
+The tokens of all groups stand side by side.  Query column g has a bonus Lambda on the keys of its own group, so that the others
+leak into it by at most e^-Lambda times a ratio of normalisers, and W_O adds one column of every group: tokens add instead of
+multiplying.  A group's keys are a product over its directions; its values are listed, or a short sum of products
+over the directions (then its tokens are implied, counted and never stored).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import BadInput
+from maxaffine.core.rounding import numpy_dtype
+from maxaffine.plan.keys import AxisKeys, frozen
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Group:
+    """One group: M (E, D), keys per direction, and values (N_1, .., N_E, K) or factors (N_e, R) per direction."""
+
+    matrix: Array
+    axes: tuple[AxisKeys, ...]
+    values: Array | None = None
+    factors: tuple[Array, ...] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Keys per direction."""
+        return tuple(len(axis) for axis in self.axes)
+
+    @property
+    def count(self) -> int:
+        """N_g, an exact integer."""
+        return math.prod(self.shape)
+
+    @property
+    def outputs(self) -> int:
+        """K."""
+        return 1 if self.values is None else int(self.values.shape[-1])
+
+    def dense_values(self) -> Array:
+        """Values (N_1, .., N_E, K), multiplied out where they are factored."""
+        if self.values is not None:
+            return self.values
+        assert self.factors is not None
+        rank = self.factors[0].shape[1]
+        total = np.zeros(self.shape)
+        for r in range(rank):
+            piece = self.factors[0][:, r].astype(np.float64)
+            for factor in self.factors[1:]:
+                piece = np.multiply.outer(piece, factor[:, r].astype(np.float64))
+            total = total + piece
+        return np.asarray(total[..., None])
+
+    def listed(self) -> tuple[Array, Array]:
+        """Slopes (N_g, E) and offsets (N_g,) of all keys in row-major order."""
+        slopes = np.stack([a.ravel() for a in np.meshgrid(*(axis.slopes for axis in self.axes), indexing="ij")], axis=1)
+        offsets = np.zeros(self.shape)
+        for e, axis in enumerate(self.axes):
+            offsets = offsets + axis.offsets.astype(np.float64).reshape([-1 if i == e else 1 for i in range(len(self.axes))])
+        return slopes, offsets.ravel()
+
+
+@dataclass(frozen=True)
+class GroupedKeys:
+    """What a reader of a layer asks about keys: how many, and how they are laid out."""
+
+    shape: tuple[int, ...]  # tokens of every group
+    count: int
+
+
+@dataclass(frozen=True)
+class GroupedLayer:
+    """One softmax head of one or more groups, stored in `dtype`; `bonus` is Lambda."""
+
+    centre: Array
+    groups: tuple[Group, ...]
+    bonus: float
+    low: Array
+    high: Array
+    inputs: tuple[tuple[int, int], ...]
+    dtype: str = "float64"
+
+    is_product = False
+    sharpness = 1.0
+    n_out = 1
+
+    def __post_init__(self) -> None:
+        stored = numpy_dtype(self.dtype)
+        groups = []
+        for group in self.groups:
+            axes = tuple(AxisKeys(frozen(a.slopes, stored), frozen(a.offsets, stored)) for a in group.axes)
+            values = None if group.values is None else frozen(group.values, stored)
+            factors = None if group.factors is None else tuple(frozen(f, stored) for f in group.factors)
+            groups.append(Group(frozen(group.matrix), axes, values, factors))
+        object.__setattr__(self, "groups", tuple(groups))
+        for name in ("centre", "low", "high"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+        self._check()
+
+    def _check(self) -> None:
+        D = len(self.centre)
+        if not self.groups or self.low.shape != (D,) or self.high.shape != (D,):
+            raise BadInput("a grouped layer needs at least one group and a box of as many edges as its centre.")
+        if sum(d * n for d, n in self.inputs) != D:
+            raise BadInput(f"`inputs` {self.inputs} must hold {D} numbers in all.")
+        if len({group.outputs for group in self.groups}) != 1:
+            raise BadInput("all groups must have the same outputs.")
+        numbers = [self.centre, self.low, self.high]
+        for group in self.groups:
+            E = len(group.axes)
+            if group.matrix.shape != (E, D):
+                raise BadInput(f"a group's `matrix` {group.matrix.shape} must be ({E}, {D}).")
+            if (group.values is None) == (group.factors is None):
+                raise BadInput("a group has either values or factors.")
+            if group.values is not None and group.values.shape[:-1] != group.shape:
+                raise BadInput(f"a group's values {group.values.shape} must be (keys.., outputs) with keys {group.shape}.")
+            if group.factors is not None:
+                ranks = {f.shape[1:] for f in group.factors}
+                if len(ranks) != 1 or tuple(len(f) for f in group.factors) != group.shape:
+                    raise BadInput("a group's factors must be (N_e, R) for every direction, with one R.")
+            numbers += [group.matrix, *(a for axis in group.axes for a in (axis.slopes, axis.offsets))]
+            numbers += [group.values] if group.values is not None else list(group.factors or ())
+        if not all(np.isfinite(a).all() for a in numbers) or not (math.isfinite(self.bonus) and self.bonus >= 0):
+            raise BadInput("every number of a layer must be finite.")
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return len(self.centre)
+
+    @property
+    def d_out(self) -> int:
+        """K."""
+        return self.groups[0].outputs
+
+    @property
+    def tokens(self) -> int:
+        """Key tokens of the literal layer, stored or implied."""
+        return sum(group.count for group in self.groups)
+
+    @property
+    def keys(self) -> GroupedKeys:
+        """Tokens per group and in all."""
+        return GroupedKeys(tuple(group.count for group in self.groups), self.tokens)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a stored number."""
+        return int(numpy_dtype(self.dtype).itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the stored arrays take."""
+        total = 0
+        for group in self.groups:
+            arrays = [a for axis in group.axes for a in (axis.slopes, axis.offsets)]
+            arrays += [group.values] if group.values is not None else list(group.factors or ())
+            total += sum(a.nbytes for a in arrays)
+        return total
+
+    def layout(self) -> str:
+        """Keys per group and direction, as a person reads them."""
+        return " + ".join(" x ".join(str(n) for n in group.shape) for group in self.groups)

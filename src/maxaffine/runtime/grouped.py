@@ -1,0 +1,116 @@
+"""Run a grouped layer: `factorised` (one softmax per group and direction) or `dense` (the literal softmax, leak and all).
+
+Logits and exponentials are formed in the layer's dtype (float32 for bfloat16 tensors); sums are accumulated in float64.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.rounding import compute_dtype, numpy_dtype
+from maxaffine.layer.grouped import Group, GroupedLayer
+
+Array = NDArray[Any]
+
+
+def coordinates(layer: GroupedLayer, group: Group, x: NDArray[np.float64]) -> Array:
+    """z_g = M_g (x - centre) in float64, rounded once to the layer's dtype, then in the dtype that computes: (B, E)."""
+    z = (x - layer.centre) @ group.matrix.T
+    return np.asarray(z.astype(numpy_dtype(layer.dtype)).astype(compute_dtype(layer.dtype)))
+
+
+BRANCH = 32
+
+
+def tree_sum(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum along the last axis in a tree of BRANCH terms per level, so that the rounding grows with log N, not with N."""
+    while terms.shape[-1] > BRANCH:
+        extra = -terms.shape[-1] % BRANCH
+        if extra:
+            terms = np.concatenate([terms, np.zeros((*terms.shape[:-1], extra))], axis=-1)
+        terms = terms.reshape(*terms.shape[:-1], -1, BRANCH).sum(axis=-1)
+    return np.asarray(terms.sum(axis=-1))
+
+
+def weights(scores: Array) -> NDArray[np.float64]:
+    """Row softmax: exponentials in the dtype of the scores, their sum and the division in float64."""
+    scores -= scores.max(axis=-1, keepdims=True)
+    np.exp(scores, out=scores)
+    wide = scores.astype(np.float64)
+    return np.asarray(wide / tree_sum(wide)[..., None])
+
+
+def axis_weights(layer: GroupedLayer, group: Group, x: NDArray[np.float64]) -> list[Array]:
+    """One softmax (B, N_e) per direction, float64."""
+    compute = compute_dtype(layer.dtype)
+    z = coordinates(layer, group, x)
+    found = []
+    for e, axis in enumerate(group.axes):
+        scores = np.multiply.outer(z[:, e], axis.slopes.astype(compute))
+        scores += axis.offsets.astype(compute)
+        found.append(weights(scores))
+    return found
+
+
+def evaluate(layer: GroupedLayer, x: NDArray[np.float64]) -> Array:
+    """F(x): (B, K, 1), every group by its own softmax."""
+    out = np.zeros((len(x), layer.d_out))
+    for group in layer.groups:
+        alphas = axis_weights(layer, group, x)
+        if group.factors is not None:
+            product = np.ones((len(x), group.factors[0].shape[1]))
+            for alpha, factor in zip(alphas, group.factors, strict=True):
+                product *= alpha @ factor.astype(np.float64)
+            out += product.sum(axis=1, keepdims=True)
+            continue
+        assert group.values is not None
+        values = group.values.astype(np.float64)
+        partial = alphas[0] @ values.reshape(len(values), -1)
+        for alpha in alphas[1:]:
+            partial = np.matmul(alpha[:, None, :], partial.reshape(len(x), alpha.shape[1], -1))
+        out += partial.reshape(len(x), -1)
+    return out.astype(compute_dtype(layer.dtype))[:, :, None]
+
+
+def _literal_logits(layer: GroupedLayer, x: NDArray[np.float64]) -> list[Array]:
+    """Logits (B, N_g) of every group's keys, as the literal head forms them."""
+    compute = compute_dtype(layer.dtype)
+    found = []
+    for group in layer.groups:
+        slopes, offsets = group.listed()
+        found.append(coordinates(layer, group, x) @ slopes.astype(compute).T + offsets.astype(compute))
+    return found
+
+
+def evaluate_dense(layer: GroupedLayer, x: NDArray[np.float64]) -> Array:
+    """F(x) by one softmax over all tokens per query column, the bonus on its own group, columns added up: (B, K, 1)."""
+    compute = compute_dtype(layer.dtype)
+    logits = _literal_logits(layer, x)
+    values = np.concatenate([group.dense_values().reshape(group.count, -1) for group in layer.groups]).astype(np.float64)
+    edges = np.cumsum([0, *(group.count for group in layer.groups)])
+    out = np.zeros((len(x), layer.d_out))
+    for g in range(len(layer.groups)):
+        scores = np.concatenate(logits, axis=1)
+        scores[:, edges[g] : edges[g + 1]] += compute.type(layer.bonus)
+        out += tree_sum(weights(scores)[:, None, :] * values.T)
+    return out.astype(compute)[:, :, None]
+
+
+def attention(layer: GroupedLayer, x: NDArray[np.float64]) -> Array:
+    """Weights (B, N): for every group those of its own query column, side by side (each group sums to one)."""
+    return np.concatenate([weights(scores) for scores in _literal_logits(layer, x)], axis=1)
+
+
+def bytes_per_query(layer: GroupedLayer) -> int:
+    """Bytes per query of the factorised path."""
+    largest = 0
+    for group in layer.groups:
+        rest = group.count // group.shape[0] if group.values is not None else 1
+        largest = max(largest, 2 * rest * layer.d_out + 4 * sum(group.shape))
+    return 8 * largest
+
+
+def bytes_per_query_dense(layer: GroupedLayer) -> int:
+    """Bytes per query of the literal path."""
+    return 8 * (4 + 2 * layer.d_out) * layer.tokens
