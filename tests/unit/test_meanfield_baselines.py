@@ -85,3 +85,9 @@ def test_the_noncentral_chi_square_density_equals_scipys_and_survives_large_orde
     for order, z in ((500.0, 5.0), (999.0, 300.0), (49.0, 245.0)):
         exact = flint.arb(z).bessel_i(flint.arb(order)).log() - z
         assert float(_log_bessel_scaled(order, np.array([z]))[0]) == pytest.approx(float(exact), abs=1e-9)
+
+
+def test_bayes_gives_up_on_overlong_sequences_and_never_fails_on_easy_ones():
+    assert mf.bayes_risk(mf.Problem(4, 1e40, 0.1)) == pytest.approx(0.01, rel=1e-9)
+    assert mf.bayes_risk(mf.Problem(20, 1e60, 0.5)) == pytest.approx(0.25, rel=1e-9)
+    assert mf.bayes_risk(mf.Problem(300, 20, 0.05)) < 1e-100

@@ -30,7 +30,7 @@ def differences(function, o, h):
 def test_sum_rules_and_identities_hold_to_1e_13_on_a_grid_of_settings_up_to_length_1e60():
     worst = {"sum rules": 0.0, "K1": 0.0, "H": 0.0, "U": 0.0}
     settings = 0
-    for length in (2, 3.5, 20, 1e3, 1e9, 1e60):
+    for length in (2, 2.5, 20, 1e3, 1e9, 1e60):
         for d in (4, 100, 400):
             for gamma in (0.01, 0.5, 0.9, 0.999):
                 for lam in (1e-3, 0.3, 1, 10, 40):
@@ -55,7 +55,7 @@ def test_the_slope_in_mu_on_the_manifold_is_formula_m(problem, nu):
         e = risk._expectations(mu)
         w, w2 = e["w"][0], e["w2"][0]
         quad = risk.quadrature
-        g, weights, window = quad.secret_nodes(problem.C * mu)
+        _, weights, window = quad.secret_nodes(problem.C * mu)
         w3 = float(weights @ quad.profile_on(3, quad.power(0), window)) / 2  # E w^3: Gamma(3) = 2
         inside = problem.gamma**2 * (nu * w - (1 + nu) * w2 + w3) + e["wY"][0] / 2
         # E[w_J Y] carries Gamma(3) as well: its three factors of t

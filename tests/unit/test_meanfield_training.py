@@ -87,7 +87,7 @@ def test_the_state_holds_no_pickle_and_another_runs_state_is_refused(tmp_path):
     mf.train(BASE, state=path)
     with np.load(path, allow_pickle=False) as file:
         assert set(file.files) == {"settings", "k", "u", "v", *FIELDS}
-    with pytest.raises(BadInput, match="other settings .*step"):
+    with pytest.raises(BadInput, match=r"other settings .*step"):
         mf.train(replace(BASE, step=0.01), state=path)
     path.write_bytes(b"not a state")
     with pytest.raises(BadInput, match="not a saved run"):

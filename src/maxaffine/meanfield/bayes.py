@@ -64,11 +64,11 @@ def log_noncentral_chi2(w: Array, dof: float, shift: float) -> Array:
     return np.asarray(-math.log(2) - apart * apart / 2 + order / 2 * np.log(w / shift) + scaled)
 
 
-def _law(dof: float, shift: float, scale: float, slope: float, depth: float) -> tuple[Array, Array]:
-    """Nodes W and weights of scale * ncx2(dof, shift): Gauss-Legendre panels in r = sqrt(W).
+def _law(dof: float, shift: float, scale: float, slope: float, depth: float, ceiling: float) -> tuple[Array, Array]:
+    """Nodes W <= ceiling and weights of scale * ncx2(dof, shift): Gauss-Legendre panels in r = sqrt(W/scale).
 
     The density is not smooth at W = 0, so a lattice will not do. Panels span at most three units of the logit slope * W
-    and half a standard deviation.
+    and half a standard deviation. Empty when the law has nothing below the ceiling.
     """
     mean, deviation = math.sqrt(shift + dof), math.sqrt(2 * (dof + 2 * shift)) / (2 * math.sqrt(shift + dof))
     reach = math.sqrt(2 * depth) * max(deviation, 1.0) + 2
@@ -77,7 +77,10 @@ def _law(dof: float, shift: float, scale: float, slope: float, depth: float) -> 
     density = log_noncentral_chi2(probe**2, dof, shift) + np.log(2 * probe)
     kept = probe[density > density.max() - depth]
     low, high = max(0.0, float(kept[0]) - (high - low) / 2000), float(kept[-1]) + (high - low) / 2000
-    # logit slope*scale*r^2 changes by 2 slope scale r per unit of r
+    high = min(high, math.sqrt(ceiling / scale)) if ceiling > 0 else low
+    if high <= low:
+        return np.empty(0), np.empty(0)
+    # the logit slope * scale * r^2 changes by 2 slope scale r per unit of r
     width = min(3 / (2 * slope * scale * high), 0.5)
     edges = np.linspace(low, high, max(4, math.ceil((high - low) / width)) + 1)
     nodes, node_weights = np.polynomial.legendre.leggauss(14)
@@ -97,7 +100,7 @@ def bayes_risk(problem: Problem, coordinates: Literal["full", "projected"] = "fu
         return SoftmaxRisk(problem, lam=problem.C).risk(Overlaps(1.0, 1.0))
     for depth in DEPTHS:
         risk = _bayes_risk(problem, coordinates, depth)
-        if risk > math.exp(30 - depth):
+        if risk > math.exp(30 - depth):  # else the tails that were cut may matter
             break
     return risk
 
@@ -107,21 +110,26 @@ def _bayes_risk(problem: Problem, coordinates: str, depth: float) -> float:
     dof = problem.d if coordinates == "full" else 2
     slope = (1 / g2 - 1) / 2
     s0 = problem.C / (1 - g2)
-    w_secret, p_secret = _law(dof + 2, (problem.C - s0) ** 2 / g2, g2, slope, depth)
-    w_other, p_other = _law(dof, s0 * s0, 1.0, slope, depth + math.log(n))
-    for name, total in (("secret", p_secret.sum()), ("other", p_other.sum())):
-        if abs(total - 1) > 1e-9:
-            raise Refused(f"the law of the {name} token's logit integrates to {total:.12g}, not 1; report this problem.")
-    middle = float(p_other @ w_other)  # a common shift of all logits, so that tau stays near zero
+    w_secret, p_secret = _law(dof + 2, (problem.C - s0) ** 2 / g2, g2, slope, depth, math.inf)
+    if abs(p_secret.sum() - 1) > 1e-9:
+        raise Refused(f"the law of the secret token's logit integrates to {p_secret.sum():.12g}, not 1; report this problem.")
+    # distractors whose logit is 45 + log n below the lowest secret one never matter: F_0 = 1 for them
+    ceiling = float(w_secret.max()) + (45 + math.log(n)) / slope
+    w_other, p_other = _law(dof, s0 * s0, 1.0, slope, depth + math.log(n), ceiling)
+    if w_other.size == 0:
+        return 0.0  # the two laws are apart at this depth
+    rest = max(0.0, 1 - float(p_other.sum()))
+    middle = float(p_secret @ w_secret)  # a common shift of all logits, so that tau stays near zero
     x_secret, x_other = -slope * (w_secret - middle), -slope * (w_other - middle)
     top = max(float(x_secret.max()), float(x_other.max()) + 1)
     bottom = max(float(x_secret.min()), float(x_other.min()))
-    tau = DELTA * np.arange(math.floor((-top - 60) / DELTA), math.ceil((5 - bottom) / DELTA) + 1)
+    # log Z is at most top + log n; to the left of it the integrand falls like e^tau
+    tau = DELTA * np.arange(math.floor((-top - math.log(n) - 60) / DELTA), math.ceil((5 - bottom) / DELTA) + 1)
     total = 0.0
     for part in np.array_split(tau, max(1, tau.size * x_other.size // 2_000_000)):
         size = np.exp(np.minimum(part[:, None] + x_other, 7.0))
         none = np.exp(-size)
-        gone, left = -np.expm1(-size) @ p_other, none @ p_other
+        gone, left = -np.expm1(-size) @ p_other, none @ p_other + rest
         with np.errstate(divide="ignore"):
             log_m = np.where(gone < 0.5, np.log1p(-np.minimum(gone, 0.5)), np.log(np.minimum(left, 1.0)))
         survive = np.exp(np.maximum((n - 1) * log_m, -745.0)) if n > 1 else np.ones_like(part)

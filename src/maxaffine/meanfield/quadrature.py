@@ -63,7 +63,7 @@ class Quadrature:
         # typical log Z of the distractors, in units of lam: the level a secret logit must beat
         self.threshold = log_n / lam + lam / 2 if lam <= condensed else condensed
         # near the oracle the risk itself is exp(-C^2/(2(1+gamma^2)))/n: cut that much deeper to keep its digits
-        depth = TAIL + min(max(C * C / (2 * (1 + gamma * gamma)) - log_n, 0.0), 80.0)
+        depth = TAIL + min(max(C * C / (2 * (1 + gamma * gamma)) - log_n, 0.0), 200.0)
         self.cut = math.sqrt(2 * depth) + 0.4
         highest = max(math.sqrt(2 * (log_n + depth)), min(2 * lam, condensed) + 9.0)
         # the largest distractor is below `lowest` with probability exp(-depth)
@@ -118,11 +118,14 @@ class Quadrature:
         return np.where(gone < 0.5, np.log1p(-np.minimum(gone, 0.5)), far)
 
     def power(self, drop: int) -> Array:
-        """M^(n - drop)."""
+        """M^(n - drop); for a real L between 2 and 3 the power n - 2 is negative, and where M is 0 its A is 0 too."""
         exponent = self.n - drop
-        if exponent <= 0:
+        if exponent == 0:
             return np.ones_like(self.tau)
-        return np.asarray(np.exp(np.maximum(exponent * self.log_m, -745.0)) * (exponent * self.log_m > -745.0))
+        with np.errstate(invalid="ignore"):
+            scaled = exponent * self.log_m
+        inside = np.isfinite(self.log_m) & (scaled > -745.0)
+        return np.asarray(np.exp(np.where(inside, scaled, 0.0)) * inside)
 
     def one(self, average: Array) -> Array:
         """n A M^(n-1): one distractor singled out."""
