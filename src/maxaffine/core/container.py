@@ -83,13 +83,20 @@ def _header(prefix: bytes, handle: Any, size: int, shown: str) -> dict[str, Any]
     if length > size - 8:
         raise BadInput(f"{shown} is cut short or is no safetensors file: its header should be {length:,} bytes long.")
     try:
-        header = json.loads(handle.read(length).decode("utf-8"))
+        header = json.loads(handle.read(length).decode("utf-8"), object_pairs_hook=_once)
     except (UnicodeDecodeError, ValueError, RecursionError):
         raise BadInput(f"{shown} is not a safetensors file: its header is not JSON.") from None
     if not isinstance(header, dict) or len(header) > TENSOR_LIMIT:
         raise BadInput(f"{shown} has a header that maxaffine does not write; it is refused.")
     _layout(header, size - 8 - length, shown)
     return header
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object whose names are all different: of a doubled name, two readers might believe different values."""
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise ValueError("a name occurs twice")
+    return dict(pairs)
 
 
 def _layout(header: dict[str, Any], data: int, shown: str) -> None:
@@ -120,7 +127,7 @@ def _record(header: dict[str, Any], shown: str) -> dict[str, Any]:
     if not isinstance(text, str):
         raise BadInput(f"{shown} is a safetensors file of something else; name a file that maxaffine saved.")
     try:
-        record = json.loads(text)
+        record = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError):
         record = None
     if not isinstance(record, dict) or not isinstance(record.get("hash"), str):
