@@ -22,8 +22,10 @@ from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.plan.keys import AxisKeys
 from maxaffine.plan.spectral import GroupPlan, SpectralPlan
-from maxaffine.runtime.grouped import BRANCH
+from maxaffine.runtime.grouped import tree_terms
+from maxaffine.target.box import Box
 from maxaffine.target.expression import Expression
+from maxaffine.target.facts import derive_lipschitz
 
 Array = NDArray[np.float64]
 
@@ -108,13 +110,27 @@ def _bound(layer: GroupedLayer, head: Head, query: Array, tokens: int, error: fl
         etas = tuple(eta + compute.unit * layer.bonus / E for eta in etas)
     found = moments(head.axes, head.values, etas)
     eta = sum(float(e.max()) for e in etas)
-    literal = BRANCH * (1 + math.ceil(math.log(max(layer.tokens, 2), BRANCH)))
-    terms = 2 * max(literal, sum(len(axis) + 2 for axis in head.axes)) + 8
+    # dense: a tree over all tokens; factorised: one dot product per direction; then the normalisers, relative to |g|
+    terms = max(tree_terms(layer.tokens), sum(len(axis) + 1 for axis in head.axes)) + 3
+    shared = E * (tree_terms(layer.tokens) + 2)
     rounding = math.exp(2.0 * eta) * found.rounding + gamma(terms, FLOAT64.unit) * found.absolute
-    rounding += float(query @ np.asarray(found.slopes))
+    rounding += gamma(shared, FLOAT64.unit) * found.largest
+    rounding += min(float(query @ np.asarray(found.slopes)), _through_target(layer, head, query))
     rounding += 4.0 * compute.tiny * tokens * float(np.abs(head.values).max())
     doubt = min(proof.doubt, proof.bound)
     return GroupBound(proof.bound - doubt, doubt, rounding, found.largest)
+
+
+def _through_target(layer: GroupedLayer, head: Head, query: Array) -> float:
+    """What a moved query costs by the target's own slope: |g(z~) - f(z)| <= sup |g - f| + |f(z~) - f(z)|.
+
+    Rounding to fewer digits than float64 keeps z inside [-1, 1], where the supremum is known.
+    """
+    if layer.dtype == "float64":
+        return math.inf
+    low, high = head.middle.lo - head.half * (1 + 1e-12), head.middle.hi + head.half * (1 + 1e-12)
+    steep = derive_lipschitz(head.expression, Box.named(head.expression.names, low, high))
+    return float(np.sum(query * head.half * steep.value)) * (1 + 1e-12) if steep.finite else math.inf
 
 
 def _factored(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) -> GroupBound:

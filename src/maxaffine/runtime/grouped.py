@@ -20,7 +20,15 @@ def coordinates(layer: GroupedLayer, group: Group, x: NDArray[np.float64]) -> Ar
     return np.asarray(z.astype(numpy_dtype(layer.dtype)).astype(compute_dtype(layer.dtype)))
 
 
-BRANCH = 32
+BRANCH = 8
+
+
+def tree_terms(count: int) -> int:
+    """Additions on the longest path of `tree_sum` over that many terms."""
+    levels = 1
+    while BRANCH**levels < count:
+        levels += 1
+    return (BRANCH - 1) * levels
 
 
 def tree_sum(terms: NDArray[np.float64]) -> NDArray[np.float64]:

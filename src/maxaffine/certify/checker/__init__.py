@@ -12,6 +12,7 @@ from typing import Any
 
 from maxaffine.certify.checker.grid import check_integral, check_sup
 from maxaffine.certify.checker.listed import check_centres, check_partition
+from maxaffine.certify.checker.spectral import check_spectral
 from maxaffine.certify.checker.stored import NotProved, Stored
 from maxaffine.core.errors import BadInput
 from maxaffine.target.target import Target
@@ -52,8 +53,12 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Verdict:
             "its target is a Python callable, which a file cannot hold; only expressions can be proved again.",
         )  # fmt: skip
     try:
-        layer = Stored.read(tensors, record["layer"], target)
-        bound, how = _prove(layer, target, record, error)
+        if record["layer"]["keys"] == "grouped":
+            if record["norm"] != "inf":
+                raise NotProved("spectral layers are proved in the sup norm only.")
+            bound, how = check_spectral(tensors, record, target, error)
+        else:
+            bound, how = _prove(Stored.read(tensors, record["layer"], target), target, record, error)
     except NotProved as failure:
         return Verdict(False, None, claimed, error, str(failure))
     if not bound <= error:

@@ -1,0 +1,425 @@
+"""Spectral layers re-proved: the checker's own cells, ellipses, degrees and rounding.
+
+The target's groups are read off its expression again, and their sum is compared with the target at random points.  On every
+cell (boxes cut in three until an ellipse serves) the error f - g is within a remainder of a polynomial, and a polynomial of
+degree m is at most 1/cos(pi m / 2n) times its maximum over n Chebyshev points (Ehlich and Zeller).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.certify.checker.slopes import lipschitz
+from maxaffine.certify.checker.stored import NotProved
+from maxaffine.core import balls
+from maxaffine.core.intervals import Interval
+from maxaffine.core.rounding import DTYPES, compute_format
+from maxaffine.target.expression import Expression
+from maxaffine.target.structure import Group, groups_of
+from maxaffine.target.target import Target
+
+Array = NDArray[np.float64]
+Extended = NDArray[np.longdouble]
+
+DOUBLE = 2.0**-53
+LONG = float(np.finfo(np.longdouble).eps)
+CELLS = 600
+TOKENS = 2_000_000  # listed values that a check is willing to hold
+RADII = (1.15, 1.3, 1.6, 2.2, 3.3, 4.5, 6.0, 9.0, 13.0, 18.0)
+DENSE = {1: 8, 2: 6, 3: 4}
+LIMITS = {1: 5_000, 2: 90_000, 3: 2_500_000}
+ROOM = 1.0 + 2.0**-8
+TREE = 8
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Stored slopes and offsets of one direction, in float64."""
+
+    a: Array
+    b: Array
+
+    @property
+    def spread(self) -> float:
+        """Range of the slopes."""
+        return float(self.a.max() - self.a.min())
+
+    def weights(self, z: Any, kind: Any = np.float64) -> Any:
+        """Softmax weights (M, N)."""
+        scores = np.multiply.outer(np.asarray(z, dtype=kind), self.a.astype(kind)) + self.b.astype(kind)
+        scores = np.exp(scores - scores.max(axis=1)[:, None])
+        return scores / scores.sum(axis=1)[:, None]
+
+
+def check_spectral(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> tuple[float, str]:
+    """Sum over the groups of sup |F_g - f_g|, the leak between groups, and rounding."""
+    description = record["layer"]
+    dtype = str(description["dtype"])
+    if dtype not in DTYPES or target.expression is None or target.d_out * target.n_out != 1:
+        raise NotProved("its dtype or target is not one that spectral layers are proved for.")
+    low, high = (np.asarray(tensors[f"box.{side}"], dtype=np.float64) for side in ("low", "high"))
+    centre = np.asarray(tensors["coordinates.centre"], dtype=np.float64)
+    if not (np.array_equal(low, target.box.low) and np.array_equal(high, target.box.high)):
+        raise NotProved("the layer and the target speak about different boxes.")
+    if not np.all((centre >= low) & (centre <= high)):
+        raise NotProved("its centre lies outside the box.")
+    groups = _match(target, record["plan"]["groups"], centre)
+    bonus, goal = float(description["bonus"]), error / len(groups)
+    if bonus < 0:
+        raise NotProved("its bonus is negative.")
+    total, largest, levels, count = 0.0, [], [], 0
+    for g, group in enumerate(groups):
+        part = _Part.read(tensors, g, group, centre, low, high, dtype, bonus if len(groups) > 1 else 0.0)
+        bound, top = part.prove(goal)
+        total += bound
+        largest.append(top)
+        levels.append(part.normaliser())
+        count += part.tokens
+    for g, own in enumerate(levels):
+        for other, level in enumerate(levels):
+            if other != g:
+                total += math.exp(min(level[1] - own[0] - bonus, 600.0)) * (largest[g] + largest[other]) * (1 + 1e-9)
+    total += (compute_format(dtype).unit + (len(groups) + 4) * DOUBLE) * sum(largest)
+    return total, "Chebyshev points and ellipses, group by group"
+
+
+def _match(target: Target, rows: Any, centre: Array) -> list[Group]:
+    """The expression's groups in the file's order; every one exactly once, and together the target."""
+    assert target.expression is not None
+    found = {group.directions: group for group in groups_of(target.expression)}
+    wanted = [tuple(tuple(Fraction(c) for c in w) for w in row["directions"]) for row in rows]
+    if sorted(wanted) != sorted(found):
+        raise NotProved("its groups are not those of its target.")
+    groups = [found[key] for key in wanted]
+    x = target.box.sample(64, np.random.default_rng(11))
+    f = target.enclose(x, x)
+    total: Interval | None = None
+    for group in groups:
+        t = [group.range(point, point) for point in x]
+        value = group.expression.enclose(Interval.stack(t, axis=0))
+        total = value if total is None else total + value
+    assert total is not None
+    slack = 1e-9 * (1.0 + np.abs(total.lo))
+    if np.any(total.hi + slack < f.lo.reshape(-1, 1)) or np.any(total.lo - slack > f.hi.reshape(-1, 1)):
+        raise NotProved("the sum of its groups is not its target.")
+    return groups
+
+
+def _all_tokens(tensors: Mapping[str, Any]) -> int:
+    """Key tokens of all groups together."""
+    sizes: dict[str, int] = {}
+    for name, tensor in tensors.items():
+        if name.endswith(".slopes"):
+            group = name.split(".")[1]
+            sizes[group] = sizes.get(group, 1) * len(tensor)
+    return sum(sizes.values())
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One group as stored: z = directions . (x - centre)/half up to `query`."""
+
+    group: Group
+    middle: Interval
+    half: Array
+    query: Array
+    axes: tuple[Axis, ...]
+    values: Array | None
+    factors: tuple[Array, ...] | None
+    unit: float
+    tiny: float
+    bonus: float
+    all_tokens: int
+    narrow: bool
+
+    @classmethod
+    def read(
+        cls, tensors: Mapping[str, Any], g: int, group: Group, centre: Array, low: Array, high: Array, dtype: str, bonus: float
+    ) -> "_Part":
+        E = group.dimension
+        matrix = np.asarray(tensors[f"group.{g}.matrix"], dtype=np.float64)
+        if matrix.shape != (E, len(low)):
+            raise NotProved("a group's matrix has the wrong shape.")
+        reach = np.maximum(high - centre, centre - low) * (1 + 1e-15)
+        largest = np.maximum(np.abs(low), np.abs(high))
+        half, query = np.empty(E), np.empty(E)
+        for e, w in enumerate(group.directions):
+            lead = max(range(len(w)), key=lambda i: abs(w[i]))
+            half[e] = float(w[lead]) / matrix[e, lead] if matrix[e, lead] else math.nan
+            if not (math.isfinite(half[e]) and half[e] > 0):
+                raise NotProved("a group's matrix does not follow its directions.")
+            drift = 0.0
+            for i, c in enumerate(w):
+                ideal = Interval.exact(c) / Interval.point(half[e])
+                drift += max(abs(float(ideal.hi) - matrix[e, i]), abs(matrix[e, i] - float(ideal.lo))) * reach[i]
+            steps = np.abs(matrix[e]) @ (DOUBLE * largest + (len(w) + 6) * DOUBLE * reach)
+            query[e] = float(drift + steps) + (0.0 if dtype == "float64" else 0.5001 * DTYPES[dtype].unit)
+            span = group.range(low, high)
+            away = max(float(span.hi[e]) - float(group.range(centre, centre).lo[e]),
+                       float(group.range(centre, centre).hi[e]) - float(span.lo[e]))  # fmt: skip
+            if away / half[e] > 1.0 + 1e-12 or query[e] > ROOM - 1.0:
+                raise NotProved("a group's coordinates leave [-1, 1] or are not resolved.")
+        axes = []
+        for e in range(E):
+            a, b = (np.asarray(tensors[f"group.{g}.{e}.{name}"]).astype(np.float64) for name in ("slopes", "offsets"))
+            if a.ndim != 1 or a.shape != b.shape:
+                raise NotProved("keys per direction must be two equally long rows.")
+            axes.append(Axis(a, b))
+        shape = tuple(len(axis.a) for axis in axes)
+        values, factors = None, None
+        if f"group.{g}.values" in tensors:
+            values = np.asarray(tensors[f"group.{g}.values"]).astype(np.float64)
+            if values.shape != (*shape, 1) or values.size > TOKENS:
+                raise NotProved("a group's values have the wrong shape, or are too many to check.")
+        else:
+            factors = tuple(np.asarray(tensors[f"group.{g}.{e}.factor"]).astype(np.float64) for e in range(E))
+            if group.factors is None or any(f.shape != (n, len(group.factors)) for f, n in zip(factors, shape, strict=True)):
+                raise NotProved("a group's factors are not those of its target.")
+        compute = compute_format(dtype)
+        return cls(
+            group, group.range(centre, centre), half, query, tuple(axes), values, factors, compute.unit, compute.tiny, bonus,
+            _all_tokens(tensors), dtype != "float64",
+        )  # fmt: skip
+
+    @property
+    def tokens(self) -> int:
+        return math.prod(len(axis.a) for axis in self.axes)
+
+    def prove(self, goal: float) -> tuple[float, float]:
+        """sup |F_g - f_g| with rounding, and a bound of |F_g|."""
+        if self.values is not None:
+            one = _Head(self.group.expression, self.middle, self.half, self.axes, self.values)
+            return self._bound(one, self.query, goal)
+        assert self.factors is not None and self.group.factors is not None
+        gained, whole = 0.0, 0.0
+        for r, row in enumerate(self.group.factors):
+            plain, rough = 1.0, 1.0
+            for e, factor in enumerate(row):
+                column = self.factors[e][:, r : r + 1]
+                if factor is None:
+                    size, bound = 1.0, float(np.abs(column - 1.0).max()) + 8 * len(column) * DOUBLE
+                else:
+                    middle = Interval.of(self.middle.lo[e : e + 1], self.middle.hi[e : e + 1])
+                    one = _Head(factor, middle, self.half[e : e + 1], (self.axes[e],), column)
+                    size = one.size()
+                    bound, _ = self._bound(one, self.query[e : e + 1], goal / len(row) / len(self.group.factors))
+                plain, rough = plain * size, rough * (size + bound)
+            gained += rough - plain + 1e-14 * rough * (len(row) + 4)
+            whole += rough
+        return gained * (1 + 1e-12), whole
+
+    def _bound(self, head: "_Head", query: Array, goal: float) -> tuple[float, float]:
+        approximation = head.supremum(goal)
+        dust = 4.0 * self.tokens * self.tiny * float(np.abs(head.values).max())
+        rounding, largest = head.rounding(query, self.unit, self.bonus, self.all_tokens, self.narrow)
+        return approximation + rounding + dust, largest
+
+    def normaliser(self) -> tuple[float, float]:
+        """Bounds of log sum exp of the logits over the range of z."""
+        low = high = 0.0
+        for axis in self.axes:
+            z = np.linspace(-ROOM, ROOM, 2001)
+            scores = np.multiply.outer(z, axis.a) + axis.b
+            top = scores.max(axis=1)
+            level = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
+            slack = ROOM / 2000 * float(np.abs(axis.a).max()) + 1e-9
+            low, high = low + float(level.min()) - slack, high + float(level.max()) + slack
+        return low, high
+
+
+@dataclass(frozen=True)
+class _Head:
+    """One head with listed values (N_1, .., N_E, 1) against an expression of t = middle + half z."""
+
+    expression: Expression
+    middle: Interval
+    half: Array
+    axes: tuple[Axis, ...]
+    values: Array
+
+    def size(self) -> float:
+        """sup |f| over the range, from 700 pieces (one direction)."""
+        edges = np.linspace(-1.0, 1.0, 701)
+        found = self.expression.enclose(self._t(Interval(edges[:-1, None], edges[1:, None])))
+        size = float(found.magnitude.max())
+        if not math.isfinite(size):
+            raise NotProved("a factor of the target could not be enclosed.")
+        return size
+
+    def _t(self, z: Interval) -> Interval:
+        shape = z.lo.shape
+        middle = Interval(np.broadcast_to(self.middle.lo, shape), np.broadcast_to(self.middle.hi, shape))
+        return z * Interval.point(self.half) + middle
+
+    # -- approximation
+
+    def supremum(self, goal: float) -> float:
+        """sup |f - g| over [-1, 1]^E."""
+        E = len(self.axes)
+        waiting = [(-np.ones(E), np.ones(E))]
+        worst, used = 0.0, 0
+        with balls.precision(72):
+            while waiting:
+                low, high = waiting.pop()
+                used += 1
+                if used > CELLS:
+                    raise NotProved("the target could not be enclosed on complex neighbourhoods of the box.")
+                chosen = [self._degree(low, high, k, 0.003 * goal / E / (2.5 ** k)) for k in range(E)]
+                missing = [k for k, pair in enumerate(chosen) if pair is None]
+                degrees = [pair[0] for pair in chosen if pair is not None]
+                if not missing and math.prod(DENSE[E] * m for m in degrees) > LIMITS[E]:
+                    missing = [int(np.argmax(degrees))]
+                if missing:
+                    k = missing[0]
+                    third = (high[k] - low[k]) / 3.0
+                    cuts = [low[k], low[k] + third, high[k] - third, high[k]]
+                    for a, b in pairwise(cuts):
+                        left, right = low.copy(), high.copy()
+                        left[k], right[k] = a, b
+                        waiting.append((left, right))
+                    continue
+                remainder, growth = 0.0, 1.0
+                for pair in chosen:
+                    assert pair is not None
+                    remainder += growth * pair[1]
+                    growth *= 1.0 + 2.0 / math.pi * math.log(pair[0] + 1.0)
+                factor = math.prod(1.0 / math.cos(math.pi * m / (2.0 * DENSE[E] * m)) for m in degrees) * (1 + 1e-13)
+                worst = max(worst, remainder + factor * (self._seen(low, high, degrees) + remainder))
+        return worst * (1 + 1e-12)
+
+    def _degree(self, low: Array, high: Array, k: int, allowed: float) -> tuple[int, float] | None:
+        E = len(self.axes)
+        centre, reach = (low[k] + high[k]) / 2.0, (high[k] - low[k]) / 2.0
+        best: tuple[int, float] | None = None
+        for r in RADII:
+            wide, tall = reach * (r + 1 / r) / 2.0 * (1 + 1e-12), reach * (r - 1 / r) / 2.0 * (1 + 1e-12)
+            factor = _strip(self.axes[k], float(centre), float(wide), float(tall))
+            if not math.isfinite(factor):
+                break
+            xs = []
+            for e in range(E):
+                z = balls.rectangle(float(low[e]), float(high[e]))
+                if e == k:
+                    z = balls.rectangle(centre - wide, centre + wide, tall)
+                half = balls.interval(float(self.half[e]), float(self.half[e]))
+                xs.append(z * half + balls.interval(float(self.middle.lo[e]), float(self.middle.hi[e])))
+            out = self.expression.enclose_ball(xs)[0]
+            if not out.is_finite():
+                break
+            size = float(balls.magnitude(out)) + factor * float(np.abs(self.values).max())
+            degree = max(1, math.ceil(math.log(max(4.0 * size / ((r - 1.0) * allowed), 1.0)) / math.log(r) + 1e-9))
+            if best is None or degree < best[0]:
+                best = degree, 4.0 * size * r ** (-degree) / (r - 1.0) * (1 + 1e-12)
+        return best if best is not None and best[0] <= (250 if E == 1 else 80) else None
+
+    def _seen(self, low: Array, high: Array, degrees: list[int]) -> float:
+        """max |f - g| over the Chebyshev points of a cell, every doubt added."""
+        E = len(self.axes)
+        pi = np.longdouble("3.14159265358979323846264338327950288")
+        grids: list[Extended] = []
+        for e, m in enumerate(degrees):
+            n = DENSE[E] * m
+            angles = pi * (2 * np.arange(n, dtype=np.longdouble) + 1) / (2 * n)
+            grids.append(np.longdouble(low[e] + high[e]) / 2 + np.longdouble(high[e] - low[e]) / 2 * np.cos(angles))
+        g, size, doubt = self.values[..., 0].astype(np.longdouble), np.abs(self.values[..., 0]), 0.0
+        for e, axis in enumerate(self.axes):
+            g = np.moveaxis(np.tensordot(axis.weights(grids[e], np.longdouble), g, axes=(1, e)), 0, e)
+            size = np.moveaxis(np.tensordot(axis.weights(grids[e].astype(np.float64)), size, axes=(1, e)), 0, e)
+            logits = float(np.abs(axis.a).max() + np.abs(axis.b).max())
+            doubt += LONG * (8.0 * logits + 20.0 * axis.spread + 2.0 * len(axis.a) + 60.0)
+        worst, rows = 0.0, max(1, 150_000 // max(1, math.prod(len(x) for x in grids[1:])))
+        for start in range(0, len(grids[0]), rows):
+            block = [grids[0][start : start + rows].astype(np.float64), *(x.astype(np.float64) for x in grids[1:])]
+            mesh = np.stack([x.ravel() for x in np.meshgrid(*block, indexing="ij")], axis=1)
+            f = self.expression.enclose(self._t(Interval(mesh - 4 * DOUBLE, mesh + 4 * DOUBLE)))
+            here = g[start : start + rows].astype(np.float64).ravel()
+            loose = size[start : start + rows].ravel() * (doubt + DOUBLE)
+            away = np.maximum(f.hi[:, 0] - here, here - f.lo[:, 0]) + loose
+            worst = max(worst, float(away.max()))
+        if not math.isfinite(worst):
+            raise NotProved("the target could not be enclosed at points of the box.")
+        return worst * (1 + 1e-14)
+
+    # -- rounding
+
+    def rounding(self, query: Array, unit: float, bonus: float, tokens: int, narrow: bool) -> tuple[float, float]:
+        """What finite precision does to g, and a bound of |g|; sums at the middles of short pieces, enlarged."""
+        E = len(self.axes)
+        values = self.values[..., 0]
+        level = float(values.max() + values.min()) / 2.0
+        most = {1: 6000, 2: 1300, 3: 90}[E]
+        counts = [int(np.clip(24.0 * E * axis.spread, 16, most)) for axis in self.axes]
+        middles = [ROOM * (-1.0 + (2.0 * np.arange(n) + 1.0) / n) for n in counts]
+        grow = math.exp(min(sum(axis.spread * ROOM / n for axis, n in zip(self.axes, counts, strict=True)), 50.0))
+        W = [axis.weights(z) for axis, z in zip(self.axes, middles, strict=True)]
+        g = _contract(W, values)
+        size = float(_contract(W, np.abs(values - level)).max()) * grow
+        top = float(np.abs(g).max()) + (grow - 1.0) * size
+        lost, ends = np.zeros(g.shape), 0.0
+        largest_eta, slopes = 0.0, []
+        for e, (axis, z, n) in enumerate(zip(self.axes, middles, counts, strict=True)):
+            scores = np.multiply.outer(z, axis.a) + axis.b
+            width = ROOM / n
+            eta = (E + 2.01) * unit * (np.multiply.outer(np.abs(z) + width, np.abs(axis.a)) + np.abs(axis.b))
+            eta += unit * (scores.max(axis=1)[:, None] - scores + 2 * width * axis.spread + 12.0 + bonus / E)
+            moved = [w * eta if i == e else w for i, w in enumerate(W)]
+            weight = _contract(moved, np.ones_like(values))
+            if E == 1:
+                apart = (moved[0] * np.abs(values[None] - g[:, None])).sum(axis=1)
+            else:  # Cauchy and Schwarz, with room for cancellation
+                second = _contract(moved, (values - level) ** 2)
+                about = second - 2.0 * (g - level) * _contract(moved, values - level) + (g - level) ** 2 * weight
+                apart = np.sqrt(weight * np.maximum(about + 1e-11 * (second + (g - level) ** 2 * weight), 0.0))
+            lost += apart + weight * (grow - 1.0) * size
+            largest_eta += float(eta.max())
+            lean = axis.a[None] - (W[e] @ axis.a)[:, None]
+            steep = [w * lean if i == e else w for i, w in enumerate(W)]
+            drift = sum(2.0 * axis.spread * other.spread * ROOM / m for other, m in zip(self.axes, counts, strict=True)) * size
+            crude = [np.abs(s) if i == e else s for i, s in enumerate(steep)]
+            absolute = float(_contract(crude, np.abs(values - level)).max()) * grow + axis.spread * (grow - 1.0) * size
+            slopes.append(min(float(np.abs(_contract(steep, values)).max()) + drift, absolute))
+        ends = float(lost.max()) * grow * math.exp(2.0 * largest_eta)
+        depth = (TREE - 1) * (1 + math.floor(math.log(max(tokens, 2), TREE) + 1e-9))
+        terms = max(depth, sum(len(axis.a) + 1 for axis in self.axes)) + 4
+        sums = DOUBLE * 1.01 * (terms * (size + abs(level)) + E * (depth + 4) * top)
+        moved_query = float(query @ np.asarray(slopes))
+        if narrow:  # the rounded query stays inside [-1, 1], so the target's own slope counts
+            low, high = self.middle.lo - self.half * (1 + 1e-12), self.middle.hi + self.half * (1 + 1e-12)
+            moved_query = min(moved_query, float((query * self.half) @ lipschitz(self.expression, low, high)) * (1 + 1e-12))
+        return ends + sums + moved_query, top
+
+
+def _contract(W: list[Array], values: Array) -> Array:
+    for e, w in enumerate(W):
+        values = np.moveaxis(np.tensordot(w, values, axes=(1, e)), 0, e)
+    return values
+
+
+def _strip(axis: Axis, centre: float, wide: float, tall: float) -> float:
+    """S with sum_j |w_j| <= S on the strip: from the second moment of the slopes, or from the Bernstein product."""
+    weights = axis.weights(np.array([centre]))[0]
+    mean = float(weights @ axis.a)
+    apart = np.abs(axis.a - mean)
+    moment = float((weights * apart**2 * np.exp(np.minimum(apart * wide, 500.0))).sum()) * (1 + 1e-9)
+    left = 1.0 - tall * tall * moment / 2.0
+    found = 1.0 / left if left > 0 else math.inf
+    n = len(axis.a) - 1
+    step = axis.spread / n if n else 0.0
+    if n and step * tall < 3.14:
+        # 1 + e^{step z} has modulus at least cos(step y / 2) (1 + e^{step x}); its n-th power has binomial coefficients.
+        ideal_a = axis.a[0] + step * np.arange(n + 1)
+        logs = np.array([math.lgamma(n + 1) - math.lgamma(j + 1) - math.lgamma(n - j + 1) for j in range(n + 1)])
+        shift = float(np.median(axis.b - logs))
+        off = np.abs(axis.a - ideal_a) * math.hypot(abs(centre) + wide, tall) + np.abs(axis.b - logs - shift)
+        tau = float(off.max()) + 1e-13 * (n + 1.0)
+        plain = math.cos(step * tall / 2.0) ** (-n) * (1 + 1e-12 * (n + 1))
+        left = 1.0 - math.expm1(min(tau, 1.0)) * plain
+        if tau < 1.0 and left > 0:
+            found = min(found, math.exp(tau) * plain / left)
+    return found
