@@ -38,6 +38,8 @@ def plans(target: Target, evidence: Evidence, error: float, p: float) -> Iterato
         return tuple(count if on else 1 for on in active)
 
     def fits(count: int) -> bool:
+        if target.expression is None and provable(evidence, len(active)):
+            return declared_residual(target, evidence, counts(count), p) <= 0.93 * error
         return residual(target, counts(count), p)[0] <= 0.93 * error
 
     high = 1
@@ -57,6 +59,19 @@ def plans(target: Target, evidence: Evidence, error: float, p: float) -> Iterato
             return
         hard, steps = residual(target, chosen, p)
         yield GridPlan("L_p", chosen, sharpness(steps, SOFT_SHARE * error, p, len(chosen)), hard, norm=p)
+
+
+def declared_residual(target: Target, evidence: Evidence, counts: tuple[int, ...], p: float) -> float:
+    """The hard part as declared facts prove it for a callable, whose cells cannot be enclosed: the least that applies."""
+    widths, root = target.box.width / np.asarray(counts), float(target.box.volume) ** (1.0 / p)
+    bounds = [math.inf]
+    if evidence.lipschitz is not None:
+        bounds.append(root * float(evidence.lipschitz @ widths))
+    if evidence.variation is not None and len(counts) == 1:
+        bounds.append(float(widths[0]) ** (1.0 / p) * float(evidence.variation[0]))
+    if evidence.integral_modulus is not None and evidence.cell_means is not None:
+        bounds.append(2.0 ** (len(counts) / p) * float(evidence.integral_modulus(float(widths.max()))))
+    return min(bounds)
 
 
 def residual(target: Target, counts: tuple[int, ...], p: float) -> tuple[float, float]:
