@@ -47,6 +47,9 @@ def test_lengths_up_to_1e60_temperatures_and_links_are_taken(capsys):
     assert record_of(capsys, "risk", "--alpha", "0.1", "--d", "200")["problem"]["L"] == pytest.approx(1 + math.exp(20))
     values = [record_of(capsys, "risk", "--d", "10", "--L", "5", "--link", link)["risk"] for link in ("relu", "sign", "tanh(x)")]
     assert len(set(values)) == 3
+    small = ("risk", "--d", "10", "--L", "5", "--mu", ".5", "--nu", ".4")
+    own = record_of(capsys, *small, "--link", "max(x,0)", "--breaks", "0")
+    assert own["risk"] == pytest.approx(record_of(capsys, *small, "--link", "relu")["risk"], abs=1e-11)
     # the sign link's gradient is infinite at the oracle: null in JSON, never Infinity
     assert record_of(capsys, "risk", "--link", "sign")["gradient"]["nu"] is None
 
@@ -63,6 +66,9 @@ def test_lengths_up_to_1e60_temperatures_and_links_are_taken(capsys):
         (("risk", "--lam", "3", "--beta", "1"), "`beta` and `lam`"),
         (("risk", "--L", "3", "--alpha", "1"), "`L` and `alpha`"),
         (("risk", "--link", "cube"), "`link`"),
+        (("risk", "--link", "abs(x)"), "`breaks`"),
+        (("risk", "--link", "abs(x)", "--breaks", "zero"), "`breaks`"),
+        (("dynamics", "--every", "0"), "`every`"),
         (("risk", "--figure", "x.txt"), "`figure`"),
         (("risk", "--figure", "no/such/folder/x.png"), "does not exist"),
         (("risk", "--typo", "1"), "--typo"),

@@ -234,6 +234,8 @@ def test_the_bivariate_normal_agrees_with_numerical_integration():
         (lambda: mf.LinkRisk(PAPER[0], "cubic", beta=1), "`link`"),
         (lambda: mf.LinkRisk(PAPER[0], lambda x: x[:1], beta=1), "elementwise"),
         (lambda: mf.LinkRisk(PAPER[0], lambda x: x / 0, beta=1), "link"),
+        (lambda: mf.LinkRisk(PAPER[0], np.abs, beta=1), "`breaks`"),
+        (lambda: mf.CustomLink(lambda x: 1 / x), "second moment"),
         (lambda: mf.Overlaps(1.2, 0).check(), "`mu` (=1.2)"),
         (lambda: mf.Overlaps(0.9, 0.1, 0.9).check(), "infeasible"),
         (lambda: mf.Overlaps(math.nan, 0).check(), "`mu` (=nan)"),

@@ -102,6 +102,7 @@ def test_the_state_holds_no_pickle_and_another_runs_state_is_refused(tmp_path):
     [
         ({"method": "adam"}, "`method`"),
         ({"n": 0}, "`n`"),
+        ({"test": 1}, "`test`"),
         ({"step": -1}, "`step`"),
         ({"steps": 1.5}, "`steps`"),
         ({"starts": ()}, "`starts`"),

@@ -67,6 +67,7 @@ Eta = Annotated[float, typer.Option("--eta", help="u.v*")]
 Zeta = Annotated[float, typer.Option("--zeta", help="v.u*")]
 Rho = Annotated[float, typer.Option("--rho", help="u.v")]
 LinkName = Annotated[str, typer.Option("--link", help="linear, quadratic, relu, sign, or an expression in x such as tanh(x).")]
+Breaks = Annotated[str | None, typer.Option("--breaks", help="Points, by commas, where an expression link jumps or bends.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Picture = Annotated[str | None, typer.Option("--figure", metavar="F.png", help="Draw a figure (png, svg or pdf).")]
 Backend = Annotated[str, typer.Option("--backend", metavar="numpy|torch", help="torch needs the extra maxaffine[torch].")]
@@ -90,7 +91,7 @@ def _lam(problem: Problem, beta: float | None, lam: float | None) -> dict[str, f
     return {"beta": 1.0 if beta is None else beta}
 
 
-def _risk(problem: Problem, link: str, scale: dict[str, float]) -> SoftmaxRisk | LinkRisk:
+def _risk(problem: Problem, link: str, scale: dict[str, float], breaks: str | None = None) -> SoftmaxRisk | LinkRisk:
     if link == "linear":
         return SoftmaxRisk(problem, beta=scale.get("beta"), lam=scale.get("lam"))
     if link in LINKS:
@@ -105,7 +106,11 @@ def _risk(problem: Problem, link: str, scale: dict[str, float]) -> SoftmaxRisk |
     def function(x: Any) -> Any:
         return expression.evaluate(np.reshape(x, (-1, 1)))[:, 0].reshape(np.shape(x))
 
-    return LinkRisk(problem, CustomLink(function, name=link), beta=scale.get("beta"), lam=scale.get("lam"))
+    try:
+        points = [] if breaks is None else [float(part) for part in breaks.split(",")]
+    except ValueError:
+        raise BadInput(f"`breaks` (={breaks!r}) must be numbers separated by commas, such as -1,0,1.") from None
+    return LinkRisk(problem, CustomLink(function, points, name=link), beta=scale.get("beta"), lam=scale.get("lam"))
 
 
 def _figure(path: str | None) -> Path | None:
@@ -154,13 +159,13 @@ def _print(record: dict[str, Any], prefix: str = "") -> None:
 def risk(
     d: Dimension = 100, length: Length = None, alpha: Alpha = None, gamma: Gamma = 0.5, beta: Beta = None, lam: Lam = None,
     c: Signal = None, eps: Eps = 0.0, mu: Mu = 1.0, nu: Nu = 1.0, eta: Eta = 0.0, zeta: Zeta = 0.0, rho: Rho = 0.0,
-    link: LinkName = "linear", figure: Picture = None, json: Json = False,
+    link: LinkName = "linear", breaks: Breaks = None, figure: Picture = None, json: Json = False,
 ) -> None:  # fmt: skip
     """The exact population risk (without eps^2) and its gradient at five overlaps; the oracle unless they are given."""
     picture = _figure(figure)
     problem, o = _problem(d, length, alpha, gamma, eps, c), Overlaps(mu, nu, eta, zeta, rho).check()
     begun = time.perf_counter()
-    model = _risk(problem, link, _lam(problem, beta, lam))
+    model = _risk(problem, link, _lam(problem, beta, lam), breaks)
     value, gradient = model.value_and_gradient(o)
     seconds = time.perf_counter() - begun
     record: dict[str, Any] = {
@@ -237,7 +242,7 @@ def phase(
 def dynamics(
     d: Dimension = 100, length: Length = None, alpha: Alpha = None, gamma: Gamma = 0.5, beta: Beta = None, lam: Lam = None,
     c: Signal = None, mu: Mu = 0.1, nu: Nu = 0.0, eta: Eta = 0.0, zeta: Zeta = 0.0, rho: Rho = 0.0, link: LinkName = "linear",
-    step: Annotated[float, typer.Option(help="Step size.")] = 0.01,
+    breaks: Breaks = None, step: Annotated[float, typer.Option(help="Step size.")] = 0.01,
     steps: Annotated[int, typer.Option(help="Number of steps.")] = 1000,
     every: Annotated[int | None, typer.Option(help="Record every so many steps; about 20 rows if not given.")] = None,
     as_flow: Annotated[bool, typer.Option("--flow", help="The flow to time steps * step, at logarithmic times.")] = False,
@@ -250,7 +255,7 @@ def dynamics(
     problem, start = _problem(d, length, alpha, gamma, 0.0, c), Overlaps(mu, nu, eta, zeta, rho).check()
     if rule not in ("exact", "paper"):
         raise BadInput(f"`rule` (={rule!r}) must be exact or paper.")
-    exact = _risk(problem, link, _lam(problem, beta, lam))
+    exact = _risk(problem, link, _lam(problem, beta, lam), breaks)
     driver: Risk = exact
     if isinstance(exact, SoftmaxRisk):
         driver = RiskTable(exact) if rule == "exact" else PaperRisk(MeanField.of(problem, exact.beta), problem)
@@ -261,7 +266,7 @@ def dynamics(
             grid = np.concatenate([[0.0], np.geomspace(min(step, step * steps), step * steps, 25)]) if steps > 1 else [0.0, step]
             path = flow(driver, start, np.unique(grid))
         else:
-            path = gd(driver, start, step, steps, every or max(1, steps // 20), report)
+            path = gd(driver, start, step, steps, max(1, steps // 20) if every is None else every, report)
     record: dict[str, Any] = {
         "time": path.time, "overlaps": {name: path.overlaps[:, i] for i, name in enumerate(Overlaps._fields)}, "risk": path.risk,
         "final": {**path.last.to_json(), "risk": path.risk[-1]}, "unit": "time" if as_flow else "step", "rule": rule,

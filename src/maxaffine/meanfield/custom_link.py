@@ -39,8 +39,18 @@ class CustomLink(Link):
             raise BadInput("`breaks` must be finite numbers: the points where the link or its derivative jumps.")
         self.name = name
         nodes = whole("nodes", nodes, 4, "24 nodes per panel are usual")
-        self._nodes, self._weights = np.polynomial.legendre.leggauss(nodes)
         self(np.array([-1.0, 0.5, 2.0]))
+        rules = []
+        for count in (2 * nodes, nodes):
+            self._nodes, self._weights = np.polynomial.legendre.leggauss(count)
+            rules.append(np.array([float(self._mean(np.array([0.1]), np.ones(1), square)[0]) for square in (False, True)]))
+        fine, coarse = rules
+        if np.any(np.abs(fine - coarse) > 1e-8 * max(1e-12, float(fine[1]))):
+            raise BadInput(
+                f"the link {name!r} is not resolved: its first two Gaussian moments are {coarse[0]:.9g}, {coarse[1]:.9g} with {nodes} "
+                f"nodes per panel and {fine[0]:.9g}, {fine[1]:.9g} with twice as many; name the points where it jumps or bends in "
+                "`breaks`, and see that it has a second moment."
+            )
 
     def __call__(self, x: Array) -> Array:
         """sigma(x), checked: same shape, finite."""

@@ -56,7 +56,8 @@ class Settings:
         whole("n", self.n, 1, "give a number of samples such as 1000")
         whole("steps", self.steps, 0, "give a number of steps")
         whole("every", self.every, 1, "1 records every step")
-        whole("test", self.test, 0, "0 leaves the test risk out")
+        if whole("test", self.test, 0, "0 leaves the test risk out") == 1:
+            raise BadInput("`test` (=1) must be 0 or at least 2; one sample has no standard error.")
         whole("seed", self.seed, 0, "give a seed such as 0")
         whole("L", self.problem.L, 2, "only a whole number of tokens can be simulated")
         if self.method not in ("gd", "sgd"):
