@@ -47,9 +47,9 @@ class CustomLink(Link):
         fine, coarse = rules
         if np.any(np.abs(fine - coarse) > 1e-8 * max(1e-12, float(fine[1]))):
             raise BadInput(
-                f"the link {name!r} is not resolved: its first two Gaussian moments are {coarse[0]:.9g}, {coarse[1]:.9g} with {nodes} "
-                f"nodes per panel and {fine[0]:.9g}, {fine[1]:.9g} with twice as many; name the points where it jumps or bends in "
-                "`breaks`, and see that it has a second moment."
+                f"the link {name!r} is not resolved: its first two Gaussian moments are {coarse[0]:.9g}, {coarse[1]:.9g} with "
+                f"{nodes} nodes per panel and {fine[0]:.9g}, {fine[1]:.9g} with twice as many; name the points where it jumps or "
+                "bends in `breaks`, and see that it has a second moment."
             )
 
     def __call__(self, x: Array) -> Array:
