@@ -35,6 +35,7 @@ Array = NDArray[np.float64]
 
 UP = 1.0 + 1e-9  # sums of up to 1e6 positive terms in float64
 PIECES = 3_000_000  # pieces of cells that the enclosures may be refined into
+ROUNDS = 100  # of refinement
 LOOSENESS = 0.01  # refinement stops when the upper sum exceeds the lower one by less than this
 
 
@@ -133,14 +134,16 @@ def _enclosed(layer: Layer, target: Target, p: float, progress: Progress) -> flo
     pieces = _Pieces(*(np.concatenate([getattr(part, name) for part in held]) for name in _Pieces.__annotations__))
     done_upper = np.zeros(values.shape[1])
     spent = count
-    while True:
+    # A jump that meets a cell's face leaves a hard part of zero; below this, refining buys nothing.
+    negligible = float(np.prod(layer.high - layer.low)) * (1e-5 * float(np.ptp(values))) ** p
+    for _ in range(ROUNDS):
         upper = done_upper + pieces.upper.sum(axis=0)
         gap = (pieces.upper - pieces.lower).sum(axis=0)
         worst = int(upper.argmax())
         progress("enclosures", min(spent, PIECES), PIECES)
         if not np.isfinite(upper).all() and spent >= PIECES:
             break
-        if np.isfinite(gap[worst]) and gap[worst] <= LOOSENESS * p * upper[worst]:
+        if np.isfinite(gap[worst]) and gap[worst] <= LOOSENESS * p * max(float(upper[worst]), negligible):
             break
         if spent >= PIECES:
             break

@@ -65,7 +65,7 @@ def size(amount: float) -> str:
     """Bytes as a person reads them."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
         if amount < 1024:
-            return f"{amount:.3g} {unit}"
+            return f"{amount:.0f} {unit}" if amount >= 100 else f"{amount:.3g} {unit}"
         amount /= 1024
     return f"{amount:.3g} EiB"
 
