@@ -13,7 +13,9 @@ Cells are halved where no ellipse serves.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,13 +39,76 @@ PI = np.longdouble("3.14159265358979323846264338327950288")
 SHARE = 0.004  # of the error that the interpolation remainder may take
 
 
-@dataclass(frozen=True)
-class Head:
-    """A product-key head in z of [-1, 1]^E and the target in t = middle + half z: what is compared."""
+class Source(Protocol):
+    """The target in z of [-1, 1]^E: bounded on ellipses, enclosed at points."""
 
-    expression: Expression  # of t1..tE, K outputs
+    def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
+        """max |f| over (ellipse of parameter r about the cell's side k) x (the cell's other sides); infinite if not known."""
+
+    def at(self, mesh: Array, slack: float) -> Interval:
+        """Enclosures (M, K) of f on points z (M, E) widened by slack."""
+
+
+@dataclass(frozen=True)
+class FromExpression:
+    """A target known by its expression in t = middle + half z."""
+
+    expression: Expression
     middle: Interval  # (E,), thin
     half: Array  # (E,)
+
+    def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
+        """By complex balls, over the rectangle around the ellipse."""
+        centre, reach = (low[k] + high[k]) / 2.0, (high[k] - low[k]) / 2.0
+        long, short = _semi_axes(float(reach), r)
+        xs = []
+        for e in range(len(self.half)):
+            middle = balls.interval(float(self.middle.lo[e]), float(self.middle.hi[e]))
+            half = balls.interval(float(self.half[e]), float(self.half[e]))
+            z = balls.rectangle(float(low[e]), float(high[e]))
+            if e == k:
+                z = balls.rectangle(float(centre) - long, float(centre) + long, short)
+            xs.append(z * half + middle)
+        found = self.expression.enclose_ball(xs)
+        return max(float(balls.magnitude(out)) if out.is_finite() else math.inf for out in found)
+
+    def at(self, mesh: Array, slack: float) -> Interval:
+        """By intervals."""
+        z = Interval(mesh - slack, mesh + slack)
+        middle = Interval(np.broadcast_to(self.middle.lo, mesh.shape), np.broadcast_to(self.middle.hi, mesh.shape))
+        return self.expression.enclose(z * Interval.point(self.half) + middle)
+
+
+@dataclass(frozen=True)
+class FromDeclaration:
+    """A callable with |f| <= bound on (ellipse of parameter radii[k] about side k of the box) x (the other sides), declared."""
+
+    values: Callable[[Array], Array]  # z (M, E) -> (M, K), taken as exact
+    radii: Array
+    bound: float
+
+    def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
+        """The declared bound where the cell's ellipse lies in the declared one: |z-1| + |z+1| <= R + 1/R."""
+        reach = (high[k] - low[k]) / 2.0
+        inside = reach * (r + 1.0 / r) + 2.0 - 2.0 * reach <= (self.radii[k] + 1.0 / self.radii[k]) * (1 - 1e-12)
+        return self.bound if inside else math.inf
+
+    def at(self, mesh: Array, slack: float) -> Interval:
+        """The callable's values, widened by its declared steepness: Cauchy's estimate near the box."""
+        found = self.values(np.clip(mesh, -1.0, 1.0))
+        steep = float(np.max(2.0 * self.bound / ((self.radii + 1.0 / self.radii) / 2.0 - 1.0)))
+        return Interval(found - steep * slack, found + steep * slack)
+
+
+def _semi_axes(reach: float, r: float) -> tuple[float, float]:
+    return reach * (r + 1.0 / r) / 2.0 * (1 + 1e-12), reach * (r - 1.0 / r) / 2.0 * (1 + 1e-12)
+
+
+@dataclass(frozen=True)
+class Head:
+    """A product-key head in z of [-1, 1]^E and the target that it is compared with."""
+
+    source: Source
     axes: tuple[AxisKeys, ...]
     deltas: tuple[float | None, ...]  # of Bernstein axes
     values: Array  # (N_1, .., N_E, K) float64
@@ -122,11 +187,9 @@ def _degree(head: Head, low: Array, high: Array, k: int, largest: float, allowed
     centre, reach = (low + high) / 2.0, (high - low) / 2.0
     best: tuple[int, float] | None = None
     for r in RADII:
-        long, short = reach[k] * (r + 1.0 / r) / 2.0 * (1 + 1e-12), reach[k] * (r - 1.0 / r) / 2.0 * (1 + 1e-12)
-        strip = strip_factor(head.axes[k], head.deltas[k], float(centre[k]), float(long), float(short))
-        if not math.isfinite(strip):
-            break
-        size = _enclose(head, low, high, k, float(centre[k]), float(long), float(short))
+        long, short = _semi_axes(float(reach[k]), r)
+        strip = strip_factor(head.axes[k], head.deltas[k], float(centre[k]), long, short)
+        size = head.source.on_ellipse(low, high, k, r) if math.isfinite(strip) else math.inf
         if not math.isfinite(size):
             break
         total = size + largest * strip
@@ -136,23 +199,6 @@ def _degree(head: Head, low: Array, high: Array, k: int, largest: float, allowed
         if best is None or m < best[0]:
             best = m, 4.0 * total * r**-m / (r - 1.0) * (1 + 1e-12)
     return best if best is not None and best[0] <= (220 if head.dimension == 1 else 90) else None
-
-
-def _enclose(head: Head, low: Array, high: Array, k: int, centre: float, long: float, short: float) -> float:
-    """max |f| over (rectangle around the ellipse in axis k) x (real cell), by complex balls."""
-    xs = []
-    for e in range(head.dimension):
-        middle = balls.interval(float(head.middle.lo[e]), float(head.middle.hi[e]))
-        half = balls.interval(float(head.half[e]), float(head.half[e]))
-        if e == k:
-            z = balls.rectangle(centre - long, centre + long, short)
-        else:
-            z = balls.rectangle(float(low[e]), float(high[e]))
-        xs.append(z * half + middle)
-    worst = 0.0
-    for out in head.expression.enclose_ball(xs):
-        worst = max(worst, float(balls.magnitude(out)) if out.is_finite() else math.inf)
-    return worst
 
 
 def _precise_weights(axis: AxisKeys, z: NDArray[np.longdouble]) -> NDArray[np.longdouble]:
@@ -187,12 +233,7 @@ def _at_points(head: Head, low: Array, high: Array, degrees: tuple[int, ...]) ->
     for start in range(0, len(grids[0]), first):
         block = [grids[0][start : start + first], *grids[1:]]
         mesh = np.stack([a.ravel() for a in np.meshgrid(*(b.astype(np.float64) for b in block), indexing="ij")], axis=1)
-        slack = 4.0 * FLOAT64.unit
-        z = Interval(mesh - slack, mesh + slack)  # the exact Chebyshev points lie inside
-        t = z * Interval.point(head.half) + Interval(
-            np.broadcast_to(head.middle.lo, mesh.shape), np.broadcast_to(head.middle.hi, mesh.shape)
-        )
-        f = head.expression.enclose(t)
+        f = head.source.at(mesh, 4.0 * FLOAT64.unit)  # the exact Chebyshev points lie within that
         g = out[start : start + first].reshape(-1, K)
         rough = absolute[start : start + first].reshape(-1, K) * shaky
         if not np.isfinite(f.lo).all() or not np.isfinite(f.hi).all():

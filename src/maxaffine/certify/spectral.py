@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import Certificate
-from maxaffine.certify.ehlich_zeller import Head, prove
+from maxaffine.certify.ehlich_zeller import FromDeclaration, FromExpression, Head, Source, prove
 from maxaffine.certify.head_bounds import etas_for, moments, pieces
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.core.errors import Refused
@@ -29,6 +29,8 @@ from maxaffine.target.facts import derive_lipschitz
 
 Array = NDArray[np.float64]
 
+FLINT = "complex balls of python-flint enclose analytic functions"
+DECLARED = "|f| <= bound on the declared ellipses; the callable's returned values are the target's exact values"
 THEOREM = "Ehlich-Zeller: Chebyshev points and enclosures on Bernstein ellipses bound |layer - target| on the whole box"
 
 
@@ -42,11 +44,13 @@ class GroupBound:
     largest: float
 
 
-def certify_spectral(layer: GroupedLayer, plan: SpectralPlan, error: float, runtime: str = "any") -> Certificate:
-    """Prove a sup-norm bound for a stored spectral layer."""
+def certify_spectral(
+    layer: GroupedLayer, plan: SpectralPlan, error: float, runtime: str = "any", declared: tuple[Array, float] | None = None
+) -> Certificate:
+    """Prove a sup-norm bound for a stored spectral layer; `declared` are the radii and bound of an analytic callable."""
     goal = error / len(layer.groups)
     bounds = [
-        _factored(layer, group, made, goal) if group.factors is not None else _listed(layer, group, made, goal)
+        _factored(layer, group, made, goal) if group.factors is not None else _listed(layer, group, made, goal, declared)
         for group, made in zip(layer.groups, plan.groups, strict=True)
     ]
     leak = 0.0 if runtime == "factorised" else leak_bound(layer, [bound.largest for bound in bounds])
@@ -61,7 +65,7 @@ def certify_spectral(layer: GroupedLayer, plan: SpectralPlan, error: float, runt
     }
     return Certificate.proved(
         math.inf, parts, route="spectral", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
-        assumptions=(EXPONENTIAL, ELEMENTARY, "complex balls of python-flint enclose analytic functions"),
+        assumptions=(EXPONENTIAL, ELEMENTARY, FLINT) if declared is None else (EXPONENTIAL, DECLARED),
         details={"groups": float(len(layer.groups)), "bonus": layer.bonus},
     )  # fmt: skip
 
@@ -84,20 +88,27 @@ def query_error(layer: GroupedLayer, group: Group, made: GroupPlan) -> Array:
     return np.asarray(error * (1 + 1e-12))
 
 
-def _listed(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) -> GroupBound:
+def _listed(
+    layer: GroupedLayer, group: Group, made: GroupPlan, error: float, declared: tuple[Array, float] | None
+) -> GroupBound:
     assert group.values is not None
-    head = _head(made.group.expression, made.middle, made.half, group.axes, made, group.values)
+    source: Source
+    if made.group.expression is not None:
+        source = FromExpression(made.group.expression, made.middle, made.half)
+    else:
+        assert made.evaluate is not None
+        if declared is None:
+            raise Refused("nothing is declared about the callable.")
+        source = FromDeclaration(made.evaluate, declared[0], declared[1])
+    head = _head(source, group.axes, made, group.values)
     return _bound(layer, head, query_error(layer, group, made), group.count, error)
 
 
-def _head(
-    expression: Expression, middle: Interval, half: Array, axes: tuple[AxisKeys, ...], made: GroupPlan, values: Array,
-    first: int = 0,
-) -> Head:  # fmt: skip
+def _head(source: Source, axes: tuple[AxisKeys, ...], made: GroupPlan, values: Array, first: int = 0) -> Head:
     stored = tuple(AxisKeys(a.slopes.astype(np.float64), a.offsets.astype(np.float64)) for a in axes)
     chosen = made.axes[first : first + len(axes)]
     deltas = tuple(axis.parameter if axis.family == "bernstein" else None for axis in chosen)
-    return Head(expression, middle, half, stored, deltas, values.astype(np.float64))
+    return Head(source, stored, deltas, values.astype(np.float64))
 
 
 def _bound(layer: GroupedLayer, head: Head, query: Array, tokens: int, error: float) -> GroupBound:
@@ -126,11 +137,12 @@ def _through_target(layer: GroupedLayer, head: Head, query: Array) -> float:
 
     Rounding to fewer digits than float64 keeps z inside [-1, 1], where the supremum is known.
     """
-    if layer.dtype == "float64":
+    source = head.source
+    if layer.dtype == "float64" or not isinstance(source, FromExpression):
         return math.inf
-    low, high = head.middle.lo - head.half * (1 + 1e-12), head.middle.hi + head.half * (1 + 1e-12)
-    steep = derive_lipschitz(head.expression, Box.named(head.expression.names, low, high))
-    return float(np.sum(query * head.half * steep.value)) * (1 + 1e-12) if steep.finite else math.inf
+    low, high = source.middle.lo - source.half * (1 + 1e-12), source.middle.hi + source.half * (1 + 1e-12)
+    steep = derive_lipschitz(source.expression, Box.named(source.expression.names, low, high))
+    return float(np.sum(query * source.half * steep.value)) * (1 + 1e-12) if steep.finite else math.inf
 
 
 def _factored(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) -> GroupBound:
@@ -150,7 +162,7 @@ def _factored(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) 
                 rounded[r, e] = gamma(2 * len(axis) + 8, FLOAT64.unit) * 2.0
                 continue
             middle = Interval.of(made.middle.lo[e : e + 1], made.middle.hi[e : e + 1])
-            head = _head(factor, middle, made.half[e : e + 1], (axis,), made, column, first=e)
+            head = _head(FromExpression(factor, middle, made.half[e : e + 1]), (axis,), made, column, first=e)
             sizes[r, e] = _largest(factor, middle, made.half[e : e + 1])
             others = error / len(group.axes) / rank
             one = _bound(layer, head, query[e : e + 1], len(axis), others)

@@ -21,6 +21,7 @@ class Evidence:
     integral_modulus: Callable[[float], float] | None = None  # sup_{|z_i| <= r} ||f(.+z) - f||_p <= w(r)
     variation: Array | None = None  # (D,): ||f(.+s e_i) - f||_1 <= s V_i
     cell_means: Callable[[Array, Array], Array] | None = None  # exact means of f over boxes (low, high), declared
+    ellipses: tuple[Array, float] | None = None  # radii and bound of |f| on Bernstein ellipses about every side
     spread: float | None = None  # sup f - inf f, the largest over the output entries
     origin: dict[str, str] | None = None  # fact name -> "declared: ..." or "derived: ..."
     why_not: str = ""  # why the Lipschitz constants are not known, as part of a sentence

@@ -57,6 +57,7 @@ def _declare(
     if analytic is not None:
         if not isinstance(analytic, Analytic):
             raise BadInput(f"`analytic` (={analytic!r}) must be ma.Analytic(radii, bound).")
+        known["ellipses"] = (analytic.per_axis(D), float(analytic.bound))
         if "lipschitz" not in known:
             known["lipschitz"], origin["lipschitz"] = _from_ellipses(analytic, target), "declared: analytic on ellipses"
     if fact is not None or declared is not None:

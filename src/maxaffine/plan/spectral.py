@@ -8,6 +8,7 @@ token to the group that gains most from it.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from maxaffine.core.intervals import Interval
 from maxaffine.plan.fit import AxisCurve, AxisFit, Function, tensor_fit
 from maxaffine.plan.spectral_keys import SpectralAxis, chebyshev
-from maxaffine.target.structure import Group, groups_of
+from maxaffine.target.structure import Group, groups_of, whole_group
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
@@ -35,6 +36,7 @@ class GroupPlan:
     values: Array | None  # (N_1, .., N_E, K)
     factors: tuple[Array, ...] | None  # (N_e, R) per direction, where values are a sum of products
     expected: float
+    evaluate: Function | None = None  # z (M, E) -> (M, K) of a callable
 
     @property
     def tokens(self) -> int:
@@ -80,14 +82,19 @@ def scaled(group: Group, low: Array, high: Array) -> tuple[Interval, Array]:
 class GroupPlanner:
     """Heads for one group, of growing size."""
 
-    def __init__(self, group: Group, low: Array, high: Array, error: float, dtype: str) -> None:
-        self.group, self.error, self.dtype = group, error, dtype
+    def __init__(
+        self, group: Group, low: Array, high: Array, error: float, dtype: str, evaluate: Function | None = None
+    ) -> None:
+        self.group, self.error, self.dtype, self.evaluate = group, error, dtype, evaluate
         self.middle, self.half = scaled(group, low, high)
         self._centre = (self.middle.lo + self.middle.hi) / 2.0
         self.curves = [AxisCurve(self._fibres(e), error, dtype, group.dimension == 1) for e in range(group.dimension)]
 
     def f(self, z: Array) -> Array:
         """The group's function on z (M, E) -> (M, K)."""
+        if self.evaluate is not None:
+            return self.evaluate(z)
+        assert self.group.expression is not None
         return self.group.expression.evaluate(self._centre + z * self.half)
 
     def _fibres(self, e: int) -> Function:
@@ -108,7 +115,7 @@ class GroupPlanner:
 
     def plan(self, axes: tuple[SpectralAxis, ...], values: Array, expected: float) -> GroupPlan:
         """A plan of this group."""
-        return GroupPlan(self.group, self.middle, self.half, axes, values, None, expected)
+        return GroupPlan(self.group, self.middle, self.half, axes, values, None, expected, self.evaluate)
 
     def factored(self, error: float) -> GroupPlan | None:
         """A sum of products, every factor fitted on its own direction: tokens are implied, any number of directions."""
@@ -228,17 +235,11 @@ def share(planners: list[GroupPlanner], error: float) -> list[GroupPlan] | None:
 
 def spectral_plans(target: Target, error: float, dtype: str) -> Iterator[SpectralPlan]:
     """Plans aimed at smaller and smaller expected errors."""
-    if target.expression is None or target.d_out * target.n_out != 1 or not target.expression.is_continuous:
-        return
-    groups = groups_of(target.expression)
-    if not groups or any(group.dimension > 3 and group.factors is None for group in groups):
-        return
-    low, high = target.box.low, target.box.high
-    planners = [GroupPlanner(group, low, high, error / len(groups), dtype) for group in groups]
+    planners = _planners(target, error, dtype)
     singles = [planner for planner in planners if planner.group.dimension == 1]
     others = [planner for planner in planners if planner.group.dimension > 1]
     tokens = 0
-    for goal in (0.97, 0.9, 0.8, 0.65, 0.45):
+    for goal in (0.97, 0.9, 0.8, 0.65, 0.45) if planners else ():
         part = goal * error / (len(others) + (1 if singles else 0))
         plans = share(singles, part) if singles else []
         products = [planner.best_product(part) for planner in others]
@@ -248,3 +249,65 @@ def spectral_plans(target: Target, error: float, dtype: str) -> Iterator[Spectra
         if plan.cells > tokens:
             tokens = plan.cells
             yield plan
+
+
+def _planners(target: Target, error: float, dtype: str) -> list[GroupPlanner]:
+    """One planner per group; none where the target is not one that spectral heads serve."""
+    low, high = target.box.low, target.box.high
+    if target.n_out != 1:
+        return []
+    if target.expression is None:
+        found = _ridge(target) or _all_variables(target)
+        return [] if found is None else [GroupPlanner(found[0], low, high, error, dtype, found[1])]
+    if not target.expression.is_continuous or not target.expression.used:
+        return []
+    groups = groups_of(target.expression) if target.d_out == 1 else (whole_group(target.expression),)
+    if any(group.dimension > 3 and group.factors is None for group in groups):
+        return []
+    return [GroupPlanner(group, low, high, error / len(groups), dtype) for group in groups]
+
+
+def _all_variables(target: Target) -> tuple[Group, Function] | None:
+    """A callable of up to three variables, on product keys."""
+    D = target.box.dimension
+    if D > 3:
+        return None
+    directions = tuple(tuple(Fraction(int(i == j)) for j in range(D)) for i in range(D))
+    middle, half = (target.box.low + target.box.high) / 2.0, (target.box.high - target.box.low) / 2.0
+
+    def evaluate(z: Array) -> Array:
+        return target.values(target.box.clip(middle + z * half))[:, :, 0]
+
+    return Group(directions, None, None), evaluate
+
+
+def _ridge(target: Target) -> tuple[Group, Function] | None:
+    """A callable that depends on one direction alone, seen on sampled gradients; the direction in small fractions."""
+    D = target.box.dimension
+    if D < 2 or target.d_out != 1:
+        return None
+    rng = np.random.default_rng(3)
+    middle, half = (target.box.low + target.box.high) / 2.0, (target.box.high - target.box.low) / 2.0
+    x = target.box.low + (0.02 + 0.96 * rng.random((120, D))) * target.box.width
+    step = 1e-4 * half
+    slopes = np.stack([
+        (target.values(x + step * row) - target.values(x - step * row))[:, 0, 0] / (2.0 * step[i])
+        for i, row in enumerate(np.eye(D))
+    ], axis=1)  # fmt: skip
+    _, size, rows = np.linalg.svd(slopes, full_matrices=False)
+    if not size[0] > 0 or size[1] > 1e-5 * size[0]:
+        return None
+    lead = int(np.abs(rows[0]).argmax())
+    direction = tuple(Fraction(float(c / rows[0][lead])).limit_denominator(12) for c in rows[0])
+    w = np.array([float(c) for c in direction])
+    if np.abs(w - rows[0] / rows[0][lead]).max() > 1e-4:
+        return None
+
+    def evaluate(z: Array) -> Array:
+        return target.values(target.box.clip(middle + np.sign(w) * half * z))[:, :, 0]  # t runs over its whole range
+
+    probe = target.box.sample(200, rng)
+    z = ((probe - middle) @ w / (np.abs(w) @ half))[:, None]
+    if np.abs(evaluate(z)[:, 0] - target.values(probe)[:, 0, 0]).max() > 1e-9 * (1.0 + np.abs(target.values(probe)).max()):
+        return None
+    return Group((direction,), None, None), evaluate

@@ -33,7 +33,7 @@ class Group:
     """F_g in the variables t_e = directions[e] . x; `factors[r][e]` its factors where it is a sum of products."""
 
     directions: tuple[Direction, ...]
-    expression: Expression  # of t1..tE, one output
+    expression: Expression | None  # of t1..tE; None for a callable, which is known by its values alone
     factors: tuple[tuple[Expression | None, ...], ...] | None  # None as a factor stands for 1
 
     @property
@@ -74,6 +74,17 @@ def groups_of(expression: Expression, output: int = 0) -> tuple[Group, ...]:
     for index, (key, products) in enumerate(merged.items()):
         groups.append(work.group(sorted(key, reverse=True), products, constant if index == 0 else None))
     return tuple(groups)
+
+
+def whole_group(expression: Expression) -> Group:
+    """All outputs together as one group of the variables that occur, in t1..tE."""
+    work = _Work(expression)
+    variables = frozenset().union(*(work.variables(work.directions(work.place[p])) for p in expression.outputs))
+    directions = sorted(variables, reverse=True)
+    names = tuple(f"t{e + 1}" for e in range(len(directions)))
+    fresh = _Rewrite(work, directions, names)
+    places = tuple(fresh.copy(work.place[p]) for p in expression.outputs)
+    return Group(tuple(directions), Expression._of("all outputs", names, fresh.graph, places), None)
 
 
 class _Work:

@@ -21,7 +21,7 @@ from maxaffine.core import balls
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import DTYPES, compute_format
 from maxaffine.target.expression import Expression
-from maxaffine.target.structure import Group, groups_of
+from maxaffine.target.structure import Group, groups_of, whole_group
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
@@ -61,7 +61,7 @@ def check_spectral(tensors: Mapping[str, Any], record: Mapping[str, Any], target
     """Sum over the groups of sup |F_g - f_g|, the leak between groups, and rounding."""
     description = record["layer"]
     dtype = str(description["dtype"])
-    if dtype not in DTYPES or target.expression is None or target.d_out * target.n_out != 1:
+    if dtype not in DTYPES or target.expression is None or target.n_out != 1:
         raise NotProved("its dtype or target is not one that spectral layers are proved for.")
     low, high = (np.asarray(tensors[f"box.{side}"], dtype=np.float64) for side in ("low", "high"))
     centre = np.asarray(tensors["coordinates.centre"], dtype=np.float64)
@@ -75,7 +75,7 @@ def check_spectral(tensors: Mapping[str, Any], record: Mapping[str, Any], target
         raise NotProved("its bonus is negative.")
     total, largest, levels, count = 0.0, [], [], 0
     for g, group in enumerate(groups):
-        part = _Part.read(tensors, g, group, centre, low, high, dtype, bonus if len(groups) > 1 else 0.0)
+        part = _Part.read(tensors, g, group, centre, low, high, dtype, bonus if len(groups) > 1 else 0.0, target.d_out)
         bound, top = part.prove(goal)
         total += bound
         largest.append(top)
@@ -92,7 +92,8 @@ def check_spectral(tensors: Mapping[str, Any], record: Mapping[str, Any], target
 def _match(target: Target, rows: Any, centre: Array) -> list[Group]:
     """The expression's groups in the file's order; every one exactly once, and together the target."""
     assert target.expression is not None
-    found = {group.directions: group for group in groups_of(target.expression)}
+    own = groups_of(target.expression) if target.d_out == 1 else (whole_group(target.expression),)
+    found = {group.directions: group for group in own}
     wanted = [tuple(tuple(Fraction(c) for c in w) for w in row["directions"]) for row in rows]
     if sorted(wanted) != sorted(found):
         raise NotProved("its groups are not those of its target.")
@@ -102,11 +103,12 @@ def _match(target: Target, rows: Any, centre: Array) -> list[Group]:
     total: Interval | None = None
     for group in groups:
         t = [group.range(point, point) for point in x]
+        assert group.expression is not None
         value = group.expression.enclose(Interval.stack(t, axis=0))
         total = value if total is None else total + value
     assert total is not None
     slack = 1e-9 * (1.0 + np.abs(total.lo))
-    if np.any(total.hi + slack < f.lo.reshape(-1, 1)) or np.any(total.lo - slack > f.hi.reshape(-1, 1)):
+    if np.any(total.hi + slack < f.lo[:, :, 0]) or np.any(total.lo - slack > f.hi[:, :, 0]):
         raise NotProved("the sum of its groups is not its target.")
     return groups
 
@@ -140,8 +142,9 @@ class _Part:
 
     @classmethod
     def read(
-        cls, tensors: Mapping[str, Any], g: int, group: Group, centre: Array, low: Array, high: Array, dtype: str, bonus: float
-    ) -> "_Part":
+        cls, tensors: Mapping[str, Any], g: int, group: Group, centre: Array, low: Array, high: Array, dtype: str, bonus: float,
+        outputs: int,
+    ) -> "_Part":  # fmt: skip
         E = group.dimension
         matrix = np.asarray(tensors[f"group.{g}.matrix"], dtype=np.float64)
         if matrix.shape != (E, len(low)):
@@ -175,7 +178,7 @@ class _Part:
         values, factors = None, None
         if f"group.{g}.values" in tensors:
             values = np.asarray(tensors[f"group.{g}.values"]).astype(np.float64)
-            if values.shape != (*shape, 1) or values.size > TOKENS:
+            if values.shape != (*shape, outputs) or values.size > TOKENS:
                 raise NotProved("a group's values have the wrong shape, or are too many to check.")
         else:
             factors = tuple(np.asarray(tensors[f"group.{g}.{e}.factor"]).astype(np.float64) for e in range(E))
@@ -194,8 +197,12 @@ class _Part:
     def prove(self, goal: float) -> tuple[float, float]:
         """sup |F_g - f_g| with rounding, and a bound of |F_g|."""
         if self.values is not None:
-            one = _Head(self.group.expression, self.middle, self.half, self.axes, self.values)
-            return self._bound(one, self.query, goal)
+            assert self.group.expression is not None
+            found = []
+            for k in range(self.values.shape[-1]):
+                one = _Head(self.group.expression.output(k), self.middle, self.half, self.axes, self.values[..., k : k + 1])
+                found.append(self._bound(one, self.query, goal))
+            return max(bound for bound, _ in found), max(top for _, top in found)
         assert self.factors is not None and self.group.factors is not None
         gained, whole = 0.0, 0.0
         for r, row in enumerate(self.group.factors):
