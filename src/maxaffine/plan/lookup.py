@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 
 SHARPNESSES = (theorems.RHO0, 10.0, 14.0, 20.0, 28.0, 40.0)
 MARGIN = 5 / 128  # enlargement of the cells on route G4, in cells; a dyadic number, so that faces are exact
-COUNT_LIMIT = 2**24  # cells per coordinate; beyond it no method of this kind is reasonable
+COUNT_LIMIT = 2**50  # cells per coordinate that are still counted exactly; memory refuses long before
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,27 @@ def _trim(share: Array, fits: Callable[[Array], bool]) -> tuple[int, ...] | None
             trial[list(chosen)] = down[list(chosen)]
             if np.prod(trial) < np.prod(best) and fits(trial):
                 best = trial
-    return tuple(int(count) for count in best)
+    return tuple(int(count) for count in _lowered(best, fits))
+
+
+def _lowered(counts: Array, fits: Callable[[Array], bool]) -> Array:
+    """Lower one count after the other as far as it goes, each time the one that saves most.
+
+    Where the continuous optimum asks for less than one cell on some coordinate, the others have room to spare.
+    """
+    while True:
+        trials = []
+        for axis in range(len(counts)):
+            low, high, trial = 0, int(counts[axis]), counts.copy()
+            while high - low > 1:
+                trial[axis] = (low + high) // 2
+                low, high = (low, int(trial[axis])) if fits(trial) else (int(trial[axis]), high)
+            trial[axis] = high
+            trials.append(trial)
+        best = min(trials, key=lambda trial: float(np.prod(trial / counts)))
+        if np.array_equal(best, counts):
+            return counts
+        counts = best
 
 
 def _largest(modulus: Callable[[float], float], limit: float, reach: float) -> float | None:
