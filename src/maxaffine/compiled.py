@@ -85,9 +85,9 @@ class Compiled:
         return self.certificate.bound
 
     @property
-    def sharpness(self) -> float:
-        """rho = R h^2 on a grid; the multiplier of the scores otherwise."""
-        return self.layer.sharpness
+    def sharpness(self) -> float | None:
+        """rho = R h^2 on a grid, the multiplier of the scores on other partitions; None for spectral heads."""
+        return None if isinstance(self.layer, GroupedLayer) else self.layer.sharpness
 
     @property
     def dtype(self) -> str:

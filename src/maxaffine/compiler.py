@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -228,8 +228,8 @@ def _search_lookup(request: Request) -> Found:
     if request.dtype == "bfloat16":
         raise Refused("a lookup is not proved in bfloat16: its logits are rounded by 2^-8 of hundreds; use float32.")
     closest: Found | None = None
-    for plan in _proposals(request):
-        cost = _cost(plan, request)
+    for plan in proposals(request):
+        cost = plan_cost(plan, request)
         afford(cost, request.max_bytes, f"the lookup for error {request.error:g}")
         layer = _build(plan, request)
         certificate = certify(plan, layer, request.target, request.evidence, request.norm, "any", request.progress)
@@ -245,7 +245,8 @@ def _search_lookup(request: Request) -> Found:
     raise Refused(_why_not(request, closest))
 
 
-def _proposals(request: Request) -> Iterator[Plan]:
+def proposals(request: Request) -> Iterator[Plan]:
+    """Lookup plans of growing cost, by what is known about the target."""
     target, evidence, error = request.target, request.evidence, request.error
     if request.centres is not None:
         yield from lookup.covering_plans(request.centres, euclidean_constant(evidence), error * ROOM)
@@ -274,7 +275,8 @@ def _proposals(request: Request) -> Iterator[Plan]:
         yield from lookup.sup_norm_proposals(target.box, sampled_lipschitz(target, error, request.seed), error)
 
 
-def _cost(plan: Plan, request: Request) -> Cost:
+def plan_cost(plan: Plan, request: Request) -> Cost:
+    """Tokens, bytes and flops of a lookup, before it is built."""
     target = request.target
     axes = plan.counts if isinstance(plan, lookup.GridPlan) else (plan.cells,)
     itemsize = numpy_dtype(request.dtype).itemsize
@@ -361,46 +363,3 @@ def _validate(compiled: Compiled) -> None:
         again = from_tensors(tensors, record)
         if not isinstance(again, Layer) or not np.array_equal(again.values, layer.values) or not container_bytes(tensors, record):
             raise AssertionError("the layer does not survive its file: please report this")
-
-
-def frontier(
-    target: Any, box: Any = None, *, errors: Sequence[float], norm: float | str = "inf", dtype: str = "float64",
-    lipschitz: ArrayLike | None = None, modulus: Any = None, analytic: Any = None, vectorize: bool = False, seed: int = 0,
-) -> list[dict[str, Any]]:  # fmt: skip
-    """What every route would cost for these errors, cheapest first per error; nothing is built."""
-    made = resolve(target, box, vectorize)
-    p = check_norm(norm)
-    evidence = gather(made, lipschitz, modulus, analytic)
-    rows: list[dict[str, Any]] = []
-    for error in errors:
-        request = Request(
-            made, absolute_error(check_error(error), False, made, dtype), p, dtype, evidence, None, None, None, None,
-            check_seed(seed), silent,
-        )  # fmt: skip
-        rows += sorted((_row(plan, request) for plan in _candidates(request)), key=lambda row: int(row["tokens"]))
-    return rows
-
-
-def _candidates(request: Request) -> Iterator[Plan]:
-    """The cheapest plan of every route."""
-    if math.isinf(request.norm) and lookup.provable(request.evidence):
-        plans = list(lookup.sup_norm_plans(request.target.box, request.evidence, request.error * ROOM))
-        for route in sorted({plan.route for plan in plans}):
-            best = lookup.cheapest(plan for plan in plans if plan.route == route)
-            if best is not None:
-                yield best
-        return
-    for plan in _proposals(request):
-        yield plan
-        return
-
-
-def _row(plan: Plan, request: Request) -> dict[str, Any]:
-    cost = _cost(plan, request)
-    row: dict[str, Any] = {"method": "lookup", "route": plan.route, "error": request.error, **cost.to_json()}
-    row["counts"] = list(plan.counts) if isinstance(plan, lookup.GridPlan) else [plan.cells]
-    try:
-        afford(cost, request.max_bytes, "the layer")
-        return {**row, "affordable": True, "why_not": None}
-    except Refused as reason:
-        return {**row, "affordable": False, "why_not": str(reason)}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.compiler import frontier
+from maxaffine.frontier import frontier
 from maxaffine.layer.matrices import cross_matrices, self_matrices
 
 lookup = functools.partial(ma.compile, method="lookup")

@@ -1,5 +1,6 @@
 """`maxaffine plan`: what a layer would cost, by every route and for every error; nothing is built."""
 
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,9 @@ app = single()
 @app.command("plan", cls=ExpressionCommand)
 def run(
     expression: Annotated[str, typer.Argument(metavar="EXPR|NAME", help="An expression, or a name of the gallery.")],
-    error: Annotated[str, typer.Option(metavar="E1,E2,..", help="One or several errors, such as 0.1,0.01.")],
+    error: Annotated[
+        str, typer.Option(metavar="E1,E2,..", help="One or several errors, such as 0.1,0.01; by default ten decades.")
+    ] = "1e-1,1e-2,1e-3,1e-4,1e-5,1e-6,1e-7,1e-8,1e-9,1e-10",
     box: Annotated[
         list[str] | None,
         typer.Option(metavar="x=LOW:HIGH,..", help="Where the variables live; x1..x20=-1:1 names a range."),
@@ -24,6 +27,9 @@ def run(
     lipschitz: Annotated[
         str | None,
         typer.Option(metavar="L1,L2,..", help="Declare Lipschitz constants, one per variable; one alone is Euclidean."),
+    ] = None,
+    figure: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Draw tokens against error as .png, .svg or .pdf.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> int:
@@ -36,23 +42,36 @@ def run(
     constants = arguments.numbers(lipschitz, "`lipschitz`") if lipschitz is not None else None
     source, where = arguments.target(expression, box or ())
 
-    from maxaffine.compiler import frontier
+    from maxaffine.core.progress import bar
+    from maxaffine.frontier import frontier
 
-    rows = frontier(
-        source,
-        where,
-        errors=errors,
-        norm=norm,
-        dtype=dtype,
-        lipschitz=constants[0] if constants is not None and len(constants) == 1 else constants,
-    )
+    if figure is not None:
+        from maxaffine.report.style import suffix_of
+
+        suffix_of(figure)
+    with bar(sys.stderr.isatty()) as progress:
+        rows = frontier(
+            source,
+            where,
+            errors=errors,
+            norm=norm,
+            dtype=dtype,
+            lipschitz=constants[0] if constants is not None and len(constants) == 1 else constants,
+            progress=progress,
+        )
+    if figure is not None:
+        from maxaffine.report.frontier import draw_frontier
+
+        draw_frontier(rows, expression, figure)
     if json:
-        say_json({"target": expression, "norm": norm, "dtype": dtype, "errors": errors, "plans": rows})
+        say_json({"target": expression, "norm": norm, "dtype": dtype, "errors": errors, "plans": rows, "figure": figure})
         return 0
     say(f"target     {printable(expression)}")
     head = ("error", "method", "route", "tokens", "bytes", "while made", "flops per query", "affordable here")
     for line in table([head, *(_cells(row) for row in rows)]):
         say(line)
+    if figure is not None:
+        say(f"drawn      {printable(figure)}")
     return 0
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.intervals import Interval
 from maxaffine.plan.fit import AxisCurve, AxisFit, Function, tensor_fit
-from maxaffine.plan.spectral_keys import SpectralAxis, chebyshev
+from maxaffine.plan.spectral_keys import SpectralAxis, bernstein, chebyshev
 from maxaffine.target.structure import Group, groups_of, whole_group
 from maxaffine.target.target import Target
 
@@ -311,3 +311,25 @@ def _ridge(target: Target) -> tuple[Group, Function] | None:
     if np.abs(evaluate(z)[:, 0] - target.values(probe)[:, 0, 0]).max() > 1e-9 * (1.0 + np.abs(target.values(probe)).max()):
         return None
     return Group((direction,), None, None), evaluate
+
+
+def one_more(made: GroupPlan, error: float, dtype: str) -> tuple[float, float] | None:
+    """Expected errors of a group as it is and with one more token per direction; None where it is not refitted."""
+    if made.values is None or made.group.dimension > 2:
+        return None
+    centre = (made.middle.lo + made.middle.hi) / 2.0
+
+    def f(z: Array) -> Array:
+        if made.evaluate is not None:
+            return made.evaluate(z)
+        assert made.group.expression is not None
+        return made.group.expression.evaluate(centre + z * made.half)
+
+    if made.group.dimension == 1:
+        curve = AxisCurve(lambda z: f(z[:, None]), error, dtype)
+        return made.expected, curve.best(len(made.axes[0]) + 1).error
+    axes = tuple(bernstein(len(axis) + 1, axis.parameter, dtype) for axis in made.axes if axis.family == "bernstein")
+    if len(axes) != made.group.dimension:
+        return None
+    scale = float(np.abs(f(np.stack([chebyshev(33)] * len(axes), axis=1))).max()) or 1.0
+    return made.expected, tensor_fit(axes, f, error, scale, dtype)[0]

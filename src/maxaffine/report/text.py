@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING
 
 from maxaffine.plan import theorems
 from maxaffine.plan.budget import size
+from maxaffine.plan.spectral import one_more
 from maxaffine.runtime import chooser
 
 if TYPE_CHECKING:
     from maxaffine.compiled import Compiled
 
+SPECTRAL_MEANING = {
+    "approximation": "the head's functions against the target, from points and ellipses",
+    "leakage": "weight that groups of a sum head give each other",
+}
 MEANING = {
     "approximation": "one value per cell",
     "leakage": "weight outside the nearest cell (finite sharpness)",
@@ -28,7 +33,7 @@ def summary(compiled: Compiled) -> str:
     lines = [
         f"target     {c.target.name or c.target.text or 'callable'}",
         f"layer      one softmax head, {c.attention_kind}-attention, {c.tokens:,} tokens ({keys} keys), {c.method}, "
-        f"sharpness {c.sharpness:.4g}, {c.dtype}, {size(c.layer.nbytes)}",
+        f"{'' if c.sharpness is None else f'sharpness {c.sharpness:.4g}, '}{c.dtype}, {size(c.layer.nbytes)}",
     ]
     norm = c.certificate.norm_name
     if c.bound is None:
@@ -47,8 +52,9 @@ def explain(compiled: Compiled) -> str:
     lines = [summary(c)]
     if c.bound is not None:
         lines.append("parts of the bound")
+        meaning = {**MEANING, **SPECTRAL_MEANING} if c.method == "spectral" else MEANING
         for name, part in sorted(c.certificate.parts.items(), key=lambda item: -item[1]):
-            lines.append(f"  {name:<16} {part:10.4g}  {100 * part / c.bound if c.bound else 0:5.1f}%  {MEANING[name]}")
+            lines.append(f"  {name:<16} {part:10.4g}  {100 * part / c.bound if c.bound else 0:5.1f}%  {meaning[name]}")
         lines.append("advice     " + _advice(c))
         lines.append("assumes")
         lines += [f"  {line}" for line in c.certificate.assumptions]
@@ -62,6 +68,9 @@ def explain(compiled: Compiled) -> str:
 def _advice(c: Compiled) -> str:
     parts = c.certificate.parts
     worst = max(parts, key=lambda name: parts[name])
+    if c.method == "spectral":
+        return _spectral_advice(c, worst)
+    assert c.sharpness is not None
     if worst == "rounding":
         return f"rounding in {c.dtype} dominates; use a wider dtype or ask for a larger error, which needs fewer cells"
     if worst == "leakage" and math.isfinite(c.norm):
@@ -80,6 +89,25 @@ def _advice(c: Compiled) -> str:
         f"the size of the cells dominates: one more cell per axis ({more:,} tokens) lowers it by {100 * gain:.1f}%; "
         f"the sharpness costs {100 * excess:.2g}% of it"
     )
+
+
+def _spectral_advice(c: Compiled, worst: str) -> str:
+    """What dominates, and what one more token per direction would buy."""
+    if worst == "rounding":
+        return f"rounding in {c.dtype} dominates; a wider dtype helps, more tokens do not"
+    if worst == "target_rounding":
+        return "the target's own evaluation is the limit; nothing about the layer would help"
+    if c.spectral is None:
+        return "the fit dominates; a smaller `error` adds tokens, each of which divides it by the target's rate of convergence"
+    lines = []
+    for made in c.spectral.groups:
+        gains = one_more(made, c.error, c.dtype)
+        if gains is not None:
+            now, then = gains
+            keys = " x ".join(str(len(axis)) for axis in made.axes)
+            lines.append(f"a group of {keys} keys from {now:.2g} to {then:.2g}")
+    more = "; ".join(lines[:4]) + (" ..." if len(lines) > 4 else "")
+    return f"the fit dominates; one more token per direction would take {more}" if more else "the fit dominates"
 
 
 def as_html(compiled: Compiled) -> str:

@@ -1,0 +1,99 @@
+"""The frontier: tokens against error for every method and route, with nothing built."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from maxaffine.certify.prove import Plan
+from maxaffine.compiler import ROOM, plan_cost, proposals
+from maxaffine.core.errors import Refused
+from maxaffine.core.progress import Progress, silent
+from maxaffine.core.rounding import numpy_dtype
+from maxaffine.plan import lookup
+from maxaffine.plan.budget import Cost, afford
+from maxaffine.plan.gather import gather
+from maxaffine.plan.spectral import SpectralPlan, spectral_plans
+from maxaffine.request import Request, absolute_error, check_error, check_norm, resolve
+
+DECADES = tuple(10.0**-k for k in range(1, 11))
+
+
+def frontier(
+    target: Any,
+    box: Any = None,
+    *,
+    errors: Sequence[float] = DECADES,
+    norm: float | str = "inf",
+    dtype: str = "float64",
+    lipschitz: ArrayLike | None = None,
+    modulus: Any = None,
+    analytic: Any = None,
+    vectorize: bool = False,
+    progress: Progress = silent,
+) -> list[dict[str, Any]]:
+    """What every method and route would cost for these errors, cheapest first per error.
+
+    Lookups are sized by their theorems; spectral heads are fitted, and their tokens are those of the first fit that is
+    expected to meet the error.  Proofs come with `compile`.
+    """
+    made = resolve(target, box, vectorize)
+    p = check_norm(norm)
+    evidence = gather(made, lipschitz, modulus, analytic)
+    rows: list[dict[str, Any]] = []
+    for index, asked in enumerate(errors):
+        progress("plans", index, len(errors))
+        error = absolute_error(check_error(asked), False, made, dtype)
+        request = Request(made, error, p, dtype, evidence, None, None, None, None, 0, silent)
+        found = [_row(plan, request) for plan in _candidates(request)]
+        rows += sorted(found, key=lambda row: int(row["tokens"]))
+    return rows
+
+
+def _candidates(request: Request) -> Iterator[Plan | SpectralPlan]:
+    """The cheapest plan of every method and route; none where a method refuses."""
+    if math.isinf(request.norm):
+        yield from _first(spectral_plans(request.target, request.error, request.dtype))
+        if request.dtype == "bfloat16":
+            return
+        if lookup.provable(request.evidence):
+            plans = list(lookup.sup_norm_plans(request.target.box, request.evidence, request.error * ROOM))
+            for route in sorted({plan.route for plan in plans}):
+                best = lookup.cheapest(plan for plan in plans if plan.route == route)
+                if best is not None:
+                    yield best
+            return
+    yield from _first(proposals(request))
+
+
+def _first(plans: Iterator[Any]) -> Iterator[Any]:
+    try:
+        yield from (plan for plan, _ in zip(plans, range(1), strict=False))
+    except Refused:
+        return
+
+
+def _row(plan: Plan | SpectralPlan, request: Request) -> dict[str, Any]:
+    cost = _spectral_cost(plan, request.dtype) if isinstance(plan, SpectralPlan) else plan_cost(plan, request)
+    method = "spectral" if isinstance(plan, SpectralPlan) else "lookup"
+    row: dict[str, Any] = {"method": method, "route": plan.route, "error": request.error, **cost.to_json()}
+    if isinstance(plan, SpectralPlan):
+        row["counts"] = [made.tokens for made in plan.groups]
+    else:
+        row["counts"] = list(plan.counts) if isinstance(plan, lookup.GridPlan) else [plan.cells]
+    try:
+        afford(cost, request.max_bytes, "the layer")
+        return {**row, "affordable": True, "why_not": None}
+    except Refused as reason:
+        return {**row, "affordable": False, "why_not": str(reason)}
+
+
+def _spectral_cost(plan: SpectralPlan, dtype: str) -> Cost:
+    itemsize = int(numpy_dtype(dtype).itemsize)
+    numbers = 0
+    for made in plan.groups:
+        keys = sum(len(axis) for axis in made.axes)
+        values = made.values.size if made.values is not None else sum(f.size for f in made.factors or ())
+        numbers += 2 * keys + values
+    return Cost(plan.cells, numbers * itemsize, 4 * numbers * itemsize, 40 * numbers)
