@@ -55,7 +55,7 @@ def _dual_bound(linprog: object, c: Array, A: Array, r: Array, slack: bool = Fal
     """A proved upper bound of max c.z over A z <= r, |z_i| <= 1 (a last slack variable in [-reach, reach])."""
     reach = np.ones(len(c))
     if slack:
-        reach[-1] = float(np.abs(r).max() + np.abs(A[:, :-1]).sum(axis=1).max()) + 1.0
+        reach[-1] = float(np.abs(r).max(initial=0.0) + np.abs(A[:, :-1]).sum(axis=1).max(initial=0.0)) + 1.0
     if len(A) == 0:
         return float(np.abs(c) @ reach)
     result = linprog(-c, A_ub=A, b_ub=r, bounds=np.c_[-reach, reach], method="highs")  # type: ignore[operator]
