@@ -86,6 +86,7 @@ class FromDeclaration:
     values: Callable[[Array], Array]  # z (M, E) -> (M, K), taken as exact
     radii: Array
     bound: float
+    blur: float  # how far, in z, the point that the callable sees may be from the one asked for
 
     def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
         """The declared bound where the cell's ellipse lies in the declared one: |z-1| + |z+1| <= R + 1/R."""
@@ -94,10 +95,10 @@ class FromDeclaration:
         return self.bound if inside else math.inf
 
     def at(self, mesh: Array, slack: float) -> Interval:
-        """The callable's values, widened by its declared steepness: Cauchy's estimate near the box."""
+        """The callable's values, widened by its declared steepness along every axis: Cauchy's estimate near the box."""
         found = self.values(np.clip(mesh, -1.0, 1.0))
-        steep = float(np.max(2.0 * self.bound / ((self.radii + 1.0 / self.radii) / 2.0 - 1.0)))
-        return Interval(found - steep * slack, found + steep * slack)
+        steep = float(np.sum(2.0 * self.bound / ((self.radii + 1.0 / self.radii) / 2.0 - 1.0))) * (slack + self.blur)
+        return Interval(found - steep, found + steep)
 
 
 def _semi_axes(reach: float, r: float) -> tuple[float, float]:
@@ -233,10 +234,11 @@ def _at_points(head: Head, low: Array, high: Array, degrees: tuple[int, ...]) ->
     for start in range(0, len(grids[0]), first):
         block = [grids[0][start : start + first], *grids[1:]]
         mesh = np.stack([a.ravel() for a in np.meshgrid(*(b.astype(np.float64) for b in block), indexing="ij")], axis=1)
-        f = head.source.at(mesh, 4.0 * FLOAT64.unit)  # the exact Chebyshev points lie within that
+        # the exact Chebyshev points lie within that, also where extended numbers are no longer than float64
+        f = head.source.at(mesh, 4.0 * FLOAT64.unit + 16.0 * EXTENDED)
         g = out[start : start + first].reshape(-1, K)
         rough = absolute[start : start + first].reshape(-1, K) * shaky
-        if not np.isfinite(f.lo).all() or not np.isfinite(f.hi).all():
+        if not (np.isfinite(f.lo).all() and np.isfinite(f.hi).all() and np.isfinite(g).all() and np.isfinite(rough).all()):
             return math.inf, math.inf, 0
         width = f.hi - f.lo
         away = np.maximum(np.abs(f.hi - g), np.abs(g - f.lo))

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
+from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, Dtype, gamma
 from maxaffine.plan.keys import AxisKeys
+from maxaffine.plan.spectral_keys import log_binomials
 
 Array = NDArray[np.float64]
 
@@ -45,7 +46,7 @@ def _bernstein_strip(keys: AxisKeys, delta: float, reach: float, height: float) 
     exact = math.cos(delta * height / 2.0) ** -n * (1 + 1e-12 * (n + 1))
     j = np.arange(n + 1)
     slopes = delta * (j - n / 2.0)
-    offsets = gammaln(n + 1) - gammaln(j + 1) - gammaln(n - j + 1) - n * math.log(2.0)
+    offsets = log_binomials(n) - n * math.log(2.0)
     da = np.abs(keys.slopes - slopes) + 4 * FLOAT64.unit * np.abs(slopes)
     shift = np.mean(keys.offsets - offsets)  # a common shift of the offsets changes no weight
     db = np.abs(keys.offsets - offsets - shift) + 64 * FLOAT64.unit * (1.0 + n)
@@ -55,12 +56,17 @@ def _bernstein_strip(keys: AxisKeys, delta: float, reach: float, height: float) 
 
 
 def _generic_strip(keys: AxisKeys, centre: float, reach: float, height: float) -> float:
-    weights = axis_weights(keys, np.array([centre]))[0]
-    slopes = keys.slopes.astype(np.float64)
-    mean = float(weights @ slopes)
+    slopes, offsets = keys.slopes.astype(np.float64), keys.offsets.astype(np.float64)
+    logs = centre * slopes + offsets
+    logs -= logs.max()
+    logs -= math.log(float(np.exp(logs).sum()))
+    mean = float(np.exp(logs) @ slopes)
     away = np.abs(slopes - mean)
+    size = float(np.abs(slopes).max()) * (1.0 + abs(centre) + reach) + float(np.abs(offsets).max())
+    # In logarithms: a key whose weight at the centre underflows may rule at the end of the strip.
     with np.errstate(over="ignore"):
-        variance = float((weights * away**2 * np.exp(np.minimum(away * reach, 600.0))).sum()) * (1 + 1e-9)
+        variance = float((away**2 * np.exp(logs + away * reach)).sum()) * (1 + 1e-9)
+        variance *= float(np.exp(8.0 * FLOAT64.unit * (len(keys) + 2) * size))  # rounding of the weights and of the mean
     # log-concavity in x: the weights at x differ from those at c by at most e^{|a - abar| |x - c|} / Z, Z >= 1 by Jensen.
     rest = 1.0 - height * height * variance / 2.0
     return 1.0 / rest if rest > 0 else math.inf
@@ -97,7 +103,10 @@ def moments(axes: tuple[AxisKeys, ...], values: Array, etas: tuple[Array, ...]) 
     """
     cut = pieces(axes)
     spreads = [float(np.ptp(axis.slopes)) for axis in axes]
-    grow = math.exp(min(sum(spread * half for spread, (_, half) in zip(spreads, cut, strict=True)), 60.0))
+    growth = sum(spread * half for spread, (_, half) in zip(spreads, cut, strict=True))
+    if not growth < 60.0:
+        raise Refused("the keys are too steep to be followed from piece to piece.")
+    grow = math.exp(growth)
     weights = [axis_weights(axis, nodes) for axis, (nodes, _) in zip(axes, cut, strict=True)]
     g = _contract(weights, values)  # (pieces, .., K)
     top = float(_contract(weights, np.abs(values)).max()) * grow
@@ -118,6 +127,13 @@ def moments(axes: tuple[AxisKeys, ...], values: Array, etas: tuple[Array, ...]) 
         crude = float(_contract([np.abs(s) if i == e else s for i, s in enumerate(steep)], np.abs(values - level)).max())
         slopes.append(min(exact, crude * grow + spreads[e] * (grow - 1.0) * size))
     return Moments(float(np.abs(g).max()) + swing, top, float(rounding.max()) * grow, tuple(slopes))
+
+
+def mean_eta(axis: AxisKeys, eta: Array) -> float:
+    """A bound of sum_j w_j eta_j along one axis, eta (pieces, N) as `etas_for` gives it for this axis alone."""
+    ((nodes, half),) = pieces((axis,))
+    grow = math.exp(min(float(np.ptp(axis.slopes)) * half, 60.0))
+    return min(float((axis_weights(axis, nodes) * eta).sum(axis=1).max()) * grow, float(eta.max()))
 
 
 def _contract(weights: list[Array], values: Array) -> Array:

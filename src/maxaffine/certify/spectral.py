@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.ehlich_zeller import FromDeclaration, FromExpression, Head, Source, prove
-from maxaffine.certify.head_bounds import etas_for, moments, pieces
+from maxaffine.certify.head_bounds import etas_for, mean_eta, moments, pieces
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
@@ -32,6 +32,9 @@ Array = NDArray[np.float64]
 FLINT = "complex balls of python-flint enclose analytic functions"
 DECLARED = "|f| <= bound on the declared ellipses; the callable's returned values are the target's exact values"
 THEOREM = "Ehlich-Zeller: Chebyshev points and enclosures on Bernstein ellipses bound |layer - target| on the whole box"
+
+
+LITERAL = 1 << 16  # tokens up to which the literal softmax is one of the runtimes
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,13 @@ def query_error(layer: GroupedLayer, group: Group, made: GroupPlan) -> Array:
                 stored = float(group.matrix[e, i])
                 error[e] += float(max(abs(ideal.hi - stored), abs(stored - ideal.lo)) * reach[i])
     if layer.dtype != "float64":
-        error = error + dtype_of(layer.dtype).unit / 2.0 * (1 + 1e-6)  # half a spacing of numbers up to 1
+        error = error + _narrowing(layer.dtype)
     return np.asarray(error * (1 + 1e-12))
+
+
+def _narrowing(dtype: str) -> float:
+    """Half a spacing of numbers up to 1, and a little: float64 becomes bfloat16 by way of float32."""
+    return dtype_of(dtype).unit / 2.0 * (1 + 1e-4)
 
 
 def _listed(
@@ -99,7 +107,11 @@ def _listed(
         assert made.evaluate is not None
         if declared is None:
             raise Refused("nothing is declared about the callable.")
-        source = FromDeclaration(made.evaluate, declared[0], declared[1])
+        if len(group.axes) != layer.dimension:  # that it depends on few directions was seen on samples only
+            raise Refused("that the callable depends on fewer directions than variables was sampled, not declared.")
+        largest = np.maximum(np.abs(layer.low), np.abs(layer.high))
+        blur = 2.0**-46 + 4.0 * FLOAT64.unit * float((largest / made.half).max())
+        source = FromDeclaration(made.evaluate, declared[0], declared[1], blur)
     head = _head(source, group.axes, made, group.values)
     return _bound(layer, head, query_error(layer, group, made), group.count, error)
 
@@ -116,9 +128,7 @@ def _bound(layer: GroupedLayer, head: Head, query: Array, tokens: int, error: fl
     proof = prove(head, error)
     compute = compute_format(layer.dtype)
     E = head.dimension
-    etas = etas_for(head.axes, compute, E + 2)
-    if len(layer.groups) > 1:  # the bonus is added to the logits of the own group
-        etas = tuple(eta + compute.unit * layer.bonus / E for eta in etas)
+    etas = tuple(eta + _bonus_error(layer, E) for eta in etas_for(head.axes, compute, E + 2))
     found = moments(head.axes, head.values, etas)
     eta = sum(float(e.max()) for e in etas)
     # dense: a tree over all tokens; factorised: one dot product per direction; then the normalisers, relative to |g|
@@ -135,10 +145,11 @@ def _bound(layer: GroupedLayer, head: Head, query: Array, tokens: int, error: fl
 def _through_target(layer: GroupedLayer, head: Head, query: Array) -> float:
     """What a moved query costs by the target's own slope: |g(z~) - f(z)| <= sup |g - f| + |f(z~) - f(z)|.
 
-    Rounding to fewer digits than float64 keeps z inside [-1, 1], where the supremum is known.
+    Rounding to fewer digits than float64 keeps z inside [-1, 1], where the supremum is known: what is computed before it
+    exceeds 1 by no more than 2^-30, which is rounded away.
     """
     source = head.source
-    if layer.dtype == "float64" or not isinstance(source, FromExpression):
+    if layer.dtype == "float64" or not isinstance(source, FromExpression) or np.any(query - _narrowing(layer.dtype) > 2.0**-30):
         return math.inf
     low, high = source.middle.lo - source.half * (1 + 1e-12), source.middle.hi + source.half * (1 + 1e-12)
     steep = derive_lipschitz(source.expression, Box.named(source.expression.names, low, high))
@@ -171,7 +182,64 @@ def _factored(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) 
     whole = float((np.prod(sizes + plain + rounded, axis=1) - np.prod(sizes, axis=1)).sum())
     largest = float(np.prod(sizes + plain, axis=1).sum())
     guard = 1e-14 * largest * (len(group.axes) + 4)
-    return GroupBound(exact + guard, 0.0, whole - exact + guard + gamma(rank + len(group.axes), FLOAT64.unit) * largest, largest)
+    rounding = whole - exact + guard + gamma(rank + len(group.axes), FLOAT64.unit) * largest
+    if layer.tokens <= LITERAL:
+        rounding += literal_rounding(layer, group)
+    return GroupBound(exact + guard, 0.0, rounding, largest)
+
+
+def _bonus_error(layer: GroupedLayer, E: int) -> float:
+    """Per direction, the rounding of the bonus that is added to the logits of the own group."""
+    return compute_format(layer.dtype).unit * layer.bonus / E if len(layer.groups) > 1 else 0.0
+
+
+def literal_rounding(layer: GroupedLayer, group: Group) -> float:
+    """What the literal softmax adds to a group whose values are sums of products.
+
+    Its logits join all directions, so their errors eta_1 + .. + eta_E do not factor as the values do:
+    sum_j w_j eta_e |c_j - F| with |prod f - prod g| <= sum_k prod_{i<k} |g_i| |f_k - g_k| prod_{i>k} |f_i|.
+    """
+    assert group.factors is not None
+    E, rank, compute = len(group.axes), group.factors[0].shape[1], compute_format(layer.dtype)
+    if E <= 3:  # few enough to be multiplied out
+        axes = tuple(AxisKeys(a.slopes.astype(np.float64), a.offsets.astype(np.float64)) for a in group.axes)
+        etas = tuple(eta + _bonus_error(layer, E) for eta in etas_for(axes, compute, E + 2))
+        found_all = moments(axes, group.dense_values(), etas)
+        size = sum(math.prod(float(np.abs(f[:, r]).max()) for f in group.factors) for r in range(rank))
+        rounding = math.exp(2.0 * sum(float(eta.max()) for eta in etas)) * found_all.rounding
+        rounding += gamma(2 * tree_terms(layer.tokens) + 8, FLOAT64.unit) * found_all.absolute
+        return rounding + gamma(E + rank + 2, FLOAT64.unit) * size
+    means, worst = [], 0.0
+    found: list[list[tuple[float, float, float, float]]] = []  # |g|, sum w|f|, sum w|f-g|, sum w eta|f-g|
+    for keys, factor in zip(group.axes, group.factors, strict=True):
+        axis = AxisKeys(keys.slopes.astype(np.float64), keys.offsets.astype(np.float64))
+        (eta,) = etas_for((axis,), compute, E + 2)
+        eta = eta + _bonus_error(layer, E)
+        means.append(mean_eta(axis, eta))
+        worst += float(eta.max())
+        rows = []
+        for r in range(rank):
+            column = factor[:, r : r + 1].astype(np.float64)
+            shaken, plain = moments((axis,), column, (eta,)), moments((axis,), column, (np.ones_like(eta),))
+            rows.append((shaken.largest, shaken.absolute, plain.rounding, shaken.rounding))
+        found.append(rows)
+    lost = sizes = 0.0
+    for r in range(rank):
+        sizes += math.prod(rows[r][1] for rows in found)
+        for k in range(E):
+            for e in range(E):
+                piece = 1.0
+                for i, rows in enumerate(found):
+                    top, size, apart, moved = rows[r]
+                    if i < k:
+                        piece *= top * means[i] if i == e else top
+                    elif i == k:
+                        piece *= moved if i == e else apart
+                    else:
+                        piece *= moved + means[i] * top if i == e else size
+                lost += piece
+    terms = 2 * tree_terms(layer.tokens) + E + rank + 8
+    return math.exp(2.0 * worst) * lost + gamma(terms, FLOAT64.unit) * sizes
 
 
 def _largest(factor: Expression, middle: Interval, half: Array) -> float:

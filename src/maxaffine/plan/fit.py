@@ -58,13 +58,28 @@ class AxisCurve:
         self.query = 0.0 if dtype == "float64" else dtype_of(dtype).unit / 2.0
         self.scale = float(np.abs(f(chebyshev(64))).max()) or 1.0
         self._known: dict[int, AxisFit] = {}
+        self._polished: dict[int, AxisFit] = {}
         self._best_delta = len(DELTAS) // 2
 
     def best(self, count: int) -> AxisFit:
-        """The best head of that many tokens."""
+        """The best head of that many tokens by least squares."""
         if count not in self._known:
             self._known[count] = self._search(count)
         return self._known[count]
+
+    def polished(self, count: int) -> AxisFit:
+        """The same keys with values reweighted towards the sup norm."""
+        if count not in self._polished:
+            start = self.best(count)
+            z, check = self._points(count)
+            self._polished[count] = start if count == 1 else self._lawson(start, z, self.f(z), check, self.f(check))
+        return self._polished[count]
+
+    def _points(self, count: int) -> tuple[Array, Array]:
+        """Points to fit on and points to judge on."""
+        check = np.cos(np.linspace(0.0, np.pi, 10 * count + 41))
+        self._check, self._step = check, float(np.abs(np.diff(check)).max())
+        return chebyshev(3 * count + 16), check
 
     def smallest(self, error: float, start: int = 2, most: int = 120) -> AxisFit | None:
         """The head of fewest tokens whose expected error is at most `error`: doubling, then bisection."""
@@ -82,11 +97,12 @@ class AxisCurve:
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self.best(middle).error <= error else (middle, high)
-        return self.best(high)
+        while high > start and self.polished(high - 1).error <= error:
+            high -= 1
+        return self.polished(high)
 
     def _search(self, count: int) -> AxisFit:
-        z, check = chebyshev(3 * count + 16), np.cos(np.linspace(0.0, np.pi, 10 * count + 41))
-        self._check, self._step = check, float(np.abs(np.diff(check)).max())
+        z, check = self._points(count)
         f, f_check = self.f(z), self.f(check)
         if count == 1:
             axis = bernstein(1, 1.0, self.dtype)
@@ -107,14 +123,16 @@ class AxisCurve:
         for padding in (1, 2, 3, 4) if count >= 8 and self.gaussians else ():
             for rho in (0.5, 0.75) if count - 1 - 2 * padding >= 2 else ():
                 found.append(self._fit(gaussian(count, padding, rho, self.dtype), z, f, check, f_check))
-        best = min(found, key=lambda fit: fit.error)
-        return self._lawson(best, z, f, check, f_check)
+        return min(found, key=lambda fit: fit.error)
 
-    def _judge(self, axis: SpectralAxis, values: Array, W_check: Array, f_check: Array) -> AxisFit:
+    def _losses(self, axis: SpectralAxis, W_check: Array) -> Array:
+        """w eta at the check points, (M, N)."""
+        return np.asarray(W_check * expected_etas(axis.keys, self._check, 3) * self.unit)
+
+    def _judge(self, axis: SpectralAxis, values: Array, W_check: Array, lost: Array, f_check: Array) -> AxisFit:
         stored = values.astype(numpy_dtype(self.dtype)).astype(np.float64)
         g = W_check @ stored
         away = np.abs(g - f_check).max(axis=0)
-        lost = W_check * expected_etas(axis.keys, self._check, 3) * self.unit
         loss = np.stack([(lost * np.abs(c - g[:, k : k + 1])).sum(axis=1) for k, c in enumerate(stored.T)], axis=1).max(axis=0)
         loss += self.query * np.abs(g[1:] - g[:-1]).max(axis=0) / self._step
         columns = np.maximum(away + loss, loss_share(self.dtype) * loss)
@@ -122,18 +140,20 @@ class AxisCurve:
 
     def _fit(self, axis: SpectralAxis, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
         W, W_check = weights(axis.keys, z), weights(axis.keys, check)
+        lost = self._losses(axis, W_check)
         U, S, Vt = np.linalg.svd(W, full_matrices=False)
         projected = U.T @ f
         fits = []
         for lam in LAMBDAS:
             damping = max(lam * self.wanted / self.scale, 4.0 * self.unit)
             values = Vt.T @ ((S / (S * S + damping * damping))[:, None] * projected)
-            fits.append(self._judge(axis, values, W_check, f_check))
+            fits.append(self._judge(axis, values, W_check, lost, f_check))
         return min(fits, key=lambda fit: fit.error)
 
     def _lawson(self, start: AxisFit, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
         """Reweight points by their error; keeps the best values seen."""
         W, W_check = weights(start.axis.keys, z), weights(start.axis.keys, check)
+        lost = self._losses(start.axis, W_check)
         best = start
         weight = np.ones(len(z))
         for lam in LAMBDAS[1:]:
@@ -141,7 +161,7 @@ class AxisCurve:
             for _ in range(LAWSON):
                 root = np.sqrt(weight / weight.mean())[:, None]
                 values = filtered(W * root, f * root, damping)
-                fit = self._judge(start.axis, values, W_check, f_check)
+                fit = self._judge(start.axis, values, W_check, lost, f_check)
                 best = min(best, fit, key=lambda one: one.error)
                 away = np.abs(W @ values - f).max(axis=1)
                 weight = weight * (away / max(float(away.max()), 1e-300) + 1e-3)

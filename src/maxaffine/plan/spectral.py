@@ -214,23 +214,30 @@ def share(planners: list[GroupPlanner], error: float) -> list[GroupPlan] | None:
             return None
         sizes.append(len(fit))
 
-    def errors() -> list[float]:
-        return [planner.curves[0].best(n).error for planner, n in zip(planners, sizes, strict=True)]
-
+    curves = [planner.curves[0] for planner in planners]
     for _ in range(4000):
-        now = errors()
+        now = [curve.best(n).error for curve, n in zip(curves, sizes, strict=True)]
         if sum(now) <= error:
-            return [planner.single(planner.curves[0].best(n)) for planner, n in zip(planners, sizes, strict=True)]
+            break
         gains = []
-        for i, planner in enumerate(planners):
-            steps = [(now[i] - planner.curves[0].best(sizes[i] + d).error) / d for d in (1, 2) if sizes[i] + d <= 120]
+        for curve, n, here in zip(curves, sizes, now, strict=True):
+            steps = [(here - curve.best(n + d).error) / d for d in (1, 2) if n + d <= 120]
             gains.append(max(steps, default=-1.0))
         best = int(np.argmax(gains))
         if gains[best] <= 0:
             return None
-        one = planners[best].curves[0]
-        sizes[best] += 1 if one.best(sizes[best] + 1).error < now[best] else 2
-    return None
+        sizes[best] += 1 if curves[best].best(sizes[best] + 1).error < now[best] else 2
+    else:
+        return None
+    fits = [curve.polished(n) for curve, n in zip(curves, sizes, strict=True)]
+    for i in np.argsort([-n for n in sizes]):  # polishing may have earned a token back here and there
+        while sizes[i] > 1:
+            rest = sum(fit.error for k, fit in enumerate(fits) if k != i)
+            fewer = curves[i].polished(sizes[i] - 1)
+            if rest + fewer.error > error:
+                break
+            sizes[i], fits[i] = sizes[i] - 1, fewer
+    return [planner.single(fit) for planner, fit in zip(planners, fits, strict=True)]
 
 
 def spectral_plans(target: Target, error: float, dtype: str) -> Iterator[SpectralPlan]:

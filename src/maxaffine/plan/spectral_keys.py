@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, logsumexp
 
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.plan.keys import AxisKeys
@@ -40,7 +39,7 @@ def bernstein(count: int, delta: float, dtype: str) -> SpectralAxis:
     n = count - 1
     j = np.arange(count, dtype=np.float64)
     slopes = delta * (j - n / 2.0)
-    offsets = gammaln(n + 1) - gammaln(j + 1) - gammaln(n - j + 1) - n * math.log(2.0)
+    offsets = log_binomials(n) - n * math.log(2.0)
     return SpectralAxis(rounded(slopes, offsets, dtype), "bernstein", delta)
 
 
@@ -50,7 +49,14 @@ def gaussian(count: int, padding: int, rho: float, dtype: str) -> SpectralAxis:
     sites = step * (np.arange(count, dtype=np.float64) - (count - 1) / 2.0)
     multiplier = rho / step**2
     offsets = -multiplier * sites * sites / 2.0
-    return SpectralAxis(rounded(multiplier * sites, offsets - logsumexp(offsets), dtype), "gaussian", rho)
+    total = float(offsets.max()) + math.log(float(np.exp(offsets - offsets.max()).sum()))
+    return SpectralAxis(rounded(multiplier * sites, offsets - total, dtype), "gaussian", rho)
+
+
+def log_binomials(n: int) -> Array:
+    """log C(n, j) for j = 0..n."""
+    logs = np.array([math.lgamma(j + 1.0) for j in range(n + 1)])
+    return np.asarray(logs[n] - logs - logs[::-1])
 
 
 def rounded(slopes: Array, offsets: Array, dtype: str) -> AxisKeys:

@@ -36,6 +36,7 @@ DENSE = {1: 8, 2: 6, 3: 4}
 LIMITS = {1: 5_000, 2: 90_000, 3: 2_500_000}
 ROOM = 1.0 + 2.0**-8
 TREE = 8
+LITERAL = 1 << 16  # tokens up to which a layer is also run by the literal softmax
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def check_spectral(tensors: Mapping[str, Any], record: Mapping[str, Any], target
     if not np.all((centre >= low) & (centre <= high)):
         raise NotProved("its centre lies outside the box.")
     groups = _match(target, record["plan"]["groups"], centre)
+    _agree(tensors, description, groups, dtype)
     bonus, goal = float(description["bonus"]), error / len(groups)
     if bonus < 0:
         raise NotProved("its bonus is negative.")
@@ -113,6 +115,24 @@ def _match(target: Target, rows: Any, centre: Array) -> list[Group]:
     return groups
 
 
+def _agree(tensors: Mapping[str, Any], description: Mapping[str, Any], groups: list[Group], dtype: str) -> None:
+    """The tensors are those of these groups and no others, in the dtype stated: what is proved is what a reader would run."""
+    if list(description["directions"]) != [group.dimension for group in groups]:
+        raise NotProved("the layer's groups are not those of its plan.")
+    exact, stored = {"box.low", "box.high", "coordinates.centre"}, set()
+    for g, group in enumerate(groups):
+        exact.add(f"group.{g}.matrix")
+        stored |= {f"group.{g}.{e}.{name}" for e in range(group.dimension) for name in ("slopes", "offsets")}
+        listed = {f"group.{g}.values"}
+        stored |= listed if listed <= set(tensors) else {f"group.{g}.{e}.factor" for e in range(group.dimension)}
+    if set(tensors) != exact | stored:
+        raise NotProved("its tensors are not those of the groups of its target.")
+    if any(str(tensors[name].dtype) != (dtype if name in stored else "float64") for name in tensors):
+        raise NotProved("a tensor is not in the dtype that the record states.")
+    if not all(np.isfinite(np.asarray(tensor).astype(np.float64)).all() for tensor in tensors.values()):
+        raise NotProved("a tensor holds numbers that are not finite.")
+
+
 def _all_tokens(tensors: Mapping[str, Any]) -> int:
     """Key tokens of all groups together."""
     sizes: dict[str, int] = {}
@@ -138,7 +158,7 @@ class _Part:
     tiny: float
     bonus: float
     all_tokens: int
-    narrow: bool
+    narrow: bool  # queries are rounded to fewer digits, and surely stay inside [-1, 1]
 
     @classmethod
     def read(
@@ -151,7 +171,7 @@ class _Part:
             raise NotProved("a group's matrix has the wrong shape.")
         reach = np.maximum(high - centre, centre - low) * (1 + 1e-15)
         largest = np.maximum(np.abs(low), np.abs(high))
-        half, query = np.empty(E), np.empty(E)
+        half, query, inside = np.empty(E), np.empty(E), True
         for e, w in enumerate(group.directions):
             lead = max(range(len(w)), key=lambda i: abs(w[i]))
             half[e] = float(w[lead]) / matrix[e, lead] if matrix[e, lead] else math.nan
@@ -166,8 +186,10 @@ class _Part:
             span = group.range(low, high)
             away = max(float(span.hi[e]) - float(group.range(centre, centre).lo[e]),
                        float(group.range(centre, centre).hi[e]) - float(span.lo[e]))  # fmt: skip
-            if away / half[e] > 1.0 + 1e-12 or query[e] > ROOM - 1.0:
+            if away * (1 + 2.0**-50) / half[e] > 1.0 or query[e] > ROOM - 1.0:
                 raise NotProved("a group's coordinates leave [-1, 1] or are not resolved.")
+            # What is computed from a number x of the box; up to 1 + 2^-30 it is rounded to 1 at most in a narrower dtype.
+            inside &= away / half[e] + drift + float(np.abs(matrix[e]) @ reach) * (len(w) + 6) * DOUBLE <= 1.0 + 2.0**-30
         axes = []
         for e in range(E):
             a, b = (np.asarray(tensors[f"group.{g}.{e}.{name}"]).astype(np.float64) for name in ("slopes", "offsets"))
@@ -187,7 +209,7 @@ class _Part:
         compute = compute_format(dtype)
         return cls(
             group, group.range(centre, centre), half, query, tuple(axes), values, factors, compute.unit, compute.tiny, bonus,
-            _all_tokens(tensors), dtype != "float64",
+            _all_tokens(tensors), dtype != "float64" and inside,
         )  # fmt: skip
 
     @property
@@ -219,7 +241,69 @@ class _Part:
                 plain, rough = plain * size, rough * (size + bound)
             gained += rough - plain + 1e-14 * rough * (len(row) + 4)
             whole += rough
+        if self.all_tokens <= LITERAL:
+            gained += self._literal()
         return gained * (1 + 1e-12), whole
+
+    def _literal(self) -> float:
+        """What the literal softmax adds where values are sums of products.
+
+        Its logits join all directions, so their errors are no product: |prod f - prod g| is telescoped, and every piece of
+        the telescope carries the error of one direction's logit.
+        """
+        assert self.factors is not None
+        E, rank = len(self.axes), self.factors[0].shape[1]
+        if E <= 3:  # few enough to be multiplied out
+            dense, size = np.zeros((1,) * E), 0.0
+            for r in range(rank):
+                piece = np.ones(())
+                for factor in self.factors:
+                    piece = np.multiply.outer(piece, factor[:, r])
+                dense, size = dense + piece, size + float(np.abs(piece).max())
+            whole = _Head(self.group.expression, self.middle, self.half, self.axes, dense[..., None])
+            lost, _ = whole.rounding(np.zeros(E), self.unit, self.bonus, self.all_tokens, False)
+            return lost + DOUBLE * 1.01 * (E + rank + 4) * size
+        alone: list[tuple[float, list[tuple[float, float, float, float]]]] = []  # per direction: (sum w eta), and per product (|g|, sum w|f|, sum w|f-g|, sum w eta|f-g|)
+        worst = 0.0
+        for axis, factor in zip(self.axes, self.factors, strict=True):
+            count = int(np.clip(40.0 * axis.spread, 16, 8000))
+            width = ROOM / count
+            if not axis.spread * width < 50.0:
+                raise NotProved("its keys are too steep to be followed.")
+            grow = math.exp(axis.spread * width)
+            z = ROOM * (-1.0 + (2.0 * np.arange(count) + 1.0) / count)
+            W = axis.weights(z)
+            scores = np.multiply.outer(z, axis.a) + axis.b
+            eta = (E + 2.01) * self.unit * (np.multiply.outer(np.abs(z) + width, np.abs(axis.a)) + np.abs(axis.b))
+            eta += self.unit * (scores.max(axis=1)[:, None] - scores + 2 * width * axis.spread + 12.0 + self.bonus / E)
+            worst += float(eta.max())
+            mean = float((W * eta).sum(axis=1).max()) * grow
+            rows = []
+            for f in factor.T:
+                g = W @ f
+                size = float((W @ np.abs(f)).max()) * grow
+                away, swing = np.abs(f[None] - g[:, None]), (grow - 1.0) * size
+                apart = (float((W * away).sum(axis=1).max()) + swing) * grow
+                rows.append((float(np.abs(g).max()) + swing, size, apart,
+                             float((W * eta * away).sum(axis=1).max()) * grow + swing * mean * grow))  # fmt: skip
+            alone.append((mean, rows))
+        lost, sizes = 0.0, 0.0
+        for r in range(rank):
+            sizes += math.prod(rows[r][1] for _, rows in alone)
+            for k in range(E):
+                for e in range(E):
+                    piece = 1.0
+                    for i, (mean, rows) in enumerate(alone):
+                        top, size, apart, shaken = rows[r]
+                        if i < k:
+                            piece *= top * (mean if i == e else 1.0)
+                        elif i == k:
+                            piece *= shaken if i == e else apart
+                        else:
+                            piece *= shaken + mean * top if i == e else size
+                    lost += piece
+        depth = _depth(self.all_tokens)
+        return math.exp(2.0 * worst) * lost + DOUBLE * 1.01 * (2 * depth + E + rank + 12) * sizes
 
     def _bound(self, head: "_Head", query: Array, goal: float) -> tuple[float, float]:
         approximation = head.supremum(goal)
@@ -305,7 +389,8 @@ class _Head:
         centre, reach = (low[k] + high[k]) / 2.0, (high[k] - low[k]) / 2.0
         best: tuple[int, float] | None = None
         for r in RADII:
-            wide, tall = reach * (r + 1 / r) / 2.0 * (1 + 1e-12), reach * (r - 1 / r) / 2.0 * (1 + 1e-12)
+            # 2^-50: the rounding of the cell's own centre and reach
+            wide, tall = (reach * (r + s / r) / 2.0 * (1 + 1e-12) + 2.0**-50 for s in (1.0, -1.0))
             factor = _strip(self.axes[k], float(centre), float(wide), float(tall))
             if not math.isfinite(factor):
                 break
@@ -333,7 +418,8 @@ class _Head:
         for e, m in enumerate(degrees):
             n = DENSE[E] * m
             angles = pi * (2 * np.arange(n, dtype=np.longdouble) + 1) / (2 * n)
-            grids.append(np.longdouble(low[e] + high[e]) / 2 + np.longdouble(high[e] - low[e]) / 2 * np.cos(angles))
+            left, right = np.longdouble(low[e]), np.longdouble(high[e])
+            grids.append((left + right) / 2 + (right - left) / 2 * np.cos(angles))
         g, size, doubt = self.values[..., 0].astype(np.longdouble), np.abs(self.values[..., 0]), 0.0
         for e, axis in enumerate(self.axes):
             g = np.moveaxis(np.tensordot(axis.weights(grids[e], np.longdouble), g, axes=(1, e)), 0, e)
@@ -344,13 +430,14 @@ class _Head:
         for start in range(0, len(grids[0]), rows):
             block = [grids[0][start : start + rows].astype(np.float64), *(x.astype(np.float64) for x in grids[1:])]
             mesh = np.stack([x.ravel() for x in np.meshgrid(*block, indexing="ij")], axis=1)
-            f = self.expression.enclose(self._t(Interval(mesh - 4 * DOUBLE, mesh + 4 * DOUBLE)))
+            slack = 4 * DOUBLE + 16 * LONG  # of the nodes, also where long doubles are no longer than doubles
+            f = self.expression.enclose(self._t(Interval(mesh - slack, mesh + slack)))
             here = g[start : start + rows].astype(np.float64).ravel()
             loose = size[start : start + rows].ravel() * (doubt + DOUBLE)
             away = np.maximum(f.hi[:, 0] - here, here - f.lo[:, 0]) + loose
+            if not np.isfinite(away).all():  # NaN as well, which max() would lose
+                raise NotProved("the target could not be enclosed at points of the box.")
             worst = max(worst, float(away.max()))
-        if not math.isfinite(worst):
-            raise NotProved("the target could not be enclosed at points of the box.")
         return worst * (1 + 1e-14)
 
     # -- rounding
@@ -363,7 +450,10 @@ class _Head:
         most = {1: 6000, 2: 1300, 3: 90}[E]
         counts = [int(np.clip(24.0 * E * axis.spread, 16, most)) for axis in self.axes]
         middles = [ROOM * (-1.0 + (2.0 * np.arange(n) + 1.0) / n) for n in counts]
-        grow = math.exp(min(sum(axis.spread * ROOM / n for axis, n in zip(self.axes, counts, strict=True)), 50.0))
+        growth = sum(axis.spread * ROOM / n for axis, n in zip(self.axes, counts, strict=True))
+        if not growth < 50.0:
+            raise NotProved("its keys are too steep to be followed.")
+        grow = math.exp(growth)
         W = [axis.weights(z) for axis, z in zip(self.axes, middles, strict=True)]
         g = _contract(W, values)
         size = float(_contract(W, np.abs(values - level)).max()) * grow
@@ -392,7 +482,7 @@ class _Head:
             absolute = float(_contract(crude, np.abs(values - level)).max()) * grow + axis.spread * (grow - 1.0) * size
             slopes.append(min(float(np.abs(_contract(steep, values)).max()) + drift, absolute))
         ends = float(lost.max()) * grow * math.exp(2.0 * largest_eta)
-        depth = (TREE - 1) * (1 + math.floor(math.log(max(tokens, 2), TREE) + 1e-9))
+        depth = _depth(tokens)
         terms = max(depth, sum(len(axis.a) + 1 for axis in self.axes)) + 4
         sums = DOUBLE * 1.01 * (terms * (size + abs(level)) + E * (depth + 4) * top)
         moved_query = float(query @ np.asarray(slopes))
@@ -400,6 +490,11 @@ class _Head:
             low, high = self.middle.lo - self.half * (1 + 1e-12), self.middle.hi + self.half * (1 + 1e-12)
             moved_query = min(moved_query, float((query * self.half) @ lipschitz(self.expression, low, high)) * (1 + 1e-12))
         return ends + sums + moved_query, top
+
+
+def _depth(tokens: int) -> int:
+    """Additions on the longest path of a tree sum."""
+    return (TREE - 1) * (1 + math.floor(math.log(max(tokens, 2), TREE) + 1e-9))
 
 
 def _contract(W: list[Array], values: Array) -> Array:
@@ -410,10 +505,16 @@ def _contract(W: list[Array], values: Array) -> Array:
 
 def _strip(axis: Axis, centre: float, wide: float, tall: float) -> float:
     """S with sum_j |w_j| <= S on the strip: from the second moment of the slopes, or from the Bernstein product."""
-    weights = axis.weights(np.array([centre]))[0]
-    mean = float(weights @ axis.a)
+    scores = centre * axis.a + axis.b
+    logs = scores - scores.max()
+    logs -= math.log(float(np.exp(logs).sum()))
+    mean = float(np.exp(logs) @ axis.a)
     apart = np.abs(axis.a - mean)
-    moment = float((weights * apart**2 * np.exp(np.minimum(apart * wide, 500.0))).sum()) * (1 + 1e-9)
+    # In logarithms: a key of weight e^-800 at the centre may rule at the end of the strip.
+    with np.errstate(over="ignore"):
+        moment = float((apart**2 * np.exp(logs + apart * wide)).sum()) * (1 + 1e-9)
+        size = float(np.abs(axis.a).max()) * (1.0 + wide + abs(centre)) + float(np.abs(axis.b).max())
+        moment *= float(np.exp(8.0 * DOUBLE * (len(axis.a) + 2) * size))  # rounding of the weights and of the mean
     left = 1.0 - tall * tall * moment / 2.0
     found = 1.0 / left if left > 0 else math.inf
     n = len(axis.a) - 1
