@@ -201,14 +201,6 @@ def literal_rounding(layer: GroupedLayer, group: Group) -> float:
     """
     assert group.factors is not None
     E, rank, compute = len(group.axes), group.factors[0].shape[1], compute_format(layer.dtype)
-    if E <= 3:  # few enough to be multiplied out
-        axes = tuple(AxisKeys(a.slopes.astype(np.float64), a.offsets.astype(np.float64)) for a in group.axes)
-        etas = tuple(eta + _bonus_error(layer, E) for eta in etas_for(axes, compute, E + 2))
-        found_all = moments(axes, group.dense_values(), etas)
-        size = sum(math.prod(float(np.abs(f[:, r]).max()) for f in group.factors) for r in range(rank))
-        rounding = math.exp(2.0 * sum(float(eta.max()) for eta in etas)) * found_all.rounding
-        rounding += gamma(2 * tree_terms(layer.tokens) + 8, FLOAT64.unit) * found_all.absolute
-        return rounding + gamma(E + rank + 2, FLOAT64.unit) * size
     means, worst = [], 0.0
     found: list[list[tuple[float, float, float, float]]] = []  # |g|, sum w|f|, sum w|f-g|, sum w eta|f-g|
     for keys, factor in zip(group.axes, group.factors, strict=True):

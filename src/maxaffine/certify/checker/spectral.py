@@ -253,17 +253,8 @@ class _Part:
         """
         assert self.factors is not None
         E, rank = len(self.axes), self.factors[0].shape[1]
-        if E <= 3:  # few enough to be multiplied out
-            dense, size = np.zeros((1,) * E), 0.0
-            for r in range(rank):
-                piece = np.ones(())
-                for factor in self.factors:
-                    piece = np.multiply.outer(piece, factor[:, r])
-                dense, size = dense + piece, size + float(np.abs(piece).max())
-            whole = _Head(self.group.expression, self.middle, self.half, self.axes, dense[..., None])
-            lost, _ = whole.rounding(np.zeros(E), self.unit, self.bonus, self.all_tokens, False)
-            return lost + DOUBLE * 1.01 * (E + rank + 4) * size
-        alone: list[tuple[float, list[tuple[float, float, float, float]]]] = []  # per direction: (sum w eta), and per product (|g|, sum w|f|, sum w|f-g|, sum w eta|f-g|)
+        # per direction: sum w eta, and per product |g|, sum w|f|, sum w|f-g|, sum w eta|f-g|
+        alone: list[tuple[float, list[tuple[float, float, float, float]]]] = []
         worst = 0.0
         for axis, factor in zip(self.axes, self.factors, strict=True):
             count = int(np.clip(40.0 * axis.spread, 16, 8000))
@@ -303,7 +294,7 @@ class _Part:
                             piece *= shaken + mean * top if i == e else size
                     lost += piece
         depth = _depth(self.all_tokens)
-        return math.exp(2.0 * worst) * lost + DOUBLE * 1.01 * (2 * depth + E + rank + 12) * sizes
+        return float(math.exp(2.0 * worst) * lost + DOUBLE * 1.01 * (2 * depth + E + rank + 12) * sizes)
 
     def _bound(self, head: "_Head", query: Array, goal: float) -> tuple[float, float]:
         approximation = head.supremum(goal)
