@@ -15,7 +15,7 @@ help:
 	@echo "make venv    the full environment with all extras"
 	@echo "make tables  regenerate the tables of the construction (docs/tables.md)"
 	@echo "make bench   benchmarks"
-	@echo "make docs    regenerate pictures and tables in docs/"
+	@echo "make docs    regenerate the pictures, the token table and the command outputs of README.md and docs/"
 	@echo "make lint    ruff, mypy, import-linter"
 	@echo "make clean   remove the environment and everything generated outside version control"
 
@@ -43,7 +43,7 @@ venv: $(VENV)/.all
 
 run: $(VENV)/.core
 	@mkdir -p out
-	@$(BIN)/maxaffine compile "sin(x) + cos(y)" --box x=-pi:pi,y=-pi:pi --error 0.1 \
+	@$(BIN)/maxaffine compile "sin(x) + cos(y)" --box x=-pi:pi,y=-pi:pi --error 1e-6 \
 		--out out/sin-cos.safetensors --figure out/sin-cos.png
 
 test: $(VENV)/.test
@@ -54,6 +54,9 @@ test: $(VENV)/.test
 
 tables: $(VENV)/.core
 	@$(BIN)/python benchmarks/tables.py
+
+docs: $(VENV)/.core
+	@$(BIN)/python docs/regenerate.py
 
 lint: $(VENV)/.test
 	@$(BIN)/ruff check src tests benchmarks examples

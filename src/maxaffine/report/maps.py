@@ -51,7 +51,11 @@ def _colour_bar(axes: Axes, shown: Any) -> None:
 
 
 def partition_map(axes: Axes, probe: Probe, cells: list[Floats] | None, window: Window, norm: Normalize) -> None:
-    """The cells, each in the colour of the layer's value at its centre of gravity."""
+    """The cells, each in the colour of the layer's value at its centre of gravity; for spectral heads, their weights."""
+    groups = getattr(probe.compiled.layer, "groups", None)
+    if cells is None and groups:
+        weight_curves(axes, probe)
+        return
     axes.set_title("cells, coloured by the layer's value")
     if cells is None:
         style.note(axes, f"The cells are not drawn: more than {MOST_CELLS:,} tokens, or a method without cells.")
@@ -62,6 +66,26 @@ def partition_map(axes: Axes, probe: Probe, cells: list[Floats] | None, window: 
     axes.add_collection(fill, autolim=False)
     _plane_axes(axes, window)
     _colour_bar(axes, fill)
+
+
+def weight_curves(axes: Axes, probe: Probe) -> None:
+    """Attention weights of a spectral head's keys along the first direction of each group, groups above one another."""
+    groups = probe.compiled.layer.groups[:4]
+    z = np.linspace(-1.0, 1.0, 241)
+    axes.set_title("attention weights along each group's direction")
+    for row, group in enumerate(reversed(groups)):
+        keys = group.axes[0]
+        scores = np.multiply.outer(z, keys.slopes.astype(np.float64)) + keys.offsets.astype(np.float64)
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        weights /= weights.sum(axis=1, keepdims=True)
+        colour = style.CURVES[(len(groups) - 1 - row) % len(style.CURVES)]
+        axes.plot(z, row + 0.9 * weights / weights.max(), color=colour, lw=0.9)
+        axes.text(-0.98, row + 0.93, f"group {len(groups) - row}: {len(keys)} keys", fontsize=7.5, color=colour, va="bottom")
+    style.clean(axes)
+    axes.set_xlim(-1.0, 1.0)
+    axes.set_ylim(0.0, len(groups) + 0.12)
+    axes.set_yticks([])
+    axes.set_xlabel("position along the direction, scaled to [-1, 1]", labelpad=1)
 
 
 def entropy_map(
