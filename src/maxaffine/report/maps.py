@@ -79,11 +79,11 @@ def weight_curves(axes: Axes, probe: Probe) -> None:
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
         weights /= weights.sum(axis=1, keepdims=True)
         colour = style.CURVES[(len(groups) - 1 - row) % len(style.CURVES)]
-        axes.plot(z, row + 0.9 * weights / weights.max(), color=colour, lw=0.9)
-        axes.text(-0.98, row + 0.93, f"group {len(groups) - row}: {len(keys)} keys", fontsize=7.5, color=colour, va="bottom")
+        axes.plot(z, 1.15 * row + 0.9 * weights / weights.max(), color=colour, lw=0.9)
+        axes.text(-0.98, 1.15 * row + 0.92, f"group {len(groups) - row}: {len(keys)} keys", fontsize=7.5, color=colour, va="bottom")
     style.clean(axes)
     axes.set_xlim(-1.0, 1.0)
-    axes.set_ylim(0.0, len(groups) + 0.12)
+    axes.set_ylim(0.0, 1.15 * len(groups))
     axes.set_yticks([])
     axes.set_xlabel("position along the direction, scaled to [-1, 1]", labelpad=1)
 
