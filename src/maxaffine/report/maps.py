@@ -80,7 +80,8 @@ def weight_curves(axes: Axes, probe: Probe) -> None:
         weights /= weights.sum(axis=1, keepdims=True)
         colour = style.CURVES[(len(groups) - 1 - row) % len(style.CURVES)]
         axes.plot(z, 1.15 * row + 0.9 * weights / weights.max(), color=colour, lw=0.9)
-        axes.text(-0.98, 1.15 * row + 0.92, f"group {len(groups) - row}: {len(keys)} keys", fontsize=7.5, color=colour, va="bottom")
+        words = f"group {len(groups) - row}: {len(keys)} keys"
+        axes.text(-0.98, 1.15 * row + 0.92, words, fontsize=7.5, color=colour, va="bottom")
     style.clean(axes)
     axes.set_xlim(-1.0, 1.0)
     axes.set_ylim(0.0, 1.15 * len(groups))
