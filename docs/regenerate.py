@@ -1,0 +1,107 @@
+"""Make the pictures, the token table and every console output of README.md and docs/ again.
+
+A fenced `console` block is a list of commands behind `$ ` and what they printed.  The commands of one page are run in order, in
+one empty folder, and their output is put in place; `make test` is left as it is.  The table between the marks `<!-- tokens -->`
+and `<!-- /tokens -->` is measured.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from math import pi
+from pathlib import Path
+
+import maxaffine as ma
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = (ROOT / "README.md", ROOT / "docs" / "choosing.md")
+IMAGES = ROOT / "docs" / "images"
+ERRORS = (1e-1, 1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
+SQUARE = ma.Box(x=(-pi, pi), y=(-pi, pi))
+BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+
+
+def pictures() -> None:
+    """The paper's lookup with its cells, and tokens against error per method."""
+    lookup = IMAGES / "lookup.png"
+    ma.compile("sin(x) + cos(y)", SQUARE, error=0.5, method="lookup").draw(lookup)
+    small(lookup)
+    frontier_picture = IMAGES / "frontier.png"
+    command = ["maxaffine", "plan", "sin(x) + cos(y)", "--box", "x=-pi:pi,y=-pi:pi", "--figure", str(frontier_picture)]
+    subprocess.run(command, check=True, env=environment(), capture_output=True)
+    small(frontier_picture)
+
+
+def small(path: Path) -> None:
+    """Fewer colours: a README should load quickly."""
+    from PIL import Image
+
+    Image.open(path).convert("RGB").quantize(192).save(path, optimize=True)
+
+
+def tokens() -> str:
+    """Tokens of the paper's lookup (built where it is affordable, else planned) and of spectral heads (built and proved)."""
+    lines = ["| error | lookup, tokens | spectral head, tokens | its proved bound | observed |", "|---|---|---|---|---|"]
+    command = ["maxaffine", "plan", "sin(x) + cos(y)", "--box", "x=-pi:pi,y=-pi:pi", "--json"]
+    command += ["--error", ",".join(map(str, ERRORS))]
+    plans = json.loads(subprocess.run(command, check=True, env=environment(), capture_output=True).stdout)["plans"]
+    for error in ERRORS:
+        planned = min(row["tokens"] for row in plans if row["method"] == "lookup" and row["error"] == error)
+        if planned <= 1_000_000:
+            built = ma.compile("sin(x) + cos(y)", SQUARE, error=error, method="lookup")
+            lookup = f"{built.tokens:,} (bound {built.bound:.3g})"
+        else:
+            lookup = f"{planned:.3g} (planned, not built)"
+        head = ma.compile("sin(x) + cos(y)", SQUARE, error=error, method="spectral")
+        assert head.bound is not None and head.certificate.kind == "proved"
+        lines.append(f"| {error:.0e} | {lookup} | {head.tokens} | {head.bound:.2e} | {head.observed.error:.2e} |")
+    return "\n".join(lines)
+
+
+def environment() -> dict[str, str]:
+    """The environment of this interpreter's commands, without colours and with a fixed width."""
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120", "NO_COLOR": "1"}
+
+
+def run(command: str, folder: Path) -> str:
+    """What a command prints, standard error included."""
+    where = ROOT if command.startswith("make ") else folder
+    quiet = command.replace("make ", "make --no-print-directory ", 1) if where is ROOT else command
+    done = subprocess.run(["sh", "-c", f"{quiet} 2>&1"], cwd=where, env=environment(), capture_output=True, text=True)
+    code = "" if done.returncode == 0 else f"(exit code {done.returncode})\n"
+    return done.stdout.rstrip("\n") + "\n" + code
+
+
+def consoles(text: str) -> str:
+    """The page with every console block run again."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.joinpath("points.csv").write_text("x,y\n0.5,1.5\n-1,2\n")
+
+        def again(match: re.Match[str]) -> str:
+            if "$ make test" in match[1]:
+                return match[0]
+            commands = [line[2:] for line in match[1].splitlines() if line.startswith("$ ")]
+            return "```console\n" + "".join(f"$ {command}\n{run(command, folder)}" for command in commands) + "```"
+
+        return BLOCK.sub(again, text)
+
+
+def main() -> None:
+    """Everything, page by page."""
+    IMAGES.mkdir(exist_ok=True)
+    pictures()
+    for page in PAGES:
+        text = consoles(page.read_text())
+        if "<!-- tokens -->" in text:
+            table = f"<!-- tokens -->\n{tokens()}\n<!-- /tokens -->"
+            text = re.sub(r"<!-- tokens -->.*?<!-- /tokens -->", lambda _: table, text, flags=re.DOTALL)
+        page.write_text(text)
+        print(f"wrote {page.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
