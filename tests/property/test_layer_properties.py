@@ -266,7 +266,11 @@ def test_the_certificate_is_not_below_the_error_on_adversarial_points(texts, box
 def test_the_lp_certificate_is_not_below_the_integral_of_a_jump(slope, place, p, dtype):
     at = place / 128
     text = f"where(x > {at!r}, 1, 0) + {slope!r}*abs(x)"
-    layer = ma.compile(text, ma.Box(x=(-2, 2)), error=0.6, norm=p, dtype=dtype, method="lookup")
+    try:
+        layer = ma.compile(text, ma.Box(x=(-2, 2)), error=0.6, norm=p, dtype=dtype, method="lookup")
+    except ma.Refused as reason:  # p = 3 asks for a sharpness whose logits float32 does not resolve
+        assert dtype == "float32", reason
+        assume(False)
     x = -2 + 4 * (np.arange(200_000) + 0.5) / 200_000
     away = np.abs(layer(x).astype(np.float64) - (x > at) - slope * np.abs(x))
     assert (float((away**p).mean()) * 4) ** (1 / p) <= layer.bound <= 0.6

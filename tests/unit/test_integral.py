@@ -162,3 +162,13 @@ def test_the_observed_integral_agrees_with_a_fine_midpoint_rule():
     x = (np.arange(400_000) + 0.5) / 400_000
     rule = float(np.abs(chooser.evaluate(layer, x[:, None])[:, 0, 0] - (x > 0.3)).mean())
     assert found == pytest.approx(rule, rel=1e-2)
+
+
+def test_the_bound_is_the_hard_part_plus_the_smaller_soft_part():
+    target = Target.of("where(x > 0.3, 1, 0)", ma.Box(x=(0, 1)))
+    layer = build_grid(GridPlan("L_p", (7,), 30.0, math.nan, norm=1.0), target, "float64")
+    certificate = certify_integral(layer, target, Evidence(), 1.0)
+    hard, soft = hard_part(layer, target, Evidence(), 1.0)[0], min(soft_part(layer, 1.0))
+    assert certificate.parts["approximation"] == pytest.approx(hard, rel=1e-9)
+    assert certificate.parts["leakage"] == pytest.approx(soft, rel=1e-9)
+    assert certificate.bound >= hard + soft > 1.05 * hard

@@ -259,3 +259,15 @@ def test_log_n_in_theorem_i_cannot_be_halved():
     mean = float((energy * weight / (1 + weight)).max())  # one centre at the point, the others equally far away
     bound = theorems.covering(0.0, N, R) ** 2 / 2
     assert 0.75 * bound <= mean <= bound
+
+
+def test_the_logit_error_in_theorem_i_cannot_be_dropped():
+    # One centre at the point, one at energy e, the errors in favour of the far one.
+    R, eta = 3.0, 1.0
+    energy = np.linspace(0, 4, 4001)
+    weight = np.exp(2 * eta - R * energy)
+    mean = float((energy * weight / (1 + weight)).max())
+    assert mean > theorems.covering(0.0, 2, R) ** 2 / 2
+    assert mean <= theorems.covering(0.0, 2, R, eta) ** 2 / 2
+    written = math.sqrt(0.3**2 + 2 * (math.log(7) + 2 * 0.2) / 5)
+    assert theorems.covering(0.3, 7, 5.0, 0.2) == pytest.approx(written, rel=1e-14)
