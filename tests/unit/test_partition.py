@@ -124,3 +124,15 @@ def test_a_partition_of_one_piece_is_a_constant_layer():
     assert layer.tokens == 1
     assert layer.bound == pytest.approx(1.0, rel=1e-6)
     assert np.abs(layer(np.linspace(-1, 1, 11))).max() <= 1e-9
+
+
+def test_what_leaks_past_the_enlarged_cells_is_in_the_bound_and_cannot_be_dropped():
+    box = ma.Box(x=(-1, 1))
+    target, pieces = Target.of("sign(x)*min(abs(x)*50, 1)", box), MaxAffine([[-1.0], [1.0]], [0.0, 0.0])
+    layer = build_partition(pieces, 2.0, np.array([-1.0, 1.0]).reshape(2, 1, 1), target, "float64")
+    certificate = certify_partition(layer, target, Evidence(), 0.5)
+    x = np.linspace(-1, 1, 4001)[:, None]
+    found = float(np.abs(chooser.evaluate(layer, x) - target.values(x)).max())
+    assert found <= certificate.bound
+    # On [-1, 1] the enlarged cells end at 0.25: the oscillation there is 2, and e^{-Rg} of the range leaks.
+    assert certificate.parts["leakage"] >= 2.0 * math.exp(-2.0 * 0.5)
