@@ -1,0 +1,46 @@
+"""`maxaffine attack`: try to break the proofs with random layers, perturbed layers and a search for the worst point."""
+
+from typing import Annotated
+
+import typer
+
+from maxaffine.cli.command import Command, single
+from maxaffine.cli.streams import complain, progress_bar, say, say_json
+from maxaffine.core.errors import BadInput
+
+VIOLATED = 1
+
+app = single()
+
+
+@app.command("attack", cls=Command)
+def run(
+    layers: Annotated[int, typer.Option("--layers", help="How many layers to attack.")] = 500,
+    seed: Annotated[int, typer.Option("--seed", help="Of the targets, perturbations and searches.")] = 0,
+    seconds: Annotated[float | None, typer.Option("--seconds", help="Stop after this time.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> int:
+    """Attack the proofs: random targets, keys and values perturbed, dtypes mixed, errors maximised from many starts.
+
+    Exit code 0 when no point lies above a proved bound, 1 otherwise.
+    """
+    if layers < 1 or seed < 0 or (seconds is not None and not seconds > 0):
+        raise BadInput("`--layers` must be at least 1, `--seed` not negative and `--seconds` positive.")
+    from maxaffine.certify.attack import attack
+    from maxaffine.compiler import compile
+
+    with progress_bar() as progress:
+        tally = attack(compile, layers=layers, seed=seed, seconds=seconds, progress=progress)
+    if json:
+        say_json({**tally.to_json(), "seed": seed})
+    else:
+        kinds = ", ".join(f"{count} {name}" for name, count in sorted({**tally.by_dtype, **tally.by_route}.items()))
+        say(f"layers      {tally.layers} ({kinds}), seed {seed}, {tally.seconds:.0f} s")
+        say(f"proved      {tally.proved}; {tally.refused} other requests were refused")
+        say(f"perturbed   {tally.perturbed} certified anew, {tally.rechecked} by the checker; {tally.unprovable} refused a proof")
+        say(f"searches    {tally.points}, each from hundreds of starts, one per runtime")
+        say(f"worst       observed/proved = {tally.worst:.4f}  ({tally.worst_case})")
+        say(f"violations  {len(tally.violations)}")
+    for one in tally.violations[:20]:
+        complain(f"{one['what']}: found {one['found']!r} above the bound {one['bound']!r} at {one['at']} for {one['target']}")
+    return VIOLATED if tally.violations else 0
