@@ -194,6 +194,8 @@ def _degree(head: Head, low: Array, high: Array, k: int, largest: float, allowed
         if not math.isfinite(size):
             break
         total = size + largest * strip
+        if not math.isfinite(4.0 * total / ((r - 1.0) * allowed)):
+            break
         # 4 M r^-m / (r - 1) <= allowed
         need = math.log(max(4.0 * total / ((r - 1.0) * allowed), 1.0)) / math.log(r)
         m = max(1, math.ceil(need * (1 + 1e-12)))

@@ -396,6 +396,8 @@ class _Head:
             if not out.is_finite():
                 break
             size = float(balls.magnitude(out)) + factor * float(np.abs(self.values).max())
+            if not math.isfinite(4.0 * size / ((r - 1.0) * allowed)):
+                break
             degree = max(1, math.ceil(math.log(max(4.0 * size / ((r - 1.0) * allowed), 1.0)) / math.log(r) + 1e-9))
             if best is None or degree < best[0]:
                 best = degree, 4.0 * size * r ** (-degree) / (r - 1.0) * (1 + 1e-12)
