@@ -199,6 +199,7 @@ def _search_spectral(request: Request, reasons: list[str], fewest: int | None) -
             layer = with_bonus(layer, wanted_bonus(leak_factor(layer.groups), max(largest, 1.0), 1e-4 * error))
         flops = 40 * sum(sum(group.shape) for group in layer.groups) + layer.nbytes // 2
         cost = Cost(layer.tokens, layer.nbytes, 4 * layer.nbytes, flops)
+        afford(cost, request.max_bytes, f"the spectral layer for error {error:g}")
         if not proof:
             found = Found("spectral", plan, layer, Certificate.nothing(math.inf, NO_FACTS, request.dtype), cost)
             observed = _observe(request, found)

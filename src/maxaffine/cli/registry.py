@@ -14,6 +14,30 @@ from maxaffine.cli.streams import say
 COMMANDS = ("compile", "check", "plan", "eval", "gallery", "meanfield", "attack", "doctor")
 
 
+GROUPS = {"meanfield": "Exact mean-field theory of a softmax attention layer: risk, phases, dynamics, simulation."}
+
+
+class LazyGroup(TyperGroup):
+    """A command with commands of its own, whose module is imported when one of those is asked for."""
+
+    def __init__(self, name: str, words: str) -> None:
+        super().__init__(name=name, help=words, no_args_is_help=True, rich_markup_mode=None)
+
+    def _application(self) -> Any:
+        application: typer.Typer = import_module(f"maxaffine.cli.{self.name}").app
+        application._add_completion = False
+        application.rich_markup_mode = None
+        return get_command(application)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of its commands."""
+        return list(self._application().list_commands(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """One of its commands."""
+        return self._application().get_command(ctx, cmd_name)
+
+
 class Commands(TyperGroup):
     """A group whose commands are the modules beside this one, each with a typer application called `app`."""
 
@@ -25,6 +49,8 @@ class Commands(TyperGroup):
         """The command, or None for a name that does not exist."""
         if cmd_name not in self.list_commands(ctx):
             return None
+        if cmd_name in GROUPS:
+            return LazyGroup(cmd_name, GROUPS[cmd_name])
         application: typer.Typer = import_module(f"maxaffine.cli.{cmd_name}").app
         application._add_completion = False
         application.rich_markup_mode = None
