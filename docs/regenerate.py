@@ -1,23 +1,25 @@
-"""Make the pictures, the token table and every console output of README.md and docs/ again.
+"""Make the pictures, the tables and every console output of README.md and docs/ again.
 
 A fenced `console` block is a list of commands behind `$ ` and what they printed.  The commands of one page are run in order, in
 one empty folder, and their output is put in place; `make test` is left as it is.  The table between the marks `<!-- tokens -->`
-and `<!-- /tokens -->` is measured.
+and `<!-- /tokens -->` is measured; the one between `<!-- modules -->` is read from the docstrings.
 """
 
+import ast
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from math import pi
 from pathlib import Path
 
 import maxaffine as ma
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "choosing.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "choosing.md", ROOT / "docs" / "architecture.md")
 IMAGES = ROOT / "docs" / "images"
 ERRORS = (1e-1, 1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
 SQUARE = ma.Box(x=(-pi, pi), y=(-pi, pi))
@@ -61,6 +63,26 @@ def tokens() -> str:
     return "\n".join(lines)
 
 
+def modules() -> str:
+    """Every module with the first sentence of its docstring."""
+    package = ROOT / "src" / "maxaffine"
+    lines = ["| module | idea |", "|---|---|"]
+    for path in sorted(package.rglob("*.py"), key=lambda path: (len(path.parts) > len(package.parts) + 1, str(path))):
+        if path.name in ("__init__.py", "__main__.py", "_version.py"):
+            continue
+        idea = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0]
+        lines.append(f"| `{path.relative_to(package)}` | {' '.join(idea.split()).replace('|', chr(92) + '|')} |")
+    return "\n".join(lines)
+
+
+def replaced(text: str, mark: str, make: Callable[[], str]) -> str:
+    """The text with what stands between the marks made anew, where it has the marks."""
+    if f"<!-- {mark} -->" not in text:
+        return text
+    made = f"<!-- {mark} -->\n{make()}\n<!-- /{mark} -->"
+    return re.sub(rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _: made, text, flags=re.DOTALL)
+
+
 def environment() -> dict[str, str]:
     """The environment of this interpreter's commands, without colours and with a fixed width."""
     return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120", "NO_COLOR": "1"}
@@ -96,9 +118,7 @@ def main() -> None:
     pictures()
     for page in PAGES:
         text = consoles(page.read_text())
-        if "<!-- tokens -->" in text:
-            table = f"<!-- tokens -->\n{tokens()}\n<!-- /tokens -->"
-            text = re.sub(r"<!-- tokens -->.*?<!-- /tokens -->", lambda _: table, text, flags=re.DOTALL)
+        text = replaced(replaced(text, "tokens", tokens), "modules", modules)
         page.write_text(text)
         print(f"wrote {page.relative_to(ROOT)}")
 
