@@ -85,7 +85,8 @@ def replaced(text: str, mark: str, make: Callable[[], str]) -> str:
 
 def environment() -> dict[str, str]:
     """The environment of this interpreter's commands, without colours and with a fixed width."""
-    return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120", "NO_COLOR": "1"}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "COLUMNS": "120", "NO_COLOR": "1"}
 
 
 def run(command: str, folder: Path) -> str:
