@@ -120,7 +120,9 @@ CASES = {
         "sin(t1)*cos(t2)", [bernstein(5, 1.0, "float64").keys, bernstein(4, 2.0, "bfloat16").keys],
         np.random.default_rng(0).normal(size=(5, 4)), deltas=(1.0, 2.0),
     ),
-    "random keys": lambda: head("exp(t1)", [AxisKeys(np.array([-7.0, -1.0, 2.0, 9.0]), np.array([-2.0, 0.0, 0.5, -3.0]))], [0, 1, 2, 5]),
+    "random keys": lambda: head(
+        "exp(t1)", [AxisKeys(np.array([-7.0, -1.0, 2.0, 9.0]), np.array([-2.0, 0.0, 0.5, -3.0]))], [0, 1, 2, 5]
+    ),
     "steep keys": lambda: head("0*t1", [AxisKeys(np.array([0.0, 300.0, 600.0]), np.array([0.0, -159.0, -319.5]))], [0, 1, 0]),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The structure of expressions: groups add up to the target, factors multiply to their group, and the fewest directions are found."""
+"""The structure of expressions: groups add up to the target, factors multiply to their group, few directions are found."""
 
 from fractions import Fraction
 
@@ -14,7 +14,8 @@ from maxaffine.target.structure import groups_of, whole_group
 NAMES = ("x", "y", "z")
 
 IDENTITIES = [
-    "sin(x) + cos(y)", "sin(x)*cos(y)", "x*y", "tanh(5*(x+y))", "exp(-(x-y)**2)", "exp(-x**2-y**2-z**2)", "(x+y)**2", "(x+y+z)**3",
+    "sin(x) + cos(y)", "sin(x)*cos(y)", "x*y", "tanh(5*(x+y))", "exp(-(x-y)**2)", "exp(-x**2-y**2-z**2)", "(x+y)**2",
+    "(x+y+z)**3",
     "(x + sin(y))**4", "exp(x+y*z)", "exp(2 + x - 3*y)", "exp(x*y + x)", "sin(x)/(2+cos(y))", "x/(3+y)/(4+z)", "pi*x + e*y",
     "sin(pi*x + y)", "sin(pi*x)", "cos(2*x - 2*y)*sin(x - y)", "sin(x+y)*cos(x)", "sin(x+y)*cos(x-y)*exp(x)", "abs(x-5)*y",
     "max(x, y)", "where(x < 0, y, z)", "min(x+y, z)", "(x+1)*(y+2)*(z+3)", "3.5", "x", "sqrt(4 + x + y)", "0*x + y",

@@ -1,0 +1,421 @@
+"""The proofs of spectral heads, broken on purpose: every mutation is caught by a named check that the sound code passes.
+
+A mutation replaces a piece of the source of a module.  Where a constant is sharp the check is an extremal case; elsewhere it
+is the written formula or a layer whose error the broken proof would hide.
+"""
+
+import copy
+import functools
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import maxaffine as ma
+from maxaffine.certify import ehlich_zeller, head_bounds
+from maxaffine.certify import spectral as certify
+from maxaffine.certify.checker import spectral as checker
+from maxaffine.core import balls
+from maxaffine.core.intervals import Interval
+from maxaffine.core.rounding import FLOAT32
+from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.plan.keys import AxisKeys
+from maxaffine.plan.spectral_keys import bernstein
+from maxaffine.runtime import chooser, grouped
+from maxaffine.target.expression import Expression
+from maxaffine.target.target import Target
+
+NOTHING = AxisKeys(np.zeros(1), np.zeros(1))
+
+
+# ---------------------------------------------------------------------- checks that sound code passes
+
+
+def head(text, axes, values, deltas=None):
+    E = len(axes)
+    source = ehlich_zeller.FromExpression(
+        Expression.parse(text, tuple(f"t{e + 1}" for e in range(E))), Interval.point(np.zeros(E)), np.ones(E)
+    )
+    shape = tuple(len(a) for a in axes)
+    return ehlich_zeller.Head(source, tuple(axes), deltas or (None,) * E, np.asarray(values, dtype=float).reshape(*shape, -1))
+
+
+def the_constant_is_not_below_what_chebyshev_polynomials_attain():
+    for m in (1, 2, 5, 12):
+        n = ehlich_zeller._nodes(m, 3)
+        nodes = np.cos(np.pi * (2 * np.arange(n) + 1) / (2 * n))
+        assert ehlich_zeller._constant(m, n) * np.abs(np.cos(m * np.arccos(nodes))).max() >= 1.0
+
+
+def the_remainder_is_the_written_one():
+    with balls.precision(64):
+        m, part = ehlich_zeller._degree(head("2", [NOTHING], [0.5]), -np.ones(1), np.ones(1), 0, 0.5, 1e-6)
+    written = [4 * (2 + 0.5) * r**-m / (r - 1) for r in ehlich_zeller.RADII]
+    assert min(abs(part / one - 1) for one in written) < 1e-9  # that of one of the ellipses
+
+
+def the_remainder_counts_the_head_on_the_ellipse():
+    keys = bernstein(6, 2.0, "float64").keys
+    with balls.precision(64):
+        m, part = ehlich_zeller._degree(head("0*t1", [keys], np.full(6, 3.0), (2.0,)), -np.ones(1), np.ones(1), 0, 3.0, 1e-3)
+    sizes = [(r, 2.0 * (r - 1 / r) / 4) for r in ehlich_zeller.RADII]
+    sizes = [(r, 3.0 * math.cos(angle) ** -5) for r, angle in sizes if angle < math.pi / 2]
+    assert min(abs(part / (4 * size * r**-m / (r - 1)) - 1) for r, size in sizes) < 1e-6
+
+
+def lebesgue(m):
+    angles = np.pi * (2 * np.arange(m + 1) + 1) / (2 * (m + 1))
+    x = np.cos(np.linspace(0, np.pi, 1501))
+    terms = (-1.0) ** np.arange(m + 1) * np.sin(angles) / (x[:, None] - np.cos(angles) + 1e-15)
+    return float((np.abs(terms).sum(axis=1) / np.abs(terms.sum(axis=1))).max())
+
+
+def later_axes_carry_lebesgue_constants():
+    made, chosen, space = head("exp(t1+t2)", [NOTHING] * 2, [0.0]), [], ehlich_zeller._degrees.__globals__
+    plain = space["_degree"]
+
+    def spy(*arguments):
+        chosen.append(plain(*arguments))
+        return chosen[-1]
+
+    space["_degree"] = spy
+    try:
+        with balls.precision(64):
+            degrees, remainder = ehlich_zeller._degrees(made, -np.ones(2), np.ones(2), 0.0, 1e-4)
+    finally:
+        space["_degree"] = plain
+    assert remainder >= chosen[0][1] + lebesgue(degrees[0]) * chosen[1][1]
+
+
+def the_bound_covers_every_cell():
+    for text, top in (("1/(1.005-t1)", 200.0), ("1/(1.005+t1)", 200.0), ("1/(0.001+t1**2)", 1000.0)):
+        proof = ehlich_zeller.prove(head(text, [NOTHING], [0.0]), top)
+        assert proof.cells > 1 and proof.bound >= top * (1 - 1e-9)
+
+
+def the_points_speak_of_the_difference():
+    # f = g + T_m/10: the supremum is attained at the ends, where no point lies
+    for m in (3, 5, 7, 9):
+        power = np.polynomial.chebyshev.cheb2poly([0] * m + [1])
+        text = " + ".join(f"({int(c)})*t1**{k}" for k, c in enumerate(power) if c)
+        assert ehlich_zeller.prove(head(f"1 + ({text})/10", [NOTHING], [1.0]), 1e-9).bound >= 0.1
+
+
+def strips_hold_for_stored_keys():
+    for dtype, count, delta, part in (("bfloat16", 5, 1.0, 0.8), ("float32", 8, 0.3, 0.9)):
+        keys = bernstein(count, delta, dtype).keys
+        height = part * math.pi / delta
+        z = (np.linspace(-1, 1, 161)[:, None] + 1j * np.linspace(0, height, 12)).ravel()
+        e = np.exp(np.multiply.outer(z, keys.slopes) + keys.offsets)
+        true = float((np.abs(e).sum(axis=1) / np.abs(e.sum(axis=1))).max())
+        assert head_bounds.strip_factor(keys, delta, 0.0, 1.0, height) >= true
+        assert checker._strip(checker.Axis(keys.slopes, keys.offsets), 0.0, 1.0, height) >= true
+
+
+def the_second_moment_is_not_halved():
+    keys = AxisKeys(np.array([-1.0, 1.0]), np.zeros(2))
+    assert head_bounds.strip_factor(keys, None, 0.0, 0.0, 0.3) >= 1 / math.cos(0.3)
+    assert checker._strip(checker.Axis(keys.slopes, keys.offsets), 0.0, 0.0, 0.3) >= 1 / math.cos(0.3)
+
+
+def strips_see_keys_that_underflow():
+    keys = AxisKeys(np.array([0.0, 1500.0]), np.array([0.0, -800.0]))
+    assert math.isinf(head_bounds.strip_factor(keys, None, 0.0, 1.0, 0.003))
+    assert math.isinf(checker._strip(checker.Axis(keys.slopes, keys.offsets), 0.0, 1.0, 0.003))
+
+
+@functools.cache
+def compiled(text, error, dtype, side=1.0):
+    names = [name for name in "xyz" if re.search(rf"\b{name}\b", text)]
+    return ma.compile(text, ma.Box(**dict.fromkeys(names, (-side, side))), error=error, dtype=dtype, method="spectral")
+
+
+def exact(layer, x):
+    """The layer's own function at x in extended precision, nothing rounded: stored keys, ideal queries."""
+    out = np.zeros(len(x), dtype=np.longdouble)
+    for group in layer.groups:
+        z = (x.astype(np.longdouble) - layer.centre) @ group.matrix.T.astype(np.longdouble)
+        g = group.dense_values()[..., 0].astype(np.longdouble)
+        total = None
+        for e, axis in enumerate(group.axes):
+            scores = np.multiply.outer(z[:, e], axis.slopes.astype(np.longdouble)) + axis.offsets.astype(np.longdouble)
+            w = np.exp(scores - scores.max(axis=1, keepdims=True))
+            w /= w.sum(axis=1, keepdims=True)
+            total = np.tensordot(w, g, axes=(1, 0)) if total is None else np.einsum("bn,bn...->b...", w, total)
+        out += total
+    return out
+
+
+def rounding_covers_what_the_runtimes_lose():
+    """float32, at queries that float32 holds: logits of several hundred, little else."""
+    keys = bernstein(120, 5.6, "float32").keys
+    values = np.where(np.arange(120) % 2, 1.0, -1.0).astype(np.float32)[:, None]
+    layer = GroupedLayer(
+        np.zeros(1), (Group(np.ones((1, 1)), (keys,), values),), 0.0, -np.ones(1), np.ones(1), ((1, 1),), "float32"
+    )
+    x = np.random.default_rng(0).uniform(-1, 1, 3000).astype(np.float32).astype(np.float64)[:, None]
+    lost = max(
+        float(np.abs(chooser.evaluate(layer, x, name)[:, 0, 0] - exact(layer, x)).max()) for name in ("factorised", "dense")
+    )
+    plain = AxisKeys(keys.slopes.astype(float), keys.offsets.astype(float))
+    etas = head_bounds.etas_for((plain,), FLOAT32, 3)
+    allowed = head_bounds.moments((plain,), values.astype(float), etas).rounding
+    assert FLOAT32.unit < lost <= allowed + FLOAT32.unit
+
+
+def the_certificate_covers_rounded_queries():
+    """bfloat16: 2^-9 times the smaller of the layer's and the target's slope, as the certificate states it."""
+    layer = compiled("sin(3*x)", 0.05, "bfloat16")
+    x = np.linspace(-1, 1, 4001)[:, None]
+    g = exact(layer.layer, x)
+    steep = min(float(np.abs(np.diff(g)).max()) / (x[1, 0] - x[0, 0]), 3.0)
+    found = certify.certify_spectral(layer.layer, layer.spectral, 0.05)
+    assert found.parts["rounding"] >= 2.0**-9 * steep
+    assert float(np.abs(layer(x) - np.sin(3 * x[:, 0])).max()) <= found.bound
+    z = x[:, 0] * layer.layer.groups[0].matrix[0, 0]
+    moved = np.abs(grouped.coordinates(layer.layer, layer.layer.groups[0], x)[:, 0].astype(float) - z).max()
+    assert 2.0**-10 < moved <= certify.query_error(layer.layer, layer.layer.groups[0], layer.spectral.groups[0])[0]
+
+
+def the_leak_is_in_the_bound():
+    layer = compiled("sin(x) + cos(y)", 1e-4, "float64")
+    weak = replace(layer.layer, bonus=8.0)
+    x = np.random.default_rng(2).uniform(-1, 1, (2000, 2))
+    leaked = float(np.abs(grouped.evaluate_dense(weak, x) - grouped.evaluate(weak, x)).max())
+    found = certify.certify_spectral(weak, layer.spectral, 1e-4)
+    assert 1e-5 < leaked <= found.parts["leakage"] + found.parts["rounding"]
+    away = float(np.abs(grouped.evaluate_dense(weak, x)[:, :, 0] - layer.target.values(x)[:, :, 0]).max())
+    assert away <= found.bound
+    assert math.isclose(certify.certify_spectral(weak, layer.spectral, 1e-4, "factorised").parts["leakage"], 0.0)
+
+
+def products_grow_with_their_partners():
+    """An error of one factor is multiplied by the sizes of the others, about e^4 here."""
+    layer = compiled("exp(2*x+2*y*y+2*z*z)", 1e-2, "float64")
+    group = layer.layer.groups[0]
+    assert group.factors is not None
+    moved = (np.array(group.factors[0]) * 1.01, *group.factors[1:])
+    one = replace(layer.layer, groups=(Group(group.matrix, group.axes, None, moved),))
+    corner = np.ones((1, 3))
+    away = float(np.abs(chooser.evaluate(one, corner)[:, 0, 0] - layer.target.values(corner)[:, 0, 0]).max())
+    assert 3.0 < away <= certify.certify_spectral(one, layer.spectral, 1e-2).bound
+
+
+def stored(layer):
+    tensors, record = layer._record()
+    return {name: np.array(tensor) for name, tensor in tensors.items()}, copy.deepcopy(record)
+
+
+def bound_of(tensors, record):
+    target = Target.from_json(record["target"])
+    return checker.check_spectral(tensors, record, target, float(record["error"]))[0]
+
+
+def the_checker_covers_every_cell():
+    for text, top in (("1/(1.005-t1)", 200.0), ("1/(1.005+t1)", 200.0), ("1/(0.001+t1**2)", 1000.0)):
+        made = head(text, [NOTHING], [0.0])
+        one = checker._Head(
+            made.source.expression, made.source.middle, made.source.half, (checker.Axis(np.zeros(1), np.zeros(1)),), made.values
+        )
+        assert one.supremum(top) >= top * (1 - 1e-9)
+
+
+def the_checker_counts_the_leak():
+    tensors, record = stored(compiled("sin(x) + cos(y)", 1e-4, "float64"))
+    before = bound_of(tensors, record)
+    record["layer"]["bonus"] = 8.0
+    assert bound_of(tensors, record) > before + 1e-4
+
+
+def the_checker_counts_rounding():
+    layer = compiled("sin(3*x)", 0.05, "bfloat16")
+    x = np.linspace(-1, 1, 4001)[:, None]
+    g = exact(layer.layer, x)
+    steep = min(float(np.abs(np.diff(g)).max()) / (x[1, 0] - x[0, 0]), 3.0)
+    assert bound_of(*stored(layer)) >= float(np.abs(g - np.sin(3 * x[:, 0])).max()) + 2.0**-9 * steep
+
+
+def the_checker_refuses_hidden_groups():
+    tensors, record = stored(compiled("sin(3*x)", 0.05, "bfloat16"))
+    for name, tensor in list(tensors.items()):
+        if name.startswith("group.0."):
+            tensors[name.replace("group.0.", "group.1.")] = tensor
+    record["layer"]["directions"] = [1, 1]
+    with pytest.raises(checker.NotProved):
+        bound_of(tensors, record)
+
+
+CHECKS = [
+    value for name, value in list(globals().items()) if name.startswith(("the_", "strips_", "later_", "rounding_", "products_"))
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_sound_code_passes(check):
+    check()
+
+
+# ---------------------------------------------------------------------- mutations
+
+MUTATIONS = {
+    "the constant C is taken as 1": (
+        ehlich_zeller,
+        r"return 1\.0 / math\.cos\(math\.pi \* degree / \(2\.0 \* nodes\)\)",
+        "return 1.0",
+        the_constant_is_not_below_what_chebyshev_polynomials_attain,
+    ),
+    "half of what C adds is dropped": (
+        ehlich_zeller,
+        r"math\.pi \* degree / \(2\.0 \* nodes\)",
+        "math.pi * degree / (2.9 * nodes)",
+        the_constant_is_not_below_what_chebyshev_polynomials_attain,
+    ),
+    "C does not multiply the points": (
+        ehlich_zeller,
+        r"remainder \+ factor \* \(",
+        "remainder + 1.0 * (",
+        the_points_speak_of_the_difference,
+    ),
+    "the 4 of the remainder is halved": (ehlich_zeller, r"4\.0 \* total", "2.0 * total", the_remainder_is_the_written_one),
+    "the remainder forgets r - 1": (ehlich_zeller, r"r\*\*-m / \(r - 1\.0\)", "r**-m / r", the_remainder_is_the_written_one),
+    "the remainder forgets the head": (
+        ehlich_zeller,
+        r"total = size \+ largest \* strip",
+        "total = size + 0.0 * strip",
+        the_remainder_counts_the_head_on_the_ellipse,
+    ),
+    "Lebesgue constants are dropped": (ehlich_zeller, r"lebesgue \*= .*", "pass", later_axes_carry_lebesgue_constants),
+    "Lebesgue constants are halved": (ehlich_zeller, r"lebesgue \*= ", "lebesgue *= 0.5 * ", later_axes_carry_lebesgue_constants),
+    "the right cell is skipped": (
+        ehlich_zeller,
+        r"stack \+= \[\(low, left\), \(right, high\)\]",
+        "stack += [(low, left)]",
+        the_bound_covers_every_cell,
+    ),
+    "the left cell is skipped": (
+        ehlich_zeller,
+        r"stack \+= \[\(low, left\), \(right, high\)\]",
+        "stack += [(right, high)]",
+        the_bound_covers_every_cell,
+    ),
+    "stored keys are taken for ideal ones": (head_bounds, r"tau = float\(.*\)", "tau = 0.0", strips_hold_for_stored_keys),
+    "the second moment is halved": (
+        head_bounds,
+        r"height \* height \* variance / 2\.0",
+        "height * height * variance / 4.0",
+        the_second_moment_is_not_halved,
+    ),
+    "weights underflow at the centre": (
+        head_bounds,
+        r"np\.exp\(logs \+ away \* reach\)",
+        "np.exp(logs) * np.exp(np.minimum(away * reach, 600.0))",
+        strips_see_keys_that_underflow,
+    ),
+    "the rounding of logits is dropped": (
+        head_bounds,
+        r"found\.append\(gamma\(terms, dtype\.unit\) \* size .*\)",
+        "found.append(0.0 * size)",
+        rounding_covers_what_the_runtimes_lose,
+    ),
+    "the rounding of logits is a tenth": (
+        head_bounds,
+        r"gamma\(terms, dtype\.unit\) \* size \+ dtype\.unit",
+        "gamma(terms, dtype.unit) * size / 30 + 0.03 * dtype.unit",
+        rounding_covers_what_the_runtimes_lose,
+    ),
+    "rounded queries are forgotten": (
+        certify,
+        r"rounding \+= min\(float\(query @",
+        "rounding += 0 * min(float(query @",
+        the_certificate_covers_rounded_queries,
+    ),
+    "the rounding to the dtype is forgotten": (
+        certify,
+        r"return dtype_of\(dtype\)\.unit / 2\.0",
+        "return 0.0",
+        the_certificate_covers_rounded_queries,
+    ),
+    "the leak is dropped": (certify, r"return total \* \(1 \+ 1e-9\)", "return 0.0", the_leak_is_in_the_bound),
+    "the leak forgets the ratio of normalisers": (
+        certify,
+        r"math\.exp\(min\(log_ratio - layer\.bonus, 700\.0\)\)",
+        "math.exp(-2 * layer.bonus)",
+        the_leak_is_in_the_bound,
+    ),
+    "products forget their partners": (
+        certify,
+        r"np\.prod\(sizes \+ plain( \+ rounded)?, axis=1\) - np\.prod\(sizes, axis=1\)",
+        "plain.sum(axis=1)",
+        products_grow_with_their_partners,
+    ),
+    "the checker skips a third": (
+        checker,
+        r"for a, b in pairwise\(cuts\):",
+        "for a, b in list(pairwise(cuts))[:2]:",
+        the_checker_covers_every_cell,
+    ),
+    "the checker skips another third": (
+        checker,
+        r"for a, b in pairwise\(cuts\):",
+        "for a, b in list(pairwise(cuts))[1:]:",
+        the_checker_covers_every_cell,
+    ),
+    "the checker drops the leak": (checker, r"if other != g:", "if False:", the_checker_counts_the_leak),
+    "the checker drops rounding": (
+        checker,
+        r"return approximation \+ rounding \+ dust, largest",
+        "return approximation, largest",
+        the_checker_counts_rounding,
+    ),
+    "the checker takes stored keys for ideal ones": (
+        checker,
+        r"tau = float\(off\.max\(\)\) \+ ",
+        "tau = ",
+        strips_hold_for_stored_keys,
+    ),
+    "the checker halves the second moment": (
+        checker,
+        r"tall \* tall \* moment / 2\.0",
+        "tall * tall * moment / 4.0",
+        the_second_moment_is_not_halved,
+    ),
+    "the checker lets weights underflow": (
+        checker,
+        r"np\.exp\(logs \+ apart \* wide\)",
+        "np.exp(logs) * np.exp(np.minimum(apart * wide, 500.0))",
+        strips_see_keys_that_underflow,
+    ),
+    "the checker reads no list of groups": (
+        checker,
+        r"    _agree\(tensors, description, groups, dtype\)\n",
+        "",
+        the_checker_refuses_hidden_groups,
+    ),
+}
+
+
+def mutate(monkeypatch, module, pattern, replacement):
+    """Give the module the functions of its source with every match of the pattern replaced."""
+    source = Path(module.__file__).read_text(encoding="utf-8")
+    changed, count = re.subn(pattern, lambda _: replacement, source)
+    assert count, f"the mutation {pattern!r} no longer applies to {module.__name__}: write it anew"
+    space = {"__name__": module.__name__, "__file__": module.__file__}
+    exec(compile(changed, module.__file__, "exec"), space)  # noqa: S102
+    for name, value in space.items():
+        if getattr(value, "__module__", None) == module.__name__ and callable(value):
+            monkeypatch.setattr(module, name, value)
+            for other in (certify, ehlich_zeller, head_bounds):
+                if other is not module and hasattr(other, name) and not isinstance(value, type):
+                    monkeypatch.setattr(other, name, value)
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_broken_proof_is_caught(name, monkeypatch):
+    module, pattern, replacement, check = MUTATIONS[name]
+    check()
+    mutate(monkeypatch, module, pattern, replacement)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        check()
