@@ -56,9 +56,8 @@ def page(rows: list[dict[str, object]]) -> str:
     for row in rows:
         if row["kind"] == "refused":
             reason = str(row["reason"]).replace("|", "\\|")
-            lines.append(
-                f"| {row['name']} | {row['dimension']} | {row['norm']} | {row['error']:g} | refused | | | | {reason} | {row['seconds']:.1f} |"
-            )
+            head = f"| {row['name']} | {row['dimension']} | {row['norm']} | {row['error']:g} | refused"
+            lines.append(f"{head} | | | | {reason} | {row['seconds']:.1f} |")
             continue
         bound = "" if row["bound"] is None else f"{row['bound']:.3g}"
         lines.append(

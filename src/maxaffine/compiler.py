@@ -110,7 +110,7 @@ def compile(
         error=absolute_error(check_error(error), relative, made, dtype),
         norm=p,
         dtype=dtype,
-        evidence=gather(made, lipschitz, modulus, analytic),
+        evidence=gather(made, lipschitz, modulus, analytic, p),
         partition=check_partition(partition, made),
         centres=check_centres(centres, made),
         require=check_choice("require", require, (None, "proved")),
@@ -286,7 +286,7 @@ def plan_cost(plan: Plan, request: Request) -> Cost:
 
 def _build(plan: Plan, request: Request) -> Layer:
     if isinstance(plan, lookup.GridPlan):
-        return build_grid(plan, request.target, request.dtype, request.progress)
+        return build_grid(plan, request.target, request.dtype, request.progress, request.evidence.cell_means)
     if isinstance(plan, lookup.CentresPlan):
         return build_centres(plan, request.target, request.dtype)
     return build_partition(plan.partition, plan.sharpness, plan.values, request.target, request.dtype)

@@ -40,7 +40,7 @@ def frontier(
     """
     made = resolve(target, box, vectorize)
     p = check_norm(norm)
-    evidence = gather(made, lipschitz, modulus, analytic)
+    evidence = gather(made, lipschitz, modulus, analytic, p)
     rows: list[dict[str, Any]] = []
     for index, asked in enumerate(errors):
         progress("plans", index, len(errors))

@@ -26,7 +26,7 @@ from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import dtype_of
 from maxaffine.layer.layer import Layer
 from maxaffine.plan import theorems
-from maxaffine.plan.cells import CHUNK, site_intervals
+from maxaffine.plan.cells import CHUNK, CellMeans, declared_means, site_intervals
 from maxaffine.plan.evidence import Evidence
 from maxaffine.plan.grid import cell_widths
 from maxaffine.target.target import Target
@@ -95,20 +95,32 @@ def hard_part(
     dtype = dtype_of(layer.dtype)
     stored = (8.0 * dtype.unit * float(np.abs(layer.values).max()) + dtype.tiny) * volume ** (1 / p)
     if evidence.lipschitz is not None:
-        found.append((volume ** (1 / p) * float(evidence.lipschitz @ widths) * UP + stored, "Lipschitz constants"))
+        found.append((volume ** (1 / p) * evidence.reach(widths) * UP + stored, "Lipschitz constants"))
     if evidence.variation is not None and layer.dimension == 1:
         # y_j lies between values of f on its cell, so |f - y_j| <= Var_j there: sum_j h Var_j^p <= h V^p
         total = float(widths[0]) ** (1 / p) * float(evidence.variation[0])
         found.append((total * UP + stored, "declared total variation"))
     if evidence.integral_modulus is not None and evidence.cell_means is not None:
-        reach = float(evidence.integral_modulus(float(widths.max())))
-        found.append((2.0 ** (layer.dimension / p) * reach * UP + stored, "declared integral modulus and cell means"))
+        reach = float(evidence.integral_modulus(widths))
+        away = _from_means(layer, target, evidence.cell_means) * volume ** (1 / p)
+        found.append((2.0 ** (layer.dimension / p) * reach * UP + away, "declared integral modulus and cell means"))
     if not found:
         raise Refused(
             "the L_p error of a callable cannot be proved without facts; declare `lipschitz=`, or on one axis "
             "`modulus=ma.TotalVariation(V)`, or give an expression."
         )
     return min(found)
+
+
+def _from_means(layer: Layer, target: Target, means: CellMeans) -> float:
+    """max |stored value - declared mean of its cell|."""
+    worst, count = 0.0, layer.keys.count
+    values = layer.values.reshape(count, layer.d_out, layer.n_out).astype(np.float64)
+    for start in range(0, count, CHUNK):
+        stop = min(start + CHUNK, count)
+        exact = declared_means(means, target, layer.coordinates, layer.keys.shape, start, stop)
+        worst = max(worst, float(np.abs(values[start:stop] - exact).max()))
+    return worst * UP
 
 
 @dataclass

@@ -74,7 +74,7 @@ def runtime_rounding(layer: Layer, rounding: Rounding) -> float:
 
 def _parts_e1(layer: Layer, target: Target, evidence: Evidence, eta: float, margin: float) -> dict[str, float]:
     assert evidence.lipschitz is not None
-    reach = float(evidence.lipschitz @ cell_widths(layer.coordinates))
+    reach = evidence.reach(cell_widths(layer.coordinates)) * (1 + 1e-14)
     exact = theorems.mean_distance(layer.sharpness)
     rounded = theorems.mean_distance(layer.sharpness, eta)
     return {

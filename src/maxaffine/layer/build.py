@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.cells import CHUNK, cell_samples, enclose_cells, p_mean
+from maxaffine.plan.cells import CHUNK, CellMeans, cell_samples, declared_means, enclose_cells, p_mean
 from maxaffine.plan.grid import cell_centres, grid_coordinates, grid_keys
 from maxaffine.plan.keys import Coordinates, ListedKeys
 from maxaffine.plan.lookup import CentresPlan, GridPlan
@@ -22,14 +22,18 @@ from maxaffine.target.target import Target
 Array = NDArray[np.float64]
 
 
-def build_grid(plan: GridPlan, target: Target, dtype: str, progress: Progress = silent) -> Layer:
-    """The layer of a grid plan."""
+def build_grid(
+    plan: GridPlan, target: Target, dtype: str, progress: Progress = silent, means: CellMeans | None = None
+) -> Layer:
+    """The layer of a grid plan; `means` are declared means of the target over boxes, used in L_p."""
     coordinates = grid_coordinates(target.box, plan.counts)
     values = np.empty((plan.cells, target.d_out, target.n_out), dtype=numpy_dtype(dtype))
     step = CHUNK if math.isinf(plan.norm) else CHUNK // 32
     for start in range(0, plan.cells, step):
         stop = min(start + step, plan.cells)
-        if math.isfinite(plan.norm):
+        if math.isfinite(plan.norm) and means is not None:
+            values[start:stop] = declared_means(means, target, coordinates, plan.counts, start, stop)
+        elif math.isfinite(plan.norm):
             values[start:stop] = p_mean(cell_samples(target, coordinates, plan.counts, start, stop), plan.norm)
         elif plan.route == "G4":
             f = enclose_cells(target, coordinates, plan.counts, start, stop, plan.margin)

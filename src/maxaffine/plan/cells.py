@@ -1,8 +1,11 @@
 """The cells of a uniform grid as intervals in x, and enclosures of the target on them."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
 from maxaffine.plan.grid import axis_sites, cell_centres
 from maxaffine.plan.keys import Coordinates
@@ -90,3 +93,21 @@ def p_mean(samples: Array, p: float) -> Array:
         slope = (np.sign(away) * np.abs(away) ** (p - 1.0)).sum(axis=1)
         low, high = np.where(slope < 0, middle, low), np.where(slope < 0, high, middle)
     return np.asarray(low / 2.0 + high / 2.0)
+
+
+CellMeans = Callable[[Array, Array], Array]
+
+
+def declared_means(
+    means: CellMeans, target: Target, coordinates: Coordinates, counts: tuple[int, ...], start: int, stop: int
+) -> Array:
+    """The user's exact means of f over the cells start..stop, clipped to the box: (n, d_out, n_out)."""
+    cells = site_intervals(coordinates, counts, start, stop, 0.5)
+    low, high = np.maximum(cells.lo, target.box.low), np.minimum(cells.hi, target.box.high)
+    try:
+        found = np.asarray(means(low, high), dtype=np.float64)
+    except Exception as failure:
+        raise BadInput(f"`means` raised {type(failure).__name__} for boxes of shape {low.shape}: {failure}.") from None
+    if found.size != len(low) * target.d_out * target.n_out or len(found) != len(low) or not np.isfinite(found).all():
+        raise BadInput(f"`means` returned {found.shape} for {len(low)} boxes; one finite mean per box and output is wanted.")
+    return found.reshape(len(low), target.d_out, target.n_out)

@@ -18,17 +18,24 @@ class Evidence:
     euclidean: float | None = None  # |f(x) - f(y)| <= L |x - y|_2
     modulus: Callable[[float], float] | None = None  # |f(x) - f(y)| <= w(max_i |x_i - y_i|)
     concave_modulus: Callable[[float], float] | None = None  # |f(x) - f(y)| <= w(sum_i |x_i - y_i|), w concave
-    integral_modulus: Callable[[float], float] | None = None  # sup_{|z_i| <= r} ||f(.+z) - f||_p <= w(r)
+    integral_modulus: Callable[[Array], float] | None = None  # sup_{|z_i| <= r_i} ||f(.+z) - f||_p <= w(r)
     variation: Array | None = None  # (D,): ||f(.+s e_i) - f||_1 <= s V_i
     cell_means: Callable[[Array, Array], Array] | None = None  # exact means of f over boxes (low, high), declared
     ellipses: tuple[Array, float] | None = None  # radii and bound of |f| on Bernstein ellipses about every side
     spread: float | None = None  # sup f - inf f, the largest over the output entries
     origin: dict[str, str] | None = None  # fact name -> "declared: ..." or "derived: ..."
+    per_output: Array | None = None  # (K, D): Lipschitz constants of every output entry apart
     why_not: str = ""  # why the Lipschitz constants are not known, as part of a sentence
 
     def source(self, name: str) -> str:
         """Where that fact comes from, in words."""
         return (self.origin or {}).get(name, "not known")
+
+    def reach(self, widths: Array) -> float:
+        """max over the output entries of sum_i L_i widths_i: how far f can go over a cell."""
+        rows = self.lipschitz if self.per_output is None else self.per_output
+        assert rows is not None
+        return float(np.max(rows @ widths))
 
     def declared(self) -> dict[str, Any]:
         """Declared constants as plain numbers, which a saved file can carry to the checker."""

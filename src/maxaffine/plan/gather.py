@@ -24,18 +24,18 @@ from maxaffine.target.facts import (
 from maxaffine.target.target import Target
 
 
-def gather(target: Target, lipschitz: Any, modulus: Any, analytic: Any) -> Evidence:
+def gather(target: Target, lipschitz: Any, modulus: Any, analytic: Any, norm: float = math.inf) -> Evidence:
     """All facts that may enter a proof; Refused where the expression is not finite on the box."""
     known: dict[str, Any] = {}
     origin: dict[str, str] = {}
-    _declare(target, lipschitz, modulus, analytic, known, origin)
+    _declare(target, lipschitz, modulus, analytic, norm, known, origin)
     if target.expression is not None:
         _derive(target, known, origin)
     return Evidence(**known, origin=origin)
 
 
 def _declare(
-    target: Target, lipschitz: Any, modulus: Any, analytic: Any, known: dict[str, Any], origin: dict[str, str]
+    target: Target, lipschitz: Any, modulus: Any, analytic: Any, norm: float, known: dict[str, Any], origin: dict[str, str]
 ) -> None:
     D = target.box.dimension
     fact: Fact | None = None
@@ -50,7 +50,10 @@ def _declare(
     elif isinstance(modulus, TotalVariation):
         known["variation"], origin["variation"] = modulus.per_axis(D), f"declared: {modulus.per_axis(D)}"
     elif isinstance(modulus, IntegralModulus):
+        if modulus.p != norm:
+            raise BadInput(f"`modulus` is declared for L_{modulus.p:g} and the error is asked for in another norm ({norm:g}).")
         known["integral_modulus"], origin["integral_modulus"] = modulus, f"declared for L_{modulus.p:g}"
+        known["cell_means"] = modulus.means
     elif modulus is not None:
         declared = modulus if isinstance(modulus, Modulus) else Modulus(modulus)
         known["modulus"], origin["modulus"] = declared, "declared"
@@ -88,6 +91,7 @@ def _derive(target: Target, known: dict[str, Any], origin: dict[str, str]) -> No
         fact = derive_lipschitz(expression, box)
         if fact.finite:
             known["lipschitz"], origin["lipschitz"] = np.asarray(fact.value), f"derived: {fact.how}"
+            known["per_output"] = fact.per_output
         else:
             known["why_not"] = fact.how
     if "euclidean" not in known and box.dimension > 1 and known.get("lipschitz") is not None:

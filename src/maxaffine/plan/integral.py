@@ -66,11 +66,11 @@ def declared_residual(target: Target, evidence: Evidence, counts: tuple[int, ...
     widths, root = target.box.width / np.asarray(counts), float(target.box.volume) ** (1.0 / p)
     bounds = [math.inf]
     if evidence.lipschitz is not None:
-        bounds.append(root * float(evidence.lipschitz @ widths))
+        bounds.append(root * evidence.reach(widths))
     if evidence.variation is not None and len(counts) == 1:
         bounds.append(float(widths[0]) ** (1.0 / p) * float(evidence.variation[0]))
     if evidence.integral_modulus is not None and evidence.cell_means is not None:
-        bounds.append(2.0 ** (len(counts) / p) * float(evidence.integral_modulus(float(widths.max()))))
+        bounds.append(2.0 ** (len(counts) / p) * float(evidence.integral_modulus(widths)))
     return min(bounds)
 
 

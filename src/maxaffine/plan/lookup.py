@@ -77,7 +77,7 @@ def sup_norm_proposals(box: Box, evidence: Evidence, error: float) -> Iterator[G
 def sup_norm_plans(box: Box, evidence: Evidence, error: float) -> Iterator[GridPlan]:
     """Every plan that the evidence allows for this sup-norm error, before rounding is counted."""
     plans = (
-        *_lipschitz_plans(box.width, evidence.lipschitz, error),
+        *_lipschitz_plans(box.width, evidence, error),
         *_euclidean_plans(box.width, evidence.euclidean, error),
         *_modulus_plans(box.width, evidence, error),
         *_concave_plans(box.width, evidence.concave_modulus, error),
@@ -85,12 +85,14 @@ def sup_norm_plans(box: Box, evidence: Evidence, error: float) -> Iterator[GridP
     yield from (plan for plan in plans if max(plan.counts) <= COUNT_LIMIT)
 
 
-def _lipschitz_plans(width: Array, constants: Array | None, error: float) -> Iterator[GridPlan]:
-    for rho in SHARPNESSES if constants is not None else ():
-        assert constants is not None
-        counts = _weighted_counts(constants * width, error / theorems.mean_distance(rho))
+def _lipschitz_plans(width: Array, evidence: Evidence, error: float) -> Iterator[GridPlan]:
+    if evidence.lipschitz is None:
+        return
+    rows = evidence.lipschitz[None] if evidence.per_output is None else evidence.per_output
+    for rho in SHARPNESSES:
+        counts = _weighted_counts(rows * width, error / theorems.mean_distance(rho))
         if counts is not None:
-            yield GridPlan("E1", counts, rho, theorems.mean_distance(rho) * float(constants @ (width / counts)))
+            yield GridPlan("E1", counts, rho, theorems.mean_distance(rho) * evidence.reach(width / counts))
 
 
 def _euclidean_plans(width: Array, constant: float | None, error: float) -> Iterator[GridPlan]:
@@ -132,12 +134,15 @@ def cheapest(plans: Iterable[GridPlan]) -> GridPlan | None:
 
 
 def _weighted_counts(weights: Array, limit: float) -> tuple[int, ...] | None:
-    """Counts of least product with sum_i weights_i / P_i <= limit."""
-    active = weights > 0
+    """Counts of small product with sum_i weights_ki / P_i <= limit for every row k (of least product for one row)."""
+    rows = np.atleast_2d(weights)
+    most = rows.max(axis=0)
+    active = most > 0
     if not active.any():
-        return (1,) * len(weights)
-    share = np.where(active, weights * active.sum() / limit, 1.0)
-    return _trim(share, lambda counts: float((weights / counts).sum()) <= limit)
+        return (1,) * int(rows.shape[1])
+    share = np.where(active, most * active.sum() / limit, 1.0)
+    share *= max(float((rows / share).sum(axis=1).max()) / limit, 1e-12)  # several rows need less than their largest entries
+    return _trim(np.maximum(share, 1.0), lambda counts: float((rows / counts).sum(axis=1).max()) <= limit)
 
 
 def _norm_counts(width: Array, limit: float) -> tuple[int, ...] | None:
@@ -213,7 +218,7 @@ def enclosed_proposals(target: Target, evidence: Evidence, error: float) -> Iter
         return GridPlan("G4", counts, rho, error, margin=MARGIN)
 
     def fits(count: int) -> bool:
-        return _half_oscillation(target, plan(count)) <= 0.985 * error
+        return _half_oscillation(target, plan(count), 0.985 * error) <= 0.985 * error
 
     high = 2
     while not fits(high):
@@ -232,13 +237,16 @@ def enclosed_proposals(target: Target, evidence: Evidence, error: float) -> Iter
         yield plan(math.ceil(high * factor))
 
 
-ENCLOSED_LIMIT = 1 << 21  # cells that route G4 encloses at most
+ENCLOSED_LIMIT = 1 << 20  # cells that route G4 encloses at most
 
 
-def _half_oscillation(target: Target, plan: GridPlan) -> float:
-    """max over the enlarged cells of half the width of f's enclosure."""
+def _half_oscillation(target: Target, plan: GridPlan, limit: float) -> float:
+    """max over the enlarged cells of half the width of f's enclosure; ends where it exceeds the limit, edges first."""
     coordinates, worst = grid_coordinates(target.box, plan.counts), 0.0
-    for start in range(0, plan.cells, CHUNK):
+    starts = sorted(range(0, plan.cells, CHUNK), key=lambda start: min(start, plan.cells - start - 1))
+    for start in starts:
+        if worst > limit:
+            return worst
         f = enclose_cells(target, coordinates, plan.counts, start, min(start + CHUNK, plan.cells), plan.margin)
         worst = max(worst, float((f.hi / 2.0 - f.lo / 2.0).max()))
     return worst

@@ -133,11 +133,13 @@ class ConcaveModulus:
 class IntegralModulus:
     """A modulus of continuity in L_p: sup over |z_i| <= r_i of ||f(. + z) - f||_p <= w(r), r an array of D steps.
 
-    The norm is over the points x for which x and x + z lie in the box.
+    The norm is over the points x for which x and x + z lie in the box.  A proof needs the exact means of f over cells as
+    well, since no sample of an L_p function says what its mean is: `means(low, high)` with arrays (B, D) -> (B,) or (B, K).
     """
 
     w: Callable[[Array], float]
     p: float = 1.0
+    means: Callable[[Array, Array], Array] | None = None
     how: str = "a modulus of continuity in L_p was declared"
 
     def __post_init__(self) -> None:

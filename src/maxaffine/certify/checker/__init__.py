@@ -81,6 +81,9 @@ def _prove(layer: Stored, target: Target, record: Mapping[str, Any], error: floa
         return check_sup(layer, target, declared, error)
     if record["plan"].get("plan") == "centres":
         radius = float(hints.get("radius", math.nan))
+        spoken = f"every x of the box within {radius:.6g} (Euclidean) of one of the {len(layer.values)} centres"
+        if record["certificate"].get("domain") != spoken:
+            raise NotProved("the radius it is proved for is not the one its certificate speaks of.")
         return check_centres(layer, target, declared, radius)
     return check_partition(layer, target, error)
 

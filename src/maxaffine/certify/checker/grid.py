@@ -30,7 +30,7 @@ def check_sup(layer: Stored, target: Target, declared: Mapping[str, Any], error:
     if np.isfinite(known).all():
         deviation = _deviation(layer, target) + tail
         means = [largest_mean(len(a), layer.sharpness, eta, distance) for a in layer.slopes]
-        best = float(known * widths @ np.asarray(means)) * (1 + 1e-12) + deviation
+        best = float(np.max((np.atleast_2d(known) * widths) @ np.asarray(means))) * (1 + 1e-12) + deviation
         proof = f"mean distance to the drawn site, Lipschitz constants {how}"
         if best > error and target.box.dimension > 1 and "lipschitz" not in declared:
             constant = slopes.euclidean(target.expression, layer.low, layer.high)

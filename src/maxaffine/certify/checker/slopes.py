@@ -58,15 +58,14 @@ def supremum(measure: Callable[[Array, Array], Array], low: Array, high: Array, 
 
 
 def lipschitz(expression: Expression, low: Array, high: Array) -> Array:
-    """sup |dF_k/dx_i| over the box, the largest over the outputs: (D,); infinite where it cannot be bounded."""
+    """sup |dF_k/dx_i| over the box: (K, D); infinite where it cannot be bounded."""
     slope = expression.gradient()
     D = expression.dimension
 
     def measure(lows: Array, highs: Array) -> Array:
-        found = _slopes(expression, slope, lows, highs)
-        return np.asarray(found.magnitude.reshape(len(lows), -1, D).max(axis=1))
+        return np.asarray(_slopes(expression, slope, lows, highs).magnitude)
 
-    return supremum(measure, low, high, scale=high - low)
+    return supremum(measure, low, high, scale=np.tile(high - low, expression.count)).reshape(-1, D)
 
 
 def euclidean(expression: Expression, low: Array, high: Array) -> float:

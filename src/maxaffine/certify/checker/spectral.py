@@ -481,7 +481,8 @@ class _Head:
         moved_query = float(query @ np.asarray(slopes))
         if narrow:  # the rounded query stays inside [-1, 1], so the target's own slope counts
             low, high = self.middle.lo - self.half * (1 + 1e-12), self.middle.hi + self.half * (1 + 1e-12)
-            moved_query = min(moved_query, float((query * self.half) @ lipschitz(self.expression, low, high)) * (1 + 1e-12))
+            through = lipschitz(self.expression, low, high) @ (query * self.half)
+            moved_query = min(moved_query, float(through.max()) * (1 + 1e-12))
         return ends + sums + moved_query, top
 
 
