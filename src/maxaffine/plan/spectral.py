@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from maxaffine.core.intervals import Interval
 from maxaffine.plan.fit import AxisCurve, AxisFit, Function, tensor_fit
 from maxaffine.plan.spectral_keys import SpectralAxis, bernstein, chebyshev
-from maxaffine.target.structure import Group, groups_of, whole_group
+from maxaffine.target.structure import Direction, Group, groups_of, rotated_group, whole_group
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
@@ -166,10 +166,10 @@ class GroupPlanner:
         E = self.group.dimension
         most = MOST_AXIS.get(E, 24)
         scale = float(np.abs(self.f(np.stack([chebyshev(33)] * E, axis=1))).max()) or 1.0
-        fits = [curve.smallest(0.6 * error / E, most=most) for curve in self.curves]
+        fits = [curve.smallest(0.6 * error / E, start=1, most=most) for curve in self.curves]
         if any(fit is None for fit in fits):
             return None
-        counts = [max(2, len(fit)) for fit in fits if fit is not None]
+        counts = [len(fit) for fit in fits if fit is not None]
         return self._polish(counts, error, scale, most)
 
     def _polish(self, counts: list[int], error: float, scale: float, most: int) -> GroupPlan | None:
@@ -195,7 +195,7 @@ class GroupPlanner:
         while shrinking:
             shrinking = False
             for e in np.argsort(counts):
-                if counts[e] > 2:
+                if counts[e] > 1:
                     trial = list(counts)
                     trial[e] -= 1
                     found = attempt(trial)
@@ -241,21 +241,80 @@ def share(planners: list[GroupPlanner], error: float) -> list[GroupPlan] | None:
 
 
 def spectral_plans(target: Target, error: float, dtype: str) -> Iterator[SpectralPlan]:
-    """Plans aimed at smaller and smaller expected errors."""
-    planners = _planners(target, error, dtype)
-    singles = [planner for planner in planners if planner.group.dimension == 1]
-    others = [planner for planner in planners if planner.group.dimension > 1]
+    """Plans aimed at smaller and smaller expected errors; of several sets of directions the one with the fewest tokens."""
+    choices = _choices(target, error, dtype)
     tokens = 0
-    for goal in (0.97, 0.9, 0.8, 0.65, 0.45) if planners else ():
-        part = goal * error / (len(others) + (1 if singles else 0))
-        plans = share(singles, part) if singles else []
-        products = [planner.best_product(part) for planner in others]
-        if plans is None or any(plan is None for plan in products):
+    for goal in (0.97, 0.9, 0.8, 0.65, 0.45) if choices else ():
+        plans = [plan for planners in choices if (plan := _carry_out(planners, goal * error)) is not None]
+        if not plans:
             return
-        plan = SpectralPlan((*plans, *(p for p in products if p is not None)))
+        plan = min(plans, key=lambda one: one.cells)
         if plan.cells > tokens:
             tokens = plan.cells
             yield plan
+
+
+def _carry_out(planners: list[GroupPlanner], error: float) -> SpectralPlan | None:
+    """Groups of one direction share a part of the error, each group of several has its own."""
+    singles = [planner for planner in planners if planner.group.dimension == 1]
+    others = [planner for planner in planners if planner.group.dimension > 1]
+    part = error / (len(others) + (1 if singles else 0))
+    plans = share(singles, part) if singles else []
+    products = [planner.best_product(part) for planner in others]
+    if plans is None or any(plan is None for plan in products):
+        return None
+    return SpectralPlan((*plans, *(p for p in products if p is not None)))
+
+
+def _choices(target: Target, error: float, dtype: str) -> list[list[GroupPlanner]]:
+    """The directions that the expression shows; where it shows none, rotated ones beside its variables."""
+    planners = _planners(target, error, dtype)
+    if not planners:
+        return []
+    choices = [planners]
+    group = planners[0].group
+    if target.expression is None or len(planners) > 1 or group.dimension not in (2, 3) or group.factors is not None:
+        return choices
+    for directions in _rotations(target):
+        turned = rotated_group(target.expression, directions)
+        if turned is not None:
+            planner = GroupPlanner(turned, target.box.low, target.box.high, error, dtype)
+            if np.isfinite(planner.f(2.0 * np.random.default_rng(5).random((400, turned.dimension)) - 1.0)).all():
+                choices.append([planner])
+    return choices
+
+
+def _rotations(target: Target) -> list[tuple[Direction, ...]]:
+    """Directions to try: the active subspace (eigenvectors of the centred gradient covariance), and sums and differences.
+
+    Any independent directions serve, since the expression is rewritten in them exactly; small fractions keep it short.  The
+    directions of a sum of ridges are none of the eigenvectors, hence the sums and differences.
+    """
+    assert target.expression is not None
+    names = target.box.names
+    used = [i for i, name in enumerate(names) if name in target.expression.used]
+    slopes = target.expression.gradient().evaluate(target.box.sample(300, np.random.default_rng(9)))
+    slopes = slopes.reshape(-1, len(names))[:, used]
+    found: list[tuple[Direction, ...]] = []
+    slopes = slopes[np.isfinite(slopes).all(axis=1)]
+    if len(slopes) > 10:
+        _, vectors = np.linalg.eigh(np.cov(slopes, rowvar=False))
+        rows = [_snapped(vector, used, len(names)) for vector in vectors.T[::-1]]
+        found.append(tuple(rows))
+    if len(used) == 2:
+        plus = np.array([1.0, 1.0])
+        found.append((_snapped(plus, used, len(names)), _snapped(np.array([1.0, -1.0]), used, len(names))))
+    units = {tuple(Fraction(int(i == j)) for j in range(len(names))) for i in used}
+    return [rows for k, rows in enumerate(found) if set(rows) != units and rows not in found[:k]]
+
+
+def _snapped(vector: Array, used: list[int], dimension: int) -> Direction:
+    """The direction with its largest entry 1 and the others fractions of denominators up to 12."""
+    lead = float(vector[int(np.abs(vector).argmax())])
+    row = [Fraction(0)] * dimension
+    for i, c in zip(used, vector, strict=True):
+        row[i] = Fraction(float(c) / lead).limit_denominator(12)
+    return tuple(row)
 
 
 def _planners(target: Target, error: float, dtype: str) -> list[GroupPlanner]:

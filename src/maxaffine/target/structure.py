@@ -87,6 +87,46 @@ def whole_group(expression: Expression) -> Group:
     return Group(tuple(directions), Expression._of("all outputs", names, fresh.graph, places), None)
 
 
+def rotated_group(expression: Expression, directions: Sequence[Direction]) -> Group | None:
+    """All outputs as one group of other directions: x = W^-1 t put into the expression, exactly.
+
+    There must be as many directions as variables that occur, and they must be independent; None otherwise.
+    """
+    work = _Work(expression)
+    variables = frozenset().union(*(work.variables(work.directions(work.place[p])) for p in expression.outputs))
+    used = [i for i, unit in enumerate(work.unit) if unit in variables]
+    if len(directions) != len(used) or any(c for w in directions for i, c in enumerate(w) if i not in used):
+        return None
+    inverse = _inverse([[w[i] for i in used] for w in directions])
+    if inverse is None:
+        return None
+    names = tuple(f"t{e + 1}" for e in range(len(directions)))
+    fresh = _Rewrite(work, directions, names)
+    for row, i in enumerate(used):
+        pieces = [fresh.graph.multiply(fresh.graph.number(c), fresh.graph.variable(e)) for e, c in enumerate(inverse[row])]
+        fresh.put(i, fresh.graph.total(pieces))
+    places = tuple(fresh.copy(work.place[p]) for p in expression.outputs)
+    return Group(tuple(directions), Expression._of("rotated outputs", names, fresh.graph, places), None)
+
+
+def _inverse(matrix: list[list[Fraction]]) -> list[list[Fraction]] | None:
+    """The exact inverse, by elimination; None where there is none."""
+    n = len(matrix)
+    rows = [[*row, *(Fraction(int(i == j)) for j in range(n))] for i, row in enumerate(matrix)]
+    for column in range(n):
+        pivot = next((r for r in range(column, n) if rows[r][column]), None)
+        if pivot is None:
+            return None
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        lead = rows[column][column]
+        rows[column] = [c / lead for c in rows[column]]
+        for r in range(n):
+            if r != column and rows[r][column]:
+                factor = rows[r][column]
+                rows[r] = [a - factor * b for a, b in zip(rows[r], rows[column], strict=True)]
+    return [row[n:] for row in rows]
+
+
 class _Work:
     """A growing copy of the expression's graph, with the directions of every node."""
 
@@ -277,6 +317,11 @@ class _Rewrite:
         self.owners = {w: e for e, w in enumerate(directions)}
         self.graph = Graph()
         self._copies: dict[int, int] = {}
+        self._variables: dict[int, int] = {}
+
+    def put(self, variable: int, place: int) -> None:
+        """Let a variable stand for a node of the new graph."""
+        self._variables[variable] = place
 
     def copy(self, place: int) -> int:
         """The node in the new variables."""
@@ -289,6 +334,9 @@ class _Rewrite:
         old, graph = self.work.graph, self.graph
         node = old.nodes[place]
         affine = None if old.is_constant(place) else self.work.affine(place)
+        if affine is not None and self._variables:
+            pieces = [graph.multiply(self.copy(c), self._variables[i]) for i, c in affine[1].items()]
+            return graph.total([self.copy(affine[0]), *pieces])
         if affine is not None:
             constant, coefficients = affine
             named = self.work.direction(coefficients)

@@ -21,7 +21,7 @@ from maxaffine.core import balls
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import DTYPES, compute_format
 from maxaffine.target.expression import Expression
-from maxaffine.target.structure import Group, groups_of, whole_group
+from maxaffine.target.structure import Group, groups_of, rotated_group, whole_group
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
@@ -97,6 +97,10 @@ def _match(target: Target, rows: Any, centre: Array) -> list[Group]:
     own = groups_of(target.expression) if target.d_out == 1 else (whole_group(target.expression),)
     found = {group.directions: group for group in own}
     wanted = [tuple(tuple(Fraction(c) for c in w) for w in row["directions"]) for row in rows]
+    if len(wanted) == 1 and wanted[0] not in found:  # one group of other directions: the target rewritten in them
+        turned = rotated_group(target.expression, wanted[0])
+        if turned is not None:
+            found = {wanted[0]: turned}
     if sorted(wanted) != sorted(found):
         raise NotProved("its groups are not those of its target.")
     groups = [found[key] for key in wanted]
