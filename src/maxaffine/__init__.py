@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from maxaffine.layer.layer import Layer
     from maxaffine.plan.maxaffine import MaxAffine
     from maxaffine.target.box import Box
-    from maxaffine.target.facts import Analytic, ConcaveModulus, IntegralModulus, TotalVariation
+    from maxaffine.target.facts import Analytic, ConcaveModulus, Derivatives, IntegralModulus, TotalVariation
     from maxaffine.target.gallery import gallery
     from maxaffine.target.target import Target
 
@@ -32,6 +32,7 @@ _HOMES = {
     "Certificate": "maxaffine.certify.certificate",
     "Compiled": "maxaffine.compiled",
     "ConcaveModulus": "maxaffine.target.facts",
+    "Derivatives": "maxaffine.target.facts",
     "IntegralModulus": "maxaffine.target.facts",
     "Layer": "maxaffine.layer.layer",
     "MaxAffine": "maxaffine.plan.maxaffine",
@@ -50,6 +51,7 @@ __all__ = [
     "Certificate",
     "Compiled",
     "ConcaveModulus",
+    "Derivatives",
     "IntegralModulus",
     "Layer",
     "MaxAffine",

@@ -136,7 +136,7 @@ class Compiled:
             raise Refused("this layer carries no evidence to prove from; compile it again.")
         if isinstance(self.layer, GroupedLayer):
             assert self.spectral is not None
-            declared = self.evidence.ellipses if self.target.expression is None else None
+            declared = self.evidence if self.target.expression is None else None
             return certify_spectral(self.layer, self.spectral, self.error, runtime, declared)
         plan = stored_plan(self.plan, self.layer, self.norm)
         return certify(plan, self.layer, self.target, self.evidence, self.norm, runtime)

@@ -63,6 +63,7 @@ def compile(
     lipschitz: ArrayLike | None = None,
     modulus: Any = None,
     analytic: Any = None,
+    derivatives: Any = None,
     partition: MaxAffine | None = None,
     centres: ArrayLike | None = None,
     require: str | None = None,
@@ -85,6 +86,7 @@ def compile(
         lipschitz: declared constants, one per axis, or one number, the Euclidean constant.
         modulus: a declared modulus w(r) in max_i |x_i - y_i|; ConcaveModulus, TotalVariation or IntegralModulus.
         analytic: declared Analytic(radii, bound) facts.
+        derivatives: declared Derivatives(order, bound) facts.
         partition: a MaxAffine to use instead of a grid.
         centres: points to cover instead of the whole box (Theorem I).
         require: "proved" turns a layer without a proof into a refusal.
@@ -110,7 +112,7 @@ def compile(
         error=absolute_error(check_error(error), relative, made, dtype),
         norm=p,
         dtype=dtype,
-        evidence=gather(made, lipschitz, modulus, analytic, p),
+        evidence=gather(made, lipschitz, modulus, analytic, p, derivatives),
         partition=check_partition(partition, made),
         centres=check_centres(centres, made),
         require=check_choice("require", require, (None, "proved")),
@@ -181,46 +183,74 @@ def _fewest_cells(request: Request) -> int | None:
 
 
 def _search_spectral(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
-    """Spectral plans of growing size until one is proved; what stood in the way is added to `reasons`."""
-    target, error = request.target, request.error
-    declared = request.evidence.ellipses
-    proof = target.expression is not None or declared is not None
-    if not proof and (request.require == "proved" or lookup.provable(request.evidence)):
-        reasons.append("a callable's need `analytic=` declared")
+    """Spectral plans of growing size until one is proved; what stood in the way is added to `reasons`.
+
+    A callable about which nothing provable is declared gets the first plan whose observed error fits.
+    """
+    target, error, evidence = request.target, request.error, request.evidence
+    declared = evidence.ellipses is not None or evidence.derivatives is not None
+    provable = target.expression is not None or declared
+    observable = target.expression is None and request.require is None and (declared or not lookup.provable(evidence))
+    if not (provable or observable):
+        reasons.append("a callable's need `analytic=` or `derivatives=` declared")
         return None
+    seen: Found | None = None
     tried = 0
     for plan in spectral_plans(target, error, request.dtype):
         if fewest is not None and plan.cells >= fewest:
             return None
         tried += 1
-        layer = build_spectral(plan, target, request.dtype)
-        if len(layer.groups) > 1:
-            largest = sum(float(np.abs(made.values).max()) for made in plan.groups if made.values is not None)
-            layer = with_bonus(layer, wanted_bonus(leak_factor(layer.groups), max(largest, 1.0), 1e-4 * error))
-        flops = 40 * sum(sum(group.shape) for group in layer.groups) + layer.nbytes // 2
-        cost = Cost(layer.tokens, layer.nbytes, 4 * layer.nbytes, flops)
+        layer = _build_spectral(plan, request)
+        cost = _spectral_cost(layer)
         afford(cost, request.max_bytes, f"the spectral layer for error {error:g}")
-        if not proof:
-            found = Found("spectral", plan, layer, Certificate.nothing(math.inf, NO_FACTS, request.dtype), cost)
+        if provable:
+            found = _proved(plan, layer, cost, request, reasons)
+            if found is not None:
+                return found
+        if observable and seen is None:
+            nothing = Certificate.nothing(math.inf, reasons[-1] if provable else NO_FACTS, request.dtype)
+            found = Found("spectral", plan, layer, nothing, cost)
             observed = _observe(request, found)
             if observed.error <= error:
-                return replace(found, observed=observed)
-            reasons.append(f"{plan.cells:,} tokens leave an observed error of {observed.error:.3g}")
-            continue
-        try:
-            certificate = certify_spectral(layer, plan, error, "any", declared if target.expression is None else None)
-        except Refused as refusal:
-            reasons.append(f"{plan.cells:,} tokens: {refusal}")
-            continue
-        assert certificate.bound is not None
-        # The checker counts roundings in its own, slightly wider way.
-        if certificate.bound + 0.25 * certificate.parts["rounding"] <= error * ROOM:
-            return Found("spectral", plan, layer, certificate, cost)
-        worst = max(certificate.parts, key=lambda name: certificate.parts[name])
-        part = certificate.parts[worst]
-        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, of which {worst.replace('_', ' ')} {part:.3g}")
+                seen = replace(found, observed=observed)
+                if not provable:
+                    return seen
+            else:
+                reasons.append(f"{plan.cells:,} tokens leave an observed error of {observed.error:.3g}")
     if not tried:
         reasons.append("none fits: the target is not smooth enough, or of too many variables at once")
+    return None if lookup.provable(evidence) else seen
+
+
+def _build_spectral(plan: SpectralPlan, request: Request) -> GroupedLayer:
+    """The layer, with a bonus between groups for which the leak is a ten-thousandth of the error."""
+    layer = build_spectral(plan, request.target, request.dtype)
+    if len(layer.groups) == 1:
+        return layer
+    largest = sum(float(np.abs(made.values).max()) for made in plan.groups if made.values is not None)
+    return with_bonus(layer, wanted_bonus(leak_factor(layer.groups), max(largest, 1.0), 1e-4 * request.error))
+
+
+def _spectral_cost(layer: GroupedLayer) -> Cost:
+    flops = 40 * sum(sum(group.shape) for group in layer.groups) + layer.nbytes // 2
+    return Cost(layer.tokens, layer.nbytes, 4 * layer.nbytes, flops)
+
+
+def _proved(plan: SpectralPlan, layer: GroupedLayer, cost: Cost, request: Request, reasons: list[str]) -> Found | None:
+    """The layer with its certificate, where the proof fits; else what it lacks is added to `reasons`."""
+    try:
+        evidence = request.evidence if request.target.expression is None else None
+        certificate = certify_spectral(layer, plan, request.error, "any", evidence)
+    except Refused as refusal:
+        reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
+        return None
+    assert certificate.bound is not None
+    # The checker counts roundings in its own, slightly wider way.
+    if certificate.bound + 0.25 * certificate.parts["rounding"] <= request.error * ROOM:
+        return Found("spectral", plan, layer, certificate, cost)
+    worst = max(certificate.parts, key=lambda name: certificate.parts[name])
+    part = certificate.parts[worst]
+    reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, of which {worst.replace('_', ' ')} {part:.3g}")
     return None
 
 

@@ -101,6 +101,30 @@ class FromDeclaration:
         return Interval(found - steep, found + steep)
 
 
+@dataclass(frozen=True)
+class FromDerivatives:
+    """A callable with |d^order f / dz_k^order| <= bounds[k] on the box, declared: it is interpolated with degree order - 1."""
+
+    values: Callable[[Array], Array]  # z (M, E) -> (M, K), taken as exact
+    order: int
+    bounds: Array  # (E,), in units of z
+    blur: float  # how far from a node its values may have been taken
+
+    def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
+        """Nothing is known off the real axis."""
+        return math.inf
+
+    def remainder(self, low: Array, high: Array, k: int) -> float:
+        """B h^q / (2^(q-1) q!) for Chebyshev interpolation of degree q - 1 on a side of half width h."""
+        reach = float(high[k] - low[k]) / 2.0 * (1 + 1e-12)
+        return float(self.bounds[k]) * reach**self.order / (2.0 ** (self.order - 1) * math.factorial(self.order)) * (1 + 1e-12)
+
+    def at(self, mesh: Array, slack: float) -> Interval:
+        """The callable's values; the nodes' own rounding is left to Markov's inequality (`_constant`)."""
+        found = self.values(np.clip(mesh, -1.0, 1.0))
+        return Interval(found, found)
+
+
 def _semi_axes(reach: float, r: float) -> tuple[float, float]:
     return reach * (r + 1.0 / r) / 2.0 * (1 + 1e-12), reach * (r - 1.0 / r) / 2.0 * (1 + 1e-12)
 
@@ -152,6 +176,8 @@ def prove(head: Head, error: float) -> Proof:
             degrees, remainder = plan
             top, one, count = _at_points(head, low, high, degrees)
             factor = math.prod(_constant(m, _nodes(m, head.dimension)) for m in degrees)
+            if isinstance(head.source, FromDerivatives):
+                factor = _on_moved_nodes(factor, degrees, high - low, 4.0 * FLOAT64.unit + head.source.blur)
             bound = max(bound, remainder + factor * (top + one + remainder))
             seen, doubt, points = max(seen, top), max(doubt, one), points + count
             cells += 1
@@ -164,6 +190,12 @@ def _nodes(degree: int, E: int) -> int:
 
 def _constant(degree: int, nodes: int) -> float:
     return 1.0 / math.cos(math.pi * degree / (2.0 * nodes)) * (1 + 1e-14)
+
+
+def _on_moved_nodes(factor: float, degrees: tuple[int, ...], sides: Array, slack: float) -> float:
+    """The constant for nodes that are off by `slack`: by Markov |p'| <= m^2 max |p| / h, so that p moves by little."""
+    moved = factor * sum(slack * m * m / (side / 2.0) for m, side in zip(degrees, sides, strict=True))
+    return factor / (1.0 - moved) if moved < 0.5 else math.inf
 
 
 def _degrees(head: Head, low: Array, high: Array, largest: float, allowed: float) -> tuple[tuple[int, ...], float] | int:
@@ -185,6 +217,8 @@ def _degrees(head: Head, low: Array, high: Array, largest: float, allowed: float
 
 def _degree(head: Head, low: Array, high: Array, k: int, largest: float, allowed: float) -> tuple[int, float] | None:
     """The least degree over all ellipses of axis k."""
+    if isinstance(head.source, FromDerivatives):
+        return _fixed_degree(head, head.source, low, high, k, largest, allowed)
     centre, reach = (low + high) / 2.0, (high - low) / 2.0
     best: tuple[int, float] | None = None
     for r in RADII:
@@ -204,6 +238,21 @@ def _degree(head: Head, low: Array, high: Array, k: int, largest: float, allowed
     return best if best is not None and best[0] <= (220 if head.dimension == 1 else 90) else None
 
 
+def _fixed_degree(
+    head: Head, source: FromDerivatives, low: Array, high: Array, k: int, largest: float, allowed: float
+) -> tuple[int, float] | None:
+    """Degree order - 1, with the remainder of f from its derivative and that of g from the best ellipse; None to halve."""
+    m = source.order - 1
+    centre, reach = float(low[k] + high[k]) / 2.0, float(high[k] - low[k]) / 2.0
+    parts = []
+    for r in RADII:
+        strip = strip_factor(head.axes[k], head.deltas[k], centre, *_semi_axes(reach, r))
+        if math.isfinite(strip):
+            parts.append(4.0 * largest * strip * r**-m / (r - 1.0) * (1 + 1e-12))
+    total = source.remainder(low, high, k) + min(parts, default=math.inf)
+    return (m, total) if total <= allowed else None
+
+
 def _precise_weights(axis: AxisKeys, z: NDArray[np.longdouble]) -> NDArray[np.longdouble]:
     """Softmax weights of the stored keys in extended precision."""
     scores = np.multiply.outer(z, axis.slopes.astype(np.longdouble)) + axis.offsets.astype(np.longdouble)
@@ -220,6 +269,8 @@ def _at_points(head: Head, low: Array, high: Array, degrees: tuple[int, ...]) ->
         n = _nodes(m, E)
         angle = PI * (2 * np.arange(n, dtype=np.longdouble) + 1) / (2 * n)
         grids.append(np.longdouble(low[e] + high[e]) / 2 + np.longdouble(high[e] - low[e]) / 2 * np.cos(angle))
+    if isinstance(head.source, FromDerivatives):  # f and g are compared at the same rounded nodes
+        grids = [grid.astype(np.float64).astype(np.longdouble) for grid in grids]
     out, absolute = head.values.astype(np.longdouble), np.abs(head.values)
     shaky = 0.0
     for e, axis in enumerate(head.axes):
@@ -229,6 +280,8 @@ def _at_points(head: Head, low: Array, high: Array, degrees: tuple[int, ...]) ->
         spread, terms = float(np.ptp(axis.slopes)), 2 * len(axis) + 4
         logit = 4.0 * (float(np.abs(axis.slopes).max()) + float(np.abs(axis.offsets).max())) + spread + 30.0
         shaky += 2.0 * EXTENDED * logit + gamma(terms, EXTENDED) + 16.0 * EXTENDED * spread
+    if isinstance(head.source, FromDerivatives):
+        shaky += head.source.blur * sum(float(np.ptp(axis.slopes)) for axis in head.axes)
     out = out.astype(np.float64)
     shaky = shaky * (1 + 1e-9) + FLOAT64.unit
     top, doubt, count = 0.0, 0.0, 0

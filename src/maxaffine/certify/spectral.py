@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import Certificate
-from maxaffine.certify.ehlich_zeller import FromDeclaration, FromExpression, Head, Source, prove
+from maxaffine.certify.ehlich_zeller import FromDeclaration, FromDerivatives, FromExpression, Head, Source, prove
 from maxaffine.certify.head_bounds import etas_for, mean_eta, moments, pieces
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
 from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.plan.evidence import Evidence
 from maxaffine.plan.keys import AxisKeys
 from maxaffine.plan.spectral import GroupPlan, SpectralPlan
 from maxaffine.runtime.grouped import tree_terms
@@ -30,7 +31,7 @@ from maxaffine.target.facts import derive_lipschitz
 Array = NDArray[np.float64]
 
 FLINT = "complex balls of python-flint enclose analytic functions"
-DECLARED = "|f| <= bound on the declared ellipses; the callable's returned values are the target's exact values"
+DECLARED = "the declared bounds on ellipses or of a derivative; the callable's returned values are the target's exact values"
 THEOREM = "Ehlich-Zeller: Chebyshev points and enclosures on Bernstein ellipses bound |layer - target| on the whole box"
 
 
@@ -48,9 +49,9 @@ class GroupBound:
 
 
 def certify_spectral(
-    layer: GroupedLayer, plan: SpectralPlan, error: float, runtime: str = "any", declared: tuple[Array, float] | None = None
+    layer: GroupedLayer, plan: SpectralPlan, error: float, runtime: str = "any", declared: Evidence | None = None
 ) -> Certificate:
-    """Prove a sup-norm bound for a stored spectral layer; `declared` are the radii and bound of an analytic callable."""
+    """Prove a sup-norm bound for a stored spectral layer; `declared` are the facts about a callable target."""
     goal = error / len(layer.groups)
     bounds = [
         _factored(layer, group, made, goal) if group.factors is not None else _listed(layer, group, made, goal, declared)
@@ -97,7 +98,7 @@ def _narrowing(dtype: str) -> float:
 
 
 def _listed(
-    layer: GroupedLayer, group: Group, made: GroupPlan, error: float, declared: tuple[Array, float] | None
+    layer: GroupedLayer, group: Group, made: GroupPlan, error: float, declared: Evidence | None
 ) -> GroupBound:
     assert group.values is not None
     source: Source
@@ -105,13 +106,18 @@ def _listed(
         source = FromExpression(made.group.expression, made.middle, made.half)
     else:
         assert made.evaluate is not None
-        if declared is None:
+        if declared is None or (declared.ellipses is None and declared.derivatives is None):
             raise Refused("nothing is declared about the callable.")
         if len(group.axes) != layer.dimension:  # that it depends on few directions was seen on samples only
             raise Refused("that the callable depends on fewer directions than variables was sampled, not declared.")
         largest = np.maximum(np.abs(layer.low), np.abs(layer.high))
         blur = 2.0**-46 + 4.0 * FLOAT64.unit * float((largest / made.half).max())
-        source = FromDeclaration(made.evaluate, declared[0], declared[1], blur)
+        if declared.ellipses is not None:
+            source = FromDeclaration(made.evaluate, declared.ellipses[0], declared.ellipses[1], blur)
+        else:
+            assert declared.derivatives is not None
+            order, bounds = declared.derivatives
+            source = FromDerivatives(made.evaluate, order, bounds * made.half**order * (1 + 1e-9), blur)
     head = _head(source, group.axes, made, group.values)
     return _bound(layer, head, query_error(layer, group, made), group.count, error)
 

@@ -22,6 +22,7 @@ class Evidence:
     variation: Array | None = None  # (D,): ||f(.+s e_i) - f||_1 <= s V_i
     cell_means: Callable[[Array, Array], Array] | None = None  # exact means of f over boxes (low, high), declared
     ellipses: tuple[Array, float] | None = None  # radii and bound of |f| on Bernstein ellipses about every side
+    derivatives: tuple[int, Array] | None = None  # order q and bounds (D,) of |d^q f / dx_i^q|
     spread: float | None = None  # sup f - inf f, the largest over the output entries
     origin: dict[str, str] | None = None  # fact name -> "declared: ..." or "derived: ..."
     per_output: Array | None = None  # (K, D): Lipschitz constants of every output entry apart

@@ -10,6 +10,7 @@ from maxaffine.plan.evidence import Evidence
 from maxaffine.target.facts import (
     Analytic,
     ConcaveModulus,
+    Derivatives,
     Fact,
     IntegralModulus,
     Modulus,
@@ -24,11 +25,18 @@ from maxaffine.target.facts import (
 from maxaffine.target.target import Target
 
 
-def gather(target: Target, lipschitz: Any, modulus: Any, analytic: Any, norm: float = math.inf) -> Evidence:
+def gather(
+    target: Target, lipschitz: Any, modulus: Any, analytic: Any, norm: float = math.inf, derivatives: Any = None
+) -> Evidence:
     """All facts that may enter a proof; Refused where the expression is not finite on the box."""
     known: dict[str, Any] = {}
     origin: dict[str, str] = {}
     _declare(target, lipschitz, modulus, analytic, norm, known, origin)
+    if derivatives is not None:
+        if not isinstance(derivatives, Derivatives):
+            raise BadInput(f"`derivatives` (={derivatives!r}) must be ma.Derivatives(order, bound).")
+        known["derivatives"] = (int(derivatives.order), derivatives.per_axis(target.box.dimension))
+        origin["derivatives"] = f"declared: order {derivatives.order}"
     if target.expression is not None:
         _derive(target, known, origin)
     return Evidence(**known, origin=origin)

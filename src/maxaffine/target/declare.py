@@ -224,6 +224,29 @@ class Analytic:
         return np.broadcast_to(self.values, (dimension,))
 
 
+@dataclass(frozen=True)
+class Derivatives:
+    """Bounds of one high derivative per axis: |d^order f / dx_i^order| <= bound_i on the box (one number serves all axes)."""
+
+    order: int
+    bound: ArrayLike
+    how: str = "bounds of a high derivative were declared"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)) or not 2 <= self.order <= 60:
+            raise BadInput(f"`Derivatives` needs an order from 2 to 60, and {self.order!r} came.")
+        array = np.asarray(self.bound, dtype=np.float64)
+        if array.ndim > 1 or not np.all(np.isfinite(array)) or np.any(array < 0):
+            raise BadInput(f"`Derivatives` needs finite bounds that are not negative, one or one per axis; {self.bound!r} came.")
+
+    def per_axis(self, dimension: int) -> Array:
+        """(D,) bounds."""
+        array = np.asarray(self.bound, dtype=np.float64)
+        if array.ndim == 1 and len(array) != dimension:
+            raise BadInput(f"`Derivatives` has {len(array)} bounds for {dimension} axes; give one per axis, or one number.")
+        return np.broadcast_to(array, (dimension,)).copy()
+
+
 def check_exponent(p: Any) -> float:
     """p of an L_p norm: a finite number >= 1."""
     if isinstance(p, (bool, str)) or not isinstance(p, (int, float, np.integer, np.floating)) or not 1 <= float(p) < math.inf:

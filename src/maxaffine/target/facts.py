@@ -14,6 +14,7 @@ from maxaffine.target.contradict import Contradiction, contradicts
 from maxaffine.target.declare import (
     Analytic,
     ConcaveModulus,
+    Derivatives,
     Fact,
     IntegralModulus,
     Modulus,
@@ -33,6 +34,7 @@ __all__ = [
     "Analytic",
     "ConcaveModulus",
     "Contradiction",
+    "Derivatives",
     "Fact",
     "Finiteness",
     "IntegralModulus",
