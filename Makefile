@@ -7,14 +7,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help run test venv bench tables docs lint clean
+.PHONY: help run test venv bench tables gallery docs lint clean
 
 help:
 	@echo "make run     install the core, compile sin(x)+cos(y), print what is proved, save layer and picture in out/"
 	@echo "make test    install what the tests need and run them all"
 	@echo "make venv    the full environment with all extras"
 	@echo "make tables  regenerate the tables of the construction (docs/tables.md)"
-	@echo "make bench   benchmarks"
+	@echo "make gallery every target of the gallery through auto (docs/gallery.md), some minutes"
+	@echo "make bench   benchmarks, one thread"
 	@echo "make docs    regenerate the pictures, the token table and the command outputs of README.md and docs/"
 	@echo "make lint    ruff, mypy, import-linter"
 	@echo "make clean   remove the environment and everything generated outside version control"
@@ -47,19 +48,25 @@ run: $(VENV)/.core
 		--out out/sin-cos.safetensors --figure out/sin-cos.png
 
 test: $(VENV)/.test
-	@$(BIN)/ruff check src tests benchmarks examples
+	@$(BIN)/ruff check src tests benchmarks docs
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/pytest -n 2 -q
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q
 
 tables: $(VENV)/.core
 	@$(BIN)/python benchmarks/tables.py
+
+gallery: $(VENV)/.core
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/gallery.py
+
+bench: $(VENV)/.core
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/meanfield.py
 
 docs: $(VENV)/.core
 	@$(BIN)/python docs/regenerate.py
 
 lint: $(VENV)/.test
-	@$(BIN)/ruff check src tests benchmarks examples
+	@$(BIN)/ruff check src tests benchmarks docs
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
