@@ -1,0 +1,164 @@
+"""Spectral layers from end to end: the tokens promised, proofs close to the truth, dtypes, refusals and their reasons."""
+
+import math
+
+import numpy as np
+import pytest
+
+import maxaffine as ma
+from maxaffine.certify.adversary import worst_error
+from maxaffine.core.errors import Refused
+from maxaffine.plan.spectral import spectral_plans
+from maxaffine.runtime import chooser
+from maxaffine.target.target import Target
+
+PI = math.pi
+FRANKE = (
+    "0.75*exp(-((9*x-2)**2+(9*y-2)**2)/4) + 0.75*exp(-(9*x+1)**2/49-(9*y+1)/10)"
+    " + 0.5*exp(-((9*x-7)**2+(9*y-3)**2)/4) - 0.2*exp(-(9*x-4)**2-(9*y-7)**2)"
+)
+
+
+def box(names, low, high):
+    return ma.Box(**dict.fromkeys(names, (low, high)))
+
+
+PROMISED = [
+    ("sin(x)+cos(y)", box("xy", -PI, PI), 1e-2, 16, 1.3),
+    ("sin(x)+cos(y)", box("xy", -PI, PI), 1e-6, 26, 1.3),
+    ("sin(x)+cos(y)", box("xy", -PI, PI), 1e-10, 42, 1.3),
+    ("sin(x)*cos(y)", box("xy", -PI, PI), 1e-4, 81, 1.3),
+    ("exp(-x**2-y**2-z**2)", box("xyz", -2, 2), 1e-4, 1331, 1.6),
+    ("1/(1+25*x**2)", box("x", -1, 1), 1e-4, 32, 1.3),
+    ("tanh(5*(x+y))", box("xy", -1, 1), 1e-6, 40, 1.3),
+    ("exp(-(x-y)**2)", box("xy", -1, 1), 1e-6, 16, 1.3),
+    ("x*y", box("xy", -1, 1), 1e-8, 16, 1.3),
+]
+SLOW = [
+    *(("sin(x)+cos(y)", box("xy", -PI, PI), error, most, 1.3) for error, most in ((1e-4, 20), (1e-8, 34))),
+    *(
+        ("sin(x)*cos(y)", box("xy", -PI, PI), error, most, 1.3)
+        for error, most in ((1e-2, 49), (1e-6, 169), (1e-8, 256), (1e-10, 400))
+    ),
+    *(
+        (FRANKE, box("xy", 0, 1), error, most, 1.3)
+        for error, most in ((1e-2, 121), (1e-4, 484), (1e-6, 961), (1e-8, 1444), (1e-10, 1936))
+    ),
+    *(("exp(-x**2-y**2-z**2)", box("xyz", -2, 2), error, most, 1.6) for error, most in ((1e-2, 343), (1e-6, 3375), (1e-8, 6859))),
+    *(("1/(1+25*x**2)", box("x", -1, 1), error, most, 1.3) for error, most in ((1e-2, 18), (1e-6, 48), (1e-8, 64), (1e-10, 84))),
+]
+
+
+def assert_promise(text, on, error, most, ratio):
+    layer = ma.compile(text, on, error=error, require="proved")
+    assert layer.tokens <= most and layer.bound <= error and layer.certificate.kind == "proved"
+    found = max(
+        worst_error(layer.layer, layer.target, np.random.default_rng(0), runtime)[0] for runtime in chooser.available(layer.layer)
+    )
+    assert found <= layer.bound <= ratio * max(found, layer.observed.error)
+
+
+@pytest.mark.parametrize("text, on, error, most, ratio", PROMISED, ids=lambda value: str(value)[:24])
+def test_the_tokens_promised_suffice_and_the_proof_is_close_to_the_truth(text, on, error, most, ratio):
+    assert_promise(text, on, error, most, ratio)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text, on, error, most, ratio", SLOW, ids=lambda value: str(value)[:24])
+def test_the_rest_of_the_tokens_promised_suffices(text, on, error, most, ratio):
+    assert_promise(text, on, error, most, ratio)
+
+
+def test_six_variables_are_proved_factor_by_factor():
+    names = [f"x{i}" for i in range(1, 7)]
+    text = "exp(-(" + "+".join(f"{name}**2" for name in names) + "))"
+    layer = ma.compile(text, box(names, -1, 1), error=1e-6, require="proved")
+    assert layer.tokens == math.prod(layer.layer.groups[0].shape) > 10_000 and layer.layer.nbytes < 10_000
+    x = layer.box.sample(3000, np.random.default_rng(0))
+    x[:64] = np.sign(x[:64])
+    assert np.abs(layer(x) - np.exp(-(x**2).sum(axis=1))).max() <= layer.bound <= 1e-6
+
+
+def test_sines_of_eight_variables_are_one_sum_head():
+    names = [f"x{i}" for i in range(1, 9)]
+    text = " + ".join(f"sin({i}*x{i})" for i in range(1, 9))
+    layer = ma.compile(text, box(names, -1, 1), error=1e-4, require="proved")
+    assert layer.tokens <= 8 * 14 and len(layer.layer.groups) == 8
+    x = layer.box.sample(2000, np.random.default_rng(0))
+    for runtime in ("dense", "factorised"):
+        assert np.abs(layer(x, runtime=runtime) - layer.target.values(x)[:, 0, 0]).max() <= layer.bound
+
+
+@pytest.mark.slow
+def test_twenty_sines_take_at_most_six_hundred_tokens():
+    names = [f"x{i}" for i in range(1, 21)]
+    layer = ma.compile(" + ".join(f"sin({i}*x{i})" for i in range(1, 21)), box(names, -1, 1), error=1e-6, require="proved")
+    assert layer.tokens <= 600 and layer.bound <= 1e-6
+    x = layer.box.sample(2000, np.random.default_rng(0))
+    for runtime in ("dense", "factorised"):
+        assert np.abs(layer(x, runtime=runtime) - layer.target.values(x)[:, 0, 0]).max() <= layer.bound
+
+
+@pytest.mark.parametrize("text, on, error, dtype", [
+    ("sin(x)+cos(y)", box("xy", -PI, PI), 1e-4, "float32"),
+    ("sin(x)+cos(y)", box("xy", -PI, PI), 5e-2, "bfloat16"),
+    ("tanh(2*x-y)", box("xy", -1, 1), 5e-2, "bfloat16"),
+    ("sin(x-1000)*cos(y)", ma.Box(x=(1000, 1001), y=(-1, 1)), 1e-3, "float32"),
+])  # fmt: skip
+def test_narrow_dtypes_are_proved_and_keep_their_bound(text, on, error, dtype):
+    layer = ma.compile(text, on, error=error, dtype=dtype, require="proved", method="spectral")
+    assert layer.layer.groups[0].axes[0].slopes.dtype.name == dtype
+    for runtime in ("dense", "factorised"):
+        assert worst_error(layer.layer, layer.target, np.random.default_rng(1), runtime)[0] <= layer.bound <= error
+
+
+@pytest.mark.parametrize("text, on, error, dtype, words", [
+    pytest.param("sin(x)", box("x", -1, 1), 4e-7, "float32", "rounding|none fits", marks=pytest.mark.slow),
+    ("sin(x)+cos(y)", box("xy", -PI, PI), 1e-9, "float32", "float32 can hold"),
+    ("sin(x)+cos(y)", box("xy", -PI, PI), 1e-4, "bfloat16", "bfloat16 can hold"),
+    ("abs(x)", box("x", -1, 1), 5e-2, "float64", "analytic"),
+    ("sin(x) + 1e9", box("x", -1, 1), 1e-9, "float64", "float64 can hold"),
+])  # fmt: skip
+def test_a_refusal_names_what_stands_in_the_way(text, on, error, dtype, words):
+    with pytest.raises(Refused, match=words):
+        ma.compile(text, on, error=error, dtype=dtype, method="spectral")
+
+
+def test_plans_grow_and_say_how_their_keys_were_made():
+    target = Target.of("sin(3*x) + cos(y)*sin(x)", box("xy", -1, 1))
+    plans = list(spectral_plans(target, 1e-3, "float64"))
+    assert plans and [plan.cells for plan in plans] == sorted({plan.cells for plan in plans})
+    rows = plans[0].to_json()["groups"]
+    assert all(axis["family"] in ("bernstein", "gaussian") for row in rows for axis in row["axes"])
+
+
+def test_a_constant_part_far_from_zero_costs_rounding_and_no_more():
+    plain = ma.compile("sin(x)", box("x", -1, 1), error=1e-8)
+    lifted = ma.compile("sin(x) + 1000", box("x", -1, 1), error=1e-8)
+    assert lifted.tokens <= plain.tokens + 2 and lifted.certificate.parts["rounding"] > plain.certificate.parts["rounding"]
+
+
+def test_callables_are_proved_only_from_what_is_declared():
+    """A ridge seen on samples is no fact: a bump that no sample sees must not be called proved."""
+
+    def bumpy(x):
+        return np.sin(x[:, 0] + x[:, 1]) + 0.5 * np.exp(-((x[:, 0] - 0.301) ** 2 + (x[:, 1] + 0.207) ** 2) / 0.02**2)
+
+    facts = ma.Analytic(radii=1.05, bound=2000.0)
+    try:
+        layer = ma.compile(bumpy, box("xy", -1, 1), error=1e-3, analytic=facts, method="spectral")
+    except Refused:
+        return
+    assert (
+        layer.certificate.kind != "proved"
+        or abs(layer(np.array([0.301, -0.207])) - bumpy(np.array([[0.301, -0.207]]))[0]) <= layer.bound
+    )
+
+
+def test_an_analytic_callable_is_proved():
+    layer = ma.compile(
+        lambda x: np.exp(x[:, 0]) * np.cos(x[:, 1]), box("xy", -1, 1), error=1e-5, analytic=ma.Analytic(radii=3.0, bound=60.0)
+    )
+    assert layer.certificate.kind == "proved"
+    x = layer.box.sample(4000, np.random.default_rng(0))
+    assert np.abs(layer(x) - np.exp(x[:, 0]) * np.cos(x[:, 1])).max() <= layer.bound
