@@ -136,7 +136,9 @@ def test_the_checkers_moments_dominate_what_sampling_finds():
         head = checker._Head(None, None, np.ones(dimension), axes, values)
         z = rng.uniform(-1, 1, (4000, dimension))
         u = FLOAT32.unit
-        largest, _, rounding, gradient = brute(keys, values, lambda z, a, b: u * (3 * (np.abs(z) @ np.abs(a).T) + 8), z)
+        largest, _, rounding, gradient = brute(
+            keys, values, lambda z, a, b: FLOAT32.unit * (3 * (np.abs(z) @ np.abs(a).T) + 8), z
+        )
         lost, top = head.rounding(np.zeros(dimension), u, 0.0, 36, False)
         moved, _ = head.rounding(np.full(dimension, 1e-3), u, 0.0, 36, False)
         assert largest <= top and rounding <= lost
