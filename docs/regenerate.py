@@ -38,7 +38,7 @@ def pictures() -> None:
 
 
 def small(path: Path) -> None:
-    """Colours in steps of eight, which no eye sees and which halves the file: a README should load quickly."""
+    """Colours in steps of eight, hardly visible, at half the size: a README should load quickly."""
     import numpy as np
     from PIL import Image
 
