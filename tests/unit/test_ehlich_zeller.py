@@ -8,7 +8,7 @@ import pytest
 from maxaffine.certify import ehlich_zeller
 from maxaffine.certify.checker import spectral as checker
 from maxaffine.certify.checker.stored import NotProved
-from maxaffine.certify.ehlich_zeller import FromDeclaration, FromExpression, Head, prove
+from maxaffine.certify.ehlich_zeller import FromDeclaration, FromDerivatives, FromExpression, Head, prove
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
@@ -176,3 +176,29 @@ def test_a_declared_bound_counts_every_axis_and_the_blur_of_its_points():
         inside = (np.abs(z - 1) + np.abs(z + 1)).max() <= 1.5 + 1 / 1.5
         assert math.isinf(one.on_ellipse(low, high, 0, r)) or inside
     assert one.on_ellipse(low, high, 0, 1.1) == 10.0
+
+
+@pytest.mark.parametrize("order", [2, 3, 6, 10])
+def test_a_declared_derivative_bounds_the_interpolation_of_the_worst_function(order):
+    # t^q / q! has q-th derivative 1, and its interpolation at Chebyshev points errs by exactly h^q / (2^(q-1) q!).
+    source = FromDerivatives(lambda z: z**order / math.factorial(order), order, np.ones(1), 0.0)
+    for low, high in ((-1.0, 1.0), (-0.25, 0.5)):
+        x = np.linspace(low, high, 2001)
+        centre, reach = (low + high) / 2, (high - low) / 2
+        nodes = centre + reach * np.cos(np.pi * (2 * np.arange(order) + 1) / (2 * order))
+        away = np.abs(np.prod(x[:, None] - nodes, axis=1)).max() / math.factorial(order)
+        remainder = source.remainder(np.array([low]), np.array([high]), 0)
+        assert away * (1 - 1e-9) <= remainder <= away * (1 + 1e-6)
+
+
+def test_a_head_is_proved_against_a_function_of_declared_derivatives():
+    keys = bernstein(6, 1.4, "float64").keys
+    values = np.linspace(-1, 1, 6)[:, None]
+    source = FromDerivatives(lambda z: np.sin(2 * z), 8, np.array([2.0**8]), 1e-14)
+    made = Head(source, (keys,), (1.4,), values)
+    z = np.linspace(-1, 1, 4001)
+    error = float(np.abs(weights(keys, z) @ values - np.sin(2 * z)[:, None]).max())
+    assert error <= prove(made, error).bound <= 1.2 * error
+    for moved in (1e-9, 1e-4):
+        assert ehlich_zeller._on_moved_nodes(1.01, (7,), np.array([2.0]), moved) >= 1.01 / (1 - 1.01 * 49 * moved) * (1 - 1e-12)
+    assert math.isinf(ehlich_zeller._on_moved_nodes(1.01, (7,), np.array([2.0]), 0.1))

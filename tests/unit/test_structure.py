@@ -9,7 +9,7 @@ import pytest
 from maxaffine.certify.attack_targets import random_case
 from maxaffine.core.balls import precision
 from maxaffine.target.expression import Expression
-from maxaffine.target.structure import groups_of, whole_group
+from maxaffine.target.structure import groups_of, rotated_group, whole_group
 
 NAMES = ("x", "y", "z")
 
@@ -138,3 +138,28 @@ def test_all_outputs_together_keep_their_variables_and_values():
     assert group.dimension == 2
     x = np.random.default_rng(1).uniform(-1, 1, (20, 3))
     assert np.allclose(group.expression.evaluate(x @ group.matrix().T), expression.evaluate(x), rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "text, directions",
+    [
+        ("1/(2.2-x-y) + sin(x-y)*x", ((1, 1, 0), (1, -1, 0))),
+        ("x*y", ((1, 1, 0), (1, -1, 0))),
+        ("exp(x*y*z) + z", ((1, 1, 0), (1, -1, 0), (0, 1, 2))),
+        ("sqrt(9 + x*z), x - z", ((1, 0, 3), (2, 0, 1))),
+    ],
+)
+def test_an_expression_in_other_directions_is_the_same_function(text, directions):
+    expression = Expression.parse(text, NAMES)
+    group = rotated_group(expression, [tuple(Fraction(c) for c in w) for w in directions])
+    with precision(160):
+        for point in ball_points(5):
+            t = directions_at(group, point)
+            for got, whole in zip(group.expression.enclose_ball([flint.acb(v) for v in t]),
+                                  expression.enclose_ball([flint.acb(v) for v in point]), strict=True):  # fmt: skip
+                assert float(abs(got - whole).upper()) < 1e-30
+
+
+@pytest.mark.parametrize("directions", [((1, 1, 0), (2, 2, 0)), ((1, 1, 0),), ((1, 0, 0), (0, 0, 1)), ((0, 0, 0), (1, 0, 0))])
+def test_directions_that_lose_something_are_refused(directions):
+    assert rotated_group(Expression.parse("x*y", NAMES), [tuple(Fraction(c) for c in w) for w in directions]) is None
