@@ -4,13 +4,14 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxaffine.certify.certificate import Certificate
-from maxaffine.certify.observe import Observed, observe, observe_integral
+from maxaffine.certify.observe import Observed, local_evaluation, observe, observe_integral
 from maxaffine.certify.partition import euclidean_constant, partition_plan
 from maxaffine.certify.prove import NO_FACTS, Plan, certify
 from maxaffine.certify.spectral import certify_spectral, leak_factor
@@ -323,19 +324,19 @@ def _build(plan: Plan, request: Request) -> Layer:
 
 
 def _observe(request: Request, found: Found) -> Observed:
-    layer = found.layer
-
-    def evaluate(x: Array) -> Array:
-        return chooser.evaluate(layer, x)
-
+    layer, flops = found.layer, found.cost.flops
+    local = local_evaluation(layer) if isinstance(layer, Layer) else None
+    evaluate = partial(chooser.evaluate, layer) if local is None else local
+    if local is not None:
+        flops = min(flops, 40_000)
     request.progress("search for the worst point", 0, 1)
     if math.isfinite(request.norm):
         assert isinstance(layer, Layer)
-        return observe_integral(evaluate, request.target, layer, request.norm, request.seed, found.cost.flops)
+        return observe_integral(evaluate, request.target, layer, request.norm, request.seed, flops)
     start, reach = None, 0.0
     if isinstance(found.plan, lookup.CentresPlan):
         start, reach = found.plan.centres, found.plan.radius
-    observed = observe(evaluate, request.target, layer, request.seed, found.cost.flops, start, reach)
+    observed = observe(evaluate, request.target, layer, request.seed, flops, start, reach)
     bound = found.certificate.bound
     if bound is not None and observed.error > bound:
         raise AssertionError(f"observed error {observed.error!r} exceeds the proved bound {bound!r}: please report this")

@@ -81,7 +81,7 @@ class AxisCurve:
         self._check, self._step = check, float(np.abs(np.diff(check)).max())
         return chebyshev(3 * count + 16), check
 
-    def smallest(self, error: float, start: int = 2, most: int = 120) -> AxisFit | None:
+    def smallest(self, error: float, start: int = 2, most: int = 120, polish: bool = True) -> AxisFit | None:
         """The head of fewest tokens whose expected error is at most `error`: doubling, then bisection."""
         high = start
         while self.best(high).error > error:
@@ -97,9 +97,9 @@ class AxisCurve:
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self.best(middle).error <= error else (middle, high)
-        while high > start and self.polished(high - 1).error <= error:
+        while polish and high > start and self.polished(high - 1).error <= error:
             high -= 1
-        return self.polished(high)
+        return self.polished(high) if polish else self.best(high)
 
     def _search(self, count: int) -> AxisFit:
         z, check = self._points(count)
@@ -136,7 +136,8 @@ class AxisCurve:
         loss = np.stack([(lost * np.abs(c - g[:, k : k + 1])).sum(axis=1) for k, c in enumerate(stored.T)], axis=1).max(axis=0)
         loss += self.query * np.abs(g[1:] - g[:-1]).max(axis=0) / self._step
         columns = np.maximum(away + loss, loss_share(self.dtype) * loss)
-        return AxisFit(float(columns.sum() if self.add else columns.max()), axis, stored)
+        error = float(columns.sum() if self.add else columns.max())
+        return AxisFit(error if np.isfinite(error) else np.inf, axis, stored)
 
     def _fit(self, axis: SpectralAxis, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
         W, W_check = weights(axis.keys, z), weights(axis.keys, check)
@@ -160,7 +161,10 @@ class AxisCurve:
             damping = max(lam * self.wanted / self.scale, 4.0 * self.unit)
             for _ in range(LAWSON):
                 root = np.sqrt(weight / weight.mean())[:, None]
-                values = filtered(W * root, f * root, damping)
+                try:
+                    values = filtered(W * root, f * root, damping)
+                except np.linalg.LinAlgError:  # weights that span too many decades
+                    break
                 fit = self._judge(start.axis, values, W_check, lost, f_check)
                 best = min(best, fit, key=lambda one: one.error)
                 away = np.abs(W @ values - f).max(axis=1)

@@ -166,7 +166,7 @@ class GroupPlanner:
         E = self.group.dimension
         most = MOST_AXIS.get(E, 24)
         scale = float(np.abs(self.f(np.stack([chebyshev(33)] * E, axis=1))).max()) or 1.0
-        fits = [curve.smallest(0.6 * error / E, start=1, most=most) for curve in self.curves]
+        fits = [curve.smallest(0.6 * error / E, start=1, most=most, polish=False) for curve in self.curves]
         if any(fit is None for fit in fits):
             return None
         counts = [len(fit) for fit in fits if fit is not None]
@@ -327,6 +327,9 @@ def _planners(target: Target, error: float, dtype: str) -> list[GroupPlanner]:
         return [] if found is None else [GroupPlanner(found[0], low, high, error, dtype, found[1])]
     if not target.expression.is_continuous or not target.expression.used:
         return []
+    with np.errstate(all="ignore"):
+        if not np.isfinite(target.expression.evaluate(target.box.sample(256, np.random.default_rng(1)))).all():
+            return []
     groups = groups_of(target.expression) if target.d_out == 1 else (whole_group(target.expression),)
     if any(group.dimension > 3 and group.factors is None for group in groups):
         return []

@@ -228,6 +228,8 @@ class _Part:
             for k in range(self.values.shape[-1]):
                 one = _Head(self.group.expression.output(k), self.middle, self.half, self.axes, self.values[..., k : k + 1])
                 found.append(self._bound(one, self.query, goal))
+            if not all(math.isfinite(number) for pair in found for number in pair):  # max() would lose NaN
+                raise NotProved("its numbers are too large for a bound.")
             return max(bound for bound, _ in found), max(top for _, top in found)
         assert self.factors is not None and self.group.factors is not None
         gained, whole = 0.0, 0.0
