@@ -27,6 +27,7 @@ KINDS = {
     "oblique float32": lambda: ma.compile("sin(x+y)/1000", box(), error=0.05, dtype="float32", method="spectral"),
     "float32": lambda: ma.compile("sin(x) + cos(2*y)", box(), error=1e-3, dtype="float32"),
     "bfloat16": lambda: ma.compile("sin(x) + cos(y)", box(), error=5e-2, dtype="bfloat16"),
+    "vector": lambda: ma.compile("sin(x)*cos(y), x - y, exp(x)", box(), error=1e-3, method="spectral"),
     "far from the origin": lambda: ma.compile("sin(x - 1000)", ma.Box(x=(1000, 1003)), error=1e-6),
 }
 
@@ -231,3 +232,10 @@ def test_a_layer_description_without_a_field_is_malformed(field):
     tensors, record = stored("sum head")
     del record["layer"][field]
     assert np.isinf(bound_of(tensors, record))
+
+
+def test_every_output_counts():
+    for k in range(3):
+        tensors, record = stored("vector")
+        tensors["group.0.values"][..., k] += 0.1
+        assert bound_of(tensors, record) >= 0.09
