@@ -180,6 +180,15 @@ def the_certificate_covers_rounded_queries():
     assert 2.0**-10 < moved <= certify.query_error(layer.layer, layer.layer.groups[0], layer.spectral.groups[0])[0]
 
 
+def the_stored_matrix_is_what_counts():
+    layer = compiled("sin(x) + cos(y)", 1e-4, "float64")
+    group, made = layer.layer.groups[0], layer.spectral.groups[0]
+    for i in range(2):
+        matrix = np.array(group.matrix)
+        matrix[0, i] += 1e-3  # also where the direction has no part in that variable
+        assert certify.query_error(layer.layer, replace(group, matrix=matrix), made)[0] >= 1e-3 * (1 - 1e-9)
+
+
 def the_leak_is_in_the_bound():
     layer = compiled("sin(x) + cos(y)", 1e-4, "float64")
     weak = replace(layer.layer, bonus=8.0)
@@ -337,6 +346,12 @@ MUTATIONS = {
         r"return dtype_of\(dtype\)\.unit / 2\.0",
         "return 0.0",
         the_certificate_covers_rounded_queries,
+    ),
+    "entries beside the direction are not looked at": (
+        certify,
+        r"if c or stored:",
+        "if c:",
+        the_stored_matrix_is_what_counts,
     ),
     "the leak is dropped": (certify, r"return total \* \(1 \+ 1e-9\)", "return 0.0", the_leak_is_in_the_bound),
     "the leak forgets the ratio of normalisers": (

@@ -83,9 +83,9 @@ def query_error(layer: GroupedLayer, group: Group, made: GroupPlan) -> Array:
     error = matrix @ (u * largest + gamma(layer.dimension + 3, u) * reach)
     for e, direction in enumerate(made.group.directions):
         for i, c in enumerate(direction):
-            if c:
+            stored = float(group.matrix[e, i])
+            if c or stored:
                 ideal = Interval.exact(c) / Interval.point(made.half[e])
-                stored = float(group.matrix[e, i])
                 error[e] += float(max(abs(ideal.hi - stored), abs(stored - ideal.lo)) * reach[i])
     if layer.dtype != "float64":
         error = error + _narrowing(layer.dtype)
