@@ -11,7 +11,8 @@ import numpy as np
 
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.matrices import LAYOUTS, CrossMatrices, SelfMatrices, Tables, build_cross, build_self
+from maxaffine.layer.layouts import LAYOUTS, Tables, build_cross, build_self
+from maxaffine.layer.records import CrossMatrices, SelfMatrices
 from maxaffine.plan.keys import Coordinates
 
 
