@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.checker import check
 from maxaffine.certify.observe import Observed, local_evaluation, observe, observe_integral
 from maxaffine.certify.partition import euclidean_constant, partition_plan
 from maxaffine.certify.prove import NO_FACTS, Plan, certify
@@ -21,6 +22,7 @@ from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import dtype_of, numpy_dtype
 from maxaffine.layer.build import build_centres, build_grid, build_partition
 from maxaffine.layer.build_spectral import build_spectral, wanted_bonus, with_bonus
+from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.plan import integral, lookup
@@ -197,7 +199,7 @@ def _search_spectral(request: Request, reasons: list[str], fewest: int | None) -
         return None
     seen: Found | None = None
     tried = 0
-    for plan in spectral_plans(target, error, request.dtype):
+    for plan in spectral_plans(target, error, request.dtype, guess=not declared):
         if fewest is not None and plan.cells >= fewest:
             return None
         tried += 1
@@ -219,7 +221,8 @@ def _search_spectral(request: Request, reasons: list[str], fewest: int | None) -
             else:
                 reasons.append(f"{plan.cells:,} tokens leave an observed error of {observed.error:.3g}")
     if not tried:
-        reasons.append("none fits: the target is not smooth enough, or of too many variables at once")
+        limits = f"the target is not smooth enough, has too many variables at once, or rounding in {request.dtype} is in the way"
+        reasons.append(f"none fits: {limits}")
     return None if lookup.provable(evidence) else seen
 
 
@@ -246,13 +249,29 @@ def _proved(plan: SpectralPlan, layer: GroupedLayer, cost: Cost, request: Reques
         reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
         return None
     assert certificate.bound is not None
-    # The checker counts roundings in its own, slightly wider way.
-    if certificate.bound + 0.25 * certificate.parts["rounding"] <= request.error * ROOM:
-        return Found("spectral", plan, layer, certificate, cost)
+    if certificate.bound <= request.error * ROOM:
+        confirmed = _confirmed(plan, layer, certificate, request)
+        if confirmed is None:
+            return Found("spectral", plan, layer, certificate, cost)
+        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, and the checker does not confirm it: {confirmed}")
+        return None
     worst = max(certificate.parts, key=lambda name: certificate.parts[name])
     part = certificate.parts[worst]
     reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, of which {worst.replace('_', ' ')} {part:.3g}")
     return None
+
+
+def _confirmed(plan: SpectralPlan, layer: GroupedLayer, certificate: Certificate, request: Request) -> str | None:
+    """None, or why the checker would refuse the file; asked where rounding matters, which the checker counts in its own way."""
+    if request.target.expression is None or certificate.parts["rounding"] < 0.01 * request.error:
+        return None
+    tensors, description = to_tensors(layer)
+    record = {
+        "layer": description, "target": request.target.to_json(), "error": request.error, "norm": "inf",
+        "certificate": certificate.to_json(), "plan": plan.to_json(),
+    }  # fmt: skip
+    verdict = check(tensors, record)
+    return None if verdict.passed else verdict.reason
 
 
 def _search_lookup(request: Request) -> Found:
@@ -353,6 +372,8 @@ def _why_not(request: Request, closest: Found | None) -> str:
         )
     parts = closest.certificate.parts
     worst = max(parts, key=lambda name: parts[name])
+    if request.dtype != "float64" and parts["rounding"] > 0.05 * request.error:
+        worst = "rounding"  # more cells would make the logits larger and the rounding worse
     what = f"`error` (={request.error:g}) cannot be proved: the closest of the plans tried has {closest.cost.tokens:,} tokens "
     what += f"and the bound {closest.certificate.bound:.4g}, of which {worst.replace('_', ' ')} is {parts[worst]:.3g}"
     if worst == "rounding":

@@ -167,6 +167,8 @@ def prove(head: Head, error: float) -> Proof:
             if isinstance(plan, int):
                 cells += 1
                 if cells > MOST_CELLS:
+                    if isinstance(head.source, FromDerivatives):
+                        raise Refused("the declared derivative is of too low an order, or its bound too large, for this error.")
                     raise Refused("the target's analytic continuation could not be enclosed near the box.")
                 middle = (low[plan] + high[plan]) / 2.0
                 right, left = low.copy(), high.copy()

@@ -56,7 +56,7 @@ def pointwise(evaluate: Evaluate, target: Target, x: Array) -> Array:
     return np.asarray(away.max(axis=(1, 2)))
 
 
-LOCAL = 1 << 14  # keys beyond which a search looks at those near the query only
+LOCAL = 1 << 11  # keys beyond which a search looks at those near the query only
 NEGLIGIBLE = 800.0  # a logit gap whose weight is exactly zero in every dtype
 
 

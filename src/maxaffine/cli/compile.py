@@ -29,10 +29,12 @@ def run(
         typer.Option(metavar="x=LOW:HIGH,..", help="Where the variables live; x1..x20=-1:1 names a range."),
     ] = None,
     relative: Annotated[bool, typer.Option("--relative", help="Measure the error in units of sup |f|.")] = False,
-    method: Annotated[str, typer.Option(metavar="auto|lookup", help="How the layer is planned.")] = "auto",
+    method: Annotated[str, typer.Option(metavar="auto|spectral|lookup", help="How the layer is planned.")] = "auto",
     norm: Annotated[str, typer.Option(metavar="inf|1|2|P", help="The norm of the error: sup norm, or L_p.")] = "inf",
     attention: Annotated[str, typer.Option(metavar="self|cross", help="The kind of attention.")] = "self",
-    dtype: Annotated[str, typer.Option(metavar="float64|float32", help="What the layer is stored and run in.")] = "float64",
+    dtype: Annotated[
+        str, typer.Option(metavar="float64|float32|bfloat16", help="What the layer is stored and run in.")
+    ] = "float64",
     lipschitz: Annotated[
         str | None,
         typer.Option(metavar="L1,L2,..", help="Declare Lipschitz constants, one per variable; one alone is Euclidean."),

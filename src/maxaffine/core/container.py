@@ -20,7 +20,7 @@ from maxaffine.core.records import canonical_json, sha256, write_atomically
 FORMAT = 1
 KEY = "maxaffine"  # the one entry of the safetensors metadata, a JSON text
 HEADER_LIMIT = 4 << 20  # bytes of header, record included
-TENSOR_LIMIT = 256  # tensors in a file
+TENSOR_LIMIT = 16_384  # tensors in a file
 FILE_LIMIT = 64 << 30  # bytes
 DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "BF16": np.dtype("<u2")}
 NAME = re.compile(r"[a-z_]+(\.[a-z0-9_]+){0,4}")

@@ -50,6 +50,6 @@ def _listed(layer: GroupedLayer) -> tuple[Any, Tables]:
     matrix = np.concatenate([group.matrix for group in layer.groups])
     shell = SimpleNamespace(
         coordinates=Coordinates(layer.centre, matrix), inputs=layer.inputs, n_out=len(layer.groups), d_out=layer.d_out,
-        sharpness=1.0, dimension=layer.dimension,
+        sharpness=1.0, dimension=layer.dimension, group_kind="group",
     )  # fmt: skip
     return shell, Tables(slopes, offsets, groups, values, None, np.eye(len(layer.groups)), layer.bonus)

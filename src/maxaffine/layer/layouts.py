@@ -87,7 +87,8 @@ def _names(layer: Any) -> tuple[list[str], list[str], list[str], list[str]]:
         letter = "X" if len(inputs) == 1 else ("X_q", "X_kv")[which]
         labels += [f"{letter}[{i + 1},{t + 1}] - centre" for t in range(n) for i in range(d)]
     sites = [f"a_j[{e + 1}], slope of key j in coordinate {e + 1}" for e in range(layer.coordinates.matrix.shape[0])]
-    groups = [f"e_c[{c + 1}], 1 in the tokens of output column {c + 1}" for c in range(layer.n_out)]
+    kind = getattr(layer, "group_kind", "output column")
+    groups = [f"e_c[{c + 1}], 1 in the tokens of {kind} {c + 1}" for c in range(layer.n_out)]
     values = [f"value of key j for output row {r + 1}, column c" for r in range(layer.d_out)]
     return labels, sites, groups, values
 
@@ -156,7 +157,12 @@ _Built = tuple[LinearMap, Array, Array, Array, tuple[str, ...]]
 def _head_names(layer: Any) -> tuple[str, ...]:
     E = layer.coordinates.matrix.shape[0]
     scores = [f"sharpness * z_{e + 1}(x) * a_j[{e + 1}]" for e in range(E)]
-    return (*scores, "sharpness * b_j", *(f"Lambda for column {c + 1}" for c in range(layer.n_out)))
+    return (*scores, "sharpness * b_j", *_bonus_names(layer))
+
+
+def _bonus_names(layer: Any) -> tuple[str, ...]:
+    kind = getattr(layer, "group_kind", "output column")
+    return tuple(f"Lambda for {kind} {c + 1}" for c in range(layer.n_out))
 
 
 def _query_weights(layer: Any, tables: Tables, width: int, x: int, one: int, group: int) -> Array:
@@ -209,7 +215,7 @@ def _layout_k(layer: Any, tables: Tables) -> _Built:
     W_Q[1:, 1 : 1 + n_out] = tables.bonus * np.eye(n_out)
     W_V = np.zeros((d_out, p))
     W_V[:, 1 + n_out :] = np.eye(d_out)
-    head = ("sharpness * s_j(x)", *(f"Lambda for column {c + 1}" for c in range(n_out)))
+    head = ("sharpness * s_j(x)", *_bonus_names(layer))
     return linear, W_Q, W_K, W_V, head
 
 

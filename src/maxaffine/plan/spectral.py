@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core import balls
 from maxaffine.core.intervals import Interval
 from maxaffine.plan.fit import AxisCurve, AxisFit, Function, tensor_fit
 from maxaffine.plan.spectral_keys import SpectralAxis, bernstein, chebyshev
@@ -240,9 +241,12 @@ def share(planners: list[GroupPlanner], error: float) -> list[GroupPlan] | None:
     return [planner.single(fit) for planner, fit in zip(planners, fits, strict=True)]
 
 
-def spectral_plans(target: Target, error: float, dtype: str) -> Iterator[SpectralPlan]:
-    """Plans aimed at smaller and smaller expected errors; of several sets of directions the one with the fewest tokens."""
-    choices = _choices(target, error, dtype)
+def spectral_plans(target: Target, error: float, dtype: str, guess: bool = True) -> Iterator[SpectralPlan]:
+    """Plans aimed at smaller and smaller expected errors; of several sets of directions the one with the fewest tokens.
+
+    `guess` lets a callable be taken for a ridge where samples say so, which no proof can follow.
+    """
+    choices = _choices(target, error, dtype, guess)
     tokens = 0
     for goal in (0.97, 0.9, 0.8, 0.65, 0.45) if choices else ():
         plans = [plan for planners in choices if (plan := _carry_out(planners, goal * error)) is not None]
@@ -266,9 +270,9 @@ def _carry_out(planners: list[GroupPlanner], error: float) -> SpectralPlan | Non
     return SpectralPlan((*plans, *(p for p in products if p is not None)))
 
 
-def _choices(target: Target, error: float, dtype: str) -> list[list[GroupPlanner]]:
+def _choices(target: Target, error: float, dtype: str, guess: bool) -> list[list[GroupPlanner]]:
     """The directions that the expression shows; where it shows none, rotated ones beside its variables."""
-    planners = _planners(target, error, dtype)
+    planners = _planners(target, error, dtype, guess)
     if not planners:
         return []
     choices = [planners]
@@ -317,13 +321,13 @@ def _snapped(vector: Array, used: list[int], dimension: int) -> Direction:
     return tuple(row)
 
 
-def _planners(target: Target, error: float, dtype: str) -> list[GroupPlanner]:
+def _planners(target: Target, error: float, dtype: str, guess: bool) -> list[GroupPlanner]:
     """One planner per group; none where the target is not one that spectral heads serve."""
     low, high = target.box.low, target.box.high
     if target.n_out != 1:
         return []
     if target.expression is None:
-        found = _ridge(target) or _all_variables(target)
+        found = (_ridge(target) if guess else None) or _all_variables(target)
         return [] if found is None else [GroupPlanner(found[0], low, high, error, dtype, found[1])]
     if not target.expression.is_continuous or not target.expression.used:
         return []
@@ -333,7 +337,45 @@ def _planners(target: Target, error: float, dtype: str) -> list[GroupPlanner]:
     groups = groups_of(target.expression) if target.d_out == 1 else (whole_group(target.expression),)
     if any(group.dimension > 3 and group.factors is None for group in groups):
         return []
+    if not all(_analytic(group, low, high) for group in groups):
+        return []
     return [GroupPlanner(group, low, high, error / len(groups), dtype) for group in groups]
+
+
+def _analytic(group: Group, low: Array, high: Array) -> bool:
+    """Whether the group is analytic on the whole range of its directions, as far as a quick look tells.
+
+    Pieces on which complex balls say nothing are halved; a piece too small to halve again sits on a kink or a pole.
+    """
+    reach = group.range(low, high)
+    expressions = [group.expression] if group.factors is None else [f for row in group.factors for f in row if f is not None]
+    for index, expression in enumerate(expressions):
+        assert expression is not None
+        if group.factors is None:
+            stack = [(reach.lo.copy(), reach.hi.copy())]
+        else:
+            places = [e for row in group.factors for e, f in enumerate(row) if f is not None]
+            e = places[index]
+            stack = [(reach.lo[e : e + 1].copy(), reach.hi[e : e + 1].copy())]
+        smallest = (stack[0][1] - stack[0][0]) * 2.0**-10
+        looked = 0
+        with balls.precision(53):
+            while stack and looked < LOOKS:
+                left, right = stack.pop()
+                looked += 1
+                if all(out.is_finite() for out in expression.enclose_ball(balls.box(left, right))):
+                    continue
+                axis = int(np.argmax((right - left) / smallest))
+                if right[axis] - left[axis] < smallest[axis]:
+                    return False
+                middle = (left[axis] + right[axis]) / 2.0
+                upper, lower = left.copy(), right.copy()
+                upper[axis], lower[axis] = middle, middle
+                stack += [(left, lower), (upper, right)]
+    return True
+
+
+LOOKS = 1500  # pieces that the quick look takes at most
 
 
 def _all_variables(target: Target) -> tuple[Group, Function] | None:
