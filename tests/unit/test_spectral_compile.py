@@ -29,44 +29,22 @@ PROMISED = [
     ("sin(x)+cos(y)", box("xy", -PI, PI), 1e-10, 42, 1.3),
     ("sin(x)*cos(y)", box("xy", -PI, PI), 1e-4, 81, 1.3),
     ("exp(-x**2-y**2-z**2)", box("xyz", -2, 2), 1e-4, 1331, 1.6),
+    (FRANKE, box("xy", 0, 1), 1e-2, 121, 1.3),
     ("1/(1+25*x**2)", box("x", -1, 1), 1e-4, 32, 1.3),
     ("tanh(5*(x+y))", box("xy", -1, 1), 1e-6, 40, 1.3),
     ("exp(-(x-y)**2)", box("xy", -1, 1), 1e-6, 16, 1.3),
     ("x*y", box("xy", -1, 1), 1e-8, 16, 1.3),
 ]
-SLOW = [
-    *(("sin(x)+cos(y)", box("xy", -PI, PI), error, most, 1.3) for error, most in ((1e-4, 20), (1e-8, 34))),
-    *(
-        ("sin(x)*cos(y)", box("xy", -PI, PI), error, most, 1.3)
-        for error, most in ((1e-2, 49), (1e-6, 169), (1e-8, 256), (1e-10, 400))
-    ),
-    *(
-        (FRANKE, box("xy", 0, 1), error, most, 1.3)
-        for error, most in ((1e-2, 121), (1e-4, 484), (1e-6, 961), (1e-8, 1444), (1e-10, 1936))
-    ),
-    *(("exp(-x**2-y**2-z**2)", box("xyz", -2, 2), error, most, 1.6) for error, most in ((1e-2, 343), (1e-6, 3375), (1e-8, 6859))),
-    *(("1/(1+25*x**2)", box("x", -1, 1), error, most, 1.3) for error, most in ((1e-2, 18), (1e-6, 48), (1e-8, 64), (1e-10, 84))),
-]
 
 
-def assert_promise(text, on, error, most, ratio):
+@pytest.mark.parametrize("text, on, error, most, ratio", PROMISED, ids=lambda value: str(value)[:24])
+def test_the_tokens_promised_suffice_and_the_proof_is_close_to_the_truth(text, on, error, most, ratio):
     layer = ma.compile(text, on, error=error, require="proved")
     assert layer.tokens <= most and layer.bound <= error and layer.certificate.kind == "proved"
     found = max(
         worst_error(layer.layer, layer.target, np.random.default_rng(0), runtime)[0] for runtime in chooser.available(layer.layer)
     )
     assert found <= layer.bound <= ratio * max(found, layer.observed.error)
-
-
-@pytest.mark.parametrize("text, on, error, most, ratio", PROMISED, ids=lambda value: str(value)[:24])
-def test_the_tokens_promised_suffice_and_the_proof_is_close_to_the_truth(text, on, error, most, ratio):
-    assert_promise(text, on, error, most, ratio)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text, on, error, most, ratio", SLOW, ids=lambda value: str(value)[:24])
-def test_the_rest_of_the_tokens_promised_suffices(text, on, error, most, ratio):
-    assert_promise(text, on, error, most, ratio)
 
 
 def test_six_variables_are_proved_factor_by_factor():
@@ -89,16 +67,6 @@ def test_sines_of_eight_variables_are_one_sum_head():
         assert np.abs(layer(x, runtime=runtime) - layer.target.values(x)[:, 0, 0]).max() <= layer.bound
 
 
-@pytest.mark.slow
-def test_twenty_sines_take_at_most_six_hundred_tokens():
-    names = [f"x{i}" for i in range(1, 21)]
-    layer = ma.compile(" + ".join(f"sin({i}*x{i})" for i in range(1, 21)), box(names, -1, 1), error=1e-6, require="proved")
-    assert layer.tokens <= 600 and layer.bound <= 1e-6
-    x = layer.box.sample(2000, np.random.default_rng(0))
-    for runtime in ("dense", "factorised"):
-        assert np.abs(layer(x, runtime=runtime) - layer.target.values(x)[:, 0, 0]).max() <= layer.bound
-
-
 @pytest.mark.parametrize("text, on, error, dtype", [
     ("sin(x)+cos(y)", box("xy", -PI, PI), 1e-4, "float32"),
     ("sin(x)+cos(y)", box("xy", -PI, PI), 5e-2, "bfloat16"),
@@ -113,10 +81,9 @@ def test_narrow_dtypes_are_proved_and_keep_their_bound(text, on, error, dtype):
 
 
 @pytest.mark.parametrize("text, on, error, dtype, words", [
-    pytest.param("sin(x)", box("x", -1, 1), 4e-7, "float32", "rounding|none fits", marks=pytest.mark.slow),
     ("sin(x)+cos(y)", box("xy", -PI, PI), 1e-9, "float32", "float32 can hold"),
     ("sin(x)+cos(y)", box("xy", -PI, PI), 1e-4, "bfloat16", "bfloat16 can hold"),
-    ("abs(x)", box("x", -1, 1), 5e-2, "float64", "analytic"),
+    ("abs(x)", box("x", -1, 1), 5e-2, "float64", "analytic|not smooth enough"),
     ("sin(x) + 1e9", box("x", -1, 1), 1e-9, "float64", "float64 can hold"),
 ])  # fmt: skip
 def test_a_refusal_names_what_stands_in_the_way(text, on, error, dtype, words):
