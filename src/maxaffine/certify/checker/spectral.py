@@ -6,6 +6,7 @@ degree m is at most 1/cos(pi m / 2n) times its maximum over n Chebyshev points (
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -91,12 +92,22 @@ def check_spectral(tensors: Mapping[str, Any], record: Mapping[str, Any], target
     return total, "Chebyshev points and ellipses, group by group"
 
 
+FRACTION = re.compile(r"-?[0-9]{1,40}(/[1-9][0-9]{0,39})?")
+
+
+def _fraction(text: Any) -> Fraction:
+    """A fraction of a file; forms such as 1e999999999 would take for ever."""
+    if not isinstance(text, str) or FRACTION.fullmatch(text) is None:
+        raise NotProved("a direction is not written as a fraction.")
+    return Fraction(text)
+
+
 def _match(target: Target, rows: Any, centre: Array) -> list[Group]:
     """The expression's groups in the file's order; every one exactly once, and together the target."""
     assert target.expression is not None
     own = groups_of(target.expression) if target.d_out == 1 else (whole_group(target.expression),)
     found = {group.directions: group for group in own}
-    wanted = [tuple(tuple(Fraction(c) for c in w) for w in row["directions"]) for row in rows]
+    wanted = [tuple(tuple(_fraction(c) for c in w) for w in row["directions"]) for row in rows]
     if len(wanted) == 1 and wanted[0] not in found:  # one group of other directions: the target rewritten in them
         turned = rotated_group(target.expression, wanted[0])
         if turned is not None:
