@@ -14,7 +14,8 @@ import pytest
 import maxaffine as ma
 
 COMMAND = [sys.executable, "-m", "maxaffine"]
-LONG = ("compile", "sin(x)+cos(y)", "--box", "x=-pi:pi,y=-pi:pi", "--error", "0.001")  # a minute or so
+DISCS = "+".join(f"where((x-{k}/9)**2+y**2<1,1,0)" for k in range(24))
+LONG = ("compile", DISCS, "--box", "x=-2:4,y=-2:2", "--error", "0.02", "--norm", "1")  # a minute or so
 
 
 def call(*arguments: str, **options):
@@ -85,7 +86,7 @@ def _interrupted(arguments, cwd: Path, wait: float, **options):
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
     return process.returncode, out, err
 
 

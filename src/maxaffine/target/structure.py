@@ -259,8 +259,10 @@ class _Work:
             if len(by_key) > 1:
                 pieces = [graph.apply("exp", graph.total(items)) for items in by_key.values()]
                 return pieces if graph.is_zero(constant) else [graph.apply("exp", constant), *pieces]
-        if node.op == "div" and len(self.directions(node.args[1])) == 1:
-            return [*self.factors(node.args[0]), graph.divide(graph.one, node.args[1])]
+        if node.op == "div":
+            below = self.factors(node.args[1])
+            if all(len(self.directions(f)) <= 1 for f in below):
+                return [*self.factors(node.args[0]), *(graph.divide(graph.one, f) for f in below)]
         return [place]
 
     # -- groups in their own variables
