@@ -130,7 +130,10 @@ class AxisCurve:
         return np.asarray(W_check * expected_etas(axis.keys, self._check, 3) * self.unit)
 
     def _judge(self, axis: SpectralAxis, values: Array, W_check: Array, lost: Array, f_check: Array) -> AxisFit:
-        stored = values.astype(numpy_dtype(self.dtype)).astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):  # values beyond the dtype are judged infinitely bad
+            stored = values.astype(numpy_dtype(self.dtype)).astype(np.float64)
+        if not np.isfinite(stored).all():
+            return AxisFit(np.inf, axis, stored)
         g = W_check @ stored
         away = np.abs(g - f_check).max(axis=0)
         loss = np.stack([(lost * np.abs(c - g[:, k : k + 1])).sum(axis=1) for k, c in enumerate(stored.T)], axis=1).max(axis=0)
@@ -199,7 +202,10 @@ def tensor_fit(
         values = projected * (singular / (singular**2 + damping**2))[..., None]
         for e, (_, _, Vt) in enumerate(factors):
             values = np.moveaxis(np.tensordot(Vt.T, values, axes=(1, e)), 0, e)
-        values = values.astype(numpy_dtype(dtype)).astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = values.astype(numpy_dtype(dtype)).astype(np.float64)
+        if not np.isfinite(values).all():
+            continue
         g = _spread(W_checks, values)
         away = float(np.abs(g - exact).max())
         loss = _expected_loss(W_checks, etas, values, g)
@@ -208,8 +214,7 @@ def tensor_fit(
         total = max(away + loss, loss_share(dtype) * loss)
         if best is None or total < best[0]:
             best = total, values
-    assert best is not None
-    return best
+    return best if best is not None else (np.inf, np.zeros((*(len(axis) for axis in axes), exact.shape[-1])))
 
 
 def _expected_loss(W: list[Array], etas: list[Array], values: Array, g: Array) -> float:
