@@ -129,3 +129,16 @@ def test_an_analytic_callable_is_proved():
     assert layer.certificate.kind == "proved"
     x = layer.box.sample(4000, np.random.default_rng(0))
     assert np.abs(layer(x) - np.exp(x[:, 0]) * np.cos(x[:, 1])).max() <= layer.bound
+
+
+def test_four_variables_at_once_are_proved_and_checked_where_that_is_affordable(tmp_path):
+    compiled = ma.compile("sin(x*y+z*w)", ma.Box(x=(-1, 1), y=(-1, 1), z=(-1, 1), w=(-1, 1)), error=1e-1)
+    assert compiled.method == "spectral" and compiled.certificate.kind == "proved" and compiled.tokens <= 120
+    assert compiled.observed.error <= compiled.certificate.bound <= 1e-1
+    compiled.save(tmp_path / "f.safetensors")  # the checker has confirmed it
+
+
+def test_a_proof_that_would_take_too_many_points_is_refused():
+    with pytest.raises(ma.Refused, match="more than -1 points"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("maxaffine.certify.ehlich_zeller.ALL_POINTS", -1)
+        ma.compile("1/(1.3+x*y)", ma.Box(x=(-1, 1), y=(-1, 1)), error=1e-4, method="spectral")

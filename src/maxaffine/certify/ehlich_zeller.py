@@ -31,8 +31,9 @@ from maxaffine.target.expression import Expression
 Array = NDArray[np.float64]
 
 RADII = (1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 14.0, 20.0)
-OVERSAMPLING = {1: 10, 2: 6, 3: 4}
-POINTS = {1: 4_000, 2: 60_000, 3: 1_500_000}  # of a cell, at most; larger cells are halved
+OVERSAMPLING = {1: 10, 2: 6, 3: 4, 4: 4}
+POINTS = {1: 4_000, 2: 60_000, 3: 1_500_000, 4: 8_000_000}  # of a cell, at most; larger cells are halved
+ALL_POINTS = 15_000_000  # of a proof, some tens of seconds
 MOST_CELLS = 400
 EXTENDED = float(np.finfo(np.longdouble).eps) / 2.0  # 80-bit numbers where the platform has them, else float64
 PI = np.longdouble("3.14159265358979323846264338327950288")
@@ -176,6 +177,8 @@ def prove(head: Head, error: float) -> Proof:
                 stack += [(low, left), (right, high)]
                 continue
             degrees, remainder = plan
+            if points > ALL_POINTS:
+                raise Refused(f"the proof would look at more than {ALL_POINTS:,} points; ask for a larger error.")
             top, one, count = _at_points(head, low, high, degrees)
             factor = math.prod(_constant(m, _nodes(m, head.dimension)) for m in degrees)
             if isinstance(head.source, FromDerivatives):

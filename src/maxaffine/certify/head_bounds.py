@@ -82,7 +82,7 @@ class Moments:
     slopes: tuple[float, ...]
 
 
-MOST_PIECES = {1: 4096, 2: 1536, 3: 96}
+MOST_PIECES = {1: 4096, 2: 1536, 3: 96, 4: 28}
 EDGE = 1.0 + 2.0**-8  # pieces reach a little beyond [-1, 1], where a rounded query may fall
 
 

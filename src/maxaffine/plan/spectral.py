@@ -23,7 +23,7 @@ from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 
-MOST_AXIS = {1: 120, 2: 64, 3: 32}
+MOST_AXIS = {1: 120, 2: 64, 3: 32, 4: 10}
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class GroupPlanner:
     def best_product(self, error: float) -> GroupPlan | None:
         """Factored in three and more directions where that is possible, else listed values."""
         found = self.factored(error) if self.group.dimension >= 3 else None
-        return found or (self.product(error) if self.group.dimension <= 3 else None)
+        return found or (self.product(error) if self.group.dimension <= 4 else None)
 
     def product(self, error: float) -> GroupPlan | None:
         """Product keys for several directions: sizes from fibres, then corrected on the whole."""
@@ -335,7 +335,7 @@ def _planners(target: Target, error: float, dtype: str, guess: bool) -> list[Gro
         if not np.isfinite(target.expression.evaluate(target.box.sample(256, np.random.default_rng(1)))).all():
             return []
     groups = groups_of(target.expression) if target.d_out == 1 else (whole_group(target.expression),)
-    if any(group.dimension > 3 and group.factors is None for group in groups):
+    if any(group.dimension > 4 and group.factors is None for group in groups):
         return []
     if not all(_analytic(group, low, high) for group in groups):
         return []

@@ -31,10 +31,11 @@ Extended = NDArray[np.longdouble]
 DOUBLE = 2.0**-53
 LONG = float(np.finfo(np.longdouble).eps)
 CELLS = 600
+ALL_POINTS = 40_000_000
 TOKENS = 2_000_000  # listed values that a check is willing to hold
 RADII = (1.15, 1.3, 1.6, 2.2, 3.3, 4.5, 6.0, 9.0, 13.0, 18.0)
-DENSE = {1: 8, 2: 6, 3: 4}
-LIMITS = {1: 5_000, 2: 90_000, 3: 2_500_000}
+DENSE = {1: 8, 2: 6, 3: 4, 4: 4}
+LIMITS = {1: 5_000, 2: 90_000, 3: 2_500_000, 4: 12_000_000}
 ROOM = 1.0 + 2.0**-8
 TREE = 8
 LITERAL = 1 << 16  # tokens up to which a layer is also run by the literal softmax
@@ -362,7 +363,7 @@ class _Head:
         """sup |f - g| over [-1, 1]^E."""
         E = len(self.axes)
         waiting = [(-np.ones(E), np.ones(E))]
-        worst, used = 0.0, 0
+        worst, used, looked = 0.0, 0, 0
         with balls.precision(72):
             while waiting:
                 low, high = waiting.pop()
@@ -388,6 +389,9 @@ class _Head:
                     assert pair is not None
                     remainder += growth * pair[1]
                     growth *= 1.0 + 2.0 / math.pi * math.log(pair[0] + 1.0)
+                looked += math.prod(DENSE[E] * m for m in degrees)
+                if looked > ALL_POINTS:
+                    raise NotProved(f"a proof would look at more than {ALL_POINTS:,} points.")
                 factor = math.prod(1.0 / math.cos(math.pi * m / (2.0 * DENSE[E] * m)) for m in degrees) * (1 + 1e-13)
                 worst = max(worst, remainder + factor * (self._seen(low, high, degrees) + remainder))
         return worst * (1 + 1e-12)
@@ -457,7 +461,7 @@ class _Head:
         E = len(self.axes)
         values = self.values[..., 0]
         level = float(values.max() + values.min()) / 2.0
-        most = {1: 6000, 2: 1300, 3: 90}[E]
+        most = {1: 6000, 2: 1300, 3: 90, 4: 26}[E]
         counts = [int(np.clip(24.0 * E * axis.spread, 16, most)) for axis in self.axes]
         middles = [ROOM * (-1.0 + (2.0 * np.arange(n) + 1.0) / n) for n in counts]
         growth = sum(axis.spread * ROOM / n for axis, n in zip(self.axes, counts, strict=True))
