@@ -182,11 +182,11 @@ class GroupPlanner:
             return self.plan(axes, values, expected)
 
         current = attempt(counts)
-        for _ in range(12):
+        for _ in range(24):
             if current.expected <= error:
                 break
-            worst = [curve.best(n).error for curve, n in zip(self.curves, counts, strict=True)]
-            counts[int(np.argmax(worst))] += 1
+            worst = int(np.argmax([curve.best(n).error for curve, n in zip(self.curves, counts, strict=True)]))
+            counts[worst] += max(1, counts[worst] // 12)
             if max(counts) > most:
                 return None
             current = attempt(counts)
