@@ -11,6 +11,7 @@ d/dk = d^2/(dm_a dm_y) (the heat equation of the Gaussian), so they exist also w
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -46,26 +47,26 @@ class PairMoment(NamedTuple):
     covariance: Array
 
 
-class Link:
+class Link(ABC):
     """A link by name; subclasses give the three averages."""
 
     name = "link"
 
+    @abstractmethod
     def __call__(self, x: Array) -> Array:
         """sigma(x)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def first(self, m: Array, v: Array) -> OneMoment:
         """E sigma(a)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def second(self, m: Array, v: Array) -> OneMoment:
         """E sigma(a)^2."""
-        raise NotImplementedError
 
+    @abstractmethod
     def product(self, ma: Array, va: Array, my: Array, vy: Array, k: Array) -> PairMoment:
         """E sigma(a) sigma(y)."""
-        raise NotImplementedError
 
 
 class Linear(Link):
