@@ -48,7 +48,7 @@ run: $(VENV)/.core
 		--out out/sin-cos.safetensors --figure out/sin-cos.png
 
 test: $(VENV)/.test
-	@$(BIN)/ruff check src tests benchmarks docs
+	@$(BIN)/ruff check src tests benchmarks docs $(wildcard examples)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q
@@ -66,7 +66,7 @@ docs: $(VENV)/.core
 	@$(BIN)/python docs/regenerate.py
 
 lint: $(VENV)/.test
-	@$(BIN)/ruff check src tests benchmarks docs
+	@$(BIN)/ruff check src tests benchmarks docs $(wildcard examples)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
