@@ -1,11 +1,13 @@
 """A layer of several groups: one softmax head whose query columns differ by group, and whose output adds them up.
 
-    F(x) = sum_g F_g(x),     F_g(x) = sum_j softmax_j(a_gj . z_g + b_gj) c_gj,     z_g = M_g (x - centre)
+    F(x) = sum_g F_g(x) + tilt (x - centre)
+    F_g(x) = sum_j softmax_j(a_gj . z_g + b_gj) (c_gj + G_gj z_g),    z_g = M_g (x - centre)
 
 The tokens of all groups stand side by side.  Query column g has a bonus Lambda on the keys of its own group, so that the others
 leak into it by at most e^-Lambda times a ratio of normalisers, and W_O adds one column of every group: tokens add instead of
-multiplying.  A group's keys are a product over its directions; its values are listed, or a short sum of products
-over the directions (then its tokens are implied, counted and never stored).
+multiplying.  A group's keys are a product over its directions; its values are listed, constant (G = 0) or affine in z, or a
+short sum of products over the directions (then its tokens are implied, counted and never stored).  A ClusterGroup has keys in
+clusters.  The tilt, an affine function of x, costs no token: it is added to the values of every token of the first group.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
 from maxaffine.core.rounding import numpy_dtype
+from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.plan.keys import AxisKeys, frozen
 
 Array = NDArray[np.float64]
@@ -25,12 +28,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Group:
-    """One group: M (E, D), keys per direction, and values (N_1, .., N_E, K) or factors (N_e, R) per direction."""
+    """One group: M (E, D), keys per direction, and values (N_1, .., N_E, K), affine with slopes, or factors (N_e, R)."""
 
     matrix: Array
     axes: tuple[AxisKeys, ...]
     values: Array | None = None
     factors: tuple[Array, ...] | None = None
+    slopes: Array | None = None  # (N_1, .., N_E, K, E): values c + G z
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -46,6 +50,42 @@ class Group:
     def outputs(self) -> int:
         """K."""
         return 1 if self.values is None else int(self.values.shape[-1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the stored arrays take."""
+        return sum(a.nbytes for a in self.arrays())
+
+    def arrays(self) -> list[Array]:
+        """Every number stored in the layer's dtype."""
+        arrays = [a for axis in self.axes for a in (axis.slopes, axis.offsets)]
+        arrays += [self.values] if self.values is not None else list(self.factors or ())
+        return arrays + ([] if self.slopes is None else [self.slopes])
+
+    def stored(self, dtype: np.dtype[np.generic]) -> Group:
+        """The group with keys and values rounded to `dtype`."""
+        axes = tuple(AxisKeys(frozen(a.slopes, dtype), frozen(a.offsets, dtype)) for a in self.axes)
+        values = None if self.values is None else frozen(self.values, dtype)
+        factors = None if self.factors is None else tuple(frozen(f, dtype) for f in self.factors)
+        return Group(frozen(self.matrix), axes, values, factors, None if self.slopes is None else frozen(self.slopes, dtype))
+
+    def check(self, dimension: int) -> None:
+        """Refuse shapes that do not belong together and numbers that are not finite."""
+        E = len(self.axes)
+        if self.matrix.shape != (E, dimension):
+            raise BadInput(f"a group's `matrix` {self.matrix.shape} must be ({E}, {dimension}).")
+        if (self.values is None) == (self.factors is None):
+            raise BadInput("a group has either values or factors.")
+        if self.values is not None and self.values.shape[:-1] != self.shape:
+            raise BadInput(f"a group's values {self.values.shape} must be (keys.., outputs) with keys {self.shape}.")
+        if self.slopes is not None and (self.values is None or self.slopes.shape != (*self.values.shape, E)):
+            raise BadInput(f"a group's slopes {self.slopes.shape} must be the shape of its values and {E} directions.")
+        if self.factors is not None:
+            ranks = {f.shape[1:] for f in self.factors}
+            if len(ranks) != 1 or tuple(len(f) for f in self.factors) != self.shape:
+                raise BadInput("a group's factors must be (N_e, R) for every direction, with one R.")
+        if not all(np.isfinite(a).all() for a in (self.matrix, *self.arrays())):
+            raise BadInput("every number of a layer must be finite.")
 
     def dense_values(self) -> Array:
         """Values (N_1, .., N_E, K), multiplied out where they are factored."""
@@ -83,12 +123,13 @@ class GroupedLayer:
     """One softmax head of one or more groups, stored in `dtype`; `bonus` is Lambda."""
 
     centre: Array
-    groups: tuple[Group, ...]
+    groups: tuple[Group | ClusterGroup, ...]
     bonus: float
     low: Array
     high: Array
     inputs: tuple[tuple[int, int], ...]
     dtype: str = "float64"
+    tilt: Array | None = None  # (K, D)
 
     is_product = False
     sharpness = 1.0
@@ -96,15 +137,11 @@ class GroupedLayer:
 
     def __post_init__(self) -> None:
         stored = numpy_dtype(self.dtype)
-        groups = []
-        for group in self.groups:
-            axes = tuple(AxisKeys(frozen(a.slopes, stored), frozen(a.offsets, stored)) for a in group.axes)
-            values = None if group.values is None else frozen(group.values, stored)
-            factors = None if group.factors is None else tuple(frozen(f, stored) for f in group.factors)
-            groups.append(Group(frozen(group.matrix), axes, values, factors))
-        object.__setattr__(self, "groups", tuple(groups))
+        object.__setattr__(self, "groups", tuple(group.stored(stored) for group in self.groups))
         for name in ("centre", "low", "high"):
             object.__setattr__(self, name, frozen(getattr(self, name)))
+        if self.tilt is not None:
+            object.__setattr__(self, "tilt", frozen(self.tilt, stored))
         self._check()
 
     def _check(self) -> None:
@@ -113,24 +150,15 @@ class GroupedLayer:
             raise BadInput("a grouped layer needs at least one group and a box of as many edges as its centre.")
         if sum(d * n for d, n in self.inputs) != D:
             raise BadInput(f"`inputs` {self.inputs} must hold {D} numbers in all.")
+        for group in self.groups:
+            group.check(D)
         if len({group.outputs for group in self.groups}) != 1:
             raise BadInput("all groups must have the same outputs.")
-        numbers = [self.centre, self.low, self.high]
-        for group in self.groups:
-            E = len(group.axes)
-            if group.matrix.shape != (E, D):
-                raise BadInput(f"a group's `matrix` {group.matrix.shape} must be ({E}, {D}).")
-            if (group.values is None) == (group.factors is None):
-                raise BadInput("a group has either values or factors.")
-            if group.values is not None and group.values.shape[:-1] != group.shape:
-                raise BadInput(f"a group's values {group.values.shape} must be (keys.., outputs) with keys {group.shape}.")
-            if group.factors is not None:
-                ranks = {f.shape[1:] for f in group.factors}
-                if len(ranks) != 1 or tuple(len(f) for f in group.factors) != group.shape:
-                    raise BadInput("a group's factors must be (N_e, R) for every direction, with one R.")
-            numbers += [group.matrix, *(a for axis in group.axes for a in (axis.slopes, axis.offsets))]
-            numbers += [group.values] if group.values is not None else list(group.factors or ())
-        if not all(np.isfinite(a).all() for a in numbers) or not (math.isfinite(self.bonus) and self.bonus >= 0):
+        if self.tilt is not None and (self.tilt.shape != (self.d_out, D) or not np.isfinite(self.tilt).all()):
+            raise BadInput(f"`tilt` {self.tilt.shape} must be ({self.d_out}, {D}) finite numbers.")
+        if not all(np.isfinite(a).all() for a in (self.centre, self.low, self.high)) or not (
+            math.isfinite(self.bonus) and self.bonus >= 0
+        ):
             raise BadInput("every number of a layer must be finite.")
 
     @property
@@ -161,13 +189,17 @@ class GroupedLayer:
     @property
     def nbytes(self) -> int:
         """Bytes that the stored arrays take."""
-        total = 0
-        for group in self.groups:
-            arrays = [a for axis in group.axes for a in (axis.slopes, axis.offsets)]
-            arrays += [group.values] if group.values is not None else list(group.factors or ())
-            total += sum(a.nbytes for a in arrays)
-        return total
+        return sum(group.nbytes for group in self.groups) + (0 if self.tilt is None else self.tilt.nbytes)
+
+    @property
+    def has_clusters(self) -> bool:
+        """Whether some group's keys stand in clusters."""
+        return any(isinstance(group, ClusterGroup) for group in self.groups)
 
     def layout(self) -> str:
         """Keys per group and direction, as a person reads them."""
-        return " + ".join(" x ".join(str(n) for n in group.shape) for group in self.groups)
+        return " + ".join(
+            f"{group.count} in {len(group.clusters)} clusters" if isinstance(group, ClusterGroup)
+            else " x ".join(str(n) for n in group.shape)
+            for group in self.groups
+        )  # fmt: skip
