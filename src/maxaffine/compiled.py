@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from maxaffine._version import __version__
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.observe import Observed
-from maxaffine.certify.prove import certify, stored_plan
-from maxaffine.certify.spectral import certify_spectral
 from maxaffine.core.container import container_bytes, read_container, write_container
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer import file as layer_file
@@ -52,6 +50,7 @@ class Compiled:
     seconds: float = 0.0
     evidence: Evidence | None = None  # what the certificate was proved from; a loaded layer has none
     spectral: SpectralPlan | None = None  # the plan of a spectral layer; a loaded layer has none
+    prove: Callable[[str], Certificate] | None = field(default=None, compare=False, repr=False)  # not when loaded
     declared: Mapping[str, Any] = field(default_factory=dict)  # constants that the user declared
     file: str | None = field(default=None, compare=False)
 
@@ -132,14 +131,9 @@ class Compiled:
         if runtime not in ("any", *chooser.available(self.layer)):
             names = ", ".join(chooser.available(self.layer))
             raise BadInput(f"`runtime` (={runtime!r}) cannot run this layer; choose any of {names}.")
-        if self.evidence is None or self.certificate.kind != "proved":
+        if self.prove is None or self.certificate.kind != "proved":
             raise Refused("this layer carries no evidence to prove from; compile it again.")
-        if isinstance(self.layer, GroupedLayer):
-            assert self.spectral is not None
-            declared = self.evidence if self.target.expression is None else None
-            return certify_spectral(self.layer, self.spectral, self.error, runtime, declared)
-        plan = stored_plan(self.plan, self.layer, self.norm)
-        return certify(plan, self.layer, self.target, self.evidence, self.norm, runtime)
+        return self.prove(runtime)
 
     # -- tell
 

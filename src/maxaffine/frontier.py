@@ -7,7 +7,6 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from maxaffine.certify.prove import Plan
-from maxaffine.compiler import ROOM, plan_cost, proposals
 from maxaffine.core.errors import Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import numpy_dtype
@@ -16,6 +15,8 @@ from maxaffine.plan.budget import Cost, afford
 from maxaffine.plan.gather import gather
 from maxaffine.plan.spectral import SpectralPlan, spectral_plans
 from maxaffine.request import Request, absolute_error, check_error, check_norm, resolve
+from maxaffine.search.found import ROOM
+from maxaffine.search.lookup import plan_cost, proposals
 
 DECADES = tuple(10.0**-k for k in range(1, 11))
 

@@ -32,6 +32,8 @@ class Request:
     max_bytes: int | None
     seed: int
     progress: Progress
+    breaks: tuple[float, ...] | None = None  # of a callable of one variable
+    gap: float | None = None  # how far from a jump the sup norm speaks
 
 
 def check_error(error: Any) -> float:
@@ -89,6 +91,35 @@ def check_partition(partition: Any, target: Target) -> MaxAffine | None:
     if partition is not None and partition.A.shape[1] != target.box.dimension:
         raise BadInput(f"`partition` has {partition.A.shape[1]} variables and the box {target.box.dimension}.")
     return partition
+
+
+def check_breaks(breaks: Any, target: Target) -> tuple[float, ...] | None:
+    """Break points inside the box, in increasing order, or None."""
+    if breaks is None:
+        return None
+    try:
+        points = np.unique(np.asarray(breaks, dtype=np.float64).ravel())
+    except (TypeError, ValueError):
+        raise BadInput(f"`breaks` (={breaks!r}) must be numbers, the places where the target has kinks or jumps.") from None
+    if target.box.dimension != 1:
+        raise BadInput(f"`breaks` are places on one axis, and the box has {target.box.dimension}; leave them out.")
+    low, high = float(target.box.low[0]), float(target.box.high[0])
+    if not (np.isfinite(points).all() and ((low <= points) & (points <= high)).all()):
+        raise BadInput(f"`breaks` {points.tolist()} must lie in the box [{low:g}, {high:g}].")
+    return tuple(float(point) for point in points if low < point < high)
+
+
+def check_gap(gap: Any, target: Target) -> float | None:
+    """A positive distance below the width of the box, or None."""
+    if gap is None:
+        return None
+    try:
+        value = float(gap)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0.0 < value < float(target.box.width.min()):
+        raise BadInput(f"`gap` (={gap!r}) must be a positive distance below the width of the box, such as 1e-6.")
+    return value
 
 
 def check_centres(centres: Any, target: Target) -> Array | None:

@@ -170,10 +170,10 @@ def _climb(
 
 
 def observe_integral(
-    evaluate: Evaluate, target: Target, layer: Layer, p: float, seed: int, flops: int
+    evaluate: Evaluate, target: Target, layer: Layer | GroupedLayer, p: float, seed: int, flops: int
 ) -> Observed:
     """The L_p error by adaptive quadrature: two Gauss points per axis against the same on halves, refined where they differ."""
-    low, high = _graded_pieces(layer, flops)
+    low, high = _graded_pieces(layer)
     budget = int(np.clip(4 * FLOPS / max(flops, 1), 20_000, 2_000_000))
     total = np.zeros(layer.d_out * layer.n_out)
     spent, worst, at = 0, -1.0, layer.low
@@ -201,9 +201,11 @@ def observe_integral(
     return Observed(float(total.max() ** (1.0 / p)), tuple(float(v) for v in at), spent, seed, p)
 
 
-def _graded_pieces(layer: Layer, flops: int) -> tuple[Array, Array]:
-    """Cells cut per axis at their transition layers, as boxes; whole cells where there are too many."""
+def _graded_pieces(layer: Layer | GroupedLayer) -> tuple[Array, Array]:
+    """Cells cut per axis at their transition layers, as boxes; whole cells where there are too many.  Else a coarse grid."""
     D = layer.dimension
+    if isinstance(layer, GroupedLayer):
+        return _coarse_pieces(layer)
     rho = layer.sharpness
     inner = min(0.25, 6.0 / rho)
     cuts = np.array([-0.5, -0.5 + inner, 0.0, 0.5 - inner, 0.5]) if layer.keys.count * 4**D <= 300_000 else np.array([-0.5, 0.5])
@@ -215,6 +217,15 @@ def _graded_pieces(layer: Layer, flops: int) -> tuple[Array, Array]:
         highs.append(np.clip(centre + (sites[:, None] + cuts[1:]).ravel() / scale, layer.low[i], layer.high[i]))
     low = np.stack([a.ravel() for a in np.meshgrid(*lows, indexing="ij")], axis=1)
     high = np.stack([a.ravel() for a in np.meshgrid(*highs, indexing="ij")], axis=1)
+    return low, high
+
+
+def _coarse_pieces(layer: GroupedLayer) -> tuple[Array, Array]:
+    """The box in equal pieces, about a thousand of them."""
+    count = max(2, round(1024 ** (1.0 / layer.dimension)))
+    edges = [np.linspace(a, b, count + 1) for a, b in zip(layer.low, layer.high, strict=True)]
+    low = np.stack([a.ravel() for a in np.meshgrid(*(e[:-1] for e in edges), indexing="ij")], axis=1)
+    high = np.stack([a.ravel() for a in np.meshgrid(*(e[1:] for e in edges), indexing="ij")], axis=1)
     return low, high
 
 

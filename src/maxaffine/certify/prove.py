@@ -1,8 +1,6 @@
 """Prove a stored layer by the theorem that its plan names."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.integral import certify_integral
@@ -12,7 +10,6 @@ from maxaffine.core.progress import Progress, silent
 from maxaffine.layer.layer import Layer
 from maxaffine.plan import integral, lookup
 from maxaffine.plan.evidence import Evidence
-from maxaffine.plan.maxaffine import MaxAffine
 from maxaffine.target.target import Target
 
 Plan = lookup.GridPlan | lookup.CentresPlan | lookup.PartitionPlan
@@ -41,13 +38,3 @@ def certify(
     if plan.route != "G4" and not lookup.provable(evidence):
         return Certificate.nothing(norm, NO_FACTS, layer.dtype)
     return certify_grid(layer, target, evidence, plan.route, plan.margin, runtime)
-
-
-def stored_plan(record: Mapping[str, Any], layer: Layer, norm: float) -> Plan:
-    """The plan behind a layer, from its record and its keys."""
-    if record["plan"] == "grid":
-        return lookup.GridPlan(record["route"], tuple(record["counts"]), layer.sharpness, math.nan, norm, record["margin"])
-    slopes, offsets = layer.affine_pieces()
-    if record["plan"] == "centres":
-        return lookup.CentresPlan(slopes, record["radius"], record["multiplier"], math.nan)
-    return lookup.PartitionPlan(MaxAffine(slopes, offsets), layer.sharpness, record["margin"], layer.values)

@@ -1,0 +1,90 @@
+"""What a search returns: a plan carried out, with its layer, certificate, cost and the way to prove it again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.checker import check
+from maxaffine.certify.observe import Observed, local_evaluation, observe, observe_integral
+from maxaffine.layer.file import to_tensors
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.layer import Layer
+from maxaffine.plan import lookup
+from maxaffine.plan.budget import Cost
+from maxaffine.request import Request
+from maxaffine.runtime import chooser
+
+# The compiler aims a little below the error asked for, so that the independent checker, whose constants are its own,
+# can confirm it.
+ROOM = 1.0 - 2e-3
+
+
+class Planned(Protocol):
+    """A plan: pure data, which knows its tokens and its record."""
+
+    @property
+    def cells(self) -> int:
+        """Tokens per output token."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """The record that the file keeps."""
+        ...
+
+
+@dataclass(frozen=True)
+class Found:
+    """A plan carried out: its layer, certificate and cost; `prove(runtime)` certifies it for one runtime alone."""
+
+    method: str
+    plan: Planned
+    layer: Layer | GroupedLayer
+    certificate: Certificate
+    cost: Cost
+    observed: Observed | None = None
+    prove: Callable[[str], Certificate] | None = None
+
+
+def grouped_cost(layer: GroupedLayer) -> Cost:
+    """Tokens, bytes and flops of a grouped layer."""
+    flops = 40 * sum(sum(group.shape) for group in layer.groups) + layer.nbytes // 2
+    return Cost(layer.tokens, layer.nbytes, 4 * layer.nbytes, flops)
+
+
+def look(request: Request, found: Found) -> Observed:
+    """The largest error of a layer that a search finds; one above the proved bound is a fault and stops the compile."""
+    layer, flops = found.layer, found.cost.flops
+    local = local_evaluation(layer) if isinstance(layer, Layer) else None
+    evaluate = partial(chooser.evaluate, layer) if local is None else local
+    if local is not None:
+        flops = min(flops, 40_000)
+    request.progress("search for the worst point", 0, 1)
+    if math.isfinite(request.norm):
+        return observe_integral(evaluate, request.target, layer, request.norm, request.seed, flops)
+    start, reach = None, 0.0
+    if isinstance(found.plan, lookup.CentresPlan):
+        start, reach = found.plan.centres, found.plan.radius
+    observed = observe(evaluate, request.target, layer, request.seed, flops, start, reach)
+    bound = found.certificate.bound
+    if bound is not None and observed.error > bound:
+        raise AssertionError(f"observed error {observed.error!r} exceeds the proved bound {bound!r}: please report this")
+    return observed
+
+
+def unconfirmed(found: Found, request: Request) -> str | None:
+    """None, or why the checker would refuse the file of this layer."""
+    if request.target.expression is None:
+        return None
+    tensors, description = to_tensors(found.layer)
+    record = {
+        "layer": description, "target": request.target.to_json(), "error": request.error,
+        "norm": "inf" if math.isinf(request.norm) else request.norm,
+        "certificate": found.certificate.to_json(), "plan": found.plan.to_json(),
+    }  # fmt: skip
+    verdict = check(tensors, record)
+    return None if verdict.passed else verdict.reason

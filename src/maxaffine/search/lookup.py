@@ -1,0 +1,119 @@
+"""Lookups: the paper's construction, in plans of growing cost until one is proved."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.partition import euclidean_constant, partition_plan
+from maxaffine.certify.prove import Plan, certify
+from maxaffine.core.errors import Refused
+from maxaffine.core.progress import Progress, silent
+from maxaffine.core.rounding import numpy_dtype
+from maxaffine.layer.build import build_centres, build_grid, build_partition
+from maxaffine.layer.layer import Layer
+from maxaffine.plan import integral, lookup
+from maxaffine.plan.budget import Cost, afford, lookup_cost
+from maxaffine.plan.sampled import sampled_lipschitz
+from maxaffine.request import Request
+from maxaffine.search.found import ROOM, Found, look
+
+
+def fewest_tokens(request: Request) -> int | None:
+    """Tokens of the cheapest lookup, where one is known without building it."""
+    plan = lookup.cheapest(lookup.sup_norm_plans(request.target.box, request.evidence, request.error * ROOM))
+    return None if plan is None or request.dtype == "bfloat16" else plan.cells * request.target.n_out
+
+
+def search(request: Request) -> Found:
+    """Lookups of growing cost, until one is proved; for a target without facts, until one is observed to fit."""
+    if request.dtype == "bfloat16":
+        raise Refused("a lookup is not proved in bfloat16: its logits are rounded by 2^-8 of hundreds; use float32.")
+    closest: Found | None = None
+    for plan in proposals(request):
+        cost = plan_cost(plan, request)
+        afford(cost, request.max_bytes, f"the lookup for error {request.error:g}")
+        layer = _build(plan, request)
+        prove = partial(_certify, plan, layer, request)
+        found = Found("lookup", plan, layer, prove("any", request.progress), cost, prove=prove)
+        bound = found.certificate.bound
+        if bound is None:
+            found = replace(found, observed=look(request, found))
+            bound = found.observed.error if found.observed else math.inf
+        if bound <= request.error:
+            return found
+        if closest is None or bound < (closest.certificate.bound or math.inf):
+            closest = found
+    raise Refused(_why_not(request, closest))
+
+
+def proposals(request: Request) -> Iterator[Plan]:
+    """Lookup plans of growing cost, by what is known about the target."""
+    target, evidence, error = request.target, request.evidence, request.error
+    if request.centres is not None:
+        yield from lookup.covering_plans(request.centres, euclidean_constant(evidence), error * ROOM)
+        return
+    if request.partition is not None:
+        yield partition_plan(request.partition, target, evidence, error, request.progress)
+        return
+    if math.isfinite(request.norm):
+        yield from integral.plans(target, evidence, error * ROOM, request.norm)
+        return
+    if lookup.provable(evidence):
+        yield from lookup.sup_norm_proposals(target.box, evidence, error * ROOM)
+    elif target.expression is not None:
+        if not target.expression.is_continuous:
+            raise Refused(
+                f"the sup norm cannot be proved: {evidence.why_not} A layer is continuous, so a jump cannot be followed "
+                'in the sup norm; ask for an L_p error with `norm=1` (--norm 1), or declare `lipschitz=` if there is none.'
+            )
+        yield from lookup.enclosed_proposals(target, evidence, error * ROOM)
+    else:
+        if request.require == "proved":
+            raise Refused(
+                "a callable without facts cannot be proved; declare `lipschitz=` or `modulus=`, give an expression, "
+                "or leave out `require`."
+            )
+        yield from lookup.sup_norm_proposals(target.box, sampled_lipschitz(target, error, request.seed), error)
+
+
+def plan_cost(plan: Plan, request: Request) -> Cost:
+    """Tokens, bytes and flops of a lookup, before it is built."""
+    target = request.target
+    axes = plan.counts if isinstance(plan, lookup.GridPlan) else (plan.cells,)
+    itemsize = numpy_dtype(request.dtype).itemsize
+    return lookup_cost(plan.cells, axes, target.box.dimension, target.d_out * target.n_out, target.n_out, itemsize)
+
+
+def _build(plan: Plan, request: Request) -> Layer:
+    if isinstance(plan, lookup.GridPlan):
+        return build_grid(plan, request.target, request.dtype, request.progress, request.evidence.cell_means)
+    if isinstance(plan, lookup.CentresPlan):
+        return build_centres(plan, request.target, request.dtype)
+    return build_partition(plan.partition, plan.sharpness, plan.values, request.target, request.dtype)
+
+
+def _why_not(request: Request, closest: Found | None) -> str:
+    if closest is None:
+        return f"no plan fits `error` (={request.error:g}); ask for a larger one."
+    if closest.certificate.bound is None:
+        return (
+            f"`error` (={request.error:g}) was not reached: {closest.cost.tokens:,} tokens leave an observed error of "
+            f"{closest.observed.error if closest.observed else math.nan:.3g}; ask for a larger error or give facts."
+        )
+    parts = closest.certificate.parts
+    worst = max(parts, key=lambda name: parts[name])
+    if request.dtype != "float64" and parts["rounding"] > 0.05 * request.error:
+        worst = "rounding"  # more cells would make the logits larger and the rounding worse
+    what = f"`error` (={request.error:g}) cannot be proved: the closest of the plans tried has {closest.cost.tokens:,} tokens "
+    what += f"and the bound {closest.certificate.bound:.4g}, of which {worst.replace('_', ' ')} is {parts[worst]:.3g}"
+    if worst == "rounding":
+        return f"{what}; {request.dtype} stands in the way: use dtype float64 or a larger error."
+    if request.partition is not None:
+        return f"{what}; use a finer `partition` or a larger error."
+    return f"{what}; ask for a larger error."
+
+
+def _certify(plan: Plan, layer: Layer, request: Request, runtime: str, progress: Progress = silent) -> Certificate:
+    return certify(plan, layer, request.target, request.evidence, request.norm, runtime, progress)
