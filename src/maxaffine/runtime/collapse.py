@@ -1,0 +1,403 @@
+"""Collapse the heads of a grouped layer into polynomials of their directions, with a proved error.
+
+A group's head g(z) = sum_j w_j(z) c_j is analytic near [-1, 1]^E, so a short Chebyshev series says the same to within any
+tolerance, without an exponential and without a sum over tokens.  Values that couple directions are split by singular values:
+
+    products   g(z) ~ sum_r prod_e p_er(z_e)                         cores[e] (degree_e + 1, R)
+    train      g(z) ~ P_1(z_1) P_2(z_2) .. P_E(z_E), matrices        cores[e] (R_{e-1}, degree_e + 1, R_e), R_0 = 1, R_E = K
+
+The error of the numbers that are stored is proved as follows (Ehlich and Zeller).  On the ellipse of parameter r the weights
+sum to at most S (runtime/strips.py), so that some polynomial q of degree m per direction is within
+E = sum_k Leb^{k-1} 4 S max|c| r^-m/(r-1) of g; the collapsed polynomial p has a degree of at most m; and q - p is at most
+C = prod_k 1/cos(pi m_k / 2 n_k) times its maximum over n_k Chebyshev points per direction, where g is computed in extended precision:
+
+    |g - p| <= E + C (max over the points |g - p| + doubt + E).
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import Refused
+from maxaffine.core.rounding import FLOAT64, gamma
+from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.plan.keys import AxisKeys, frozen
+from maxaffine.runtime.strips import strip_sum
+
+Array = NDArray[np.float64]
+Extended = NDArray[np.longdouble]
+
+SHARE = 2.0**-8  # of the error asked for that a certificate reserves for a collapse
+FLOOR = 2.0**-45  # of the largest |g| that it may take besides, where the error asked for is near rounding
+VALUES_FLOOR = 2.0**-48  # and of the largest |value| of listed values
+UNIT = float(np.finfo(np.longdouble).eps) / 2.0  # 80-bit numbers where the platform has them, else float64
+PI = np.longdouble("3.14159265358979323846264338327950288")
+RADII = tuple(1.0 + 10.0**e for e in np.linspace(-2.0, 1.0, 25))
+MOST_DEGREE = {1: 1500, 2: 600, 3: 100, 4: 36}
+MOST_POINTS = 3_000_000
+OVERSAMPLING = 2  # Chebyshev points per degree at which the collapse is compared
+LOOSER = (16.0, 8.0, 4.0, 2.0, 1.0)  # sums of |coefficients| left out exceed what is seen at the points: tried in this order
+
+
+@dataclass(frozen=True)
+class CollapsedGroup:
+    """Polynomials of one group in z = clip(matrix (x - centre), -1, 1), and what they differ from its head by at most."""
+
+    matrix: Array  # (E, D)
+    cores: tuple[Array, ...]
+    products: bool
+    basis: str  # "chebyshev": sum_k c_k T_k(z); "powers": sum_k c_k z^k
+    error: float  # sup |g - p|, p in exact arithmetic
+    rounding: float  # evaluating p by Clenshaw's or Horner's rule in arithmetic of unit roundoff `unit`
+    largest: float  # a lower bound of sup |g| (of the sum over r of products of sup |factor|)
+    most: float  # the largest |value| of listed values
+
+    @property
+    def degrees(self) -> tuple[int, ...]:
+        """Degree per direction."""
+        return tuple(core.shape[0 if self.products else 1] - 1 for core in self.cores)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Columns of every core."""
+        return tuple(core.shape[-1] for core in self.cores)
+
+
+@dataclass(frozen=True)
+class Collapsed:
+    """The groups of a layer as polynomials; `error` bounds |F - sum_g p_g|, evaluation included, at every computed z."""
+
+    centre: Array
+    groups: tuple[CollapsedGroup, ...]
+    error: float
+    allowed: float
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions per query, about."""
+        return sum(4 * core.size for group in self.groups for core in group.cores)
+
+
+def allowance(tolerance: float, largest: float, most: float = 0.0) -> float:
+    """What a collapsed group may be off by: `largest` at least sup |g|, `most` the largest listed |value|."""
+    return tolerance + FLOOR * largest + VALUES_FLOOR * most
+
+
+_KNOWN: dict[int, tuple[weakref.ref[GroupedLayer], dict[tuple[float, str, float], Collapsed | str]]] = {}
+
+
+def collapse(layer: GroupedLayer, tolerance: float = 0.0, basis: str = "auto", unit: float = FLOAT64.unit) -> Collapsed:
+    """The layer within `tolerance` and a rounding floor, evaluation included; Refused where that is not possible.
+
+    `basis` is "chebyshev", "powers", or "auto": powers of z where Horner's rule rounds little enough, else Chebyshev.
+    `unit` is the unit roundoff of the arithmetic that will evaluate the polynomials.
+    """
+    held = _KNOWN.get(id(layer))
+    if held is None or held[0]() is not layer:
+        key = id(layer)
+        held = weakref.ref(layer, lambda _: _KNOWN.pop(key, None)), {}
+        _KNOWN[key] = held
+    wanted = (float(tolerance), basis, unit)
+    if wanted not in held[1]:
+        try:
+            held[1][wanted] = _collapse(layer, *wanted)
+        except Refused as refusal:
+            held[1][wanted] = str(refusal)
+    found = held[1][wanted]
+    if isinstance(found, str):
+        raise Refused(found)
+    return found
+
+
+def collapsible(layer: GroupedLayer) -> bool:
+    """Whether every group is of a kind that collapses: product keys and constant values."""
+    return layer.tilt is None and all(isinstance(group, Group) and group.slopes is None for group in layer.groups)
+
+
+def _collapse(layer: GroupedLayer, tolerance: float, basis: str, unit: float) -> Collapsed:
+    if not collapsible(layer):
+        raise Refused("clusters and affine values do not collapse into polynomials.")
+    groups = []
+    for group in layer.groups:
+        assert isinstance(group, Group)
+        share = tolerance / len(layer.groups)
+        one = _factored(group, share, basis, unit) if group.factors is not None else _listed(group, share, basis, unit)
+        allowed = allowance(share, one.largest, one.most)
+        if not one.error + one.rounding <= allowed:
+            off = one.error + one.rounding
+            raise Refused(f"the polynomial of a group would be off by {off:.2g}, and {allowed:.2g} is allowed.")
+        groups.append(one)
+    total = math.fsum(group.error + group.rounding for group in groups) * (1 + 1e-12)
+    allowed = sum(allowance(tolerance / len(groups), group.largest, group.most) for group in groups)
+    return Collapsed(layer.centre, tuple(groups), total, allowed)
+
+
+# -- one direction
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Chebyshev points of one direction, the weights there in extended precision, and the remainder of degree `degree`."""
+
+    degree: int
+    remainder: float  # per unit of max |c|
+    points: Extended
+    weights: Extended  # (n, N)
+    shaky: float  # relative error of the weights
+
+    @property
+    def constant(self) -> float:
+        """Ehlich and Zeller's factor."""
+        return 1.0 / math.cos(math.pi * self.degree / (2.0 * len(self.points))) * (1 + 1e-14)
+
+    def transform(self, count: int) -> Extended:
+        """(count, n): values at the points -> the first Chebyshev coefficients of their interpolant."""
+        n = len(self.points)
+        angle = PI * (2 * np.arange(n, dtype=np.longdouble) + 1) / (2 * n)
+        rows = np.cos(np.multiply.outer(np.arange(count, dtype=np.longdouble), angle)) * (np.longdouble(2) / n)
+        rows[0] /= 2
+        return np.asarray(rows, dtype=np.longdouble)
+
+
+def _grid(axis: AxisKeys, E: int, allowed: float) -> _Grid:
+    """Points for which the remainder is at most `allowed` (per unit of max |c|)."""
+    best: tuple[int, float] | None = None
+    for r in RADII:
+        long, short = (r + 1.0 / r) / 2.0 * (1 + 1e-12), (r - 1.0 / r) / 2.0 * (1 + 1e-12)
+        S = strip_sum(axis, long, short)
+        if not math.isfinite(S):
+            break
+        m = max(2, math.ceil(math.log(max(4.0 * S / ((r - 1.0) * allowed), 1.0)) / math.log(r) * (1 + 1e-12)))
+        if best is None or m < best[0]:
+            best = m, 4.0 * S * r**-m / (r - 1.0) * (1 + 1e-10)
+    if best is None or best[0] > MOST_DEGREE.get(E, 0):
+        raise Refused("the head is too steep for one polynomial per direction.")
+    n = OVERSAMPLING * best[0]
+    points = np.cos(PI * (2 * np.arange(n, dtype=np.longdouble) + 1) / (2 * n))
+    a, b = axis.slopes.astype(np.longdouble), axis.offsets.astype(np.longdouble)
+    scores = np.multiply.outer(points, a) + b
+    scores -= scores.max(axis=1, keepdims=True)
+    weights = np.exp(scores)
+    weights /= weights.sum(axis=1, keepdims=True)
+    # rounding of points, logits, exp (4 ulp) and sums in the extended format; a moved point moves every logit difference
+    spread = float(np.ptp(axis.slopes))
+    logit = 4.0 * float(np.abs(axis.slopes).max() + np.abs(axis.offsets).max()) + spread + 30.0
+    shaky = 2.0 * UNIT * logit + gamma(2 * len(axis) + 4, UNIT) + 16.0 * UNIT * spread
+    return _Grid(best[0], best[1], points, weights, shaky * (1 + 1e-9))
+
+
+def _along(matrix: NDArray[np.floating], tensor: NDArray[np.floating], axis: int) -> NDArray[np.floating]:
+    """The matrix applied to one axis of a tensor."""
+    return np.asarray(np.moveaxis(np.tensordot(matrix, tensor, axes=(1, axis)), 0, axis))
+
+
+def _basis(kind: str, points: Extended, count: int) -> Extended:
+    """(n, count): T_k or z^k at the points, in extended precision."""
+    rows = np.ones((count, len(points)), dtype=np.longdouble)
+    for k in range(1, count):
+        if kind == "powers" or k == 1:
+            rows[k] = rows[k - 1] * points
+        else:
+            rows[k] = 2 * points * rows[k - 1] - rows[k - 2]
+    return rows.T
+
+
+def _powers(core: Extended, axis: int) -> Extended:
+    """Chebyshev coefficients along one axis turned into those of powers."""
+    count = core.shape[axis]
+    table = np.zeros((count, count), dtype=np.longdouble)  # rows k: T_k in powers, exact integers
+    table[0, 0] = 1
+    if count > 1:
+        table[1, 1] = 1
+    for k in range(2, count):
+        table[k, 1:] = 2 * table[k - 1, :-1]
+        table[k] -= table[k - 2]
+    return np.asarray(_along(table.T, core, axis), dtype=np.longdouble)
+
+
+def _column_bounds(core: Array, axis: int, basis: str, unit: float) -> tuple[Array, Array]:
+    """Per polynomial of a core: a bound of |p| on [-1, 1], and of its rounding by Horner's or Clenshaw's rule.
+
+    Horner: sum_k gamma(2k + 2) |c_k|.  Clenshaw: a rounding d_k of b_k = c_k + 2 z b_{k+1} - b_{k+2} moves p by d_k T_k(z),
+    |d_k| <= u (2|b_{k+1}| + |c_k| + |b_{k+2}| + |b_k|) and |b_k| <= sum_{j >= k} (j - k + 1)|c_j|.
+    """
+    c = np.moveaxis(np.abs(core.astype(np.float64)), axis, 0)
+    count = len(c)
+    k = np.arange(count).reshape(-1, *[1] * (c.ndim - 1))
+    size = c.sum(axis=0) * (1 + 1e-12)
+    if basis == "powers":
+        return size, (gamma(2 * count + 2, unit) / (2 * count + 2) * (2 * k + 2) * c).sum(axis=0) * (1 + 1e-12)
+    b = np.zeros((count + 2, *c.shape[1:]))
+    tail = np.zeros(c.shape[1:])
+    for i in range(count - 1, -1, -1):
+        tail = tail + c[i]
+        b[i] = b[i + 1] + tail  # sum_{j >= i} (j - i + 1) |c_j|
+    steps = 2.0 * b[1 : count + 1] + c + b[2 : count + 2] + b[:count]
+    return size, unit * (1 + 1e-12 + 8.0 * unit * count * count) * steps.sum(axis=0) * (1 + 1e-12)
+
+
+# -- listed values
+
+
+def _listed(group: Group, tolerance: float, basis: str, unit: float) -> CollapsedGroup:
+    assert group.values is not None
+    E, values = len(group.axes), group.values.astype(np.float64)
+    most = float(np.abs(values).max())
+    floor = VALUES_FLOOR * most + tolerance
+    grids = _grids(group, floor / max(most, 1e-300))
+    exact: NDArray[np.floating] = values.astype(np.longdouble)
+    for e, grid in enumerate(grids):
+        exact = _along(grid.weights, exact, e)
+    largest = float(np.abs(exact).max()) * (1 - 1e-12)
+    doubt = most * sum(grid.shaky for grid in grids) * (1 + 1e-9)
+    remainder, leb = 0.0, 1.0
+    for grid in grids:
+        remainder += leb * grid.remainder * most
+        leb *= 2.0 / math.pi * math.log(grid.degree + 1) + 1.0
+    constant = math.prod(grid.constant for grid in grids)
+    allowed = allowance(tolerance, largest, most)
+    room = (allowed * 0.9 - remainder) / constant - doubt - remainder
+    if room <= 0:
+        raise Refused("the head cannot be computed precisely enough to be collapsed.")
+    kinds = ("powers", "chebyshev") if basis == "auto" else (basis,)
+    coefficients = _coefficients(exact, grids)
+    for loose, kind in ((loose, kind) for loose in LOOSER for kind in kinds):
+        cores = _split(_truncated(coefficients, 0.5 * loose * room), 0.27 * loose * room)
+        stored = tuple((_powers(core, 1) if kind == "powers" else core).astype(np.float64) for core in cores)
+        own, rounding = _train_doubt(stored, kind, UNIT), _train_doubt(stored, kind, unit)
+        if loose > LOOSER[-1] and rounding > 0.5 * allowed:
+            continue
+        away = float(np.abs(exact - _train_at(stored, grids, kind)).max())
+        bound = float((remainder + constant * (away * (1 + 1e-9) + doubt + own + remainder)) * (1 + 1e-12))
+        if bound + rounding <= allowed:
+            break
+    products = E <= 2 and values.shape[-1] == 1
+    if products:
+        stored = (stored[0][0],) if E == 1 else (stored[0][0], stored[1][:, :, 0].T.copy())
+    frozen_cores = tuple(frozen(core) for core in stored)
+    return CollapsedGroup(group.matrix, frozen_cores, products, kind, bound, rounding, largest, most)
+
+
+def _grids(group: Group, allowed: float) -> list[_Grid]:
+    """Points of every direction, for a remainder of 1/64 of what is allowed."""
+    E = len(group.axes)
+    grids = [_grid(axis, E, allowed / 64.0 / E / 6.0**e) for e, axis in enumerate(group.axes)]
+    if math.prod(len(grid.points) for grid in grids) > MOST_POINTS:
+        raise Refused("the head has too many directions at once for a collapse.")
+    return grids
+
+
+def _coefficients(exact: NDArray[np.floating], grids: list[_Grid]) -> NDArray[np.floating]:
+    """All Chebyshev coefficients (degree_1 + 1, .., degree_E + 1, K)."""
+    for e, grid in enumerate(grids):
+        exact = _along(grid.transform(grid.degree + 1), exact, e)
+    return exact
+
+
+def _truncated(tensor: NDArray[np.floating], room: float) -> Extended:
+    """The coefficients of few degrees: those left out sum to about `room`."""
+    E = tensor.ndim - 1
+    for e in range(E):
+        slabs = np.abs(tensor).max(axis=-1).sum(axis=tuple(i for i in range(E) if i != e)).astype(np.float64)
+        tails = np.cumsum(slabs[::-1])[::-1]  # tails[k]: everything of degree k and more
+        tensor = np.take(tensor, np.arange(max(1, int(np.count_nonzero(tails > room / E)))), axis=e)
+    return tensor.astype(np.longdouble)
+
+
+def _split(coefficients: Extended, room: float) -> list[Extended]:
+    """A tensor train of the coefficients within about `room`: cores (R_{e-1}, degree + 1, R_e)."""
+    E = coefficients.ndim - 1
+    cores: list[Extended] = []
+    rest, rank = coefficients, 1
+    for _ in range(E - 1):
+        count = rest.shape[0] if rank == 1 and not cores else rest.shape[1]
+        matrix = rest.reshape(rank * count, -1)
+        left, values, _right = np.linalg.svd(matrix.astype(np.float64), full_matrices=False)
+        # the sum of |coefficients| of a discarded term is at most sigma |u|_1 |v|_1
+        weight = values * np.abs(left).sum(axis=0) * np.abs(_right).sum(axis=1)
+        tails = np.cumsum(weight[::-1])[::-1]
+        kept = max(1, int(np.count_nonzero(tails > room / (E - 1))))
+        scale = np.sqrt(values[:kept] / values[0]) if values[0] > 0 else np.ones(kept)
+        scale[scale == 0] = 1.0
+        basis = left[:, :kept].astype(np.longdouble)
+        rest = ((basis.T @ matrix) / scale[:, None]).reshape(kept, *coefficients.shape[len(cores) + 1 :])
+        cores.append((basis * scale).reshape(rank, count, kept))
+        rank = kept
+    cores.append(rest if E > 1 else rest[None])
+    return cores
+
+
+def _train_at(cores: tuple[Array, ...], grids: list[_Grid], kind: str) -> Extended:
+    """The train at all points (n_1, .., n_E, K), in extended precision."""
+    state: NDArray[np.floating] = np.ones((1, 1), dtype=np.longdouble)  # (points so far, R)
+    shape: list[int] = []
+    for core, grid in zip(cores, grids, strict=True):
+        table = np.einsum("nk,akb->nab", _basis(kind, grid.points, core.shape[1]), core.astype(np.longdouble))
+        state = np.tensordot(state, table, axes=(1, 1)).reshape(-1, core.shape[2])
+        shape.append(len(grid.points))
+    return state.reshape(*shape, -1).astype(np.longdouble)
+
+
+def _train_doubt(cores: tuple[Array, ...], kind: str, unit: float) -> float:
+    """A bound of the rounding of the train in arithmetic of unit roundoff `unit`."""
+    size, lost = np.ones(1), np.zeros(1)
+    for core in cores:
+        top, rounding = _column_bounds(core, 1, kind, unit)  # (R_{e-1}, R_e)
+        moved = size @ rounding + lost @ (top + rounding)
+        size = size @ top
+        lost = (moved + gamma(core.shape[0] + 2, unit) * (size + moved)) * (1 + 1e-12)
+    return float(lost.max())
+
+
+# -- sums of products
+
+
+def _factored(group: Group, tolerance: float, basis: str, unit: float) -> CollapsedGroup:
+    assert group.factors is not None
+    factors = [factor.astype(np.float64) for factor in group.factors]
+    E, R = len(factors), factors[0].shape[1]
+    grids = [_grid(axis, 1, 1e-20) for axis in group.axes]
+    exact = [grid.weights @ factor.astype(np.longdouble) for grid, factor in zip(grids, factors, strict=True)]  # (n, R)
+    low = np.stack([np.abs(one).max(axis=0).astype(np.float64) for one in exact])  # (E, R), below sup |g_er|
+    largest = float(np.prod(low, axis=0).sum()) * (1 - 1e-10)
+    allowed = allowance(tolerance, largest)
+    tops = np.stack([grid.constant * low[e] * (1 + 1e-9) + 1e-300 for e, grid in enumerate(grids)])
+    scale = np.prod(low + 1e-300, axis=0)
+    cores: list[Array] = []
+    errors, roundings, sizes = (np.empty((E, R)) for _ in range(3))
+    kinds = ("powers", "chebyshev") if basis == "auto" else (basis,)
+    for kind in kinds:
+        cores = []
+        for e, grid in enumerate(grids):
+            most = np.abs(factors[e]).max(axis=0)
+            weight = scale / (low[e] + 1e-300)  # what an error of this factor is multiplied by
+            room = 0.4 * allowed / (E * R) / grid.constant
+            core = _columns(exact[e], grid, room / np.maximum(weight, 1e-300))
+            stored = (_powers(core, 0) if kind == "powers" else core).astype(np.float64)
+            at = _basis(kind, grid.points, len(stored)) @ stored.astype(np.longdouble)
+            away = np.abs(exact[e] - at).max(axis=0).astype(np.float64) * (1 + 1e-9)
+            doubt = grid.shaky * most + _column_bounds(stored, 0, kind, UNIT)[1]
+            errors[e] = grid.remainder * most + grid.constant * (away + doubt + grid.remainder * most)
+            roundings[e] = _column_bounds(stored, 0, kind, unit)[1]
+            sizes[e] = tops[e] + grid.constant * (doubt + grid.remainder * most) + grid.remainder * most
+            cores.append(frozen(stored))
+        lost = float((np.prod(sizes + errors, axis=0) - np.prod(sizes, axis=0)).sum())
+        whole = np.prod(sizes + errors + roundings, axis=0)
+        rounding = float((whole - np.prod(sizes + errors, axis=0)).sum()) + gamma(E + R + 2, unit) * float(whole.sum())
+        guard = 4.0 * FLOAT64.unit * (E + R + 4) * float(whole.sum())  # of these products themselves
+        if lost + guard + rounding <= allowed:
+            break
+    return CollapsedGroup(group.matrix, tuple(cores), True, kind, lost + guard, rounding, largest, 0.0)
+
+
+def _columns(exact: NDArray[np.floating], grid: _Grid, room: Array) -> Extended:
+    """Chebyshev coefficients (degree + 1, R) of columns, each about room_r away."""
+    tensor = grid.transform(grid.degree + 1) @ exact
+    tails = np.cumsum(np.abs(tensor[::-1]), axis=0)[::-1].astype(np.float64)
+    kept = max(1, int((tails > room).any(axis=1).sum()))
+    return np.asarray(tensor[:kept], dtype=np.longdouble)
