@@ -2,6 +2,7 @@
 
 import time
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,13 @@ from maxaffine.search import lookup
 from maxaffine.search.found import Found, look
 
 # In the order in which `auto` tries them: cheap tests first.  Lookups come last, where nothing else is proved or smaller.
-SEARCHES = ("spectral",)
+SEARCHES = {
+    name: module
+    for name, module in {
+        "piecewise": "piecewise", "axis": "axis_clusters", "regions": "regions", "spectral": "spectral", "tree": "tree",
+    }.items()
+    if find_spec(f"maxaffine.search.{module}") is not None
+}  # fmt: skip
 METHODS = ("auto", *SEARCHES, "lookup")
 ENOUGH = 4  # tokens below which no other method is asked
 
@@ -152,7 +159,7 @@ def _search(request: Request, method: str) -> Found:
         limit = lookup.fewest_tokens(request) if method == "auto" else None
         for name in SEARCHES if method == "auto" else (method,):
             fewest = limit if best is None else _fewer(best.cost.tokens, limit)
-            found = import_module(f"maxaffine.search.{name}").search(request, reasons.setdefault(name, []), fewest)
+            found = import_module(f"maxaffine.search.{SEARCHES[name]}").search(request, reasons.setdefault(name, []), fewest)
             best = _better(best, found)
             if best is not None and best.certificate.kind == "proved" and best.cost.tokens <= ENOUGH:
                 break

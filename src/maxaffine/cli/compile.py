@@ -29,7 +29,7 @@ def run(
         typer.Option(metavar="x=LOW:HIGH,..", help="Where the variables live; x1..x20=-1:1 names a range."),
     ] = None,
     relative: Annotated[bool, typer.Option("--relative", help="Measure the error in units of sup |f|.")] = False,
-    method: Annotated[str, typer.Option(metavar="auto|spectral|lookup", help="How the layer is planned.")] = "auto",
+    method: Annotated[str, typer.Option(metavar="auto|spectral|..|lookup", help="How the layer is planned.")] = "auto",
     norm: Annotated[str, typer.Option(metavar="inf|1|2|P", help="The norm of the error: sup norm, or L_p.")] = "inf",
     attention: Annotated[str, typer.Option(metavar="self|cross", help="The kind of attention.")] = "self",
     dtype: Annotated[
@@ -38,6 +38,9 @@ def run(
     lipschitz: Annotated[
         str | None,
         typer.Option(metavar="L1,L2,..", help="Declare Lipschitz constants, one per variable; one alone is Euclidean."),
+    ] = None,
+    gap: Annotated[
+        str | None, typer.Option(metavar="G", help="Sup norm of a target that jumps: speak of the x farther than G from a jump.")
     ] = None,
     max_bytes: Annotated[
         str | None, typer.Option(metavar="2GiB", help="Memory the compile may take; half of what is free if not given.")
@@ -60,6 +63,7 @@ def run(
     figure_path = arguments.output_path(figure, "--figure", PICTURES) if figure is not None else None
     asked = arguments.constant(error, "`error`")
     constants = arguments.numbers(lipschitz, "`lipschitz`") if lipschitz is not None else None
+    distance = arguments.constant(gap, "`gap`") if gap is not None else None
     memory = arguments.size_in_bytes(max_bytes, "`max_bytes`") if max_bytes is not None else None
     chosen_seed = arguments.whole(seed, "`seed`")
     source, where = arguments.target(expression, box or ())
@@ -77,6 +81,7 @@ def run(
             attention=attention,
             dtype=dtype,
             lipschitz=constants[0] if constants is not None and len(constants) == 1 else constants,
+            gap=distance,
             max_bytes=memory,
             seed=chosen_seed,
             progress=progress,
