@@ -6,8 +6,8 @@ parameter r in axis k) x (real cell), ||e - p|| <= E = sum_k Leb^{k-1} 4 M_k r^-
 
     sup |e| <= E + prod C_k (max over the points |e| + E).
 
-f is enclosed on ellipses by complex balls and at points by intervals; g is bounded on ellipses by max |c| S (head_bounds).
-Cells are halved where no ellipse serves.
+f is enclosed on ellipses by complex balls and at points by intervals; g is bounded on ellipses by max |c| S, or where its
+values are affine in z by a weighted sum (head_bounds).  Cells are halved where no ellipse serves.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.certify.head_bounds import axis_weights, strip_factor
+from maxaffine.certify.head_bounds import affine_size, axis_weights, strip_factor
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
@@ -60,15 +60,10 @@ class FromExpression:
 
     def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
         """By complex balls, over the rectangle around the ellipse."""
-        centre, reach = (low[k] + high[k]) / 2.0, (high[k] - low[k]) / 2.0
-        long, short = _semi_axes(float(reach), r)
         xs = []
-        for e in range(len(self.half)):
+        for e, z in enumerate(_rectangles(low, high, k, r)):
             middle = balls.interval(float(self.middle.lo[e]), float(self.middle.hi[e]))
             half = balls.interval(float(self.half[e]), float(self.half[e]))
-            z = balls.rectangle(float(low[e]), float(high[e]))
-            if e == k:
-                z = balls.rectangle(float(centre) - long, float(centre) + long, short)
             xs.append(z * half + middle)
         found = self.expression.enclose_ball(xs)
         return max(float(balls.magnitude(out)) if out.is_finite() else math.inf for out in found)
@@ -78,6 +73,43 @@ class FromExpression:
         z = Interval(mesh - slack, mesh + slack)
         middle = Interval(np.broadcast_to(self.middle.lo, mesh.shape), np.broadcast_to(self.middle.hi, mesh.shape))
         return self.expression.enclose(z * Interval.point(self.half) + middle)
+
+
+@dataclass(frozen=True)
+class FromAffine:
+    """A target known by its expression in x = offset + matrix z, for z of any box: a local head's own coordinates."""
+
+    expression: Expression
+    offset: Interval  # (D,), thin
+    matrix: Interval  # (D, E), thin
+
+    @classmethod
+    def scaled(cls, expression: Expression, origin: Array, radius: Array) -> FromAffine:
+        """x = origin + radius z, axis by axis."""
+        return cls(expression, Interval.point(origin), Interval.point(np.diag(radius)))
+
+    def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
+        """By complex balls, over the image of the rectangle around the ellipse."""
+        zs = _rectangles(low, high, k, r)
+        xs = []
+        for i in range(len(self.offset.lo)):
+            x = balls.interval(float(self.offset.lo[i]), float(self.offset.hi[i]))
+            for e, z in enumerate(zs):
+                lo, hi = float(self.matrix.lo[i, e]), float(self.matrix.hi[i, e])
+                if lo or hi:
+                    x = x + z * balls.interval(lo, hi)
+            xs.append(x)
+        found = self.expression.enclose_ball(xs)
+        return max(float(balls.magnitude(out)) if out.is_finite() else math.inf for out in found)
+
+    def at(self, mesh: Array, slack: float) -> Interval:
+        """By intervals."""
+        shape = (len(mesh), len(self.offset.lo))
+        x = Interval(np.broadcast_to(self.offset.lo, shape), np.broadcast_to(self.offset.hi, shape))
+        for e in range(mesh.shape[1]):
+            z = Interval(mesh[:, e : e + 1] - slack, mesh[:, e : e + 1] + slack)
+            x = x + z * Interval(self.matrix.lo[:, e], self.matrix.hi[:, e])
+        return self.expression.enclose(x)
 
 
 @dataclass(frozen=True)
@@ -126,18 +158,30 @@ class FromDerivatives:
         return Interval(found, found)
 
 
-def _semi_axes(reach: float, r: float) -> tuple[float, float]:
-    return reach * (r + 1.0 / r) / 2.0 * (1 + 1e-12), reach * (r - 1.0 / r) / 2.0 * (1 + 1e-12)
+def _semi_axes(low: float, high: float, r: float) -> tuple[float, float]:
+    """Half the width and height of the ellipse, with room for the rounding of the cell's centre and reach."""
+    reach, room = (high - low) / 2.0, 2.0**-51 * max(abs(low), abs(high), 1.0)
+    return reach * (r + 1.0 / r) / 2.0 * (1 + 1e-12) + room, reach * (r - 1.0 / r) / 2.0 * (1 + 1e-12) + room
+
+
+def _rectangles(low: Array, high: Array, k: int, r: float) -> list[Any]:
+    """The cell's sides as balls, side k replaced by the rectangle around its ellipse."""
+    found = [balls.rectangle(float(a), float(b)) for a, b in zip(low, high, strict=True)]
+    long, short = _semi_axes(float(low[k]), float(high[k]), r)
+    centre = float(low[k] + high[k]) / 2.0
+    found[k] = balls.rectangle(centre - long, centre + long, short)
+    return found
 
 
 @dataclass(frozen=True)
 class Head:
-    """A product-key head in z of [-1, 1]^E and the target that it is compared with."""
+    """A product-key head in z and the target that it is compared with; its values are c, or c + G z."""
 
     source: Source
     axes: tuple[AxisKeys, ...]
     deltas: tuple[float | None, ...]  # of Bernstein axes
     values: Array  # (N_1, .., N_E, K) float64
+    slopes: Array | None = None  # (N_1, .., N_E, K, E) float64
 
     @property
     def dimension(self) -> int:
@@ -156,10 +200,16 @@ class Proof:
     points: int
 
 
-def prove(head: Head, error: float) -> Proof:
-    """The bound, aimed at `error`; Refused where the target cannot be enclosed near the box."""
+def prove(
+    head: Head, error: float, low: Array | None = None, high: Array | None = None, give_up: float = math.inf
+) -> Proof:
+    """The bound over the box low..high of z ([-1, 1]^E by default), aimed at `error`.
+
+    Refused where the target cannot be enclosed near the box, or as soon as the bound is seen to exceed `give_up`.
+    """
     largest = float(np.abs(head.values).max())
-    stack = [(-np.ones(head.dimension), np.ones(head.dimension))]
+    first = -np.ones(head.dimension) if low is None else np.array(low, dtype=np.float64)
+    stack = [(first, np.ones(head.dimension) if high is None else np.array(high, dtype=np.float64))]
     bound, seen, doubt, cells, points = 0.0, 0.0, 0.0, 0, 0
     with balls.precision(64):
         while stack:
@@ -184,6 +234,8 @@ def prove(head: Head, error: float) -> Proof:
             if isinstance(head.source, FromDerivatives):
                 factor = _on_moved_nodes(factor, degrees, high - low, 4.0 * FLOAT64.unit + head.source.blur)
             bound = max(bound, remainder + factor * (top + one + remainder))
+            if not bound <= give_up:
+                raise Refused(f"the error is about {top:.3g} somewhere.")
             seen, doubt, points = max(seen, top), max(doubt, one), points + count
             cells += 1
     return Proof(bound * (1 + 1e-12), seen, doubt, cells, points)
@@ -224,12 +276,13 @@ def _degree(head: Head, low: Array, high: Array, k: int, largest: float, allowed
     """The least degree over all ellipses of axis k."""
     if isinstance(head.source, FromDerivatives):
         return _fixed_degree(head, head.source, low, high, k, largest, allowed)
-    centre, reach = (low + high) / 2.0, (high - low) / 2.0
+    centre = float(low[k] + high[k]) / 2.0
     best: tuple[int, float] | None = None
     for r in RADII:
-        long, short = _semi_axes(float(reach[k]), r)
-        strip = strip_factor(head.axes[k], head.deltas[k], float(centre[k]), long, short)
+        long, short = _semi_axes(float(low[k]), float(high[k]), r)
+        strip = strip_factor(head.axes[k], head.deltas[k], centre, long, short)
         size = head.source.on_ellipse(low, high, k, r) if math.isfinite(strip) else math.inf
+        largest = _real_size(head, low, high, k, long, largest)
         if not math.isfinite(size):
             break
         total = size + largest * strip
@@ -243,17 +296,28 @@ def _degree(head: Head, low: Array, high: Array, k: int, largest: float, allowed
     return best if best is not None and best[0] <= (220 if head.dimension == 1 else 90) else None
 
 
+def _real_size(head: Head, low: Array, high: Array, k: int, long: float, largest: float) -> float:
+    """sum_j w_j(Re z) |v_j(z)| over the ellipse of side k and the cell's other sides; max |c| for constant values."""
+    if head.slopes is None:
+        return largest
+    centre, reach = (low + high) / 2.0, (high - low) / 2.0 * (1 + 1e-12) + 2.0**-51 * np.maximum(np.abs(low), np.abs(high))
+    reach[k] = long
+    return affine_size(head.axes, head.values, head.slopes, centre, reach)
+
+
 def _fixed_degree(
     head: Head, source: FromDerivatives, low: Array, high: Array, k: int, largest: float, allowed: float
 ) -> tuple[int, float] | None:
     """Degree order - 1, with the remainder of f from its derivative and that of g from the best ellipse; None to halve."""
     m = source.order - 1
-    centre, reach = float(low[k] + high[k]) / 2.0, float(high[k] - low[k]) / 2.0
+    centre = float(low[k] + high[k]) / 2.0
     parts = []
     for r in RADII:
-        strip = strip_factor(head.axes[k], head.deltas[k], centre, *_semi_axes(reach, r))
+        long, short = _semi_axes(float(low[k]), float(high[k]), r)
+        strip = strip_factor(head.axes[k], head.deltas[k], centre, long, short)
         if math.isfinite(strip):
-            parts.append(4.0 * largest * strip * r**-m / (r - 1.0) * (1 + 1e-12))
+            real = _real_size(head, low, high, k, long, largest)
+            parts.append(4.0 * real * strip * r**-m / (r - 1.0) * (1 + 1e-12))
     total = source.remainder(low, high, k) + min(parts, default=math.inf)
     return (m, total) if total <= allowed else None
 
@@ -269,40 +333,51 @@ def _precise_weights(axis: AxisKeys, z: NDArray[np.longdouble]) -> NDArray[np.lo
 def _at_points(head: Head, low: Array, high: Array, degrees: tuple[int, ...]) -> tuple[float, float, int]:
     """max |f - g| over the Chebyshev points of a cell, what is in doubt about it, and how many points there were."""
     E, K = head.dimension, head.values.shape[-1]
+    scale = max(1.0, float(np.abs(low).max()), float(np.abs(high).max()))
     grids: list[NDArray[np.longdouble]] = []
     for e, m in enumerate(degrees):
         n = _nodes(m, E)
         angle = PI * (2 * np.arange(n, dtype=np.longdouble) + 1) / (2 * n)
-        grids.append(np.longdouble(low[e] + high[e]) / 2 + np.longdouble(high[e] - low[e]) / 2 * np.cos(angle))
+        left, right = np.longdouble(low[e]), np.longdouble(high[e])
+        grids.append((left + right) / 2 + (right - left) / 2 * np.cos(angle))
+    blur = 0.0
     if isinstance(head.source, FromDerivatives):  # f and g are compared at the same rounded nodes
         grids = [grid.astype(np.float64).astype(np.longdouble) for grid in grids]
-    out, absolute = head.values.astype(np.longdouble), np.abs(head.values)
+        blur = head.source.blur
+    # values c and slopes G side by side: (N_1, .., N_E, K, 1 + E)
+    out = head.values[..., None] if head.slopes is None else np.concatenate([head.values[..., None], head.slopes], axis=-1)
+    out, absolute = out.astype(np.longdouble), np.abs(out)
     shaky = 0.0
     for e, axis in enumerate(head.axes):
         out = np.moveaxis(np.tensordot(_precise_weights(axis, grids[e]), out, axes=(1, e)), 0, e)
         absolute = np.moveaxis(np.tensordot(axis_weights(axis, grids[e].astype(np.float64)), absolute, axes=(1, e)), 0, e)
         # rounding of nodes, logits, exp and sums in the extended format
         spread, terms = float(np.ptp(axis.slopes)), 2 * len(axis) + 4
-        logit = 4.0 * (float(np.abs(axis.slopes).max()) + float(np.abs(axis.offsets).max())) + spread + 30.0
-        shaky += 2.0 * EXTENDED * logit + gamma(terms, EXTENDED) + 16.0 * EXTENDED * spread
-    if isinstance(head.source, FromDerivatives):
-        shaky += head.source.blur * sum(float(np.ptp(axis.slopes)) for axis in head.axes)
-    out = out.astype(np.float64)
-    shaky = shaky * (1 + 1e-9) + FLOAT64.unit
+        logit = 4.0 * scale * (float(np.abs(axis.slopes).max()) + float(np.abs(axis.offsets).max())) + scale * spread + 30.0
+        shaky += 2.0 * EXTENDED * logit + gamma(terms, EXTENDED) + 16.0 * EXTENDED * scale * spread
+    shaky += blur * sum(float(np.ptp(axis.slopes)) for axis in head.axes)
+    value, size, moved = out[..., 0], absolute[..., 0], np.zeros(1)
+    for e in range(E) if head.slopes is not None else ():
+        z = grids[e].reshape([-1 if i == e else 1 for i in range(E)] + [1])
+        value = value + z * out[..., 1 + e]
+        size = size + np.abs(z).astype(np.float64) * absolute[..., 1 + e]
+        moved = moved + (blur + 16.0 * EXTENDED * scale) * absolute[..., 1 + e]  # the nodes' own rounding
+    rough = size * ((shaky + gamma(2 * E + 2, EXTENDED)) * (1 + 1e-9) + FLOAT64.unit) + moved * (1 + 1e-9)
+    value = value.astype(np.float64)
     top, doubt, count = 0.0, 0.0, 0
     first = max(1, 200_000 // max(1, math.prod(len(g) for g in grids[1:])))
     for start in range(0, len(grids[0]), first):
         block = [grids[0][start : start + first], *grids[1:]]
         mesh = np.stack([a.ravel() for a in np.meshgrid(*(b.astype(np.float64) for b in block), indexing="ij")], axis=1)
         # the exact Chebyshev points lie within that, also where extended numbers are no longer than float64
-        f = head.source.at(mesh, 4.0 * FLOAT64.unit + 16.0 * EXTENDED)
-        g = out[start : start + first].reshape(-1, K)
-        rough = absolute[start : start + first].reshape(-1, K) * shaky
-        if not (np.isfinite(f.lo).all() and np.isfinite(f.hi).all() and np.isfinite(g).all() and np.isfinite(rough).all()):
+        f = head.source.at(mesh, (4.0 * FLOAT64.unit + 16.0 * EXTENDED) * scale)
+        g = value[start : start + first].reshape(-1, K)
+        loose = rough[start : start + first].reshape(-1, K)
+        if not (np.isfinite(f.lo).all() and np.isfinite(f.hi).all() and np.isfinite(g).all() and np.isfinite(loose).all()):
             return math.inf, math.inf, 0
         width = f.hi - f.lo
         away = np.maximum(np.abs(f.hi - g), np.abs(g - f.lo))
         top = max(top, float((away - width).max()))
-        doubt = max(doubt, float((width + rough).max()))
+        doubt = max(doubt, float((width + loose).max()))
         count += len(mesh)
     return max(top, 0.0), doubt * (1 + 1e-12), count

@@ -1,9 +1,10 @@
-"""Bounds of spectral heads g(z) = sum_j w_j(z) c_j: on complex strips, of their rounding, of their slopes.
+"""Bounds of spectral heads g(z) = sum_j w_j(z) (c_j + G_j z): on complex strips, of their rounding, of their slopes.
 
 Strips.  |w_j(x + iy)| <= S w_j(x), so |g| <= S max |c|.  For exact Bernstein keys S0 = cos(delta y/2)^-(N-1), |delta y| < pi.
 Stored keys differ from them by da_j, db_j: with tau = max_j (|da_j||z| + |db_j|), S <= e^tau S0 / (1 - (e^tau - 1) S0).
 For any keys S <= 1/(1 - y^2 V/2), V = sum_j w_j(c)(a_j - abar)^2 e^{|a_j - abar| r'}, |Re z - c| <= r', abar the mean of a
-under w(c).
+under w(c).  Affine values v_j = c_j + G_j z may be huge where their weight is tiny, so they are bounded by
+|g| <= S min(max_j |v_j|, sum_j w_j(c) e^{|a_j - abar| r'} |v_j|), |v_j| <= |c_j + G_j c| + |G_j| |z - c|.
 
 Rounding.  A relative error e^{d_j} of weight j, |d_j| <= eta_j, moves g by at most e^{2 eta} sum_j w_j eta_j |c_j - g|; the
 sums are taken at the middle of short pieces and enlarged by what can change inside them.
@@ -72,6 +73,29 @@ def _generic_strip(keys: AxisKeys, centre: float, reach: float, height: float) -
     return 1.0 / rest if rest > 0 else math.inf
 
 
+def affine_size(axes: tuple[AxisKeys, ...], values: Array, slopes: Array, centre: Array, reach: Array) -> float:
+    """sum_j w_j(Re z) |c_j + G_j z| for |z_e - centre_e| <= reach_e: the largest |v_j|, or a weighted sum."""
+    sizes = np.abs(values + slopes @ centre) + np.abs(slopes) @ reach
+    sizes += 4.0 * FLOAT64.unit * (len(axes) + 2) * (np.abs(values) + np.abs(slopes) @ (np.abs(centre) + reach))
+    top = float(sizes.max())
+    weights = [_largest_weights(axis, float(c), float(r))[None] for axis, c, r in zip(axes, centre, reach, strict=True)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        weighted = float(_contract(weights, sizes).max())
+    return min(top, weighted * (1 + 1e-9)) if math.isfinite(weighted) else top
+
+
+def _largest_weights(keys: AxisKeys, centre: float, reach: float) -> Array:
+    """Bounds (N,) of w_j(x) for |x - centre| <= reach: w_j(centre) e^{|a_j - abar| reach}, and one."""
+    slopes, offsets = keys.slopes.astype(np.float64), keys.offsets.astype(np.float64)
+    logs = centre * slopes + offsets
+    logs -= logs.max()
+    logs -= math.log(float(np.exp(logs).sum()))
+    mean = float(np.exp(logs) @ slopes)
+    size = float(np.abs(slopes).max()) * (1.0 + abs(centre) + reach) + float(np.abs(offsets).max())
+    room = 8.0 * FLOAT64.unit * (len(keys) + 2) * size + 1e-12
+    return np.asarray(np.exp(np.minimum(logs + np.abs(slopes - mean) * reach + room, 0.0)))
+
+
 @dataclass(frozen=True)
 class Moments:
     """Bounds over all z of [-1, 1]^E: largest |g|, largest sum w|c|, sum w eta |c - g|, and |dg/dz_e| per axis."""
@@ -96,17 +120,22 @@ def pieces(axes: tuple[AxisKeys, ...]) -> list[tuple[Array, float]]:
     return found
 
 
-def moments(axes: tuple[AxisKeys, ...], values: Array, etas: tuple[Array, ...]) -> Moments:
-    """Moments of a head with values (N_1, .., N_E, K); etas[e] (pieces, N_e) as `etas_for` gives them.
-
-    Inside a piece a weight grows by at most e^{range(a) half}; that enlarges every sum taken at the piece's middle.
-    """
+def _cut(axes: tuple[AxisKeys, ...]) -> tuple[list[tuple[Array, float]], list[float], float]:
+    """Pieces, ranges of the slopes, and by what factor a weight may grow inside a piece."""
     cut = pieces(axes)
     spreads = [float(np.ptp(axis.slopes)) for axis in axes]
     growth = sum(spread * half for spread, (_, half) in zip(spreads, cut, strict=True))
     if not growth < 60.0:
         raise Refused("the keys are too steep to be followed from piece to piece.")
-    grow = math.exp(growth)
+    return cut, spreads, math.exp(growth)
+
+
+def moments(axes: tuple[AxisKeys, ...], values: Array, etas: tuple[Array, ...]) -> Moments:
+    """Moments of a head with values (N_1, .., N_E, K); etas[e] (pieces, N_e) as `etas_for` gives them.
+
+    Inside a piece a weight grows by at most e^{range(a) half}; that enlarges every sum taken at the piece's middle.
+    """
+    cut, spreads, grow = _cut(axes)
     weights = [axis_weights(axis, nodes) for axis, (nodes, _) in zip(axes, cut, strict=True)]
     g = _contract(weights, values)  # (pieces, .., K)
     top = float(_contract(weights, np.abs(values)).max()) * grow
@@ -127,6 +156,76 @@ def moments(axes: tuple[AxisKeys, ...], values: Array, etas: tuple[Array, ...]) 
         crude = float(_contract([np.abs(s) if i == e else s for i, s in enumerate(steep)], np.abs(values - level)).max())
         slopes.append(min(exact, crude * grow + spreads[e] * (grow - 1.0) * size))
     return Moments(float(np.abs(g).max()) + swing, top, float(rounding.max()) * grow, tuple(slopes))
+
+
+def affine_moments(axes: tuple[AxisKeys, ...], values: Array, slopes: Array, etas: tuple[Array, ...]) -> Moments:
+    """Moments of a head with values v_j = c_j + G_j z, slopes (N_1, .., N_E, K, E); `absolute` is of sum w (|c| + |G||z|).
+
+    An affine function that all tokens share is taken out first: it has no part in v_j - g.  Inside a piece what remains of
+    v_j moves by d_j = |G_j| . half besides.  Sums of |v_j| are bounded by second moments, which are sums of products over
+    the axes as they are: v^2 = c^2 + 2 c G z + (G z)^2.
+    """
+    cut, spreads, grow = _cut(axes)
+    E = len(axes)
+    halves = [half for _, half in cut]
+    weights = [axis_weights(axis, nodes) for axis, (nodes, _) in zip(axes, cut, strict=True)]
+    z = [nodes.reshape([-1 if i == e else 1 for i in range(E)] + [1]) for e, (nodes, _) in enumerate(cut)]
+    tokens = tuple(range(E))
+    level, lean = np.median(values, axis=tokens), np.median(slopes, axis=tokens)  # (K,), (K, E)
+    c, G = values - level, [slopes[..., e] - lean[:, e] for e in range(E)]
+    absolute = _contract(weights, np.abs(values))
+    for e in range(E):
+        absolute = absolute + (np.abs(z[e]) + halves[e]) * _contract(weights, np.abs(slopes[..., e]))
+    g = _affine(weights, c, G, z)
+    sizes = [_contract(weights, np.abs(one)) for one in G]
+    ground = np.sqrt(_second(weights, c, G, z, np.zeros(1)) * (1 + 1e-12))  # sum w |v| at the nodes
+    drift = sum(half * size for half, size in zip(halves, sizes, strict=True))  # sum w d
+    size = float((ground + drift).max()) * grow
+    swing = float(((grow - 1.0) * (ground + drift) + drift).max())
+    rounding = np.zeros(g.shape)
+    steeps = []
+    for e, axis in enumerate(axes):
+        moved = [w * etas[i] if i == e else w for i, w in enumerate(weights)]
+        mass = _contract(moved, np.ones((*values.shape[:-1], 1)))
+        rounding += np.sqrt(mass * _second(moved, c, G, z, g)) + mass * swing
+        rounding += sum(half * _contract(moved, np.abs(one)) for half, one in zip(halves, G, strict=True))
+        # dg/dz_e = sum w (a - abar) v + sum w G_e, and what that may change inside a piece
+        apart = axis.slopes.astype(np.float64)[None] - (weights[e] @ axis.slopes.astype(np.float64))[:, None]
+        steep = [w * apart if i == e else w for i, w in enumerate(weights)]
+        change = sum(
+            half * (2.0 * spreads[e] * spread * size + (spreads[e] * float(other.max()) + spread * float(sizes[e].max())) * grow)
+            for half, spread, other in zip(halves, spreads, sizes, strict=True)
+        )
+        exact = _affine(steep, c, G, z) + _contract(weights, G[e]) + lean[:, e]
+        steeps.append((float(np.abs(exact).max()) + change) * (1 + 1e-9))
+    whole, shared = g + level, np.abs(lean)
+    for e in range(E):
+        whole = whole + z[e] * lean[:, e]
+    largest = float((np.abs(whole) + shared @ np.asarray(halves)).max()) + swing
+    return Moments(
+        largest * (1 + 1e-9), float(absolute.max()) * grow, float(rounding.max()) * grow * (1 + 1e-9), tuple(steeps)
+    )
+
+
+def _affine(weights: list[Array], values: Array, G: list[Array], z: list[Array]) -> Array:
+    """sum_j v_j (c_j + G_j z) at every node."""
+    total = _contract(weights, values)
+    for one, place in zip(G, z, strict=True):
+        total = total + place * _contract(weights, one)
+    return total
+
+
+def _second(weights: list[Array], values: Array, G: list[Array], z: list[Array], g: Array) -> Array:
+    """Upper bounds of sum_j v_j (c_j + G_j z - g)^2 at every node, with room for cancellation."""
+    mass, first = _contract(weights, np.ones((*values.shape[:-1], 1))), _affine(weights, values, G, z)
+    total = _contract(weights, values * values)
+    size = total + g * g * mass
+    for e, one in enumerate(G):
+        total = total + 2.0 * z[e] * _contract(weights, values * one)
+        size = size + z[e] ** 2 * _contract(weights, one * one) * len(G)
+        for f, other in enumerate(G[: e + 1]):
+            total = total + (2.0 if f < e else 1.0) * z[e] * z[f] * _contract(weights, one * other)
+    return np.maximum(total - 2.0 * g * first + g * g * mass, 0.0) + 1e-12 * size
 
 
 def mean_eta(axis: AxisKeys, eta: Array) -> float:
