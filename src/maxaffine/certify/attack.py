@@ -147,9 +147,9 @@ def perturbed(layer: GroupedLayer, scale: float, rng: np.random.Generator) -> Gr
         return wide + scale * (float(np.abs(wide).max()) or 1.0) * rng.normal(size=wide.shape)
 
     groups = []
-    for group in layer.groups:
+    for group in layer.products():
         axes = tuple(AxisKeys(moved(axis.slopes), moved(axis.offsets)) for axis in group.axes)
         values = None if group.values is None else moved(group.values)
         factors = None if group.factors is None else tuple(moved(f) for f in group.factors)
-        groups.append(Group(group.matrix, axes, values, factors))
+        groups.append(Group(group.matrix, axes, values, factors, None if group.slopes is None else moved(group.slopes)))
     return replace(layer, groups=tuple(groups))

@@ -55,7 +55,7 @@ def certify_spectral(
     goal = error / len(layer.groups)
     bounds = [
         _factored(layer, group, made, goal) if group.factors is not None else _listed(layer, group, made, goal, declared)
-        for group, made in zip(layer.groups, plan.groups, strict=True)
+        for group, made in zip(layer.products(), plan.groups, strict=True)
     ]
     leak = 0.0 if runtime == "factorised" else leak_bound(layer, [bound.largest for bound in bounds])
     compute = compute_format(layer.dtype)
@@ -274,7 +274,7 @@ def leak_bound(layer: GroupedLayer, largest: list[float]) -> float:
     """What the other groups' values contribute to every query column of the literal layer."""
     if len(layer.groups) == 1:
         return 0.0
-    factors = leak_factor(layer.groups)
+    factors = leak_factor(layer.products())
     total = 0.0
     for g, row in enumerate(factors):
         for other, log_ratio in enumerate(row):

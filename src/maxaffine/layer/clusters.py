@@ -43,11 +43,15 @@ class Cluster:
         """Tokens of this cluster."""
         return math.prod(self.shape)
 
-    def stored(self, dtype: np.dtype[np.generic]) -> Cluster:
-        """The cluster with keys and values rounded to `dtype`; origin and radius stay in float64."""
+    def stored(self, dtype: np.dtype[np.generic], affine: bool) -> Cluster:
+        """The cluster with keys and values rounded to `dtype`; origin and radius stay in float64.
+
+        Where `affine`, constant values get slopes of zero.
+        """
         axes = tuple(AxisKeys(frozen(a.slopes, dtype), frozen(a.offsets, dtype)) for a in self.axes)
-        slopes = None if self.slopes is None else frozen(self.slopes, dtype)
-        return Cluster(frozen(self.origin), frozen(self.radius), axes, frozen(self.values, dtype), slopes)
+        slopes = np.zeros((*self.values.shape, len(self.axes))) if self.slopes is None else self.slopes
+        kept = frozen(slopes, dtype) if affine else None
+        return Cluster(frozen(self.origin), frozen(self.radius), axes, frozen(self.values, dtype), kept)
 
     def arrays(self) -> list[Array]:
         """Every stored number."""
@@ -87,9 +91,10 @@ class ClusterGroup:
         return sum(a.nbytes for a in (self.site_slopes, self.site_offsets, *(a for c in self.clusters for a in c.arrays())))
 
     def stored(self, dtype: np.dtype[np.generic]) -> ClusterGroup:
-        """The group with sites, keys and values rounded to `dtype`."""
+        """The group with sites, keys and values rounded to `dtype`; if one cluster's values are affine, all clusters' are."""
         sites = frozen(self.site_slopes, dtype), frozen(self.site_offsets, dtype)
-        return ClusterGroup(frozen(self.matrix), *sites, tuple(c.stored(dtype) for c in self.clusters))
+        affine = any(c.slopes is not None for c in self.clusters)
+        return ClusterGroup(frozen(self.matrix), *sites, tuple(c.stored(dtype, affine) for c in self.clusters))
 
     def check(self, dimension: int) -> None:
         """Refuse shapes that do not belong together and numbers that are not finite."""

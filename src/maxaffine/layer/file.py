@@ -7,9 +7,17 @@
 A grouped layer has box.* and coordinates.centre, and for its group g and direction e:
 
     group.<g>.matrix (E, D) float64;  group.<g>.<e>.slopes, group.<g>.<e>.offsets (N_e,);
-    group.<g>.values (N_1, .., N_E, K), or group.<g>.<e>.factor (N_e, R)
+    group.<g>.values (N_1, .., N_E, K), or group.<g>.<e>.factor (N_e, R); group.<g>.value_slopes (N_1, .., N_E, K, E) where affine
+    tilt (K, D), where there is one
+
+Its groups of C clusters (`clusters` of the record counts them, 0 for product keys) hold one array per kind of number, cluster
+after cluster; group.<g>.shapes (C, E) says how many keys a cluster has per coordinate, so that it can be cut again:
+
+    group.<g>.matrix (E, D), group.<g>.shapes, .origins, .radii (C, E) float64;  group.<g>.sites.slopes (C, E), .offsets (C,);
+    group.<g>.keys.<e>.slopes, .offsets (sum of keys along e,);  group.<g>.values (N_g, K), group.<g>.value_slopes (N_g, K, E)
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +26,7 @@ import numpy as np
 from maxaffine.core.container import Tensors
 from maxaffine.core.errors import BadInput
 from maxaffine.core.rounding import numpy_dtype
+from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.plan.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys
@@ -50,47 +59,140 @@ def to_tensors(layer: Layer | GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
     return tensors, record
 
 
+CLUSTER_LIMIT = 1 << 20  # clusters that a file may hold
+EXACT = {"matrix", "low", "high", "centre", "shapes", "origins", "radii"}  # last parts of names, float64 in every dtype
+
+
 def _grouped_tensors(layer: GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
     tensors: Tensors = {"box.low": layer.low, "box.high": layer.high, "coordinates.centre": layer.centre}
     for g, group in enumerate(layer.groups):
         tensors[f"group.{g}.matrix"] = group.matrix
-        for e, axis in enumerate(group.axes):
-            tensors[f"group.{g}.{e}.slopes"], tensors[f"group.{g}.{e}.offsets"] = axis.slopes, axis.offsets
-            if group.factors is not None:
-                tensors[f"group.{g}.{e}.factor"] = group.factors[e]
-        if group.values is not None:
-            tensors[f"group.{g}.values"] = group.values
+        parts = _cluster_tensors(group) if isinstance(group, ClusterGroup) else _product_tensors(group)
+        tensors |= {f"group.{g}.{name}": tensor for name, tensor in parts.items()}
+    if layer.tilt is not None:
+        tensors["tilt"] = layer.tilt
     inputs = [list(shape) for shape in layer.inputs]
-    shapes = [len(group.axes) for group in layer.groups]
-    return tensors, {"dtype": layer.dtype, "bonus": layer.bonus, "inputs": inputs, "keys": "grouped", "directions": shapes}
+    shapes = [len(group.matrix) for group in layer.groups]
+    record = {"dtype": layer.dtype, "bonus": layer.bonus, "inputs": inputs, "keys": "grouped", "directions": shapes}
+    if layer.has_clusters:
+        record["clusters"] = [len(group.clusters) if isinstance(group, ClusterGroup) else 0 for group in layer.groups]
+    return tensors, record
+
+
+def _product_tensors(group: Group) -> Tensors:
+    tensors: Tensors = {}
+    for e, axis in enumerate(group.axes):
+        tensors[f"{e}.slopes"], tensors[f"{e}.offsets"] = axis.slopes, axis.offsets
+        if group.factors is not None:
+            tensors[f"{e}.factor"] = group.factors[e]
+    if group.values is not None:
+        tensors["values"] = group.values
+    if group.slopes is not None:
+        tensors["value_slopes"] = group.slopes
+    return tensors
+
+
+def _cluster_tensors(group: ClusterGroup) -> Tensors:
+    clusters, E, K = group.clusters, len(group.matrix), group.outputs
+    tensors: Tensors = {
+        "shapes": np.array([cluster.shape for cluster in clusters], dtype=np.float64),
+        "origins": np.stack([cluster.origin for cluster in clusters]),
+        "radii": np.stack([cluster.radius for cluster in clusters]),
+        "sites.slopes": group.site_slopes,
+        "sites.offsets": group.site_offsets,
+        "values": np.concatenate([cluster.values.reshape(-1, K) for cluster in clusters]),
+    }
+    for e in range(E):
+        tensors[f"keys.{e}.slopes"] = np.concatenate([cluster.axes[e].slopes for cluster in clusters])
+        tensors[f"keys.{e}.offsets"] = np.concatenate([cluster.axes[e].offsets for cluster in clusters])
+    slopes = [cluster.slopes.reshape(-1, K, E) for cluster in clusters if cluster.slopes is not None]
+    if slopes:  # of all clusters, or of none
+        tensors["value_slopes"] = np.concatenate(slopes)
+    return tensors
+
+
+def _product_group(tensors: Mapping[str, Any], E: int) -> Group:
+    axes, factors = [], []
+    for e in range(E):
+        axes.append(AxisKeys(tensors[f"{e}.slopes"], tensors[f"{e}.offsets"]))
+        if axes[-1].slopes.ndim != 1 or axes[-1].slopes.shape != axes[-1].offsets.shape:
+            raise BadInput("keys per direction must be two equally long rows of numbers")
+        if f"{e}.factor" in tensors:
+            factors.append(tensors[f"{e}.factor"])
+    values = None if factors else tensors["values"]
+    names = {"matrix", *(f"{e}.{part}" for e in range(E) for part in ("slopes", "offsets", *(("factor",) if factors else ())))}
+    names |= set() if factors else {"values"} | ({"value_slopes"} & set(tensors))
+    _expect(tensors, names)
+    return Group(tensors["matrix"], tuple(axes), values, tuple(factors) or None, tensors.get("value_slopes"))
+
+
+def _cluster_group(tensors: Mapping[str, Any], E: int, C: int) -> ClusterGroup:
+    """The clusters cut out of their arrays; nothing larger than the arrays themselves is made."""
+    if not 1 <= C <= CLUSTER_LIMIT:
+        raise BadInput(f"a group of {C} clusters is outside 1 to {CLUSTER_LIMIT:,}")
+    names = {"matrix", "shapes", "origins", "radii", "sites.slopes", "sites.offsets", "values"}
+    names |= {"value_slopes"} & set(tensors)
+    _expect(tensors, names | {f"keys.{e}.{part}" for e in range(E) for part in ("slopes", "offsets")})
+    counts = np.asarray(tensors["shapes"])
+    if any(tensors[name].shape != (C, E) for name in ("shapes", "origins", "radii")):
+        raise BadInput("shapes, origins and radii must be one row per cluster")
+    if not (np.all(counts == np.floor(counts)) and np.all(counts >= 1) and np.all(counts <= 2**31)):
+        raise BadInput("a cluster has a whole number of keys per coordinate, at least one")
+    shapes = [tuple(int(n) for n in row) for row in counts]
+    values, slopes = tensors["values"], tensors.get("value_slopes")
+    N = sum(math.prod(shape) for shape in shapes)
+    if values.ndim != 2 or len(values) != N or (slopes is not None and slopes.shape != (*values.shape, E)):
+        raise BadInput("values must be one row per token")
+    for e in range(E):
+        length = (sum(shape[e] for shape in shapes),)
+        if tensors[f"keys.{e}.slopes"].shape != length or tensors[f"keys.{e}.offsets"].shape != length:
+            raise BadInput("keys per coordinate must be as many as the clusters' shapes say")
+    clusters, token, key = [], 0, [0] * E
+    for k, shape in enumerate(shapes):
+        axes = []
+        for e, n in enumerate(shape):
+            cut = slice(key[e], key[e] + n)
+            axes.append(AxisKeys(tensors[f"keys.{e}.slopes"][cut], tensors[f"keys.{e}.offsets"][cut]))
+            key[e] += n
+        tokens = slice(token, token + math.prod(shape))
+        token = tokens.stop
+        own = None if slopes is None else slopes[tokens].reshape(*shape, -1, E)
+        c = values[tokens].reshape(*shape, -1)
+        clusters.append(Cluster(tensors["origins"][k], tensors["radii"][k], tuple(axes), c, own))
+    return ClusterGroup(tensors["matrix"], tensors["sites.slopes"], tensors["sites.offsets"], tuple(clusters))
+
+
+def _expect(tensors: Mapping[str, Any], names: set[str]) -> None:
+    if set(tensors) != names:
+        raise BadInput(f"the tensors are {sorted(tensors)[:12]} and not {sorted(names)[:12]}")
 
 
 def _grouped_layer(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> GroupedLayer:
     dtype = str(record["dtype"])
-    stored, names, groups = numpy_dtype(dtype), {"box.low", "box.high", "coordinates.centre"}, []
-    for g, E in enumerate(record["directions"]):
-        axes, factors = [], []
-        for e in range(int(E)):
-            axes.append(AxisKeys(tensors[f"group.{g}.{e}.slopes"], tensors[f"group.{g}.{e}.offsets"]))
-            if axes[-1].slopes.ndim != 1 or axes[-1].slopes.shape != axes[-1].offsets.shape:
-                raise BadInput("keys per direction must be two equally long rows of numbers")
-            names |= {f"group.{g}.{e}.slopes", f"group.{g}.{e}.offsets"}
-            if f"group.{g}.{e}.factor" in tensors:
-                factors.append(tensors[f"group.{g}.{e}.factor"])
-                names.add(f"group.{g}.{e}.factor")
-        names |= {f"group.{g}.matrix"} | ({f"group.{g}.values"} if not factors else set())
-        values = None if factors else tensors[f"group.{g}.values"]
-        groups.append(Group(tensors[f"group.{g}.matrix"], tuple(axes), values, tuple(factors) or None))
-    if set(tensors) != names:
-        raise BadInput(f"the tensors are {sorted(tensors)}")
-    exact = {"matrix", "low", "high", "centre"}
-    if any(tensors[name].dtype != (np.float64 if name.split(".")[-1] in exact else stored) for name in names):
+    stored = numpy_dtype(dtype)
+    directions = [int(E) for E in record["directions"]]
+    counts = [int(C) for C in record.get("clusters", [0] * len(directions))]
+    if any(tensor.dtype != (np.float64 if name.split(".")[-1] in EXACT else stored) for name, tensor in tensors.items()):
         raise BadInput("a tensor is not in the dtype that the record states")
+    parts: list[dict[str, Any]] = [{} for _ in directions]
+    rest = {}
+    for name, tensor in tensors.items():
+        head, _, tail = name.partition(".")
+        number, _, tail = tail.partition(".")
+        if head == "group" and number.isdecimal() and number == str(int(number)) and int(number) < len(parts):
+            parts[int(number)][tail] = tensor
+        else:
+            rest[name] = tensor
+    _expect(rest, {"box.low", "box.high", "coordinates.centre"} | ({"tilt"} & set(rest)))
+    groups = [
+        _cluster_group(part, E, C) if C else _product_group(part, E)
+        for part, E, C in zip(parts, directions, counts, strict=True)
+    ]  # fmt: skip
     if np.any(tensors["box.low"] >= tensors["box.high"]):
         raise BadInput("the box is empty")
     inputs = tuple((int(d), int(n)) for d, n in record["inputs"])
     low, high, bonus = tensors["box.low"], tensors["box.high"], float(record["bonus"])
-    return GroupedLayer(tensors["coordinates.centre"], tuple(groups), bonus, low, high, inputs, dtype)
+    return GroupedLayer(tensors["coordinates.centre"], tuple(groups), bonus, low, high, inputs, dtype, rest.get("tilt"))
 
 
 def from_tensors(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Layer | GroupedLayer:

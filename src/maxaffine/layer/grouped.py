@@ -101,6 +101,13 @@ class Group:
             total = total + piece
         return np.asarray(total[..., None])
 
+    def listed_values(self) -> tuple[Array, Array]:
+        """Values (N_g, K) and slopes (N_g, K, E) in z of all tokens, float64."""
+        c = self.dense_values().reshape(self.count, -1).astype(np.float64)
+        if self.slopes is None:
+            return c, np.zeros((*c.shape, len(self.axes)))
+        return c, self.slopes.reshape(*c.shape, -1).astype(np.float64)
+
     def listed(self) -> tuple[Array, Array]:
         """Slopes (N_g, E) and offsets (N_g,) of all keys in row-major order."""
         slopes = np.stack([a.ravel() for a in np.meshgrid(*(axis.slopes for axis in self.axes), indexing="ij")], axis=1)
@@ -195,6 +202,23 @@ class GroupedLayer:
     def has_clusters(self) -> bool:
         """Whether some group's keys stand in clusters."""
         return any(isinstance(group, ClusterGroup) for group in self.groups)
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether some value is affine in x rather than constant."""
+        inside = any(
+            any(cluster.slopes is not None for cluster in group.clusters) if isinstance(group, ClusterGroup)
+            else group.slopes is not None
+            for group in self.groups
+        )  # fmt: skip
+        return inside or self.tilt is not None
+
+    def products(self) -> tuple[Group, ...]:
+        """The groups, where none has clusters."""
+        found = tuple(group for group in self.groups if isinstance(group, Group))
+        if len(found) != len(self.groups):
+            raise BadInput("this is for groups of product keys, and the layer has clusters.")
+        return found
 
     def layout(self) -> str:
         """Keys per group and direction, as a person reads them."""

@@ -35,9 +35,10 @@ def grouped_matrices(layer: GroupedLayer, kind: str, layout: str | None = None) 
 
 def _listed(layer: GroupedLayer) -> tuple[Any, Tables]:
     """All keys side by side: coordinates of all groups stacked, slopes zero outside the own group's."""
-    count, width = layer.tokens, sum(len(group.axes) for group in layer.groups)
+    count, width = layer.tokens, sum(len(group.matrix) for group in layer.groups)
     slopes, offsets = np.zeros((width, count)), np.zeros(count)
     groups, values = np.zeros((len(layer.groups), count)), np.zeros((layer.d_out, count))
+    in_x = np.zeros((layer.d_out, layer.dimension, count))
     row = column = 0
     for g, group in enumerate(layer.groups):
         a, b = group.listed()
@@ -45,11 +46,16 @@ def _listed(layer: GroupedLayer) -> tuple[Any, Tables]:
         slopes[row : row + a.shape[1], block] = a.T
         offsets[block] = b
         groups[g, block] = 1.0
-        values[:, block] = group.dense_values().reshape(group.count, -1).astype(np.float64).T
+        c, G = group.listed_values()
+        values[:, block] = c.T
+        in_x[:, :, block] = np.moveaxis(G @ group.matrix, 0, -1)
         row, column = row + a.shape[1], column + group.count
+    if layer.tilt is not None:
+        in_x[:, :, : layer.groups[0].count] += layer.tilt.astype(np.float64)[:, :, None]
     matrix = np.concatenate([group.matrix for group in layer.groups])
     shell = SimpleNamespace(
         coordinates=Coordinates(layer.centre, matrix), inputs=layer.inputs, n_out=len(layer.groups), d_out=layer.d_out,
         sharpness=1.0, dimension=layer.dimension, group_kind="group",
     )  # fmt: skip
-    return shell, Tables(slopes, offsets, groups, values, None, np.eye(len(layer.groups)), layer.bonus)
+    affine = in_x if layer.is_affine else None
+    return shell, Tables(slopes, offsets, groups, values, affine, np.eye(len(layer.groups)), layer.bonus)

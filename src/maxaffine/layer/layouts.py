@@ -220,8 +220,8 @@ def _layout_k(layer: Any, tables: Tables) -> _Built:
 
 
 def _layout_i(layer: Any, tables: Tables) -> _Built:
-    if tables.value_slopes is not None:
-        raise BadInput("layout I keeps its values in W_V, so they cannot be affine in x; ask for layout Q or K.")
+    if tables.value_slopes is not None and np.any(tables.value_slopes != tables.value_slopes[:, :, :1]):
+        raise BadInput("layout I keeps its values in W_V, so slopes in x must be the same in all tokens; ask for layout Q or K.")
     (d, n), (E, D), n_out = layer.inputs[0], layer.coordinates.matrix.shape, layer.n_out
     m = tables.values.shape[1]
     p = D + 1 + m
@@ -237,6 +237,8 @@ def _layout_i(layer: Any, tables: Tables) -> _Built:
     W_Q[E + 1 :, D + 1 :] = tables.bonus * tables.groups
     W_V = np.zeros((layer.d_out, p))
     W_V[:, D + 1 :] = tables.values
+    if tables.value_slopes is not None:
+        W_V[:, :D] = tables.value_slopes[:, :, 0]
     return LinearMap(tuple(left), tuple(right), R_0, rows), W_Q, W_K, W_V, _head_names(layer)
 
 

@@ -12,7 +12,7 @@ from maxaffine.core.errors import BadInput
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.runtime import blocked, dense, factorised, grouped
+from maxaffine.runtime import blocked, dense, factorised, grouped, two_level
 
 Array = NDArray[Any]
 
@@ -37,17 +37,21 @@ RUNTIMES = {
 
 
 GROUPED = ("factorised", "dense")
+CLUSTERED = ("two-level", "dense")
 
 
 def available(layer: Layer | GroupedLayer) -> tuple[str, ...]:
     """The runtimes that can run this layer."""
     if isinstance(layer, GroupedLayer):
-        return GROUPED if layer.tokens <= DENSE_KEYS else GROUPED[:1]
+        names = CLUSTERED if layer.has_clusters else GROUPED
+        return names if layer.tokens <= DENSE_KEYS else names[:1]
     return tuple(name for name in RUNTIMES if name != "factorised" or layer.is_product)
 
 
 def choose(layer: Layer | GroupedLayer) -> tuple[str, str]:
     """The runtime for this layer and the reason."""
+    if isinstance(layer, GroupedLayer) and layer.has_clusters:
+        return "two-level", "a softmax over clusters, and one inside each in coordinates of its own"
     if isinstance(layer, GroupedLayer):
         return "factorised", "one softmax per group and direction instead of one over all tokens"
     if layer.is_product and len(layer.keys.shape) > 1:
@@ -60,7 +64,7 @@ def choose(layer: Layer | GroupedLayer) -> tuple[str, str]:
 def evaluate(layer: Layer | GroupedLayer, x: NDArray[np.float64], runtime: str | None = None) -> Array:
     """F(x) for points (B, D), by the named runtime or the chosen one: (B, d_out, n_out)."""
     name = choose(layer)[0] if runtime is None else runtime
-    if name not in RUNTIMES:
+    if name not in (*RUNTIMES, *CLUSTERED):
         raise BadInput(f"`runtime` (={name!r}) is not known; choose one of {', '.join(RUNTIMES)}.")
     if name not in available(layer):
         raise BadInput(f"`runtime` (={name!r}) cannot run this layer; choose one of {', '.join(available(layer))}.")
@@ -78,6 +82,8 @@ def _bound(layer: Layer | GroupedLayer, name: str) -> tuple[Callable[[NDArray[np
     if isinstance(layer, GroupedLayer):
         if name == "dense":
             return partial(grouped.evaluate_dense, layer), grouped.bytes_per_query_dense(layer)
+        if name == "two-level":
+            return partial(two_level.evaluate, layer), two_level.bytes_per_query(layer)
         return partial(grouped.evaluate, layer), grouped.bytes_per_query(layer)
     chosen = RUNTIMES[name]
     return partial(chosen.evaluate, layer), chosen.bytes_per_query(layer)
@@ -86,7 +92,7 @@ def _bound(layer: Layer | GroupedLayer, name: str) -> tuple[Callable[[NDArray[np
 def attention(layer: Layer | GroupedLayer, x: NDArray[np.float64]) -> Array:
     """The attention weights (B, N) of every key for every query."""
     if isinstance(layer, GroupedLayer):
-        return grouped.attention(layer, x)
+        return two_level.attention(layer, x) if layer.has_clusters else grouped.attention(layer, x)
     if layer.is_product and len(layer.keys.shape) > 1:
         return factorised.attention(layer, x)
     return dense.attention(layer, x)

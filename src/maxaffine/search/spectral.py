@@ -67,7 +67,7 @@ def _build(plan: SpectralPlan, request: Request) -> GroupedLayer:
     if len(layer.groups) == 1:
         return layer
     largest = sum(float(np.abs(made.values).max()) for made in plan.groups if made.values is not None)
-    return with_bonus(layer, wanted_bonus(leak_factor(layer.groups), max(largest, 1.0), 1e-4 * request.error))
+    return with_bonus(layer, wanted_bonus(leak_factor(layer.products()), max(largest, 1.0), 1e-4 * request.error))
 
 
 def _proved(plan: SpectralPlan, layer: GroupedLayer, cost: Cost, request: Request, reasons: list[str]) -> Found | None:

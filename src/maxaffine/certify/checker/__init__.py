@@ -6,7 +6,7 @@ only `core`, `target` and the definition, and it says "not proved" to everything
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,15 @@ from maxaffine.certify.checker.spectral import check_spectral
 from maxaffine.certify.checker.stored import NotProved, Stored
 from maxaffine.core.errors import BadInput
 from maxaffine.target.target import Target
+
+
+Prover = Callable[[Mapping[str, Any], Mapping[str, Any], Target, float], tuple[float, str]]
+
+# One line per method of grouped layers: (tensors, record, target, error) -> (bound, how), or NotProved.
+GROUPED: dict[str, Prover] = {
+    "spectral": check_spectral,
+}
+INTEGRAL: frozenset[str] = frozenset()  # those of them that prove L_p bounds as well
 
 
 @dataclass(frozen=True)
@@ -54,9 +63,7 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Verdict:
         )  # fmt: skip
     try:
         if record["layer"]["keys"] == "grouped":
-            if record["norm"] != "inf":
-                raise NotProved("spectral layers are proved in the sup norm only.")
-            bound, how = check_spectral(tensors, record, target, error)
+            bound, how = _prove_grouped(tensors, record, target, error)
         else:
             bound, how = _prove(Stored.read(tensors, record["layer"], target), target, record, error)
     except NotProved as failure:
@@ -65,6 +72,18 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Verdict:
         reason = f"the checker's own bound is {bound:.6g}, above the {error:g} promised."
         return Verdict(False, bound, claimed, error, reason, how)
     return Verdict(True, bound, claimed, error, f"proved again: error <= {bound:.6g}, and {error:g} was promised.", how)
+
+
+def _prove_grouped(
+    tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float
+) -> tuple[float, str]:
+    """Grouped layers, by the prover of the method that the plan names: it looks at the tensors and the target alone."""
+    method = record["plan"].get("method", "spectral")
+    if method not in GROUPED:
+        raise NotProved(f"this checker does not know the method {str(method)[:40]!r}; it knows {', '.join(GROUPED)}.")
+    if record["norm"] != "inf" and method not in INTEGRAL:
+        raise NotProved(f"{method} layers are proved in the sup norm only.")
+    return GROUPED[method](tensors, record, target, error)
 
 
 def _prove(layer: Stored, target: Target, record: Mapping[str, Any], error: float) -> tuple[float, str]:
