@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from maxaffine.certify.observe import face_biased
 from maxaffine.core.container import read_container, write_container
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.clusters import Cluster, ClusterGroup
@@ -203,3 +204,16 @@ def test_few_clusters_run_at_once_and_the_workspace_is_bounded(monkeypatch):
     assert np.allclose(two_level.evaluate(layer, POINTS), whole, rtol=0, atol=1e-14)
     monkeypatch.setattr(chooser, "WORKSPACE", 1)
     assert np.allclose(chooser.evaluate(layer, POINTS), whole, rtol=0, atol=1e-14)
+
+
+def test_test_points_lie_on_and_next_to_switches():
+    rng = np.random.default_rng(0)
+    sites = np.array([[1e6, 0.0], [0.0, 1e6], [-1e6, -1e6]])
+    one = tuple(Cluster(np.zeros(2), np.ones(2), (AxisKeys(np.zeros(1), np.zeros(1)),) * 2, np.zeros((1, 1, 1))) for _ in sites)
+    group = ClusterGroup(np.eye(2), sites, np.zeros(3), one)
+    layer = GroupedLayer(np.zeros(2), (group,), 0.0, -np.ones(2), np.ones(2), ((2, 1),))
+    x = face_biased(layer, 4000, rng)
+    scores = np.sort(x @ sites.T, axis=1)
+    gap = scores[:, -1] - scores[:, -2]
+    assert np.all(np.abs(x) <= 1) and (gap < 10).sum() > 1000 and (gap < 1e-3).sum() > 100
+    assert ((scores[:, -1] - scores[:, 0]) < 1e4).sum() > 10  # near the corner where all three meet

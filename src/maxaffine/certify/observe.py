@@ -1,7 +1,7 @@
 """Observed errors: the largest error that sampling and an adversarial search find.  Never called a bound.
 
-Half of the points lie on or next to faces and corners of the cells, where lookups are worst; the worst points
-then climb by a pattern search with shrinking steps.  L_p errors are measured by quadrature on pieces graded towards the
+Half of the points lie on or next to faces and corners of the cells, where lookups are worst, or on and next to the switches
+between clusters, where kinks are; the worst points then climb by a pattern search with shrinking steps.  L_p errors are measured by quadrature on pieces graded towards the
 faces (the transition layers of the softmax have width h/rho) and refined where the error varies most (jumps).
 """
 
@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.rounding import is_unit_grid
+from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.plan.keys import ProductKeys
-from maxaffine.runtime import softmax
+from maxaffine.runtime import softmax, two_level
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
@@ -104,9 +105,69 @@ def face_biased(layer: Layer | GroupedLayer, count: int, rng: np.random.Generato
         near = layer.coordinates.centre + (faces + nudge / max(1.0, math.sqrt(layer.sharpness))) / scale
         keep = rng.random((half, len(shape))) < 0.8
         x[:half] = np.where(keep, near, x[:half])
+    if isinstance(layer, GroupedLayer):
+        for group in layer.groups:
+            if isinstance(group, ClusterGroup) and len(group.clusters) > 1:
+                near = near_switches(layer, group, count // 2, rng)
+                x[: len(near)] = near
     corners = min(count // 4, 2 ** min(layer.dimension, 8))
     x[-corners:] = np.where(rng.random((corners, layer.dimension)) < 0.5, layer.low, layer.high)
     return np.asarray(np.clip(x, layer.low, layer.high))
+
+
+SWITCHED = 2e7  # scores of clusters that the search for switches may ask for
+GAPS = np.array([0.0, 0.3, 1.0, 1.2785, 1.6, 2.1, 3.0, 5.0, 8.0])  # a kink's error peaks at gaps of the scores near W0(1/e) + 1
+
+
+def near_switches(layer: GroupedLayer, group: ClusterGroup, count: int, rng: np.random.Generator) -> Array:
+    """Points on and next to the faces between clusters: segments with different ends, bisected to the last bit.
+
+    Along its segment a point then moves to where the two best scores differ by a few units, and some points move on to the
+    next face, so that corners of three or more clusters are met as well.
+    """
+    work = sum(sum(cluster.shape) for cluster in group.clusters)
+    lines = int(np.clip(SWITCHED / (120 * work), 8, count))
+    x = np.empty((0, layer.dimension))
+    start, end = (rng.uniform(layer.low, layer.high, size=(lines, layer.dimension)) for _ in range(2))
+    for _ in range(2):  # the second round runs along the faces found in the first
+        on, along, slope = _bisected(layer, group, start, end)
+        if not len(on):
+            break
+        copies = max(1, count // (2 * len(on)))
+        gap = rng.choice(GAPS, size=(copies, len(on))) * rng.choice([-1.0, 1.0], size=(copies, len(on)))
+        gap *= 10.0 ** rng.choice([0.0, 0.0, 0.0, -3.0, 3.0], size=gap.shape)
+        moved = on + (gap / slope)[..., None] * along
+        x = np.concatenate([x, moved.reshape(-1, layer.dimension)])
+        # A second segment inside the face that was met: its ends are points of the face, found from neighbouring segments.
+        start, end = on, on[rng.permutation(len(on))]
+    return np.asarray(np.clip(x[:count], layer.low, layer.high))
+
+
+def _bisected(layer: GroupedLayer, group: ClusterGroup, start: Array, end: Array) -> tuple[Array, Array, Array]:
+    """Where segments change their best cluster: points, unit directions, and the change of the gap per unit length."""
+
+    def scores(x: Array) -> Array:
+        return two_level.levels(layer, group, x).scores
+
+    first, last = scores(start).argmax(axis=1), scores(end).argmax(axis=1)
+    length = np.linalg.norm(end - start, axis=1)
+    keep = (first != last) & (length > 0)
+    start, end, first, length = start[keep], end[keep], first[keep], length[keep]
+    if not len(start):
+        return start, start, length
+    low, high = np.zeros(len(start)), np.ones(len(start))
+    for _ in range(54):
+        middle = (low + high) / 2.0
+        same = scores(start + middle[:, None] * (end - start)).argmax(axis=1) == first
+        low, high = np.where(same, middle, low), np.where(same, high, middle)
+    on = start + high[:, None] * (end - start)
+    along = (end - start) / length[:, None]
+    step = 1e-6 * length
+    ahead, behind = scores(on + step[:, None] * along), scores(on - step[:, None] * along)
+    here = scores(on).argmax(axis=1)
+    rows = np.arange(len(on))
+    slope = ((ahead[rows, here] - ahead[rows, first]) - (behind[rows, here] - behind[rows, first])) / (2.0 * step)
+    return on, along, np.where(np.abs(slope) > 1e-12, slope, 1.0)
 
 
 def observe(
@@ -157,6 +218,8 @@ def _climb(
     spent, tries = 0, STEPS
     for _ in range(rounds):
         moves = rng.normal(size=(tries, *x.shape)) * step
+        if isinstance(layer, GroupedLayer) and layer.has_clusters:  # a kink's width is anything between a cell and nothing
+            moves *= 10.0 ** rng.uniform(-10.0, 0.0, size=(tries, len(x), 1))
         moves[::2] *= rng.random((tries // 2 + tries % 2, *x.shape)) < 1.0 / x.shape[1]
         trial = np.clip(x + moves, layer.low, layer.high).reshape(-1, x.shape[1])
         found = pointwise(evaluate, target, trial).reshape(tries, len(x))

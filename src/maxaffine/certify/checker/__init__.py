@@ -17,7 +17,6 @@ from maxaffine.certify.checker.stored import NotProved, Stored
 from maxaffine.core.errors import BadInput
 from maxaffine.target.target import Target
 
-
 Prover = Callable[[Mapping[str, Any], Mapping[str, Any], Target, float], tuple[float, str]]
 
 # One line per method of grouped layers: (tensors, record, target, error) -> (bound, how), or NotProved.
