@@ -106,6 +106,9 @@ class Compiled:
     def partition(self) -> MaxAffine:
         """The max-affine partition of the keys, in x."""
         if isinstance(self.layer, GroupedLayer):
+            pieces = self.layer.site_pieces()
+            if pieces is not None:
+                return MaxAffine(*pieces)
             raise Refused("a spectral layer blends all keys of a group everywhere; it has no partition worth drawing.")
         return MaxAffine(*self.layer.affine_pieces())
 

@@ -213,6 +213,14 @@ class GroupedLayer:
         )  # fmt: skip
         return inside or self.tilt is not None
 
+    def site_pieces(self) -> tuple[Array, Array] | None:
+        """Slopes (C, D) and offsets (C,) in x of the sites, where one group of clusters is all there is; float64."""
+        group = self.groups[0]
+        if len(self.groups) > 1 or not isinstance(group, ClusterGroup):
+            return None
+        in_x = group.site_slopes.astype(np.float64) @ group.matrix
+        return in_x, group.site_offsets.astype(np.float64) - in_x @ self.centre
+
     def products(self) -> tuple[Group, ...]:
         """The groups, where none has clusters."""
         found = tuple(group for group in self.groups if isinstance(group, Group))

@@ -221,7 +221,7 @@ def _layout_k(layer: Any, tables: Tables) -> _Built:
 
 def _layout_i(layer: Any, tables: Tables) -> _Built:
     if tables.value_slopes is not None and np.any(tables.value_slopes != tables.value_slopes[:, :, :1]):
-        raise BadInput("layout I keeps its values in W_V: affine ones must have the same slopes in all tokens; ask for layout Q or K.")
+        raise BadInput("layout I keeps its values in W_V: affine ones must have one slope for all tokens; ask for layout Q or K.")
     (d, n), (E, D), n_out = layer.inputs[0], layer.coordinates.matrix.shape, layer.n_out
     m = tables.values.shape[1]
     p = D + 1 + m

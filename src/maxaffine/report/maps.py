@@ -70,7 +70,7 @@ def partition_map(axes: Axes, probe: Probe, cells: list[Floats] | None, window: 
 
 def weight_curves(axes: Axes, probe: Probe) -> None:
     """Attention weights of a spectral head's keys along the first direction of each group, groups above one another."""
-    groups = probe.compiled.layer.groups[:4]
+    groups = [group for group in probe.compiled.layer.groups if hasattr(group, "axes")][:4]
     z = np.linspace(-1.0, 1.0, 241)
     axes.set_title("attention weights along each group's direction")
     for row, group in enumerate(reversed(groups)):

@@ -6,6 +6,8 @@ import html
 import math
 from typing import TYPE_CHECKING
 
+from maxaffine.core.errors import MaxaffineError
+from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan import theorems
 from maxaffine.plan.budget import size
 from maxaffine.plan.spectral import one_more
@@ -14,6 +16,10 @@ from maxaffine.runtime import chooser
 if TYPE_CHECKING:
     from maxaffine.compiled import Compiled
 
+CLUSTER_MEANING = {
+    "approximation": "the pieces inside the clusters against the target",
+    "leakage": "the blend between clusters where they meet (finite sharpness)",
+}
 SPECTRAL_MEANING = {
     "approximation": "the head's functions against the target, from points and ellipses",
     "leakage": "weight that groups of a sum head give each other",
@@ -53,6 +59,8 @@ def explain(compiled: Compiled) -> str:
     if c.bound is not None:
         lines.append("parts of the bound")
         meaning = {**MEANING, **SPECTRAL_MEANING} if c.method == "spectral" else MEANING
+        if isinstance(c.layer, GroupedLayer) and c.layer.has_clusters:
+            meaning = {**MEANING, **CLUSTER_MEANING}
         for name, part in sorted(c.certificate.parts.items(), key=lambda item: -item[1]):
             lines.append(f"  {name:<16} {part:10.4g}  {100 * part / c.bound if c.bound else 0:5.1f}%  {meaning[name]}")
         lines.append("advice     " + _advice(c))
@@ -62,12 +70,34 @@ def explain(compiled: Compiled) -> str:
         lines.append("advice     give an expression, or declare `lipschitz=` or `modulus=`, to have the error proved")
     name, reason = chooser.choose(c.layer)
     lines.append(f"runtime    {name}: {reason}")
+    literal = _literal(c)
+    if literal:
+        lines.append(f"literal    {literal}")
     return "\n".join(lines)
+
+
+def _literal(c: Compiled) -> str | None:
+    """A warning where the literal softmax over all tokens, in this dtype, is not proved to reach the error asked for."""
+    if not (isinstance(c.layer, GroupedLayer) and c.layer.has_clusters and c.bound is not None):
+        return None
+    try:
+        bound = c.certificate_for("dense").bound
+    except MaxaffineError as refusal:
+        return f"nothing is proved of the literal softmax over all tokens in {c.dtype} ({str(refusal).rstrip('.')})"
+    if bound is not None and bound <= c.error:
+        return None
+    shown = "no bound" if bound is None else f"{bound:.3g}"
+    return (
+        f"the literal softmax over all tokens in {c.dtype} is proved to {shown} only, not to the {c.error:g} asked for: "
+        "its large logits are rounded; run the layer with two levels, or in a wider dtype"
+    )
 
 
 def _advice(c: Compiled) -> str:
     parts = c.certificate.parts
     worst = max(parts, key=lambda name: parts[name])
+    if isinstance(c.layer, GroupedLayer) and c.layer.has_clusters:
+        return _cluster_advice(c, worst)
     if c.method == "spectral":
         return _spectral_advice(c, worst)
     assert c.sharpness is not None
@@ -89,6 +119,17 @@ def _advice(c: Compiled) -> str:
         f"the size of the cells dominates: one more cell per axis ({more:,} tokens) lowers it by {100 * gain:.1f}%; "
         f"the sharpness costs {100 * excess:.2g}% of it"
     )
+
+
+def _cluster_advice(c: Compiled, worst: str) -> str:
+    """What dominates a layer of clusters."""
+    if worst == "rounding":
+        return f"rounding in {c.dtype} dominates; a wider dtype helps, more tokens do not"
+    if worst == "target_rounding":
+        return "the target's own evaluation is the limit; nothing about the layer would help"
+    if worst == "leakage":
+        return "the blend between clusters dominates; steeper sites cost no tokens, and a smaller `error` makes them steeper"
+    return "the fit inside the clusters dominates; a smaller `error` adds tokens"
 
 
 def _spectral_advice(c: Compiled, worst: str) -> str:
