@@ -11,10 +11,13 @@ from typer.main import get_command
 from maxaffine import __version__
 from maxaffine.cli.streams import say
 
-COMMANDS = ("compile", "check", "plan", "eval", "gallery", "meanfield", "attack", "doctor")
+COMMANDS = ("compile", "check", "plan", "eval", "gallery", "meanfield", "lab", "attack", "doctor")
 
 
-GROUPS = {"meanfield": "Exact mean-field theory of a softmax attention layer: risk, phases, dynamics, simulation."}
+GROUPS = {
+    "meanfield": "Exact mean-field theory of a softmax attention layer: risk, phases, dynamics, simulation.",
+    "lab": "The experiments of the papers, run again: resumable, recorded, each with a verdict.",
+}
 
 
 class LazyGroup(TyperGroup):

@@ -8,7 +8,9 @@ from maxaffine.core.errors import BadInput
 from maxaffine.lab.experiment import Experiment
 
 # name: "module:attribute"
-EXPERIMENTS: dict[str, str] = {}
+EXPERIMENTS: dict[str, str] = {
+    "norms-under-noise": "maxaffine.lab.norms_under_noise:EXPERIMENT",
+}
 
 
 def home_of(name: str) -> str:

@@ -1,0 +1,186 @@
+"""`maxaffine lab`: the experiments that the papers ask for, run, resumed, judged and reported.
+
+    maxaffine lab run norms-under-noise --quick
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from maxaffine.cli.command import Command, single
+from maxaffine.cli.streams import complain, say, say_json, table
+from maxaffine.core.errors import BadInput
+from maxaffine.lab import executors
+from maxaffine.lab.data import DataSource, locate
+from maxaffine.lab.data.choose import choose
+from maxaffine.lab.experiment import Experiment
+from maxaffine.lab.parameters import resolve
+from maxaffine.lab.registry import EXPERIMENTS, find
+from maxaffine.lab.runner import default_folder, opened, work
+
+INTERRUPTED = 130
+
+app = single()
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="One of `maxaffine lab list`, or module:attribute of your own.")]
+
+
+@app.callback()
+def _about() -> None:
+    """Run the experiments of the papers again: resumable, recorded, each with a verdict."""
+
+
+@app.command("list", cls=Command)
+def list_experiments(json: Json = False) -> int:
+    """What can be run: names, claims, data."""
+    found = [(name, find(name)) for name in EXPERIMENTS]
+    if json:
+        say_json({"experiments": [_described(name, experiment) for name, experiment in found]})
+        return 0
+    for name, experiment in found:
+        say(name)
+        say(f"    {experiment.claim}")
+        needs = ", ".join(experiment.datasets) or "no data"
+        say(f"    {experiment.paper}; {needs}; version {experiment.version}")
+        say(f"    parameters: {', '.join(f'{key}={_short(value)}' for key, value in experiment.parameters.items())}")
+    return 0
+
+
+def _described(name: str, experiment: Experiment) -> dict[str, Any]:
+    keys = ("version", "claim", "paper", "protocol", "rule", "parameters", "quick", "datasets", "splits")
+    return {"name": name, **{key: getattr(experiment, key) for key in keys}}
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+@app.command("run", cls=Command)
+def run_experiment(
+    name: Name,
+    quick: Annotated[bool, typer.Option("--quick", help="The same code on less; never downloads anything.")] = False,
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="K=V", help="A parameter; may be repeated.")] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", help="Seeds 0 to N - 1.")] = None,
+    device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Where units compute.")] = "cpu",
+    data: Annotated[str | None, typer.Option("--data", metavar="DIR", help="Holds mnist/, fashion-mnist/, cifar10/.")] = None,
+    download: Annotated[bool, typer.Option("--download", help="Fetch and verify the data that are missing.")] = False,
+    workers: Annotated[int | None, typer.Option("--workers", help="Processes of this machine.")] = None,
+    dask: Annotated[str | None, typer.Option("--dask", metavar="ADDRESS", help="A Dask scheduler, tcp://host:port.")] = None,
+    out: Annotated[str | None, typer.Option("--out", metavar="DIR", help="The run's folder; else lab-runs/NAME-...")] = None,
+    json: Json = False,
+) -> int:
+    """Run an experiment, or go on where it was stopped; the same command again resumes."""
+    if workers is not None and dask is not None:
+        raise BadInput("give one of `--workers` and `--dask`: units run here or on the cluster.")
+    if quick and download:
+        raise BadInput("a `--quick` run never downloads; leave one of `--quick` and `--download` out.")
+    experiment = find(name)
+    parameters = resolve(experiment, quick, settings or (), seeds)
+    names = experiment.needs(parameters)
+    given = Path(data) if data is not None else None
+    synthetic = bool(names) and quick and locate(names, given) is None
+    folder = Path(out) if out is not None else default_folder(experiment, parameters, quick, synthetic)
+    executor = executors.cluster(dask) if dask is not None else executors.processes(workers if workers is not None else 1)
+
+    def images() -> DataSource:
+        return choose(names, given, quick, complain, _downloader(names, download, quick))
+
+    try:
+        with opened(name, parameters, quick, folder, images, complain) as (run, source):
+            work(run, source, device, executor)
+            from maxaffine.lab.finish import finish
+
+            record = finish(run)
+    except KeyboardInterrupt:
+        complain(f"interrupted; finished units are kept in {str(folder)!r}, and the same command goes on from there.")
+        return INTERRUPTED
+    if json:
+        say_json({**record, "folder": str(folder)})
+    else:
+        _say_record(record, folder)
+    return 0
+
+
+def _downloader(names: Sequence[str], agreed: bool, quick: bool) -> Any:
+    """A function that fetches data sets, if the user agreed to that, by option or at the terminal."""
+    if quick:
+        return None
+    if not agreed and not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()):
+        return None
+    from maxaffine.lab.data.download import fetch_all
+
+    def fetched(lacking: Sequence[str]) -> DataSource:
+        return fetch_all(lacking, ask=None if agreed else _agrees, say=complain)
+
+    return fetched
+
+
+def _agrees(question: str) -> bool:
+    return typer.confirm(question, err=True)
+
+
+def _say_record(record: dict[str, Any], folder: Path) -> None:
+    verdict = record["verdict"]
+    if record["synthetic"]:
+        complain("SYNTHETIC DATA: the numbers below come from made-up images and say nothing about the published data.")
+    kind = ", quick" if record["quick"] else ""
+    data = ", SYNTHETIC data" if record["synthetic"] else ""
+    say(f"experiment  {record['experiment']}, version {record['version']}{kind}{data}")
+    say(f"claim       {record['claim']}")
+    say(f"verdict     {verdict['outcome']}")
+    say(f"            {verdict['sentence']}")
+    for key, value in verdict["numbers"].items() if isinstance(verdict["numbers"], dict) else ():
+        say(f"            {key} = {_number(value)}")
+    say("")
+    rows = record["table"]["rows"]
+    cells = [tuple(map(str, record["table"]["header"]))]
+    cells += [tuple(_number(cell) for cell in row) for row in rows] if isinstance(rows, list) else []
+    for line in table(cells):
+        say(line)
+    say("")
+    say(f"wall time   {record['card']['wall time']}")
+    say(f"run         {folder} (record.json, results.json, figure.png)")
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@app.command("keep", cls=Command)
+def keep_run(
+    folder: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a finished full run.")],
+    results: Annotated[str, typer.Option("--results", metavar="DIR", help="Where results are kept.")] = "results",
+) -> int:
+    """Copy record, results and figure of a finished full run to results/NAME, where `lab report` finds them."""
+    from maxaffine.lab.finish import keep
+
+    say(f"kept in {keep(Path(folder), Path(results))}")
+    return 0
+
+
+@app.command("report", cls=Command)
+def write_report(
+    results: Annotated[str, typer.Option("--results", metavar="DIR", help="Where results are kept.")] = "results",
+    out: Annotated[str, typer.Option("--out", metavar="FILE.html", help="The page.")] = "lab-report.html",
+    markdown: Annotated[
+        str | None, typer.Option("--markdown", metavar="FILE.md", help="If not given: docs/experiments.md, where there is a docs/.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Make one self-contained HTML page and one markdown page from the kept records."""
+    from maxaffine.lab.report import write
+
+    text = Path(markdown) if markdown is not None else Path("docs/experiments.md") if Path("docs").is_dir() else None
+    pages = write(Path(results), Path(out), text)
+    if json:
+        say_json(pages)
+    else:
+        say(f"{pages['experiments']} experiments: {', '.join(pages['files'])}")
+    return 0
+
+

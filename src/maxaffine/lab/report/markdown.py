@@ -1,0 +1,62 @@
+"""The report as markdown, for readers of the repository; figures are links into the results."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from maxaffine.lab.record import FIGURE
+from maxaffine.lab.report import words
+
+INTRODUCTION = """# Experiments
+
+Every experiment that the two papers report or ask for, run again. Each has a claim, a protocol with every setting, a verdict rule
+that was fixed before the run, and a record. This page is made by `maxaffine lab report` from the records under `results/`;
+nothing on it is written by hand. `maxaffine lab run NAME` runs one again.
+"""
+
+
+def render(found: list[tuple[Path, dict[str, Any]]], home: Path) -> str:
+    """The page, with links relative to the folder it will stand in."""
+    parts = [INTRODUCTION, _summary(found)]
+    parts += [_section(folder, record, home) for folder, record in found]
+    return "\n".join(parts)
+
+
+def _summary(found: list[tuple[Path, dict[str, Any]]]) -> str:
+    lines = ["| experiment | verdict |", "|---|---|"]
+    for _, record in found:
+        name = record["experiment"]
+        lines.append(f"| [{name}](#{name}) | **{_cell(record['verdict']['outcome'])}**. {_cell(record['verdict']['sentence'])} |")
+    return "\n".join(lines) + "\n"
+
+
+def _section(folder: Path, record: dict[str, Any], home: Path) -> str:
+    verdict, table = record["verdict"], record["table"]
+    figure = Path(os.path.relpath(folder / FIGURE, home)).as_posix()
+    lines = [f"## {record['experiment']}", "", f"> {record['claim']}", ">", f"> {record['paper']}", ""]
+    lines += [f"**Verdict: {verdict['outcome']}.** {verdict['sentence']}", ""]
+    lines += [f"![{_alt(record['figure']['alt'])}]({figure})", ""]
+    if isinstance(table["rows"], list):
+        lines += [*_table(table["header"], table["rows"]), ""]
+    if isinstance(verdict["numbers"], dict):
+        numbers = ", ".join(f"{key} {words.number(value)}" for key, value in verdict["numbers"].items())
+        lines += [f"Numbers of the verdict: {numbers}.", ""]
+    lines += [f"**Rule, fixed before the run.** {record['rule']}", "", "<details><summary>Protocol</summary>", ""]
+    lines += [record["protocol"].strip(), "", "</details>", "", "<details><summary>Card</summary>", ""]
+    lines += _table(["variable", "answer"], [[name, "<br>".join(answer)] for name, answer in words.card(record)])
+    lines += ["", "</details>", ""]
+    return "\n".join(lines)
+
+
+def _table(header: list[str], rows: list[list[Any]]) -> list[str]:
+    body = ["| " + " | ".join(_cell(words.number(cell)) for cell in row) + " |" for row in rows]
+    return ["| " + " | ".join(map(_cell, header)) + " |", "|" + "---|" * len(header), *body]
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"\s+", " ", text.replace("|", "\\|"))
+
+
+def _alt(text: str) -> str:
+    return re.sub(r"[\[\]\n]", " ", text)

@@ -1,0 +1,143 @@
+"""The report as one HTML page that needs nothing else: styles inline, figures as data, no scripts, no outside hosts."""
+
+import base64
+import html
+import re
+from pathlib import Path
+from typing import Any
+
+from maxaffine.lab.record import FIGURE
+from maxaffine.lab.report import words
+from maxaffine.lab.report.style import STYLE
+
+# A browser that reads this asks no other host for anything, whatever a record contains.
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def render(found: list[tuple[Path, dict[str, Any]]]) -> str:
+    """The whole page."""
+    sections = "\n".join(_section(folder, record) for folder, record in found)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>maxaffine: experiments</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<header class="top">
+<p class="house">maxaffine</p>
+<h1>Experiments</h1>
+<p class="lead">What the two papers report or ask for, run again. Every verdict rule was fixed before its run; a verdict that
+disagrees with a paper is stated as plainly as one that agrees. This page is made from the records alone.</p>
+{_summary(found)}
+</header>
+<main>
+{sections}
+</main>
+<footer><p>Made by <code>maxaffine lab report</code> from {len(found)} records. <code>maxaffine lab run NAME</code> runs an
+experiment again.</p></footer>
+</body>
+</html>
+"""
+
+
+def _summary(found: list[tuple[Path, dict[str, Any]]]) -> str:
+    rows = "\n".join(
+        f'<li><a href="#{_text(record["experiment"])}">{_text(record["experiment"])}</a>{_badge(record)}'
+        f"<span>{_text(record['verdict']['sentence'])}</span></li>"
+        for _, record in found
+    )
+    return f'<nav aria-label="Verdicts"><ol class="verdicts">\n{rows}\n</ol></nav>'
+
+
+def _badge(record: dict[str, Any]) -> str:
+    outcome = record["verdict"]["outcome"]
+    return f'<strong class="badge {words.kind(outcome)}">{_text(outcome)}</strong>'
+
+
+def _section(folder: Path, record: dict[str, Any]) -> str:
+    name = _text(record["experiment"])
+    picture = base64.b64encode((folder / FIGURE).read_bytes()).decode()
+    verdict = record["verdict"]
+    quick = '<p class="warning">A quick run: the same code on less. Not a result.</p>' if record["quick"] else ""
+    synthetic = '<p class="warning">SYNTHETIC data: made-up images, not the published sets.</p>' if record["synthetic"] else ""
+    return f"""<article id="{name}" aria-labelledby="{name}-title">
+<h2 id="{name}-title"><a href="#{name}">{name}</a></h2>
+<blockquote><p>{_text(record["claim"])}</p><cite>{_text(record["paper"])}</cite></blockquote>
+{quick}{synthetic}<p class="verdict {words.kind(verdict["outcome"])}">{_badge(record)} {_text(verdict["sentence"])}</p>
+<figure><img alt="{_text(record["figure"]["alt"])}" src="data:image/png;base64,{picture}"></figure>
+{_table(record["table"])}
+{_numbers(verdict["numbers"])}
+<details><summary>Rule and protocol</summary>
+<h3>Rule, fixed before the run</h3>
+{prose(record["rule"])}
+<h3>Protocol</h3>
+{prose(record["protocol"])}
+</details>
+<details><summary>Card: how to reproduce this</summary>
+{_card(record)}
+</details>
+</article>"""
+
+
+def _table(table: dict[str, Any]) -> str:
+    if not isinstance(table["rows"], list):
+        return ""
+    columns = list(zip(*table["rows"], strict=True))
+    marks = [' class="n"' if any(_numeric(cell) for cell in column) else "" for column in columns]
+    head = "".join(f'<th scope="col"{mark}>{_text(cell)}</th>' for cell, mark in zip(table["header"], marks, strict=True))
+    body = "\n".join(
+        "<tr>" + "".join(f"<td{mark}>{_text(words.number(cell))}</td>" for cell, mark in zip(row, marks, strict=True)) + "</tr>"
+        for row in table["rows"]
+    )
+    table_text = f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+    return f'<div class="wide" tabindex="0" role="region" aria-label="Table">{table_text}</div>'
+
+
+def _numeric(cell: Any) -> bool:
+    return isinstance(cell, (int, float)) and not isinstance(cell, bool)
+
+
+def _numbers(numbers: Any) -> str:
+    if not isinstance(numbers, dict):
+        return ""
+    pairs = "".join(f"<div><dt>{_text(key)}</dt><dd>{_text(words.number(value))}</dd></div>" for key, value in numbers.items())
+    return f'<dl class="numbers" aria-label="Numbers of the verdict">{pairs}</dl>'
+
+
+def _card(record: dict[str, Any]) -> str:
+    rows = []
+    for variable, lines in words.card(record):
+        answer = "".join(f"<p>{_text(line)}</p>" for line in lines)
+        rows.append(f"<div><dt>{variable}</dt><dd>{answer}</dd></div>")
+    return f'<dl class="card">{"".join(rows)}</dl>'
+
+
+def _text(text: Any) -> str:
+    return html.escape(str(text), quote=True)
+
+
+def prose(text: str) -> str:
+    """The little markdown that protocols use: paragraphs, lists, **bold**, `code`; everything else is text."""
+    blocks = []
+    for block in re.split(r"\n\s*\n", text.strip()):
+        lines = block.splitlines()
+        if all(re.match(r"\s*([-*]|\d+\.)\s|  ", line) for line in lines):
+            items = [re.sub(r"^\s*([-*]|\d+\.)\s+", "", item) for item in re.split(r"\n(?=\s*(?:[-*]|\d+\.)\s)", block)]
+            blocks.append("<ul>" + "".join(f"<li>{_inline(item)}</li>" for item in items) + "</ul>")
+        elif re.match(r"#+\s", block):
+            blocks.append(f"<h4>{_inline(block.lstrip('#').strip())}</h4>")
+        else:
+            blocks.append(f"<p>{_inline(block)}</p>")
+    return "\n".join(blocks)
+
+
+def _inline(text: str) -> str:
+    safe = html.escape(text, quote=True)
+    safe = re.sub(r"`([^`]+)`", r"<code>\1</code>", safe)
+    return re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", safe)
