@@ -168,7 +168,7 @@ def write_report(
     results: Annotated[str, typer.Option("--results", metavar="DIR", help="Where results are kept.")] = "results",
     out: Annotated[str, typer.Option("--out", metavar="FILE.html", help="The page.")] = "lab-report.html",
     markdown: Annotated[
-        str | None, typer.Option("--markdown", metavar="FILE.md", help="If not given: docs/experiments.md, where there is a docs/.")
+        str | None, typer.Option("--markdown", metavar="FILE.md", help="Else docs/experiments.md, where there is a docs/.")
     ] = None,
     json: Json = False,
 ) -> int:
