@@ -196,24 +196,25 @@ def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
 
     layers = _layers(results)
     colours = dict(zip(CONSTRUCTIONS, (style.CURVES[0], style.CURVES[1], style.CURVES[2]), strict=True))
-    with matplotlib.rc_context(style.LOOK):
-        figure = Figure(figsize=(12, 4.1), layout="constrained")
+    with matplotlib.rc_context({**style.LOOK, "text.parse_math": True}):
+        figure = Figure(figsize=(12, 4.4), layout="constrained")
         left, middle, right = figure.subplots(1, 3)
         for name in parameters["constructions"]:
             mine = sorted((one for one in layers if one["construction"] == name), key=lambda one: one["error"])
             eps = [one["error"] for one in mine]
-            left.loglog(eps, [one["bound"] for one in mine], color=colours[name], label=f"{name}: proved")
-            left.loglog(eps, [one["measured"] for one in mine], "o", ls=":", ms=5, color=colours[name], label=f"{name}: measured")
-            middle.loglog(eps, [one["tokens"] for one in mine], "o-", ms=5, color=colours[name], label=f"{name}: tokens")
-            middle.loglog(eps, [one["parameters"] for one in mine], ls="--", color=colours[name], label=f"{name}: parameters")
+            left.loglog(eps, [one["measured"] for one in mine], "o-", ms=5, color=colours[name], label=name)
+            left.loglog(eps, [one["bound"] for one in mine], "_", ms=11, mew=1.8, color=colours[name])
+            middle.loglog(eps, [one["tokens"] for one in mine], "o-", ms=5, color=colours[name])
+            middle.loglog(eps, [one["parameters"] for one in mine], ls="--", color=colours[name])
         line = np.array(sorted(parameters["errors"]))
         left.loglog(line, line, color=style.QUIET, lw=0.8)
-        left.annotate("error asked for", (line[-1], line[-1]), (-4, 3), textcoords="offset points", ha="right", color=style.QUIET)
-        left.set(xlabel="error asked for", ylabel="sup error", title="Proved and measured")
-        middle.set(xlabel="error asked for", title="Tokens and parameters")
+        left.set(xlabel="error asked for", ylabel="sup error", title="Measured (dots) under proved (bars)")
+        middle.set(xlabel="error asked for", title="Tokens (solid) and parameters (dashed)")
         for axes in (left, middle):
-            axes.legend(fontsize=7.5)
+            axes.set_xticks(line, labels=[f"{eps:g}" for eps in line])
+            axes.minorticks_off()
             style.clean(axes)
+        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
         _error_map(right, max(parameters["errors"]), parameters["constructions"][-1])
         figure.savefig(path, format="png", dpi=130, metadata={"Software": "maxaffine"})
 
