@@ -2,7 +2,8 @@
 
 Half of the points lie on or next to faces and corners of the cells, where lookups are worst, or on and next to the switches
 between clusters, where kinks are; the worst points then climb by a pattern search with shrinking steps.  L_p errors are
-measured by quadrature on pieces graded towards the faces (the transition layers of the softmax have width h/rho) and refined where the error varies most (jumps).
+measured by quadrature on pieces graded towards the faces (the transition layers of the softmax have width h/rho) and refined
+where the error varies most (jumps).
 """
 
 import math

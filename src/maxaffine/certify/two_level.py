@@ -1,0 +1,254 @@
+"""What finite precision does to a group of clusters, run by two levels or literally.
+
+Let g = sum_k Omega_k p_k be the layer of the stored numbers in exact arithmetic and S_k the scores, Omega = softmax(S).
+
+**Masses.**  Computed scores are S_k + d_k, |d_k| <= eta_k: the query's error, the sites' products and sums, the log-sum-exp, the
+shift by the maximum and exp.  Since sum_k Omega_k (p_k - g) = 0, masses Omega_k e^{d_k} / Z with Z = sum_l Omega_l e^{d_l} give
+
+    |sum_k Omega_k (e^{d_k} - 1)(p_k - g)| / Z  <=  (e^eta - 1) e^eta sum_k Omega_k |p_k - g|,      eta = max_k eta_k,
+
+and sum_k Omega_k |p_k - g| <= 2 sum_k Omega_k |p_k - f| for every f.  So a blend that is proved, sum_k Omega_k |p_k - f| <= eps,
+loses only (e^eta - 1) e^eta 2 eps to its masses: an error of the scores moves a switch, and next to a switch the pieces agree.
+Clusters that are far from the query (|t| > reach) have a mass of at most `far` <= 1/2 in all, and their values are at most V:
+they add 8 far e^{eta + eta'} (V + |g|), eta' the largest error of their scores.  A mass that underflows is a cluster left
+out, which is a far one; SKIP drops at most C SKIP V.
+
+**Kinks.**  If |p_k - f| <= kappa (max S - S_k) at every x and for every k, then with S' = S + d
+
+    |sum_k Omega'_k p_k - f| <= kappa sum_k Omega'_k (max S' - S'_k + 2 eta) <= kappa W0((C-1)/e) + 2 kappa eta:
+
+the error of the scores adds 2 kappa eta and nothing else.  (sum_k Omega_k (max S - S_k) <= max_z (C-1) z e^-z/(1 + (C-1) e^-z).)
+
+**Inside a cluster** logits of t have errors eta_j, so p_k moves by at most (e^{2 eta} - 1) sum_j w_j |v_j - p_k|, and that sum is
+at most twice the largest distance of the values v_j(t) from their mean; affine values take t in float64.
+
+**Literally** every token has a logit of its own, formed in the dtype from slopes a_k + alpha/r of the size of the steepest
+site: the same formulas with tokens in place of clusters, sum W |v - g| <= max_k sum_j w_j |v_j - p_k| + 2 eps, and an eta that
+grows with the sites' slopes times u.
+
+Assumed: exp is accurate to 4 ulp in the dtype and log to 4 ulp in float64; sums, products and quotients follow IEEE 754.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
+from maxaffine.layer.clusters import Cluster, ClusterGroup
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.runtime.grouped import tree_terms
+from maxaffine.runtime.two_level import SKIP
+
+Array = NDArray[np.float64]
+LOGARITHM = "exp is accurate to 4 ulp in the dtype, log to 4 ulp in float64; sums and products follow IEEE 754 in any order"
+LARGEST = {"float64": 1e300, "float32": 1e37}  # logits beyond this are not followed
+UP = 1.0 + 1e-12  # what these sums of positive numbers lose themselves
+U = FLOAT64.unit
+
+
+@dataclass(frozen=True)
+class Query:
+    """|z| and the error of the computed z over the box, (E,) each: in float64, and rounded to the dtype (the literal runtime)."""
+
+    size: Array
+    error: Array
+    narrow: Array
+
+
+def query(layer: GroupedLayer, group: ClusterGroup) -> Query:
+    """Bounds for every real x of the box, rounded once to float64, then centred and multiplied by the stored matrix."""
+    matrix = np.abs(group.matrix)
+    largest = np.maximum(np.abs(layer.low), np.abs(layer.high))
+    reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low) * (1 + 4 * U)
+    size = matrix @ reach * UP
+    error = matrix @ (U * largest + gamma(layer.dimension + 3, U) * reach) * UP
+    narrow = error if layer.dtype == "float64" else error + dtype_of(layer.dtype).unit * (size + error) * UP
+    return Query(size, error, narrow)
+
+
+@dataclass(frozen=True)
+class ClusterErrors:
+    """One cluster over |t| <= reach: error of its score, of its head p_k, largest |v_j|, and sup sum_j w_j |v_j - p_k|."""
+
+    score: float
+    head: float
+    largest: float
+    deviation: float
+
+
+def whole_reach(layer: GroupedLayer, group: ClusterGroup) -> Array:
+    """Bounds (C, E) of |t| over the box."""
+    q = query(layer, group)
+    rows = [(q.size + q.error + np.abs(c.origin)) / c.radius for c in group.clusters]
+    return np.stack(rows) * UP
+
+
+def cluster_errors(layer: GroupedLayer, group: ClusterGroup, k: int, reach: Array) -> ClusterErrors:
+    """The errors of cluster k in the two-level runtime while |t_e| <= reach_e."""
+    q, cluster, compute = query(layer, group), group.clusters[k], compute_format(layer.dtype)
+    moved = q.error / cluster.radius * UP + 3.0 * U * reach  # of t in float64
+    rounded = moved + compute.unit * (reach + moved)
+    a, b = np.abs(group.site_slopes[k].astype(np.float64)), abs(float(group.site_offsets[k]))
+    E = len(a)
+    site = float(a @ q.error) + gamma(E + 2, U) * (float(a @ (q.size + q.error)) + b)
+    eta_all = score = 0.0
+    top_sum = float(a @ q.size) + b
+    for e, axis in enumerate(cluster.axes):
+        slopes, offsets = np.abs(axis.slopes.astype(np.float64)), np.abs(axis.offsets.astype(np.float64))
+        sizes = slopes * (reach[e] + rounded[e]) + offsets
+        top = float(sizes.max())
+        if not top < LARGEST[compute.name]:
+            return ClusterErrors(math.inf, math.inf, math.inf, math.inf)
+        logit = float((slopes * rounded[e]).max()) + gamma(2, compute.unit) * top
+        # Differences of logits are at most twice the largest; beyond the floor of exp a weight is zero.
+        shifted = compute.unit * (min(2.0 * top, -compute.exp_floor) + compute.exp_ulps + 2.0) if len(axis) > 1 else 0.0
+        count = math.log(len(axis))
+        eta_all += logit + shifted
+        score += logit + shifted + len(axis) * compute.tiny + gamma(tree_terms(len(axis)) + 10, U) * (1.0 + count)
+        top_sum += top + count
+    score += site + gamma(2 * E + 2, U) * top_sum
+    values = _values(cluster, reach)
+    terms = sum(len(axis) for axis in cluster.axes) + tree_terms(max(cluster.shape)) * E + 2 * E + 6
+    slack = float((_slopes(cluster) @ moved).max()) if cluster.slopes is not None else 0.0
+    if cluster.count > 1 and not eta_all < 30.0:
+        return ClusterErrors(score * UP, math.inf, values[0], values[1])
+    blur = math.expm1(2.0 * eta_all) * values[1] if cluster.count > 1 else 0.0
+    head = blur + (slack + gamma(terms, U) * values[0]) * (1.0 if cluster.count == 1 else math.exp(2.0 * eta_all))
+    head += cluster.count * compute.tiny * values[0]
+    return ClusterErrors(score * UP, head * UP, values[0], values[1])
+
+
+def _slopes(cluster: Cluster) -> Array:
+    assert cluster.slopes is not None
+    return np.asarray(np.abs(cluster.slopes.astype(np.float64)).reshape(-1, len(cluster.axes)))
+
+
+def _values(cluster: Cluster, reach: Array) -> tuple[float, float]:
+    """The largest |v_j(t)|, and a bound of sum_j w_j |v_j - p_k|: twice the largest distance from the mean value."""
+    c = cluster.values.astype(np.float64).reshape(cluster.count, -1)
+    largest, apart = np.abs(c), np.abs(c - c.mean(axis=0))
+    if cluster.slopes is not None:
+        G = cluster.slopes.astype(np.float64).reshape(cluster.count, -1, len(reach))
+        largest = largest + np.abs(G) @ reach
+        apart = apart + np.abs(G - G.mean(axis=0)) @ reach
+    size = float(largest.max()) * UP
+    return size, (2.0 * float(apart.max()) * UP + 1e-14 * size if cluster.count > 1 else 0.0)
+
+
+@dataclass(frozen=True)
+class TwoLevelRounding:
+    """|computed - exact| <= total; `scores` is the error of the scores near the clusters (what moves the switches)."""
+
+    total: float
+    scores: float
+
+
+def two_level_rounding(
+    layer: GroupedLayer, group: ClusterGroup, blend: float, size: float, reach: Array | None = None, far: float = 0.0
+) -> TwoLevelRounding:
+    """The two-level runtime of one group, against its exact value at the same real x.
+
+    `blend` bounds sum_k Omega_k |p_k - f| for some f with |f| <= `size`, over the box.  Clusters with |t_e| > reach[k, e] for
+    some e have masses of at most `far` together; without `reach` every cluster is followed over the whole box.
+    """
+    whole = whole_reach(layer, group)
+    near = [cluster_errors(layer, group, k, row) for k, row in enumerate(whole if reach is None else np.minimum(reach, whole))]
+    softmax = U * (-FLOAT64.exp_floor + FLOAT64.exp_ulps + 2.0)
+    eta = max(one.score for one in near) + softmax
+    head, largest = max(one.head for one in near), size + blend
+    count = len(group.clusters)
+    total = math.inf
+    if eta < 30.0 and math.isfinite(head) and far <= 0.5:
+        total = math.exp(2.0 * eta) * (2.0 * math.expm1(eta) * blend + head) / (1.0 - far)
+        total += gamma(tree_terms(count) + count + 8, U) * max(largest, max(one.largest for one in near))
+        if reach is not None:
+            ends = [cluster_errors(layer, group, k, row) for k, row in enumerate(whole)]
+            top = max(one.largest for one in ends)
+            away = max(one.score for one in ends) + softmax
+            if not (math.log(max(far, 1e-300)) + away < 600.0 and math.isfinite(top)):
+                return TwoLevelRounding(math.inf, eta)
+            if far > 0.0:
+                total += 8.0 * math.exp(math.log(far) + away + eta) * (top + largest)
+            total += count * (SKIP + 4.0 * FLOAT64.tiny) * top
+        else:
+            total += count * (SKIP + 4.0 * FLOAT64.tiny) * max(one.largest for one in near)
+    return TwoLevelRounding(total * UP, eta)
+
+
+def kink_rounding(layer: GroupedLayer, group: ClusterGroup, kappa: float, size: float) -> float:
+    """The two-level runtime where |p_k - f| <= kappa (max S - S_k) on the whole box: 2 kappa eta, and the heads' own errors.
+
+    What is left after the blend kappa W0((C-1)/e) of the exact scores is counted; `size` bounds |f| + blend.
+    """
+    rows = [cluster_errors(layer, group, k, row) for k, row in enumerate(whole_reach(layer, group))]
+    eta = max(one.score for one in rows) + U * (-FLOAT64.exp_floor + FLOAT64.exp_ulps + 2.0)
+    count, largest = len(rows), max(one.largest for one in rows)
+    total = 2.0 * kappa * eta + max(one.head for one in rows)
+    total += gamma(tree_terms(count) + count + 8, U) * max(size, largest)
+    return (total + count * (SKIP + 4.0 * FLOAT64.tiny) * largest) * UP
+
+
+def literal_errors(layer: GroupedLayer, group: ClusterGroup) -> tuple[float, float, float]:
+    """The literal runtime: largest error of a logit, of a value, and the largest |value|, over all tokens and the box."""
+    q, compute = query(layer, group), compute_format(layer.dtype)
+    eta = lost = largest = 0.0
+    E = len(q.size)
+    for k, cluster in enumerate(group.clusters):
+        a, b = np.abs(group.site_slopes[k].astype(np.float64)), abs(float(group.site_offsets[k]))
+        inside = np.array([np.abs(axis.slopes.astype(np.float64)).max() for axis in cluster.axes]) / cluster.radius
+        beta = sum(float(np.abs(axis.offsets.astype(np.float64)).max()) for axis in cluster.axes)
+        steep, offset = a + inside, b + beta + float(inside @ np.abs(cluster.origin))
+        top = float(steep @ (q.size + q.narrow)) + offset
+        if not top < LARGEST[compute.name]:
+            return math.inf, math.inf, math.inf
+        logit = float(steep @ q.narrow) + (gamma(E + 3, compute.unit) + gamma(2 * E + 8, U)) * top
+        eta = max(eta, logit + compute.unit * (min(2.0 * top, -compute.exp_floor) + compute.exp_ulps + 4.0))
+        c = np.abs(cluster.values.astype(np.float64)).reshape(cluster.count, -1)
+        if cluster.slopes is not None:
+            G = _slopes(cluster).reshape(*c.shape, E) / cluster.radius
+            sizes = c + G @ (np.abs(cluster.origin) + q.size + q.narrow)
+            lost = max(lost, float((G @ q.narrow + gamma(2 * E + 6, U) * sizes).max()))
+            c = sizes
+        largest = max(largest, float(c.max()))
+    return eta * UP, lost * UP, largest * UP
+
+
+def literal_rounding(
+    layer: GroupedLayer, group: ClusterGroup, blend: float, size: float, reach: Array | None = None, far: float = 0.0
+) -> float:
+    """As `two_level_rounding`, for the literal softmax over all tokens of a layer of this one group."""
+    eta, lost, top = literal_errors(layer, group)
+    whole = whole_reach(layer, group)
+    rows = whole if reach is None else np.minimum(reach, whole)
+    inside = max(_values(cluster, row)[1] for cluster, row in zip(group.clusters, rows, strict=True))
+    if not (eta < 30.0 and math.isfinite(lost) and far <= 0.5):
+        return math.inf
+    total = math.exp(2.0 * eta) * (math.expm1(eta) * (2.0 * blend + inside) + lost) / (1.0 - far)
+    if reach is not None and far > 0.0:
+        total += 8.0 * math.exp(min(math.log(far) + 2.0 * eta, 600.0)) * (top + size + blend)
+    return (total + _sums(layer, top)) * UP
+
+
+def literal_kink_rounding(layer: GroupedLayer, group: ClusterGroup, kappa: float) -> float:
+    """As `kink_rounding`, for the literal softmax over clusters of one token each."""
+    eta, lost, top = literal_errors(layer, group)
+    return (2.0 * kappa * eta + lost + _sums(layer, top)) * UP
+
+
+def _sums(layer: GroupedLayer, largest: float) -> float:
+    """Normaliser, weighted sum, and weights that are subnormal numbers, of the literal softmax."""
+    return (gamma(2 * tree_terms(layer.tokens) + 8, U) + layer.tokens * 4.0 * compute_format(layer.dtype).tiny) * largest
+
+
+def output_rounding(layer: GroupedLayer, size: float) -> float:
+    """The tilt, the sum over the groups, and the last rounding to the dtype; `size` bounds |F|."""
+    tilt = 0.0
+    if layer.tilt is not None:
+        reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low) * (1 + 4 * U)
+        largest = np.maximum(np.abs(layer.low), np.abs(layer.high))
+        lean = np.abs(layer.tilt.astype(np.float64))
+        tilt = float((lean @ (U * largest + gamma(layer.dimension + 3, U) * reach)).max())
+        size = size + float((lean @ reach).max())
+    return (tilt + (compute_format(layer.dtype).unit + gamma(len(layer.groups) + 3, U)) * size) * UP
