@@ -1,0 +1,65 @@
+"""Figures of the lab: a grid of quiet axes in the house's look, a title that carries the verdict, a file written whole."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from maxaffine.core.records import replace_atomically
+from maxaffine.lab.experiment import Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@contextmanager
+def figure(rows: int, columns: int, size: tuple[float, float]) -> Iterator[tuple[Figure, Any]]:
+    """A figure and its axes [row][column], in the look of all figures of maxaffine."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    from maxaffine.report import style
+
+    with matplotlib.rc_context(style.LOOK):
+        canvas = Figure(figsize=size, layout="constrained")
+        grid = canvas.subplots(rows, columns, squeeze=False)
+        for axes in grid.ravel():
+            style.clean(axes)
+        yield canvas, grid
+
+
+def logarithmic(axes: Axes, x: bool = True, y: bool = True) -> None:
+    """Logarithmic axes whose ticks read 0.1, 1, 10 (the look draws no formulas)."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for wanted, axis, scale in ((x, axes.xaxis, axes.set_xscale), (y, axes.yaxis, axes.set_yscale)):
+        if wanted:
+            scale("log")
+            axis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0), numticks=12))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_formatter(NullFormatter())
+
+
+def title(canvas: Figure, what: str, verdict: Verdict, warning: str = "") -> None:
+    """What the figure shows, and the verdict under it; a warning first, loudly."""
+    width = int(11.5 * canvas.get_figwidth())
+    head = f"{warning}: {what}" if warning else what
+    body = textwrap.fill(f"{verdict.outcome.upper()}. {verdict.sentence}", width)
+    colour = "#b00020" if warning else "#1f2430"
+    canvas.suptitle(f"{head}\n{body}", x=0.01, ha="left", fontsize=10, fontweight="bold", color=colour)
+
+
+def save(canvas: Figure, path: Path) -> None:
+    """Write the picture, whole or not at all."""
+    from maxaffine.report import style
+
+    picture = style.render(canvas, style.suffix_of(path))
+
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(picture)
+
+    replace_atomically(path, write)

@@ -1,0 +1,84 @@
+"""What a curve over noise levels says: rank correlation, increases, monotone fit, slope, sign test, intervals. NumPy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+def ranks(values: ArrayLike) -> Array:
+    """Ranks 1..n; ties share the mean of their ranks."""
+    array = np.asarray(values, dtype=np.float64)
+    order = np.argsort(array, kind="stable")
+    sorted_values = array[order]
+    result = np.empty(len(array))
+    start = 0
+    for stop in range(1, len(array) + 1):
+        if stop == len(array) or sorted_values[stop] != sorted_values[start]:
+            result[order[start:stop]] = 0.5 * (start + stop + 1)
+            start = stop
+    return result
+
+
+def spearman(x: ArrayLike, y: ArrayLike) -> float:
+    """Spearman's rank correlation; 0 where one of the two is constant."""
+    a, b = ranks(x), ranks(y)
+    a, b = a - a.mean(), b - b.mean()
+    scale = math.sqrt(float(a @ a) * float(b @ b))
+    return float(a @ b) / scale if scale > 0 else 0.0
+
+
+def increases(y: ArrayLike) -> int:
+    """How many steps of the curve go up."""
+    return int((np.diff(np.asarray(y, dtype=np.float64)) > 0).sum())
+
+
+def decreasing_fit(y: ArrayLike) -> Array:
+    """The least-squares fit among non-increasing curves, by pooling adjacent violators."""
+    blocks: list[tuple[float, int]] = []
+    for value in np.asarray(y, dtype=np.float64):
+        mean, count = float(value), 1
+        while blocks and blocks[-1][0] < mean:
+            previous, size = blocks.pop()
+            mean, count = (mean * count + previous * size) / (count + size), count + size
+        blocks.append((mean, count))
+    return np.concatenate([np.full(count, mean) for mean, count in blocks])
+
+
+def decreasing_r2(y: ArrayLike) -> float:
+    """The share of the curve's variance that a non-increasing curve explains; 1 for a constant curve."""
+    array = np.asarray(y, dtype=np.float64)
+    total = float(((array - array.mean()) ** 2).sum())
+    return 1.0 if total == 0 else 1.0 - float(((array - decreasing_fit(array)) ** 2).sum()) / total
+
+
+def log_log_slope(x: ArrayLike, y: ArrayLike, least: float = 0.0) -> float:
+    """The least-squares slope of log y against log x over x >= least; NaN with fewer than two positive points."""
+    a, b = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    kept = (a > 0) & (a >= least - 1e-12) & (b > 0)
+    if kept.sum() < 2:
+        return math.nan
+    u, v = np.log(a[kept]), np.log(b[kept])
+    u = u - u.mean()
+    return float(u @ v / (u @ u))
+
+
+def sign_test(negative: int, count: int) -> float:
+    """P(at least that many of `count` fair coins fall on one given side)."""
+    return float(sum(math.comb(count, k) for k in range(negative, count + 1)) / 2**count)
+
+
+def mean_and_interval(samples: ArrayLike) -> tuple[Array, Array]:
+    """Mean over the first axis and the half width of its 95% Student interval (0 for a single sample)."""
+    array = np.asarray(samples, dtype=np.float64)
+    count = len(array)
+    mean = array.mean(axis=0)
+    if count < 2:
+        return mean, np.zeros_like(mean)
+    from scipy.stats import t
+
+    return mean, np.asarray(t.ppf(0.975, count - 1) * array.std(axis=0, ddof=1) / math.sqrt(count))
