@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from maxaffine.core.errors import BadInput, Refused
-from maxaffine.core.records import canonical_json, replace_atomically, write_atomically
+from maxaffine.core.records import plain, replace_atomically, write_atomically
 from maxaffine.lab.folder import RESULTS
 from maxaffine.lab.record import FIGURE, RECORD, build, read
 from maxaffine.lab.runner import Run
@@ -23,7 +23,7 @@ def finish(run: Run) -> dict[str, Any]:
         raise Refused(f"{len(left)} of {len(run.units)} units are not done, the first is {left[0]['id']}; run the command again.")
     rows, parameters = run.rows, run.header.parameters
     content = {"experiment": run.header.experiment, "version": run.header.version, "parameters": parameters, "results": rows}
-    results = (canonical_json(content) + "\n").encode()
+    results = (json.dumps(plain(content), separators=(",", ":"), allow_nan=False) + "\n").encode()
     write_atomically(run.folder / RESULTS, results)
     verdict = run.experiment.verdict(rows, parameters)
     table = run.experiment.table(rows, parameters)

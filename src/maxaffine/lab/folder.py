@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from maxaffine.core.errors import BadInput
-from maxaffine.core.records import canonical_json, sha256, write_atomically
+from maxaffine.core.records import canonical_json, plain, sha256, write_atomically
 from maxaffine.lab.data.source import SYNTHETIC
 from maxaffine.lab.experiment import Experiment
 from maxaffine.lab.journal import Journal
@@ -80,7 +80,7 @@ def read_header(folder: Path) -> Header | None:
 def write_header(folder: Path, header: Header) -> None:
     """Say what the folder's results will belong to."""
     content = {"format": FORMAT, **header.__dict__}
-    write_atomically(folder / RUN, (json.dumps(json.loads(canonical_json(content)), indent=1) + "\n").encode())
+    write_atomically(folder / RUN, (json.dumps(plain(content), indent=1, allow_nan=False) + "\n").encode())
 
 
 def check_header(header: Header, experiment: Experiment, parameters: Mapping[str, Any], folder: Path) -> None:
@@ -98,7 +98,7 @@ def check_header(header: Header, experiment: Experiment, parameters: Mapping[str
 
 def checked_units(experiment: Experiment, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The units as JSON holds them, every id sane and unique."""
-    units: list[dict[str, Any]] = json.loads(canonical_json(experiment.units(parameters)))
+    units: list[dict[str, Any]] = json.loads(json.dumps(plain(experiment.units(parameters)), allow_nan=False))
     ids = [unit.get("id") for unit in units]
     if not units:
         raise BadInput(f"{experiment.name} has no work units with these parameters; see `maxaffine lab list`.")

@@ -1,6 +1,6 @@
 """The journal of a run: one JSON object per line, each with a checksum, on the disk before the next unit is counted as done.
 
-    {"checksum": sha256 of the rest, canonical, "unit": ..., "values": ..., ...}
+    {"unit": ..., "values": ..., ..., "checksum": SHA-256 of the rest as canonical JSON}
 
 A process killed while it writes leaves a last line without its end; reading drops it and says so, and the unit is done
 again.  A damaged line with others after it cannot come from a kill: it is an error that names the line.  A disk that is full
@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from maxaffine.core.errors import BadInput, Refused
-from maxaffine.core.records import canonical_json, sha256
+from maxaffine.core.records import canonical_json, plain, sha256
 
 CHECKSUM = "checksum"
 
 
 def sealed(entry: Mapping[str, Any]) -> bytes:
     """The line of an entry."""
-    body = {key: value for key, value in entry.items() if key != CHECKSUM}
-    return (canonical_json({**body, CHECKSUM: sha256(canonical_json(body).encode())}) + "\n").encode()
+    body = {key: plain(value) for key, value in entry.items() if key != CHECKSUM}
+    line = {**body, CHECKSUM: sha256(canonical_json(body).encode())}
+    return (json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n").encode()
 
 
 def _opened(line: bytes) -> dict[str, Any] | None:

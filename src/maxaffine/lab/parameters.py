@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from maxaffine.core.errors import BadInput
-from maxaffine.core.records import canonical_json, sha256
+from maxaffine.core.records import canonical_json, plain, sha256
 from maxaffine.lab.experiment import Experiment
 
 SEEDS = "seeds"
@@ -30,7 +30,7 @@ def resolve(experiment: Experiment, quick: bool, settings: Sequence[str] = (), s
             hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(chosen)}."
             raise BadInput(f"`--set`: {experiment.name} has no parameter {name!r}; {hint}")
         chosen[name] = _value(name, text, chosen[name])
-    resolved: dict[str, Any] = json.loads(canonical_json(chosen))
+    resolved: dict[str, Any] = json.loads(json.dumps(plain(chosen), allow_nan=False))
     return resolved
 
 

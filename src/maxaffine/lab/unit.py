@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
-from maxaffine.core.records import canonical_json
+from maxaffine.core.records import plain
 from maxaffine.lab import machine
 from maxaffine.lab.data import DataSource
 from maxaffine.lab.experiment import Context
@@ -69,7 +69,7 @@ def execute(task: Task, listener: Listener | None = None) -> Outcome:
     seconds = time.perf_counter() - begun
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        values = json.loads(canonical_json(dict(result.values)))
+        values = json.loads(json.dumps(plain(dict(result.values)), allow_nan=False))
     except (TypeError, ValueError) as failure:
         raise BadInput(f"the values of unit {task.unit['id']!r} do not fit into JSON: {failure}.") from None
     tensors = {name: np.ascontiguousarray(tensor) for name, tensor in result.tensors.items()}
