@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from maxaffine.compiled import Compiled, load
     from maxaffine.compiler import compile
     from maxaffine.core.errors import BadInput, Refused
+    from maxaffine.inspection.head import inspect
     from maxaffine.layer.layer import Layer
     from maxaffine.plan.maxaffine import MaxAffine
+    from maxaffine.report.diagnosis import diagnose
     from maxaffine.target.box import Box
     from maxaffine.target.facts import Analytic, ConcaveModulus, Derivatives, IntegralModulus, TotalVariation
     from maxaffine.target.gallery import gallery
@@ -40,7 +42,9 @@ _HOMES = {
     "Target": "maxaffine.target.target",
     "TotalVariation": "maxaffine.target.facts",
     "compile": "maxaffine.compiler",
+    "diagnose": "maxaffine.report.diagnosis",
     "gallery": "maxaffine.target.gallery",
+    "inspect": "maxaffine.inspection.head",
     "load": "maxaffine.compiled",
 }
 
@@ -60,7 +64,9 @@ __all__ = [
     "TotalVariation",
     "__version__",
     "compile",
+    "diagnose",
     "gallery",
+    "inspect",
     "load",
     "meanfield",
 ]
