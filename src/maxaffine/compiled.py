@@ -27,6 +27,7 @@ from maxaffine.plan.evidence import Evidence
 from maxaffine.plan.maxaffine import MaxAffine
 from maxaffine.plan.spectral import SpectralPlan
 from maxaffine.runtime import chooser
+from maxaffine.runtime.collapse import SHARE
 from maxaffine.runtime.queries import as_points
 from maxaffine.target.box import Box
 from maxaffine.target.target import Target
@@ -56,11 +57,35 @@ class Compiled:
 
     # -- evaluate
 
-    def __call__(self, *x: ArrayLike, runtime: str | None = None, outside: str = "error") -> Array:
-        """Values in the target's shape: (B, D) -> (B,) or (B, K), one point -> a scalar or (K,)."""
+    def __call__(
+        self, *x: ArrayLike, runtime: str | None = None, outside: str = "error", threads: int | None = None
+    ) -> Array:
+        """Values in the target's shape: (B, D) -> (B,) or (B, K), one point -> a scalar or (K,).
+
+        `threads` of large batches: by default OMP_NUM_THREADS, else all processors; the values do not depend on it.
+        """
+        if runtime == "collapsed" and self.reserve is None:
+            raise BadInput("`runtime` (='collapsed') cannot run this layer: its certificate holds nothing in reserve for it.")
         points, single = as_points(self.target, *x, outside=outside)
-        out = self.target.present(chooser.evaluate(self.layer, points, runtime))
+        out = self.target.present(chooser.evaluate(self.layer, points, runtime, self.reserve, threads))
         return out[0] if single else out
+
+    @property
+    def reserve(self) -> float | None:
+        """What a collapse into polynomials may differ by: what the certificate holds in reserve for it (None: nothing)."""
+        if self.certificate.kind != "proved":
+            return SHARE * self.error
+        found = self.certificate.details.get("collapse", 0.0)
+        return float(found) if found > 0 else None
+
+    def runtimes(self) -> tuple[str, ...]:
+        """The runtimes that can run this layer."""
+        names = chooser.available(self.layer, self.reserve or 0.0)
+        return tuple(name for name in names if name != "collapsed" or self.reserve is not None)
+
+    def runtime(self) -> tuple[str, str]:
+        """The runtime that runs this layer, and why."""
+        return chooser.choose(self.layer, self.reserve)
 
     def attention(self, *x: ArrayLike, outside: str = "error") -> Array:
         """The attention weights (B, N), or (N,) for one point, keys in row-major order."""
@@ -131,8 +156,8 @@ class Compiled:
         """The certificate for one runtime alone (and this layer's dtype)."""
         if dtype not in (None, self.dtype):
             raise BadInput(f"`dtype` (={dtype!r}) is not this layer's ({self.dtype}); compile it in that dtype.")
-        if runtime not in ("any", *chooser.available(self.layer)):
-            names = ", ".join(chooser.available(self.layer))
+        if runtime not in ("any", *self.runtimes()):
+            names = ", ".join(self.runtimes())
             raise BadInput(f"`runtime` (={runtime!r}) cannot run this layer; choose any of {names}.")
         if self.prove is None or self.certificate.kind != "proved":
             raise Refused("this layer carries no evidence to prove from; compile it again.")

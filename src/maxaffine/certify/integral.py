@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL, runtime_rounding
-from maxaffine.certify.rounding import is_unit_grid, offset_error, rounding_of
+from maxaffine.certify.rounding import is_unit_grid, offset_error, rounding_of, window_leak
 from maxaffine.core.errors import Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import dtype_of
@@ -53,7 +53,7 @@ def certify_integral(
     volume = float(np.prod(layer.high - layer.low)) ** (1.0 / p)
     parts = {
         "approximation": hard,
-        "leakage": exact,
+        "leakage": exact + volume * window_leak(layer, runtime),
         "rounding": exact * math.expm1(min(2.0 * eta / p, 700.0)) + volume * runtime_rounding(layer, rounding),
     }
     assumptions = [EXPONENTIAL, ELEMENTARY] if target.expression is not None else [EXPONENTIAL]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import Certificate
-from maxaffine.certify.rounding import Rounding, is_unit_grid, offset_error, rounding_of
+from maxaffine.certify.rounding import Rounding, is_unit_grid, offset_error, rounding_of, window_leak
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, dtype_of
 from maxaffine.layer.layer import Layer
@@ -46,6 +46,7 @@ def certify_grid(layer: Layer, target: Target, evidence: Evidence, route: str, m
         deviation = (0.0, 0.0)
     else:
         deviation = values_deviation(layer, target, evidence)
+    parts["leakage"] += window_leak(layer, runtime)
     parts["rounding"] += deviation[1] + runtime_rounding(layer, rounding)
     parts["target_rounding"] = deviation[0]
     assumptions = [EXPONENTIAL]

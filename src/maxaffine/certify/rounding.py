@@ -6,6 +6,7 @@ Everything that perturbs a weight is expressed as an error of its logit, |delta_
     logit      (sharpness z) . a_j + sharpness b_j in any order of summation:  gamma(E+3) sharpness (|a_j||z| + |b_j|)
     softmax    l_j - max l (u times the gap, at most |log of the smallest number|), exp, one division
     blocked    one more exponential per block for the running maximum
+    windowed   in float64, relative to the query's cell: logits of sites at most k + 1 cells away, p^{2h} from one exponential
 
 Weights that underflow to zero only lower weights far from the nearest key, which every theorem here allows; weights
 that are subnormal may be too large by the smallest subnormal number each (`stray`).  Sums round relative to
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from maxaffine.core.rounding import FLOAT64, Dtype, dtype_of, gamma
 from maxaffine.layer.layer import Layer
 from maxaffine.plan.keys import ProductKeys
-from maxaffine.runtime import blocked
+from maxaffine.runtime import blocked, windowed
 from maxaffine.runtime.chooser import available
 
 Array = NDArray[np.float64]
@@ -57,14 +58,21 @@ def rounding_of(layer: Layer, runtime: str = "any") -> Rounding:
     return bound
 
 
-def coordinate_error(layer: Layer) -> tuple[Array, Array]:
-    """Z_i = max |z_i| over the box and a bound on the error of the computed z_i, both (E,)."""
+def window_leak(layer: Layer, runtime: str = "any") -> float:
+    """What the sites beyond a window may contribute: per coordinate their weight times the range of the values."""
+    if runtime not in ("any", "windowed") or windowed.window_of(layer) is None:
+        return 0.0
+    return len(layer.keys.shape) * windowed.TAIL * 2.0 * float(np.abs(layer.values).max()) * (1 + 1e-9)
+
+
+def coordinate_error(layer: Layer, narrow: bool = True) -> tuple[Array, Array]:
+    """Z_i = max |z_i| over the box and a bound on the error of the computed z_i, both (E,); `narrow`: rounded to the dtype."""
     u, matrix = FLOAT64.unit, np.abs(layer.coordinates.matrix)
     largest = np.maximum(np.abs(layer.low), np.abs(layer.high))
     reach = np.maximum(layer.high - layer.coordinates.centre, layer.coordinates.centre - layer.low) * (1 + 4 * u)
     size = matrix @ reach
     error = matrix @ (u * largest + gamma(layer.dimension + 3, u) * reach)
-    if layer.dtype != "float64":
+    if layer.dtype != "float64" and narrow:
         error = error + dtype_of(layer.dtype).unit * (size + error)
     return size * (1 + 1e-12), error * (1 + 1e-12)
 
@@ -73,6 +81,8 @@ def _one(layer: Layer, runtime: str) -> Rounding:
     dtype = dtype_of(layer.dtype)
     size, error = coordinate_error(layer)
     exponential = dtype.unit * (-dtype.exp_floor + dtype.exp_ulps + 4.0)
+    if runtime == "windowed":
+        return _windowed(layer)
     if runtime == "factorised":
         assert isinstance(layer.keys, ProductKeys)
         eta, joint, terms = 0.0, 0.0, 0.0
@@ -94,6 +104,27 @@ def _one(layer: Layer, runtime: str) -> Rounding:
         exponential += dtype.unit * (-dtype.exp_floor + (dtype.exp_ulps + 2.0) * rounds)
     eta = logit + exponential
     return Rounding(eta, gamma(2 * (alive + 2 * rounds) + 4, dtype.unit), _stray(layer, dtype), eta)
+
+
+def _windowed(layer: Layer) -> Rounding:
+    """t = z - c - 1/2 is off by dz + 3u(k + 1), y = rho t/2 by that times rho/2, p = e^y by 8u more, p^{2h} by 2k times that.
+
+    The offsets are the ideal -c^2/2 instead of the stored ones; the result is rounded to the dtype once.
+    """
+    made, u = windowed.window_of(layer), FLOAT64.unit
+    assert made is not None and isinstance(layer.keys, ProductKeys)
+    k, rho, error = made.reach, layer.sharpness, coordinate_error(layer, narrow=False)[1]
+    eta = joint = 0.0
+    for i, axis in enumerate(layer.keys.axes):
+        slopes = axis.slopes.astype(np.float64)
+        stored = float(np.abs(axis.offsets.astype(np.float64) + slopes * slopes / 2.0).max())
+        one = rho * (k * (float(error[i]) + 5.0 * u * (k + 1)) + stored) + u * (24.0 * k + 8.0)
+        eta, joint = max(eta, one), joint + one
+    widths = [float(width) for width in made.widths]
+    summation = gamma(math.prod(widths[:-1]) + 2 * sum(widths) + 4 * len(widths) + 8, u)
+    if layer.dtype != "float64":
+        summation += dtype_of(layer.dtype).unit * (1 + summation)
+    return Rounding(eta, summation, 4.0 * math.prod(widths) * dtype_of(layer.dtype).tiny, joint)
 
 
 def _extent(layer: Layer) -> tuple[Array, float]:

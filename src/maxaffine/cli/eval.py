@@ -51,11 +51,10 @@ def run(
 
     from maxaffine.cli.points import read_points
     from maxaffine.compiled import load
-    from maxaffine.runtime import chooser
 
     compiled = load(file)
-    if runtime is not None and runtime not in chooser.available(compiled.layer):
-        known = ", ".join(chooser.available(compiled.layer))
+    if runtime is not None and runtime not in compiled.runtimes():
+        known = ", ".join(compiled.runtimes())
         raise BadInput(f"`runtime` (={runtime!r}) cannot run this layer; choose one of {known}.")
     with progress_bar() as progress:
         with _source(points) as source:

@@ -11,7 +11,6 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan import theorems
 from maxaffine.plan.budget import size
 from maxaffine.plan.spectral import one_more
-from maxaffine.runtime import chooser
 
 if TYPE_CHECKING:
     from maxaffine.compiled import Compiled
@@ -68,7 +67,7 @@ def explain(compiled: Compiled) -> str:
         lines += [f"  {line}" for line in c.certificate.assumptions]
     else:
         lines.append("advice     give an expression, or declare `lipschitz=` or `modulus=`, to have the error proved")
-    name, reason = chooser.choose(c.layer)
+    name, reason = c.runtime()
     lines.append(f"runtime    {name}: {reason}")
     literal = _literal(c)
     if literal:

@@ -1,95 +1,183 @@
-"""One chooser: which runtime a batch runs on, in chunks that respect a fixed workspace."""
+"""One chooser: which runtime a batch runs on, and the batch in chunks that respect a fixed workspace.
+
+A table of runtimes, each of which says why it cannot run a layer (or None), how, and with how much memory per query.  The first
+one of PREFERENCE that can run a layer and is worth it is chosen, from the layer alone: never from the batch, so that a
+query's value does not depend on its company.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.core.errors import BadInput
+from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.runtime import blocked, dense, factorised, grouped, two_level
+from maxaffine.runtime import blocked, collapsed, dense, factorised, grouped, two_level, windowed
+from maxaffine.runtime.collapse import collapse
 
 Array = NDArray[Any]
+AnyLayer = Layer | GroupedLayer
 
 WORKSPACE = 64 << 20  # bytes a chunk of queries may take; larger chunks fall out of the caches and gain nothing
 DENSE_KEYS = 1 << 16  # beyond this, listing the keys costs more than streaming over them
 
 
 @dataclass(frozen=True)
+class How:
+    """What a runtime is told besides the layer: what a collapse may differ by, and the threads it may use."""
+
+    tolerance: float = 0.0
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
 class Runtime:
-    """A way to run a layer: evaluate (B, D) -> (B, d_out, n_out), and its memory."""
+    """A way to run a layer: evaluate (B, D) -> (B, d_out, n_out), why it cannot, why it is taken, and its memory.
+
+    `bytes_per_query` of 0: the runtime cuts batches itself.
+    """
 
     name: str
-    evaluate: Callable[[Layer, NDArray[np.float64]], Array]
-    workspace: Callable[[Layer], int]
-    bytes_per_query: Callable[[Layer], int]
+    why_not: Callable[[Any, How], str | None]
+    evaluate: Callable[[Any, NDArray[np.float64], How], Array]
+    bytes_per_query: Callable[[Any], int]
+    reason: Callable[[Any], str]
+    worth: Callable[[Any, float | None], bool] = lambda layer, tolerance: True
+
+
+def _no_collapse(layer: AnyLayer, how: How) -> str | None:
+    if not isinstance(layer, GroupedLayer):
+        return "lookups are not polynomials"
+    try:
+        collapse(layer, how.tolerance)
+    except Refused as refusal:
+        return str(refusal).rstrip(".")
+    return None
+
+
+def _no_window(layer: AnyLayer, how: How) -> str | None:
+    if isinstance(layer, GroupedLayer):
+        return "spectral heads blend all keys everywhere"
+    return None if windowed.window_of(layer) is not None else windowed.reason_not(layer)
+
+
+def _no_factors(layer: AnyLayer, how: How) -> str | None:
+    if isinstance(layer, GroupedLayer):
+        return "its keys stand in clusters" if layer.has_clusters else None
+    return None if layer.is_product else "its keys are not a product over coordinates"
+
+
+def _no_dense(layer: AnyLayer, how: How) -> str | None:
+    if isinstance(layer, GroupedLayer) and layer.tokens > DENSE_KEYS:
+        return f"its {layer.tokens:,} tokens are too many to list"
+    return None
+
+
+def _window_pays(layer: AnyLayer, tolerance: float | None) -> bool:
+    """From twice as many keys on as a window visits."""
+    made = windowed.window_of(layer) if isinstance(layer, Layer) else None
+    return made is not None and layer.keys.count * layer.d_out * layer.n_out >= 2 * made.visited
+
+
+def _windowed_reason(layer: Layer) -> str:
+    made = windowed.window_of(layer)
+    assert made is not None
+    sites = " x ".join(str(width) for width in made.widths)
+    return f"a uniform grid: {sites} sites near the query instead of {layer.keys.count:,} keys"
+
+
+def _factorised_reason(layer: AnyLayer) -> str:
+    if isinstance(layer, GroupedLayer):
+        return "one softmax per group and direction instead of one over all tokens"
+    return "product keys: one softmax per coordinate instead of one over all keys"
 
 
 RUNTIMES = {
-    name: Runtime(name, module.evaluate, module.workspace, module.bytes_per_query)
-    for name, module in (("dense", dense), ("blocked", blocked), ("factorised", factorised))
-}
+    runtime.name: runtime
+    for runtime in (
+        Runtime(
+            "collapsed", _no_collapse, lambda layer, x, how: collapsed.evaluate(layer, x, how.tolerance, how.threads),
+            lambda layer: 0, lambda layer: "every head as a polynomial of its directions, to within a stated part of the bound",
+            lambda layer, tolerance: tolerance is not None,
+        ),
+        Runtime(
+            "windowed", _no_window, lambda layer, x, how: windowed.evaluate(layer, x, how.threads),
+            lambda layer: 0, _windowed_reason, _window_pays,
+        ),
+        Runtime(
+            "two-level", lambda layer, how: None if getattr(layer, "has_clusters", False) else "its keys stand in no clusters",
+            lambda layer, x, how: two_level.evaluate(layer, x), two_level.bytes_per_query,
+            lambda layer: "a softmax over clusters, and one inside each in coordinates of its own",
+        ),
+        Runtime(
+            "factorised", _no_factors,
+            lambda layer, x, how: (grouped if isinstance(layer, GroupedLayer) else factorised).evaluate(layer, x),
+            lambda layer: (grouped if isinstance(layer, GroupedLayer) else factorised).bytes_per_query(layer),
+            _factorised_reason, lambda layer, tolerance: isinstance(layer, GroupedLayer) or len(layer.keys.shape) > 1,
+        ),
+        Runtime(
+            "dense", _no_dense,
+            lambda layer, x, how: (grouped.evaluate_dense if isinstance(layer, GroupedLayer) else dense.evaluate)(layer, x),
+            lambda layer: (grouped.bytes_per_query_dense if isinstance(layer, GroupedLayer) else dense.bytes_per_query)(layer),
+            lambda layer: f"{layer.keys.count} keys: the literal softmax fits the cache",
+            lambda layer, tolerance: layer.keys.count <= DENSE_KEYS,
+        ),
+        Runtime(
+            "blocked", lambda layer, how: "its tokens stand in groups" if isinstance(layer, GroupedLayer) else None,
+            lambda layer, x, how: blocked.evaluate(layer, x), blocked.bytes_per_query,
+            lambda layer: f"{layer.keys.count} keys: streamed in blocks of {blocked.BLOCK}",
+        ),
+    )
+}  # fmt: skip
 
 
-GROUPED = ("factorised", "dense")
-CLUSTERED = ("two-level", "dense")
-
-
-def available(layer: Layer | GroupedLayer) -> tuple[str, ...]:
+def available(layer: AnyLayer, tolerance: float = 0.0) -> tuple[str, ...]:
     """The runtimes that can run this layer."""
-    if isinstance(layer, GroupedLayer):
-        names = CLUSTERED if layer.has_clusters else GROUPED
-        return names if layer.tokens <= DENSE_KEYS else names[:1]
-    return tuple(name for name in RUNTIMES if name != "factorised" or layer.is_product)
+    how = How(tolerance)
+    return tuple(name for name, runtime in RUNTIMES.items() if runtime.why_not(layer, how) is None)
 
 
-def choose(layer: Layer | GroupedLayer) -> tuple[str, str]:
-    """The runtime for this layer and the reason."""
-    if isinstance(layer, GroupedLayer) and layer.has_clusters:
-        return "two-level", "a softmax over clusters, and one inside each in coordinates of its own"
-    if isinstance(layer, GroupedLayer):
-        return "factorised", "one softmax per group and direction instead of one over all tokens"
-    if layer.is_product and len(layer.keys.shape) > 1:
-        return "factorised", "product keys: one softmax per coordinate instead of one over all keys"
-    if layer.keys.count <= DENSE_KEYS:
-        return "dense", f"{layer.keys.count} keys: the literal softmax fits the cache"
-    return "blocked", f"{layer.keys.count} keys: streamed in blocks of {blocked.BLOCK}"
+def choose(layer: AnyLayer, tolerance: float | None = None) -> tuple[str, str]:
+    """The runtime for this layer and the reason; `tolerance` is what its certificate reserves for a collapse (None: nothing)."""
+    how = How(tolerance or 0.0)
+    for runtime in RUNTIMES.values():
+        if runtime.worth(layer, tolerance) and runtime.why_not(layer, how) is None:
+            return runtime.name, runtime.reason(layer)
+    raise AssertionError("no runtime can run this layer: please report this")
 
 
-def evaluate(layer: Layer | GroupedLayer, x: NDArray[np.float64], runtime: str | None = None) -> Array:
+def evaluate(
+    layer: AnyLayer, x: NDArray[np.float64], runtime: str | None = None, tolerance: float | None = None,
+    threads: int | None = None,
+) -> Array:  # fmt: skip
     """F(x) for points (B, D), by the named runtime or the chosen one: (B, d_out, n_out)."""
-    name = choose(layer)[0] if runtime is None else runtime
-    if name not in (*RUNTIMES, *CLUSTERED):
-        raise BadInput(f"`runtime` (={name!r}) is not known; choose one of {', '.join(RUNTIMES)}.")
-    if name not in available(layer):
-        raise BadInput(f"`runtime` (={name!r}) cannot run this layer; choose one of {', '.join(available(layer))}.")
+    how = How(tolerance or 0.0, threads)
+    chosen = RUNTIMES[choose(layer, tolerance)[0]] if runtime is None else named(layer, runtime, how)
     if len(x) == 0:
         return np.empty((0, layer.d_out, layer.n_out), dtype=compute_dtype(layer.dtype))
-    one, per_query = _bound(layer, name)
-    chunk = max(1, WORKSPACE // max(1, per_query))
+    per_query = chosen.bytes_per_query(layer)
+    chunk = max(1, WORKSPACE // per_query) if per_query else len(x)
     if len(x) <= chunk:
-        return one(x)
-    return np.concatenate([one(x[i : i + chunk]) for i in range(0, len(x), chunk)])
+        return chosen.evaluate(layer, x, how)
+    return np.concatenate([chosen.evaluate(layer, x[i : i + chunk], how) for i in range(0, len(x), chunk)])
 
 
-def _bound(layer: Layer | GroupedLayer, name: str) -> tuple[Callable[[NDArray[np.float64]], Array], int]:
-    """The layer's evaluation under that runtime, and its bytes per query."""
-    if isinstance(layer, GroupedLayer):
-        if name == "dense":
-            return partial(grouped.evaluate_dense, layer), grouped.bytes_per_query_dense(layer)
-        if name == "two-level":
-            return partial(two_level.evaluate, layer), two_level.bytes_per_query(layer)
-        return partial(grouped.evaluate, layer), grouped.bytes_per_query(layer)
-    chosen = RUNTIMES[name]
-    return partial(chosen.evaluate, layer), chosen.bytes_per_query(layer)
+def named(layer: AnyLayer, name: str, how: How) -> Runtime:
+    """The runtime that a user asks for, or a sentence that says why not and what else there is."""
+    if name not in RUNTIMES:
+        raise BadInput(f"`runtime` (={name!r}) is not known; choose one of {', '.join(RUNTIMES)}.")
+    why = RUNTIMES[name].why_not(layer, how)
+    if why is not None:
+        others = ", ".join(available(layer, how.tolerance))
+        raise BadInput(f"`runtime` (={name!r}) cannot run this layer: {why}; choose one of {others}.")
+    return RUNTIMES[name]
 
 
-def attention(layer: Layer | GroupedLayer, x: NDArray[np.float64]) -> Array:
+def attention(layer: AnyLayer, x: NDArray[np.float64]) -> Array:
     """The attention weights (B, N) of every key for every query."""
     if isinstance(layer, GroupedLayer):
         return two_level.attention(layer, x) if layer.has_clusters else grouped.attention(layer, x)

@@ -1,15 +1,16 @@
 """Collapse the heads of a grouped layer into polynomials of their directions, with a proved error.
 
-A group's head g(z) = sum_j w_j(z) c_j is analytic near [-1, 1]^E, so a short Chebyshev series says the same to within any
-tolerance, without an exponential and without a sum over tokens.  Values that couple directions are split by singular values:
+A group's head g(z) = sum_j w_j(z) (c_j + G_j z) is analytic near [-1, 1]^E, so a short Chebyshev series says the same to within
+any tolerance, without an exponential and without a sum over tokens.  Values that couple directions are split by singular values:
 
     products   g(z) ~ sum_r prod_e p_er(z_e)                         cores[e] (degree_e + 1, R)
     train      g(z) ~ P_1(z_1) P_2(z_2) .. P_E(z_E), matrices        cores[e] (R_{e-1}, degree_e + 1, R_e), R_0 = 1, R_E = K
 
 The error of the numbers that are stored is proved as follows (Ehlich and Zeller).  On the ellipse of parameter r the weights
 sum to at most S (runtime/strips.py), so that some polynomial q of degree m per direction is within
-E = sum_k Leb^{k-1} 4 S max|c| r^-m/(r-1) of g; the collapsed polynomial p has a degree of at most m; and q - p is at most
-C = prod_k 1/cos(pi m_k / 2 n_k) times its maximum over n_k Chebyshev points per direction, where g is computed in extended precision:
+E = sum_k Leb^{k-1} 4 S max|c + G z| r^-m/(r-1) of g; the collapsed polynomial p has a degree of at most m; and q - p is at
+most C = prod_k 1/cos(pi m_k / 2 n_k) times its maximum over n_k Chebyshev points per direction, where g is computed in extended
+precision:
 
     |g - p| <= E + C (max over the points |g - p| + doubt + E).
 """
@@ -33,8 +34,7 @@ Array = NDArray[np.float64]
 Extended = NDArray[np.longdouble]
 
 SHARE = 2.0**-8  # of the error asked for that a certificate reserves for a collapse
-FLOOR = 2.0**-45  # of the largest |g| that it may take besides, where the error asked for is near rounding
-VALUES_FLOOR = 2.0**-48  # and of the largest |value| of listed values
+FLOOR = 2.0**-42  # of the largest |g| that it may take besides, where the error asked for is near rounding
 UNIT = float(np.finfo(np.longdouble).eps) / 2.0  # 80-bit numbers where the platform has them, else float64
 PI = np.longdouble("3.14159265358979323846264338327950288")
 RADII = tuple(1.0 + 10.0**e for e in np.linspace(-2.0, 1.0, 25))
@@ -55,7 +55,6 @@ class CollapsedGroup:
     error: float  # sup |g - p|, p in exact arithmetic
     rounding: float  # evaluating p by Clenshaw's or Horner's rule in arithmetic of unit roundoff `unit`
     largest: float  # a lower bound of sup |g| (of the sum over r of products of sup |factor|)
-    most: float  # the largest |value| of listed values
 
     @property
     def degrees(self) -> tuple[int, ...]:
@@ -83,9 +82,9 @@ class Collapsed:
         return sum(4 * core.size for group in self.groups for core in group.cores)
 
 
-def allowance(tolerance: float, largest: float, most: float = 0.0) -> float:
-    """What a collapsed group may be off by: `largest` at least sup |g|, `most` the largest listed |value|."""
-    return tolerance + FLOOR * largest + VALUES_FLOOR * most
+def allowance(tolerance: float, largest: float) -> float:
+    """What collapsed groups may be off by in all; `largest` is the sum over the groups of sup |g| (or a bound of it)."""
+    return tolerance + FLOOR * largest
 
 
 _KNOWN: dict[int, tuple[weakref.ref[GroupedLayer], dict[tuple[float, str, float], Collapsed | str]]] = {}
@@ -115,26 +114,25 @@ def collapse(layer: GroupedLayer, tolerance: float = 0.0, basis: str = "auto", u
 
 
 def collapsible(layer: GroupedLayer) -> bool:
-    """Whether every group is of a kind that collapses: product keys and constant values."""
-    return layer.tilt is None and all(isinstance(group, Group) and group.slopes is None for group in layer.groups)
+    """Whether every group is of a kind that collapses: product keys, and no affine function beside them."""
+    return layer.tilt is None and not layer.has_clusters
 
 
 def _collapse(layer: GroupedLayer, tolerance: float, basis: str, unit: float) -> Collapsed:
     if not collapsible(layer):
-        raise Refused("clusters and affine values do not collapse into polynomials.")
+        raise Refused("clusters do not collapse into polynomials.")
     groups = []
     for group in layer.groups:
         assert isinstance(group, Group)
         share = tolerance / len(layer.groups)
         one = _factored(group, share, basis, unit) if group.factors is not None else _listed(group, share, basis, unit)
-        allowed = allowance(share, one.largest, one.most)
+        allowed = allowance(share, one.largest)
         if not one.error + one.rounding <= allowed:
             off = one.error + one.rounding
             raise Refused(f"the polynomial of a group would be off by {off:.2g}, and {allowed:.2g} is allowed.")
         groups.append(one)
     total = math.fsum(group.error + group.rounding for group in groups) * (1 + 1e-12)
-    allowed = sum(allowance(tolerance / len(groups), group.largest, group.most) for group in groups)
-    return Collapsed(layer.centre, tuple(groups), total, allowed)
+    return Collapsed(layer.centre, tuple(groups), total, allowance(tolerance, sum(group.largest for group in groups)))
 
 
 # -- one direction
@@ -145,7 +143,7 @@ class _Grid:
     """Chebyshev points of one direction, the weights there in extended precision, and the remainder of degree `degree`."""
 
     degree: int
-    remainder: float  # per unit of max |c|
+    remainder: float  # per unit of max |c| + |G|
     points: Extended
     weights: Extended  # (n, N)
     shaky: float  # relative error of the weights
@@ -169,7 +167,7 @@ def _grid(axis: AxisKeys, E: int, allowed: float) -> _Grid:
     best: tuple[int, float] | None = None
     for r in RADII:
         long, short = (r + 1.0 / r) / 2.0 * (1 + 1e-12), (r - 1.0 / r) / 2.0 * (1 + 1e-12)
-        S = strip_sum(axis, long, short)
+        S = strip_sum(axis, long, short) * long  # affine values grow with |z| <= long
         if not math.isfinite(S):
             break
         m = max(2, math.ceil(math.log(max(4.0 * S / ((r - 1.0) * allowed), 1.0)) / math.log(r) * (1 + 1e-12)))
@@ -247,20 +245,19 @@ def _column_bounds(core: Array, axis: int, basis: str, unit: float) -> tuple[Arr
 def _listed(group: Group, tolerance: float, basis: str, unit: float) -> CollapsedGroup:
     assert group.values is not None
     E, values = len(group.axes), group.values.astype(np.float64)
-    most = float(np.abs(values).max())
-    floor = VALUES_FLOOR * most + tolerance
-    grids = _grids(group, floor / max(most, 1e-300))
-    exact: NDArray[np.floating] = values.astype(np.longdouble)
-    for e, grid in enumerate(grids):
-        exact = _along(grid.weights, exact, e)
-    largest = float(np.abs(exact).max()) * (1 - 1e-12)
-    doubt = most * sum(grid.shaky for grid in grids) * (1 + 1e-9)
+    slopes = np.zeros((*values.shape, 0)) if group.slopes is None else group.slopes.astype(np.float64)
+    sizes = np.abs(values) + np.abs(slopes).sum(axis=-1)
+    most = float(sizes.max())
+    grids = _grids(group, max(tolerance / max(most, 1e-300), 2.0**-60))
+    exact, sums = _at_points(values, slopes, sizes, grids)
+    largest, absolute = float(np.abs(exact).max()) * (1 - 1e-12), float(sums.max()) * (1 - 1e-12)
+    doubt = absolute * (sum(grid.shaky for grid in grids) + (4 * E + 4) * UNIT) * (1 + 1e-9)
     remainder, leb = 0.0, 1.0
     for grid in grids:
         remainder += leb * grid.remainder * most
         leb *= 2.0 / math.pi * math.log(grid.degree + 1) + 1.0
     constant = math.prod(grid.constant for grid in grids)
-    allowed = allowance(tolerance, largest, most)
+    allowed = allowance(tolerance, largest)
     room = (allowed * 0.9 - remainder) / constant - doubt - remainder
     if room <= 0:
         raise Refused("the head cannot be computed precisely enough to be collapsed.")
@@ -280,7 +277,21 @@ def _listed(group: Group, tolerance: float, basis: str, unit: float) -> Collapse
     if products:
         stored = (stored[0][0],) if E == 1 else (stored[0][0], stored[1][:, :, 0].T.copy())
     frozen_cores = tuple(frozen(core) for core in stored)
-    return CollapsedGroup(group.matrix, frozen_cores, products, kind, bound, rounding, largest, most)
+    return CollapsedGroup(group.matrix, frozen_cores, products, kind, bound, rounding, largest)
+
+
+def _at_points(values: Array, slopes: Array, sizes: Array, grids: list[_Grid]) -> tuple[NDArray[np.floating], Array]:
+    """g (n_1, .., n_E, K) at all points in extended precision, and sum_j w_j (|c_j| + |G_j|) there in float64."""
+    E = len(grids)
+    tensor: NDArray[np.floating] = np.concatenate([values[..., None], slopes], axis=-1).astype(np.longdouble)
+    sums: NDArray[np.floating] = sizes
+    for e, grid in enumerate(grids):
+        tensor = _along(grid.weights, tensor, e)
+        sums = _along(grid.weights.astype(np.float64), sums, e)
+    exact = tensor[..., 0]
+    for e in range(E) if slopes.shape[-1] else ():
+        exact = exact + grids[e].points.reshape([-1 if i == e else 1 for i in range(E)] + [1]) * tensor[..., 1 + e]
+    return exact, np.asarray(sums, dtype=np.float64)
 
 
 def _grids(group: Group, allowed: float) -> list[_Grid]:
@@ -392,7 +403,7 @@ def _factored(group: Group, tolerance: float, basis: str, unit: float) -> Collap
         guard = 4.0 * FLOAT64.unit * (E + R + 4) * float(whole.sum())  # of these products themselves
         if lost + guard + rounding <= allowed:
             break
-    return CollapsedGroup(group.matrix, tuple(cores), True, kind, lost + guard, rounding, largest, 0.0)
+    return CollapsedGroup(group.matrix, tuple(cores), True, kind, lost + guard, rounding, largest)
 
 
 def _columns(exact: NDArray[np.floating], grid: _Grid, room: Array) -> Extended:

@@ -4,7 +4,7 @@ For z = x + iy the weights w_j(z) of keys a_j, b_j satisfy sum_j |w_j(z)| <= S w
 
     Bernstein keys of step delta, up to tau = max_j (|da_j||z| + |db_j|):   S = e^tau S0 / (1 - (e^tau - 1) S0),
                                                                             S0 = cos(delta y/2)^-n
-    any keys, |x - c| <= r':    S = 1/(1 - y^2 V/2),   V = sum_j w_j(c) (a_j - abar)^2 e^{|a_j - abar| r'},   abar = sum_j w_j(c) a_j
+any keys, |x - c| <= r':   S = 1/(1 - y^2 V/2),   V = sum_j w_j(c) (a_j - abar)^2 e^{|a_j - abar| r'},   abar = sum_j w_j(c) a_j
 
 The second is taken on short pieces that cover the strip.
 """

@@ -90,6 +90,11 @@ def check_spectral(tensors: Mapping[str, Any], record: Mapping[str, Any], target
             if other != g:
                 total += math.exp(min(level[1] - own[0] - bonus, 600.0)) * (largest[g] + largest[other]) * (1 + 1e-9)
     total += (compute_format(dtype).unit + (len(groups) + 4) * DOUBLE) * sum(largest)
+    # A runtime may evaluate polynomials that are off by what the record reserves, and by 2^-42 of the groups' size.
+    reserve = float(record["certificate"].get("details", {}).get("collapse", 0.0))
+    if not reserve >= 0.0:
+        raise NotProved("what it reserves for a collapse is not a number of at least 0.")
+    total += reserve + 2.0**-42 * sum(largest)
     return total, "Chebyshev points and ellipses, group by group"
 
 
@@ -140,7 +145,9 @@ def _agree(tensors: Mapping[str, Any], description: Mapping[str, Any], groups: l
         exact.add(f"group.{g}.matrix")
         stored |= {f"group.{g}.{e}.{name}" for e in range(group.dimension) for name in ("slopes", "offsets")}
         listed = {f"group.{g}.values"}
-        stored |= listed if listed <= set(tensors) else {f"group.{g}.{e}.factor" for e in range(group.dimension)}
+        affine = listed | {f"group.{g}.value_slopes"}
+        whole = affine if affine <= set(tensors) else listed
+        stored |= whole if whole <= set(tensors) else {f"group.{g}.{e}.factor" for e in range(group.dimension)}
     if set(tensors) != exact | stored:
         raise NotProved("its tensors are not those of the groups of its target.")
     if any(str(tensors[name].dtype) != (dtype if name in stored else "float64") for name in tensors):
@@ -153,7 +160,7 @@ def _all_tokens(tensors: Mapping[str, Any]) -> int:
     """Key tokens of all groups together."""
     sizes: dict[str, int] = {}
     for name, tensor in tensors.items():
-        if name.endswith(".slopes"):
+        if name.endswith(".slopes"):  # not .value_slopes
             group = name.split(".")[1]
             sizes[group] = sizes.get(group, 1) * len(tensor)
     return sum(sizes.values())
@@ -169,6 +176,7 @@ class _Part:
     query: Array
     axes: tuple[Axis, ...]
     values: Array | None
+    slopes: Array | None  # values c + G z
     factors: tuple[Array, ...] | None
     unit: float
     tiny: float
@@ -213,7 +221,11 @@ class _Part:
                 raise NotProved("keys per direction must be two equally long rows.")
             axes.append(Axis(a, b))
         shape = tuple(len(axis.a) for axis in axes)
-        values, factors = None, None
+        values, slopes, factors = None, None, None
+        if f"group.{g}.value_slopes" in tensors:
+            slopes = np.asarray(tensors[f"group.{g}.value_slopes"]).astype(np.float64)
+            if slopes.shape != (*shape, outputs, E):
+                raise NotProved("a group's slopes have the wrong shape.")
         if f"group.{g}.values" in tensors:
             values = np.asarray(tensors[f"group.{g}.values"]).astype(np.float64)
             if values.shape != (*shape, outputs) or values.size > TOKENS:
@@ -224,7 +236,7 @@ class _Part:
                 raise NotProved("a group's factors are not those of its target.")
         compute = compute_format(dtype)
         return cls(
-            group, group.range(centre, centre), half, query, tuple(axes), values, factors, compute.unit, compute.tiny, bonus,
+            group, group.range(centre, centre), half, query, tuple(axes), values, slopes, factors, compute.unit, compute.tiny, bonus,
             _all_tokens(tensors), dtype != "float64" and inside,
         )  # fmt: skip
 
@@ -238,7 +250,10 @@ class _Part:
             assert self.group.expression is not None
             found = []
             for k in range(self.values.shape[-1]):
-                one = _Head(self.group.expression.output(k), self.middle, self.half, self.axes, self.values[..., k : k + 1])
+                lean = None if self.slopes is None else self.slopes[..., k, :]
+                one = _Head(
+                    self.group.expression.output(k), self.middle, self.half, self.axes, self.values[..., k : k + 1], lean
+                )
                 found.append(self._bound(one, self.query, goal))
             if not all(math.isfinite(number) for pair in found for number in pair):  # max() would lose NaN
                 raise NotProved("its numbers are too large for a bound.")
@@ -316,8 +331,9 @@ class _Part:
 
     def _bound(self, head: "_Head", query: Array, goal: float) -> tuple[float, float]:
         approximation = head.supremum(goal)
-        dust = 4.0 * self.tokens * self.tiny * float(np.abs(head.values).max())
-        rounding, largest = head.rounding(query, self.unit, self.bonus, self.all_tokens, self.narrow)
+        dust = 4.0 * self.tokens * self.tiny * float((np.abs(head.values[..., 0]) + head.leaning()).max())
+        account = head.rounding if head.slopes is None else head.affine_rounding
+        rounding, largest = account(query, self.unit, self.bonus, self.all_tokens, self.narrow)
         return approximation + rounding + dust, largest
 
     def normaliser(self) -> tuple[float, float]:
@@ -335,13 +351,28 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Head:
-    """One head with listed values (N_1, .., N_E, 1) against an expression of t = middle + half z."""
+    """One head with values c (N_1, .., N_E, 1), or c + G z with G (N_1, .., N_E, E), against an expression of middle + half z."""
 
     expression: Expression
     middle: Interval
     half: Array
     axes: tuple[Axis, ...]
     values: Array
+    slopes: Array | None = None
+
+    def leaning(self) -> Array:
+        """sum_e |G_je| for every token."""
+        return np.zeros(self.values.shape[:-1]) if self.slopes is None else np.abs(self.slopes).sum(axis=-1)
+
+    def _largest(self, low: Array, high: Array, k: int, wide: float) -> float:
+        """max_j |c_j + G_j z| for z within `wide` of the cell's centre along k, and in the cell along the others."""
+        values = self.values[..., 0]
+        if self.slopes is None:
+            return float(np.abs(values).max())
+        reach = (high - low) / 2.0 * (1 + 1e-12) + 2.0**-50
+        reach[k] = wide
+        at_centre = np.abs(values + self.slopes @ ((low + high) / 2.0)) + np.abs(self.slopes) @ reach
+        return float(at_centre.max()) * (1 + 1e-12) + 1e-14 * float((np.abs(values) + self.leaning()).max())
 
     def size(self) -> float:
         """sup |f| over the range, from 700 pieces (one direction)."""
@@ -416,7 +447,7 @@ class _Head:
             out = self.expression.enclose_ball(xs)[0]
             if not out.is_finite():
                 break
-            size = float(balls.magnitude(out)) + factor * float(np.abs(self.values).max())
+            size = float(balls.magnitude(out)) + factor * self._largest(low, high, k, wide)
             if not math.isfinite(4.0 * size / ((r - 1.0) * allowed)):
                 break
             degree = max(1, math.ceil(math.log(max(4.0 * size / ((r - 1.0) * allowed), 1.0)) / math.log(r) + 1e-9))
@@ -434,12 +465,18 @@ class _Head:
             angles = pi * (2 * np.arange(n, dtype=np.longdouble) + 1) / (2 * n)
             left, right = np.longdouble(low[e]), np.longdouble(high[e])
             grids.append((left + right) / 2 + (right - left) / 2 * np.cos(angles))
-        g, size, doubt = self.values[..., 0].astype(np.longdouble), np.abs(self.values[..., 0]), 0.0
+        columns = self.values if self.slopes is None else np.concatenate([self.values, self.slopes], axis=-1)
+        g, size, doubt = columns.astype(np.longdouble), np.abs(columns), 0.0
         for e, axis in enumerate(self.axes):
             g = np.moveaxis(np.tensordot(axis.weights(grids[e], np.longdouble), g, axes=(1, e)), 0, e)
             size = np.moveaxis(np.tensordot(axis.weights(grids[e].astype(np.float64)), size, axes=(1, e)), 0, e)
             logits = float(np.abs(axis.a).max() + np.abs(axis.b).max())
             doubt += LONG * (8.0 * logits + 20.0 * axis.spread + 2.0 * len(axis.a) + 60.0)
+        whole, spread = g[..., 0], size[..., 0]
+        for e, z in enumerate(np.meshgrid(*grids, indexing="ij", sparse=True) if self.slopes is not None else ()):
+            whole = whole + z * g[..., 1 + e]
+            spread = spread + 1.0000001 * size[..., 1 + e]  # |z| is at most 1; nodes and products are off by parts of `doubt`
+        g, size = whole, spread
         worst, rows = 0.0, max(1, 150_000 // max(1, math.prod(len(x) for x in grids[1:])))
         for start in range(0, len(grids[0]), rows):
             block = [grids[0][start : start + rows].astype(np.float64), *(x.astype(np.float64) for x in grids[1:])]
@@ -505,6 +542,82 @@ class _Head:
             through = lipschitz(self.expression, low, high) @ (query * self.half)
             moved_query = min(moved_query, float(through.max()) * (1 + 1e-12))
         return ends + sums + moved_query, top
+
+    def affine_rounding(self, query: Array, unit: float, bonus: float, tokens: int, narrow: bool) -> tuple[float, float]:
+        """The same for values c + G z, from their second moments about an affine function that all tokens share.
+
+        Inside a piece the values move by sum_e |G_e| width_e, the weights by a factor.
+        """
+        assert self.slopes is not None
+        E = len(self.axes)
+        most = {1: 6000, 2: 700, 3: 70, 4: 22}[E]
+        counts = [int(np.clip(24.0 * E * axis.spread, 24, most)) for axis in self.axes]
+        widths = np.array([ROOM / n for n in counts])
+        growth = sum(axis.spread * w for axis, w in zip(self.axes, widths, strict=True))
+        if not growth < 50.0:
+            raise NotProved("its keys are too steep to be followed.")
+        grow = math.exp(growth)
+        tokens_of = tuple(range(E))
+        columns = np.concatenate([self.values, self.slopes], axis=-1)  # (N_1, .., N_E, 1 + E)
+        shared = columns.mean(axis=tokens_of)
+        own = columns - shared
+        middles = [ROOM * (-1.0 + (2.0 * np.arange(n) + 1.0) / n) for n in counts]
+        basis = [np.ones([1] * E), *np.meshgrid(*middles, indexing="ij", sparse=True)]  # 1, z_1, .., z_E
+        W = [axis.weights(z) for axis, z in zip(self.axes, middles, strict=True)]
+        pairs = [(a, b) for a in range(1 + E) for b in range(a + 1)]
+        squares = np.stack([(2.0 if b < a else 1.0) * own[..., a] * own[..., b] for a, b in pairs], axis=-1)
+        sizes = np.abs(own)
+
+        def summed(weights: list[Array], array: Array) -> Array:
+            found = _contract(weights, array)
+            total = basis[0] * found[..., 0]
+            for b, z in enumerate(basis[1:], start=1):
+                total = total + z * found[..., b]
+            return total
+
+        def square(weights: list[Array]) -> Array:
+            found, total = _contract(weights, squares), np.zeros(counts)
+            for i, (a, b) in enumerate(pairs):
+                total = total + basis[a] * basis[b] * found[..., i]
+            room = _contract(weights, own**2).sum(axis=-1) * (1 + E)
+            return np.maximum(total, 0.0) + 1e-11 * room
+
+        g = summed(W, own)
+        drift = _contract(W, sizes[..., 1:] @ widths)
+        about = np.sqrt(square(W) * (1 + 1e-9)) + drift  # sum w |v| anywhere in the piece, up to `grow`
+        size = float(about.max()) * grow
+        swing = (grow - 1.0) * size + float(drift.max())
+        lost, largest_eta, slopes = np.zeros(counts), 0.0, []
+        for e, (axis, z, width) in enumerate(zip(self.axes, middles, widths, strict=True)):
+            scores = np.multiply.outer(z, axis.a) + axis.b
+            eta = (E + 2.01) * unit * (np.multiply.outer(np.abs(z) + width, np.abs(axis.a)) + np.abs(axis.b))
+            eta += unit * (scores.max(axis=1)[:, None] - scores + 2 * width * axis.spread + 12.0 + bonus / E)
+            largest_eta += float(eta.max())
+            moved = [w * eta if i == e else w for i, w in enumerate(W)]
+            weight = _contract(moved, np.ones(own.shape[:-1]))
+            spread = square(moved) - 2.0 * g * summed(moved, own) + g * g * weight + 1e-11 * g * g * weight
+            lost += np.sqrt(weight * np.maximum(spread, 0.0)) + weight * swing + _contract(moved, sizes[..., 1:] @ widths)
+            lean = axis.a[None] - (W[e] @ axis.a)[:, None]
+            steep = [w * lean if i == e else w for i, w in enumerate(W)]
+            change = 0.0  # of the derivative inside a piece
+            tilts = [float(_contract(W, sizes[..., 1 + i]).max()) * grow for i in range(E)]
+            for i, (other, w) in enumerate(zip(self.axes, widths, strict=True)):
+                change += float(w) * (2.0 * axis.spread * other.spread * size + axis.spread * tilts[i] + other.spread * tilts[e])
+            direct = summed(steep, own) + _contract(W, own[..., 1 + e]) + shared[1 + e]
+            slopes.append(float(np.abs(direct).max()) + change)
+        ends = float(lost.max()) * grow * math.exp(2.0 * largest_eta)
+        plain = float((np.abs(self.values[..., 0]) + self.leaning() * ROOM).max())  # of every token
+        top = min(plain, float(np.abs(shared) @ np.full(1 + E, ROOM)) + float(np.abs(g).max()) + swing)
+        depth = _depth(tokens)
+        terms = max(depth, sum(len(axis.a) + 1 for axis in self.axes)) + E + 6
+        held = min(plain, grow * float((_contract(W, np.abs(columns)) @ np.full(1 + E, ROOM)).max()))
+        sums = DOUBLE * 1.01 * (terms * held + E * (depth + 4) * top)
+        moved_query = float(query @ np.asarray(slopes)) * (1 + 1e-9)
+        if narrow:
+            low, high = self.middle.lo - self.half * (1 + 1e-12), self.middle.hi + self.half * (1 + 1e-12)
+            through = lipschitz(self.expression, low, high) @ (query * self.half)
+            moved_query = min(moved_query, float(through.max()) * (1 + 1e-12))
+        return ends * (1 + 1e-9) + sums + moved_query, top
 
 
 def _depth(tokens: int) -> int:

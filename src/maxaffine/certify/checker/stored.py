@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 
 VALUES_LIMIT = 20_000_000  # stored values that a check is willing to enclose
 BLOCK = 4096  # keys per round of the streaming runtime, whose rescalings are counted
+WINDOW = 2.0**-56  # weight per coordinate, relative to the nearest site, that a runtime may leave out on a grid
 FLOORS = {"float64": 745.2, "float32": 104.0}  # exp(-floor) is zero in the dtype
 
 
@@ -160,4 +161,5 @@ class Stored:
         largest = float(np.abs(self.values).max())
         stray = 8.0 * len(self.values) * DTYPES[self.dtype].tiny * (1 + len(self.offsets))
         underflow = terms * DTYPES[self.dtype].tiny  # products of small values with weights
-        return largest * (terms * self.unit / (1.0 - terms * self.unit) + stray) + underflow
+        window = 2.0 * WINDOW * len(self.offsets) if self.is_grid else 0.0
+        return largest * (terms * self.unit / (1.0 - terms * self.unit) + stray + window) + underflow

@@ -1,0 +1,150 @@
+# mypy: ignore-errors
+"""The compiled kernel of `windowed`: blocks of queries, vector instructions within a block, values fetched ahead of their use.
+
+The same operations in the same order as `windowed.in_numpy`, bit for bit.
+Importing this module imports numba, and compiles at the first import after an installation.
+"""
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from maxaffine.runtime.windowed import LN2_HIGH, LN2_LOW, LOG2E, SHIFT, TAYLOR
+
+FAR = 4 << 20  # bytes of values beyond which they are not expected in a cache
+BLOCK = 256  # queries at a time
+
+_i8 = nb.int64
+_OUT = nb.float64[:, ::1]
+
+
+def _given(kind: Any, dimensions: int) -> Any:
+    """An array that is only read."""
+    return nb.types.Array(kind, dimensions, "C", readonly=True)
+
+
+_ROW, _TABLE, _INDICES = _given(nb.float64, 1), _given(nb.float64, 2), _given(nb.int64, 1)
+
+
+@nb.njit(inline="always")
+def _exp(y, powers):
+    """exp(y) for |y| <= 350: 2^n times a Taylor polynomial of the rest; the same operations as windowed.exponential."""
+    n = np.floor(y * LOG2E + 0.5)
+    r = (y - n * LN2_HIGH) - n * LN2_LOW
+    v = TAYLOR[0] * r + TAYLOR[1]
+    v = v * r + TAYLOR[2]
+    v = v * r + TAYLOR[3]
+    v = v * r + TAYLOR[4]
+    v = v * r + TAYLOR[5]
+    v = v * r + TAYLOR[6]
+    v = v * r + TAYLOR[7]
+    v = v * r + TAYLOR[8]
+    v = v * r + TAYLOR[9]
+    v = v * r + TAYLOR[10]
+    v = v * r + TAYLOR[11]
+    v = v * r + TAYLOR[12]
+    v = v * r + TAYLOR[13]
+    return v * powers[np.int64(n) + SHIFT]
+
+
+@nb.njit(
+    [
+        nb.float64(_TABLE, _ROW, _ROW, _ROW, nb.float64, _i8, _INDICES, _ROW, _ROW, _INDICES, _given(kind, 1), _OUT, _i8, _i8)
+        for kind in (nb.float64, nb.float32)
+    ],
+    nogil=True, cache=True, error_model="numpy", boundscheck=False,
+)  # fmt: skip
+def windowed(x, centre, scale, middle, rho, reach, widths, fades, powers, strides, values, out, start, stop):
+    """Queries start..stop of a lookup on a uniform grid; see runtime/windowed.py."""
+    D = x.shape[1]
+    K = out.shape[1]
+    half = rho / 2.0
+    combinations = 1
+    for i in range(D - 1):
+        combinations *= widths[i]
+    point = np.zeros(BLOCK)
+    up = np.empty(BLOCK)
+    down = np.empty(BLOCK)
+    square = np.empty(BLOCK)
+    other = np.empty(BLOCK)
+    at = np.zeros(BLOCK, dtype=np.int64)
+    norm = np.empty(BLOCK)
+    outer = np.empty(BLOCK)
+    inner = np.empty(BLOCK)
+    total = np.empty(BLOCK)
+    weights = np.empty((D, 2 * reach, BLOCK))
+    far = values.size * values.itemsize > FAR
+    sink = 0.0
+    for base in range(start, stop, BLOCK):
+        size = min(BLOCK, stop - base)
+        for q in range(BLOCK):
+            norm[q] = 1.0
+            at[q] = 0
+        for i in range(D):
+            c, m = centre[i], middle[i]
+            least = reach - 1.0
+            most = max(2.0 * m - reach, least)  # the highest lower neighbour whose window ends inside the grid
+            for q in range(size):
+                point[q] = x[base + q, i]
+            for q in range(size, BLOCK):
+                point[q] = c
+            for q in range(BLOCK):
+                z = scale[i] * (point[q] - c)
+                low = min(max(np.floor(z + m), least), most)
+                t = (z - (low - m)) - 0.5
+                p = _exp(min(max(half * t, -345.0), 345.0), powers)
+                at[q] += (np.int64(low) - reach + 1) * strides[i]
+                up[q] = p
+                down[q] = 1.0 / p
+            for q in range(BLOCK):
+                square[q] = up[q] * up[q]
+                other[q] = down[q] * down[q]
+            for h in range(reach):
+                f, low_site, high_site = fades[h], reach - 1 - h, reach + h
+                for q in range(BLOCK):
+                    weights[i, low_site, q] = f * down[q]
+                    weights[i, high_site, q] = f * up[q]
+                    up[q] = up[q] * square[q]
+                    down[q] = down[q] * other[q]
+            for q in range(BLOCK):
+                total[q] = weights[i, 0, q]
+            for j in range(1, widths[i]):
+                for q in range(BLOCK):
+                    total[q] = total[q] + weights[i, j, q]
+            for q in range(BLOCK):
+                norm[q] = norm[q] * total[q]
+        if far:  # ask for the rows of all queries of the block at once, so that their latencies overlap
+            for q in range(size):
+                if D == 1:
+                    sink += values[at[q]]
+                else:
+                    for j in range(widths[D - 2]):
+                        sink += values[at[q] + j * strides[D - 2]]
+        for k in range(K):
+            for q in range(BLOCK):
+                total[q] = 0.0
+            for n in range(combinations):
+                shift = k
+                rest = n
+                for q in range(BLOCK):
+                    outer[q] = 1.0
+                size_left = combinations
+                for i in range(D - 1):
+                    size_left //= widths[i]
+                    j = rest // size_left
+                    rest -= j * size_left
+                    shift += j * strides[i]
+                    for q in range(BLOCK):
+                        outer[q] = outer[q] * weights[i, j, q]
+                for q in range(BLOCK):
+                    inner[q] = weights[D - 1, 0, q] * np.float64(values[at[q] + shift])
+                for j in range(1, widths[D - 1]):
+                    shift += K
+                    for q in range(BLOCK):
+                        inner[q] = inner[q] + weights[D - 1, j, q] * np.float64(values[at[q] + shift])
+                for q in range(BLOCK):
+                    total[q] = total[q] + outer[q] * inner[q]
+            for q in range(size):
+                out[base + q, k] = total[q] / norm[q]
+    return sink
