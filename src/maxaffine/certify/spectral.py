@@ -23,6 +23,7 @@ from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.plan.evidence import Evidence
 from maxaffine.plan.keys import AxisKeys
 from maxaffine.plan.spectral import GroupPlan, SpectralPlan
+from maxaffine.runtime.collapse import SHARE, allowance, collapsible
 from maxaffine.runtime.grouped import tree_terms
 from maxaffine.target.box import Box
 from maxaffine.target.expression import Expression
@@ -57,10 +58,12 @@ def certify_spectral(
         _factored(layer, group, made, goal) if group.factors is not None else _listed(layer, group, made, goal, declared)
         for group, made in zip(layer.products(), plan.groups, strict=True)
     ]
-    leak = 0.0 if runtime == "factorised" else leak_bound(layer, [bound.largest for bound in bounds])
+    leak = 0.0 if runtime in ("factorised", "collapsed") else leak_bound(layer, [bound.largest for bound in bounds])
     compute = compute_format(layer.dtype)
     total = sum(bound.largest for bound in bounds)
     summing = (compute.unit + gamma(len(bounds) + 2, FLOAT64.unit)) * total
+    reserve = SHARE * error if runtime in ("any", "collapsed") and collapsible(layer) else 0.0
+    summing += allowance(reserve, total) if reserve else 0.0  # what the polynomials of `collapsed` differ from the heads by
     parts = {
         "approximation": sum(bound.approximation for bound in bounds),
         "leakage": leak,
@@ -70,7 +73,7 @@ def certify_spectral(
     return Certificate.proved(
         math.inf, parts, route="spectral", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(EXPONENTIAL, ELEMENTARY, FLINT) if declared is None else (EXPONENTIAL, DECLARED),
-        details={"groups": float(len(layer.groups)), "bonus": layer.bonus},
+        details={"groups": float(len(layer.groups)), "bonus": layer.bonus, "collapse": reserve},
     )  # fmt: skip
 
 
