@@ -84,7 +84,7 @@ def test_the_chooser_takes_what_the_keys_allow_and_says_why():
     assert chooser.choose(grid((9,)))[0] == "dense"
     big = grid((70_000,), slopes=False)
     assert chooser.choose(big)[0] == "windowed"
-    assert chooser.choose(grid((70_000,)))[0] == "blocked"
+    assert chooser.choose(grid((70_000,), slopes=True))[0] == "blocked"
     assert all(reason for _, reason in map(chooser.choose, (grid(), grid((9,)), big)))
     listed = Layer(
         Coordinates(np.zeros(1), np.eye(1)), ListedKeys(np.zeros((2, 1)), np.zeros(2)), 1.0, np.zeros((2, 1, 1)), np.zeros(1),
