@@ -201,8 +201,9 @@ class Proof:
 
 
 def prove(
-    head: Head, error: float, low: Array | None = None, high: Array | None = None, give_up: float = math.inf
-) -> Proof:
+    head: Head, error: float, low: Array | None = None, high: Array | None = None, give_up: float = math.inf,
+    most_cells: int = MOST_CELLS,
+) -> Proof:  # fmt: skip
     """The bound over the box low..high of z ([-1, 1]^E by default), aimed at `error`.
 
     Refused where the target cannot be enclosed near the box, or as soon as the bound is seen to exceed `give_up`.
@@ -217,7 +218,7 @@ def prove(
             plan = _degrees(head, low, high, largest, SHARE * error)
             if isinstance(plan, int):
                 cells += 1
-                if cells > MOST_CELLS:
+                if cells > most_cells:
                     if isinstance(head.source, FromDerivatives):
                         raise Refused("the declared derivative is of too low an order, or its bound too large, for this error.")
                     raise Refused("the target's analytic continuation could not be enclosed near the box.")
@@ -261,8 +262,9 @@ def _degrees(head: Head, low: Array, high: Array, largest: float, allowed: float
     degrees, remainder, lebesgue = [], 0.0, 1.0
     for k in range(E):
         found = _degree(head, low, high, k, largest, allowed / E / lebesgue)
-        if found is None:
-            return k
+        if found is None:  # along k, unless its other sides are what makes the cell too large
+            sides = high - low
+            return k if sides[k] >= 0.4 * sides.max() else int(sides.argmax())
         m, part = found
         degrees.append(m)
         remainder += lebesgue * part
