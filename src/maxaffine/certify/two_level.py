@@ -48,6 +48,21 @@ UP = 1.0 + 1e-12  # what these sums of positive numbers lose themselves
 U = FLOAT64.unit
 
 
+def blend_constant(count: int) -> float:
+    """W0((C-1)/e), rounded up: the largest sum_k Omega_k (max S - S_k) of a softmax over C scores.
+
+    By Lagrange all gaps are equal at the maximum: (C-1) z e^-z / (1 + (C-1) e^-z), whose largest value w has w e^w = (C-1)/e.
+    """
+    y = (count - 1) / math.e
+    w = math.log1p(y)
+    for _ in range(60):
+        w -= (w * math.exp(w) - y) / (math.exp(w) * (1.0 + w))
+    w *= 1.0 + 1e-14
+    while w * math.exp(w) < y * (1.0 + 1e-14):
+        w = w * (1.0 + 1e-14) + 1e-300
+    return w
+
+
 @dataclass(frozen=True)
 class Query:
     """|z| and the error of the computed z over the box, (E,) each: in float64, and rounded to the dtype (the literal runtime)."""

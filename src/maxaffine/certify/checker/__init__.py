@@ -12,6 +12,7 @@ from typing import Any
 
 from maxaffine.certify.checker.grid import check_integral, check_sup
 from maxaffine.certify.checker.listed import check_centres, check_partition
+from maxaffine.certify.checker.piecewise import check_piecewise
 from maxaffine.certify.checker.spectral import check_spectral
 from maxaffine.certify.checker.stored import NotProved, Stored
 from maxaffine.core.errors import BadInput
@@ -22,6 +23,7 @@ Prover = Callable[[Mapping[str, Any], Mapping[str, Any], Target, float], tuple[f
 # One line per method of grouped layers: (tensors, record, target, error) -> (bound, how), or NotProved.
 GROUPED: dict[str, Prover] = {
     "spectral": check_spectral,
+    "piecewise": check_piecewise,
 }
 INTEGRAL: frozenset[str] = frozenset()  # those of them that prove L_p bounds as well
 

@@ -1,0 +1,70 @@
+"""Piecewise affine targets: one token per piece, proved in closed form."""
+
+from functools import partial
+
+from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.piecewise import certify_piecewise
+from maxaffine.certify.two_level import blend_constant
+from maxaffine.core.errors import Refused
+from maxaffine.layer.build_piecewise import build_piecewise
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.plan.budget import afford
+from maxaffine.plan.piecewise import PiecewisePlan
+from maxaffine.request import Request
+from maxaffine.search.found import ROOM, Found, grouped_cost, unconfirmed
+from maxaffine.target.convex_differences import NotPiecewise, differences, refine
+
+BLEND = 0.9  # share of the error that the blend between the pieces may take; the rest is for rounding
+STEEPER = (1.0, 4.0, 64.0, 4096.0)  # sharper scores, where rounding leaves less than that
+
+
+def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
+    """The layer of the target's pieces, where it is continuous and piecewise affine."""
+    target = request.target
+    if target.expression is None or target.n_out != 1 or request.norm != float("inf"):
+        reasons.append("they need an expression, one output token and the sup norm")
+        return None
+    try:
+        outputs = differences(target.expression, target.box)
+        pieces = refine(outputs, target.box)
+    except NotPiecewise as failure:
+        reasons.append(f"the target is not piecewise affine: {failure}")
+        return None
+    count = len(pieces.tokens)
+    if fewest is not None and count >= fewest:
+        reasons.append(f"{count:,} pieces are no fewer than {fewest:,} tokens")
+        return None
+    for steeper in STEEPER:
+        sharpness = steeper * (blend_constant(count) / (BLEND * ROOM * request.error) if count > 1 else 1.0)
+        plan = PiecewisePlan(pieces, sharpness)
+        found = _proved(plan, request, reasons)
+        if found is not None:
+            return found
+    return None
+
+
+def _proved(plan: PiecewisePlan, request: Request, reasons: list[str]) -> Found | None:
+    layer = build_piecewise(plan, request.target, request.dtype)
+    cost = grouped_cost(layer)
+    afford(cost, request.max_bytes, f"the piecewise affine layer for error {request.error:g}")
+    try:
+        certificate = certify_piecewise(layer, plan)
+    except Refused as refusal:
+        reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
+        return None
+    assert certificate.bound is not None
+    if certificate.bound > request.error * ROOM:
+        worst = max(certificate.parts, key=lambda name: certificate.parts[name])
+        part = f"{worst.replace('_', ' ')} {certificate.parts[worst]:.3g}"
+        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g} in {request.dtype}, of which {part}")
+        return None
+    found = Found("piecewise", plan, layer, certificate, cost, None, partial(_certified, layer, plan))
+    doubt = unconfirmed(found, request)
+    if doubt is not None:
+        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, and the checker does not confirm it: {doubt}")
+        return None
+    return found
+
+
+def _certified(layer: GroupedLayer, plan: PiecewisePlan, runtime: str) -> Certificate:
+    return certify_piecewise(layer, plan, runtime)
