@@ -202,7 +202,8 @@ def _validate(compiled: Compiled) -> None:
     if isinstance(layer, GroupedLayer):
         x = np.random.default_rng(0).uniform(layer.low, layer.high, size=(4, layer.dimension))
         fast = chooser.evaluate(layer, x)
-        if "dense" in chooser.available(layer):
+        # The literal softmax of clusters in fewer digits than float64 is another matter: explain() says what it is proved to.
+        if "dense" in chooser.available(layer) and not (layer.has_clusters and layer.dtype != "float64"):
             away = float(np.abs(fast - chooser.evaluate(layer, x, "dense")).max())
             if away > compiled.error:
                 raise AssertionError("the layer disagrees with the literal softmax: please report this")

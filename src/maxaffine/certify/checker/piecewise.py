@@ -77,7 +77,8 @@ class Tokens:
         if not (1 <= C <= TOKENS and 1 <= E <= D) or float(description["bonus"]) < 0:
             raise NotProved(f"it has {C:,} clusters in {E} coordinates, which this check does not take.")
         exact: dict[str, tuple[int, ...]] = {"matrix": (E, D), "shapes": (C, E), "origins": (C, E), "radii": (C, E)}
-        rounded: dict[str, tuple[int, ...]] = {"sites.slopes": (C, E), "sites.offsets": (C,), "values": (C, K), "value_slopes": (C, K, E)}
+        rounded: dict[str, tuple[int, ...]] = {"sites.slopes": (C, E), "sites.offsets": (C,)}
+        rounded |= {"values": (C, K), "value_slopes": (C, K, E)}
         rounded |= {f"keys.{e}.{part}": (C,) for e in range(E) for part in ("slopes", "offsets")}
         shapes: dict[str, tuple[int, ...]] = {"box.low": (D,), "box.high": (D,), "coordinates.centre": (D,)}
         shapes |= {f"group.0.{name}": shape for name, shape in (exact | rounded).items()}
