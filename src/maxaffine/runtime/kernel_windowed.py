@@ -68,7 +68,7 @@ def windowed(x, centre, scale, middle, rho, reach, widths, fades, powers, stride
     down = np.empty(BLOCK)
     square = np.empty(BLOCK)
     other = np.empty(BLOCK)
-    at = np.zeros(BLOCK, dtype=np.int64)
+    at = np.zeros(BLOCK, dtype=np.uint64)  # unsigned: an index that may be negative is tested at every use
     norm = np.empty(BLOCK)
     outer = np.empty(BLOCK)
     inner = np.empty(BLOCK)
@@ -94,7 +94,7 @@ def windowed(x, centre, scale, middle, rho, reach, widths, fades, powers, stride
                 low = min(max(np.floor(z + m), least), most)
                 t = (z - (low - m)) - 0.5
                 p = _exp(min(max(half * t, -345.0), 345.0), powers)
-                at[q] += (np.int64(low) - reach + 1) * strides[i]
+                at[q] += np.uint64((np.int64(low) - reach + 1) * strides[i])
                 up[q] = p
                 down[q] = 1.0 / p
             for q in range(BLOCK):
@@ -115,12 +115,21 @@ def windowed(x, centre, scale, middle, rho, reach, widths, fades, powers, stride
             for q in range(BLOCK):
                 norm[q] = norm[q] * total[q]
         if far:  # ask for the rows of all queries of the block at once, so that their latencies overlap
-            for q in range(size):
-                if D == 1:
-                    sink += values[at[q]]
-                else:
-                    for j in range(widths[D - 2]):
-                        sink += values[at[q] + j * strides[D - 2]]
+            for n in range(combinations):
+                shift = 0
+                rest = n
+                size_left = combinations
+                for i in range(D - 1):
+                    size_left //= widths[i]
+                    j = rest // size_left
+                    rest -= j * size_left
+                    shift += j * strides[i]
+                first, second = np.uint64(shift), np.uint64(shift + (widths[D - 1] - 1) * K)
+                touched, again = 0.0, 0.0
+                for q in range(size):
+                    touched += values[at[q] + first]
+                    again += values[at[q] + second]
+                sink += touched + again
         for k in range(K):
             for q in range(BLOCK):
                 total[q] = 0.0
@@ -137,12 +146,20 @@ def windowed(x, centre, scale, middle, rho, reach, widths, fades, powers, stride
                     shift += j * strides[i]
                     for q in range(BLOCK):
                         outer[q] = outer[q] * weights[i, j, q]
+                first = np.uint64(shift)
                 for q in range(BLOCK):
-                    inner[q] = weights[D - 1, 0, q] * np.float64(values[at[q] + shift])
-                for j in range(1, widths[D - 1]):
-                    shift += K
+                    inner[q] = weights[D - 1, 0, q] * np.float64(values[at[q] + first])
+                j = 1
+                while j + 1 < widths[D - 1]:
+                    first, second = np.uint64(shift + j * K), np.uint64(shift + (j + 1) * K)
                     for q in range(BLOCK):
-                        inner[q] = inner[q] + weights[D - 1, j, q] * np.float64(values[at[q] + shift])
+                        one = inner[q] + weights[D - 1, j, q] * np.float64(values[at[q] + first])
+                        inner[q] = one + weights[D - 1, j + 1, q] * np.float64(values[at[q] + second])
+                    j += 2
+                if j < widths[D - 1]:
+                    first = np.uint64(shift + j * K)
+                    for q in range(BLOCK):
+                        inner[q] = inner[q] + weights[D - 1, j, q] * np.float64(values[at[q] + first])
                 for q in range(BLOCK):
                     total[q] = total[q] + outer[q] * inner[q]
             for q in range(size):
