@@ -56,7 +56,9 @@ def source(module: str) -> dict[str, Any]:
     own = find_spec(module)
     origin = Path(own.origin) if own is not None and own.origin is not None else Path(__file__)
     found: dict[str, Any] = {"module": module, "module_sha256": _digest(origin), "package_sha256": digest.hexdigest()}
-    commit = _git(package, "rev-parse", "HEAD")
+    # A copy inside somebody's repository, but not of it, has no commit.
+    tracked = _git(package, "ls-files", "--error-unmatch", "lab/machine.py")
+    commit = _git(package, "rev-parse", "HEAD") if tracked else None
     if commit:
         found["commit"] = commit
         found["dirty"] = bool(_git(package, "status", "--porcelain", "--", str(package)))
