@@ -1,0 +1,147 @@
+"""Launch the kernels on tensors: programs of a layer, their tables on the device, and one call per batch.
+
+Kernels run on CUDA devices and, where TRITON_INTERPRET=1 is set before Triton is imported, on the CPU in Triton's interpreter.
+Multiply-adds are fused where the kernels say so and nowhere else, so that results depend on nothing but the query.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+
+from maxaffine.layer.layer import Layer
+from maxaffine.runtime.gpu.tables import Numbers, Polynomials, Program, program, train_table
+from maxaffine.runtime.gpu.windows import LookupProgram
+
+Tensor = torch.Tensor
+
+PRODUCTS = {"float32": (1024, 4), "float64": (512, 4)}  # queries per program and its warps
+TRAIN = (256, 4)
+WINDOWED = (512, 4)
+
+
+def runs_on(device: torch.device) -> bool:
+    """Whether kernels can run on tensors of that device."""
+    if find_spec("triton") is None:
+        return False
+    return device.type == "cuda" or (device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1")
+
+
+def _on(device: torch.device) -> Any:
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+@dataclass
+class CollapsedKernel:
+    """The kernels of a collapsed layer, with their tables on one device."""
+
+    found: Polynomials
+    device: torch.device
+    config: tuple[int, int] | None = None
+    _programs: dict[bool, tuple[Program, Numbers | None, Tensor]] = field(default_factory=dict)
+    _trains: list[tuple[Numbers, int, Tensor, tuple[int, int, int, int, int]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.dtype = getattr(torch, self.found.dtype)
+        for train in self.found.trains:
+            maps, place, table, sizes = train_table(train, self.found)
+            self._trains.append((maps, place, self._put(table), sizes))
+
+    def _put(self, table: Any) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(table)).to(device=self.device, dtype=self.dtype)
+
+    def _program(self, slopes: bool) -> tuple[Program, Numbers | None, Tensor]:
+        if slopes not in self._programs:
+            made = program(self.found, slopes)
+            numbers = Numbers(made.table.astype(self.found.dtype).astype(np.float64).tolist()) if made.constant else None
+            self._programs[slopes] = made, numbers, self._put(made.table)
+        return self._programs[slopes]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """F(x) for contiguous x (B, D) in the kernel's dtype: (B, K)."""
+        from maxaffine.runtime.gpu import kernels
+
+        count, K = len(x), self.found.outputs
+        out = torch.empty((count, K), dtype=self.dtype, device=x.device)
+        if count == 0:
+            return out
+        with _on(x.device):
+            if self.found.terms:
+                made, numbers, table = self._program(False)
+                block, warps = self.config or PRODUCTS[self.found.dtype]
+                kernels.products[(-(-count // block),)](
+                    x, out, table, count, NUMBERS=numbers, MAPS=made.maps, FORM=made.form, TERMS=made.terms, STRIDE=made.stride,
+                    D=self.found.dimension, K=K, BLOCK=block, num_warps=warps, enable_fp_fusion=False,
+                )  # fmt: skip
+            for i, (maps, place, table, (n0, n1, n2, r0, r1)) in enumerate(self._trains):
+                block, warps = self.config or TRAIN
+                kernels.train[(-(-count // block),)](
+                    x, out, table, count, MAPS=maps, PLACE=place, N0=n0, N1=n1, N2=n2, R0=r0, R1=r1, D=self.found.dimension, K=K,
+                    ADD=bool(self.found.terms) or i > 0, BLOCK=block, num_warps=warps, enable_fp_fusion=False,
+                )  # fmt: skip
+        return out
+
+    @property
+    def has_slopes(self) -> bool:
+        """Whether there is a kernel for the derivative with respect to x."""
+        return not self.found.trains
+
+    def slopes(self, x: Tensor, weight: Tensor) -> Tensor:
+        """sum_k weight_k dF_k/dx for contiguous x (B, D) and weight (B, K): (B, D)."""
+        from maxaffine.runtime.gpu import kernels
+
+        out = torch.empty_like(x)
+        if len(x) == 0:
+            return out
+        made, numbers, table = self._program(True)
+        block, warps = self.config or PRODUCTS[self.found.dtype]
+        with _on(x.device):
+            kernels.product_slopes[(-(-len(x) // block),)](
+                x, weight, out, table, len(x), NUMBERS=numbers, MAPS=made.maps, FORM=made.form, TERMS=made.terms,
+                STRIDE=made.stride, D=self.found.dimension, K=self.found.outputs, BLOCK=block, num_warps=warps,
+                enable_fp_fusion=False,
+            )  # fmt: skip
+        return out
+
+
+@dataclass
+class WindowedKernel:
+    """The kernel of a lookup on a uniform grid, with its values on one device."""
+
+    found: LookupProgram
+    values: Tensor
+    dtype: torch.dtype
+    config: tuple[int, int] | None = None
+
+    has_slopes = False
+
+    @classmethod
+    def of(cls, layer: Layer, found: LookupProgram, device: torch.device, dtype: torch.dtype) -> WindowedKernel:
+        """The kernel with the layer's values in the dtype they are stored in."""
+        flat = torch.from_numpy(np.array(layer.values).reshape(-1)).to(device)
+        return cls(found, flat.to(dtype) if flat.element_size() > torch.empty((), dtype=dtype).element_size() else flat, dtype)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """F(x) for contiguous x (B, D) in the kernel's dtype: (B, K)."""
+        from maxaffine.runtime.gpu import lookups
+
+        out = torch.empty((len(x), self.found.outputs), dtype=self.dtype, device=x.device)
+        if len(x) == 0:
+            return out
+        block, warps = self.config or WINDOWED
+        with _on(x.device):
+            lookups.windowed[(-(-len(x) // block),)](
+                x, self.values, out, len(x), MAPS=self.found.maps, FORM=self.found.form, RHO=self.found.rho,
+                D=self.found.dimension, K=self.found.outputs, BLOCK=block, num_warps=warps, enable_fp_fusion=False,
+            )  # fmt: skip
+        return out
+
+    def slopes(self, x: Tensor, weight: Tensor) -> Tensor:
+        """There is none: a lookup is differentiated through its softmax."""
+        raise NotImplementedError

@@ -1,0 +1,99 @@
+"""The Triton kernel of lookups on a uniform grid: a window of sites around the query, gathered from the values.
+
+Coordinates are formed in float64, so that the place inside a cell is known to the last digit however many cells there are;
+weights and sums in the dtype of the queries.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _place(x_ptr, rows, inside, d: tl.constexpr, MAPS: tl.constexpr, D: tl.constexpr):
+    """First site of the window and the query's distance from the window's middle, along one coordinate."""
+    x = tl.load(x_ptr + rows * D + d, mask=inside, other=0.0).to(tl.float64)
+    x = tl.maximum(x, tl.full(x.shape, MAPS[5 * d + 3], tl.float64), propagate_nan=tl.PropagateNan.ALL)
+    x = tl.minimum(x, tl.full(x.shape, MAPS[5 * d + 4], tl.float64), propagate_nan=tl.PropagateNan.ALL)
+    z = (x - tl.full(x.shape, MAPS[5 * d], tl.float64)) * tl.full(x.shape, MAPS[5 * d + 1], tl.float64)
+    return z + tl.full(x.shape, MAPS[5 * d + 2], tl.float64)  # 0 at the first site
+
+
+@triton.jit
+def _window(x_ptr, rows, inside, d: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr, D: tl.constexpr,
+            dtype: tl.constexpr):  # fmt: skip
+    """Index of the window's first site and t, the query minus that site, in the dtype."""
+    s = _place(x_ptr, rows, inside, d, MAPS, D)
+    first = tl.floor(s) - tl.full(s.shape, FORM[3 * d + 1] // 2 - 1, tl.float64)
+    first = tl.maximum(first, tl.full(s.shape, 0.0, tl.float64))
+    first = tl.minimum(first, tl.full(s.shape, FORM[3 * d] - FORM[3 * d + 1], tl.float64))
+    return first.to(tl.int64), (s - first).to(dtype)
+
+
+@triton.jit
+def _logit(t, j: tl.constexpr, RHO: tl.constexpr):
+    """-rho (t - j)^2 / 2."""
+    away = t - tl.full(t.shape, j, t.dtype)
+    return away * away * tl.full(t.shape, -0.5 * RHO, t.dtype)
+
+
+@triton.jit
+def _nearest(t, WIDTH: tl.constexpr, RHO: tl.constexpr):
+    """The largest logit of the window."""
+    top = _logit(t, 0, RHO)
+    for j in tl.static_range(1, WIDTH):
+        top = tl.maximum(top, _logit(t, j, RHO), propagate_nan=tl.PropagateNan.ALL)
+    return top
+
+
+@triton.jit
+def _weight(t, top, j: tl.constexpr, RHO: tl.constexpr):
+    """e^{logit - largest}."""
+    return tl.exp(_logit(t, j, RHO) - top)
+
+
+@triton.jit
+def windowed(x_ptr, values, out_ptr, count, MAPS: tl.constexpr, FORM: tl.constexpr, RHO: tl.constexpr, D: tl.constexpr,
+             K: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """out (count, K) = softmax over the window times values.
+
+    MAPS per variable: centre, scale, first site, box; FORM per variable: sites, width of the window, stride of the values.
+    """
+    dtype: tl.constexpr = out_ptr.dtype.element_ty
+    rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = rows < count
+    at0, t0 = _window(x_ptr, rows, inside, 0, MAPS, FORM, D, dtype)
+    at1, t1, at2, t2 = at0, t0, at0, t0
+    if D > 1:
+        at1, t1 = _window(x_ptr, rows, inside, 1, MAPS, FORM, D, dtype)
+    if D > 2:
+        at2, t2 = _window(x_ptr, rows, inside, 2, MAPS, FORM, D, dtype)
+    top0, top1, top2 = _nearest(t0, FORM[1], RHO), t1, t2
+    if D > 1:
+        top1 = _nearest(t1, FORM[4], RHO)
+    if D > 2:
+        top2 = _nearest(t2, FORM[7], RHO)
+    for k in tl.static_range(K):
+        total = tl.full(t0.shape, 0.0, dtype)
+        norm = tl.full(t0.shape, 0.0, dtype)
+        for i in tl.static_range(FORM[1]):
+            w0 = _weight(t0, top0, i, RHO)
+            base0 = (at0 + i) * FORM[2] + k
+            if D == 1:
+                total = tl.fma(w0, tl.load(values + base0, mask=inside, other=0.0).to(dtype), total)
+                norm += w0
+            else:
+                for j in tl.static_range(FORM[4]):
+                    w1 = w0 * _weight(t1, top1, j, RHO)
+                    base1 = base0 + (at1 + j) * FORM[5]
+                    if D == 2:
+                        total = tl.fma(w1, tl.load(values + base1, mask=inside, other=0.0).to(dtype), total)
+                        norm += w1
+                    else:
+                        for m in tl.static_range(FORM[7]):
+                            w2 = w1 * _weight(t2, top2, m, RHO)
+                            base2 = base1 + (at2 + m) * FORM[8]
+                            total = tl.fma(w2, tl.load(values + base2, mask=inside, other=0.0).to(dtype), total)
+                            norm += w2
+        tl.store(out_ptr + rows * K + k, total / norm, mask=inside)

@@ -1,0 +1,296 @@
+"""From a collapsed layer to the tables that the kernels read, with a bound on what the kernels may be off by.
+
+    products   a list of terms, each for one output: sum_r prod_e p_er(z_e)
+    train      sum_rs p_r(z_1) P_rs(z_2) q_sk(z_3), three directions whose values do not separate
+
+Coefficients that do not matter in the dtype are left out; what they sum to is part of the bound.  The remaining parts are bounded
+in runtime/gpu/rounding.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import Refused
+from maxaffine.core.rounding import dtype_of, gamma
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.runtime.collapse import Collapsed, CollapsedGroup, collapse
+from maxaffine.runtime.gpu import rounding
+from maxaffine.runtime.gpu.compress import as_products, fewest_products, fewest_train
+
+Array = NDArray[np.float64]
+
+# what a collapse may take where nothing is asked for, tried in turn: float32 rounds by ten times as much
+TOLERANCES = {"float32": (2.0**-23, 2.0**-20), "float64": (0.0, 1e-14, 1e-13, 1e-12)}
+MOST_CODE = 1200  # coefficients that are written into the code; more are read from memory
+MOST_PRODUCTS = 4  # a train of three directions with so few products is written as products
+MOST_SERIES = 4096  # coefficients of products; beyond, unrolled code takes too long to build
+
+
+class Numbers:
+    """A row of numbers that a kernel is compiled for; equal rows are one kernel."""
+
+    def __init__(self, numbers: Iterable[float]) -> None:
+        self.numbers = tuple(numbers)
+        self.digest = hashlib.sha256(repr(self.numbers).encode()).hexdigest()[:24]
+
+    def __getitem__(self, index: int) -> float:
+        return self.numbers[index]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __repr__(self) -> str:
+        return f"Numbers({self.digest})"
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Numbers) and self.numbers == other.numbers
+
+
+@dataclass(frozen=True)
+class Term:
+    """One sum of products for output k: for every direction its row (1, D) of M and coefficients (degree + 1, R)."""
+
+    output: int
+    rows: Array  # (E, D)
+    cores: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class Train:
+    """Three directions: rows (3, D), cores (1, n, R), (R, n, R'), (R', n, K)."""
+
+    rows: Array
+    cores: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class Polynomials:
+    """A layer as terms and trains in one dtype, and sup |kernel - layer| over the box, all roundings counted."""
+
+    terms: tuple[Term, ...]
+    trains: tuple[Train, ...]
+    centre: Array
+    low: Array
+    high: Array
+    outputs: int
+    dtype: str
+    bound: float
+    parts: dict[str, float]
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return len(self.centre)
+
+    @property
+    def multiplications(self) -> int:
+        """Fused multiply-adds per query: one per coefficient and one per degree of up to four series."""
+        total = 0
+        for term in self.terms:
+            rank = term.cores[0].shape[1]
+            total += sum(int(np.count_nonzero(core)) + (len(core) - 2) * -(-rank // 4) for core in term.cores)
+        for train in self.trains:
+            (_, n0, R0), (_, n1, R1), (_, n2, K) = (core.shape for core in train.cores)
+            total += 5 * K * R1 // 4 * (n0 * R0 // 4 + n1 * R0 + n2)
+        return total
+
+
+def polynomials(layer: GroupedLayer, dtype: str, tolerance: float = 0.0) -> Polynomials:
+    """The tables of a layer in that dtype, collapsed to within `tolerance` or the dtype's own; Refused where that cannot be."""
+    for least in TOLERANCES[dtype]:
+        allowed = max(tolerance, least)
+        try:
+            found = collapse(layer, allowed / 4.0, basis="chebyshev")
+            break
+        except Refused:
+            if least == TOLERANCES[dtype][-1]:
+                raise
+    return from_collapsed(found, layer.low, layer.high, layer.d_out, dtype, allowed)
+
+
+def from_collapsed(
+    found: Collapsed, low: Array, high: Array, outputs: int, dtype: str, allowed: float = 0.0
+) -> Polynomials:
+    """Terms and trains of a collapsed layer; products and coefficients within 3/4 of `allowed` may be left out."""
+    unit = dtype_of(dtype).unit
+    terms: list[Term] = []
+    trains: list[Train] = []
+    left_out = 0.0
+    for group in found.groups:
+        if group.basis != "chebyshev":
+            raise Refused("the kernels read Chebyshev series.")
+        made, lost = _parts(group, 0.75 * allowed / len(found.groups))
+        left_out += lost
+        terms += [one for one in made if isinstance(one, Term)]
+        trains += [one for one in made if isinstance(one, Train)]
+    if sum(core.size for term in terms for core in term.cores) > MOST_SERIES:
+        raise Refused("the layer's series are too long for unrolled code.")
+    collapsed = math.fsum(group.error for group in found.groups)
+    box = rounding.BoxOf(found.centre, low, high)
+    evaluated, moved = 0.0, 0.0
+    for term in terms:
+        one, other = rounding.of_products(term.rows, term.cores, box, unit)
+        evaluated, moved = evaluated + one, moved + other
+    for train in trains:
+        one, other = rounding.of_train(train.rows, train.cores, box, unit)
+        evaluated, moved = evaluated + one, moved + other
+    evaluated += gamma(len(terms) + len(trains) - 1, unit) * (sum(size(t.cores) for t in terms) + sum(size(t.cores) for t in trains))
+    parts = {"collapse": collapsed, "left out": left_out, "evaluation": evaluated, "query": moved}
+    bound = math.fsum(parts.values()) * (1 + 1e-9)
+    return Polynomials(tuple(terms), tuple(trains), found.centre, low, high, outputs, dtype, bound, parts)
+
+
+def size(cores: tuple[Array, ...]) -> float:
+    """A bound of the sum that the cores of a term or train stand for."""
+    if cores[0].ndim == 2:
+        return float(np.prod([np.abs(core).sum(axis=0) for core in cores], axis=0).sum())
+    state = np.ones(1)
+    for core in cores:
+        state = state @ np.abs(core).sum(axis=1)
+    return float(state.max())
+
+
+def _parts(group: CollapsedGroup, room: float) -> tuple[list[Term | Train], float]:
+    """The terms of a group, one or more per output, or a train of three directions; and what was left out."""
+    E = len(group.matrix)
+    if group.products:
+        term, lost = _short(0, group.matrix, group.cores, room)
+        return [term], lost
+    if E > 3:
+        raise Refused(f"the kernels take values that couple at most 3 directions, and a group couples {E}.")
+    cores, dropped = group.cores, 0.0
+    if E == 3:
+        cores, dropped = fewest_train(cores, 2.0 / 3.0 * room)
+        if cores[0].shape[2] * cores[1].shape[2] > MOST_PRODUCTS:
+            return [Train(group.matrix, cores)], dropped
+    terms: list[Term | Train] = []
+    total = 0.0
+    for k in range(cores[-1].shape[-1]):
+        if E == 3:
+            one = as_products(cores, k)
+        else:
+            last = cores[-1][:, :, k].T  # (n, R)
+            one = (last,) if E == 1 else (cores[0][0], last)
+        term, lost = _short(k, group.matrix, one, room - dropped)
+        terms.append(term)
+        total = max(total, lost)
+    return terms, dropped + total
+
+
+def _short(output: int, rows: Array, cores: tuple[Array, ...], room: float) -> tuple[Term, float]:
+    """The term with few products and without coefficients that matter less than `room`; what was left out at most."""
+    cores, dropped = fewest_products(cores, 2.0 / 3.0 * room)
+    kept = [np.array(core, dtype=np.float64) for core in cores]
+    sizes = np.stack([np.abs(core).sum(axis=0) for core in kept])  # (E, R)
+    lost = 0.0
+    for e, core in enumerate(kept):
+        others = np.prod(np.delete(sizes, e, axis=0), axis=0)  # what a coefficient of this direction is multiplied by
+        impact = np.abs(core) * others
+        order = np.argsort(impact, axis=None)
+        sums = np.cumsum(impact.ravel()[order])
+        gone = order[: int(np.count_nonzero(sums <= room / 3.0 / len(kept)))]
+        lost += float(impact.ravel()[gone].sum())
+        core.ravel()[gone] = 0.0
+        alive = np.flatnonzero(np.abs(core).max(axis=1))
+        last = int(alive[-1]) + 1 if len(alive) else 1
+        padded = np.zeros((max(last, 2), core.shape[1]))
+        padded[:last] = core[:last]
+        kept[e] = padded
+    return Term(output, rows, tuple(kept)), dropped + lost * (1 + 1e-12)
+
+
+# -- what the kernels read
+
+
+@dataclass(frozen=True)
+class Program:
+    """The arguments of the kernel `products`: maps, form and table."""
+
+    maps: Numbers
+    form: Numbers
+    terms: int
+    stride: int
+    table: Array
+    constant: bool  # whether the table is written into the code
+
+
+def signs(count: int) -> Array:
+    """S_k = signs_k T_k: + + - - and so on."""
+    return np.where(np.arange(count) // 2 % 2 == 0, 1.0, -1.0)
+
+
+def program(found: Polynomials, slopes: bool = False) -> Program:
+    """Maps, form and table of all terms; with `slopes` the derivatives' coefficients as well."""
+    most = max(len(term.cores) for term in found.terms)
+    stride, width = 3 + 6 * most, 2 + 5 * found.dimension
+    maps: list[float] = []
+    form: list[float] = []
+    table: list[Array] = []
+    length = 0
+    for term in found.terms:
+        rank = term.cores[0].shape[1]
+        padded = rank + 1 if rank % 4 == 3 else rank
+        entry: list[float] = [len(term.cores), padded, term.output]
+        for row, plain in zip(term.rows, term.cores, strict=True):
+            core = np.pad(plain, ((0, 0), (0, padded - rank)))
+            even = not slopes and rounding.is_even(core)
+            core = core[::2] if even else core
+            split = rounding.split(core)
+            entry += [len(maps), len(core), length, split, int(even)]
+            maps += affine(row, found)
+            table.append((core * signs(len(core))[:, None]).ravel())
+            length += core.size
+            entry.append(length)
+            if slopes:
+                derived = np.zeros_like(core)
+                derived[:-1] = np.polynomial.chebyshev.chebder(core, axis=0)
+                table.append((derived * signs(len(core))[:, None]).ravel())
+                length += core.size
+        form += entry + [0] * (stride - len(entry))
+    assert len(maps) == width * sum(len(term.cores) for term in found.terms)
+    flat = np.concatenate(table)
+    constant = found.dtype == "float32" and len(flat) <= MOST_CODE
+    return Program(Numbers(maps), Numbers(form), len(found.terms), stride, flat, constant)
+
+
+def affine(row: Array, found: Polynomials) -> list[float]:
+    """One direction: shift, whether to clip x, then per variable M in two parts, the centre, and the box."""
+    narrow = np.dtype(found.dtype).type
+    high = row.astype(found.dtype).astype(np.float64)
+    low = (row - high).astype(found.dtype).astype(np.float64)
+    centre = found.centre.astype(found.dtype).astype(np.float64)
+    shift = -float(row @ (found.centre - centre))
+    mixed = int(np.count_nonzero(row)) > 1
+    numbers = [float(narrow(shift)), float(mixed)]
+    for d in range(len(row)):
+        numbers += [high[d], low[d], centre[d], float(narrow(found.low[d])), float(narrow(found.high[d]))]
+    return [float(number) for number in numbers]
+
+
+def train_table(train: Train, found: Polynomials) -> tuple[Numbers, int, Array, tuple[int, int, int, int, int]]:
+    """Maps, their length per direction, the table of the kernel `train`, and (N0, N1, N2, R0, R1)."""
+    first, middle, last = (np.asarray(core, dtype=np.float64) for core in train.cores)
+    _, n0, r0 = first.shape
+    _, n1, r1 = middle.shape
+    _, n2, K = last.shape
+    R0, R1 = -(-r0 // 4) * 4, -(-r1 // 4) * 4
+    p = np.zeros((n0, R0))
+    p[:, :r0] = first[0] * signs(n0)[:, None]
+    P = np.zeros((R0, n1, R1))
+    P[:r0, :, :r1] = middle * signs(n1)[None, :, None]
+    q = np.zeros((R1, n2, K))
+    q[:r1] = last * signs(n2)[None, :, None]
+    blocks = [p.ravel(), P.reshape(R0, n1, R1 // 4, 4).transpose(0, 2, 1, 3).ravel()]
+    blocks.append(q.reshape(R1 // 4, 4, n2, K).transpose(3, 0, 2, 1).ravel())
+    maps = [number for row in train.rows for number in affine(row, found)]
+    return Numbers(maps), 2 + 5 * found.dimension, np.concatenate(blocks), (n0, n1, n2, R0, R1)

@@ -1,0 +1,164 @@
+"""Layers on PyTorch tensors: tensors in, tensors out on the same device and in the same dtype, gradients included.
+
+    collapsed    spectral heads as short polynomials, by Triton kernels            CUDA devices
+    windowed     lookups on a uniform grid, by a Triton kernel                     CUDA devices
+    factorised   one softmax per direction, by PyTorch's own operations            every device; gradients in keys and values
+    native       the NumPy and numba runtimes of the layer                         CPU tensors without gradients
+
+Queries outside the box are taken at its nearest point; not-a-number stays what it is.  Needs the extra ``maxaffine[torch]``.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+import torch
+
+from maxaffine.core.errors import BadInput, Refused
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.layer import Layer
+from maxaffine.runtime import chooser, torch_factorised
+from maxaffine.runtime.gpu import launch
+from maxaffine.runtime.gpu.tables import Polynomials, polynomials
+from maxaffine.runtime.gpu.windows import LookupProgram, lookup_program
+
+Tensor = torch.Tensor
+
+DTYPES = {torch.float32: "float32", torch.float64: "float64"}
+WORKSPACE = 1 << 30  # bytes a chunk of queries may take on its way through PyTorch's operations
+
+
+class TorchLayer:
+    """A layer on one device and in one dtype; call it with points (B, D) for values (B, d_out, n_out).
+
+    `tensors` holds keys and values by their names in the file.  Set `requires_grad_()` on any of them and the layer runs
+    through PyTorch's operations, so that gradients reach them.  `bound` is what the chosen kernel may differ from the layer by,
+    roundings counted; None where PyTorch's own operations or the CPU's runtimes compute.
+    """
+
+    def __init__(
+        self, layer: Layer | GroupedLayer, device: Any = None, dtype: torch.dtype = torch.float32, runtime: str | None = None,
+        tolerance: float = 0.0,
+    ) -> None:  # fmt: skip
+        if dtype not in DTYPES:
+            raise BadInput(f"`dtype` (={dtype}) must be torch.float32 or torch.float64; convert the queries.")
+        if runtime not in (None, "collapsed", "windowed", "factorised", "native"):
+            raise BadInput(f"`runtime` (={runtime!r}) must be collapsed, windowed, factorised or native on tensors.")
+        self.layer, self.dtype, self.device = layer, dtype, torch.device("cpu" if device is None else device)
+        self.compute = torch.float32 if layer.dtype != "float64" and dtype == torch.float32 else torch.float64
+        self.structure = torch_factorised.structure_of(layer)
+        self.tensors = torch_factorised.tensors_of(layer, self.device, self.compute)
+        self.kernel: launch.CollapsedKernel | launch.WindowedKernel | None = None
+        self.runtime, self.reason = self._choose(runtime, tolerance)
+
+    def _choose(self, asked: str | None, tolerance: float) -> tuple[str, str]:
+        """The runtime and why."""
+        if asked in ("factorised", "native"):
+            if asked == "native" and self.device.type != "cpu":
+                raise BadInput('`runtime` "native" runs on the CPU, and the tensors are elsewhere; use "factorised".')
+            return asked, "asked for"
+        why_not = "Triton kernels need a CUDA device and the extra maxaffine[gpu]"
+        if launch.runs_on(self.device):
+            try:
+                found: Polynomials | LookupProgram
+                if isinstance(self.layer, GroupedLayer):
+                    if asked == "windowed":
+                        raise Refused("spectral layers have no window.")
+                    found = polynomials(self.layer, DTYPES[self.dtype], tolerance)
+                    self.kernel = launch.CollapsedKernel(found, self.device)
+                    work = f"{found.multiplications} multiply-adds per query"
+                    return "collapsed", f"{work} instead of {self.layer.tokens} exponentials"
+                if asked == "collapsed":
+                    raise Refused("only spectral layers collapse.")
+                found = lookup_program(self.layer, DTYPES[self.dtype])
+                self.kernel = launch.WindowedKernel.of(self.layer, found, self.device, self.dtype)
+                return "windowed", f"{found.gathers} of {self.layer.keys.count} keys per query"
+            except Refused as refusal:
+                why_not = str(refusal)
+        if asked is not None:
+            raise Refused(f"`runtime` (={asked!r}) cannot run this layer here: {why_not}")
+        return ("native" if self.device.type == "cpu" else "factorised"), why_not
+
+    @property
+    def bound(self) -> float | None:
+        """sup |kernel - layer| over the box, all roundings counted; None where no kernel runs."""
+        return None if self.kernel is None else self.kernel.found.bound
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """F(x): (B, D) -> (B, d_out, n_out)."""
+        if x.ndim != 2 or x.shape[1] != self.structure.dimension:
+            raise BadInput(f"queries must have shape (B, {self.structure.dimension}), and {tuple(x.shape)} came.")
+        if x.dtype != self.dtype or x.device.type != self.device.type:
+            raise BadInput(f"queries must be {self.dtype} on {self.device}, and {x.dtype} on {x.device} came.")
+        learning = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in self.tensors.values())
+        if learning or self.runtime == "factorised":
+            return self.factorised(x)
+        if self.runtime == "native":
+            return self.factorised(x) if x.requires_grad and torch.is_grad_enabled() else self._native(x)
+        out: Tensor = _Kernel.apply(x, self)
+        return out.reshape(len(x), self.structure.d_out, self.structure.n_out)
+
+    def factorised(self, x: Tensor) -> Tensor:
+        """F(x) through PyTorch's operations alone, differentiable any number of times."""
+        low, high = self.tensors["box.low"], self.tensors["box.high"]
+        wide = torch.clamp(x.to(self.compute), low.to(self.compute), high.to(self.compute))
+        each = torch_factorised.bytes_per_query(self.structure, self.tensors, wide.element_size())
+        chunk = max(1, WORKSPACE // each)
+        parts = [torch_factorised.evaluate(self.structure, self.tensors, part) for part in wide.split(chunk)] if len(x) else [
+            torch_factorised.evaluate(self.structure, self.tensors, wide)
+        ]  # fmt: skip
+        return (parts[0] if len(parts) == 1 else torch.cat(parts)).to(x.dtype)
+
+    def _native(self, x: Tensor) -> Tensor:
+        points = np.clip(x.detach().numpy().astype(np.float64), self.layer.low, self.layer.high)
+        return torch.from_numpy(np.ascontiguousarray(chooser.evaluate(self.layer, points))).to(x.dtype)
+
+
+class _Kernel(torch.autograd.Function):
+    """A kernel's value, with the gradient in x by the kernel of the derivative or through the softmax."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, owner: TorchLayer) -> Tensor:
+        assert owner.kernel is not None
+        ctx.save_for_backward(x)
+        ctx.owner = owner
+        return owner.kernel(x.detach().contiguous())
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (x,), owner = ctx.saved_tensors, ctx.owner
+        twice = torch.is_grad_enabled()  # create_graph=True: the gradient itself is to be differentiated
+        if not twice and owner.dtype == torch.float32 and owner.kernel.has_slopes:
+            slopes = owner.kernel.slopes(x.contiguous(), grad.contiguous())
+            inside = (x >= owner.tensors["box.low"].to(x.dtype)) & (x <= owner.tensors["box.high"].to(x.dtype))
+            return torch.where(inside, slopes, torch.zeros_like(slopes)), None
+        with torch.enable_grad():
+            start = x if twice else x.detach().requires_grad_()
+            value = owner.factorised(start).reshape(grad.shape)
+            (found,) = torch.autograd.grad(value, start, grad, create_graph=twice)
+        return found, None
+
+
+_KNOWN: dict[int, tuple[weakref.ref[Any], dict[Any, TorchLayer]]] = {}
+
+
+def torch_layer(
+    layer: Layer | GroupedLayer, device: torch.device, dtype: torch.dtype, runtime: str | None = None, tolerance: float = 0.0
+) -> TorchLayer:
+    """The TorchLayer of a layer, made once per device, dtype and runtime, and kept as long as the layer lives."""
+    held = _KNOWN.get(id(layer))
+    if held is None or held[0]() is not layer:
+        key = id(layer)
+        held = weakref.ref(layer, lambda _: _KNOWN.pop(key, None)), {}
+        _KNOWN[key] = held
+    wanted = (str(device), dtype, runtime, tolerance)
+    if wanted not in held[1]:
+        held[1][wanted] = TorchLayer(layer, device, dtype, runtime, tolerance)
+    return held[1][wanted]
+
+
+def evaluate(layer: Layer | GroupedLayer, x: Tensor, runtime: str | None = None, tolerance: float = 0.0) -> Tensor:
+    """F(x) for points (B, D) on any device: (B, d_out, n_out) in the dtype of x, differentiable in x."""
+    return torch_layer(layer, x.device, x.dtype, runtime, tolerance)(x)
