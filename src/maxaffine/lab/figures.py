@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maxaffine.core.records import replace_atomically
+from maxaffine.lab import trends
 from maxaffine.lab.experiment import Verdict
 
 if TYPE_CHECKING:
@@ -42,6 +43,14 @@ def logarithmic(axes: Axes, x: bool = True, y: bool = True) -> None:
             axis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0), numticks=12))
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axis.set_minor_formatter(NullFormatter())
+
+
+def band(axes: Axes, x: Any, samples: Any, colour: str, label: str, **style: Any) -> None:
+    """The mean of samples (seeds, points) as a curve, its 95% interval over seeds as a band."""
+    mean, half = trends.mean_and_interval(samples)
+    axes.plot(x, mean, color=colour, label=label, **{"lw": 1.6, **style})
+    if len(samples) > 1:
+        axes.fill_between(x, mean - half, mean + half, color=colour, alpha=0.18, lw=0)
 
 
 def title(canvas: Figure, what: str, verdict: Verdict, warning: str = "") -> None:

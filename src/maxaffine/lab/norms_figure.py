@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from maxaffine.lab import trends
 from maxaffine.lab.experiment import Parameters, Row
-from maxaffine.lab.figures import figure, logarithmic, save, title
+from maxaffine.lab.figures import band, figure, logarithmic, save, title
 from maxaffine.lab.norms_judgement import DATASETS, TITLES, curves, is_synthetic, sigmas, verdict
 
 if TYPE_CHECKING:
@@ -36,13 +36,6 @@ NAMES = {
 }
 
 
-def _band(axes: Axes, sigma: Any, samples: Any, colour: str, label: str, **style: Any) -> None:
-    mean, half = trends.mean_and_interval(samples)
-    axes.plot(sigma, mean, color=colour, label=label, **{"lw": 1.6, **style})
-    if len(samples) > 1:
-        axes.fill_between(sigma, mean - half, mean + half, color=colour, alpha=0.18, lw=0)
-
-
 def _norms(axes: Axes, results: Sequence[Row], dataset: str) -> None:
     sigma = sigmas(results)
     for quantity, dash, name in (("key_frobenius", "-", "W_K"), ("query_frobenius", "--", "W_Q")):
@@ -51,7 +44,7 @@ def _norms(axes: Axes, results: Sequence[Row], dataset: str) -> None:
             rho = trends.spearman(sigma, samples.mean(axis=0))
             rising = trends.increases(samples.mean(axis=0))
             label = f"|{name}|_F: Spearman {rho:.2f}, {rising} of {len(sigma) - 1} steps up"
-            _band(axes, sigma, samples, "#0072b2" if name == "W_K" else "#d55e00", label, ls=dash)
+            band(axes, sigma, samples, "#0072b2" if name == "W_K" else "#d55e00", label, ls=dash)
     axes.margins(y=0.25)
     axes.legend(loc="upper right")
 
@@ -61,7 +54,7 @@ def _variants(axes: Axes, results: Sequence[Row], dataset: str, quantity: str, r
         samples = curves(results, variant, dataset, quantity)
         if len(samples):
             shown = samples / samples[:, :1] if relative else samples
-            _band(axes, sigmas(results), shown, colour, NAMES[variant], lw=2.2 if variant == "primary" else 1.3)
+            band(axes, sigmas(results), shown, colour, NAMES[variant], lw=2.2 if variant == "primary" else 1.3)
     if relative:
         axes.axhline(1.0, color="#6b7280", lw=0.6)
 
@@ -74,7 +67,7 @@ def _dictionary(axes: Axes, results: Sequence[Row]) -> None:
         axes.set_axis_off()
         return
     axes.plot(sigma[kept], 1 / sigma[kept] ** 2, color="#1f2430", lw=1.0, ls=":", label="1 / sigma²: the best there is")
-    _band(axes, sigma[kept], samples[:, kept], "#009e73", "learned inverse temperature")
+    band(axes, sigma[kept], samples[:, kept], "#009e73", "learned inverse temperature")
     logarithmic(axes)
     axes.set_xlabel("noise sigma")
     axes.set_title("C5: dictionary task, known answer")
@@ -109,7 +102,7 @@ def _accuracies(axes: Axes, results: Sequence[Row]) -> None:
         for quantity, dash, name in (("test_accuracy", "-", "clean test"), ("train_accuracy", ":", "noised train")):
             samples = curves(results, "primary", dataset, quantity)
             if len(samples):
-                _band(axes, sigmas(results), samples, colour, f"{TITLES[dataset]}, {name}", ls=dash)
+                band(axes, sigmas(results), samples, colour, f"{TITLES[dataset]}, {name}", ls=dash)
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("noise sigma")
     axes.set_ylabel("accuracy")
@@ -122,7 +115,7 @@ def _entropies(axes: Axes, results: Sequence[Row]) -> None:
         samples = curves(results, "primary", dataset, "train_entropy")
         if len(samples):
             tokens = {"cifar10": 64}.get(dataset, 16)
-            _band(axes, sigmas(results), samples / np.log(tokens), colour, TITLES[dataset])
+            band(axes, sigmas(results), samples / np.log(tokens), colour, TITLES[dataset])
     axes.set_xlabel("noise sigma")
     axes.set_ylabel("entropy / log(tokens)")
     axes.set_title("Mean attention entropy, primary run")

@@ -10,6 +10,7 @@ from maxaffine.lab.experiment import Experiment
 # name: "module:attribute"
 EXPERIMENTS: dict[str, str] = {
     "norms-under-noise": "maxaffine.lab.norms_under_noise:EXPERIMENT",
+    "temperature-sweep": "maxaffine.lab.temperature_sweep:EXPERIMENT",
     "explicit-weights": "maxaffine.lab.explicit_weights:EXPERIMENT",
     "mean-field": "maxaffine.lab.mean_field:EXPERIMENT",
 }
