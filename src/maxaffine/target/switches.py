@@ -211,3 +211,14 @@ def _condition(graph: Graph, node: Node, args: list[int | bool], choice: int | N
     if not open_ones:
         return not decisive
     return open_ones[0] if len(open_ones) == 1 else graph.make(node.op, tuple(open_ones))
+
+
+def moved(expression: Expression, origin: Fraction, scale: Fraction) -> Expression:
+    """An expression of one variable t written in z, t = origin + scale z, exactly: affine arguments lose no digits near z = 0."""
+    graph = Graph()
+    t = graph.total([graph.number(origin), graph.multiply(graph.number(scale), graph.variable(0))])
+    copies: list[int | bool] = []
+    for node in expression.nodes:
+        copies.append(t if node.op == "var" else _copy(graph, node, [copies[a] for a in node.args], None))
+    outputs = [place for place in (copies[p] for p in expression.outputs) if not isinstance(place, bool)]
+    return Expression._of(expression.text, ("z",), graph, outputs)
