@@ -26,7 +26,7 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
         return None
     try:
         outputs = differences(target.expression, target.box)
-        pieces = refine(outputs, target.box)
+        pieces = refine(outputs, target.box, 1e-3 * request.error)
     except NotPiecewise as failure:
         reasons.append(f"the target is not piecewise affine: {failure}")
         return None

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.intervals import Interval
+from maxaffine.core.polytopes import Point, Polytope, value
 from maxaffine.target import passes
 from maxaffine.target.box import Box
 from maxaffine.target.expression import Expression
@@ -401,8 +402,8 @@ class _Walk:
 # ---------------------------------------------------------------------- one partition for all outputs
 
 
-def refine(outputs: Sequence[Difference], box: Box) -> Refinement:
-    """Tokens for all outputs at once.
+def refine(outputs: Sequence[Difference], box: Box, tolerance: float = 0.0) -> Refinement:
+    """Tokens for all outputs at once; regions with equal pieces are merged where that costs no more than `tolerance`.
 
     With scores s = sum of all p and q chosen and values p - q, every token has |value - f| <= (max P - p) + (max Q - q)
     <= max s - s_k: what is left out of the sums' pieces only adds its slack.  Where the values themselves are convex,
@@ -420,6 +421,10 @@ def refine(outputs: Sequence[Difference], box: Box) -> Refinement:
         fewer = _convex(outputs[0], [t.values[0] for t in tokens])
         if fewer is not None and len(fewer[0]) < len(tokens):
             tokens, error = fewer[0], outputs[0].error + fewer[1]
+    if len({token.values for token in tokens}) < len(tokens):
+        found = merged(tokens)
+        if found is not None and float(found[1]) <= tolerance:
+            tokens, error = found[0], error + found[1]
     return Refinement(tuple(tokens), error, middle, half)
 
 
@@ -465,3 +470,82 @@ def _convex(f: Difference, values: list[Piece]) -> tuple[list[Token], Fraction] 
         kept, lost = needed(own)
         return [Token(own[i], (distinct[i],)) for i in kept], worst + lost
     return None
+
+
+# ---------------------------------------------------------------------- regions with equal pieces
+
+MOST_MERGED = 160  # tokens whose cells are listed
+
+
+def merged(tokens: Sequence[Token]) -> tuple[list[Token], Fraction] | None:
+    """One token for all tokens of equal values, and a slack; None where that is not found.
+
+    Cells of the tokens are listed exactly.  New scores s_r with s_r - s_q >= |v_r - v_q| at the vertices of region r, for all q,
+    have it on the region's cells, where f = v_r; a linear program proposes them, and how far they miss it is computed exactly:
+    |v_q - f| <= s_r - s_q + slack.  They exist where the merged regions are the cells of a power diagram.
+    """
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_matrix
+
+    D = len(tokens[0].score) - 1
+    if D > 4 or len(tokens) > MOST_MERGED:
+        return None
+    groups: dict[tuple[Piece, ...], set[Point]] = {}
+    for k, token in enumerate(tokens):
+        cell = _cell(tokens, k)
+        groups.setdefault(token.values, set()).update(() if cell is None else cell.vertices)
+    values = list(groups)
+    M = len(values)
+    rows: list[int] = []
+    columns: list[int] = []
+    entries: list[float] = []
+    right: list[float] = []
+    count = 0
+    for r, own in enumerate(values):
+        for x in groups[own]:
+            at = [float(c) for c in x] + [1.0]
+            for q, other in enumerate(values):
+                if q == r or not groups[own] & groups[other]:  # neighbours decide; all are looked at below
+                    continue
+                apart = max(abs(value(_add(a, _scale(b, Fraction(-1))), x)) for a, b in zip(own, other, strict=True))
+                for i, c in enumerate(at):
+                    rows += [count, count]
+                    columns += [q * (D + 1) + i, r * (D + 1) + i]
+                    entries += [c, -c]
+                right.append(-float(apart))
+                count += 1
+    width = M * (D + 1) + 1
+    if count > 40_000:
+        return None
+    # Small scores: every coefficient at most the last unknown.
+    for i in range(width - 1):
+        rows += [count, count, count + 1, count + 1]
+        columns += [i, width - 1, i, width - 1]
+        entries += [1.0, -1.0, -1.0, -1.0]
+        right += [0.0, 0.0]
+        count += 2
+    A = coo_matrix((entries, (rows, columns)), shape=(count, width)).tocsr()
+    answer = linprog(np.append(np.zeros(width - 1), 1.0), A_ub=A, b_ub=right, bounds=[(None, None)] * width, method="highs")
+    if answer.status != 0:
+        return None
+    scores = [tuple(Fraction(float(c)) for c in row) for row in np.reshape(answer.x[:-1], (M, D + 1))]
+    lost = ZERO
+    for r, own in enumerate(values):
+        for x in groups[own]:
+            here = value(scores[r], x)
+            for other, score in zip(values, scores, strict=True):
+                apart = max(abs(value(_add(a, _scale(b, Fraction(-1))), x)) for a, b in zip(own, other, strict=True))
+                lost = max(lost, apart - (here - value(score, x)))
+    return [Token(score, v) for score, v in zip(scores, values, strict=True)], lost
+
+
+def _cell(tokens: Sequence[Token], k: int) -> Polytope | None:
+    """Where token k has the largest score, exactly."""
+    D = len(tokens[k].score) - 1
+    cell: Polytope | None = Polytope.box([Fraction(-1)] * D, [Fraction(1)] * D)
+    for j, token in enumerate(tokens):
+        if j != k and cell is not None:
+            h = _add(token.score, _scale(tokens[k].score, Fraction(-1)))
+            if cell.sides(h)[1]:
+                cell = cell.cut(h)[0]
+    return cell

@@ -24,6 +24,7 @@ from maxaffine.core.intervals import Interval
 from maxaffine.target.box import Box
 from maxaffine.target.call import call_batch, call_points, check_finite
 from maxaffine.target.expression import Expression
+from maxaffine.target.piecewise_affine import written
 
 Array = NDArray[np.float64]
 Inputs = Literal["points", "sequence", "pair"]
@@ -58,7 +59,7 @@ class Target:
         output_shape: Sequence[int] | None = None,
         name: str | None = None,
     ) -> Target:
-        """A target from an expression (str), a callable, another target or a gallery entry.
+        """A target from an expression (str), a callable, another target, a gallery entry, a ReluNetwork or a PiecewiseAffine law.
 
         `box`: a Box, or a pair (box_q, box_kv) for f(X_q, X_kv); may be left out for a target or a gallery entry.
         `vectorize`: call the function one point at a time.  `output_shape`: (), (K,) or (d_out, n_out); an expression's K
@@ -70,6 +71,9 @@ class Target:
         joined, boxes = _boxes(box)
         inputs: Inputs = "pair" if boxes else "sequence" if joined.is_sequence else "points"
         shape = _shape(output_shape)
+        text = written(source, joined)
+        if text is not None:
+            source, name = text, name or type(source).__name__
         if isinstance(source, Expression):
             if source.names != joined.names:
                 raise BadInput(f"the expression's variables {source.names} are not those of the box {joined.names}.")
