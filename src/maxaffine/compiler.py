@@ -1,6 +1,7 @@
 """The driver: propose a plan, build the layer, certify it, ask for more tokens until the proof fits."""
 
 import time
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -25,8 +26,10 @@ from maxaffine.request import (
     check_centres,
     check_choice,
     check_error,
+    check_executor,
     check_gap,
     check_norm,
+    check_out,
     check_partition,
     check_seed,
     resolve,
@@ -70,6 +73,8 @@ def compile(
     max_bytes: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    out: Any = None,
+    executor: Any = None,
 ) -> Compiled:
     """Compile a function into one softmax attention layer with ||layer - target|| <= error.
 
@@ -96,6 +101,8 @@ def compile(
         max_bytes: memory the compile may take; by default half of what is free.
         seed: of the search for the observed error.
         progress: a callback progress(stage, done, total).
+        out: save the layer here; the values of a large lookup are written as they are made, and mapped from the file afterwards.
+        executor: a concurrent.futures.Executor (of processes, of a Dask cluster) that computes the values of a lookup with `out`.
 
     Returns:
         A Compiled layer: call it, look at `.certificate`, `.observed`, `.matrices()`, `.save()`.
@@ -123,13 +130,24 @@ def compile(
         progress=progress or silent,
         breaks=check_breaks(breaks, made),
         gap=check_gap(gap, made),
+        out=check_out(out),
+        executor=check_executor(executor),
     )
     if made.inputs == "pair":
         attention = "cross"
     found = _search(request, method)
+    try:
+        return _finished(request, found, attention, begun)
+    finally:
+        if found.pending is not None:
+            found.pending.discard()
+
+
+def _finished(request: Request, found: Found, attention: str, begun: float) -> Compiled:
+    """The compiled layer, judged, and saved where that is asked for."""
     observed = found.observed or look(request, found)
     compiled = Compiled(
-        target=made,
+        target=request.target,
         layer=found.layer,
         certificate=found.certificate,
         observed=observed,
@@ -145,7 +163,13 @@ def compile(
         seconds=time.perf_counter() - begun,
     )
     _validate(compiled)
-    return compiled
+    if request.out is None:
+        return compiled
+    if found.pending is not None:
+        found.pending.finish(compiled._record()[1])
+    else:
+        compiled.save(request.out)
+    return replace(compiled, file=str(request.out))
 
 
 def _search(request: Request, method: str) -> Found:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ class Request:
     progress: Progress
     breaks: tuple[float, ...] | None = None  # of a callable of one variable
     gap: float | None = None  # how far from a jump the sup norm speaks
+    out: Path | None = None  # where the layer goes; large lookups are written there as they are made
+    executor: Any | None = None  # a concurrent.futures.Executor that computes values
 
 
 def check_error(error: Any) -> float:
@@ -45,6 +48,20 @@ def check_error(error: Any) -> float:
     if not (math.isfinite(value) and value > 0):
         raise BadInput(f"`error` (={value:g}) must be positive and finite; ask for an error such as 1e-3.")
     return value
+
+
+def check_out(out: Any) -> Path | None:
+    """Where the layer goes, a path or nothing."""
+    if out is None or isinstance(out, (str, Path)):
+        return None if out is None else Path(out)
+    raise BadInput(f"`out` (={out!r}) must be the path of a file to write, such as 'f.safetensors'.")
+
+
+def check_executor(executor: Any) -> Any | None:
+    """Something with `submit`, or nothing."""
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise BadInput(f"`executor` (a {type(executor).__name__}) must be a concurrent.futures.Executor: it has no `submit`.")
+    return executor
 
 
 def check_norm(norm: Any) -> float:

@@ -35,8 +35,8 @@ THEOREMS = {
 
 
 def certify_grid(layer: Layer, target: Target, evidence: Evidence, route: str, margin: float = 0.0,
-                 runtime: str = "any") -> Certificate:  # fmt: skip
-    """Prove a sup-norm bound for a stored lookup on a uniform grid."""
+                 runtime: str = "any", deviation: tuple[float, float] | None = None) -> Certificate:  # fmt: skip
+    """Prove a sup-norm bound for a stored lookup on a uniform grid; `deviation` of its values where it is known already."""
     if not is_unit_grid(layer):
         raise Refused("the stored keys are not those of a uniform grid; the lookup theorems do not apply.")
     rounding = rounding_of(layer, runtime)
@@ -44,7 +44,7 @@ def certify_grid(layer: Layer, target: Target, evidence: Evidence, route: str, m
     parts = _PARTS[route](layer, target, evidence, eta, margin)
     if route == "G4":
         deviation = (0.0, 0.0)
-    else:
+    elif deviation is None:
         deviation = values_deviation(layer, target, evidence)
     parts["leakage"] += window_leak(layer, runtime)
     parts["rounding"] += deviation[1] + runtime_rounding(layer, rounding)
@@ -68,7 +68,7 @@ _USES = {
 
 def runtime_rounding(layer: Layer, rounding: Rounding) -> float:
     """Summation, stray weights, and products of weights with small values that underflow, in units of the output."""
-    largest, dtype = float(np.abs(layer.values).max()), dtype_of(layer.dtype)
+    largest, dtype = layer.largest, dtype_of(layer.dtype)
     underflow = rounding.summation / dtype.unit * dtype.tiny  # as many products and partial sums as `summation` counts
     return rounding.summation * largest + 2.0 * rounding.stray * largest + underflow
 

@@ -62,7 +62,7 @@ def window_leak(layer: Layer, runtime: str = "any") -> float:
     """What the sites beyond a window may contribute: per coordinate their weight times the range of the values."""
     if runtime not in ("any", "windowed") or windowed.window_of(layer) is None:
         return 0.0
-    return len(layer.keys.shape) * windowed.TAIL * 2.0 * float(np.abs(layer.values).max()) * (1 + 1e-9)
+    return len(layer.keys.shape) * windowed.TAIL * 2.0 * layer.largest * (1 + 1e-9)
 
 
 def coordinate_error(layer: Layer, narrow: bool = True) -> tuple[Array, Array]:

@@ -85,8 +85,9 @@ def run(
             max_bytes=memory,
             seed=chosen_seed,
             progress=progress,
+            out=layer_path if figure_path is None else None,
         )
-        _write(compiled, layer_path, figure_path, progress)
+        _write(compiled, None if figure_path is None else layer_path, figure_path, progress)
     if layer_path is not None:
         compiled = dataclasses.replace(compiled, file=str(layer_path))
     if json:

@@ -2,12 +2,15 @@
 
 Before any tensor is touched the header is checked against stated limits: its size, the names, dtypes and shapes of the
 tensors, that they fill the file exactly; then the record's hashes are compared with the bytes.  No pickle anywhere.
+
+Files beyond BIG bytes are read in pieces and their large tensors mapped instead of loaded (core/streams.py writes such files).
 """
 
+import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,8 @@ KEY = "maxaffine"  # the one entry of the safetensors metadata, a JSON text
 HEADER_LIMIT = 4 << 20  # bytes of header, record included
 TENSOR_LIMIT = 16_384  # tensors in a file
 FILE_LIMIT = 64 << 30  # bytes
+BIG = 256 << 20  # bytes of a file from which on large tensors are mapped
+PIECE = 16 << 20  # bytes read at a time; smaller tensors of a big file are loaded
 DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "BF16": np.dtype("<u2")}
 NAME = re.compile(r"[a-z_]+(\.[a-z0-9_]+){0,4}")
 
@@ -30,15 +35,24 @@ Tensors = dict[str, NDArray[Any]]
 
 def content_hash(tensors: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> str:
     """SHA-256 over names, shapes, bytes of the tensors and the record without its hash."""
+    arrays = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    return joint_hash(record, ((name, a.dtype.str, a.shape, sha256(a.tobytes())) for name, a in arrays.items()))
+
+
+def joint_hash(record: Mapping[str, Any], entries: Iterable[tuple[str, str, tuple[int, ...], str]]) -> str:
+    """The same from (name, dtype, shape, SHA-256 of the bytes) of every tensor."""
     lines = [canonical_json({key: value for key, value in record.items() if key != "hash"})]
-    for name in sorted(tensors):
-        array = np.ascontiguousarray(tensors[name])
-        lines.append(f"{name} {array.dtype.str} {array.shape} {sha256(array.tobytes())}")
+    lines += [f"{name} {dtype} {shape} {digest}" for name, dtype, shape, digest in sorted(entries)]
     return sha256("\n".join(lines).encode())
 
 
 def write_container(path: str | Path, tensors: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> None:
     """Write tensors and record; the same input gives the same bytes."""
+    if sum(tensor.nbytes for tensor in tensors.values()) > BIG:
+        from maxaffine.core.streams import copy_container
+
+        copy_container(path, tensors, record)
+        return
     write_atomically(path, container_bytes(tensors, record))
 
 
@@ -65,6 +79,8 @@ def read_container(path: str | Path) -> tuple[Tensors, dict[str, Any]]:
     except OSError as failure:
         raise BadInput(f"cannot read {shown}: {failure.strerror or failure}.") from None
     record = _record(header, shown)
+    if size > BIG:
+        return _mapped(path, header, record, shown), record
     tensors = _load(path, header, shown)
     if content_hash(tensors, record) != record["hash"]:
         raise BadInput(f"{shown} was changed after it was saved: its content hash does not match. Compile it again.")
@@ -135,6 +151,39 @@ def _record(header: dict[str, Any], shown: str) -> dict[str, Any]:
     if record.get("format") != FORMAT:
         raise BadInput(f"{shown} has format {record.get('format')!r}; this version of maxaffine reads format {FORMAT}.")
     return record
+
+
+def _mapped(path: Path, header: dict[str, Any], record: Mapping[str, Any], shown: str) -> Tensors:
+    """Tensors of a big file: small ones loaded, large ones mapped; hash and finiteness from one reading in pieces."""
+    tensors: Tensors = {}
+    entries = []
+    with path.open("rb") as handle:
+        base = 8 + int.from_bytes(handle.read(8), "little")
+        for name, entry in header.items():
+            if name == "__metadata__":
+                continue
+            dtype, shape, (begin, end) = DTYPES[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"]
+            if entry["dtype"] == "BF16":
+                raise BadInput(f"{shown} holds a large layer in bfloat16, which maxaffine does not write.")
+            digest = hashlib.sha256()
+            handle.seek(base + begin)
+            held = []
+            for start in range(begin, end, PIECE):
+                piece = handle.read(min(PIECE, end - start))
+                digest.update(piece)
+                numbers = np.frombuffer(piece, dtype=dtype)
+                if not np.isfinite(numbers).all():
+                    raise BadInput(f"{shown} holds numbers that are not finite in {name!r}; it was not saved by maxaffine.")
+                if end - begin <= PIECE:
+                    held.append(numbers)
+            entries.append((name, dtype.str, shape, digest.hexdigest()))
+            if held:
+                tensors[name] = held[0].reshape(shape)
+            else:
+                tensors[name] = np.memmap(path, dtype, mode="r", offset=base + begin, shape=shape)
+    if joint_hash(record, entries) != record["hash"]:
+        raise BadInput(f"{shown} was changed after it was saved: its content hash does not match. Compile it again.")
+    return tensors
 
 
 def _load(path: Path, header: dict[str, Any], shown: str) -> Tensors:

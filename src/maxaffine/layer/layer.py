@@ -20,6 +20,8 @@ from maxaffine.plan.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys, 
 
 Array = NDArray[np.float64]
 
+PIECE = 1 << 22  # values looked at together
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -70,6 +72,7 @@ class Layer:
         arrays = [self.coordinates.centre, self.coordinates.matrix, self.values, self.low, self.high]
         arrays += [a for axis in self.axes for a in (axis.slopes, axis.offsets)]
         arrays += [] if self.slopes is None else [self.slopes]
+        arrays = [a for a in arrays if not isinstance(a, np.memmap)]  # a map was looked at when its file was read or written
         if not (np.isfinite(self.sharpness) and self.sharpness > 0 and all(np.isfinite(a).all() for a in arrays)):
             raise BadInput("every number of a layer must be finite and its sharpness positive.")
 
@@ -110,6 +113,12 @@ class Layer:
         """Bytes that the stored arrays take."""
         arrays = [self.values] + [a for axis in self.axes for a in (axis.slopes, axis.offsets)]
         return sum(a.nbytes for a in arrays) + (0 if self.slopes is None else self.slopes.nbytes)
+
+    @cached_property
+    def largest(self) -> float:
+        """max |value|, read in pieces."""
+        flat = self.values.reshape(-1)
+        return max(float(np.abs(flat[i : i + PIECE]).max()) for i in range(0, flat.size, PIECE))
 
     def layout(self) -> str:
         """Keys per coordinate, as a person reads them."""

@@ -17,7 +17,9 @@ Array = NDArray[np.float64]
 
 
 def frozen(array: object, dtype: object = np.float64) -> Array:
-    """A read-only contiguous copy, so that what was certified cannot change afterwards."""
+    """A read-only contiguous copy, so that what was certified cannot change afterwards; maps of files stay what they are."""
+    if isinstance(array, np.memmap) and array.mode == "r" and array.dtype == dtype and array.flags.c_contiguous:
+        return array
     copy = np.array(array, dtype=dtype, order="C")  # type: ignore[call-overload]
     copy.flags.writeable = False
     return copy  # type: ignore[no-any-return]

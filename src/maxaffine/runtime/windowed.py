@@ -13,7 +13,9 @@ Everything is computed in float64, whatever dtype stores the values, with one ex
 from __future__ import annotations
 
 import math
+import mmap
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +37,8 @@ LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 TAYLOR = tuple(1.0 / math.factorial(k) for k in range(13, -1, -1))
 SHIFT = 520
 CHUNK = 1 << 11  # queries at a time in NumPy
+MAPPED = 1 << 30  # bytes of a mapped file that may be resident; they are the system's cache and not lost when given back
+AROUND = 64 << 10  # bytes that a page fault of a mapped file brings in
 
 
 def tail(rho: float, k: int) -> float:
@@ -148,8 +152,23 @@ def evaluate(layer: Layer, x: Array, threads: int | None = None) -> NDArray[Any]
     else:
         grid = (made.centre, made.scale, made.middle, made.rho, made.reach)
         tables = (*grid, made.widths, made.fades, POWERS, made.strides, made.values)
-        parallel.over(len(x), work, threads, lambda start, stop: kernel(x, *tables, out, start, stop))
+
+        def run(start: int, stop: int) -> None:
+            parallel.over(stop - start, work, threads, lambda i, j: kernel(x, *tables, out, start + i, start + j))
+
+        _over_pages(layer, made, len(x), run)
     return out.astype(compute_dtype(layer.dtype), copy=False).reshape(len(x), layer.d_out, layer.n_out)
+
+
+def _over_pages(layer: Layer, made: Window, count: int, run: Callable[[int, int], None]) -> None:
+    """run(start, stop) over 0..count; where values are mapped from a big file, pages looked at are given back now and then."""
+    mapped = layer.values if isinstance(layer.values, np.memmap) and layer.values.nbytes > MAPPED else None
+    rows = int(np.prod(made.widths[:-1]))
+    step = count if mapped is None else max(parallel.BLOCK, MAPPED // (rows * AROUND) // parallel.BLOCK * parallel.BLOCK)
+    for start in range(0, count, step):
+        run(start, min(start + step, count))
+        if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+            mapped._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
 def exponential(y: Array) -> Array:

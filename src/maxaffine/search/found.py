@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.checker import check
 from maxaffine.certify.observe import Observed, local_evaluation, observe, observe_integral
+from maxaffine.core.streams import Pending
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
@@ -48,6 +49,7 @@ class Found:
     cost: Cost
     observed: Observed | None = None
     prove: Callable[[str], Certificate] | None = None
+    pending: Pending | None = None  # the file that its values were written to, still to be finished
 
 
 def grouped_cost(layer: GroupedLayer) -> Cost:

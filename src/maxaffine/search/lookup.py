@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.lookup import certify_grid
 from maxaffine.certify.partition import euclidean_constant, partition_plan
 from maxaffine.certify.prove import Plan, certify
 from maxaffine.core.errors import Refused
@@ -13,6 +16,7 @@ from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.layer.build import build_centres, build_grid, build_partition
 from maxaffine.layer.layer import Layer
+from maxaffine.layer.streamed import STREAM, peak_bytes, stream_grid
 from maxaffine.plan import integral, lookup
 from maxaffine.plan.budget import Cost, afford, lookup_cost
 from maxaffine.plan.sampled import sampled_lipschitz
@@ -34,15 +38,20 @@ def search(request: Request) -> Found:
     for plan in proposals(request):
         cost = plan_cost(plan, request)
         afford(cost, request.max_bytes, f"the lookup for error {request.error:g}")
-        layer = _build(plan, request)
-        prove = partial(_certify, plan, layer, request)
-        found = Found("lookup", plan, layer, prove("any", request.progress), cost, prove=prove)
+        if isinstance(plan, lookup.GridPlan) and _is_streamed(plan, request):
+            found = _streamed(plan, request, cost)
+        else:
+            layer = _build(plan, request)
+            prove = partial(_certify, plan, layer, request)
+            found = Found("lookup", plan, layer, prove("any", request.progress), cost, prove=prove)
         bound = found.certificate.bound
         if bound is None:
             found = replace(found, observed=look(request, found))
             bound = found.observed.error if found.observed else math.inf
         if bound <= request.error:
             return found
+        if found.pending is not None:
+            found.pending.discard()
         if closest is None or bound < (closest.certificate.bound or math.inf):
             closest = found
     raise Refused(_why_not(request, closest))
@@ -83,7 +92,32 @@ def plan_cost(plan: Plan, request: Request) -> Cost:
     target = request.target
     axes = plan.counts if isinstance(plan, lookup.GridPlan) else (plan.cells,)
     itemsize = numpy_dtype(request.dtype).itemsize
-    return lookup_cost(plan.cells, axes, target.box.dimension, target.d_out * target.n_out, target.n_out, itemsize)
+    cost = lookup_cost(plan.cells, axes, target.box.dimension, target.d_out * target.n_out, target.n_out, itemsize)
+    if isinstance(plan, lookup.GridPlan) and _is_streamed(plan, request):
+        return replace(cost, peak_bytes=peak_bytes(plan, target.d_out * target.n_out, request.executor))
+    return cost
+
+
+def _is_streamed(plan: lookup.GridPlan, request: Request) -> bool:
+    """Whether values go straight to the file: there is one, values are f at the sites, and they are many."""
+    if request.out is None or math.isfinite(request.norm) or plan.route == "G4":
+        return False
+    if not lookup.provable(request.evidence):
+        return False
+    outputs = request.target.d_out * request.target.n_out
+    return request.executor is not None or plan.cells * outputs * numpy_dtype(request.dtype).itemsize > STREAM
+
+
+def _streamed(plan: lookup.GridPlan, request: Request, cost: Cost) -> Found:
+    target, evidence = request.target, request.evidence
+    layer, seen, pending = stream_grid(plan, target, request.dtype, request.out, request.executor, request.progress)
+    try:
+        doubt = seen.doubt if target.expression is not None else evidence.range_bound(np.asarray(seen.blur))
+        prove = partial(certify_grid, layer, target, evidence, plan.route, plan.margin, deviation=(doubt, seen.storage))
+        return Found("lookup", plan, layer, prove("any"), cost, prove=prove, pending=pending)
+    except BaseException:
+        pending.discard()
+        raise
 
 
 def _build(plan: Plan, request: Request) -> Layer:

@@ -16,6 +16,8 @@ from maxaffine.target.target import Target
 Array = NDArray[np.float64]
 
 VALUES_LIMIT = 20_000_000  # stored values that a check is willing to enclose
+MAPPED_LIMIT = 4_000_000_000  # where they are mapped from a big file and read in pieces
+PIECE = 1 << 20  # keys whose values are looked at together
 BLOCK = 4096  # keys per round of the streaming runtime, whose rescalings are counted
 WINDOW = 2.0**-56  # weight per coordinate, relative to the nearest site, that a runtime may leave out on a grid
 FLOORS = {"float64": 745.2, "float32": 104.0}  # exp(-floor) is zero in the dtype
@@ -61,9 +63,13 @@ class Stored:
         offsets = [np.asarray(tensors[f"{name}.offsets"], dtype=np.float64) for name in names]
         cls._agree(tensors, str(description["dtype"]), names, slopes, offsets, target)
         count = math.prod(len(b) for b in offsets)
-        values = np.asarray(tensors["values"], dtype=np.float64).reshape(count, -1)
-        if values.size > VALUES_LIMIT:
-            raise NotProved(f"it holds {values.size:,} values, more than the {VALUES_LIMIT:,} this check encloses.")
+        values = tensors["values"]
+        if not isinstance(values, np.memmap):
+            values = np.asarray(values, dtype=np.float64)
+        values = values.reshape(count, -1)
+        limit = MAPPED_LIMIT if isinstance(tensors["values"], np.memmap) else VALUES_LIMIT
+        if values.size > limit:
+            raise NotProved(f"it holds {values.size:,} values, more than the {limit:,} this check encloses.")
         if values.shape[1] != target.d_out * target.n_out:
             raise NotProved("the layer and the target have different outputs.")
         drift = cls._grid_error(slopes, offsets) if product else math.nan
@@ -158,7 +164,7 @@ class Stored:
         terms = max(2.0 * alive + 4.0 * rounds + 16.0, sum(2.0 * len(b) + 4.0 for b in self.offsets) if alive > 1e6 else 0.0)
         if terms * self.unit > 0.1:
             raise NotProved(f"sums over {alive:.3g} keys are not under control in {self.dtype}.")
-        largest = float(np.abs(self.values).max())
+        largest = max(float(np.abs(self.values[i : i + PIECE]).max()) for i in range(0, len(self.values), PIECE))
         stray = 8.0 * len(self.values) * DTYPES[self.dtype].tiny * (1 + len(self.offsets))
         underflow = terms * DTYPES[self.dtype].tiny  # products of small values with weights
         window = 2.0 * WINDOW * len(self.offsets) if self.is_grid else 0.0
