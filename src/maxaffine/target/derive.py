@@ -15,7 +15,7 @@ from maxaffine.target.box import Box
 from maxaffine.target.declare import Fact
 from maxaffine.target.expression import Expression
 from maxaffine.target.search import Maximum, maximise
-from maxaffine.target.tree import PARTIAL
+from maxaffine.target.tree import CONDITIONS, PARTIAL
 
 Array = NDArray[np.float64]
 
@@ -37,6 +37,9 @@ class Finiteness:
 
     def __bool__(self) -> bool:
         return self.proved
+
+
+PIECEWISE_AFFINE = frozenset({"const", "var", "lin", "max", "min", "abs", "where"}) | CONDITIONS
 
 
 def is_finite_on(expression: Expression, box: Box, budget: int = BUDGET) -> Finiteness:
@@ -92,6 +95,8 @@ def _in_two_stages(
     """Natural enclosures of the slopes first; where they converge too slowly, centred forms by second derivatives."""
     first = maximise(box, bounds, samples, budget=budget // 6, slack=slack, scale=scale)
     if first.reached or not np.isfinite(first.upper).all() or len(slope.nodes) * box.dimension > MAX_NODES:
+        return first
+    if all(node.op in PIECEWISE_AFFINE for node in expression.nodes):  # slopes are constant on pieces: nothing to centre
         return first
     curvature = slope.gradient()
 
