@@ -15,6 +15,9 @@ Opened = tuple[Executor, int]  # the executor, and how many units to have under 
 Opener = Callable[[], AbstractContextManager[Opened]]
 
 
+PATIENCE = "20s"  # for the scheduler of a cluster to answer
+
+
 class InProcess(Executor):
     """Runs a call when it is submitted, here and now."""
 
@@ -69,7 +72,7 @@ def cluster(address: str) -> Opener:
     @contextmanager
     def opened() -> Iterator[Opened]:
         try:
-            client = Client(address, timeout="20s", set_as_default=False)
+            client = Client(address, timeout=PATIENCE, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as failure:
             reason = str(failure).splitlines()[0] if str(failure) else type(failure).__name__
             raise BadInput(
