@@ -15,8 +15,7 @@ def build_tree(plan: TreePlan, target: Target, dtype: str) -> GroupedLayer:
     clusters = []
     for low, high, piece in zip(plan.low, plan.high, plan.pieces, strict=True):
         origin, radius = (low + high) / 2.0, (high - low) / 2.0 * (1.0 + 2.0**-40)
-        slopes = piece.slopes if np.any(piece.slopes) else None
-        clusters.append(Cluster(origin, radius, piece.axes(dtype), piece.values, slopes))
+        clusters.append(Cluster(origin, radius, piece.axes(dtype), piece.values, piece.slopes))
     matrix = np.diag(2.0 / (box.high - box.low))
     group = ClusterGroup(matrix, plan.site_slopes, plan.site_offsets, tuple(clusters))
     return GroupedLayer(box.centre, (group,), 0.0, box.low, box.high, input_shapes(target), dtype)

@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 Place = tuple[int, ...]  # level, then the cell's number per axis
 
 DEEPEST = {1: 24, 2: 14, 3: 8}
-OVERLAP = 0.04  # of the smallest half width: how far neighbours blend into each other
+OVERLAP = 0.02  # of the smallest half width: how far neighbours blend into each other
 FIRST = 0.2  # by how much of its half width a cell is enlarged while the tree grows
 ROUNDS = 6
 EDGE = 1.0 + 2.0**-40  # boxes of pieces reach a little beyond the box, so that no rounding of z leaves them
@@ -220,26 +220,29 @@ def sites(low: Array, high: Array, root: tuple[int, ...], gap: float) -> tuple[A
 
 
 LEAST = 1.05  # a box closer to its cell than that would cost the covering many boxes
-_STEPS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.96, 1.0, 1.01, 1.02, 1.035, 1.05, 1.07, *(1.0 + 0.03 * n for n in range(3, 26)))
-STEPS = np.array([-t for t in _STEPS[:0:-1]] + list(_STEPS))
+SLACK = 0.025  # of the half width, beyond what the sites alone say: pieces bend the scores
 
 
 def reaches(low: Array, high: Array, slopes: Array, offsets: Array, gap: float) -> tuple[Array, Array]:
-    """Boxes around the points where a cell's score is within `gap` of the best, seen on a grid and widened by a step."""
+    """Boxes around the polytopes {score_k >= score_j - gap for all j}, from their vertices, and a little more."""
     D = low.shape[1]
     middle, half = (low + high) / 2.0, (high - low) / 2.0
-    steps = STEPS if D < 3 else STEPS[::2]
-    points = np.stack([a.ravel() for a in np.meshgrid(*[steps] * D, indexing="ij")], axis=1)
     found_low, found_high = low.copy(), high.copy()
+    walls = np.concatenate([np.eye(D), -np.eye(D)])
     for k in range(len(low)):
         # a neighbour at most twice as large, or as small, touches the cell enlarged by its own half width
         near = np.all((low <= high[k] + half[k]) & (high >= low[k] - half[k]), axis=1)
-        z = np.clip(middle[k] + half[k] * points, -1.0, 1.0)
-        scores = z @ slopes[near].T + offsets[near]
-        own = z @ slopes[k] + offsets[k]
-        alive = (own >= scores.max(axis=1) - gap).reshape((len(steps),) * D)
-        for e in range(D):
-            along = np.flatnonzero(alive.any(axis=tuple(i for i in range(D) if i != e)))
-            found_low[k, e] = middle[k, e] + half[k, e] * (min(steps[max(int(along.min()) - 1, 0)] - 0.004, -LEAST))
-            found_high[k, e] = middle[k, e] + half[k, e] * (max(steps[min(int(along.max()) + 1, len(steps) - 1)] + 0.004, LEAST))
+        near[k] = False
+        normals = (slopes[near] - slopes[k]) * half[k]  # in t = (z - middle) / half
+        room = gap + offsets[k] - offsets[near] + (slopes[k] - slopes[near]) @ middle[k]
+        edges = np.concatenate([(1.0 - middle[k]) / half[k], (1.0 + middle[k]) / half[k]])
+        size = np.linalg.norm(normals, axis=1)
+        A, b = np.concatenate([normals / size[:, None], walls]), np.concatenate([room / size, np.minimum(edges, 4.0)])
+        rows = np.array(list(itertools.combinations(range(len(A)), D)))
+        good = np.abs(np.linalg.det(A[rows])) > 1e-9
+        vertices = np.linalg.solve(A[rows[good]], b[rows[good]][..., None])[..., 0]
+        vertices = vertices[np.all(vertices @ A.T <= b + 1e-9, axis=1)]
+        least, most = vertices.min(axis=0) - SLACK, vertices.max(axis=0) + SLACK
+        found_low[k] = middle[k] + half[k] * np.minimum(least, -LEAST)
+        found_high[k] = middle[k] + half[k] * np.maximum(most, LEAST)
     return np.maximum(found_low, -EDGE), np.minimum(found_high, EDGE)
