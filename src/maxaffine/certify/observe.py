@@ -116,7 +116,7 @@ def face_biased(layer: Layer | GroupedLayer, count: int, rng: np.random.Generato
     return np.asarray(np.clip(x, layer.low, layer.high))
 
 
-SWITCHED = 2e7  # scores of clusters that the search for switches may ask for
+SWITCHED = 1e7  # scores of clusters that the search for switches may ask for
 GAPS = np.array([0.0, 0.3, 1.0, 1.2785, 1.6, 2.1, 3.0, 5.0, 8.0])  # a kink's error peaks at gaps of the scores near W0(1/e) + 1
 
 

@@ -99,6 +99,11 @@ def levels(layer: GroupedLayer, group: ClusterGroup, x: Array) -> Levels:
         rounded = t.astype(compute)
         found = []
         for e, (slopes, offsets) in enumerate(family.keys):
+            if slopes.shape[1] == 1:  # one key: its weight is one
+                if slopes.any() or offsets.any():
+                    scores[:, family.members] += (rounded[:, :, e] * slopes[:, 0] + offsets[:, 0]).astype(np.float64)
+                found.append(np.ones((len(x), len(family.members), 1)))
+                continue
             logits = rounded[:, :, e, None] * slopes
             logits += offsets
             top = logits.max(axis=-1, keepdims=True)

@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 Piece = tuple[Fraction, ...]  # slopes in u, then the constant
 Pieces = tuple[Piece, ...]
 
-MOST_PIECES = 1500  # candidates that may have to be looked at one by one
+MOST_PIECES = 1200  # pieces that may have to be looked at one by one
 ZERO = Fraction(0)
 
 
@@ -154,22 +154,22 @@ def needed(pieces: Sequence[Piece]) -> tuple[list[int], Fraction]:
     rows = np.arange(len(u))
     clear = heights[rows, order[:, -1]] - heights[rows, order[:, -2]] > 1e-7 * np.abs(heights).max(axis=1)
     sure[order[clear, -1]] = True
-    if (~sure).sum() > MOST_PIECES:
-        raise NotPiecewise(f"it has more than {MOST_PIECES:,} pieces that may matter")
     alive = np.ones(len(left), dtype=bool)
     total = ZERO
+    certain = np.flatnonzero(sure)
+    for i in np.flatnonzero(~sure) if len(certain) else ():  # below a single piece that is needed, everywhere
+        gap = np.abs(floats[i, :-1] - floats[certain, :-1]).sum(axis=1) + floats[i, -1] - floats[certain, -1]
+        above = pieces[left[int(certain[gap.argmin()])]]
+        alive[i] = not (gap.min() < 0 and _top(_add(pieces[left[i]], _scale(above, Fraction(-1)))) <= 0)
+    if (alive & ~sure).sum() > MOST_PIECES:
+        raise NotPiecewise(f"it has more than {MOST_PIECES:,} pieces that may matter")
     for i in range(len(left)):
-        if sure[i]:
+        if sure[i] or not alive[i]:
             continue
         alive[i] = False
         others = np.flatnonzero(alive)
         lost = None
         if len(others):
-            gap = np.abs(floats[i, :-1] - floats[others, :-1]).sum(axis=1) + floats[i, -1] - floats[others, -1]
-            if gap.min() < 0:  # below a single other piece everywhere
-                below = pieces[left[int(others[gap.argmin()])]]
-                if _top(_add(pieces[left[i]], _scale(below, Fraction(-1)))) <= 0:
-                    continue
             lost, where = slack(pieces[left[i]], [pieces[left[k]] for k in others], floats[others])
             if lost is None:
                 top = floats[:, :-1] @ where + floats[:, -1]
@@ -259,7 +259,10 @@ def switched(h: Difference, a: Difference, b: Difference) -> Difference:
     gap = max(ZERO, *(gap for gap in gaps if gap is not None))
     lid = _make((zero, _scale(line, -steep)), (zero,), ZERO)
     clipped = minimum(maximum(d, scaled(lid, minus)), lid)
-    error = max(a.error, b.error) + gap + steep * h.error + clipped.error
+    # d is within gap of its clip where h < 0; where h is known up to an error only, it may also be taken on the wrong side.
+    error = max(a.error, b.error) + gap + clipped.error
+    if h.error:
+        error += steep * h.error + gap + clipped.error
     whole = added(Difference(b.P, b.Q), clipped)
     return Difference(whole.P, whole.Q, error + whole.error)
 
@@ -420,7 +423,7 @@ def refine(outputs: Sequence[Difference], box: Box, tolerance: float = 0.0) -> R
     if len(outputs) == 1 and len(tokens) > 1:
         fewer = _convex(outputs[0], [t.values[0] for t in tokens])
         if fewer is not None and len(fewer[0]) < len(tokens):
-            tokens, error = fewer[0], outputs[0].error + fewer[1]
+            tokens, error = fewer[0], error + fewer[1]
     if len({token.values for token in tokens}) < len(tokens):
         found = merged(tokens)
         if found is not None and float(found[1]) <= tolerance:
