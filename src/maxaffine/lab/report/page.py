@@ -88,8 +88,7 @@ def _section(folder: Path, record: dict[str, Any]) -> str:
 def _table(table: dict[str, Any]) -> str:
     if not isinstance(table["rows"], list):
         return ""
-    columns = list(zip(*table["rows"], strict=True))
-    marks = [' class="n"' if any(_numeric(cell) for cell in column) else "" for column in columns]
+    marks = [_mark(column) for column in zip(*table["rows"], strict=True)]
     head = "".join(f'<th scope="col"{mark}>{_text(cell)}</th>' for cell, mark in zip(table["header"], marks, strict=True))
     body = "\n".join(
         "<tr>" + "".join(f"<td{mark}>{_text(words.number(cell))}</td>" for cell, mark in zip(row, marks, strict=True)) + "</tr>"
@@ -99,8 +98,12 @@ def _table(table: dict[str, Any]) -> str:
     return f'<div class="wide" tabindex="0" role="region" aria-label="Table">{table_text}</div>'
 
 
-def _numeric(cell: Any) -> bool:
-    return isinstance(cell, (int, float)) and not isinstance(cell, bool)
+def _mark(column: tuple[Any, ...]) -> str:
+    """The class of a column: numbers to the right, short words unbroken, sentences with room."""
+    if any(isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in column):
+        return ' class="n"'
+    longest = max(len(str(cell)) for cell in column)
+    return ' class="s"' if longest <= 28 else ' class="l"'
 
 
 def _numbers(numbers: Any) -> str:

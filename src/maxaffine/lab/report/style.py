@@ -17,7 +17,7 @@ STYLE = """
 html { scroll-behavior: smooth; }
 @media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
 body {
-  margin: 0 auto; padding: 3.5rem 1.25rem 4rem; max-width: 66rem; background: var(--ground); color: var(--ink);
+  margin: 0 auto; padding: 3.5rem 1.25rem 4rem; max-width: 74rem; background: var(--ground); color: var(--ink);
   font: 1rem/1.6 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif;
 }
 a { color: var(--link); text-decoration-thickness: .06em; text-underline-offset: .15em; }
@@ -36,6 +36,7 @@ code, .card dd { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas,
   padding: .7rem 0; border-bottom: 1px solid var(--line);
 }
 .verdicts a { font-weight: 600; }
+.verdicts .badge { justify-self: start; }
 .verdicts span { color: var(--quiet); font-size: .93rem; line-height: 1.5; }
 .badge {
   display: inline-block; padding: .12rem .6rem; border-radius: 1rem; font-size: .78rem; font-weight: 650; line-height: 1.45;
@@ -51,7 +52,7 @@ article {
 blockquote { margin: 0 0 1.2rem; padding: 0 0 0 1.1rem; border-left: .2rem solid var(--line); }
 blockquote p { margin: 0; font-family: Georgia, "DejaVu Serif", serif; font-size: 1.08rem; max-width: 46rem; }
 cite { color: var(--quiet); font-size: .87rem; font-style: normal; }
-.verdict { margin: 0 0 1.3rem; max-width: 50rem; }
+.verdict { margin: 0 0 1.3rem; max-width: 60rem; }
 .verdict .badge { margin-right: .4rem; }
 .warning {
   margin: 0 0 1rem; padding: .5rem .9rem; border-radius: .4rem; font-weight: 650;
@@ -59,11 +60,16 @@ cite { color: var(--quiet); font-size: .87rem; font-style: normal; }
 }
 figure { margin: 0 0 1.4rem; }
 img { display: block; width: 100%; height: auto; background: #fff; border: 1px solid var(--line); border-radius: .4rem; }
-.wide { overflow-x: auto; margin: 0 0 1.2rem; }
+.wide { overflow: auto; max-height: 46rem; margin: 0 0 1.4rem; border-bottom: 1px solid var(--line); }
 .wide:focus-visible, summary:focus-visible, a:focus-visible { outline: .15rem solid var(--link); outline-offset: .15rem; }
 table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; min-width: 60%; }
-th, td { padding: .32rem .9rem .32rem 0; text-align: left; vertical-align: baseline; border-bottom: 1px solid var(--line); }
-th { color: var(--quiet); font-weight: 600; border-bottom-width: 2px; }
+th, td {
+  padding: .3rem 1rem .3rem 0; line-height: 1.4; text-align: left; vertical-align: baseline;
+  border-bottom: 1px solid var(--line);
+}
+thead th { position: sticky; top: 0; background: var(--sheet); color: var(--quiet); font-weight: 600; border-bottom-width: 2px; }
+td.s { white-space: nowrap; }
+td.l { min-width: 18rem; }
 td.n { text-align: right; padding-right: 1.4rem; white-space: nowrap; }
 th.n { text-align: right; padding-right: 1.4rem; }
 .numbers { display: flex; flex-wrap: wrap; gap: .35rem 1.6rem; margin: 0 0 1.2rem; font-size: .88rem; }
@@ -87,5 +93,5 @@ footer { margin: 3rem 0 0; color: var(--quiet); font-size: .9rem; }
   article { padding: 1.3rem 1.1rem 1rem; }
   .verdicts li, .card > div { grid-template-columns: 1fr; }
 }
-@media print { body { max-width: none; } article { break-inside: avoid-page; box-shadow: none; } }
+@media print { body { max-width: none; } article { box-shadow: none; } .wide { max-height: none; } }
 """
