@@ -11,7 +11,7 @@ WORDS = {
     "risk": "the paper's formula is within 0.01 of the exact risk at d = 2000 in all four phases (in part: in some)",
     "transition": "below threshold the risk falls with d, and above it tends to gamma^2 within 0.05 (in part: one of the two)",
     "optimality": "no positive slope in mu at nu = 1 and no eigenvalue below -1e-12 at the oracle over the scan",
-    "bayes": "between the two thresholds, where Bayes' risk falls with d, so does the best softmax's (in part: only Bayes' falls)",
+    "bayes": "between the thresholds, where Bayes' risk falls with d, so does the best softmax's (in part: only Bayes' falls)",
     "stationary": "no stationary point beside (+-1, +-1, 0, 0, 0) is found (in part: some are, none attracts)",
     "invariance": "the other overlaps stay exactly zero along descent from the manifold",
     "initialisation": "uniform starts learn in at least 9 of 10 runs, by population descent and with n samples (in part: in one "

@@ -28,10 +28,11 @@ class Browser:
 
     def __init__(self, path):
         self._profile = tempfile.TemporaryDirectory(prefix="maxaffine-chromium-", ignore_cleanup_errors=True)
+        profile = f"--user-data-dir={self._profile.name}"
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
         self._process = subprocess.Popen(
-            ["sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", path, *FLAGS, f"--user-data-dir={self._profile.name}"],
+            ["sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", path, profile, *FLAGS],
             pass_fds=(theirs_in, theirs_out), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(theirs_in)
