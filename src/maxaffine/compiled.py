@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +31,10 @@ from maxaffine.runtime.collapse import SHARE
 from maxaffine.runtime.queries import as_points
 from maxaffine.target.box import Box
 from maxaffine.target.target import Target
+
+if TYPE_CHECKING:
+    from maxaffine.export.judge import Introduced
+    from maxaffine.export.torch_module import AttentionBlock, Exported
 
 Array = NDArray[Any]
 
@@ -222,6 +226,57 @@ class Compiled:
             "seconds": self.seconds,
             "file": self.file,
         }
+
+    # -- leave
+
+    def to_torch(self, kind: str = "self", form: str = "fast", trainable: bool = False) -> Exported:
+        """A torch.nn.Module: "fast" through the structure, or the "literal" self- or cross-attention."""
+        from maxaffine.export import torch_module
+
+        if kind not in ("self", "cross") or form not in ("fast", "literal"):
+            raise BadInput(f'`kind` (={kind!r}) must be "self" or "cross", and `form` (={form!r}) "fast" or "literal".')
+        if self.target.inputs == "pair":
+            kind = "cross"
+        made = self.matrices(kind) if form == "literal" else None
+        module = torch_module.to_torch(self.layer, self.target.output_shape, made, trainable)
+        module.semantics = self.semantics()
+        return module
+
+    def to_multihead_attention(self) -> AttentionBlock:
+        """A module around a stock torch.nn.MultiheadAttention (`.attention`) that holds this layer."""
+        from maxaffine.export import torch_module
+
+        module = torch_module.to_multihead_attention(self.layer, self.target.output_shape)
+        module.semantics = self.semantics()
+        return module
+
+    def to_onnx(self, path: str | Path, opset: int = 23) -> tuple[Introduced, ...]:
+        """An ONNX model, run in ONNX Runtime before it is kept; returns what it adds to the error, per dtype."""
+        return self.export("onnx", path, opset=opset)
+
+    def to_safetensors(self, path: str | Path) -> tuple[Introduced, ...]:
+        """Weights for other tools under the names of export/safetensors_file.py."""
+        return self.export("safetensors", path)
+
+    def export(
+        self, to: str, path: str | Path, *, opset: int = 23, form: str = "fast", kind: str = "self"
+    ) -> tuple[Introduced, ...]:
+        """Write "torch", "mha", "onnx" or "safetensors"; checked by reading it back, and nothing is left of a failed one."""
+        from maxaffine.export import write
+
+        if to == "onnx":
+            return write.write_onnx(self, path, opset)
+        if to == "safetensors":
+            return write.write_safetensors(self, path)
+        if to in ("torch", "mha"):
+            return write.write_torch(self, path, "mha" if to == "mha" else form, kind)
+        raise BadInput(f"`to` (={to!r}) is not known; choose one of {', '.join(write.FORMATS)}.")
+
+    def semantics(self) -> dict[str, Any]:
+        """What an export says about itself: inputs, outputs, domain, certificate."""
+        from maxaffine.export.semantics import semantics
+
+        return semantics(self.target, self.certificate, self.observed, self.error, self.method, self.dtype)
 
     # -- keep
 

@@ -18,7 +18,7 @@ from maxaffine.plan.keys import Coordinates
 
 def grouped_matrices(layer: GroupedLayer, kind: str, layout: str | None = None) -> SelfMatrices | CrossMatrices:
     """The literal matrices: kind "self" (layout Q, K or I) or "cross"."""
-    shell, tables = _listed(layer)
+    shell, tables = listed_tables(layer)
     firsts = np.cumsum([0, *(group.count for group in layer.groups[:-1])])
     if kind == "cross":
         if layout is not None:
@@ -33,7 +33,7 @@ def grouped_matrices(layer: GroupedLayer, kind: str, layout: str | None = None) 
     return build_self(shell, tables, layout or "Q", W_O)
 
 
-def _listed(layer: GroupedLayer) -> tuple[Any, Tables]:
+def listed_tables(layer: GroupedLayer) -> tuple[Any, Tables]:
     """All keys side by side: coordinates of all groups stacked, slopes zero outside the own group's."""
     count, width = layer.tokens, sum(len(group.matrix) for group in layer.groups)
     slopes, offsets = np.zeros((width, count)), np.zeros(count)

@@ -54,7 +54,8 @@ class Tables:
     bonus: float
 
 
-def _tables(layer: Layer, correction: str, bonus: float | None) -> Tables:
+def layer_tables(layer: Layer, correction: str, bonus: float | None) -> Tables:
+    """Keys, values and output mixing of a layer, listed per token."""
     if correction not in CORRECTIONS:
         raise BadInput(f"`correction` (={correction!r}) must be one of {', '.join(CORRECTIONS)}.")
     n_out, count = layer.n_out, layer.keys.count
@@ -138,7 +139,7 @@ def self_matrices(layer: Layer, layout: str = "Q", correction: str = "output", b
         raise BadInput(f"`layout` (={layout!r}) must be one of {', '.join(LAYOUTS)}.")
     if len(layer.inputs) != 1:
         raise BadInput('a layer of two inputs has no self-attention matrices; ask for matrices("cross").')
-    tables = _tables(layer, correction, bonus)
+    tables = layer_tables(layer, correction, bonus)
     W_O = np.zeros((tables.values.shape[1], layer.n_out))
     W_O[: layer.n_out] = tables.output
     return build_self(layer, tables, layout, W_O)
@@ -247,7 +248,7 @@ _LAYOUTS = {"Q": _layout_q, "K": _layout_k, "I": _layout_i}
 
 def cross_matrices(layer: Layer, correction: str = "output", bonus: float | None = None) -> CrossMatrices:
     """The literal cross-attention layer: constant context for one input, X_kv in the keys for two."""
-    tables = _tables(layer, correction, bonus)
+    tables = layer_tables(layer, correction, bonus)
     return build_cross(layer, tables, tables.output.copy())
 
 

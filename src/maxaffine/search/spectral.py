@@ -62,12 +62,15 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
 
 
 def _build(plan: SpectralPlan, request: Request) -> GroupedLayer:
-    """The layer, with a bonus between groups for which the leak is a ten-thousandth of the error."""
+    """The layer, with a bonus between groups: the leak is a ten-thousandth of the error, in float64 as small as rounding."""
     layer = build_spectral(plan, request.target, request.dtype)
     if len(layer.groups) == 1:
         return layer
     largest = sum(float(np.abs(made.values).max()) for made in plan.groups if made.values is not None)
-    return with_bonus(layer, wanted_bonus(leak_factor(layer.products()), max(largest, 1.0), 1e-4 * request.error))
+    leak = 1e-4 * request.error
+    if request.dtype == "float64":
+        leak = min(leak, 1e-15 * max(largest, 1.0))
+    return with_bonus(layer, wanted_bonus(leak_factor(layer.products()), max(largest, 1.0), leak))
 
 
 def _proved(plan: SpectralPlan, layer: GroupedLayer, cost: Cost, request: Request, reasons: list[str]) -> Found | None:

@@ -1,0 +1,51 @@
+"""`maxaffine export`: a saved layer as PyTorch, MultiheadAttention, ONNX or safetensors, checked where it lands."""
+
+from typing import Annotated
+
+import typer
+
+from maxaffine.cli import arguments
+from maxaffine.cli.command import single
+from maxaffine.cli.streams import say, say_json, table
+from maxaffine.core.errors import BadInput
+
+app = single()
+
+
+@app.command("export")
+def run(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A layer that maxaffine saved.")],
+    to: Annotated[str, typer.Option(metavar="torch|mha|onnx|safetensors", help="Where it goes.")],
+    out: Annotated[str, typer.Option(metavar="PATH", help="The file to write: .onnx for onnx, else .safetensors.")],
+    opset: Annotated[str, typer.Option(metavar="N", help="ONNX opset; Attention is an operator from 23 on.")] = "23",
+    form: Annotated[str, typer.Option(metavar="fast|literal", help="torch: by the structure, or literal attention.")] = "fast",
+    kind: Annotated[str, typer.Option(metavar="self|cross", help="torch, literal: the kind of attention.")] = "self",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> int:
+    """Write a layer for other tools, and say what the export adds to its error.
+
+    \b
+      maxaffine export f.safetensors --to onnx --out f.onnx
+      maxaffine export f.safetensors --to mha --out f-mha.safetensors
+    """
+    from maxaffine.compiled import load
+    from maxaffine.export.judge import table as judged
+    from maxaffine.export.write import FORMATS
+
+    if to not in FORMATS:
+        raise BadInput(f"`to` (={to!r}) is not known; choose one of {', '.join(FORMATS)}.")
+    if form not in ("fast", "literal"):
+        raise BadInput(f'`form` (={form!r}) must be "fast" or "literal".')
+    path = arguments.output_path(out, "--out", (FORMATS[to],))
+    version = arguments.whole(opset, "`opset`")
+    layer = load(file)
+    rows = layer.export(to, path, opset=version, form=form, kind=kind)
+    if json:
+        say_json({"to": to, "file": str(path), "bytes": path.stat().st_size, "introduced": [row.to_json() for row in rows]})
+        return 0
+    for line in table(judged(rows)):
+        say(line)
+    bound = layer.certificate.bound
+    say(f"certificate {'none' if bound is None else f'{bound:.4g}'} for the layer in {layer.dtype}; it travels in the metadata")
+    say(f"saved      {path} ({path.stat().st_size:,} bytes)")
+    return 0

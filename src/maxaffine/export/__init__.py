@@ -1,0 +1,1 @@
+"""How a layer leaves: PyTorch, MultiheadAttention, ONNX, safetensors; one round-trip judge."""

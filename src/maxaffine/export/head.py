@@ -1,0 +1,78 @@
+"""A layer as one softmax head in the terms of other libraries: query rows, key rows, value rows, and what is done after.
+
+    query c of point x  =  A_c (x - centre) + a_c          c = 1..n_q (output columns, or groups of a sum)
+    logits              =  query . key_j                    one softmax over all m tokens, scale 1
+    output              =  sum_c mix_c (sum_j weight_cj (value_j + slope_j (x - centre)))
+
+Keys and values do not depend on x, so a batch of points is a batch of queries to one context: that is what makes an exported
+graph small.  Numbers are float64 here; an exporter rounds them to its dtype.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.grouped_matrices import listed_tables
+from maxaffine.layer.layer import Layer
+from maxaffine.layer.layouts import layer_tables
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Head:
+    """One softmax head over m tokens; see the module for the formula."""
+
+    centre: Array  # (D,)
+    low: Array  # (D,)
+    high: Array  # (D,)
+    query_map: Array  # (n_q, k, D)
+    query_constant: Array  # (n_q, k)
+    keys: Array  # (m, k)
+    values: Array  # (m, d_out)
+    slopes: Array | None  # (m, d_out, D)
+    mix: Array  # (n_q, n_out)
+
+    @property
+    def tokens(self) -> int:
+        """m."""
+        return len(self.keys)
+
+    @property
+    def outputs(self) -> tuple[int, int]:
+        """d_out, n_out."""
+        return int(self.values.shape[1]), int(self.mix.shape[1])
+
+
+def head_of(layer: Layer | GroupedLayer) -> Head:
+    """The head of a layer, listed token by token."""
+    if isinstance(layer, GroupedLayer):
+        shell, tables = listed_tables(layer)
+        coordinates, sharpness, mix = shell.coordinates, 1.0, np.ones((len(layer.groups), 1))
+    else:
+        tables = layer_tables(layer, "output", None)
+        coordinates, sharpness, mix = layer.coordinates, layer.sharpness, tables.output
+    n_q, E = len(tables.groups), len(tables.slopes)
+    D = layer.dimension
+    query_map = np.zeros((n_q, E + 1 + n_q, D))
+    query_map[:, :E] = sharpness * coordinates.matrix
+    constant = np.zeros((n_q, E + 1 + n_q))
+    constant[:, E] = sharpness
+    constant[:, E + 1 :] = tables.bonus * np.eye(n_q)
+    keys = np.concatenate([tables.slopes, tables.offsets[None], tables.groups]).T
+    slopes = None if tables.value_slopes is None else np.ascontiguousarray(tables.value_slopes.transpose(2, 0, 1))
+    return Head(
+        centre=coordinates.centre,
+        low=layer.low,
+        high=layer.high,
+        query_map=query_map,
+        query_constant=constant,
+        keys=np.ascontiguousarray(keys),
+        values=np.ascontiguousarray(tables.values.T),
+        slopes=slopes,
+        mix=mix,
+    )

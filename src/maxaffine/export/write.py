@@ -1,0 +1,194 @@
+"""Exports as files: built, written beside their place, read back, judged, and only then renamed into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.observe import Observed
+from maxaffine.core.errors import BadInput, Refused
+from maxaffine.core.records import canonical_json, replace_atomically
+from maxaffine.export.head import Head, head_of
+from maxaffine.export.judge import Introduced, judge, points
+from maxaffine.export.semantics import semantics
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.layer import Layer
+from maxaffine.plan.budget import free_memory, size
+from maxaffine.runtime import chooser
+from maxaffine.target.target import Target
+
+Array = NDArray[Any]
+
+FORMATS = {"torch": ".safetensors", "mha": ".safetensors", "onnx": ".onnx", "safetensors": ".safetensors"}
+
+
+class Source(Protocol):
+    """What is exported: a compiled layer."""
+
+    @property
+    def target(self) -> Target: ...  # noqa: D102
+    @property
+    def layer(self) -> Layer | GroupedLayer: ...  # noqa: D102
+    @property
+    def certificate(self) -> Certificate: ...  # noqa: D102
+    @property
+    def observed(self) -> Observed: ...  # noqa: D102
+    @property
+    def error(self) -> float: ...  # noqa: D102
+    @property
+    def method(self) -> str: ...  # noqa: D102
+
+    def to_torch(self, kind: str = "self", form: str = "fast", trainable: bool = False) -> Any: ...  # noqa: D102
+    def to_multihead_attention(self) -> Any: ...  # noqa: D102
+    def __call__(self, *x: Any, runtime: str | None = None, outside: str = "error") -> Array: ...  # noqa: D102
+
+
+def meaning(source: Source) -> dict[str, Any]:
+    """The record that travels with an export."""
+    layer = source.layer
+    return semantics(source.target, source.certificate, source.observed, source.error, source.method, layer.dtype)
+
+
+def listed_head(source: Source) -> Head:
+    """The head token by token, where memory allows."""
+    layer = source.layer
+    needed = 8 * layer.tokens * (layer.dimension + layer.d_out + 8) * 4
+    if needed > free_memory() // 2:
+        raise Refused(
+            f"an export lists all {layer.tokens:,} tokens, {size(needed)}, and {size(free_memory() // 2)} may be used here; "
+            "compile with a larger error, or use to_torch(form='fast'), which keeps the structure."
+        )
+    return head_of(layer)
+
+
+def write_onnx(source: Source, path: str | Path, opset: int) -> tuple[Introduced, ...]:
+    """An ONNX model; returns what it adds to the error, per dtype."""
+    _suffix(path, "onnx")
+    from maxaffine.export.onnx_model import build, session
+
+    head, record = listed_head(source), meaning(source)
+    shapes, output = source.layer.inputs, source.target.output_shape
+    own = "float64" if source.layer.dtype == "float64" else "float32"
+    rows: list[Introduced] = []
+    data = b""
+    for dtype in ("float64", "float32"):
+        made = build(head, output, shapes, dtype, opset, {**record, "dtype": dtype}).SerializeToString()
+        rows.append(_judge(source, f"onnx opset {opset}", dtype, _feeder(session(made), dtype, shapes), dtype == own))
+        data = made if dtype == own else data
+
+    def save(place: Path) -> None:
+        place.write_bytes(data)
+        _judge(source, f"onnx opset {opset}", own, _feeder(session(place.read_bytes()), own, shapes), True)
+
+    replace_atomically(Path(path), save)
+    return tuple(rows)
+
+
+def _feeder(made: Any, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Callable[[Array], Array]:
+    names = [one.name for one in made.get_inputs()]
+
+    def run(x: Array) -> Array:
+        parts = _shaped(x, shapes)
+        fed = {name: part.astype(dtype) for name, part in zip(names, parts, strict=True)}
+        return np.asarray(made.run(None, fed)[0])
+
+    return run
+
+
+def _shaped(x: Array, shapes: tuple[tuple[int, int], ...]) -> list[Array]:
+    """Points (B, D) as the arrays that a user hands over: (B, D), (B, d, n), or one for each input."""
+    parts, first = [], 0
+    for d, n in shapes:
+        part = x[:, first : first + d * n]
+        parts.append(np.ascontiguousarray(part if n == 1 else part.reshape(-1, n, d).transpose(0, 2, 1)))
+        first += d * n
+    return parts
+
+
+def _judge(source: Source, form: str, dtype: str, run: Callable[[Array], Any], binding: bool) -> Introduced:
+    layer = source.layer
+    x = points(layer.low, layer.high, source.observed.at)
+    if dtype != "float64":
+        x = x.astype(np.float32).astype(np.float64)
+        x = np.clip(x, layer.low, layer.high)
+    # The softmax itself, not a collapse of it: what is measured is what the export adds.
+    runtime = next(name for name in ("two-level", "factorised", "dense", "blocked") if name in chooser.available(layer))
+    expected = np.asarray(source(*_shaped(x, layer.inputs), runtime=runtime, outside="clamp"), dtype=np.float64)
+    scale = float(np.abs(expected).max()) + 1e-300
+    allowed = max(1e-9 * scale, 0.05 * source.error) if dtype == "float64" else max(1e-5 * scale, source.error)
+    return judge(form, dtype, run, x, expected, allowed if binding else None)
+
+
+def write_safetensors(source: Source, path: str | Path) -> tuple[Introduced, ...]:
+    """Weights under stable names; reading them back gives the same layer, bit for bit."""
+    _suffix(path, "safetensors")
+    from maxaffine.export.safetensors_file import pack, run, unpack
+    from maxaffine.layer.file import to_tensors
+
+    data = pack(source.layer, listed_head(source), meaning(source))
+    rows: list[Introduced] = []
+
+    def save(place: Path) -> None:
+        place.write_bytes(data)
+        again = to_tensors(unpack(place)[0])[0]
+        if not all(np.array_equal(again[name], array) for name, array in to_tensors(source.layer)[0].items()):
+            raise Refused("the exported weights do not read back as the same layer; nothing is written.")
+        rows.append(_judge(source, "safetensors", "float64", lambda x: source.target.present(run(place, x)), True))
+
+    replace_atomically(Path(path), save)
+    return tuple(rows)
+
+
+def write_torch(source: Source, path: str | Path, form: str, kind: str = "self") -> tuple[Introduced, ...]:
+    """The state of a module, as safetensors: form "fast" or "literal" of to_torch, or "mha" for MultiheadAttention."""
+    _suffix(path, "torch")
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    own = "float64" if source.layer.dtype == "float64" else "float32"
+    rows: list[Introduced] = []
+
+    def fresh() -> Any:
+        return source.to_multihead_attention() if form == "mha" else source.to_torch(kind, form)
+
+    for dtype in ("float64", "float32"):
+        module = fresh().to(getattr(torch, dtype))
+        rows.append(_judge(source, f"torch {form}", dtype, _caller(module, dtype, source.layer.inputs), dtype == own))
+    state = {name: tensor.contiguous() for name, tensor in fresh().state_dict().items()}
+
+    def save(place: Path) -> None:
+        save_file(state, place, metadata={"maxaffine": canonical_json({**meaning(source), "module": form, "kind": kind})})
+        again = fresh()
+        for tensor in again.state_dict().values():
+            tensor.zero_()
+        again.load_state_dict(load_file(place))
+        _judge(source, f"torch {form}", own, _caller(again.to(getattr(torch, own)), own, source.layer.inputs), True)
+
+    replace_atomically(Path(path), save)
+    return tuple(rows)
+
+
+def _caller(module: Any, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Callable[[Array], Array]:
+    import torch
+
+    def run(x: Array) -> Array:
+        with torch.no_grad():
+            parts = [module(*(torch.from_numpy(part.astype(dtype)) for part in _shaped(chunk, shapes))) for chunk in _chunks(x)]
+        return np.concatenate([part.double().numpy() for part in parts])
+
+    return run
+
+
+def _chunks(x: Array) -> list[Array]:
+    """Small batches: literal self-attention holds tokens times tokens numbers for every point."""
+    return [x[i : i + 16] for i in range(0, len(x), 16)]
+
+
+def _suffix(path: str | Path, to: str) -> None:
+    if Path(path).suffix != FORMATS[to]:
+        raise BadInput(f"`path` (={str(path)!r}) must end in {FORMATS[to]}.")
