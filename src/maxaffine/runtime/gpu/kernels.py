@@ -2,8 +2,8 @@
 
     products   out_k = sum_terms sum_r prod_e p_er(z_e),     train   out_k = sum_rs p_r(z_1) P_rs(z_2) q_sk(z_3)
 
-T_k comes from S_{k+1} = (-1)^k 2 z S_k + S_{k-1}, S_k = T_k up to the signs + + - - which the table absorbs: one fused multiply-add
-per degree, shared by up to four series, and one more per coefficient.  Every query is computed by the same operations wherever it
+T_k comes from S_{k+1} = (-1)^k 2 z S_k + S_{k-1}, S_k = T_k up to the signs + + - - which the table absorbs: one fused
+multiply-add per degree, shared by up to four series, and one more per coefficient.  Every query is computed by the same operations wherever it
 stands in a batch.  Numbers come from the table in memory or, where `NUMBERS` is given, from the code itself.
 """
 
@@ -14,20 +14,15 @@ import triton.language as tl
 
 
 @triton.jit
-def _number(like, table, NUMBERS: tl.constexpr, INDEX: tl.constexpr):
+def _number(like, NUMBERS: tl.constexpr, INDEX: tl.constexpr):
     """Entry INDEX of the table, everywhere."""
-    if NUMBERS is None:
-        return tl.broadcast_to(tl.load(table + INDEX), like.shape)
-    else:
-        return tl.full(like.shape, NUMBERS[INDEX], like.dtype)
+    return tl.full(like.shape, NUMBERS[INDEX], like.dtype)
 
 
 @triton.jit
-def _add(total, t, table, NUMBERS: tl.constexpr, INDEX: tl.constexpr):
+def _add(total, t, NUMBERS: tl.constexpr, INDEX: tl.constexpr):
     """total + t * entry, nothing for an entry known to be zero."""
-    if NUMBERS is None:
-        return tl.fma(t, tl.broadcast_to(tl.load(table + INDEX), t.shape), total)
-    elif NUMBERS[INDEX] == 0.0:
+    if NUMBERS[INDEX] == 0.0:
         return total
     else:
         return tl.fma(t, tl.full(t.shape, NUMBERS[INDEX], t.dtype), total)
@@ -41,7 +36,54 @@ def _clamp(x, LOW, HIGH):
 
 
 @triton.jit
-def _series(z, table, NUMBERS: tl.constexpr, START: tl.constexpr, COUNT: tl.constexpr, STRIDE: tl.constexpr,
+def _two_steps(z, t, before, a0, a1, a2, a3, table, at, STRIDE: tl.constexpr, WIDTH: tl.constexpr):
+    """Two degrees, the first of them odd, of series whose coefficients are read from memory."""
+    for k in tl.static_range(2):
+        a0 = tl.fma(t, tl.broadcast_to(tl.load(table + at + k * STRIDE), z.shape), a0)
+        if WIDTH > 1:
+            a1 = tl.fma(t, tl.broadcast_to(tl.load(table + at + k * STRIDE + 1), z.shape), a1)
+        if WIDTH > 2:
+            a2 = tl.fma(t, tl.broadcast_to(tl.load(table + at + k * STRIDE + 2), z.shape), a2)
+            a3 = tl.fma(t, tl.broadcast_to(tl.load(table + at + k * STRIDE + 3), z.shape), a3)
+        after = tl.fma(z + z if k else -2.0 * z, t, before)
+        before = t
+        t = after
+    return t, before, a0, a1, a2, a3
+
+
+@triton.jit
+def _looped(z, table, START: tl.constexpr, COUNT: tl.constexpr, STRIDE: tl.constexpr, SPLIT: tl.constexpr,
+            WIDTH: tl.constexpr):  # fmt: skip
+    """`_series` with its numbers in memory, as a loop.  SPLIT is odd, or COUNT."""
+    before = tl.full(z.shape, 1.0, z.dtype)
+    t = z
+    zero = tl.full(z.shape, 0.0, z.dtype)
+    a0 = tl.broadcast_to(tl.load(table + START), z.shape)
+    a1, a2, a3 = zero, zero, zero
+    if WIDTH > 1:
+        a1 = tl.broadcast_to(tl.load(table + START + 1), z.shape)
+    if WIDTH > 2:
+        a2 = tl.broadcast_to(tl.load(table + START + 2), z.shape)
+        a3 = tl.broadcast_to(tl.load(table + START + 3), z.shape)
+    for j in range(0, (SPLIT - 1) // 2):
+        at = START + STRIDE + 2 * j * STRIDE
+        t, before, a0, a1, a2, a3 = _two_steps(z, t, before, a0, a1, a2, a3, table, at, STRIDE, WIDTH)
+    b0, b1, b2, b3 = zero, zero, zero, zero
+    for j in range(0, (COUNT - SPLIT) // 2):
+        at = START + SPLIT * STRIDE + 2 * j * STRIDE
+        t, before, b0, b1, b2, b3 = _two_steps(z, t, before, b0, b1, b2, b3, table, at, STRIDE, WIDTH)
+    if COUNT % 2 == 0:  # the last degree is odd
+        b0 = tl.fma(t, tl.broadcast_to(tl.load(table + START + (COUNT - 1) * STRIDE), z.shape), b0)
+        if WIDTH > 1:
+            b1 = tl.fma(t, tl.broadcast_to(tl.load(table + START + (COUNT - 1) * STRIDE + 1), z.shape), b1)
+        if WIDTH > 2:
+            b2 = tl.fma(t, tl.broadcast_to(tl.load(table + START + (COUNT - 1) * STRIDE + 2), z.shape), b2)
+            b3 = tl.fma(t, tl.broadcast_to(tl.load(table + START + (COUNT - 1) * STRIDE + 3), z.shape), b3)
+    return a0 + b0, a1 + b1, a2 + b2, a3 + b3
+
+
+@triton.jit
+def _series(z, NUMBERS: tl.constexpr, START: tl.constexpr, COUNT: tl.constexpr, STRIDE: tl.constexpr,
             SPLIT: tl.constexpr, WIDTH: tl.constexpr):  # fmt: skip
     """WIDTH (at most 4) series at z: entry START + k STRIDE + i is the coefficient of S_k in series i.
 
@@ -50,20 +92,20 @@ def _series(z, table, NUMBERS: tl.constexpr, START: tl.constexpr, COUNT: tl.cons
     up, down = z + z, -2.0 * z
     before = tl.full(z.shape, 1.0, z.dtype)
     t = z
-    a0 = _number(z, table, NUMBERS, START)
+    a0 = _number(z, NUMBERS, START)
     a1, a2, a3 = a0, a0, a0
     if WIDTH > 1:
-        a1 = _number(z, table, NUMBERS, START + 1)
+        a1 = _number(z, NUMBERS, START + 1)
     if WIDTH > 2:
-        a2 = _number(z, table, NUMBERS, START + 2)
-        a3 = _number(z, table, NUMBERS, START + 3)
+        a2 = _number(z, NUMBERS, START + 2)
+        a3 = _number(z, NUMBERS, START + 3)
     for k in tl.static_range(1, SPLIT):
-        a0 = _add(a0, t, table, NUMBERS, START + k * STRIDE)
+        a0 = _add(a0, t, NUMBERS, START + k * STRIDE)
         if WIDTH > 1:
-            a1 = _add(a1, t, table, NUMBERS, START + k * STRIDE + 1)
+            a1 = _add(a1, t, NUMBERS, START + k * STRIDE + 1)
         if WIDTH > 2:
-            a2 = _add(a2, t, table, NUMBERS, START + k * STRIDE + 2)
-            a3 = _add(a3, t, table, NUMBERS, START + k * STRIDE + 3)
+            a2 = _add(a2, t, NUMBERS, START + k * STRIDE + 2)
+            a3 = _add(a3, t, NUMBERS, START + k * STRIDE + 3)
         after = tl.fma(down if k % 2 else up, t, before)
         before = t
         t = after
@@ -71,12 +113,12 @@ def _series(z, table, NUMBERS: tl.constexpr, START: tl.constexpr, COUNT: tl.cons
         zero = tl.full(z.shape, 0.0, z.dtype)
         b0, b1, b2, b3 = zero, zero, zero, zero
         for k in tl.static_range(SPLIT, COUNT):
-            b0 = _add(b0, t, table, NUMBERS, START + k * STRIDE)
+            b0 = _add(b0, t, NUMBERS, START + k * STRIDE)
             if WIDTH > 1:
-                b1 = _add(b1, t, table, NUMBERS, START + k * STRIDE + 1)
+                b1 = _add(b1, t, NUMBERS, START + k * STRIDE + 1)
             if WIDTH > 2:
-                b2 = _add(b2, t, table, NUMBERS, START + k * STRIDE + 2)
-                b3 = _add(b3, t, table, NUMBERS, START + k * STRIDE + 3)
+                b2 = _add(b2, t, NUMBERS, START + k * STRIDE + 2)
+                b3 = _add(b3, t, NUMBERS, START + k * STRIDE + 3)
             after = tl.fma(down if k % 2 else up, t, before)
             before = t
             t = after
@@ -125,10 +167,11 @@ def _direction(x_ptr, rows, inside, x0, x1, table, NUMBERS: tl.constexpr, MAPS: 
     z = _coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE], D)
     if FORM[PLACE + 4] == 1:  # even: a series in T_2(z)
         z = tl.fma(z + z, z, tl.full(z.shape, -1.0, z.dtype))
-    if SLOPE:
-        return _series(z, table, NUMBERS, FORM[PLACE + 5] + FIRST, FORM[PLACE + 1], RANK, FORM[PLACE + 3], WIDTH)
+    START: tl.constexpr = (FORM[PLACE + 5] if SLOPE else FORM[PLACE + 2]) + FIRST
+    if NUMBERS is None:
+        return _looped(z, table, START, FORM[PLACE + 1], RANK, FORM[PLACE + 3], WIDTH)
     else:
-        return _series(z, table, NUMBERS, FORM[PLACE + 2] + FIRST, FORM[PLACE + 1], RANK, FORM[PLACE + 3], WIDTH)
+        return _series(z, NUMBERS, START, FORM[PLACE + 1], RANK, FORM[PLACE + 3], WIDTH)
 
 
 @triton.jit
@@ -137,7 +180,8 @@ def _chunk(x_ptr, rows, inside, x0, x1, table, NUMBERS: tl.constexpr, MAPS: tl.c
     """sum over WIDTH products of one term; direction SLOPE enters with its derivative."""
     q0, q1, q2, q3 = _direction(x_ptr, rows, inside, x0, x1, table, NUMBERS, MAPS, FORM, TERM + 3, FIRST,
                                 FORM[TERM + 1], WIDTH, SLOPE == 0, D)  # fmt: skip
-    for e in tl.static_range(1, FORM[TERM]):
+    DIRECTIONS: tl.constexpr = FORM[TERM]
+    for e in tl.static_range(1, DIRECTIONS):
         p0, p1, p2, p3 = _direction(x_ptr, rows, inside, x0, x1, table, NUMBERS, MAPS, FORM, TERM + 3 + 6 * e, FIRST,
                                     FORM[TERM + 1], WIDTH, e == SLOPE, D)  # fmt: skip
         q0, q1, q2, q3 = q0 * p0, q1 * p1, q2 * p2, q3 * p3
@@ -154,10 +198,11 @@ def _term(x_ptr, rows, inside, x0, x1, table, NUMBERS: tl.constexpr, MAPS: tl.co
           TERM: tl.constexpr, SLOPE: tl.constexpr, D: tl.constexpr):  # fmt: skip
     """One term of a layer: a sum of products of series."""
     out = tl.full(x0.shape, 0.0, x0.dtype)
-    for first in tl.static_range(0, FORM[TERM + 1], 4):
-        if FORM[TERM + 1] - first >= 3:
+    RANK: tl.constexpr = FORM[TERM + 1]
+    for first in tl.static_range(0, RANK, 4):
+        if RANK - first >= 3:
             out += _chunk(x_ptr, rows, inside, x0, x1, table, NUMBERS, MAPS, FORM, TERM, first, 4, SLOPE, D)
-        elif FORM[TERM + 1] - first == 2:
+        elif RANK - first == 2:
             out += _chunk(x_ptr, rows, inside, x0, x1, table, NUMBERS, MAPS, FORM, TERM, first, 2, SLOPE, D)
         else:
             out += _chunk(x_ptr, rows, inside, x0, x1, table, NUMBERS, MAPS, FORM, TERM, first, 1, SLOPE, D)
@@ -191,6 +236,12 @@ def products(x_ptr, out_ptr, table, count, NUMBERS: tl.constexpr, MAPS: tl.const
         tl.store(out_ptr + rows * K + k, out, mask=inside)
 
 
+@triton.constexpr_function
+def _bends(MAPS, FORM, TERM, e, d):
+    """Whether the term has a direction e, and that direction the variable d."""
+    return e < FORM[TERM] and MAPS[FORM[TERM + 3 + 6 * e] + 2 + 5 * d] != 0.0
+
+
 @triton.jit
 def product_slopes(x_ptr, weight_ptr, out_ptr, table, count, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
                    TERMS: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
@@ -203,8 +254,8 @@ def product_slopes(x_ptr, weight_ptr, out_ptr, table, count, NUMBERS: tl.constex
         out = tl.full(x0.shape, 0.0, x0.dtype)
         for g in tl.static_range(TERMS):
             weight = tl.load(weight_ptr + rows * K + FORM[g * STRIDE + 2], mask=inside, other=0.0)
-            for e in tl.static_range(FORM[g * STRIDE]):
-                if MAPS[FORM[g * STRIDE + 3 + 6 * e] + 2 + 5 * d] != 0.0:
+            for e in tl.static_range((STRIDE - 3) // 6):
+                if _bends(MAPS, FORM, g * STRIDE, e, d):
                     slope = _term(x_ptr, rows, inside, x0, x1, table, NUMBERS, MAPS, FORM, g * STRIDE, e, D)
                     scale = tl.full(x0.shape, MAPS[FORM[g * STRIDE + 3 + 6 * e] + 2 + 5 * d], x0.dtype)
                     out = tl.fma(weight * scale, slope, out)

@@ -69,29 +69,32 @@ def windowed(x_ptr, values, out_ptr, count, MAPS: tl.constexpr, FORM: tl.constex
         at1, t1 = _window(x_ptr, rows, inside, 1, MAPS, FORM, D, dtype)
     if D > 2:
         at2, t2 = _window(x_ptr, rows, inside, 2, MAPS, FORM, D, dtype)
-    top0, top1, top2 = _nearest(t0, FORM[1], RHO), t1, t2
+    W0: tl.constexpr = FORM[1]
+    W1: tl.constexpr = FORM[4] if D > 1 else 1
+    W2: tl.constexpr = FORM[7] if D > 2 else 1
+    top0, top1, top2 = _nearest(t0, W0, RHO), t1, t2
     if D > 1:
-        top1 = _nearest(t1, FORM[4], RHO)
+        top1 = _nearest(t1, W1, RHO)
     if D > 2:
-        top2 = _nearest(t2, FORM[7], RHO)
+        top2 = _nearest(t2, W2, RHO)
     for k in tl.static_range(K):
         total = tl.full(t0.shape, 0.0, dtype)
         norm = tl.full(t0.shape, 0.0, dtype)
-        for i in tl.static_range(FORM[1]):
+        for i in tl.static_range(W0):
             w0 = _weight(t0, top0, i, RHO)
             base0 = (at0 + i) * FORM[2] + k
             if D == 1:
                 total = tl.fma(w0, tl.load(values + base0, mask=inside, other=0.0).to(dtype), total)
                 norm += w0
             else:
-                for j in tl.static_range(FORM[4]):
+                for j in tl.static_range(W1):
                     w1 = w0 * _weight(t1, top1, j, RHO)
                     base1 = base0 + (at1 + j) * FORM[5]
                     if D == 2:
                         total = tl.fma(w1, tl.load(values + base1, mask=inside, other=0.0).to(dtype), total)
                         norm += w1
                     else:
-                        for m in tl.static_range(FORM[7]):
+                        for m in tl.static_range(W2):
                             w2 = w1 * _weight(t2, top2, m, RHO)
                             base2 = base1 + (at2 + m) * FORM[8]
                             total = tl.fma(w2, tl.load(values + base2, mask=inside, other=0.0).to(dtype), total)

@@ -41,14 +41,15 @@ class BoxOf:
 
 
 def split(core: Array) -> int:
-    """The degree at which the second piece of the sum begins; the length of the series where there is one piece."""
+    """The degree, an odd one, at which the second piece of the sum begins; the length of the series where there is one piece."""
     count = len(core)
     if count <= SHORT + 2:
         return count
     sizes = np.abs(core).max(axis=1)
     tails = np.cumsum(sizes[::-1])[::-1]
     first = int(np.count_nonzero(tails > TAIL * tails[0]))
-    return max(SHORT, first) if first < count - 2 else count
+    odd = max(SHORT + 1, first + 1 - first % 2)
+    return odd if odd < count - 2 else count
 
 
 def points(degree: int, oversampling: int = OVERSAMPLING) -> tuple[Array, float]:

@@ -144,7 +144,8 @@ def from_collapsed(
     for train in trains:
         one, other = rounding.of_train(train.rows, train.cores, box, unit)
         evaluated, moved = evaluated + one, moved + other
-    evaluated += gamma(len(terms) + len(trains) - 1, unit) * (sum(size(t.cores) for t in terms) + sum(size(t.cores) for t in trains))
+    whole = sum(size(term.cores) for term in terms) + sum(size(train.cores) for train in trains)
+    evaluated += gamma(len(terms) + len(trains) - 1, unit) * whole
     parts = {"collapse": collapsed, "left out": left_out, "evaluation": evaluated, "query": moved}
     bound = math.fsum(parts.values()) * (1 + 1e-9)
     return Polynomials(tuple(terms), tuple(trains), found.centre, low, high, outputs, dtype, bound, parts)
