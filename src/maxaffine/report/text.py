@@ -34,10 +34,11 @@ MEANING = {
 def summary(compiled: Compiled) -> str:
     """A few lines: what was compiled, what is proved, what was observed."""
     c = compiled
-    keys = c.layer.layout()
+    clustered = isinstance(c.layer, GroupedLayer) and c.layer.has_clusters
+    keys = c.layer.layout() + ("" if clustered else " keys")
     lines = [
         f"target     {c.target.name or c.target.text or 'callable'}",
-        f"layer      one softmax head, {c.attention_kind}-attention, {c.tokens:,} tokens ({keys} keys), {c.method}, "
+        f"layer      one softmax head, {c.attention_kind}-attention, {c.tokens:,} tokens ({keys}), {c.method}, "
         f"{'' if c.sharpness is None else f'sharpness {c.sharpness:.4g}, '}{c.dtype}, {size(c.layer.nbytes)}",
     ]
     norm = c.certificate.norm_name

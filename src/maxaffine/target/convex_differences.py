@@ -157,7 +157,7 @@ def needed(pieces: Sequence[Piece]) -> tuple[list[int], Fraction]:
     alive = np.ones(len(left), dtype=bool)
     total = ZERO
     certain = np.flatnonzero(sure)
-    for i in np.flatnonzero(~sure) if len(certain) else ():  # below a single piece that is needed, everywhere
+    for i in [int(k) for k in np.flatnonzero(~sure)] if len(certain) else []:  # below a single piece that is needed, everywhere
         gap = np.abs(floats[i, :-1] - floats[certain, :-1]).sum(axis=1) + floats[i, -1] - floats[certain, -1]
         above = pieces[left[int(certain[gap.argmin()])]]
         alive[i] = not (gap.min() < 0 and _top(_add(pieces[left[i]], _scale(above, Fraction(-1)))) <= 0)
