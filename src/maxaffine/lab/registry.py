@@ -11,6 +11,7 @@ from maxaffine.lab.experiment import Experiment
 EXPERIMENTS: dict[str, str] = {
     "norms-under-noise": "maxaffine.lab.norms_under_noise:EXPERIMENT",
     "temperature-sweep": "maxaffine.lab.temperature_sweep:EXPERIMENT",
+    "noise-and-precision": "maxaffine.lab.noise_and_precision:EXPERIMENT",
     "explicit-weights": "maxaffine.lab.explicit_weights:EXPERIMENT",
     "mean-field": "maxaffine.lab.mean_field:EXPERIMENT",
 }

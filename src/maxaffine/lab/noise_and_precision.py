@@ -1,0 +1,331 @@
+"""Noise against precision: is the inverse temperature that training finds under input noise the known best, 1 / sigma^2?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.lab import trends
+from maxaffine.lab.experiment import (
+    EXPLAINED,
+    INCOMPLETE,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    Context,
+    Experiment,
+    Parameters,
+    Result,
+    Row,
+    Table,
+    Unit,
+    Verdict,
+)
+
+Array = NDArray[np.float64]
+
+TASKS = {
+    "dictionary-2": "dictionary of 64 entries in the plane",
+    "dictionary-6": "dictionary of 40 entries in 6 dimensions",
+    "plane": "sin x + cos y, input noise, values fixed at f(p_j)",
+    "plane-values": "sin x + cos y, input noise, values learned",
+    "plane-labels": "sin x + cos y, label noise, values fixed at f(p_j)",
+}
+ENTRIES = {"dictionary-2": (64, 2), "dictionary-6": (40, 6)}
+SLOPE, SLOPE_TOLERANCE = -2.0, 0.1  # in the dictionary task
+PLANE_TOLERANCE = 0.2
+RATIO = (0.8, 1.25)  # of learned to best inverse temperature, median over levels
+LEAST_LOSS = 0.05  # nats: below it the best head names the entry almost surely, and nothing pins its temperature
+DECLINE = -0.9 + 1e-12
+
+
+def levels_of(task: str, parameters: Parameters) -> Array:
+    """Noise levels, evenly spaced on a logarithmic axis."""
+    low = float(parameters["lowest_plane"] if task.startswith("plane") else parameters["lowest_dictionary"])
+    return np.geomspace(low, float(parameters["highest"]), int(parameters["levels"]))
+
+
+def units(parameters: Parameters) -> list[dict[str, Any]]:
+    """One unit per task and seed; all noise levels are one stack."""
+    return [{"id": f"{task}-{seed}", "task": task, "seed": seed} for task in TASKS for seed in range(int(parameters["seeds"]))]
+
+
+def run(unit: Unit, parameters: Parameters, context: Context) -> Result:
+    """Train a head at every noise level and measure its effective inverse temperature."""
+    work = _dictionary if unit["task"] in ENTRIES else _plane
+    values = work(str(unit["task"]), int(unit["seed"]), parameters, context)
+    return Result({name: [float(f"{value:.8g}") for value in column] for name, column in values.items()})
+
+
+def _dictionary(task: str, seed: int, parameters: Parameters, context: Context) -> dict[str, Array]:
+    import torch
+
+    from maxaffine.lab import plane
+    from maxaffine.lab.dictionary import Task, dictionary, measure, start
+    from maxaffine.lab.stacked import norms
+
+    levels = levels_of(task, parameters)
+    book = dictionary(*ENTRIES[task], seed)
+    batch, renewed = int(parameters["batch"]), 50
+    samples = Task(book, levels, renewed * batch, seed, context.device)
+    weights = start(book, 8, len(levels), seed, context.device)
+    objective = samples.objective(weights)
+    places = torch.arange(renewed * batch, device=context.device).view(renewed, batch)
+
+    def loss(step: int) -> torch.Tensor:
+        if step and step % renewed == 0:
+            samples.draw(step // renewed)
+        return objective(places[step % renewed])
+
+    learned = list(weights.values())
+    method = plane.optimiser("adam", learned, float(parameters["rate"]), 0.0)
+    for step, losses in plane.descend(learned, loss, int(parameters["steps"]), method, cool=True):
+        if step and step % 200 == 0:
+            context.report("mean loss", float(losses.mean()))
+    final = Task(book, levels, int(parameters["samples"]), seed + 1000, context.device)
+    found = measure(weights, final)
+    return {"sigma": levels, "best": 1 / levels**2, "product_norm": norms(weights)["product_frobenius"], **found}
+
+
+def _plane(task: str, seed: int, parameters: Parameters, context: Context) -> dict[str, Array]:
+    import torch
+
+    from maxaffine.lab import plane
+
+    levels = levels_of(task, parameters)
+    side, batch = int(parameters["side"]), int(parameters["batch"])
+    grid = plane.grid_tokens(side)
+    tokens = torch.from_numpy(grid).float().to(context.device)
+    weights = plane.start(8, side * side, [seed] * len(levels), context.device, square=1.0)
+    weights["values"] = torch.from_numpy(plane.waves(grid[:, :2])).float().to(context.device).expand(len(levels), -1).contiguous()
+    sigma = torch.from_numpy(levels).float().to(context.device).view(-1, 1, 1)
+    generator = np.random.default_rng([seed, 9])
+
+    def loss(_: int) -> torch.Tensor:
+        z = generator.uniform(-1, 1, (batch, 2))
+        drawn = torch.from_numpy(generator.standard_normal((batch, 2), dtype=np.float32)).to(context.device)
+        wanted = torch.from_numpy(plane.waves(z)).float().to(context.device)
+        clean = torch.from_numpy(z).float().to(context.device)
+        if task == "plane-labels":
+            errors = plane.predict(weights, tokens, clean) - wanted - sigma[:, :, 0] * drawn[:, 0]
+        else:
+            errors = plane.predict(weights, tokens, clean + sigma * drawn) - wanted
+        return errors.square().mean(dim=1)
+
+    learned = [weights[name] for name in (("query", "key", "values") if task == "plane-values" else ("query", "key"))]
+    method = plane.optimiser("adam", learned, float(parameters["rate"]), 0.0)
+    for step, losses in plane.descend(learned, loss, int(parameters["plane_steps"]), method, cool=True):
+        if step and step % 200 == 0:
+            context.report("mean loss", float(losses.mean()))
+    points = plane.test_points(41)
+    probe, wanted = (torch.from_numpy(part).float().to(context.device) for part in (points, plane.waves(points)))
+    found = plane.describe(weights, tokens, probe, wanted)
+    noise = np.zeros_like(levels) if task == "plane-labels" else levels
+    best = np.array([best_on_the_plane(side, value, int(parameters["samples"])) for value in noise])
+    if task == "plane-labels":
+        best = np.full_like(levels, best[0])
+    kept = ("inverse_temperature", "product_norm", "entropy", "l2_error")
+    return {"sigma": levels, "best": best, **{name: found[name] for name in kept}}
+
+
+def best_on_the_plane(side: int, sigma: float, samples: int) -> float:
+    """The inverse temperature of least mean squared error for square cells with values f(p_j), by golden section on log R.
+
+    For cells much smaller than sigma it is 1 / sigma^2, as in the dictionary; for cells much larger the width of a cell decides.
+    """
+    from maxaffine.lab import plane
+
+    grid = plane.grid_tokens(side)
+    values = plane.waves(grid[:, :2])
+    generator = np.random.default_rng([0, 10])
+    clean = generator.uniform(-1, 1, (min(samples, 4000), 2))
+    scores = (clean + sigma * generator.standard_normal(clean.shape)) @ grid[:, :2].T + grid[:, 2]
+    scores -= scores.max(axis=1, keepdims=True)
+    wanted = plane.waves(clean)
+
+    def risk(log_r: float) -> float:
+        attention = np.exp(np.exp(log_r) * scores)
+        return float((((attention @ values) / attention.sum(axis=1) - wanted) ** 2).mean())
+
+    ratio = (np.sqrt(5) - 1) / 2
+    low, high = np.log(0.05), np.log(5000.0)
+    a, b = high - ratio * (high - low), low + ratio * (high - low)
+    at_a, at_b = risk(a), risk(b)
+    while high - low > 0.01:
+        if at_a < at_b:
+            high, b, at_b = b, a, at_a
+            a = high - ratio * (high - low)
+            at_a = risk(a)
+        else:
+            low, a, at_a = a, b, at_b
+            b = low + ratio * (high - low)
+            at_b = risk(b)
+    return float(np.exp((low + high) / 2))
+
+
+def _curves(results: Sequence[Row], task: str, quantity: str) -> Array:
+    """(seeds, levels)."""
+    return np.array([row["values"][quantity] for row in results if row["unit"]["task"] == task], dtype=np.float64)
+
+
+def _decided(results: Sequence[Row], task: str, parameters: Parameters) -> NDArray[np.bool_]:
+    """The levels at which the best temperature is pinned down: by the data, or by cells smaller than half of sigma."""
+    sigma = levels_of(task, parameters)
+    if task in ENTRIES:
+        return np.asarray(_curves(results, task, "least_loss").mean(axis=0) >= LEAST_LOSS)
+    return np.asarray(sigma >= 4.0 / int(parameters["side"]) - 1e-12)
+
+
+def summary(results: Sequence[Row], task: str, parameters: Parameters) -> dict[str, float]:
+    """Slope of log R on log sigma with its interval over seeds, median ratio to the best, Spearman over all levels."""
+    sigma, kept = levels_of(task, parameters), _decided(results, task, parameters)
+    learned, best = _curves(results, task, "inverse_temperature"), _curves(results, task, "best")
+    if kept.sum() < 2:
+        kept = np.ones_like(kept)
+    slopes = np.array([trends.log_log_slope(sigma[kept], sample[kept]) for sample in learned])
+    slope, half = trends.mean_and_interval(slopes)
+    return {
+        "levels": int(kept.sum()),
+        "slope": float(slope),
+        "slope_half_interval": float(half),
+        "ratio": float(np.median((learned / best)[:, kept])),
+        "spearman": trends.spearman(sigma, learned.mean(axis=0)),
+        "fall": float(learned.mean(axis=0)[-1] / learned.mean(axis=0)[0]),
+    }
+
+
+def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
+    """The rule below."""
+    if len(results) < len(units(parameters)):
+        return Verdict(INCOMPLETE, "Some tasks or seeds are missing.", {"units": len(results)})
+    found = {task: summary(results, task, parameters) for task in TASKS}
+    numbers: dict[str, Any] = {
+        f"{task}: {name}": round(value, 4) for task in TASKS for name, value in found[task].items() if np.isfinite(value)
+    }
+    known = all(
+        abs(found[task]["slope"] - SLOPE) <= SLOPE_TOLERANCE and RATIO[0] <= found[task]["ratio"] <= RATIO[1] for task in ENTRIES
+    )
+    plane = found["plane"]
+    follows = plane["spearman"] <= DECLINE and abs(plane["slope"] - SLOPE) <= PLANE_TOLERANCE
+    said = (
+        f"Slope of log R on log sigma: {found['dictionary-2']['slope']:.2f} and {found['dictionary-6']['slope']:.2f} in the "
+        f"dictionary tasks (learned over best R: {found['dictionary-2']['ratio']:.2f}, {found['dictionary-6']['ratio']:.2f}), "
+        f"{plane['slope']:.2f} on the plane with fixed values, {found['plane-values']['slope']:.2f} with learned values; label "
+        f"noise changes R by a factor {found['plane-labels']['fall']:.2f} where input noise changes it by {plane['fall']:.3f}."
+    )
+    if known and follows:
+        return Verdict(REPRODUCED, f"Training finds the inverse temperature 1 / sigma^2 where it is the best. {said}", numbers)
+    if known:
+        explained = EXPLAINED + "a dictionary: on the plane training does not follow 1 / sigma^2"
+        return Verdict(explained, f"The known answer is found in the dictionary tasks alone. {said}", numbers)
+    return Verdict(NOT_REPRODUCED, f"Training does not find the known answer. {said}", numbers)
+
+
+def table(results: Sequence[Row], parameters: Parameters) -> Table:
+    """Learned against best inverse temperature, level by level."""
+    header = ("task", "sigma", "1 / sigma^2", "best inverse temperature", "learned", "learned / best", "|W_K^T W_Q|_F")
+    rows: list[tuple[str | float | int, ...]] = []
+    for task in TASKS:
+        learned, half = trends.mean_and_interval(_curves(results, task, "inverse_temperature"))
+        best = _curves(results, task, "best").mean(axis=0)
+        norm = _curves(results, task, "product_norm").mean(axis=0)
+        for i, sigma in enumerate(levels_of(task, parameters)):
+            cells = (f"{sigma:.3f}", f"{1 / sigma**2:.4g}", f"{best[i]:.4g}", f"{learned[i]:.4g} ± {half[i]:.1g}")
+            rows.append((task, *cells, f"{learned[i] / best[i]:.3f}", f"{norm[i]:.4g}"))
+    return Table(header, tuple(rows))
+
+
+def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
+    """Learned inverse temperature against sigma, task by task, with the known best; then the norms."""
+    from maxaffine.lab.figures import band, figure, logarithmic, save, title
+
+    with figure(2, 3, (12.0, 8.0)) as (canvas, grid):
+        for axes, task in zip(grid.ravel(), TASKS, strict=False):
+            sigma, kept = levels_of(task, parameters), _decided(results, task, parameters)
+            found = summary(results, task, parameters)
+            if task != "plane-labels":
+                axes.plot(sigma, 1 / sigma**2, color="#1f2430", lw=1.0, ls=":", label="1 / sigma²")
+            if task in ("plane", "plane-labels"):
+                best = _curves(results, task, "best").mean(axis=0)
+                axes.plot(sigma, best, color="#6b7280", lw=1.2, ls="--", label="best for these cells and values")
+            label = f"learned: slope {found['slope']:.2f} ± {found['slope_half_interval']:.2f}"
+            band(axes, sigma, _curves(results, task, "inverse_temperature"), "#0072b2", label, marker="o", ms=4)
+            if not kept.all() and kept.any():
+                axes.axvspan(sigma[0] * 0.93, sigma[kept][0] * 0.97, color="#6b7280", alpha=0.12, lw=0)
+            logarithmic(axes)
+            axes.set_title(TASKS[task], fontsize=9)
+            axes.set_xlabel("noise sigma (grey: not decided by the data)" if not kept.all() else "noise sigma")
+            axes.set_ylabel("inverse temperature R")
+            axes.legend(loc="best")
+        axes = grid[1][2]
+        for task, colour in zip(TASKS, ("#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#009e73"), strict=True):
+            band(axes, levels_of(task, parameters), _curves(results, task, "product_norm"), colour, task, marker="o", ms=3)
+        logarithmic(axes)
+        axes.set_title("What weight norms show of it", fontsize=9)
+        axes.set_xlabel("noise sigma")
+        axes.set_ylabel("|W_K^T W_Q|_F")
+        axes.legend(loc="best")
+        title(canvas, "Learned inverse temperature under noise, against the known best", verdict(results, parameters))
+        save(canvas, path)
+
+
+PROTOCOL = """\
+**Dictionary.** x~ = v_J + sigma xi with J uniform over N entries v_j uniform in [-1, 1]^D; name J. The posterior is softmax
+attention over the dictionary at inverse temperature exactly 1 / sigma^2. Two sizes: N = 64, D = 2 and N = 40, D = 6. The head
+has keys W_K (v_j, -|v_j|^2 / 2) and queries W_Q (x~, 1), 8 wide, Xavier-uniform start; cross-entropy on J; fresh samples
+throughout. The effective inverse temperature is the slope of its logits on v_j . x~ - |v_j|^2 / 2, both centred over the
+keys.
+
+**Plane.** f(x, y) = sin x + cos y on [-pi, pi]^2, z = (x, y) / pi; predict f from z + sigma xi. One head over a 16 x 16 grid
+of tokens p_j, values fixed at f(p_j): for cells smaller than sigma the posterior mean is attention at 1 / sigma^2; for larger
+ones the best is found by a search over R and drawn beside it. The start is square cells at R = 1, disturbed by a tenth of a
+random start (from a random start the head can end in a rotated copy of the partition). The effective inverse temperature is
+the slope of the gap of the two largest logits with the distance from their face, per distance of their tokens. Two contrasts:
+values learned as well (then averaging can be done by the values, and R is not pinned down), and noise on the labels instead
+of the inputs (no statement about R).
+
+**Training.** Adam, rate 0.05 cooled along half a cosine, batches of 256, 4,000 steps (dictionary) or 1,500 (plane), no weight
+decay, all 10 levels as one stack, sigma from 0.05 (dictionary) or 0.1 (plane) to 1, log-spaced, 5 seeds.
+"""
+
+RULE = """\
+A level of a dictionary task counts where the best head's own cross-entropy is at least 0.05 nats (below, the entry is named
+almost surely and nothing pins the temperature down); a level of the plane counts from sigma = twice the width of a cell.
+`reproduced` if in both dictionary tasks the slope of log R (learned) on log sigma, averaged over seeds, lies in -2 ± 0.1 and
+the median ratio of learned to best inverse temperature in [0.8, 1.25], and on the plane with fixed values Spearman's
+correlation of sigma and R over all levels is at most -0.9 and the slope in -2 ± 0.2. `reproduced, but explained by a
+dictionary` if only the dictionary tasks pass. Otherwise `not reproduced`. Learned values and label noise are reported and do
+not decide.
+"""
+
+EXPERIMENT = Experiment(
+    name="noise-and-precision",
+    version=1,
+    claim="Noise makes attention less precise: the more input noise, the smaller the inverse temperature that training finds. "
+    "Where the best one is known it is 1 / sigma^2, and training finds it.",
+    paper="arXiv 2504.19901, Appendix B: its explanation of Figure 2 by Proposition 3.2, tested where the answer is known",
+    protocol=PROTOCOL,
+    rule=RULE,
+    parameters={
+        "seeds": 5,
+        "levels": 10,
+        "lowest_dictionary": 0.05,
+        "lowest_plane": 0.1,
+        "highest": 1.0,
+        "side": 16,
+        "batch": 256,
+        "rate": 0.05,
+        "steps": 4000,
+        "plane_steps": 1500,
+        "samples": 20_000,
+    },
+    quick={"seeds": 1, "levels": 4, "steps": 800, "plane_steps": 200, "samples": 2000, "side": 8},
+    units=units,
+    run=run,
+    verdict=verdict,
+    draw=draw,
+    table=table,
+)
