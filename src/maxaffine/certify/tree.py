@@ -95,7 +95,7 @@ def _pieces(layer: GroupedLayer, group: ClusterGroup, expression: Expression, er
     found = []
     for cluster in group.clusters:
         head = local_head(layer, group, cluster, expression)
-        if _may_switch(arguments, head.source):
+        if _may_switch(arguments, local_source(layer, group, cluster, expression)):
             found.append(LocalBound(supremum(head, error * (1.0 - 2.0 * LEAK), BOXES), 0.0))
             continue
         proof = prove(head, error, give_up=error * (1 + 1e-9), most_cells=MOST_CELLS)

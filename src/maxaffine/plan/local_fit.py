@@ -132,7 +132,7 @@ class LocalFitter:
             unequal = [s for s in itertools.product(range(1, most + 1), repeat=self.E) if len(set(s)) > 1]
             for shape in sorted(unequal, key=lambda s: (math.prod(s), max(s))):
                 tokens = math.prod(shape)
-                sides = np.array([found[i].shape[0] for i in have]) if len(have) else np.empty(0)  # type: ignore[union-attr]
+                sides = np.array([found[i].shape[0] for i in have]) if len(have) else np.empty(0)
                 fresh = (tokens < best[have]) & (max(shape) <= sides + 3)
                 chosen = have[fresh]
                 if len(chosen):

@@ -15,6 +15,7 @@ from maxaffine.certify.checker.listed import check_centres, check_partition
 from maxaffine.certify.checker.piecewise import check_piecewise
 from maxaffine.certify.checker.spectral import check_spectral
 from maxaffine.certify.checker.stored import NotProved, Stored
+from maxaffine.certify.checker.tree import check_tree
 from maxaffine.core.errors import BadInput
 from maxaffine.target.target import Target
 
@@ -24,6 +25,7 @@ Prover = Callable[[Mapping[str, Any], Mapping[str, Any], Target, float], tuple[f
 GROUPED: dict[str, Prover] = {
     "spectral": check_spectral,
     "piecewise": check_piecewise,
+    "tree": check_tree,
 }
 INTEGRAL: frozenset[str] = frozenset()  # those of them that prove L_p bounds as well
 

@@ -1,0 +1,107 @@
+"""Trees of clusters: cells as large as their pieces allow, proved piece by piece."""
+
+import math
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.prove import NO_FACTS
+from maxaffine.certify.tree import certify_tree
+from maxaffine.core.errors import BadInput, Refused
+from maxaffine.layer.build_tree import build_tree
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.plan import lookup
+from maxaffine.plan.budget import afford
+from maxaffine.plan.local_fit import Function
+from maxaffine.plan.tree import TreePlan, tree_plans
+from maxaffine.request import Request
+from maxaffine.search.found import ROOM, Found, grouped_cost, look, unconfirmed
+from maxaffine.target.target import Target
+
+Array = NDArray[np.float64]
+
+MOST = 12_000  # tokens
+AIMS = (0.86, 0.75, 0.6)  # of the error, for the pieces on points; what is proved is larger
+
+
+def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
+    """The smallest tree that is proved; for a callable, that holds where it is looked at."""
+    target, box = request.target, request.target.box
+    if box.dimension > 3 or target.n_out != 1 or math.isfinite(request.norm):
+        reasons.append("trees are for up to three variables, one output token and the sup norm")
+        return None
+    provable = target.expression is not None
+    if provable and target.expression is not None and not target.expression.is_continuous:
+        reasons.append("trees do not follow jumps")
+        return None
+    if not provable and (request.require == "proved" or lookup.provable(request.evidence)):
+        return None
+    most = MOST if fewest is None else min(MOST, fewest - 1)
+    for aim in AIMS:
+        f, scale, size = _on_unit_box(target, request.seed)
+        plan = next(tree_plans(f, box.dimension, aim * request.error, scale, size, request.dtype, most), None)
+        if plan is None:
+            reasons.append(f"no tree of at most {most:,} tokens fits the target on points")
+            return None
+        layer = build_tree(plan, target, request.dtype)
+        cost = grouped_cost(layer)
+        afford(cost, request.max_bytes, f"the tree for error {request.error:g}")
+        found = _proved(plan, layer, request, reasons) if provable else _seen(plan, layer, request, reasons)
+        if found is not None:
+            return found
+    return None
+
+
+def _on_unit_box(target: Target, seed: int) -> tuple[Function, float, float]:
+    """f on z of [-1, 1]^D, a scale for its ridge and a size for its leak, from samples."""
+    box = target.box
+    middle, half = (box.low + box.high) / 2.0, (box.high - box.low) / 2.0
+
+    def f(z: Array) -> Array:
+        return target.values(np.clip(middle + half * z, box.low, box.high)).reshape(len(z), -1)
+
+    seen = f(np.random.default_rng(seed).uniform(-1.0, 1.0, size=(2000, box.dimension)))
+    size = float(np.abs(seen).max()) or 1.0
+    return f, size, size
+
+
+def _proved(plan: TreePlan, layer: GroupedLayer, request: Request, reasons: list[str]) -> Found | None:
+    prove = partial(_certify, layer, request)
+    try:
+        certificate = prove("two-level")
+    except Refused as refusal:
+        reasons.append(f"a tree of {plan.cells:,} tokens: {str(refusal).rstrip('.')}")
+        return None
+    assert certificate.bound is not None
+    if certificate.bound > request.error * ROOM:
+        worst = max(certificate.parts, key=lambda name: certificate.parts[name])
+        part = f"{worst.replace('_', ' ')} {certificate.parts[worst]:.3g}"
+        reasons.append(f"a tree of {plan.cells:,} tokens gives {certificate.bound:.3g}, of which {part}")
+        return None
+    found = Found("tree", plan, layer, certificate, grouped_cost(layer), None, prove)
+    try:
+        doubt = unconfirmed(found, request)
+    except BadInput as failure:
+        doubt = str(failure)
+    if doubt is not None:
+        said = f"a tree of {plan.cells:,} tokens gives {certificate.bound:.3g}"
+        reasons.append(f"{said}, and the checker does not confirm it: {doubt}")
+        return None
+    return found
+
+
+def _certify(layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+    return certify_tree(layer, request.target, request.error, runtime)
+
+
+def _seen(plan: TreePlan, layer: GroupedLayer, request: Request, reasons: list[str]) -> Found | None:
+    nothing = Certificate.nothing(math.inf, NO_FACTS, request.dtype)
+    found = Found("tree", plan, layer, nothing, grouped_cost(layer))
+    observed = look(request, found)
+    if observed.error <= request.error:
+        return replace(found, observed=observed)
+    reasons.append(f"a tree of {plan.cells:,} tokens leaves an observed error of {observed.error:.3g}")
+    return None
