@@ -21,6 +21,7 @@ from maxaffine.plan.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys, 
 Array = NDArray[np.float64]
 
 PIECE = 1 << 22  # values looked at together
+MAPPED = 1 << 30  # bytes of mapped values that may be resident; they are the system's cache and not lost when given back
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from maxaffine.core.records import canonical_json
 from maxaffine.core.rounding import FLOAT64, numpy_dtype
 from maxaffine.core.streams import Pending
 from maxaffine.layer.build import input_shapes
-from maxaffine.layer.layer import Layer
+from maxaffine.layer.layer import MAPPED, Layer
 from maxaffine.plan.cells import site_intervals
 from maxaffine.plan.grid import grid_coordinates, grid_keys
 from maxaffine.plan.keys import AxisKeys, Coordinates, ProductKeys
@@ -32,6 +32,7 @@ CELLS = 1 << 17  # cells of a piece
 WORKING = 480  # bytes per cell and output while a piece is computed: intervals and what their operations leave behind
 RESERVE = 128 << 20  # bytes for everything that does not grow with the pieces
 AHEAD = 2  # pieces asked for ahead, per worker
+WAITING = 32  # of them at most
 
 
 @dataclass(frozen=True)
@@ -104,11 +105,12 @@ def computed(pieces: Iterator[Task], executor: Any | None) -> Iterator[tuple[NDA
         yield from map(values_of, pieces)
         return
     workers = getattr(executor, "_max_workers", None) or 8
+    ahead = min(AHEAD * workers, WAITING)
     waiting: deque[Any] = deque()
     try:
         for task in pieces:
             waiting.append(executor.submit(values_of, task))
-            if len(waiting) > AHEAD * workers:
+            if len(waiting) >= ahead:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
@@ -117,11 +119,10 @@ def computed(pieces: Iterator[Task], executor: Any | None) -> Iterator[tuple[NDA
             future.cancel()
 
 
-def peak_bytes(plan: GridPlan, outputs: int, executor: Any | None) -> int:
-    """Memory that this process takes at most: one piece in the making, or the finished ones that wait, and the keys."""
-    waiting = 1 if executor is None else 1 + AHEAD * (getattr(executor, "_max_workers", None) or 8)
-    piece = min(plan.cells, CELLS) * max(1, outputs)
-    return RESERVE + piece * (WORKING + 16 * waiting) + 96 * sum(plan.counts)
+def peak_bytes(plan: GridPlan, outputs: int) -> int:
+    """Memory resident at most: one piece in the making, the finished ones that wait, the keys, and pages of the file."""
+    piece = min(plan.cells * outputs, max(CELLS, outputs))
+    return RESERVE + piece * (WORKING + 16 * WAITING) + 96 * sum(plan.counts) + min(8 * plan.cells * outputs, MAPPED)
 
 
 def stream_grid(

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.rounding import compute_dtype
-from maxaffine.layer.layer import Layer
+from maxaffine.layer.layer import MAPPED, Layer
 from maxaffine.plan.keys import ProductKeys
 from maxaffine.runtime import parallel
 
@@ -37,7 +37,6 @@ LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 TAYLOR = tuple(1.0 / math.factorial(k) for k in range(13, -1, -1))
 SHIFT = 520
 CHUNK = 1 << 11  # queries at a time in NumPy
-MAPPED = 1 << 30  # bytes of a mapped file that may be resident; they are the system's cache and not lost when given back
 AROUND = 64 << 10  # bytes that a page fault of a mapped file brings in
 
 
@@ -204,8 +203,9 @@ def in_numpy(made: Window, x: Array) -> Array:
                 row[made.reach - 1 - h] = made.fades[h] * inverse
             if made.reach + h < width:
                 row[made.reach + h] = made.fades[h] * p
-            p = p * square
-            inverse = inverse * other
+            if h + 1 < made.reach:
+                p = p * square
+                inverse = inverse * other
         total = row[0]
         for one in row[1:]:
             total = total + one

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
+
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.checker import check
 from maxaffine.certify.observe import Observed, local_evaluation, observe, observe_integral
@@ -61,9 +63,10 @@ def grouped_cost(layer: GroupedLayer) -> Cost:
 def look(request: Request, found: Found) -> Observed:
     """The largest error of a layer that a search finds; one above the proved bound is a fault and stops the compile."""
     layer, flops = found.layer, found.cost.flops
-    local = local_evaluation(layer) if isinstance(layer, Layer) else None
+    mapped = isinstance(layer, Layer) and isinstance(layer.values, np.memmap)  # then `windowed` gives pages back
+    local = local_evaluation(layer) if isinstance(layer, Layer) and not mapped else None
     evaluate = partial(chooser.evaluate, layer) if local is None else local
-    if local is not None:
+    if local is not None or mapped:
         flops = min(flops, 40_000)
     request.progress("search for the worst point", 0, 1)
     if math.isfinite(request.norm):

@@ -94,7 +94,7 @@ def plan_cost(plan: Plan, request: Request) -> Cost:
     itemsize = numpy_dtype(request.dtype).itemsize
     cost = lookup_cost(plan.cells, axes, target.box.dimension, target.d_out * target.n_out, target.n_out, itemsize)
     if isinstance(plan, lookup.GridPlan) and _is_streamed(plan, request):
-        return replace(cost, peak_bytes=peak_bytes(plan, target.d_out * target.n_out, request.executor))
+        return replace(cost, peak_bytes=peak_bytes(plan, target.d_out * target.n_out))
     return cost
 
 

@@ -1,0 +1,144 @@
+"""Large lookups: values in pieces, by an executor, straight into the file; mapped from it; memory as stated."""
+
+import json
+import subprocess
+import sys
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import maxaffine as ma
+from maxaffine.certify.checker import check
+from maxaffine.core import container, streams
+from maxaffine.core.errors import BadInput, Refused
+from maxaffine.layer import streamed
+
+BOX = ma.Box.named(("x", "y"), [-1.0, 0.0], [1.0, 1.0])
+
+
+class Recorder(Executor):
+    """Runs every task at once, in this process, after a journey through its bytes."""
+
+    def __init__(self):
+        self.sizes = []
+
+    def submit(self, fn, /, task):
+        import pickle
+
+        sent = pickle.dumps(task)
+        self.sizes.append(len(sent))
+        future = Future()
+        future.set_result(fn(pickle.loads(sent)))  # noqa: S301, what it wrote itself
+        return future
+
+
+def asked(tmp_path, **more):
+    return ma.compile("sin(2*x)*y", BOX, error=0.01, method="lookup", out=tmp_path / "f.safetensors", **more)
+
+
+def test_a_streamed_layer_is_the_layer_built_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(streamed, "CELLS", 5_000)
+    plain = ma.compile("sin(2*x)*y", BOX, error=0.01, method="lookup")
+    executor = Recorder()
+    layer = asked(tmp_path, executor=executor)
+    assert len(executor.sizes) > 3 and max(executor.sizes) < 4_000  # expressions travel as text, cells as two numbers
+    assert isinstance(layer.layer.values, np.memmap)
+    assert layer.layer.keys.shape == plain.layer.keys.shape
+    assert np.abs(layer.layer.values - plain.layer.values).max() < 1e-14
+    assert layer.bound == pytest.approx(plain.bound, rel=1e-9) and layer.certificate.kind == "proved"
+    again = ma.load(tmp_path / "f.safetensors")
+    x = BOX.sample(500, np.random.default_rng(0))
+    assert np.array_equal(again(x), layer(x))
+    assert check(*container.read_container(tmp_path / "f.safetensors")).passed
+    assert [path.name for path in tmp_path.iterdir()] == ["f.safetensors"]
+
+
+def test_threads_compute_the_same_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(streamed, "CELLS", 3_000)
+    with ThreadPoolExecutor(3) as executor:
+        asked(tmp_path, executor=executor)
+    first = (tmp_path / "f.safetensors").read_bytes()
+    asked(tmp_path, executor=Recorder())
+    assert (tmp_path / "f.safetensors").read_bytes() == first
+
+
+def test_a_big_file_is_mapped_checked_and_refused_when_it_was_touched(tmp_path, monkeypatch):
+    monkeypatch.setattr(container, "BIG", 1_000)
+    monkeypatch.setattr(container, "PIECE", 4_096)
+    path = tmp_path / "f.safetensors"
+    layer = asked(tmp_path, executor=Recorder())
+    loaded = ma.load(path)
+    assert isinstance(loaded.layer.values, np.memmap) and not loaded.layer.values.flags.writeable
+    x = BOX.sample(200, np.random.default_rng(0))
+    assert np.array_equal(loaded(x), layer(x))
+    loaded.save(tmp_path / "g.safetensors")
+    assert np.array_equal(ma.load(tmp_path / "g.safetensors").layer.values, layer.layer.values)
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(BadInput, match="content hash"):
+        ma.load(path)
+    data[-8:] = np.array([np.nan]).tobytes()
+    path.write_bytes(bytes(data))
+    with pytest.raises(BadInput, match="not finite"):
+        ma.load(path)
+    path.write_bytes(bytes(data[:-8]))
+    with pytest.raises(BadInput, match="do not fill the file"):
+        ma.load(path)
+
+
+def test_nothing_is_left_where_a_compile_fails(tmp_path, monkeypatch):
+    class Broken(Executor):
+        def submit(self, fn, /, task):
+            raise RuntimeError("the cluster is gone")
+
+    with pytest.raises(RuntimeError, match="the cluster is gone"):
+        asked(tmp_path, executor=Broken())
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(streams.shutil, "disk_usage", lambda folder: (0, 0, 10)[2] and type("U", (), {"free": 10})())
+    with pytest.raises(Refused, match="are free in its folder"):
+        asked(tmp_path, executor=Recorder())
+    assert not list(tmp_path.iterdir())
+
+
+def test_arguments_are_checked_with_sentences(tmp_path):
+    with pytest.raises(BadInput, match="`executor`"):
+        asked(tmp_path, executor=3)
+    with pytest.raises(BadInput, match="`out`"):
+        ma.compile("x", BOX.named(("x",), [0.0], [1.0]), error=0.1, out=3)
+    with pytest.raises(BadInput, match="does not exist"):
+        ma.compile("sin(2*x)*y", BOX, error=0.01, method="lookup", out=tmp_path / "no" / "f.safetensors", executor=Recorder())
+
+
+def test_a_spectral_layer_goes_to_its_file_as_well(tmp_path):
+    layer = ma.compile("sin(2*x)*y", BOX, error=0.01, method="spectral", out=tmp_path / "f.safetensors")
+    assert layer.file == str(tmp_path / "f.safetensors")
+    assert ma.load(layer.file).bound == layer.bound
+
+
+SCRIPT = """
+import json, sys
+import maxaffine as ma
+from pathlib import Path
+
+def peak():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) << 10
+
+box = ma.Box.named(("x", "y"), [-1.0, 0.0], [1.0, 1.0])
+layer = ma.compile("sin(2*x)*y", box, error=float(sys.argv[2]), method="lookup", out=sys.argv[1], max_bytes=400 << 20)
+print(json.dumps({"peak": peak(), "stated": layer.cost.peak_bytes, "bytes": layer.cost.bytes, "kind": layer.certificate.kind}))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_the_peak_of_memory_is_stated_before_and_respected(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", "import maxaffine.layer.streamed as s; s.STREAM = 1 << 20\n"
+         "import maxaffine.search.lookup as l; l.STREAM = 1 << 20\n" + SCRIPT, str(tmp_path / "f.safetensors"), "0.0009"],
+        capture_output=True, text=True, timeout=200, check=True,
+    )  # fmt: skip
+    told = json.loads(done.stdout)
+    assert told["kind"] == "proved" and told["bytes"] > 8 << 20
+    assert told["peak"] <= told["stated"]
