@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from maxaffine.core.records import replace_atomically
 from maxaffine.lab import trends
@@ -40,17 +43,21 @@ def logarithmic(axes: Axes, x: bool = True, y: bool = True) -> None:
     for wanted, axis, scale in ((x, axes.xaxis, axes.set_xscale), (y, axes.yaxis, axes.set_yscale)):
         if wanted:
             scale("log")
-            axis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0), numticks=12))
+            low, high = axis.get_view_interval()
+            decades = math.log10(high / low) if 0 < low < high else 9.0
+            axis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if decades < 2.2 else (1.0,), numticks=12))
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axis.set_minor_formatter(NullFormatter())
 
 
-def band(axes: Axes, x: Any, samples: Any, colour: str, label: str, **style: Any) -> None:
-    """The mean of samples (seeds, points) as a curve, its 95% interval over seeds as a band."""
-    mean, half = trends.mean_and_interval(samples)
-    axes.plot(x, mean, color=colour, label=label, **{"lw": 1.6, **style})
-    if len(samples) > 1:
-        axes.fill_between(x, mean - half, mean + half, color=colour, alpha=0.18, lw=0)
+def band(axes: Axes, x: Any, samples: Any, colour: str, label: str, log: bool = False, **style: Any) -> None:
+    """The mean of samples (seeds, points) as a curve, its 95% interval over seeds as a band; of logarithms with `log`."""
+    values = np.asarray(samples, dtype=np.float64)
+    mean, half = trends.mean_and_interval(np.log(values) if log else values)
+    low, middle, high = (np.exp(curve) if log else curve for curve in (mean - half, mean, mean + half))
+    axes.plot(x, middle, color=colour, label=label, **{"lw": 1.6, **style})
+    if len(values) > 1:
+        axes.fill_between(x, low, high, color=colour, alpha=0.18, lw=0)
 
 
 def title(canvas: Figure, what: str, verdict: Verdict, warning: str = "") -> None:

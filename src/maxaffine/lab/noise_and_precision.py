@@ -252,7 +252,7 @@ def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
                 best = _curves(results, task, "best").mean(axis=0)
                 axes.plot(sigma, best, color="#6b7280", lw=1.2, ls="--", label="best for these cells and values")
             label = f"learned: slope {found['slope']:.2f} ± {found['slope_half_interval']:.2f}"
-            band(axes, sigma, _curves(results, task, "inverse_temperature"), "#0072b2", label, marker="o", ms=4)
+            band(axes, sigma, _curves(results, task, "inverse_temperature"), "#0072b2", label, log=True, marker="o", ms=4)
             if not kept.all() and kept.any():
                 axes.axvspan(sigma[0] * 0.93, sigma[kept][0] * 0.97, color="#6b7280", alpha=0.12, lw=0)
             logarithmic(axes)
@@ -262,7 +262,8 @@ def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
             axes.legend(loc="best")
         axes = grid[1][2]
         for task, colour in zip(TASKS, ("#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#009e73"), strict=True):
-            band(axes, levels_of(task, parameters), _curves(results, task, "product_norm"), colour, task, marker="o", ms=3)
+            norms = _curves(results, task, "product_norm")
+            band(axes, levels_of(task, parameters), norms, colour, task, log=True, marker="o", ms=3)
         logarithmic(axes)
         axes.set_title("What weight norms show of it", fontsize=9)
         axes.set_xlabel("noise sigma")

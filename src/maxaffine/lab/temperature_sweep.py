@@ -150,13 +150,17 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
     for name in errors:
         numbers[f"Spearman of held inverse temperature with {name}"] = round(rho[name], 4)
         numbers[f"held inverse temperature of least {name}"] = float(f"{best[name]:.4g}")
+    limit = [float(row["values"]["best_values"]["l2_error"]) for row in _held(results)]
+    numbers["least L2 error of square cells with the best values"] = float(f"{min(limit):.4g}")
+    numbers["inverse temperature where it is"] = float(f"{held[int(np.argmin(limit))]:.4g}")
     better = all(value <= DECLINE for value in rho.values())
     said = (
         f"The inverse temperature goes from {numbers['adam: inverse_temperature at the start']:.2g} to "
         f"{numbers['adam: inverse_temperature at the end']:.3g} with Adam and to "
         f"{numbers['sgd: inverse_temperature at the end']:.3g} with SGD; held fixed, the least L2 error is at "
         f"{best['l2_error']:.3g}, and Spearman of inverse temperature with error is {rho['l2_error']:.2f} (L2) and "
-        f"{rho['sup_error']:.2f} (sup)."
+        f"{rho['sup_error']:.2f} (sup). Square cells with the best values err least, {min(limit):.2g} in L2, at "
+        f"{held[int(np.argmin(limit))]:.3g}: soft attention can do far better than training finds."
     )
     if not (grows and sharpens):
         what = "norms do not grow" if not grows else "partitions do not sharpen"
@@ -200,7 +204,7 @@ def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
         for axes, (quantity, label, log) in zip(places, panels, strict=True):
             for way, colour in colours.items():
                 steps, values = _trace(results, way, quantity)
-                band(axes, steps[1:], values[1:].T, colour, names[way])
+                band(axes, steps[1:], values[1:].T, colour, names[way], log=log)
             logarithmic(axes, True, log)
             axes.set_xlabel("training step")
             axes.set_ylabel(label)
@@ -218,7 +222,7 @@ def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
         axes = grid[1][2]
         held = temperatures(parameters)
         for quantity, colour, name in (("l2_error", "#009e73", "L2"), ("sup_error", "#cc79a7", "sup")):
-            band(axes, held, _at_the_end(results, quantity).T, colour, f"{name} error, trained")
+            band(axes, held, _at_the_end(results, quantity).T, colour, f"{name} error, trained", log=True)
             best = [row["values"]["best_values"][quantity] for row in _held(results)]
             axes.plot(held, best, color=colour, ls=":", lw=1.4, label=f"{name} error, square cells, best values")
         logarithmic(axes)
