@@ -229,8 +229,8 @@ def sharpness(left: Cell, right: Cell, lead: float, kink: float, gap: float) -> 
     wanted = [kink]
     if gap > 0:
         wanted.append(1.1 * lead / gap)
-    elif room > 0:
-        wanted.append(1.1 * lead / room)
+    else:
+        wanted.append(1.1 * lead / (room if room > 0 else 0.02 * min(left.radius, right.radius)))
     # The slopes inside both clusters must not reach across: keys stay sorted.
     inside = sum(float(np.ptp(c.fit.keys.slopes)) / c.radius for c in (left, right))
     return max(*wanted, 1.5 * inside, 1e-3)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from maxaffine.certify.checker.axis_clusters import check_axis
 from maxaffine.certify.checker.grid import check_integral, check_sup
 from maxaffine.certify.checker.listed import check_centres, check_partition
 from maxaffine.certify.checker.piecewise import check_piecewise
@@ -25,9 +26,10 @@ Prover = Callable[[Mapping[str, Any], Mapping[str, Any], Target, float], tuple[f
 GROUPED: dict[str, Prover] = {
     "spectral": check_spectral,
     "piecewise": check_piecewise,
+    "axis": check_axis,
     "tree": check_tree,
 }
-INTEGRAL: frozenset[str] = frozenset()  # those of them that prove L_p bounds as well
+INTEGRAL: frozenset[str] = frozenset({"axis"})  # those of them that prove L_p bounds as well
 
 
 @dataclass(frozen=True)

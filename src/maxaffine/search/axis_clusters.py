@@ -1,0 +1,220 @@
+"""Clusters along one axis or one direction: kinks, jumps, singular ends, poles and local detail in few tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.certify.axis_certificate import Statement, certify_axis
+from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.observe import Observed
+from maxaffine.certify.prove import NO_FACTS
+from maxaffine.core.errors import Refused
+from maxaffine.layer.build_axis import build_axis
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.plan.axis_breaks import callable_problem
+from maxaffine.plan.axis_plan import Aim, AxisPlan, Problem, expression_problem, make_plan
+from maxaffine.plan.budget import afford
+from maxaffine.request import Request
+from maxaffine.runtime import chooser
+from maxaffine.search.found import ROOM, Found, grouped_cost, look, unconfirmed
+from maxaffine.target.one_direction import OneDirection, one_direction
+
+Array = NDArray[np.float64]
+
+MOST = 1500  # tokens at which a search gives up
+SHARES = (0.93, 0.87, 0.75, 0.55)  # of the error, for the heads
+KINKS = {"float64": 0.05, "float32": 0.2, "bfloat16": 0.3}  # of the error, for all kinks
+HOLES = 0.25  # of the error in L_p, for the neighbourhoods of jumps
+GAP = 1e-6  # of the width, about jumps of a callable
+
+
+def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
+    """The fewest tokens along one direction; for a callable of one variable, the fewest that are observed to fit."""
+    target = request.target
+    if target.d_out != 1 or target.n_out != 1:
+        reasons.append("they have one output")
+        return None
+    most = MOST if fewest is None else min(MOST, fewest - 1)
+    if target.expression is None:
+        return _observed(request, reasons, most)
+    found = one_direction(target.expression)
+    if found is None:
+        reasons.append("the target is not a function of one direction plus an affine one")
+        return None
+    try:
+        problem = expression_problem(found, target.box.low, target.box.high, request.error)
+    except Refused as refusal:
+        reasons.append(str(refusal).rstrip("."))
+        return None
+    jumps = [link for link in problem.links if link.kind == "jump"]
+    if jumps and math.isinf(request.norm) and request.gap is None:
+        reasons.append(
+            f"the target jumps at {_places(problem)}, and a layer is continuous: say how far from jumps the error holds with "
+            "`gap=1e-6` (--gap 1e-6), or ask for an L_p error with `norm=1` (--norm 1)"
+        )
+        return None
+    for share, asked in _attempts(request, problem, len(jumps)):
+        plan = _plan(request, problem, share, asked, most)
+        if plan is None:
+            reasons.append(f"more than {most:,} tokens are needed" if share == SHARES[0] else f"{most:,} tokens leave no room")
+            return None
+        made = _proved(plan, found, request, asked, reasons)
+        if made is not None:
+            return made
+    return None
+
+
+def _places(problem: Problem) -> str:
+    """Where the target jumps, in w . x."""
+    middle = float(sum(float(c) * float(x) for c, x in zip(problem.direction, problem.centre, strict=True)))
+    lead = int(np.abs(problem.row).argmax())
+    scale = float(problem.row[lead]) / float(problem.direction[lead])
+    places = [f"{middle + link.at / scale:.6g}" for link in problem.links if link.kind == "jump"]
+    return ", ".join(places[:3]) + (" and more places" if len(places) > 3 else "")
+
+
+def _attempts(request: Request, problem: Problem, jumps: int) -> Iterator[tuple[float, Statement]]:
+    """Shares of the error for the heads, and what is to be proved."""
+    norm = np.linalg.norm([float(c) for c in problem.direction])
+    for share in SHARES:
+        if math.isinf(request.norm):
+            gap = None if request.gap is None or not jumps else float(request.gap * norm)
+            yield share, Statement(request.error, request.norm, gap)
+        else:
+            yield share, Statement(request.error, request.norm, _hole(request, problem, jumps))
+
+
+def _hole(request: Request, problem: Problem, jumps: int) -> float | None:
+    """Half the width, in w . x, of what jumps may cost in L_p."""
+    if not jumps:
+        return None
+    z = np.linspace(problem.low, problem.high, 2001)
+    size = 2.5 * float(np.nanmax(np.abs(problem.f(z)))) + 1e-300
+    lead = int(np.abs(problem.row).argmax())
+    box = request.target.box
+    others = float(np.prod(box.width)) / float(box.width[lead])
+    measure = (HOLES * request.error / size) ** request.norm / jumps / others
+    return float(measure / 2.0 * abs(float(problem.direction[lead])))
+
+
+def _plan(request: Request, problem: Problem, share: float, asked: Statement, most: int) -> AxisPlan | None:
+    error = request.error
+    if math.isfinite(request.norm):
+        error = error * (1.0 - HOLES) / float(np.prod(request.target.box.width)) ** (1.0 / request.norm)
+    kinks = KINKS[request.dtype]
+    curved = any(link.kind == "kink" for link in problem.links)
+    fit = error * ROOM * min(share + 0.04 * (not curved), 1.0 - (kinks + 0.02) * curved)
+    lead = int(np.abs(problem.row).argmax())
+    gap = 0.0 if asked.gap is None else asked.gap * abs(float(problem.row[lead]) / float(problem.direction[lead]))
+    return make_plan(problem, Aim(fit, kinks * error, error, 0.9 * gap), request.dtype, most, asked.gap)
+
+
+def _proved(plan: AxisPlan, found: OneDirection, request: Request, asked: Statement, reasons: list[str]) -> Found | None:
+    layer = build_axis(plan, request.target, request.dtype)
+    cost = grouped_cost(layer)
+    afford(cost, request.max_bytes, f"the clusters for error {request.error:g}")
+    try:
+        certificate = certify_axis(layer, found, asked)
+    except Refused as refusal:
+        reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
+        return None
+    assert certificate.bound is not None
+    if not certificate.bound <= request.error * ROOM:
+        worst = max(certificate.parts, key=lambda name: certificate.parts[name])
+        part = f"{worst.replace('_', ' ')} {certificate.parts[worst]:.3g}"
+        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, of which {part}")
+        return None
+    made = Found("axis", plan, layer, certificate, cost, None, partial(certify_axis, layer, found, asked))
+    doubt = unconfirmed(made, request)
+    if doubt is not None:
+        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, and the checker does not confirm it: {doubt}")
+        return None
+    seen = _look(request, made)
+    if seen.error > certificate.bound:
+        raise AssertionError(f"observed error {seen.error!r} exceeds the proved bound {certificate.bound!r}: please report this")
+    return Found("axis", plan, layer, certificate, cost, seen, made.prove)
+
+
+# ---------------------------------------------------------------------- what is seen
+
+
+def _look(request: Request, found: Found) -> Observed:
+    """The largest error seen: on the axis next to every hand-over and end, and by the general search where there is no gap."""
+    plan = found.plan
+    assert isinstance(plan, AxisPlan) and isinstance(found.layer, GroupedLayer)
+    x, t = _points(plan, found.layer)
+    error = np.abs(chooser.evaluate(found.layer, x)[:, 0, 0].astype(np.float64) - request.target.values(x)[:, 0, 0])
+    breaks = [c.high for c in plan.parts[:-1]]
+    if math.isfinite(request.norm):
+        order = np.argsort(t)
+        middle = (error[order][1:] ** request.norm + error[order][:-1] ** request.norm) / 2.0
+        span = float(t.max() - t.min())
+        mean = float((middle * np.diff(t[order])).sum()) / span * float(np.prod(request.target.box.width))
+        worst = int(error.argmax())
+        return Observed(mean ** (1.0 / request.norm), tuple(map(float, x[worst])), len(x), request.seed, request.norm)
+    if plan.gap is not None:
+        lead = int(np.abs(plan.row).argmax())
+        gap = plan.gap * abs(float(plan.row[lead]) / float(plan.direction[lead]))
+        away = np.min(np.abs(t[:, None] - np.array([*breaks, np.inf])), axis=1)
+        ends = np.minimum(t - t.min(), t.max() - t)
+        error = np.where((away >= gap) & (ends >= gap), error, 0.0)
+    worst = int(error.argmax())
+    seen = Observed(float(error[worst]), tuple(map(float, x[worst])), len(x), request.seed)
+    if plan.gap is None and request.target.expression is not None:
+        more = look(request, found)
+        seen = Observed(max(seen.error, more.error), seen.at if seen.error >= more.error else more.at,
+                        seen.points + more.points, request.seed)  # fmt: skip
+    return seen
+
+
+def _points(plan: AxisPlan, layer: GroupedLayer) -> tuple[Array, Array]:
+    """Points x along the direction through the middle of the box, dense and next to hand-overs; and their z."""
+    w = np.array([float(c) for c in plan.direction])
+    middle, half = (layer.low + layer.high) / 2.0, (layer.high - layer.low) / 2.0
+    s = np.linspace(-1.0, 1.0, 6001)
+    start, run = float(plan.row @ (middle - layer.centre)), float(np.abs(plan.row) @ half)
+    places = [e for c in plan.parts for e in (c.low, c.high)]
+    steps = np.concatenate([10.0 ** np.linspace(-17, -1, 49), [0.0]])
+    near = np.concatenate([[p - steps, p + steps] for p in np.unique(places)]).ravel()
+    inside = np.concatenate([c.low + (c.high - c.low) * np.linspace(0.0, 1.0, 41) for c in plan.parts])
+    s = np.unique(np.clip(np.concatenate([s, (near - start) / run, (inside - start) / run]), -1.0, 1.0))
+    x = np.clip(middle + s[:, None] * (np.sign(w) * half), layer.low, layer.high)
+    if layer.dimension == 1:  # next to the centre s has too few digits
+        exact = layer.centre[0] + np.concatenate([near, inside]) / plan.row[0]
+        x = np.unique(np.clip(np.concatenate([x[:, 0], exact]), layer.low[0], layer.high[0]))[:, None]
+    return x, (x - layer.centre) @ plan.row
+
+
+# ---------------------------------------------------------------------- callables
+
+
+def _observed(request: Request, reasons: list[str], most: int) -> Found | None:
+    """A callable of one variable: breaks declared or seen, and an error that is observed only."""
+    if request.target.box.dimension != 1 or request.require == "proved" or math.isfinite(request.norm):
+        reasons.append("of a callable they take one variable and the sup norm, and prove nothing")
+        return None
+    problem = callable_problem(request.target, request.error, request.breaks)
+    jumps = any(link.kind == "jump" for link in problem.links)
+    gap = None
+    if jumps:
+        gap = request.gap if request.gap is not None else GAP * float(request.target.box.width[0])
+    for share in SHARES:
+        plan = _plan(request, problem, share, Statement(request.error, math.inf, gap), most)
+        if plan is None:
+            reasons.append(f"more than {most:,} tokens are needed")
+            return None
+        layer = build_axis(plan, request.target, request.dtype)
+        cost = grouped_cost(layer)
+        nothing = Certificate.nothing(math.inf, NO_FACTS if gap is None else f"{NO_FACTS}, at least {gap:g} from its jumps",
+                                      request.dtype)  # fmt: skip
+        found = Found("axis", plan, layer, nothing, cost)
+        seen = _look(request, found)
+        if seen.error <= request.error:
+            return Found("axis", plan, layer, nothing, cost, seen)
+        reasons.append(f"{plan.cells:,} tokens leave an observed error of {seen.error:.3g}")
+    return None
