@@ -139,13 +139,19 @@ def exact(layer, x):
     for group in layer.groups:
         z = (x.astype(np.longdouble) - layer.centre) @ group.matrix.T.astype(np.longdouble)
         g = group.dense_values()[..., 0].astype(np.longdouble)
+        if group.slopes is not None:  # one tensor of values per query
+            values = np.stack([g, *np.moveaxis(group.slopes[..., 0, :].astype(np.longdouble), -1, 0)], axis=-1)
+        else:
+            values = g[..., None]
         total = None
         for e, axis in enumerate(group.axes):
             scores = np.multiply.outer(z[:, e], axis.slopes.astype(np.longdouble)) + axis.offsets.astype(np.longdouble)
             w = np.exp(scores - scores.max(axis=1, keepdims=True))
             w /= w.sum(axis=1, keepdims=True)
-            total = np.tensordot(w, g, axes=(1, 0)) if total is None else np.einsum("bn,bn...->b...", w, total)
-        out += total
+            total = np.tensordot(w, values, axes=(1, 0)) if total is None else np.einsum("bn,bn...->b...", w, total)
+        out += total[:, 0]
+        if group.slopes is not None:
+            out += (total[:, 1:] * z).sum(axis=1)
     return out
 
 

@@ -202,7 +202,7 @@ class Proof:
 
 def prove(
     head: Head, error: float, low: Array | None = None, high: Array | None = None, give_up: float = math.inf,
-    most_cells: int = MOST_CELLS,
+    most_cells: int = MOST_CELLS, most_points: int | None = None,
 ) -> Proof:  # fmt: skip
     """The bound over the box low..high of z ([-1, 1]^E by default), aimed at `error`.
 
@@ -228,8 +228,9 @@ def prove(
                 stack += [(low, left), (right, high)]
                 continue
             degrees, remainder = plan
-            if points > ALL_POINTS:
-                raise Refused(f"the proof would look at more than {ALL_POINTS:,} points; ask for a larger error.")
+            if points > (ALL_POINTS if most_points is None else most_points):
+                limit = ALL_POINTS if most_points is None else most_points
+                raise Refused(f"the proof would look at more than {limit:,} points; ask for a larger error.")
             top, one, count = _at_points(head, low, high, degrees)
             factor = math.prod(_constant(m, _nodes(m, head.dimension)) for m in degrees)
             if isinstance(head.source, FromDerivatives):

@@ -110,19 +110,22 @@ MOST_PIECES = {1: 4096, 2: 1536, 3: 96, 4: 28}
 EDGE = 1.0 + 2.0**-8  # pieces reach a little beyond [-1, 1], where a rounded query may fall
 
 
-def pieces(axes: tuple[AxisKeys, ...]) -> list[tuple[Array, float]]:
-    """Equal pieces of [-1, 1] per axis, (middles, half width), short enough that weights change by some percent inside one."""
+def pieces(axes: tuple[AxisKeys, ...], most: int | None = None) -> list[tuple[Array, float]]:
+    """Equal pieces of [-1, 1] per axis, (middles, half width), short enough that weights change by some percent inside one.
+
+    `most` limits their number per axis: bounds are cheaper then, and looser.
+    """
     found = []
     for axis in axes:
         wanted = 20.0 * len(axes) * float(np.ptp(axis.slopes))
-        count = int(np.clip(wanted, 16, MOST_PIECES.get(len(axes), 8)))
+        count = int(np.clip(wanted, 16, min(most or 4096, MOST_PIECES.get(len(axes), 8))))
         found.append((EDGE * (-1.0 + (2.0 * np.arange(count) + 1.0) / count), EDGE / count))
     return found
 
 
-def _cut(axes: tuple[AxisKeys, ...]) -> tuple[list[tuple[Array, float]], list[float], float]:
+def _cut(axes: tuple[AxisKeys, ...], most: int | None = None) -> tuple[list[tuple[Array, float]], list[float], float]:
     """Pieces, ranges of the slopes, and by what factor a weight may grow inside a piece."""
-    cut = pieces(axes)
+    cut = pieces(axes, most)
     spreads = [float(np.ptp(axis.slopes)) for axis in axes]
     growth = sum(spread * half for spread, (_, half) in zip(spreads, cut, strict=True))
     if not growth < 60.0:
@@ -158,14 +161,16 @@ def moments(axes: tuple[AxisKeys, ...], values: Array, etas: tuple[Array, ...]) 
     return Moments(float(np.abs(g).max()) + swing, top, float(rounding.max()) * grow, tuple(slopes))
 
 
-def affine_moments(axes: tuple[AxisKeys, ...], values: Array, slopes: Array, etas: tuple[Array, ...]) -> Moments:
+def affine_moments(
+    axes: tuple[AxisKeys, ...], values: Array, slopes: Array, etas: tuple[Array, ...], most: int | None = None
+) -> Moments:
     """Moments of a head with values v_j = c_j + G_j z, slopes (N_1, .., N_E, K, E); `absolute` is of sum w (|c| + |G||z|).
 
     An affine function that all tokens share is taken out first: it has no part in v_j - g.  Inside a piece what remains of
     v_j moves by d_j = |G_j| . half besides.  Sums of |v_j| are bounded by second moments, which are sums of products over
     the axes as they are: v^2 = c^2 + 2 c G z + (G z)^2.
     """
-    cut, spreads, grow = _cut(axes)
+    cut, spreads, grow = _cut(axes, most)
     E = len(axes)
     halves = [half for _, half in cut]
     weights = [axis_weights(axis, nodes) for axis, (nodes, _) in zip(axes, cut, strict=True)]
@@ -187,7 +192,11 @@ def affine_moments(axes: tuple[AxisKeys, ...], values: Array, slopes: Array, eta
     for e, axis in enumerate(axes):
         moved = [w * etas[i] if i == e else w for i, w in enumerate(weights)]
         mass = _contract(moved, np.ones((*values.shape[:-1], 1)))
-        rounding += np.sqrt(mass * _second(moved, c, G, z, g)) + mass * swing
+        apart = np.sqrt(mass * _second(moved, c, G, z, g))
+        if E == 1:  # (pieces, N) each
+            rows = [c[:, k] + np.multiply.outer(cut[0][0], G[0][:, k]) - g[:, k : k + 1] for k in range(g.shape[1])]
+            apart = np.stack([(moved[0] * np.abs(row)).sum(axis=1) for row in rows], axis=1)
+        rounding += apart + mass * swing
         rounding += sum(half * _contract(moved, np.abs(one)) for half, one in zip(halves, G, strict=True))
         # dg/dz_e = sum w (a - abar) v + sum w G_e, and what that may change inside a piece
         apart = axis.slopes.astype(np.float64)[None] - (weights[e] @ axis.slopes.astype(np.float64))[:, None]
@@ -261,13 +270,13 @@ def _deviation(weights: list[Array], values: Array, g: Array) -> Array:
     return np.minimum(best, _contract(weights, np.abs(values - level)) + total * np.abs(g - level)) * (1 + 1e-9)
 
 
-def etas_for(axes: tuple[AxisKeys, ...], dtype: Dtype, terms: int) -> tuple[Array, ...]:
+def etas_for(axes: tuple[AxisKeys, ...], dtype: Dtype, terms: int, most: int | None = None) -> tuple[Array, ...]:
     """Errors of the logits (pieces, N_e): products and sums, the shift by the maximum, exp and the division.
 
     `terms` is the number of roundings in a logit.  What all keys share drops out of the softmax.
     """
     found = []
-    for axis, (nodes, half) in zip(axes, pieces(axes), strict=True):
+    for axis, (nodes, half) in zip(axes, pieces(axes, most), strict=True):
         slopes, offsets = axis.slopes.astype(np.float64), axis.offsets.astype(np.float64)
         scores = np.multiply.outer(nodes, slopes) + offsets
         gap = scores.max(axis=1, keepdims=True) - scores + 2.0 * half * float(np.ptp(slopes))

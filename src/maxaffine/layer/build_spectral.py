@@ -1,6 +1,7 @@
 """From a spectral plan to a grouped layer."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,14 +18,14 @@ def build_spectral(plan: SpectralPlan, target: Target, dtype: str, bonus: float 
     for made in plan.groups:
         matrix = made.group.matrix() / made.half[:, None]
         keys = tuple(axis.keys for axis in made.axes)
-        groups.append(Group(matrix, keys, made.values, made.factors))
+        groups.append(Group(matrix, keys, made.values, made.factors, made.slopes))
     return GroupedLayer((low + high) / 2.0, tuple(groups), bonus, low, high, input_shapes(target), dtype)
 
 
 def with_bonus(layer: GroupedLayer, bonus: float) -> GroupedLayer:
     """The same layer with another bonus."""
     rounded = math.ceil(bonus)  # an integer is exact in every dtype up to 256
-    return GroupedLayer(layer.centre, layer.groups, float(rounded), layer.low, layer.high, layer.inputs, layer.dtype)
+    return replace(layer, bonus=float(rounded))
 
 
 def wanted_bonus(log_ratios: list[list[float]], largest: float, allowed: float) -> float:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core import balls
 from maxaffine.core.intervals import Interval
+from maxaffine.plan.affine_fit import AffineProducts, fit_affine
 from maxaffine.plan.fit import AxisCurve, AxisFit, Function, tensor_fit
 from maxaffine.plan.spectral_keys import SpectralAxis, bernstein, chebyshev
 from maxaffine.target.structure import Direction, Group, groups_of, rotated_group, whole_group
@@ -23,6 +24,7 @@ from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 
+FEW = 400  # tokens up to which affine values are tried where values could be factored
 MOST_AXIS = {1: 120, 2: 64, 3: 32, 4: 10}
 
 
@@ -38,6 +40,7 @@ class GroupPlan:
     factors: tuple[Array, ...] | None  # (N_e, R) per direction, where values are a sum of products
     expected: float
     evaluate: Function | None = None  # z (M, E) -> (M, K) of a callable
+    slopes: Array | None = None  # (N_1, .., N_E, K, E), where values are affine in z
 
     @property
     def tokens(self) -> int:
@@ -67,7 +70,8 @@ class SpectralPlan:
         rows = []
         for made in self.groups:
             axes = [{"family": axis.family, "parameter": axis.parameter} for axis in made.axes]
-            rows.append({"directions": [[str(c) for c in w] for w in made.group.directions], "axes": axes})
+            kind = "factored" if made.factors is not None else "constant" if made.slopes is None else "affine"
+            rows.append({"directions": [[str(c) for c in w] for w in made.group.directions], "axes": axes, "values": kind})
         return {"plan": "spectral", "route": self.route, "groups": rows}
 
 
@@ -84,12 +88,25 @@ class GroupPlanner:
     """Heads for one group, of growing size."""
 
     def __init__(
-        self, group: Group, low: Array, high: Array, error: float, dtype: str, evaluate: Function | None = None
-    ) -> None:
+        self, group: Group, low: Array, high: Array, error: float, dtype: str, evaluate: Function | None = None,
+        bonus: float = 0.0,
+    ) -> None:  # fmt: skip
         self.group, self.error, self.dtype, self.evaluate = group, error, dtype, evaluate
         self.middle, self.half = scaled(group, low, high)
         self._centre = (self.middle.lo + self.middle.hi) / 2.0
-        self.curves = [AxisCurve(self._fibres(e), error, dtype, group.dimension == 1) for e in range(group.dimension)]
+        alone = group.dimension == 1
+        self.curves = [AxisCurve(self._fibres(e), error, dtype, alone, bonus=bonus) for e in range(group.dimension)]
+        self.lines = [AxisCurve(self._fibres(0), error, dtype, affine=True, bonus=bonus)] if alone else []
+        self._scale: float | None = None
+        self._affine: AffineProducts | None = None
+
+    @property
+    def scale(self) -> float:
+        """About the largest |f|."""
+        if self._scale is None:
+            diagonal = np.stack([chebyshev(33)] * self.group.dimension, axis=1)
+            self._scale = float(np.abs(self.f(diagonal)).max()) or 1.0
+        return self._scale
 
     def f(self, z: Array) -> Array:
         """The group's function on z (M, E) -> (M, K)."""
@@ -114,9 +131,11 @@ class GroupPlanner:
 
         return along
 
-    def plan(self, axes: tuple[SpectralAxis, ...], values: Array, expected: float) -> GroupPlan:
+    def plan(
+        self, axes: tuple[SpectralAxis, ...], values: Array, expected: float, slopes: Array | None = None
+    ) -> GroupPlan:
         """A plan of this group."""
-        return GroupPlan(self.group, self.middle, self.half, axes, values, None, expected, self.evaluate)
+        return GroupPlan(self.group, self.middle, self.half, axes, values, None, expected, self.evaluate, slopes)
 
     def factored(self, error: float) -> GroupPlan | None:
         """A sum of products, every factor fitted on its own direction: tokens are implied, any number of directions."""
@@ -155,23 +174,32 @@ class GroupPlanner:
 
     def single(self, fit: AxisFit) -> GroupPlan:
         """The plan of a group of one direction."""
-        return self.plan((fit.axis,), fit.values, fit.error)
+        return self.plan((fit.axis,), fit.values, fit.error, None if fit.slopes is None else fit.slopes[..., None])
 
     def best_product(self, error: float) -> GroupPlan | None:
         """Factored in three and more directions where that is possible, else listed values."""
         found = self.factored(error) if self.group.dimension >= 3 else None
         return found or (self.product(error) if self.group.dimension <= 4 else None)
 
+    def affine_product(self, error: float) -> GroupPlan | None:
+        """Listed values affine in z, for up to four directions."""
+        if self.group.dimension > (4 if self.group.factors is None else 3):
+            return None
+        if self._affine is None:
+            self._affine = AffineProducts(self.f, self.group.dimension, self.error, self.scale, self.dtype)
+        factored = self.group.factors is not None and self.group.dimension > 2  # proved at once, whatever its size
+        fit = self._affine.smallest(error, FEW if factored else None)
+        return None if fit is None or (factored and fit.tokens > FEW) else self.plan(fit.axes, fit.values, fit.error, fit.slopes)
+
     def product(self, error: float) -> GroupPlan | None:
         """Product keys for several directions: sizes from fibres, then corrected on the whole."""
         E = self.group.dimension
         most = MOST_AXIS.get(E, 24)
-        scale = float(np.abs(self.f(np.stack([chebyshev(33)] * E, axis=1))).max()) or 1.0
         fits = [curve.smallest(0.6 * error / E, start=1, most=most, polish=False) for curve in self.curves]
         if any(fit is None for fit in fits):
             return None
         counts = [len(fit) for fit in fits if fit is not None]
-        return self._polish(counts, error, scale, most)
+        return self._polish(counts, error, self.scale, most)
 
     def _polish(self, counts: list[int], error: float, scale: float, most: int) -> GroupPlan | None:
         """Grow until the whole fits, then shrink while it still does."""
@@ -206,16 +234,16 @@ class GroupPlanner:
         return current
 
 
-def share(planners: list[GroupPlanner], error: float) -> list[GroupPlan] | None:
+def share(planners: list[GroupPlanner], error: float, affine: bool = True) -> list[GroupPlan] | None:
     """Fewest tokens in all for groups of one direction whose errors add up to at most `error`."""
     sizes = []
-    for planner in planners:
-        fit = planner.curves[0].smallest(error, start=1)
+    curves = [planner.lines[0] if affine else planner.curves[0] for planner in planners]
+    for curve in curves:
+        fit = curve.smallest(error, start=1)
         if fit is None:
             return None
         sizes.append(len(fit))
 
-    curves = [planner.curves[0] for planner in planners]
     for _ in range(4000):
         now = [curve.best(n).error for curve, n in zip(curves, sizes, strict=True)]
         if sum(now) <= error:
@@ -247,9 +275,25 @@ def spectral_plans(target: Target, error: float, dtype: str, guess: bool = True)
     `guess` lets a callable be taken for a ridge where samples say so, which no proof can follow.
     """
     choices = _choices(target, error, dtype, guess)
+    if not choices:
+        return
+    streams = [_stream(choices, error, affine) for affine in (True, False)]
+    if dtype == "float64" and (plan := next(streams[0], None)) is not None:
+        yield plan  # constant values are affine ones, and their rounding is no matter here
+    waiting = [next(stream, None) for stream in streams]
+    while any(plan is not None for plan in waiting):
+        place = min((plan.cells, i) for i, plan in enumerate(waiting) if plan is not None)[1]
+        plan = waiting[place]
+        assert plan is not None
+        yield plan
+        waiting[place] = next(streams[place], None)
+
+
+def _stream(choices: list[list[GroupPlanner]], error: float, affine: bool) -> Iterator[SpectralPlan]:
+    """Plans of one kind of values, of growing size; of several sets of directions the one with the fewest tokens."""
     tokens = 0
-    for goal in (0.97, 0.9, 0.8, 0.65, 0.45) if choices else ():
-        plans = [plan for planners in choices if (plan := _carry_out(planners, goal * error)) is not None]
+    for goal in (0.97, 0.9, 0.8, 0.65, 0.45):
+        plans = [plan for planners in choices if (plan := _carry_out(planners, goal * error, affine)) is not None]
         if not plans:
             return
         plan = min(plans, key=lambda one: one.cells)
@@ -258,13 +302,13 @@ def spectral_plans(target: Target, error: float, dtype: str, guess: bool = True)
             yield plan
 
 
-def _carry_out(planners: list[GroupPlanner], error: float) -> SpectralPlan | None:
+def _carry_out(planners: list[GroupPlanner], error: float, affine: bool) -> SpectralPlan | None:
     """Groups of one direction share a part of the error, each group of several has its own."""
     singles = [planner for planner in planners if planner.group.dimension == 1]
     others = [planner for planner in planners if planner.group.dimension > 1]
     part = error / (len(others) + (1 if singles else 0))
-    plans = share(singles, part) if singles else []
-    products = [planner.best_product(part) for planner in others]
+    plans = share(singles, part, affine) if singles else []
+    products = [planner.affine_product(part) if affine else planner.best_product(part) for planner in others]
     if plans is None or any(plan is None for plan in products):
         return None
     return SpectralPlan((*plans, *(p for p in products if p is not None)))
@@ -339,7 +383,8 @@ def _planners(target: Target, error: float, dtype: str, guess: bool) -> list[Gro
         return []
     if not all(_analytic(group, low, high) for group in groups):
         return []
-    return [GroupPlanner(group, low, high, error / len(groups), dtype) for group in groups]
+    bonus = 60.0 if len(groups) > 1 else 0.0  # about what keeps groups apart
+    return [GroupPlanner(group, low, high, error / len(groups), dtype, bonus=bonus) for group in groups]
 
 
 def _analytic(group: Group, low: Array, high: Array) -> bool:
@@ -437,10 +482,12 @@ def one_more(made: GroupPlan, error: float, dtype: str) -> tuple[float, float] |
         return made.group.expression.evaluate(centre + z * made.half)
 
     if made.group.dimension == 1:
-        curve = AxisCurve(lambda z: f(z[:, None]), error, dtype)
+        curve = AxisCurve(lambda z: f(z[:, None]), error, dtype, affine=True)
         return made.expected, curve.best(len(made.axes[0]) + 1).error
     axes = tuple(bernstein(len(axis) + 1, axis.parameter, dtype) for axis in made.axes if axis.family == "bernstein")
     if len(axes) != made.group.dimension:
         return None
     scale = float(np.abs(f(np.stack([chebyshev(33)] * len(axes), axis=1))).max()) or 1.0
+    if made.slopes is not None:
+        return made.expected, fit_affine(axes, f, error, scale, dtype).error
     return made.expected, tensor_fit(axes, f, error, scale, dtype)[0]

@@ -19,7 +19,7 @@ from maxaffine.plan.keys import AxisKeys
 
 Array = NDArray[np.float64]
 
-DELTAS = (0.02, 0.06, 0.15, 0.3, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
+DELTAS = (0.02, 0.06, 0.15, 0.3, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0)
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,8 @@ def check_spectral(tensors: Mapping[str, Any], record: Mapping[str, Any], target
     groups = _match(target, record["plan"]["groups"], centre)
     _agree(tensors, description, groups, dtype)
     bonus, goal = float(description["bonus"]), error / len(groups)
-    if bonus < 0:
-        raise NotProved("its bonus is negative.")
+    if not 0.0 <= bonus < math.inf:
+        raise NotProved("its bonus is negative, or no number.")
     total, largest, levels, count = 0.0, [], [], 0
     for g, group in enumerate(groups):
         part = _Part.read(tensors, g, group, centre, low, high, dtype, bonus if len(groups) > 1 else 0.0, target.d_out)
@@ -236,8 +236,8 @@ class _Part:
                 raise NotProved("a group's factors are not those of its target.")
         compute = compute_format(dtype)
         return cls(
-            group, group.range(centre, centre), half, query, tuple(axes), values, slopes, factors, compute.unit, compute.tiny, bonus,
-            _all_tokens(tensors), dtype != "float64" and inside,
+            group, group.range(centre, centre), half, query, tuple(axes), values, slopes, factors, compute.unit, compute.tiny,
+            bonus, _all_tokens(tensors), dtype != "float64" and inside,
         )  # fmt: skip
 
     @property
@@ -390,7 +390,7 @@ class _Head:
 
     # -- approximation
 
-    def supremum(self, goal: float) -> float:
+    def supremum(self, goal: float, cells: int = CELLS) -> float:
         """sup |f - g| over [-1, 1]^E."""
         E = len(self.axes)
         waiting = [(-np.ones(E), np.ones(E))]
@@ -399,7 +399,7 @@ class _Head:
             while waiting:
                 low, high = waiting.pop()
                 used += 1
-                if used > CELLS:
+                if used > cells:
                     raise NotProved("the target could not be enclosed on complex neighbourhoods of the box.")
                 chosen = [self._degree(low, high, k, 0.003 * goal / E / (2.5 ** k)) for k in range(E)]
                 missing = [k for k, pair in enumerate(chosen) if pair is None]
@@ -408,6 +408,8 @@ class _Head:
                     missing = [int(np.argmax(degrees))]
                 if missing:
                     k = missing[0]
+                    if high[k] - low[k] < 0.3 * float((high - low).max()):  # its other sides make the cell too large
+                        k = int((high - low).argmax())
                     third = (high[k] - low[k]) / 3.0
                     cuts = [low[k], low[k] + third, high[k] - third, high[k]]
                     for a, b in pairwise(cuts):
@@ -580,7 +582,7 @@ class _Head:
             for i, (a, b) in enumerate(pairs):
                 total = total + basis[a] * basis[b] * found[..., i]
             room = _contract(weights, own**2).sum(axis=-1) * (1 + E)
-            return np.maximum(total, 0.0) + 1e-11 * room
+            return np.asarray(np.maximum(total, 0.0) + 1e-11 * room)
 
         g = summed(W, own)
         drift = _contract(W, sizes[..., 1:] @ widths)
@@ -596,7 +598,10 @@ class _Head:
             moved = [w * eta if i == e else w for i, w in enumerate(W)]
             weight = _contract(moved, np.ones(own.shape[:-1]))
             spread = square(moved) - 2.0 * g * summed(moved, own) + g * g * weight + 1e-11 * g * g * weight
-            lost += np.sqrt(weight * np.maximum(spread, 0.0)) + weight * swing + _contract(moved, sizes[..., 1:] @ widths)
+            apart = np.sqrt(weight * np.maximum(spread, 0.0))
+            if E == 1:
+                apart = (moved[0] * np.abs(own[None, :, 0] + z[:, None] * own[None, :, 1] - g[:, None])).sum(axis=1) * (1 + 1e-9)
+            lost += apart + weight * swing + _contract(moved, sizes[..., 1:] @ widths)
             lean = axis.a[None] - (W[e] @ axis.a)[:, None]
             steep = [w * lean if i == e else w for i, w in enumerate(W)]
             change = 0.0  # of the derivative inside a piece

@@ -1,0 +1,210 @@
+"""Product heads whose values are affine in z: as few keys per axis as the error allows, found by fitting."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.rounding import compute_format, dtype_of, numpy_dtype
+from maxaffine.plan.affine_values import Basis, affine_on_grid, affine_values, spread
+from maxaffine.plan.fit import LAMBDAS, loss_share, on_grid
+from maxaffine.plan.spectral_keys import SpectralAxis, bernstein, chebyshev, expected_etas, weights
+
+Array = NDArray[np.float64]
+Function = Callable[[Array], Array]  # z (M, E) -> (M, K)
+
+DELTAS = (0.15, 0.3, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0)
+MOST = {1: 60, 2: 44, 3: 15, 4: 6}  # keys per axis
+ATTEMPTS = 260
+
+
+@dataclass(frozen=True)
+class ProductFit:
+    """Expected sup error (rounding included), keys per axis, values (N_1, .., N_E, K) and slopes (.., K, E)."""
+
+    error: float
+    axes: tuple[SpectralAxis, ...]
+    values: Array
+    slopes: Array
+
+    @property
+    def tokens(self) -> int:
+        """Product of the keys per axis."""
+        return math.prod(len(axis) for axis in self.axes)
+
+
+class AffineProducts:
+    """Heads with affine values for one function, of growing size; every fit is kept."""
+
+    def __init__(self, f: Function, dimension: int, error: float, scale: float, dtype: str) -> None:
+        self.f, self.E, self.wanted, self.scale, self.dtype = f, dimension, error, scale, dtype
+        self.unit = compute_format(dtype).unit
+        self.query = 0.0 if dtype == "float64" else dtype_of(dtype).unit / 2.0
+        self._samples: dict[tuple[int, ...], tuple[list[Array], Array, list[Array], Array]] = {}
+        self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], ProductFit] = {}
+        self._bases: dict[tuple[int, int, int], Basis] = {}
+        self._start = DELTAS.index(2.0)
+
+    def smallest(self, error: float, most: int | None = None) -> ProductFit | None:
+        """The head of fewest tokens whose expected error is at most `error`, or None; `most` limits the tokens."""
+        limit = MOST.get(self.E, 4)
+        if most is not None:
+            limit = max(1, min(limit, int(most ** (1.0 / self.E) + 1e-9) + 1))
+        low, high = 0, 1
+        while True:
+            fit = self._uniform(high)
+            if fit.error <= error:
+                break
+            if high == limit:
+                return None
+            low, high = high, min(limit, high + max(1, high // 3))
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._uniform(middle).error <= error else (middle, high)
+        return self._trimmed(self._uniform(high), error)
+
+    def _uniform(self, count: int) -> ProductFit:
+        """The best head with equally many keys and one delta on every axis."""
+        place, tried = self._start, set()
+        todo = [place, place - 1, place + 1] if self._known else [place, place - 4, place - 2, place + 2]
+        best: ProductFit | None = None
+        while todo:
+            i = todo.pop(0)
+            if i in tried or not 0 <= i < len(DELTAS):
+                continue
+            tried.add(i)
+            fit = self.attempt((count,) * self.E, (i,) * self.E)
+            if best is None or fit.error < best.error:
+                best, place = fit, i
+                todo += [i - 1, i + 1]
+        assert best is not None
+        self._start = place
+        return best
+
+    def _trimmed(self, fit: ProductFit, error: float) -> ProductFit:
+        """Fewer keys on one axis, or more on one and fewer on another, while the whole still fits."""
+        best = fit
+        for _ in range(60):
+            if len(self._known) > ATTEMPTS:
+                break
+            better = self._step(best, error)
+            if better is None:
+                break
+            best = better
+        return best
+
+    def _step(self, fit: ProductFit, error: float) -> ProductFit | None:
+        counts = [len(axis) for axis in fit.axes]
+        deltas = [DELTAS.index(axis.parameter) for axis in fit.axes]
+        trials: list[list[int]] = []
+        for e in range(self.E):
+            for cut in {max(1, counts[e] // 4), 1}:
+                trials.append([n - cut if i == e else n for i, n in enumerate(counts)])
+        for i, j in permutations(range(self.E), 2):
+            for more in (1, 2):
+                trial = list(counts)
+                trial[i] += more
+                rest = fit.tokens // trial[i] // max(1, math.prod(n for k, n in enumerate(trial) if k not in (i, j)))
+                trial[j] = min(trial[j] - 1, rest)
+                trials.append(trial)
+        trials = [t for t in trials if min(t) >= 1 and max(t) <= MOST.get(self.E, 4) and math.prod(t) < fit.tokens]
+        for trial in sorted(trials, key=math.prod):
+            found = self._turned(tuple(trial), deltas, error)
+            if found is not None:
+                return found
+        return None
+
+    def _turned(self, counts: tuple[int, ...], deltas: list[int], error: float) -> ProductFit | None:
+        """A head of these counts that fits, its deltas moved one by one where that helps; None where it stays far away."""
+        best, places = self.attempt(counts, tuple(deltas)), list(deltas)
+        if best.error <= error:
+            return best
+        if best.error > 2.5 * error:
+            return None
+        for e in range(self.E):
+            for step in (-1, 1):
+                trial = list(places)
+                trial[e] += step
+                if 0 <= trial[e] < len(DELTAS):
+                    fit = self.attempt(counts, tuple(trial))
+                    if fit.error < best.error:
+                        best, places = fit, trial
+                    if best.error <= error:
+                        return best
+        return None
+
+    def attempt(self, counts: tuple[int, ...], deltas: tuple[int, ...]) -> ProductFit:
+        """The head with so many keys per axis, and deltas by their place in DELTAS."""
+        key = (counts, deltas)
+        if key not in self._known:
+            axes = tuple(bernstein(n, DELTAS[i], self.dtype) for n, i in zip(counts, deltas, strict=True))
+            self._known[key] = self._fit(axes, counts, deltas)
+        return self._known[key]
+
+    def _points(self, counts: tuple[int, ...]) -> tuple[list[Array], Array, list[Array], Array]:
+        if counts not in self._samples:
+            more = 3 if self.E < 3 else 2
+            grids = [chebyshev(more * n + 10) for n in counts]
+            checks = [np.cos(np.linspace(0.0, np.pi, (more + 1) * n + (14 if self.E < 3 else 7))) for n in counts]
+            self._samples[counts] = grids, on_grid(self.f, grids), checks, on_grid(self.f, checks)
+        return self._samples[counts]
+
+    def _fit(self, axes: tuple[SpectralAxis, ...], counts: tuple[int, ...], deltas: tuple[int, ...]) -> ProductFit:
+        grids, samples, checks, exact = self._points(counts)
+        bases = []
+        for axis, grid, place in zip(axes, grids, deltas, strict=True):
+            key = (len(axis), place, len(grid))
+            if key not in self._bases:
+                self._bases[key] = Basis.of(axis, grid)
+            bases.append(self._bases[key])
+        W = [weights(axis.keys, grid) for axis, grid in zip(axes, checks, strict=True)]
+        etas = [expected_etas(axis.keys, grid, self.E + 3) * self.unit for axis, grid in zip(axes, checks, strict=True)]
+        shape = samples.shape[-1:]
+        best = ProductFit(math.inf, axes, np.zeros((*counts, *shape)), np.zeros((*counts, *shape, self.E)))
+        for lam in (*LAMBDAS, 0.0003):
+            damping = max(lam * self.wanted / self.scale, 4.0 * self.unit)
+            with np.errstate(over="ignore", invalid="ignore"):
+                stored = [
+                    a.astype(numpy_dtype(self.dtype)).astype(np.float64) for a in affine_values(bases, samples, damping)
+                ]
+            if not all(np.isfinite(a).all() for a in stored):
+                continue
+            values, slopes = stored
+            g = affine_on_grid(W, values, slopes, checks)
+            away = float(np.abs(g - exact).max())
+            if away >= best.error:
+                continue
+            loss = self._loss(W, etas, values, slopes, checks, g)
+            if self.query and min(g.shape[:-1]) > 1:
+                loss += self.query * sum(float(np.abs(np.gradient(g, -checks[e], axis=e)).max()) for e in range(self.E))
+            total = max(away + loss, loss_share(self.dtype) * loss)
+            if total < best.error:
+                best = ProductFit(total, axes, values, slopes)
+        return best
+
+    def _loss(self, W: list[Array], etas: list[Array], values: Array, slopes: Array, checks: list[Array], g: Array) -> float:
+        """What rounding of the logits is expected to cost: sqrt(sum v) sqrt(sum v (c + G z - g)^2), v = w eta on one axis."""
+        crude = sum(float(eta.max()) for eta in etas) * float((np.abs(values) + np.abs(slopes).sum(axis=-1)).max())
+        if crude < 0.003 * self.wanted:
+            return crude
+        E, total = self.E, np.zeros(g.shape)
+        z = [grid.reshape([-1 if i == e else 1 for i in range(E)] + [1]) for e, grid in enumerate(checks)]
+        for e in range(E):
+            lost = [w * etas[i] if i == e else w for i, w in enumerate(W)]
+            mass = spread(lost, np.ones((*values.shape[:-1], 1)))
+            square = spread(lost, values * values) - 2.0 * g * affine_on_grid(lost, values, slopes, checks) + g * g * mass
+            for i in range(E):
+                square = square + 2.0 * z[i] * spread(lost, values * slopes[..., i])
+                for j in range(E):
+                    square = square + z[i] * z[j] * spread(lost, slopes[..., i] * slopes[..., j])
+            total += np.sqrt(np.maximum(square, 0.0) * mass)
+        return float(total.max())
+
+
+def fit_affine(axes: tuple[SpectralAxis, ...], f: Function, error: float, scale: float, dtype: str) -> ProductFit:
+    """Affine values on given Bernstein axes."""
+    products = AffineProducts(f, len(axes), error, scale, dtype)
+    return products.attempt(tuple(len(axis) for axis in axes), tuple(DELTAS.index(axis.parameter) for axis in axes))
