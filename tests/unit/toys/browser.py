@@ -1,11 +1,13 @@
 """A headless Chromium, driven through the DevTools protocol over a pipe: what a page asks for, complains about and shows."""
 
 import base64
+import fcntl
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -15,6 +17,15 @@ FLAGS = [
     "--disable-component-update", "--disable-sync", "--disable-extensions", "--remote-debugging-pipe", "--hide-scrollbars",
 ]  # fmt: skip
 SECONDS = 60.0
+# The browser reads requests from descriptor 3 and writes answers to 4.
+AS_3_AND_4 = "import os, sys; a = sys.argv; os.dup2(int(a[1]), 3); os.dup2(int(a[2]), 4); os.execv(a[3], a[3:])"
+
+
+def _high(descriptor):
+    """The same pipe under a number that 3 and 4 cannot collide with."""
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+    os.close(descriptor)
+    return moved
 
 
 def chromium():
@@ -29,10 +40,9 @@ class Browser:
     def __init__(self, path):
         self._profile = tempfile.TemporaryDirectory(prefix="maxaffine-chromium-", ignore_cleanup_errors=True)
         profile = f"--user-data-dir={self._profile.name}"
-        theirs_in, self._out = os.pipe()
-        self._in, theirs_out = os.pipe()
+        (theirs_in, self._out), (self._in, theirs_out) = (tuple(map(_high, os.pipe())) for _ in range(2))
         self._process = subprocess.Popen(
-            ["sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", path, profile, *FLAGS],
+            [sys.executable, "-c", AS_3_AND_4, str(theirs_in), str(theirs_out), path, profile, *FLAGS],
             pass_fds=(theirs_in, theirs_out), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(theirs_in)
