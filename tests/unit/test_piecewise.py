@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
+from maxaffine.certify import attack
 from maxaffine.certify.adversary import worst_error
+from maxaffine.certify.attack_targets import random_case
 from maxaffine.certify.checker import check
 from maxaffine.certify.checker.piecewise import cells_of
 from maxaffine.certify.observe import near_switches
@@ -409,3 +411,20 @@ def test_a_network_too_long_to_write_out_is_refused():
     net = ReluNetwork(weights, [np.ones(40), np.ones(40), [0]])
     with pytest.raises(Refused, match="characters"):
         ma.compile(net, ma.Box(x=SIDE, y=SIDE), error=1e-3)
+
+
+def test_attacked_layers_hold_their_bounds(monkeypatch):
+    """Random nests of switches in all dtypes, as compiled and with moved numbers, against certificate and checker."""
+
+    def only_kinks(rng):
+        return next(case for case in iter(lambda: random_case(rng), None) if case.method == "piecewise" and len(case.text) < 160)
+
+    monkeypatch.setattr(attack, "random_case", only_kinks)
+    tally = attack.attack(ma.compile, layers=6, seed=4)
+    assert tally.violations == [] and tally.proved >= 5 and tally.rechecked == 2 * tally.proved
+    assert tally.by_route == {"PWA": tally.proved} and tally.worst > 0.3
+
+
+def test_the_targets_own_rounding_is_no_error_of_the_layer():
+    layer = ma.compile("-0.814*(x+99999) - 0.243", ma.Box(x=(-1e5, -99998)), error=5e-4, method="piecewise")
+    assert layer.tokens == 1 and layer.observed.error <= layer.bound < 2e-11

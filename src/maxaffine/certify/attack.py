@@ -93,8 +93,11 @@ def _attack_one(tally: Tally, case: Case, compiled: Any, rng: np.random.Generato
     if case.norm != "inf":
         tally.record("as compiled, L_p by quadrature", case, compiled.bound, compiled.observed.error, compiled.observed.at)
         return
-    _storm(tally, "as compiled", case, compiled.layer, compiled.target, compiled.bound, rng)
     scale = 10.0 ** rng.uniform(-9.0, -1.0)
+    if isinstance(compiled.layer, GroupedLayer) and compiled.layer.has_clusters:
+        _attack_clusters(tally, case, compiled, scale, rng)
+        return
+    _storm(tally, "as compiled", case, compiled.layer, compiled.target, compiled.bound, rng)
     if isinstance(compiled.layer, GroupedLayer):
         layer = perturbed(compiled.layer, scale, rng)
         tally.perturbed += 1
@@ -110,9 +113,25 @@ def _attack_one(tally: Tally, case: Case, compiled: Any, rng: np.random.Generato
         _recheck(tally, case, compiled, 0.0 if rng.random() < 0.3 else scale, rng)
 
 
-def _storm(tally: Tally, what: str, case: Case, layer: Any, target: Target, bound: float, rng: np.random.Generator) -> None:
-    """Every runtime of a layer against its bound."""
-    for runtime in chooser.available(layer):
+def _attack_clusters(tally: Tally, case: Case, compiled: Any, scale: float, rng: np.random.Generator) -> None:
+    """Layers of clusters: every runtime against the bound that is proved of it alone, then the checker on moved numbers."""
+    for runtime in chooser.available(compiled.layer):
+        try:
+            bound = compiled.certificate_for(runtime).bound
+        except MaxaffineError:
+            bound = None
+        if bound is not None and np.isfinite(bound):
+            _storm(tally, "as compiled", case, compiled.layer, compiled.target, bound, rng, (runtime,))
+    _recheck(tally, case, compiled, 0.0, rng)
+    _recheck(tally, case, compiled, scale, rng)
+
+
+def _storm(
+    tally: Tally, what: str, case: Case, layer: Any, target: Target, bound: float, rng: np.random.Generator,
+    runtimes: tuple[str, ...] | None = None,
+) -> None:  # fmt: skip
+    """Runtimes of a layer (all of them by default) against its bound."""
+    for runtime in chooser.available(layer) if runtimes is None else runtimes:
         if runtime == "dense" and layer.tokens > 4096:
             continue
         error, at = worst_error(layer, target, rng, runtime)
@@ -126,6 +145,8 @@ def _recheck(tally: Tally, case: Case, compiled: Any, scale: float, rng: np.rand
     for name in tensors if scale else ():
         if name.endswith("values") or (name.startswith("group") and name.endswith(("slopes", "offsets", "factor"))):
             wide = tensors[name].astype(np.float64)
+            if isinstance(compiled.layer, GroupedLayer) and compiled.layer.has_clusters and not wide.any():
+                continue  # keys of single tokens
             size = float(np.abs(wide).max()) or 1.0
             tensors[name] = (wide + scale * size * rng.normal(size=wide.shape)).astype(tensors[name].dtype)
     tally.rechecked += 1
@@ -136,7 +157,9 @@ def _recheck(tally: Tally, case: Case, compiled: Any, scale: float, rng: np.rand
     if bound is None or not np.isfinite(bound):
         tally.unprovable += 1
         return
-    _storm(tally, f"checker, perturbed by {scale:.1e}", case, from_tensors(tensors, record["layer"]), compiled.target, bound, rng)
+    layer = from_tensors(tensors, record["layer"])
+    own = ("two-level",) if isinstance(layer, GroupedLayer) and layer.has_clusters else None  # what the checker speaks of
+    _storm(tally, f"checker, perturbed by {scale:.1e}", case, layer, compiled.target, bound, rng, own)
 
 
 def perturbed(layer: GroupedLayer, scale: float, rng: np.random.Generator) -> GroupedLayer:

@@ -1,7 +1,8 @@
-"""Random smooth targets for the attack on the proofs: what is hard to approximate, enclose or round.
+"""Random targets for the attack on the proofs: what is hard to approximate, enclose or round.
 
 Sums and products of functions of straight and oblique directions, poles close to the box, oscillation, large offsets, boxes
-far from the origin and boxes of very different sides; one to three variables.
+far from the origin and boxes of very different sides; nests of max, min, abs and where with affine functions inside; one to
+three variables.
 """
 
 from dataclasses import dataclass
@@ -78,6 +79,19 @@ def _text(rng: np.random.Generator, variables: list[str]) -> str:
     return " + ".join(terms)
 
 
+def _kinked(rng: np.random.Generator, variables: list[str], depth: int) -> str:
+    """A continuous piecewise affine function: nested switches over affine ones."""
+    if depth == 0 or rng.random() < 0.15:
+        return f"({_number(rng.uniform(-2.0, 2.0))}*({_direction(rng, variables)}) + {_number(rng.uniform(-0.6, 0.6))})"
+    a, b = (_kinked(rng, variables, depth - 1) for _ in range(2))
+    c, h = _number(rng.uniform(-1.5, 1.5)), _direction(rng, variables)
+    patterns = (
+        f"max({a}, {b})", f"min({a}, {b})", f"abs({a})", f"relu({a})", f"clip({a}, -0.4, 0.3)", f"({a} + {c}*{b})",
+        f"where({h} < 0.1, {a}, {a} + {c}*(({h}) - 0.1))", f"max({a}, {b}, {c})",
+    )  # fmt: skip
+    return str(rng.choice(patterns))
+
+
 def random_case(rng: np.random.Generator) -> Case:
     """A target with its box, error, dtype and method."""
     count = int(rng.choice([1, 2, 3], p=[0.45, 0.4, 0.15]))
@@ -91,6 +105,8 @@ def random_case(rng: np.random.Generator) -> Case:
     simple = len(text) < 60 and count < 3
     finest = {"float64": 10.0 if simple else 7.0 if count < 3 else 5.0, "float32": 4.0, "bfloat16": 1.3}[dtype]
     error = 10.0 ** -rng.uniform(1.0 if dtype != "bfloat16" else 0.5, finest)
+    if rng.random() < 0.2:
+        return Case(_kinked(rng, variables, int(rng.integers(1, 4))), box, float(error), dtype, "piecewise", "inf")
     if rng.random() < 0.12 and count < 3:
         norm: float | str = "inf" if rng.random() < 0.7 else float(rng.choice([1.0, 2.0]))
         return Case(text, box, max(float(error), 0.05), "float64" if dtype == "bfloat16" else dtype, "lookup", norm)
