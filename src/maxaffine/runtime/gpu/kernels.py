@@ -3,8 +3,8 @@
     products   out_k = sum_terms sum_r prod_e p_er(z_e),     train   out_k = sum_rs p_r(z_1) P_rs(z_2) q_sk(z_3)
 
 T_k comes from S_{k+1} = (-1)^k 2 z S_k + S_{k-1}, S_k = T_k up to the signs + + - - which the table absorbs: one fused
-multiply-add per degree, shared by up to four series, and one more per coefficient.  Every query is computed by the same operations wherever it
-stands in a batch.  Numbers come from the table in memory or, where `NUMBERS` is given, from the code itself.
+multiply-add per degree, shared by up to four series, and one more per coefficient.  Every query is computed by the same
+operations wherever it stands in a batch.  Numbers come from memory or, where `NUMBERS` is given, from the code itself.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"

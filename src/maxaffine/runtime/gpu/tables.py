@@ -27,7 +27,7 @@ from maxaffine.runtime.gpu.compress import as_products, fewest_products, fewest_
 Array = NDArray[np.float64]
 
 # what a collapse may take where nothing is asked for, tried in turn: float32 rounds by ten times as much
-TOLERANCES = {"float32": (2.0**-23, 2.0**-20), "float64": (0.0, 1e-14, 1e-13, 1e-12)}
+TOLERANCES = {"float32": (2.0**-23, 2.0**-20), "float64": (0.0, 1e-13, 1e-12, 1e-11, 1e-10)}
 MOST_CODE = 1200  # coefficients that are written into the code; more are read from memory
 MOST_PRODUCTS = 4  # a train of three directions with so few products is written as products
 MOST_SERIES = 4096  # coefficients of products; beyond, unrolled code takes too long to build
