@@ -12,6 +12,7 @@ EXPERIMENTS: dict[str, str] = {
     "norms-under-noise": "maxaffine.lab.norms_under_noise:EXPERIMENT",
     "temperature-sweep": "maxaffine.lab.temperature_sweep:EXPERIMENT",
     "noise-and-precision": "maxaffine.lab.noise_and_precision:EXPERIMENT",
+    "learnability": "maxaffine.lab.learnability:EXPERIMENT",
     "explicit-weights": "maxaffine.lab.explicit_weights:EXPERIMENT",
     "mean-field": "maxaffine.lab.mean_field:EXPERIMENT",
 }
