@@ -27,31 +27,50 @@ def _summary(found: list[tuple[Path, dict[str, Any]]]) -> str:
     lines = ["| experiment | verdict |", "|---|---|"]
     for _, record in found:
         name = record["experiment"]
-        lines.append(f"| [{name}](#{name}) | **{_cell(record['verdict']['outcome'])}**. {_cell(record['verdict']['sentence'])} |")
+        outcome, sentence = (_cell(_prose(record["verdict"][key])) for key in ("outcome", "sentence"))
+        lines.append(f"| [{name}](#{name}) | **{outcome}**. {sentence} |")
     return "\n".join(lines) + "\n"
 
 
 def _section(folder: Path, record: dict[str, Any], home: Path) -> str:
     verdict, table = record["verdict"], record["table"]
     figure = Path(os.path.relpath(folder / FIGURE, home)).as_posix()
-    lines = [f"## {record['experiment']}", "", f"> {record['claim']}", ">", f"> {record['paper']}", ""]
-    lines += [f"**Verdict: {verdict['outcome']}.** {verdict['sentence']}", ""]
+    lines = [f"## {record['experiment']}", "", f"> {_prose(record['claim'])}", ">", f"> {_prose(record['paper'])}", ""]
+    lines += [f"**Verdict: {verdict['outcome']}.** {_prose(verdict['sentence'])}", ""]
     lines += [f"![{_alt(record['figure']['alt'])}]({figure})", ""]
     if isinstance(table["rows"], list):
         lines += [*_table(table["header"], table["rows"]), ""]
     if isinstance(verdict["numbers"], dict):
         numbers = ", ".join(f"{key} {words.number(value)}" for key, value in verdict["numbers"].items())
         lines += [f"Numbers of the verdict: {numbers}.", ""]
-    lines += [f"**Rule, fixed before the run.** {record['rule']}", "", "<details><summary>Protocol</summary>", ""]
-    lines += [record["protocol"].strip(), "", "</details>", "", "<details><summary>Card</summary>", ""]
-    lines += _table(["variable", "answer"], [[name, "<br>".join(answer)] for name, answer in words.card(record)])
+    lines += [f"**Rule, fixed before the run.** {_prose(record['rule'])}", "", "<details><summary>Protocol</summary>", ""]
+    lines += [_prose(record["protocol"].strip()), "", "</details>", "", "<details><summary>Card</summary>", ""]
+    card = [[name, "<br>".join(_prose(line) for line in answer)] for name, answer in words.card(record)]
+    lines += _table(["variable", "answer"], card)
     lines += ["", "</details>", ""]
-    return "\n".join(lines)
+    return _linked("\n".join(lines), folder.parent.parent, home)
 
 
 def _table(header: list[str], rows: list[list[Any]]) -> list[str]:
     body = ["| " + " | ".join(_cell(words.number(cell)) for cell in row) + " |" for row in rows]
     return ["| " + " | ".join(map(_cell, header)) + " |", "|" + "---|" * len(header), *body]
+
+
+def _linked(text: str, root: Path, home: Path) -> str:
+    """The protocol's module as a link, where the sources stand beside the results."""
+
+    def link(found: re.Match[str]) -> str:
+        if not (root / found[0]).is_file():
+            return found[0]
+        return f"[{found[0]}]({Path(os.path.relpath(root / found[0], home)).as_posix()})"
+
+    return re.sub(r"(?<=the module )src/[\w/]+\.py", link, text)
+
+
+def _prose(text: str) -> str:
+    """Text in which no < begins a tag; code between backticks is left alone."""
+    parts = text.split("`")
+    return "`".join(part if place % 2 else part.replace("&", "&amp;").replace("<", "&lt;") for place, part in enumerate(parts))
 
 
 def _cell(text: str) -> str:
