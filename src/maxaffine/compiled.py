@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,8 +67,17 @@ class Compiled:
     ) -> Array:
         """Values in the target's shape: (B, D) -> (B,) or (B, K), one point -> a scalar or (K,).
 
+        Tensors of PyTorch give tensors on the same device and in the same dtype, differentiable in x (runtime/torch_runtime.py).
         `threads` of large batches: by default OMP_NUM_THREADS, else all processors; the values do not depend on it.
         """
+        if any(_is_tensor(one) for one in x):
+            from maxaffine.runtime import torch_queries
+
+            given: Any = x
+            found = torch_queries.evaluate(
+                self.target, self.layer, *given, runtime=runtime, outside=outside, error=self.error, reserve=self.reserve or 0.0
+            )
+            return found  # type: ignore[return-value]
         if runtime == "collapsed" and self.reserve is None:
             raise BadInput("`runtime` (='collapsed') cannot run this layer: its certificate holds nothing in reserve for it.")
         points, single = as_points(self.target, *x, outside=outside)
@@ -340,6 +350,12 @@ class Compiled:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as failure:
             raise BadInput(f"{shown} does not hold a compiled layer: {failure}.") from None
+
+
+def _is_tensor(x: object) -> bool:
+    """Whether x is a PyTorch tensor, without importing PyTorch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
 
 
 def _afford(needed: int, what: str, way_out: str) -> None:
