@@ -287,7 +287,7 @@ class _Prover:
         eta += U * (-FLOAT64.exp_floor + FLOAT64.exp_ulps + 8.0)
         if not eta < 1.0:
             raise Refused(f"the scores of the clusters are wrong by up to {eta:.2g} in {self.layer.dtype}.")
-        rounding = math.exp(2.0 * eta) * (4.0 * eta * blend + heads) + gamma(tree_terms(self.count) + self.count + 8, U) * size
+        rounding = math.exp(2.0 * eta) * (2.0 * math.expm1(eta) * blend + heads) + gamma(tree_terms(self.count) + self.count + 8, U) * size
         rounding += self.count * (SKIP + 4.0 * FLOAT64.tiny) * max(h.largest(2.0) for h in self.scores.heads)
         real = self._modulus(self.axis.real + self.axis.drift)
         every = worst + kinks + leak + rounding + real <= 0.99 * self.error
@@ -302,22 +302,30 @@ class _Prover:
     # -- sizes
 
     def _size(self) -> float:
-        """sup |f|: by intervals where that is finite."""
-        edges = np.linspace(self.axis.low, self.axis.high, LOOK + 1)
+        """sup |f|: its branches by intervals, and what it may be at breaks."""
+        breaks = [one for one in self.found.breaks if one is not None]
+        return max(
+            *(self._largest(p.branch, p.low, p.high, LOOK) for p in self.found.pieces),
+            *(self._largest(self.axis.f, one.low, one.high, 1) for one in breaks), 0.0,
+        )  # fmt: skip
+
+    def _largest(self, f: Expression, low: float, high: float, look: int) -> float:
+        edges = np.linspace(low, high, look + 1)
+        edges[0], edges[-1] = low, high
         todo_low, todo_high = edges[:-1], edges[1:]
         top = 0.0
         for _ in range(60):
-            found = self.axis.f.enclose(Interval(todo_low[:, None], todo_high[:, None]))
+            found = f.enclose(Interval(todo_low[:, None], todo_high[:, None]))
             good = np.isfinite(found.lo[:, 0]) & np.isfinite(found.hi[:, 0])
             if good.any():
                 top = max(top, float(found.magnitude[good, 0].max()))
             if good.all():
                 return top * UP
-            low, high = todo_low[~good], todo_high[~good]
-            if len(low) > 4 * LOOK:
+            first, last = todo_low[~good], todo_high[~good]
+            if len(first) > 4 * LOOK:
                 break
-            middle = low + (high - low) / 2.0
-            todo_low, todo_high = np.concatenate([low, middle]), np.concatenate([middle, high])
+            middle = first + (last - first) / 2.0
+            todo_low, todo_high = np.concatenate([first, middle]), np.concatenate([middle, last])
         raise Refused("the target could not be enclosed on its axis.")
 
     def _top(self, k: int, reach: _Reach) -> float:
@@ -463,7 +471,8 @@ class _Prover:
         logit = 1.01 * (u * (3.0 * float(np.abs(keys.slopes).max()) * t + size) + 4 * U * float(np.abs(keys.slopes).max()) * t)
         exp = 1.01 * u * (min(2.0 * size, -self.compute.exp_floor) + self.compute.exp_ulps + 3.0) if len(keys) > 1 else 0.0
         site = abs(float(self.scores.A[k]) * z) + abs(float(self.scores.b[k]))
-        return (logit + exp + U * (8.0 * site + 8.0 * size + 8.0 * tree_terms(len(keys)) + 64.0)) * UP
+        # one product and two sums of the size of the site's score; the rest is of the size of the local logits
+        return (logit + exp + U * (3.1 * site + 8.0 * size + 8.0 * tree_terms(len(keys)) + 64.0)) * UP
 
     def _rounding(self, k: int, reach: _Reach) -> tuple[float, float]:
         """Errors of p_k and of S_k where the cluster answers."""
@@ -495,24 +504,41 @@ class _Prover:
         return total * UP, score
 
     def _modulus(self, d: float) -> float:
-        """sup |f(z) - f(z')| over |z - z'| <= d + relative |z|, both outside the holes."""
-        relative = self.axis.relative
-        if d == relative == 0.0:
+        """sup |f(z) - f(z')| over |z - z'| <= d + relative |z|, both outside the holes: on one piece, or across a break."""
+        if d == self.axis.relative == 0.0:
             return 0.0
-        slope = self.axis.f.gradient()
+        parts = []
+        for i, piece in enumerate(self.found.pieces):
+            before, after = self.holes[i], self.holes[i + 1]
+            low = piece.low if before is None else max(piece.low, before.high - 2.0 * d)
+            high = piece.high if after is None else min(piece.high, after.low + 2.0 * d)
+            parts.append(self._branch_modulus(piece.branch, low, high, d) if low < high else 0.0)
+        worst = max(parts)
+        for i, one in enumerate(self.found.breaks):
+            if one is None or self.holes[i] is not None:
+                continue
+            beside = [parts[n] for n in (i - 1, i) if 0 <= n < len(parts)]
+            apart = sum(beside) + 2.0 * _distance(self.axis.f, self.found, one)
+            # two points across a break are both next to it
+            far = (d + self.axis.relative * max(abs(one.low), abs(one.high))) * 1.01
+            first, last = max(one.low - far, self.axis.low), min(one.high + far, self.axis.high)
+            found = self.axis.f.enclose(Interval(np.array([[first]]), np.array([[last]])))
+            width = float(found.hi[0, 0] - found.lo[0, 0])
+            worst = max(worst, min(apart, width if math.isfinite(width) else math.inf))
+        return worst
+
+    def _branch_modulus(self, f: Expression, first: float, last: float, d: float) -> float:
+        relative, slope = self.axis.relative, f.gradient()
         tolerance = 0.002 * self.error
-        edges = np.linspace(self.axis.low, self.axis.high, 129)
+        edges = np.linspace(first, last, 65)
+        edges[0], edges[-1] = first, last
         low, high = edges[:-1], edges[1:]
         worst = 0.0
         while len(low):
-            for hole in self.holes:
-                if hole is not None:
-                    keep = ~((low > hole.low + d) & (high < hole.high - d))
-                    low, high = low[keep], high[keep]
             far = (d + relative * np.maximum(np.abs(low), np.abs(high))) * UP
-            box = Interval(np.maximum(low - far, self.axis.low)[:, None], np.minimum(high + far, self.axis.high)[:, None])
+            box = Interval(np.maximum(low - far, first)[:, None], np.minimum(high + far, last)[:, None])
             steep = slope.enclose(box).magnitude[:, 0]
-            found = self.axis.f.enclose(box)
+            found = f.enclose(box)
             width = (found.hi - found.lo)[:, 0]
             value = np.fmin(np.where(np.isfinite(steep), steep * far, np.inf), np.where(np.isfinite(width), width, np.inf)) * UP
             middle = low + (high - low) / 2.0

@@ -148,8 +148,10 @@ def _centre(found: OneDirection, low: Array, high: Array) -> Array:
     best, steepest = middle, 300.0 * max(typical, 1e-300)
     for place in places:
         step = 1e-9 * width
-        near = np.clip(np.array([place - 2 * step, place - step, place, place + step, place + 2 * step]), low[i], high[i])
-        slopes = np.abs(np.diff(f(near))) / step
+        # Not at the place itself, where the function may jump.
+        near = place + step * np.array([[-2.0, -1.0], [1.0, 2.0]])
+        inside_box = (near >= low[i]).all(axis=1) & (near <= high[i]).all(axis=1)
+        slopes = np.abs(np.diff(f(near[inside_box]), axis=1)).ravel() / step
         slopes = slopes[np.isfinite(slopes)]
         if len(slopes) and float(slopes.max()) > steepest:
             steepest = float(slopes.max())
@@ -216,9 +218,27 @@ def make_plan(problem: Problem, aim: Aim, dtype: str, most: int, gap: float | No
         kink = KINK * link.kink / aim.kink if link is not None and link.kind in ("kink", "seen") else 0.0
         jump = aim.gap if link is not None and link.kind == "jump" else 0.0
         at = left.high if link is None else link.at
-        handovers.append(Handover(at, sharpness(left, right, lead, kink, jump)))
+        sharp = sharpness(left, right, lead, kink, jump)
+        if link is not None and link.kind == "kink":
+            sharp = _sharper(problem, link, sharp, lead, aim.kink)
+        handovers.append(Handover(at, sharp))
     sites = place_sites(list(cells), handovers, dtype)
     return AxisPlan(problem.row, problem.centre, problem.direction, problem.slopes, tuple(cells), sites, gap)
+
+
+def _sharper(problem: Problem, link: Link, sharp: float, lead: float, allowed: float) -> float:
+    """Sharp enough for branches that part like a power of the distance: their slope where the cluster is lost counts."""
+    i = problem.links.index(link)
+    left, right = problem.pieces[i][2], problem.pieces[i + 1][2]
+    for _ in range(200):
+        reach = lead / sharp
+        y = link.at + reach * np.array([-1.0, -0.9, 0.9, 1.0])
+        q = np.abs(right(y) - left(y))
+        steep = max(abs(q[1] - q[0]), abs(q[3] - q[2])) / (0.1 * reach)
+        if not np.isfinite(steep) or KINK * steep / sharp <= allowed:
+            break
+        sharp *= 1.25
+    return sharp
 
 
 def _cells(problem: Problem, aim: Aim, library: Library, most: int) -> tuple[list[Cell], list[Link | None]] | None:
@@ -256,7 +276,7 @@ def _cells(problem: Problem, aim: Aim, library: Library, most: int) -> tuple[lis
 def _across(problem: Problem, link: Link, library: Library, goal: float, width: float) -> Cell | None:
     """One token across a singular point: the widest cell on which an affine function does."""
     w = width / 4.0
-    for _ in range(90):
+    for _ in range(220):
         reach = w * (1.0 + 2.0 * OVERLAP)
         with np.errstate(all="ignore"):
             samples = problem.f(link.at + reach * POINTS)
@@ -264,7 +284,7 @@ def _across(problem: Problem, link: Link, library: Library, goal: float, width: 
             fit = library.polish(partial(_about, problem.f, link.at, reach), 1, goal)
             if fit.error <= goal:
                 return Cell(link.at - w, link.at + w, link.at - reach, link.at + reach, fit)
-        w *= 0.8
+        w *= 0.75
     return None
 
 

@@ -304,7 +304,7 @@ class _Check:
         if not eta < 0.8:
             raise NotProved("the scores of its clusters are lost to rounding.")
         depth = 8 * (2 + int(math.log(C + 1, 8))) + C + 12
-        total = blend + math.exp(2 * eta) * (4.0 * eta * blend + lost)
+        total = blend + math.exp(2 * eta) * (2.0 * math.expm1(eta) * blend + lost)
         total += depth * DOUBLE * (size + blend + top) + C * 2.0**-118 * top
         total += self.off + (compute_format(self.dtype).unit + 6 * DOUBLE) * (size + blend + self.tilt)
         jumps = sum(hole is not None for hole in self.holes)
@@ -329,11 +329,18 @@ class _Check:
         return (low - c.o) / c.r - slack, (high - c.o) / c.r + slack
 
     def _size(self) -> float:
-        """sup |f|."""
-        edges = np.linspace(self.low, self.high, 1459)
+        """sup |f|, from the branches on their pieces and the function itself at the breaks."""
+        where = [(p.branch, p.low, p.high, 1459) for p in self.pieces.pieces]
+        where += [(self.f, one.low, one.high, 2) for one in self.pieces.breaks if one is not None]
+        return max(self._largest(*row) for row in where)
+
+    @staticmethod
+    def _largest(f: Expression, first: float, last: float, count: int) -> float:
+        edges = np.linspace(first, last, count)
+        edges[0], edges[-1] = first, last
         low, high, top = edges[:-1], edges[1:], 0.0
         for _ in range(45):
-            found = self.f.enclose(Interval(low[:, None], high[:, None])).magnitude[:, 0]
+            found = f.enclose(Interval(low[:, None], high[:, None])).magnitude[:, 0]
             good = np.isfinite(found)
             top = max([top, *(float(v) for v in found[good])])
             if good.all():
@@ -541,7 +548,7 @@ class _Check:
         t = max(abs(v) for v in self._t(k, z, z))
         inner = float((np.abs(c.alpha) * t + np.abs(c.beta)).max())
         logit = u * (4.2 * inner + 130.0 if self.dtype != "float64" else 4.2 * inner + 780.0) if len(c.c) > 1 else u * 4.2 * inner
-        return logit + DOUBLE * (9.0 * (abs(c.A * z) + abs(c.b)) + 12.0 * inner + 100.0 + 4.0 * len(c.c))
+        return logit + DOUBLE * (3.2 * (abs(c.A * z) + abs(c.b)) + 12.0 * inner + 100.0 + 4.0 * len(c.c))
 
     def _finite(self, k: int, low: float, high: float) -> tuple[float, float]:
         """Errors of the computed head and score of a cluster where it is in the race."""
@@ -569,18 +576,34 @@ class _Check:
         return (lost + sums) * (1 + 1e-9), max(self._score_error(k, low), self._score_error(k, high))
 
     def _sway(self, d: float) -> float:
-        """How far f changes when z moves by d + relative |z|."""
-        slope = self.f.gradient()
-        edges = np.linspace(self.low, self.high, 101)
+        """How far f changes when z moves by d + relative |z|: on a piece, or from one to the next across a break."""
+        on_piece = []
+        for i, piece in enumerate(self.pieces.pieces):
+            before, after = self.holes[i], self.holes[i + 1]
+            low = piece.low if before is None else max(piece.low, before[1] - 3.0 * d)
+            high = piece.high if after is None else min(piece.high, after[0] + 3.0 * d)
+            on_piece.append(self._sway_of(piece.branch, low, high, d) if low < high else 0.0)
+        worst = max(on_piece)
+        for i, one in enumerate(self.pieces.breaks):
+            if one is not None and self.holes[i] is None:
+                near = [n for n in (i - 1, i) if 0 <= n < len(on_piece)]
+                step = sum(2.0 * self._apart(self.pieces.pieces[n].branch, one.low, one.high) + on_piece[n] for n in near)
+                move = (d + self.relative * max(abs(one.low), abs(one.high))) * 1.02
+                box = Interval(np.array([[max(one.low - move, self.low)]]), np.array([[min(one.high + move, self.high)]]))
+                value = self.f.enclose(box)
+                width = float(value.hi[0, 0] - value.lo[0, 0])
+                worst = max(worst, min(step, width if math.isfinite(width) else math.inf))
+        return worst
+
+    def _sway_of(self, f: Expression, first: float, last: float, d: float) -> float:
+        slope = f.gradient()
+        edges = np.linspace(first, last, 52)
+        edges[0], edges[-1] = first, last
         low, high, worst = edges[:-1], edges[1:], 0.0
         while len(low):
-            for hole in self.holes:
-                if hole is not None:
-                    keep = ~((low > hole[0] + d) & (high < hole[1] - d))
-                    low, high = low[keep], high[keep]
             move = (d + self.relative * np.maximum(np.abs(low), np.abs(high))) * (1 + 1e-9)
-            box = Interval(np.maximum(low - move, self.low)[:, None], np.minimum(high + move, self.high)[:, None])
-            steep, value = slope.enclose(box).magnitude[:, 0] * move, self.f.enclose(box)
+            box = Interval(np.maximum(low - move, first)[:, None], np.minimum(high + move, last)[:, None])
+            steep, value = slope.enclose(box).magnitude[:, 0] * move, f.enclose(box)
             width = (value.hi - value.lo)[:, 0]
             here = np.fmin(np.where(np.isfinite(steep), steep, np.inf), np.where(np.isfinite(width), width, np.inf)) * (1 + 1e-11)
             third = (high - low) / 3.0
