@@ -118,7 +118,7 @@ def _windowed(layer: Layer) -> Rounding:
     for i, axis in enumerate(layer.keys.axes):
         slopes = axis.slopes.astype(np.float64)
         stored = float(np.abs(axis.offsets.astype(np.float64) + slopes * slopes / 2.0).max())
-        one = rho * (k * (float(error[i]) + 5.0 * u * (k + 1)) + stored) + u * (24.0 * k + 8.0)
+        one = rho * (k * (float(error[i]) + 5.0 * u * (k + 1)) + stored) + u * (24.0 * k + 12.0)
         eta, joint = max(eta, one), joint + one
     widths = [float(width) for width in made.widths]
     summation = gamma(math.prod(widths[:-1]) + 2 * sum(widths) + 4 * len(widths) + 8, u)

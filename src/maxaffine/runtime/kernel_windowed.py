@@ -69,7 +69,6 @@ def windowed(x, centre, scale, middle, rho, reach, widths, fades, powers, stride
     square = np.empty(BLOCK)
     other = np.empty(BLOCK)
     at = np.zeros(BLOCK, dtype=np.uint64)  # unsigned: an index that may be negative is tested at every use
-    norm = np.empty(BLOCK)
     outer = np.empty(BLOCK)
     inner = np.empty(BLOCK)
     total = np.empty(BLOCK)
@@ -79,7 +78,6 @@ def windowed(x, centre, scale, middle, rho, reach, widths, fades, powers, stride
     for base in range(start, stop, BLOCK):
         size = min(BLOCK, stop - base)
         for q in range(BLOCK):
-            norm[q] = 1.0
             at[q] = 0
         for i in range(D):
             c, m = centre[i], middle[i]
@@ -113,7 +111,10 @@ def windowed(x, centre, scale, middle, rho, reach, widths, fades, powers, stride
                 for q in range(BLOCK):
                     total[q] = total[q] + weights[i, j, q]
             for q in range(BLOCK):
-                norm[q] = norm[q] * total[q]
+                total[q] = 1.0 / total[q]
+            for j in range(widths[i]):
+                for q in range(BLOCK):
+                    weights[i, j, q] = weights[i, j, q] * total[q]
         if far:  # ask for the rows of all queries of the block at once, so that their latencies overlap
             for n in range(combinations):
                 shift = 0
@@ -163,5 +164,5 @@ def windowed(x, centre, scale, middle, rho, reach, widths, fades, powers, stride
                 for q in range(BLOCK):
                     total[q] = total[q] + outer[q] * inner[q]
             for q in range(size):
-                out[base + q, k] = total[q] / norm[q]
+                out[base + q, k] = total[q]
     return sink

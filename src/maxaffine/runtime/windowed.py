@@ -183,7 +183,6 @@ def exponential(y: Array) -> Array:
 def in_numpy(made: Window, x: Array) -> Array:
     """The kernel's operations in the same order, without numba: (B, K)."""
     D = len(made.widths)
-    norm = np.ones(len(x))
     start = np.zeros(len(x), dtype=np.int64)
     weights: list[list[Array]] = []
     for i in range(D):
@@ -209,8 +208,8 @@ def in_numpy(made: Window, x: Array) -> Array:
         total = row[0]
         for one in row[1:]:
             total = total + one
-        norm = norm * total
-        weights.append(row)
+        total = 1.0 / total  # coordinate by coordinate: the product of the sums could overflow
+        weights.append([one * total for one in row])
     outer = [(np.ones(len(x)), start)]
     for i in range(D - 1):
         outer = [(w * weights[i][j], at + j * made.strides[i]) for w, at in outer for j in range(int(made.widths[i]))]
@@ -222,5 +221,5 @@ def in_numpy(made: Window, x: Array) -> Array:
             for j in range(1, int(made.widths[-1])):
                 s = s + weights[-1][j] * made.values[at + k + j * made.outputs].astype(np.float64)
             total = total + w * s
-        out[:, k] = total / norm
+        out[:, k] = total
     return out
