@@ -116,6 +116,15 @@ def test_a_failing_unit_leaves_the_others_done(tmp_path, capsys):
     assert "this unit fails" in capsys.readouterr().err
 
 
+def test_when_a_unit_fails_what_other_processes_have_under_way_is_kept(tmp_path, capsys):
+    folder = tmp_path / "run"
+    words = ["lab", "run", TOY, "--set", "failing=unit-0", "--set", "wait=0.1", "--workers", "2", "--out", str(folder)]
+    assert main(words) == 70
+    assert "this unit fails" in capsys.readouterr().err
+    done = [entry["unit"]["id"] for entry in Journal(folder / "results.jsonl").entries]
+    assert "unit-1" in done and "unit-0" not in done and len(done) < 6
+
+
 def test_the_same_command_after_the_end_changes_nothing(whole):
     before = {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()}
     assert main(["lab", "run", TOY, "--set", "wait=0.1", "--out", str(whole)]) == 0

@@ -26,7 +26,7 @@ class Display:
                 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
             except ModuleNotFoundError:
                 return self
-            words = TextColumn("[dim]{task.fields[words]}", markup=True)
+            words = TextColumn("{task.fields[words]}", style="dim", markup=False)
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), words)
             self._bars = Progress(*columns, console=Console(stderr=True), transient=True)
             self._task = self._bars.add_task(self.name, total=self.total, completed=self.done, words="")

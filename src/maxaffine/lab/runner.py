@@ -113,9 +113,13 @@ def work(
 
 
 def _through(tasks: Iterable[Task], open_executor: Opener, run: Run, display: Display) -> None:
-    """Submit, wait, accept; a pool whose workers died is opened anew, as long as some unit gets done."""
+    """Submit, wait, accept; a pool whose workers died is opened anew, as long as some unit gets done.
+
+    When a unit fails, nothing more is begun; what is under way elsewhere is waited for and kept, then the failure is raised.
+    """
     waiting = deque(tasks)
     deaths = 0
+    failure: Exception | None = None
     while waiting:
         flying: dict[Future[Any], Task] = {}
         before = len(run.results.done)
@@ -128,15 +132,36 @@ def _through(tasks: Iterable[Task], open_executor: Opener, run: Run, display: Di
                         flying[executor.submit(call, waiting[0])] = waiting[0]
                         waiting.popleft()
                     for future in wait(flying, return_when=FIRST_COMPLETED).done:
-                        outcome = future.result()
+                        try:
+                            outcome = future.result()
+                        except (BrokenExecutor, CancelledError):
+                            raise
+                        except Exception as trouble:
+                            task = flying.pop(future)
+                            failure = failure or _told(trouble, task)
+                            waiting.clear()
+                            continue
                         task = flying.pop(future)
                         run.results.accept(task.unit, outcome)
                         display.unit_done(task.unit["id"], outcome.metric)
         except (BrokenExecutor, CancelledError):
-            waiting.extendleft(reversed(flying.values()))
+            if failure is None:
+                waiting.extendleft(reversed(flying.values()))
             deaths = 0 if len(run.results.done) > before else deaths + 1
             if deaths == DEATHS:
                 raise Refused(
                     f"workers died {DEATHS} times without finishing a unit, the last time with {waiting[0].unit['id']!r}; is "
                     "there enough memory? Take fewer --workers. Finished work is kept; the same command goes on."
                 ) from None
+    if failure is not None:
+        raise failure
+
+
+def _told(trouble: Exception, task: Task) -> Exception:
+    """A failure as it is raised: a unit that kills its Dask workers, one after the other, is a sentence."""
+    if type(trouble).__name__ != "KilledWorker":
+        return trouble
+    return Refused(
+        f"the unit {task.unit['id']!r} killed several workers of the cluster; is there enough memory on them? Finished work is "
+        "kept; the same command goes on."
+    )
