@@ -84,7 +84,8 @@ class Scores:
         reach = (1.01 + np.abs(self.origin)) / self.radius
         local = (finite + np.abs(self.slopes).max(axis=2) * reach * 2.0 + 4.0).sum(axis=1)
         size = 2.02 * np.abs(self.site_slopes).sum(axis=1) + np.abs(self.site_offsets) + local
-        return float(size.max() * 2.0**-51) * (self.slopes.shape[1] * 3 + self.slopes.shape[2] + 12)
+        terms = 3 * self.slopes.shape[1] + self.slopes.shape[2] + 12
+        return float(size.max()) * 2.0**-51 * float(terms)
 
 
 def cover(scores: Scores, gap: float, target: float, reach: float = 1.0 + 2.0**-45) -> int:

@@ -12,8 +12,10 @@ from typing import Any
 
 from maxaffine.certify.checker.axis_clusters import check_axis
 from maxaffine.certify.checker.grid import check_integral, check_sup
+from maxaffine.certify.checker.level_sets import check_level_sets
 from maxaffine.certify.checker.listed import check_centres, check_partition
 from maxaffine.certify.checker.piecewise import check_piecewise
+from maxaffine.certify.checker.regions import check_regions
 from maxaffine.certify.checker.spectral import check_spectral
 from maxaffine.certify.checker.stored import NotProved, Stored
 from maxaffine.certify.checker.tree import check_tree
@@ -28,8 +30,10 @@ GROUPED: dict[str, Prover] = {
     "piecewise": check_piecewise,
     "axis": check_axis,
     "tree": check_tree,
+    "regions": check_regions,
+    "level": check_level_sets,
 }
-INTEGRAL: frozenset[str] = frozenset({"axis"})  # those of them that prove L_p bounds as well
+INTEGRAL: frozenset[str] = frozenset({"axis", "level"})  # those of them that prove L_p bounds as well
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Trees of clusters re-proved: who answers where by slopes of scores, cut in three; every piece on its own box.
 
 S_l - S_k changes along axis e by between (a_l - a_k)_e + (least alpha_l - largest alpha_k) / r and the other way round.  A
-cluster that trails the best one at the middle of a box by more than that, and by a margin, does not count on the box; the others must
-hold the box in theirs, |t| <= 1.  There f - p_k is bounded by Chebyshev points and ellipses, or, where the target may switch,
-by values at middles and enclosed slopes.
+cluster that trails the best one at the middle of a box by more than that, and by a margin, does not count on the box; the others
+must hold the box in theirs, |t| <= 1.  There f - p_k is bounded by Chebyshev points and ellipses, or, where the target may
+switch, by values at middles and enclosed slopes.
 """
 
 import math

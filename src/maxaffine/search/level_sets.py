@@ -1,0 +1,110 @@
+"""Targets of two values, one of them on a convex set: a polygon of single tokens, proved in L_p."""
+
+import math
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.level_sets import certify_level_sets
+from maxaffine.certify.observe import Observed
+from maxaffine.core.errors import Refused
+from maxaffine.layer.build_level import build_level
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.plan.level_sets import Curve, curve_of, level_plan
+from maxaffine.request import Request
+from maxaffine.runtime import chooser
+from maxaffine.search.found import ROOM, Found, grouped_cost, unconfirmed
+from maxaffine.target.expression import Expression
+from maxaffine.target.switches import forced, switches
+
+Array = NDArray[np.float64]
+
+AIMS = (0.76, 0.66, 0.5)  # of the error, for the hard part; the boxes of the proof need the rest
+MOST = 600
+ACROSS = 64  # points across the curve
+
+
+def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
+    """The smallest polygon that is proved in L_p."""
+    target = request.target
+    if not math.isfinite(request.norm) or target.expression is None or target.box.dimension != 2 or target.n_out != 1:
+        reasons.append("polygons are for L_p errors of expressions of two variables")
+        return None
+    seen = _two_values(request, target.expression)
+    if seen is None:
+        reasons.append("the target is not one value on a convex set and another one outside")
+        return None
+    curve, inside, outside = seen
+    box = target.box
+    volume = float(np.prod((box.high - box.low) / 2.0))
+    most = MOST if fewest is None else min(MOST, fewest - 1)
+    for aim in AIMS:
+        plan = level_plan(curve, inside, outside, request.norm, aim * request.error, most, volume)
+        if plan is None:
+            reasons.append(f"no polygon of at most {most:,} edges fits")
+            return None
+        layer = build_level(plan, target, request.dtype)
+        prove = partial(_certify, layer, request)
+        try:
+            certificate = prove("two-level")
+        except Refused as refusal:
+            reasons.append(f"a polygon of {plan.cells:,} tokens: {str(refusal).rstrip('.')}")
+            return None
+        assert certificate.bound is not None
+        if certificate.bound <= request.error * ROOM:
+            found = Found("level", plan, layer, certificate, grouped_cost(layer), _seen(layer, request, curve, plan.strip), prove)
+            doubt = unconfirmed(found, request)
+            if doubt is None:
+                return found
+            reasons.append(f"a polygon of {plan.cells:,} tokens is not confirmed: {doubt}")
+        else:
+            reasons.append(f"a polygon of {plan.cells:,} tokens gives {certificate.bound:.3g}")
+    return None
+
+
+def _seen(layer: GroupedLayer, request: Request, curve: Curve, width: float) -> Observed:
+    """The L_p error on points across the curve, in a strip that holds what lies between set and polygon."""
+    box, p = request.target.box, request.norm
+    middle, half = (box.low + box.high) / 2.0, (box.high - box.low) / 2.0
+    steps = width * ((2.0 * np.arange(ACROSS) + 1.0) / ACROSS - 1.0)
+    along = curve.points + 0.5 * curve.lengths[:, None] * np.stack([-curve.normals[:, 1], curve.normals[:, 0]], axis=1)
+    z = along[:, None] + steps[:, None] * curve.normals[:, None]
+    inside = np.all(np.abs(z) <= 1.0, axis=2).ravel()
+    x = np.clip(middle + half * z.reshape(-1, 2), box.low, box.high)
+    away = np.abs(chooser.evaluate(layer, x).astype(np.float64) - request.target.values(x))[:, :, 0] * inside[:, None]
+    share = np.repeat(curve.lengths, ACROSS)[:, None] * 2.0 * width / ACROSS * float(np.prod(half))
+    error = float((away**p * share).sum(axis=0).max()) ** (1.0 / p)
+    at = x[int(away.max(axis=1).argmax())]
+    return Observed(error, tuple(float(v) for v in at), len(x), request.seed, p)
+
+
+def _certify(layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+    return certify_level_sets(layer, request.target, request.norm, request.error * ROOM, runtime)
+
+
+def _two_values(request: Request, expression: Expression) -> tuple[Curve, Array, Array] | None:
+    """The curve of the convex side, the value on it and the value outside, where the target has one jump between constants."""
+    jumps = [switch for switch in switches(expression) if switch.kind == "jump" and switch.chosen]
+    if len(jumps) != 1 or len(switches(expression)) != 1 or jumps[0].op == "floor":
+        return None
+    (jump,) = jumps
+    values = []
+    points = request.target.box.sample(5, np.random.default_rng(3))
+    for choice in (-1, 1):
+        branch = forced(expression, {jump.place: choice})
+        if branch.used:
+            return None
+        values.append(branch.evaluate(points)[0])
+    box = request.target.box
+    middle, half = (box.low + box.high) / 2.0, (box.high - box.low) / 2.0
+
+    def side(sign: float, z: Array) -> Array:
+        return np.asarray(sign * jump.argument.evaluate(np.clip(middle + half * z, box.low, box.high))[:, 0])
+
+    for sign, (inside, outside) in ((1.0, (values[0], values[1])), (-1.0, (values[1], values[0]))):
+        curve = curve_of(partial(side, sign))
+        if curve is not None:
+            return curve, np.asarray(inside), np.asarray(outside)
+    return None
