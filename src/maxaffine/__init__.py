@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from maxaffine.compiled import Compiled, load
     from maxaffine.compiler import compile
     from maxaffine.core.errors import BadInput, Refused
+    from maxaffine.estimator import MaxAffineRegressor
     from maxaffine.inspection.head import inspect
     from maxaffine.layer.layer import Layer
     from maxaffine.plan.maxaffine import MaxAffine
@@ -38,6 +39,7 @@ _HOMES = {
     "IntegralModulus": "maxaffine.target.facts",
     "Layer": "maxaffine.layer.layer",
     "MaxAffine": "maxaffine.plan.maxaffine",
+    "MaxAffineRegressor": "maxaffine.estimator",
     "Refused": "maxaffine.core.errors",
     "Target": "maxaffine.target.target",
     "TotalVariation": "maxaffine.target.facts",
@@ -59,6 +61,7 @@ __all__ = [
     "IntegralModulus",
     "Layer",
     "MaxAffine",
+    "MaxAffineRegressor",
     "Refused",
     "Target",
     "TotalVariation",
