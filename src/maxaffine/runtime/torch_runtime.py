@@ -11,6 +11,7 @@ Queries outside the box are taken at its nearest point; not-a-number stays what 
 from __future__ import annotations
 
 import weakref
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -151,7 +152,8 @@ def torch_layer(
     held = _KNOWN.get(id(layer))
     if held is None or held[0]() is not layer:
         key = id(layer)
-        held = weakref.ref(layer, lambda _: _KNOWN.pop(key, None)), {}
+        forget = partial(_KNOWN.pop, key)  # called with the dead reference, which serves as pop's default
+        held = weakref.ref(layer, forget), {}
         _KNOWN[key] = held
     wanted = (str(device), dtype, runtime, tolerance)
     if wanted not in held[1]:
