@@ -98,6 +98,21 @@ def test_a_worker_process_that_dies_is_replaced_and_the_run_completes(tmp_path, 
     ]
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at /proc")
+def test_worker_processes_do_not_outlive_a_killed_run(tmp_path):
+    folder = tmp_path / "run"
+    process = start("lab", "run", TOY, "--set", "wait=0.2", "--workers", "2", "--out", folder)
+    wait_for_lines(folder, 1, process)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) >= 2
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def test_an_interrupt_exits_with_130_keeps_finished_work_and_says_how_to_go_on(tmp_path):
     folder = tmp_path / "run"
     process = start("lab", "run", TOY, "--set", "wait=0.3", "--out", folder)

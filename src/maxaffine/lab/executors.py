@@ -4,6 +4,8 @@ All three are `concurrent.futures.Executor`s; the run itself does not know which
 """
 
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, contextmanager
@@ -15,6 +17,7 @@ Opened = tuple[Executor, int]  # the executor, and how many units to have under 
 Opener = Callable[[], AbstractContextManager[Opened]]
 
 
+WATCH = 0.5  # seconds between a worker's looks at its parent
 PATIENCE = "20s"  # for the scheduler of a cluster to answer
 
 
@@ -37,6 +40,17 @@ def in_process() -> Iterator[Opened]:
     yield InProcess(), 1
 
 
+def _leave_with(parent: int) -> None:
+    """End this worker soon after the process that started it is gone, however that one ended."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def processes(workers: int) -> Opener:
     """That many processes of this machine, which share its cores."""
     if workers < 1:
@@ -51,7 +65,9 @@ def processes(workers: int) -> Opener:
     @contextmanager
     def opened() -> Iterator[Opened]:
         threads = str(max(1, (os.cpu_count() or 1) // workers))
-        pool = ProcessPoolExecutor(max_workers=workers, env={"OMP_NUM_THREADS": threads})
+        pool = ProcessPoolExecutor(
+            max_workers=workers, env={"OMP_NUM_THREADS": threads}, initializer=_leave_with, initargs=(os.getpid(),)
+        )
         finished = False
         try:
             yield pool, workers
