@@ -7,13 +7,13 @@ from importlib import import_module
 from maxaffine.core.errors import BadInput
 from maxaffine.lab.experiment import Experiment
 
-# name: "module:attribute"
+# name: "module:attribute", in the order of the report
 EXPERIMENTS: dict[str, str] = {
     "norms-under-noise": "maxaffine.lab.norms_under_noise:EXPERIMENT",
+    "explicit-weights": "maxaffine.lab.explicit_weights:EXPERIMENT",
     "temperature-sweep": "maxaffine.lab.temperature_sweep:EXPERIMENT",
     "noise-and-precision": "maxaffine.lab.noise_and_precision:EXPERIMENT",
     "learnability": "maxaffine.lab.learnability:EXPERIMENT",
-    "explicit-weights": "maxaffine.lab.explicit_weights:EXPERIMENT",
     "mean-field": "maxaffine.lab.mean_field:EXPERIMENT",
 }
 
