@@ -3,7 +3,6 @@
 import time
 from dataclasses import replace
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -40,12 +39,13 @@ from maxaffine.search.found import Found, look
 
 # In the order in which `auto` tries them: cheap tests first.  Lookups come last, where nothing else is proved or smaller.
 SEARCHES = {
-    name: module
-    for name, module in {
-        "piecewise": "piecewise", "axis": "axis_clusters", "regions": "regions", "spectral": "spectral", "tree": "tree",
-    }.items()
-    if find_spec(f"maxaffine.search.{module}") is not None
-}  # fmt: skip
+    "piecewise": "piecewise",
+    "axis": "axis_clusters",
+    "regions": "regions",
+    "level": "level_sets",
+    "spectral": "spectral",
+    "tree": "tree",
+}
 METHODS = ("auto", *SEARCHES, "lookup")
 ENOUGH = 4  # tokens below which no other method is asked
 
@@ -182,9 +182,9 @@ def _search(request: Request, method: str) -> Found:
     if not given and method != "lookup":
         limit = lookup.fewest_tokens(request) if method == "auto" else None
         for name in SEARCHES if method == "auto" else (method,):
+            request.progress(f"{name} heads", 0, 1)
             fewest = limit if best is None else _fewer(best.cost.tokens, limit)
-            found = import_module(f"maxaffine.search.{SEARCHES[name]}").search(request, reasons.setdefault(name, []), fewest)
-            best = _better(best, found)
+            best = _better(best, _tried(name, request, reasons.setdefault(name, []), fewest))
             if best is not None and best.certificate.kind == "proved" and best.cost.tokens <= ENOUGH:
                 break
         if best is not None:
@@ -198,6 +198,16 @@ def _search(request: Request, method: str) -> Found:
         if not tried:
             raise
         raise Refused(f"{refusal} Tried before: {tried}.") from None
+
+
+def _tried(name: str, request: Request, reasons: list[str], fewest: int | None) -> Found | None:
+    """What one method finds; a refusal is a reason like others."""
+    found: Found | None = None
+    try:
+        found = import_module(f"maxaffine.search.{SEARCHES[name]}").search(request, reasons, fewest)
+    except Refused as refusal:
+        reasons.append(str(refusal).rstrip("."))
+    return found
 
 
 def _fewer(tokens: int, limit: int | None) -> int:
@@ -229,7 +239,8 @@ def _validate(compiled: Compiled) -> None:
         # The literal softmax of clusters in fewer digits than float64 is another matter: explain() says what it is proved to.
         if "dense" in chooser.available(layer) and not (layer.has_clusters and layer.dtype != "float64"):
             away = float(np.abs(fast - chooser.evaluate(layer, x, "dense")).max())
-            if away > compiled.error:
+            literal = compiled.certificate_for("dense").bound if away > compiled.error and layer.has_clusters else None
+            if away > compiled.error + (literal or 0.0):
                 raise AssertionError("the layer disagrees with the literal softmax: please report this")
         return
     if layer.keys.count <= 1 << 16:

@@ -18,7 +18,7 @@ Function = Callable[[Array], Array]  # z (M, E) -> (M, K)
 
 DELTAS = (0.15, 0.3, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0)
 MOST = {1: 60, 2: 44, 3: 15, 4: 6}  # keys per axis
-ATTEMPTS = 260
+ATTEMPTS = {1: 260, 2: 260, 3: 110, 4: 50}  # fits of a search
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,10 @@ class ProductFit:
 class AffineProducts:
     """Heads with affine values for one function, of growing size; every fit is kept."""
 
-    def __init__(self, f: Function, dimension: int, error: float, scale: float, dtype: str) -> None:
+    def __init__(
+        self, f: Function, dimension: int, error: float, scale: float, dtype: str, largest: float = math.inf
+    ) -> None:
+        self.largest = largest  # what |c| and |G| may be: steep scores beside the keys make large values costly
         self.f, self.E, self.wanted, self.scale, self.dtype = f, dimension, error, scale, dtype
         self.unit = compute_format(dtype).unit
         self.query = 0.0 if dtype == "float64" else dtype_of(dtype).unit / 2.0
@@ -88,7 +91,7 @@ class AffineProducts:
         """Fewer keys on one axis, or more on one and fewer on another, while the whole still fits."""
         best = fit
         for _ in range(60):
-            if len(self._known) > ATTEMPTS:
+            if len(self._known) > ATTEMPTS.get(self.E, 50):
                 break
             better = self._step(best, error)
             if better is None:
@@ -173,6 +176,8 @@ class AffineProducts:
             if not all(np.isfinite(a).all() for a in stored):
                 continue
             values, slopes = stored
+            if max(float(np.abs(values).max()), float(np.abs(slopes).max())) > self.largest:
+                continue
             g = affine_on_grid(W, values, slopes, checks)
             away = float(np.abs(g - exact).max())
             if away >= best.error:

@@ -292,7 +292,8 @@ def spectral_plans(target: Target, error: float, dtype: str, guess: bool = True)
 def _stream(choices: list[list[GroupPlanner]], error: float, affine: bool) -> Iterator[SpectralPlan]:
     """Plans of one kind of values, of growing size; of several sets of directions the one with the fewest tokens."""
     tokens = 0
-    for goal in (0.97, 0.9, 0.8, 0.65, 0.45):
+    factored = any(planner.group.factors is not None and planner.group.dimension > 2 for one in choices for planner in one)
+    for goal in (0.9,) if affine and factored else (0.97, 0.9, 0.8, 0.65, 0.45):
         plans = [plan for planners in choices if (plan := _carry_out(planners, goal * error, affine)) is not None]
         if not plans:
             return
