@@ -26,6 +26,8 @@ from maxaffine.search.found import ROOM, Found, look
 
 def fewest_tokens(request: Request) -> int | None:
     """Tokens of the cheapest lookup, where one is known without building it."""
+    if math.isfinite(request.norm):
+        return None
     plan = lookup.cheapest(lookup.sup_norm_plans(request.target.box, request.evidence, request.error * ROOM))
     return None if plan is None or request.dtype == "bfloat16" else plan.cells * request.target.n_out
 

@@ -26,6 +26,9 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
     A callable about which nothing provable is declared gets the first plan whose observed error fits.
     """
     target, error, evidence = request.target, request.error, request.evidence
+    if math.isfinite(request.norm):
+        reasons.append("they are proved in the sup norm")
+        return None
     declared = evidence.ellipses is not None or evidence.derivatives is not None
     provable = target.expression is not None or declared
     observable = target.expression is None and request.require is None and (declared or not lookup.provable(evidence))
