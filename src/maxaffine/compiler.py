@@ -239,8 +239,8 @@ def _validate(compiled: Compiled) -> None:
         # The literal softmax of clusters in fewer digits than float64 is another matter: explain() says what it is proved to.
         if "dense" in chooser.available(layer) and not (layer.has_clusters and layer.dtype != "float64"):
             away = float(np.abs(fast - chooser.evaluate(layer, x, "dense")).max())
-            literal = compiled.certificate_for("dense").bound if away > compiled.error and layer.has_clusters else None
-            if away > compiled.error + (literal or 0.0):
+            spoken = compiled.certificate_for("dense").bound if away > compiled.error and layer.has_clusters else None
+            if away > compiled.error + (spoken or 0.0):
                 raise AssertionError("the layer disagrees with the literal softmax: please report this")
         return
     if layer.keys.count <= 1 << 16:
