@@ -1,0 +1,227 @@
+"""The section "GPU" of docs/benchmarks.md and its figure, from benchmarks/results/gpu.json: `python benchmarks/gpu_figures.py`."""
+
+import json
+import math
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from maxaffine.core.records import replace_atomically
+
+ROOT = Path(__file__).parent.parent
+NAMES = {
+    "sum": "sin x + cos y", "product": "sin x cos y", "franke": "Franke", "runge": "1/(1 + 25 x^2)", "gauss": "exp(-r^2), 3-D",
+    "coupled": "cos(x y + z)",
+}  # fmt: skip
+PLANE = ("sum", "product", "franke")
+BEGIN, END = "<!-- gpu -->", "<!-- /gpu -->"
+
+
+def good(results: dict[str, Any], key: str) -> dict[str, Any] | None:
+    """A section that ran, or None."""
+    found = results.get(key)
+    return found if isinstance(found, dict) and "failed" not in found and "skipped" not in found else None
+
+
+def rate(value: float) -> str:
+    """Queries per second as a person reads them."""
+    for unit, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value:.3g}"
+
+
+def best(results: dict[str, Any], name: str) -> dict[str, Any] | None:
+    """The collapsed layer of that name, the faster of its two measurements."""
+    found = [one for one in (good(results, f"ours {name}"), good(results, f"configs {name}")) if one]
+    return max(found, key=lambda one: one["queries_per_s"]) if found else None
+
+
+def at_error(rows: list[dict[str, Any]], error: float) -> tuple[float, str]:
+    """Throughput of a texture at that error, between the sizes that were measured; beyond them at the best error there is."""
+    useful, low = [], math.inf  # sizes that lower the error; larger ones are slower and no better
+    for row in rows:
+        if row["error"] < low:
+            useful.append(row)
+            low = row["error"]
+    for a, b in pairwise(useful):
+        if b["error"] <= error <= a["error"]:
+            share = math.log(a["error"] / error) / math.log(a["error"] / b["error"])
+            return a["queries_per_s"] ** (1 - share) * b["queries_per_s"] ** share, f"{a['texels']} to {b['texels']}"
+    if error > useful[0]["error"]:
+        return useful[0]["queries_per_s"], f"{useful[0]['texels']}"
+    last = useful[-1]
+    return last["queries_per_s"], f"{last['texels']}, error {last['error']:.1e}: the best it reaches"
+
+
+def literal_at(found: dict[str, Any], error: float, dimension: int) -> tuple[float, float]:
+    """Keys that the paper's lookup needs for that error, its error falling like 1/cells, and attention's rate over them."""
+    last = found["rows"][-1]
+    keys = (last["cells"] * last["error"] / error) ** dimension
+    return keys, max(row["pairs_per_s"] for row in found["rows"]) / keys
+
+
+def table(head: list[str], rows: list[list[str]]) -> list[str]:
+    """Markdown."""
+    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in rows), ""]
+
+
+def ours(results: dict[str, Any]) -> list[str]:
+    """What the kernels reach."""
+    rows = []
+    for name in NAMES:
+        for key, dtype in ((name, "float32"), (f"{name} float64", "float64")):
+            found = best(results, name) if dtype == "float32" else good(results, f"ours {key}")
+            if found is None:
+                continue
+            shares = f"{found['of_bandwidth']:.0%}, {found['of_arithmetic']:.0%}" if "of_bandwidth" in found else ""
+            rows.append([NAMES[name], dtype, f"{found['tokens']:,}", rate(found["queries_per_s"]), f"{found['error']:.1e}",
+                         f"{found['proved_total']:.1e}", str(found["multiply_adds"]), shares])  # fmt: skip
+    head = ["target", "dtype", "tokens", "queries/s", "largest error", "proved", "multiply-adds", "of bandwidth, of arithmetic"]
+    return table(head, rows)
+
+
+def beside(results: dict[str, Any]) -> list[str]:
+    """Peers at equal error, as ratios."""
+    rows = []
+    for name in ("sum", "product", "franke", "gauss", "coupled"):
+        mine = best(results, name)
+        if mine is None:
+            continue
+        speed, cells = mine["queries_per_s"], [NAMES[name], f"{rate(mine['queries_per_s'])}, {mine['error']:.1e}"]
+        textures = good(results, f"textures {name}")
+        for mode in ("bilinear", "bicubic"):
+            if textures and mode in textures:
+                other, size = at_error(textures[mode], mine["error"])
+                cells.append(f"{rate(other)} ({size}): {speed / other:.3g}x")
+            else:
+                cells.append("")
+        same = good(results, f"same layer {name}")
+        slow = same["sdpa_queries_per_s"] if same else 1.0
+        cells.append(f"{rate(slow)}, {same['sdpa_error']:.1e}: {speed / slow:,.0f}x" if same else "")
+        paper = good(results, f"paper {name}")
+        if paper:
+            keys, other = literal_at(paper, mine["error"], 3 if name in ("gauss", "coupled") else 2)
+            cells.append(f"{keys:.1e} keys, {other:.2g}/s: {speed / other:.1e}x")
+        else:
+            cells.append("")
+        network = good(results, f"network {name}")
+        slow = network["queries_per_s"] if network else 1.0
+        cells.append(f"{rate(slow)}, {network['error']:.1e}: {speed / slow:.3g}x" if network else "")
+        series = good(results, f"series {name}")
+        cells.append(f"{rate(series['queries_per_s'])}: {speed / series['queries_per_s']:.3g}x" if series else "")
+        rows.append(cells)
+    head = ["target", "collapsed", "grid_sample bilinear at equal error", "bicubic", "SDPA, same layer"]
+    head += ["SDPA, the paper's lookup", "3 x 64 network", "Clenshaw in PyTorch"]
+    return table(head, rows)
+
+
+def windows(results: dict[str, Any]) -> list[str]:
+    """Lookups of growing size."""
+    found = good(results, "windows")
+    if found is None:
+        return []
+    rows = [
+        [NAMES[name], f"{row['tokens']:,}", str(row["gathers"]), rate(row["queries_per_s"]), f"{row['error']:.1e}"]
+        for name, several in found.items() for row in several
+    ]  # fmt: skip
+    return table(["lookup", "tokens", "keys per query", "queries/s", "largest error"], rows)
+
+
+def checks(results: dict[str, Any]) -> list[str]:
+    """Agreement with the CPU, batches, gradients."""
+    rows = []
+    for name in PLANE:
+        same, grads = good(results, f"agreement {name}"), good(results, f"gradients {name}")
+        if not same or not grads:
+            continue
+        narrow, wide = same["float32"], same["float64"]
+        worst = max(value for key, value in grads.items() if key != "points")
+        rows.append([
+            NAMES[name], f"{narrow['largest_difference']:.1e} (proved {narrow['kernel_bound']:.1e})",
+            f"{wide['largest_difference']:.1e} (proved {wide['kernel_bound']:.1e})",
+            "yes" if narrow["independent_of_batch"] and wide["independent_of_batch"] else "NO", f"{worst:.1e}",
+        ])  # fmt: skip
+    head = ["target", "GPU float32 - CPU float64, 1e7 points", "GPU float64 - CPU float64", "same bits in every batch",
+            "gradients - dense autograd, relative"]  # fmt: skip
+    return table(head, rows)
+
+
+def section(results: dict[str, Any]) -> str:
+    """The whole section."""
+    about, limit = results["machine"], good(results, "limits") or {}
+    copies, narrow, wide = (limit.get(f"{key}_per_s", 0.0) / 1e12 for key in ("copy_bytes", "float32_fma", "float64_fma"))
+    lines = [
+        BEGIN, "## GPU", "",
+        f"One {about.get('gpu', 'CPU')}, PyTorch {about['torch']}, Triton {about['triton']}; one run of `benchmarks/gpu.py`. Uniform",
+        "queries, medians of CUDA events, arrays far larger than the L2 cache, TF32 off. Measured in the same run: copies",
+        f"{copies:.2f} TB/s (read plus written), fused multiply-adds {narrow:.1f} T/s in float32 and {wide:.1f} T/s in float64.", "",
+        "Layers by the collapsed kernels. *Proved* is the layer's certificate plus the kernel's own bound, all roundings counted;",
+        "*largest error* is over 2^24 points against float64 formulas.", "", *ours(results),
+        "Beside what else one would use. Throughput of a texture at equal error lies between the measured sizes; where it never gets",
+        "that accurate, its best size is taken. The paper's lookup is measured up to 256^2 (40^3) keys and extrapolated: its error",
+        "falls like 1/cells, attention costs in proportion to keys.", "", *beside(results),
+        "![error against throughput](images/benchmarks-gpu.png)", "",
+        "Lookups by the windowed kernel (sharpness 20 per cell):", "", *windows(results),
+        "Agreement, batches, gradients:", "", *checks(results), END,
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Error against throughput for the three targets of two variables."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 3, figsize=(11, 3.6), sharey=True, layout="constrained")
+    for panel, name in zip(axes, PLANE, strict=True):
+        for mode, colour in (("bilinear", "#0072B2"), ("bicubic", "#56B4E9")):
+            rows = (good(results, f"textures {name}") or {}).get(mode, [])
+            x, y = [row["error"] for row in rows], [row["queries_per_s"] for row in rows]
+            panel.loglog(x, y, "o-", color=colour, label=f"grid_sample {mode}", markersize=4)
+        same, net = good(results, f"same layer {name}"), good(results, f"network {name}")
+        if same:
+            panel.loglog(same["sdpa_error"], same["sdpa_queries_per_s"], "s", color="#D55E00", label="SDPA, same layer")
+        paper = good(results, f"paper {name}")
+        if paper:
+            x, y = [row["error"] for row in paper["rows"]], [row["queries_per_s"] for row in paper["rows"]]
+            panel.loglog(x, y, "^-", color="#E69F00", label="SDPA, the paper's lookup", markersize=4)
+        if net:
+            panel.loglog(net["error"], net["queries_per_s"], "D", color="#999999", label="3 x 64 network")
+        rows = (good(results, "windows") or {}).get(name, [])
+        if rows:
+            x, y = [row["error"] for row in rows], [row["queries_per_s"] for row in rows]
+            panel.loglog(x, y, "v-", color="#009E73", label="windowed lookup", markersize=4)
+        mine = best(results, name)
+        if mine:
+            panel.loglog(mine["error"], mine["queries_per_s"], "*", color="black", label="collapsed, float32", markersize=12)
+        wide = good(results, f"ours {name} float64")
+        if wide:
+            panel.loglog(wide["error"], wide["queries_per_s"], "*", color="#CC79A7", label="collapsed, float64", markersize=10)
+        panel.set_title(NAMES[name], fontsize=10)
+        panel.set_xlabel("largest error")
+        panel.grid(alpha=0.3)
+    axes[0].set_ylabel("queries per second")
+    handles = {label: handle for panel in axes for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    figure.savefig(path, dpi=130, metadata={"Software": None})
+
+
+def main() -> None:
+    """Write the section into docs/benchmarks.md, and the figure."""
+    results = json.loads((ROOT / "benchmarks" / "results" / "gpu.json").read_text())
+    page = ROOT / "docs" / "benchmarks.md"
+    text = page.read_text() if page.exists() else "# Benchmarks\n\n"
+    made = section(results)
+    if BEGIN in text and END in text:
+        text = text[: text.index(BEGIN)] + made + text[text.index(END) + len(END) :]
+    else:
+        text = text.rstrip("\n") + "\n\n" + made + "\n"
+    draw(results, ROOT / "docs" / "images" / "benchmarks-gpu.png")
+    replace_atomically(page, lambda temporary: temporary.write_text(text) and None)
+
+
+if __name__ == "__main__":
+    main()
