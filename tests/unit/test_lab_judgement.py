@@ -63,6 +63,18 @@ def test_missing_units_are_incomplete_and_missing_controls_leave_the_reason_open
     assert "not tested" in verdict(rows(FALLING, FALLING, FALLING, only="primary"), PARAMETERS).sentence
 
 
+def test_variants_that_do_not_decide_are_named_where_they_decline() -> None:
+    results = rows(RISING, RISING, RISING)
+    for unit in units(PARAMETERS):
+        if unit["variant"] in ("c3", "adamw"):
+            curve = (FALLING if unit["variant"] == "c3" else WAVY).tolist()
+            values = {"sigma": SIGMA.tolist(), "key_frobenius": curve, "query_frobenius": curve}
+            results.append({"unit": unit, "values": values})
+    found = verdict(results, PARAMETERS)
+    assert found.outcome == "not reproduced"
+    assert found.numbers["other variants that decline on all three"] == "C3 (all but W_Q and W_K frozen)"
+
+
 def test_synthetic_data_never_decide_and_say_so_loudly() -> None:
     found = verdict(rows(FALLING, FALLING, FALLING, synthetic=True), PARAMETERS)
     assert found.outcome == "incomplete" and found.sentence.startswith("SYNTHETIC DATA")
