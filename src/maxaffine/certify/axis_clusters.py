@@ -287,7 +287,8 @@ class _Prover:
         eta += U * (-FLOAT64.exp_floor + FLOAT64.exp_ulps + 8.0)
         if not eta < 1.0:
             raise Refused(f"the scores of the clusters are wrong by up to {eta:.2g} in {self.layer.dtype}.")
-        rounding = math.exp(2.0 * eta) * (2.0 * math.expm1(eta) * blend + heads) + gamma(tree_terms(self.count) + self.count + 8, U) * size
+        rounding = math.exp(2.0 * eta) * (2.0 * math.expm1(eta) * blend + heads)
+        rounding += gamma(tree_terms(self.count) + self.count + 8, U) * (size + blend)
         rounding += self.count * (SKIP + 4.0 * FLOAT64.tiny) * max(h.largest(2.0) for h in self.scores.heads)
         real = self._modulus(self.axis.real + self.axis.drift)
         every = worst + kinks + leak + rounding + real <= 0.99 * self.error
@@ -330,8 +331,7 @@ class _Prover:
 
     def _top(self, k: int, reach: _Reach) -> float:
         """A bound of |p_k| where it answers."""
-        first, last = self._local(k, reach.low, reach.high)
-        return self.scores.heads[k].largest(max(abs(first), abs(last)))
+        return self.scores.heads[k].size(*self._local(k, reach.low, reach.high))
 
     # -- where clusters answer
 

@@ -93,6 +93,18 @@ class LocalHead:
         apart = float((np.abs(self.values - level) + np.abs(self.slopes - lean) * reach).max())
         return (float(np.abs(self.slopes).max()) + 2.0 * float(np.ptp(self.keys.slopes)) * apart) * (1 + 1e-12)
 
+    def size(self, low: float, high: float) -> float:
+        """A bound of |p| for t in [low, high]: at the middles of short pieces, and the slope."""
+        count = 400
+        edges = np.linspace(low, high, count + 1)
+        t = (edges[1:] + edges[:-1]) / 2.0
+        logits = np.multiply.outer(t, self.keys.slopes) + self.keys.offsets
+        w = np.exp(logits - logits.max(axis=1, keepdims=True))
+        p = (w * (self.values + np.multiply.outer(t, self.slopes))).sum(axis=1) / w.sum(axis=1)
+        sway = self.steepness(low, high) * (high - low) / count * 0.51
+        reach = max(abs(low), abs(high))
+        return min(float(np.abs(p).max()) + sway + 1e-12 * self.largest(reach), self.largest(reach))
+
     def strip(self, centre: float, long: float, short: float) -> float:
         """S with sum_j |w_j| <= S for |Re t - centre| <= long, |Im t| <= short."""
         n = len(self.keys) - 1

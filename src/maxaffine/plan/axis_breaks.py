@@ -40,9 +40,8 @@ def callable_problem(target: Target, error: float, declared: tuple[float, ...] |
         x = np.clip(centre[0] + flat.ravel() / scale, low[0], high[0])
         return np.asarray(target.values(x[:, None])[:, 0, 0]).reshape(flat.shape)
 
-    size = float(np.abs(f(np.linspace(a, b, 513))).max())
     if declared is not None:
-        links = [_judge(f, (x - float(centre[0])) * scale, b - a, size, error) for x in declared]
+        links = [_judge(f, (x - float(centre[0])) * scale, b - a) for x in declared]
     else:
         links = seen_breaks(f, a, b, error)
     pieces, start = [], a
@@ -77,7 +76,8 @@ def _in_piece(f: Curve, low: float, high: float, width: float, size: float, erro
     edges = np.linspace(low, high, WINDOWS + 1)
     step = (high - low) / WINDOWS
     a, b = np.maximum(edges[:-1] - 0.2 * step, low), np.minimum(edges[1:] + 0.2 * step, high)
-    noise = 64.0 * np.finfo(np.float64).eps * max(size, 1e-300)
+    # A callable's own rounding may switch from formula to formula: what is far below the error is none of a break.
+    noise = max(64.0 * np.finfo(np.float64).eps * max(size, 1e-300), 1e-5 * error)
     steps, sizes = [], []
     for _ in range(ZOOMS):
         z = a[:, None] + (b - a)[:, None] * np.linspace(0.0, 1.0, STENCIL)
@@ -100,11 +100,21 @@ def _in_piece(f: Curve, low: float, high: float, width: float, size: float, erro
         near_end = min(at - low, high - at) < 1e-6 * width
         if power > 2.4 or near_end or any(abs(at - link.at) < 1e-5 * width for link in found):
             continue
-        found.append(_judge(f, at, width, size, error, power))
+        link = _judge(f, at, width, power)
+        if _matters(f, link, width, error):
+            found.append(link)
     return found
 
 
-def _judge(f: Curve, at: float, width: float, size: float, error: float, power: float | None = None) -> Link:
+def _matters(f: Curve, link: Link, width: float, error: float) -> bool:
+    """Whether a break is larger than the error can tell."""
+    if link.kind == "jump":
+        beside = f(link.at + width * np.array([-1e-9, 1e-9]))
+        return bool(abs(beside[1] - beside[0]) > 0.05 * error)
+    return True
+
+
+def _judge(f: Curve, at: float, width: float, power: float | None = None) -> Link:
     """What kind of break this is, and where exactly."""
     if power is None:
         power = _power(f, at, width)

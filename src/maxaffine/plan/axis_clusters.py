@@ -123,6 +123,7 @@ def fitted(segment: Segment, low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def _samples(segment: Segment, low: Array, high: Array) -> Array:
+    high = np.where(high >= segment.high - 1e-13 * (segment.high - low), segment.high, high)  # sums are rounded
     first, last = fitted(segment, low, high)
     z = (first + last) / 2.0 + np.multiply.outer(POINTS, (last - first) / 2.0)
     if segment.left != "open":
@@ -200,9 +201,13 @@ def plan_segment(segment: Segment, library: Library, goal: float, most: int) -> 
         limit = most if best is None else sum(len(c.fit.keys) for c in best) - 1
         cells = cut(segment, library, goal, limit, slack) if limit > 0 else None
         made = None if cells is None else carry_out(segment, cells, library, goal)
-        if made is not None:
-            best = made
-        elif best is not None:
+        if made is None:
+            break
+        best = made
+    for slack in (0.7, 0.4, 0.2) if best is None else ():  # where rounding takes its share, heads must fit better
+        cells = cut(segment, library, goal, most, slack)
+        best = None if cells is None else carry_out(segment, cells, library, goal)
+        if best is not None or cells is None:
             break
     return best
 

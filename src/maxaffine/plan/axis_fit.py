@@ -26,7 +26,7 @@ Curve = Callable[[Array], Array]  # z (..,) -> (..,)
 
 POINTS = np.cos(np.pi * np.arange(73) / 72.0)  # of an interval on which heads are fitted and judged
 CHECK = np.cos(np.pi * (np.arange(257) + 0.25) / 257.0)
-DELTAS = (0.4, 0.8, 1.4, 2.1, 3.2, 5.0)
+DELTAS = (0.02, 0.1, 0.4, 0.8, 1.4, 2.1, 3.2, 5.0)
 SHIFTS = (-6.0, -3.5, -1.5, 0.0, 1.5, 3.5, 6.0)
 MOST_LOCAL = 9  # tokens of a cell among several
 
@@ -68,7 +68,8 @@ class Library:
     def combinations(self, count: int) -> list[tuple[float, float]]:
         """(delta, mu) that are tried for heads of this size."""
         if count not in self._combinations:
-            found = [(0.0, 0.0)] if count == 1 else [(d, m) for d in DELTAS for m in SHIFTS if abs(m) <= 3.5 or d >= 0.8]
+            found = [(d, m) for d in DELTAS for m in SHIFTS if abs(m) <= (6.0 if d >= 0.8 else 3.5 if d >= 0.4 else 0.0)]
+            found = [(0.0, 0.0)] if count == 1 else found
             self._combinations[count] = found
         return self._combinations[count]
 
@@ -121,7 +122,7 @@ class Library:
             for d, m in ((delta * factor, shift), (delta / factor, shift), (delta, shift + step), (delta, shift - step)):
                 if best.error <= 0.7 * wanted:
                     return best, delta, shift
-                if not 0.02 <= d <= 9.0 or abs(m) > 9.0:
+                if not 0.002 <= d <= 9.0 or abs(m) > 9.0:
                     continue
                 fit = self.solve(count, d, m, samples, exact)
                 if fit.error < best.error:

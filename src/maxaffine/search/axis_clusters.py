@@ -94,7 +94,7 @@ def _hole(request: Request, problem: Problem, jumps: int) -> float | None:
     if not jumps:
         return None
     z = np.linspace(problem.low, problem.high, 2001)
-    size = 2.5 * float(np.nanmax(np.abs(problem.f(z)))) + 1e-300
+    size = 2.2 * float(np.nanmax(np.abs(problem.f(z)))) + 1e-300
     lead = int(np.abs(problem.row).argmax())
     box = request.target.box
     others = float(np.prod(box.width)) / float(box.width[lead])

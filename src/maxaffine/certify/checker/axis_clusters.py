@@ -297,7 +297,7 @@ class _Check:
                 worst = max(worst, self._compare(branch, self.clusters[k], a, b))
             moved_head, moved_score = self._finite(k, low, high)
             lost, eta = max(lost, moved_head), max(eta, moved_score)
-            top = max(top, self.clusters[k].top(max(abs(t) for t in self._t(k, low, high))))
+            top = max(top, self._height(k, low, high))
         kink = self._kinks(spans, homes)
         blend = worst + kink + far
         eta += DOUBLE * 800.0
@@ -316,6 +316,14 @@ class _Check:
             jump = 2.0 * self.tilt + size + max(size + blend, top) + far
             total = (total**self.norm * self.volume + jump**self.norm * measure) ** (1.0 / self.norm) * (1 + 1e-12)
         return total * (1 + 1e-12), every, jumps
+
+    def _height(self, k: int, low: float, high: float) -> float:
+        """A bound of |p_k| on [low, high], from 500 points and the slope."""
+        c, (first, last) = self.clusters[k], self._t(k, low, high)
+        z = np.linspace(np.longdouble(low), np.longdouble(high), 500)
+        g, wrong = c.at(z)
+        reach = max(abs(first), abs(last))
+        return min(float(np.abs(g).max()) + wrong + c.steep(reach) * (last - first) / 499.0, c.top(reach))
 
     @staticmethod
     def _slope(one: _Cluster, two: _Cluster) -> float:
