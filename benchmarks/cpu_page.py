@@ -55,7 +55,7 @@ def peers(found: dict[str, Any]) -> list[str]:
         f"`benchmarks/cpu_peers.py`, one thread, processor time, medians. Machine: {words(found['machine'])}.", "",
         "Layers by `method=\"spectral\"`, proved error 1e-6, float64. Peers have the smallest grid or degree that reaches 1e-6 "
         "on samples, or the largest one tried. Error: the largest seen on 20,000 random points. KeOps was not at hand; its place "
-        "is taken by the streaming log-sum-exp of `blocked`. The network is trained for 8 seconds of processor time.", "",
+        "is taken by the streaming log-sum-exp of `blocked`. The network is trained for a few seconds of processor time.", "",
         "![error against speed](images/benchmarks-cpu-peers.svg)", "",
     ]  # fmt: skip
     for case, rows in found["cases"].items():

@@ -46,12 +46,11 @@ def random_access(tokens: int) -> tuple[float, float]:
         return at
 
     rng = np.random.default_rng(0)
-    table = rng.integers(0, tokens, size=tokens, dtype=np.int64)
-    order = rng.integers(0, tokens, size=QUERIES)
-    # a random table falls into short cycles, so its steps are mixed with a stride of their own
-    table = (table ^ np.arange(tokens)) % tokens
-    steps = min(QUERIES, 50_000)
-    alone = median(lambda: [chase(table, steps // 50) for _ in range(50)], 3) / steps * 1e9
+    way = rng.permutation(np.arange(tokens, dtype=np.int32))  # one round trip through all places
+    table = np.empty(tokens, dtype=np.int64)
+    table[way[:-1]], table[way[-1]] = way[1:], way[0]
+    order, steps = rng.integers(0, tokens, size=QUERIES), 1_000_000
+    alone = median(lambda: chase(table, steps), 3) / steps * 1e9
     return alone, median(lambda: table[order], 3) / QUERIES * 1e9
 
 
@@ -66,14 +65,14 @@ def in_tokens(most: int) -> list[dict[str, Any]]:
             row: dict[str, Any] = {"D": D, "tokens": layer.keys.count}
             row["windowed_ns"] = median(lambda: chooser.evaluate(layer, x, "windowed", threads=1)) / QUERIES * 1e9  # noqa: B023
             if tokens <= 10**6:
-                few = max(1, 2_000_000 // tokens)
-                name = "dense" if tokens <= 10**5 else "blocked"
+                few = max(2, 2_000_000 // tokens)
+                name = "dense" if tokens <= 10**4 else "blocked"
                 row["dense_ns"] = median(lambda: chooser.evaluate(layer, x[:few], name), 3) / few * 1e9  # noqa: B023
             if D == 1:
                 row["random_ns"], row["gather_ns"] = random_access(layer.keys.count)
             rows.append(row)
             print(row, flush=True)
-            tokens *= 10
+            tokens *= 100
     return rows
 
 

@@ -89,8 +89,8 @@ class Compiled:
         """What a collapse into polynomials may differ by: what the certificate holds in reserve for it (None: nothing)."""
         if self.certificate.kind != "proved":
             return SHARE * self.error
-        found = self.certificate.details.get("collapse", 0.0)
-        return float(found) if found > 0 else None
+        found = self.certificate.details.get("collapse")
+        return float(found) if isinstance(found, (int, float)) and 0.0 < found < math.inf else None
 
     def runtimes(self) -> tuple[str, ...]:
         """The runtimes that can run this layer."""

@@ -237,7 +237,7 @@ def _validate(compiled: Compiled) -> None:
         x = np.random.default_rng(0).uniform(layer.low, layer.high, size=(4, layer.dimension))
         fast = chooser.evaluate(layer, x)
         # The literal softmax of clusters in fewer digits than float64 is another matter: explain() says what it is proved to.
-        if "dense" in chooser.available(layer) and not (layer.has_clusters and layer.dtype != "float64"):
+        if chooser.can(layer, "dense") and not (layer.has_clusters and layer.dtype != "float64"):
             away = float(np.abs(fast - chooser.evaluate(layer, x, "dense")).max())
             spoken = compiled.certificate_for("dense").bound if away > compiled.error and layer.has_clusters else None
             if away > compiled.error + (spoken or 0.0):

@@ -141,6 +141,11 @@ def available(layer: AnyLayer, tolerance: float = 0.0) -> tuple[str, ...]:
     return tuple(name for name, runtime in RUNTIMES.items() if runtime.why_not(layer, how) is None)
 
 
+def can(layer: AnyLayer, name: str) -> bool:
+    """Whether one runtime can run this layer, without asking the others."""
+    return RUNTIMES[name].why_not(layer, How()) is None
+
+
 def choose(layer: AnyLayer, tolerance: float | None = None) -> tuple[str, str]:
     """The runtime for this layer and the reason; `tolerance` is what its certificate reserves for a collapse (None: nothing)."""
     how = How(tolerance or 0.0)
