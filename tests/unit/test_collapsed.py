@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
+from maxaffine.certify.attack import perturbed
 from maxaffine.certify.checker import check
+from maxaffine.certify.spectral import certify_spectral
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.plan.keys import AxisKeys
@@ -161,6 +163,19 @@ def test_a_compiled_layer_runs_collapsed_inside_its_bound_and_the_checker_counts
     away = np.abs(layer(x, runtime="collapsed").astype(float) - layer(x, runtime="factorised").astype(float)).max()
     assert away <= layer.certificate_for("collapsed").parts["rounding"] + layer.certificate_for("factorised").parts["rounding"]
     assert "collapsed" in layer.explain()
+
+
+@pytest.mark.parametrize("scale", [1e-7, 1e-4])
+def test_a_perturbed_layer_collapses_inside_the_certificate_of_its_own_numbers(scale):
+    box = ma.Box.named(("x", "y"), [-1.0, -1.0], [1.0, 1.0])
+    made = ma.compile("sin(2*x) + cos(3*y)", box, error=1e-3, method="spectral")
+    layer = perturbed(made.layer, scale, np.random.default_rng(0))
+    bound = certify_spectral(layer, made.spectral, 1e-3, "collapsed").bound
+    x = points(2, 3000)
+    found = chooser.evaluate(layer, x, "collapsed", 1e-3 / 256)[:, 0, 0]
+    away = float(np.abs(found - np.sin(2 * x[:, 0]) - np.cos(3 * x[:, 1])).max())
+    assert away <= bound
+    assert away > made.bound or scale < 1e-5  # the larger perturbation is one that the old bound would not have covered
 
 
 def test_the_checker_adds_what_the_record_reserves_and_a_file_without_reserve_does_not_collapse():
