@@ -4,6 +4,7 @@ import contextlib
 import functools
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import flint
 import numpy as np
@@ -15,6 +16,7 @@ from maxaffine.certify.adversary import worst_error
 from maxaffine.certify.attack_targets import random_case
 from maxaffine.certify.checker import check
 from maxaffine.certify.checker.piecewise import cells_of
+from maxaffine.certify.checker.piecewise_dual import Frame
 from maxaffine.certify.observe import near_switches
 from maxaffine.certify.piecewise import certify_piecewise, stored_errors
 from maxaffine.certify.two_level import blend_constant
@@ -428,3 +430,28 @@ def test_attacked_layers_hold_their_bounds(monkeypatch):
 def test_the_targets_own_rounding_is_no_error_of_the_layer():
     layer = ma.compile("-0.814*(x+99999) - 0.243", ma.Box(x=(-1e5, -99998)), error=5e-4, method="piecewise")
     assert layer.tokens == 1 and layer.observed.error <= layer.bound < 2e-11
+
+
+def test_many_variables_are_checked_by_duality(tmp_path):
+    box = ma.Box(**{f"x{i}": (-1, 1) for i in range(10)})
+    text = f"relu({'+'.join(box.names)}-.3) - relu({'-'.join(box.names)})"
+    layer = ma.compile(text, box, error=1e-6, method="piecewise")
+    assert layer.tokens == 4 and layer.bound <= 1e-6
+    tensors, record = layer._record()
+    assert check(tensors, record).passed and "duality" in check(tensors, record).how
+    moved = {**tensors, "group.0.values": tensors["group.0.values"] + 1e-4}
+    assert check(moved, record).bound >= 1e-4 and not check(moved, record).passed
+    softer = {**tensors, "group.0.sites.slopes": 0.5 * tensors["group.0.sites.slopes"]}
+    assert not check(softer, record).passed
+    forged = {**record, "plan": {**record["plan"], "sharpness": 1e30}}
+    assert not check(tensors, forged).passed
+
+
+def test_weak_duality_is_exact_and_finds_empty_cells():
+    one, zero = Fraction(1), Fraction(0)
+    frame = Frame([-one, -one], [one, one])
+    x, y = (one, zero, zero), (zero, one, zero)
+    cell = ((one, one, zero), (-one, one, zero))  # x + y <= 0, y <= x
+    assert zero <= frame.upper(y, cell) <= Fraction(1, 10**12)
+    assert frame.upper(x, cell) == 1 and frame.top((one, -one, one)) == 3
+    assert frame.empty(((one, zero, one / 2), (-one, zero, one / 2))) and not frame.empty(cell)

@@ -15,7 +15,7 @@ from itertools import product
 Affine = tuple[Fraction, ...]  # coefficients of the D coordinates, then the constant
 Point = tuple[Fraction, ...]
 
-MOST_VERTICES = 4096
+MOST_VERTICES = 1024
 
 
 class TooLarge(Exception):
