@@ -104,10 +104,10 @@ def integral(
         low, high = _quarter(low, high)
     who, tail = _heard(tokens, low, high)
     bound, floor = _bounds(tokens, target, low, high, who, p, tail)
-    done, spent = 0.0, len(low)
+    done, certain, spent = 0.0, 0.0, len(low)
     for _ in range(ROUNDS):
         total = (done + float(bound.sum())) * (1 + 1e-9)
-        if total <= goal**p or spent > BOXES or not len(low):
+        if total <= goal**p or spent > BOXES or not len(low) or certain + float(floor.sum()) > goal**p:
             break
         excess = bound - floor
         order = np.argsort(excess)[::-1]
@@ -117,6 +117,7 @@ def integral(
         chosen, rest = order[:cut], order[cut:]
         settled = excess[rest] <= 1e-4 * goal**p / max(len(order), 1)
         done += float(bound[rest[settled]].sum()) * (1 + 1e-9)
+        certain += float(floor[rest[settled]].sum())
         rest = rest[~settled]
         fine_low, fine_high = _quarter(low[chosen], high[chosen])
         theirs = np.tile(who[chosen], (2 ** low.shape[1], 1))
@@ -173,7 +174,8 @@ def _bounds(
             others = tail * (span + np.maximum(np.abs(lo[:, 0]), np.abs(hi[:, 0])))
             most = np.maximum(most, (np.minimum(far.max(axis=1), (mass * far).sum(axis=1)) + others) * (1 + 1e-12))
             near = np.maximum(0.0, np.maximum(lo - values, values - hi))
-            least = np.maximum(least, near[np.arange(len(a)), best])
+            alone = np.maximum(0.0, 2.0 - mass.sum(axis=1))  # the best token's own mass is about one
+            least = np.maximum(least, near[np.arange(len(a)), best] * np.minimum(alone, 1.0))
         with np.errstate(invalid="ignore", over="ignore"):
             upper = np.where(volume > 0, volume * most**p, 0.0)
         upper = np.where(np.isnan(upper), math.inf, upper)

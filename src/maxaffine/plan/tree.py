@@ -219,7 +219,7 @@ def sites(low: Array, high: Array, root: tuple[int, ...], gap: float) -> tuple[A
     return R * m / a, -R * ((m * m).sum(axis=1) - (D + 2) / 3.0 * r * r) / 2.0
 
 
-LEAST = 1.05  # a box closer to its cell than that would cost the covering many boxes
+LEAST = {1: 1.05, 2: 1.05, 3: 1.15}  # a box closer to its cell than that would cost the covering many boxes
 SLACK = 0.025  # of the half width, beyond what the sites alone say: pieces bend the scores
 
 
@@ -228,7 +228,7 @@ def reaches(low: Array, high: Array, slopes: Array, offsets: Array, gap: float) 
     D = low.shape[1]
     middle, half = (low + high) / 2.0, (high - low) / 2.0
     found_low, found_high = low.copy(), high.copy()
-    walls = np.concatenate([np.eye(D), -np.eye(D)])
+    walls, closest = np.concatenate([np.eye(D), -np.eye(D)]), LEAST[D]
     for k in range(len(low)):
         # a neighbour at most twice as large, or as small, touches the cell enlarged by its own half width
         near = np.all((low <= high[k] + half[k]) & (high >= low[k] - half[k]), axis=1)
@@ -243,6 +243,6 @@ def reaches(low: Array, high: Array, slopes: Array, offsets: Array, gap: float) 
         vertices = np.linalg.solve(A[rows[good]], b[rows[good]][..., None])[..., 0]
         vertices = vertices[np.all(vertices @ A.T <= b + 1e-9, axis=1)]
         least, most = vertices.min(axis=0) - SLACK, vertices.max(axis=0) + SLACK
-        found_low[k] = middle[k] + half[k] * np.minimum(least, -LEAST)
-        found_high[k] = middle[k] + half[k] * np.maximum(most, LEAST)
+        found_low[k] = middle[k] + half[k] * np.minimum(least, -closest)
+        found_high[k] = middle[k] + half[k] * np.maximum(most, closest)
     return np.maximum(found_low, -EDGE), np.minimum(found_high, EDGE)

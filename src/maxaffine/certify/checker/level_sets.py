@@ -89,10 +89,10 @@ def _refined(stored: Clusters, values: Array, target: Target, p: float, goal: fl
     who = np.argsort(trail, axis=1)[:, ::-1][:, :heard]
     rest = len(offsets) * math.exp(-SILENT)
     upper, middle = _upper(scores, values, target, low, high, who, p, rest)
-    kept, used = 0.0, len(low)
+    kept, surely, used = 0.0, 0.0, len(low)
     for _ in range(60):
         total = (kept + float(upper.sum())) * (1 + 1e-9)
-        if not total > goal**p or used > BOXES or not len(low):
+        if not total > goal**p or used > BOXES or not len(low) or surely + float(middle.sum()) > goal**p:
             break
         slack = upper - middle
         level = np.quantile(slack[slack > 0], 0.4) if np.any(slack > 0) else 0.0
@@ -101,6 +101,7 @@ def _refined(stored: Clusters, values: Array, target: Target, p: float, goal: fl
             break
         calm = ~cut & (slack <= 1e-6 * goal**p / len(slack))
         kept += float(upper[calm].sum()) * (1 + 1e-9)
+        surely += float(middle[calm].sum())
         stay = ~cut & ~calm
         a, b = _ninths(low[cut], high[cut])
         theirs = np.tile(who[cut], (3 ** low.shape[1], 1))
@@ -149,7 +150,7 @@ def _upper(
             most = (np.minimum((mass * away).sum(axis=1), away.max(axis=1)) + silent) * (1 + 1e-12)
             worst = np.where(np.isnan(most), np.inf, np.fmax(worst, most))
             near = np.maximum(0.0, np.maximum(lo - mine, mine - hi))
-            likely = np.maximum(likely, near[np.arange(len(a)), best])
+            likely = np.maximum(likely, near[np.arange(len(a)), best] * np.clip(2.0 - mass.sum(axis=1), 0.0, 1.0))
         with np.errstate(over="ignore", invalid="ignore"):
             bound = np.where(size > 0, size * worst**p, 0.0)
         found.append(np.where(np.isnan(bound), np.inf, bound))
