@@ -49,13 +49,14 @@ def _stamp(path: Path) -> None:
 
     pixels = imread(path, format="png")
     height, width = pixels.shape[:2]
-    band = max(28, height // 18)
+    size = min(30.0, 0.9 * width / (0.75 * len(BANNER)))  # pixels; a bold letter is about three quarters as wide as high
+    band = round(2 * size)
     figure = Figure(figsize=(width / 100, (height + band) / 100), dpi=100, facecolor="#b00020")
     axes = figure.add_axes((0, 0, 1, height / (height + band)))
     axes.imshow(pixels, aspect="auto", interpolation="nearest")
     axes.set_axis_off()
     middle = (height + band / 2) / (height + band)
-    figure.text(0.5, middle, BANNER, color="white", weight="bold", ha="center", va="center", fontsize=0.45 * band)
+    figure.text(0.5, middle, BANNER, color="white", weight="bold", ha="center", va="center", fontsize=0.72 * size)
     figure.savefig(path, format="png", dpi=100, metadata={"Software": "maxaffine"})
 
 
