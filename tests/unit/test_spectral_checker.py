@@ -21,14 +21,14 @@ def box(low=-1.0, high=1.0, names="xy"):
 
 KINDS = {
     "one direction": lambda: ma.compile("sin(x)/1000", box(names="x"), error=0.01, method="spectral"),
-    "sum head": lambda: ma.compile("sin(x) + cos(y)", box(-3.14, 3.14), error=1e-4),
-    "product": lambda: ma.compile("sin(x)*cos(y) + sin(x*y)", box(), error=1e-5),
-    "factored": lambda: ma.compile("exp(-x**2-y**2-z**2-u**2)", box(-1, 1, "xyzu"), error=1e-2),
+    "sum head": lambda: ma.compile("sin(x) + cos(y)", box(-3.14, 3.14), error=1e-4, method="spectral"),
+    "product": lambda: ma.compile("sin(x)*cos(y) + sin(x*y)", box(), error=1e-5, method="spectral"),
+    "factored": lambda: ma.compile("exp(-x**2-y**2-z**2-u**2)", box(-1, 1, "xyzu"), error=1e-2, method="spectral"),
     "oblique float32": lambda: ma.compile("sin(x+y)/1000", box(), error=0.05, dtype="float32", method="spectral"),
-    "float32": lambda: ma.compile("sin(x) + cos(2*y)", box(), error=1e-3, dtype="float32"),
-    "bfloat16": lambda: ma.compile("sin(x) + cos(y)", box(), error=5e-2, dtype="bfloat16"),
+    "float32": lambda: ma.compile("sin(x) + cos(2*y)", box(), error=1e-3, dtype="float32", method="spectral"),
+    "bfloat16": lambda: ma.compile("sin(x) + cos(y)", box(), error=5e-2, dtype="bfloat16", method="spectral"),
     "vector": lambda: ma.compile("sin(x)*cos(y), x - y, exp(x)", box(), error=1e-3, method="spectral"),
-    "far from the origin": lambda: ma.compile("sin(x - 1000)", ma.Box(x=(1000, 1003)), error=1e-6),
+    "far from the origin": lambda: ma.compile("sin(x - 1000)", ma.Box(x=(1000, 1003)), error=1e-6, method="spectral"),
 }
 
 

@@ -49,8 +49,12 @@ def _bernstein_strip(keys: AxisKeys, delta: float, reach: float, height: float) 
     slopes = delta * (j - n / 2.0)
     offsets = log_binomials(n) - n * math.log(2.0)
     da = np.abs(keys.slopes - slopes) + 4 * FLOAT64.unit * np.abs(slopes)
-    shift = np.mean(keys.offsets - offsets)  # a common shift of the offsets changes no weight
-    db = np.abs(keys.offsets - offsets - shift) + 64 * FLOAT64.unit * (1.0 + n)
+    # A common shift of the offsets changes no weight; one in proportion to j moves the whole head along the real axis, where
+    # |1 + e^{delta z - mu}| >= cos(delta y/2) (1 + e^{delta x - mu}) as before.
+    apart = keys.offsets - offsets
+    lean = (apart[-1] - apart[0]) / n * (j - n / 2.0) if n else np.zeros(1)
+    shift = np.mean(apart - lean)
+    db = np.abs(apart - lean - shift) + 64 * FLOAT64.unit * (1.0 + n + float(np.abs(apart).max()))
     tau = float((da * math.hypot(reach, height) + db).max())
     rest = 1.0 - math.expm1(tau) * exact if tau < 1.0 else -1.0
     return math.exp(tau) * exact / rest if rest > 0 else math.inf

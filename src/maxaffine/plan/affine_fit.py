@@ -16,8 +16,9 @@ from maxaffine.plan.spectral_keys import SpectralAxis, bernstein, chebyshev, exp
 Array = NDArray[np.float64]
 Function = Callable[[Array], Array]  # z (M, E) -> (M, K)
 
-DELTAS = (0.15, 0.3, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0)
-MOST = {1: 60, 2: 44, 3: 15, 4: 6}  # keys per axis
+DELTAS = (0.15, 0.3, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0, 22.0, 32.0, 40.0, 56.0)
+SCAN = (2, 4, 6, 8, 10)  # places of deltas to start from
+MOST = {1: 60, 2: 48, 3: 15, 4: 6}  # keys per axis
 ATTEMPTS = {1: 260, 2: 260, 3: 110, 4: 50}  # fits of a search
 
 
@@ -40,16 +41,18 @@ class AffineProducts:
     """Heads with affine values for one function, of growing size; every fit is kept."""
 
     def __init__(
-        self, f: Function, dimension: int, error: float, scale: float, dtype: str, largest: float = math.inf
-    ) -> None:
+        self, f: Function, dimension: int, error: float, scale: float, dtype: str, largest: float = math.inf,
+        shifts: tuple[float, ...] | None = None,
+    ) -> None:  # fmt: skip
+        self.shifts = shifts or (0.0,) * dimension  # centres of the heads along the axes
         self.largest = largest  # what |c| and |G| may be: steep scores beside the keys make large values costly
         self.f, self.E, self.wanted, self.scale, self.dtype = f, dimension, error, scale, dtype
         self.unit = compute_format(dtype).unit
         self.query = 0.0 if dtype == "float64" else dtype_of(dtype).unit / 2.0
         self._samples: dict[tuple[int, ...], tuple[list[Array], Array, list[Array], Array]] = {}
         self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], ProductFit] = {}
-        self._bases: dict[tuple[int, int, int], Basis] = {}
-        self._start = DELTAS.index(2.0)
+        self._bases: dict[tuple[int, int, int, float], Basis] = {}
+        self._start = [DELTAS.index(2.0)] * dimension
 
     def smallest(self, error: float, most: int | None = None) -> ProductFit | None:
         """The head of fewest tokens whose expected error is at most `error`, or None; `most` limits the tokens."""
@@ -70,21 +73,30 @@ class AffineProducts:
         return self._trimmed(self._uniform(high), error)
 
     def _uniform(self, count: int) -> ProductFit:
-        """The best head with equally many keys and one delta on every axis."""
-        place, tried = self._start, set()
-        todo = [place, place - 1, place + 1] if self._known else [place, place - 4, place - 2, place + 2]
-        best: ProductFit | None = None
-        while todo:
-            i = todo.pop(0)
-            if i in tried or not 0 <= i < len(DELTAS):
-                continue
-            tried.add(i)
-            fit = self.attempt((count,) * self.E, (i,) * self.E)
-            if best is None or fit.error < best.error:
-                best, place = fit, i
-                todo += [i - 1, i + 1]
-        assert best is not None
-        self._start = place
+        """The best head with equally many keys on every axis; deltas move together first, then axis by axis."""
+        counts = (count,) * self.E
+        starts = [self._start, *([place] * self.E for place in SCAN)]
+        places = min(starts, key=lambda one: self.attempt(counts, tuple(one)).error)
+        places = self._descend(counts, places, list(range(self.E)), 1)
+        if self.E > 1:
+            for e in range(self.E):
+                places = self._descend(counts, places, [e], 4 if count in (3, 6) else 1)
+        self._start = places
+        return self.attempt(counts, tuple(places))
+
+    def _descend(self, counts: tuple[int, ...], places: list[int], axes: list[int], step: int) -> list[int]:
+        """Deltas of some axes moved together while that helps, by ever smaller steps."""
+        best = list(places)
+        while step >= 1:
+            for sign in (-1, 1):
+                while True:
+                    trial = [p + sign * step if e in axes else p for e, p in enumerate(best)]
+                    if min(trial) < 0 or max(trial) >= len(DELTAS):
+                        break
+                    if self.attempt(counts, tuple(trial)).error >= self.attempt(counts, tuple(best)).error:
+                        break
+                    best = trial
+            step //= 2
         return best
 
     def _trimmed(self, fit: ProductFit, error: float) -> ProductFit:
@@ -143,7 +155,7 @@ class AffineProducts:
         """The head with so many keys per axis, and deltas by their place in DELTAS."""
         key = (counts, deltas)
         if key not in self._known:
-            axes = tuple(bernstein(n, DELTAS[i], self.dtype) for n, i in zip(counts, deltas, strict=True))
+            axes = tuple(bernstein(n, DELTAS[i], self.dtype, s) for n, i, s in zip(counts, deltas, self.shifts, strict=True))
             self._known[key] = self._fit(axes, counts, deltas)
         return self._known[key]
 
@@ -159,7 +171,7 @@ class AffineProducts:
         grids, samples, checks, exact = self._points(counts)
         bases = []
         for axis, grid, place in zip(axes, grids, deltas, strict=True):
-            key = (len(axis), place, len(grid))
+            key = (len(axis), place, len(grid), axis.shift)
             if key not in self._bases:
                 self._bases[key] = Basis.of(axis, grid)
             bases.append(self._bases[key])
@@ -211,5 +223,22 @@ class AffineProducts:
 
 def fit_affine(axes: tuple[SpectralAxis, ...], f: Function, error: float, scale: float, dtype: str) -> ProductFit:
     """Affine values on given Bernstein axes."""
-    products = AffineProducts(f, len(axes), error, scale, dtype)
+    products = AffineProducts(f, len(axes), error, scale, dtype, shifts=tuple(axis.shift for axis in axes))
     return products.attempt(tuple(len(axis) for axis in axes), tuple(DELTAS.index(axis.parameter) for axis in axes))
+
+
+def steepest(f: Function, dimension: int) -> tuple[float, ...] | None:
+    """Where f is steepest along every axis, for axes on which it is far steeper there than elsewhere (0 on others); or None."""
+    rng = np.random.default_rng(13)
+    z = np.linspace(-1.0, 1.0, 201)
+    found = []
+    for e in range(dimension):
+        points = np.repeat(rng.uniform(-1.0, 1.0, (12, 1, dimension)), len(z), axis=1)
+        points[:, :, e] = z
+        values = f(points.reshape(-1, dimension)).reshape(12, len(z), -1)
+        slopes = np.abs(np.diff(values, axis=1)).max(axis=(0, 2))
+        place = int(slopes.argmax())
+        peaked = np.isfinite(slopes).all() and slopes[place] > 4.0 * np.median(slopes) > 0.0
+        middle = (z[place] + z[place + 1]) / 2.0
+        found.append(float(np.round(min(1.0, max(-1.0, middle * 1.005)) * 64.0) / 64.0) if peaked else 0.0)
+    return tuple(found) if any(found) else None

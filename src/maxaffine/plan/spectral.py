@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core import balls
 from maxaffine.core.intervals import Interval
-from maxaffine.plan.affine_fit import AffineProducts, fit_affine
+from maxaffine.plan.affine_fit import AffineProducts, fit_affine, steepest
 from maxaffine.plan.fit import AxisCurve, AxisFit, Function, tensor_fit
 from maxaffine.plan.spectral_keys import SpectralAxis, bernstein, chebyshev
 from maxaffine.target.structure import Direction, Group, groups_of, rotated_group, whole_group
@@ -98,7 +98,7 @@ class GroupPlanner:
         self.curves = [AxisCurve(self._fibres(e), error, dtype, alone, bonus=bonus) for e in range(group.dimension)]
         self.lines = [AxisCurve(self._fibres(0), error, dtype, affine=True, bonus=bonus)] if alone else []
         self._scale: float | None = None
-        self._affine: AffineProducts | None = None
+        self._affine: list[AffineProducts] | None = None
 
     @property
     def scale(self) -> float:
@@ -186,10 +186,19 @@ class GroupPlanner:
         if self.group.dimension > (4 if self.group.factors is None else 3):
             return None
         if self._affine is None:
-            self._affine = AffineProducts(self.f, self.group.dimension, self.error, self.scale, self.dtype)
+            E = self.group.dimension
+            places = [None, steepest(self.f, E)] if E < 3 else [None]
+            self._affine = [
+                AffineProducts(self.f, E, self.error, self.scale, self.dtype, shifts=place)
+                for i, place in enumerate(places)
+                if i == 0 or place is not None
+            ]
         factored = self.group.factors is not None and self.group.dimension > 2  # proved at once, whatever its size
-        fit = self._affine.smallest(error, FEW if factored else None)
-        return None if fit is None or (factored and fit.tokens > FEW) else self.plan(fit.axes, fit.values, fit.error, fit.slopes)
+        fits = [fit for one in self._affine if (fit := one.smallest(error, FEW if factored else None)) is not None]
+        best = min(fits, key=lambda fit: fit.tokens, default=None)
+        if best is None or (factored and best.tokens > FEW):
+            return None
+        return self.plan(best.axes, best.values, best.error, best.slopes)
 
     def product(self, error: float) -> GroupPlan | None:
         """Product keys for several directions: sizes from fibres, then corrected on the whole."""
@@ -485,7 +494,7 @@ def one_more(made: GroupPlan, error: float, dtype: str) -> tuple[float, float] |
     if made.group.dimension == 1:
         curve = AxisCurve(lambda z: f(z[:, None]), error, dtype, affine=True)
         return made.expected, curve.best(len(made.axes[0]) + 1).error
-    axes = tuple(bernstein(len(axis) + 1, axis.parameter, dtype) for axis in made.axes if axis.family == "bernstein")
+    axes = tuple(bernstein(len(axis) + 1, axis.parameter, dtype, axis.shift) for axis in made.axes if axis.family == "bernstein")
     if len(axes) != made.group.dimension:
         return None
     scale = float(np.abs(f(np.stack([chebyshev(33)] * len(axes), axis=1))).max()) or 1.0

@@ -29,18 +29,19 @@ class SpectralAxis:
     keys: AxisKeys
     family: str
     parameter: float
+    shift: float = 0.0  # where sigmoid(delta (z - shift)) is one half
 
     def __len__(self) -> int:
         return len(self.keys)
 
 
-def bernstein(count: int, delta: float, dtype: str) -> SpectralAxis:
-    """The Bernstein head with `count` tokens."""
+def bernstein(count: int, delta: float, dtype: str, shift: float = 0.0) -> SpectralAxis:
+    """The Bernstein head with `count` tokens, centred at `shift`."""
     n = count - 1
     j = np.arange(count, dtype=np.float64)
     slopes = delta * (j - n / 2.0)
-    offsets = log_binomials(n) - n * math.log(2.0)
-    return SpectralAxis(rounded(slopes, offsets, dtype), "bernstein", delta)
+    offsets = log_binomials(n) - n * math.log(2.0) - shift * slopes
+    return SpectralAxis(rounded(slopes, offsets, dtype), "bernstein", delta, shift)
 
 
 def gaussian(count: int, padding: int, rho: float, dtype: str) -> SpectralAxis:

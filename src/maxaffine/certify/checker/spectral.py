@@ -656,9 +656,11 @@ def _strip(axis: Axis, centre: float, wide: float, tall: float) -> float:
         # 1 + e^{step z} has modulus at least cos(step y / 2) (1 + e^{step x}); its n-th power has binomial coefficients.
         ideal_a = axis.a[0] + step * np.arange(n + 1)
         logs = np.array([math.lgamma(n + 1) - math.lgamma(j + 1) - math.lgamma(n - j + 1) for j in range(n + 1)])
-        shift = float(np.median(axis.b - logs))
-        off = np.abs(axis.a - ideal_a) * math.hypot(abs(centre) + wide, tall) + np.abs(axis.b - logs - shift)
-        tau = float(off.max()) + 1e-13 * (n + 1.0)
+        # offsets in proportion to j move the head along the real axis, and leave that bound as it is
+        rest = axis.b - logs
+        rest = rest - rest[0] - (rest[-1] - rest[0]) / n * np.arange(n + 1)
+        off = np.abs(axis.a - ideal_a) * math.hypot(abs(centre) + wide, tall) + np.abs(rest - float(np.median(rest)))
+        tau = float(off.max()) + 1e-13 * (n + 1.0 + float(np.abs(axis.b).max()))
         plain = math.cos(step * tall / 2.0) ** (-n) * (1 + 1e-12 * (n + 1))
         left = 1.0 - math.expm1(min(tau, 1.0)) * plain
         if tau < 1.0 and left > 0:
