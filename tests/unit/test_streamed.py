@@ -142,3 +142,42 @@ def test_the_peak_of_memory_is_stated_before_and_respected(tmp_path):
     told = json.loads(done.stdout)
     assert told["kind"] == "proved" and told["bytes"] > 8 << 20
     assert told["peak"] <= told["stated"]
+
+
+PAGES = """
+import sys
+import numpy as np
+import maxaffine as ma
+from pathlib import Path
+from maxaffine.layer.layer import Layer
+from maxaffine.plan.grid import grid_coordinates, grid_keys
+from maxaffine.runtime import parallel, windowed
+
+def resident():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssFile")) << 10
+
+P = 5_000
+with open(sys.argv[1], "wb") as file:
+    file.truncate(8 * P * P)  # zeros that take no disk
+values = np.memmap(sys.argv[1], np.float64, mode="r", shape=(P, P, 1, 1))
+box = ma.Box([-1.0, -1.0], [1.0, 1.0])
+layer = Layer(grid_coordinates(box, (P, P)), grid_keys((P, P)), 40.0, values, box.low, box.high, ((2, 1),))
+windowed.MAPPED = 16 << 20
+parallel.ENOUGH = int(sys.argv[2])
+x = np.random.default_rng(0).uniform(-1, 1, size=(6_000, 2))
+windowed.evaluate(layer, x[:10])
+before = resident()
+for i in range(0, len(x), 500):
+    assert not windowed.evaluate(layer, x[i : i + 500]).any()
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("enough", ["0", "1000000000"])  # through the kernel, and in NumPy
+def test_pages_of_mapped_values_are_given_back(tmp_path, enough):
+    done = subprocess.run(
+        [sys.executable, "-c", PAGES, str(tmp_path / "v.bin"), enough], capture_output=True, text=True, timeout=200, check=True
+    )
+    assert int(done.stdout) < 24 << 20

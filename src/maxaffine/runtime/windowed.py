@@ -144,23 +144,23 @@ def evaluate(layer: Layer, x: Array, threads: int | None = None) -> NDArray[Any]
     out = np.empty((len(x), made.outputs))
     work = len(x) * (made.visited + 40 * len(made.widths))
     kernel = parallel.kernel("windowed", work)
-    if kernel is None:
-        chunk = max(1, CHUNK * 64 // max(64, made.visited))
-        for start in range(0, len(x), chunk):
-            out[start : start + chunk] = in_numpy(made, x[start : start + chunk])
-    else:
-        grid = (made.centre, made.scale, made.middle, made.rho, made.reach)
-        tables = (*grid, made.widths, made.fades, POWERS, made.strides, made.values)
+    grid = (made.centre, made.scale, made.middle, made.rho, made.reach)
+    tables = (*grid, made.widths, made.fades, POWERS, made.strides, made.values)
 
-        def run(start: int, stop: int) -> None:
+    def run(start: int, stop: int) -> None:
+        if kernel is not None:
             parallel.over(stop - start, work, threads, lambda i, j: kernel(x, *tables, out, start + i, start + j))
+            return
+        chunk = max(1, CHUNK * 64 // max(64, made.visited))
+        for i in range(start, stop, chunk):
+            out[i : min(i + chunk, stop)] = in_numpy(made, x[i : min(i + chunk, stop)])
 
-        _over_pages(layer, made, len(x), run)
+    _over_pages(layer, made, len(x), run)
     return out.astype(compute_dtype(layer.dtype), copy=False).reshape(len(x), layer.d_out, layer.n_out)
 
 
 def _over_pages(layer: Layer, made: Window, count: int, run: Callable[[int, int], None]) -> None:
-    """run(start, stop) over 0..count; where values are mapped from a big file, pages looked at are given back now and then."""
+    """run(start, stop) over 0..count; where values are mapped from a big file, pages looked at are given back as one goes."""
     mapped = layer.values if isinstance(layer.values, np.memmap) and layer.values.nbytes > MAPPED else None
     rows = int(np.prod(made.widths[:-1]))
     step = count if mapped is None else max(parallel.BLOCK, MAPPED // (rows * AROUND) // parallel.BLOCK * parallel.BLOCK)
