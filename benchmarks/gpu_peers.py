@@ -71,22 +71,26 @@ def literal(layer: Any, device: str, dtype: torch.dtype = torch.float32) -> Any:
     keys, values = [], []
     for g, group in enumerate(groups):
         slopes, offsets = group.listed()
-        c = np.asarray(group.dense_values(), dtype=np.float64).reshape(len(offsets), -1)
+        c, lean = group.listed_values()
+        columns = np.zeros((len(offsets), 1 + sum(E)))
+        columns[:, 0], columns[:, 1 + sum(E[:g]) : 1 + sum(E[: g + 1])] = c[:, 0], lean[:, 0]
         row = np.zeros((len(offsets), width))
         row[:, sum(E[:g]) : sum(E[: g + 1])] = slopes
         row[:, sum(E)] = offsets
         row[:, sum(E) + 1 + g] = 1.0
         keys.append(row)
-        values.append(np.pad(c, ((0, 0), (0, -c.shape[1] % 8))))
+        values.append(np.pad(columns, ((0, 0), (0, -columns.shape[1] % 8))))
     K = torch.tensor(np.concatenate(keys), dtype=dtype, device=device)
     V = torch.tensor(np.concatenate(values), dtype=dtype, device=device)
     M = torch.tensor(np.concatenate([group.matrix for group in groups]), dtype=dtype, device=device)
     centre = torch.tensor(np.array(layer.centre), dtype=dtype, device=device)
     bonus = float(layer.bonus) if len(groups) > 1 else 0.0
+    affine = bool(V[:, 1:].any())
 
     def run(x: torch.Tensor) -> torch.Tensor:
         q = torch.zeros((len(groups), len(x), width), dtype=dtype, device=device)
-        q[:, :, : sum(E)] = (x.to(dtype) - centre) @ M.T
+        z = (x.to(dtype) - centre) @ M.T
+        q[:, :, : sum(E)] = z
         q[:, :, sum(E)] = 1.0
         for g in range(len(groups)):
             q[g, :, sum(E) + 1 + g] = bonus
@@ -94,7 +98,8 @@ def literal(layer: Any, device: str, dtype: torch.dtype = torch.float32) -> Any:
         q = q.reshape(len(groups) * heads, 1, -1, width)
         k, v = (t.expand(len(q), 1, *t.shape) for t in (K, V))
         out = F.scaled_dot_product_attention(q, k, v, scale=1.0)
-        return out.reshape(len(groups), len(x), -1)[:, :, 0].sum(dim=0)
+        out = out.reshape(len(groups), len(x), -1).sum(dim=0)
+        return out[:, 0] + (out[:, 1 : 1 + sum(E)] * z).sum(dim=1) if affine else out[:, 0]
 
     return run, len(K)
 
@@ -136,8 +141,8 @@ def network(name: str, device: str, steps: int, batch: int = 1 << 16) -> torch.n
         layers += [torch.nn.Linear(width, 64), torch.nn.SiLU()]
         width = 64
     model = torch.nn.Sequential(*layers, torch.nn.Linear(64, 1)).to(device)
-    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3, fused=device == "cuda")
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=3e-3, total_steps=steps)
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2, fused=device == "cuda")
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=1e-2, total_steps=steps)
     middle = torch.tensor([(b[0] + b[1]) / 2 for b in box], device=device)
     half = torch.tensor([(b[1] - b[0]) / 2 for b in box], device=device)
     for _ in range(steps):

@@ -98,7 +98,11 @@ class TorchLayer:
             return self.factorised(x)
         if self.runtime == "native":
             return self.factorised(x) if x.requires_grad and torch.is_grad_enabled() else self._native(x)
-        out: Tensor = _Kernel.apply(x, self)
+        assert self.kernel is not None
+        if x.requires_grad and torch.is_grad_enabled():
+            out: Tensor = _Kernel.apply(x, self)
+        else:
+            out = self.kernel(x.contiguous())
         return out.reshape(len(x), self.structure.d_out, self.structure.n_out)
 
     def factorised(self, x: Tensor) -> Tensor:

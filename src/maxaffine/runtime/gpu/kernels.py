@@ -52,9 +52,12 @@ def _two_steps(z, t, before, a0, a1, a2, a3, table, at, STRIDE: tl.constexpr, WI
 
 
 @triton.jit
-def _looped(z, table, START: tl.constexpr, COUNT: tl.constexpr, STRIDE: tl.constexpr, SPLIT: tl.constexpr,
+def _looped(z, table, once, START: tl.constexpr, COUNT: tl.constexpr, STRIDE: tl.constexpr, SPLIT: tl.constexpr,
             WIDTH: tl.constexpr):  # fmt: skip
-    """`_series` with its numbers in memory, as a loop.  SPLIT is odd, or COUNT."""
+    """`_series` with its numbers in memory, as a loop.  SPLIT is odd, or COUNT.
+
+    `once` is 1, known only at run time: loops of a known length would be unrolled whole and fill all registers.
+    """
     before = tl.full(z.shape, 1.0, z.dtype)
     t = z
     zero = tl.full(z.shape, 0.0, z.dtype)
@@ -65,11 +68,11 @@ def _looped(z, table, START: tl.constexpr, COUNT: tl.constexpr, STRIDE: tl.const
     if WIDTH > 2:
         a2 = tl.broadcast_to(tl.load(table + START + 2), z.shape)
         a3 = tl.broadcast_to(tl.load(table + START + 3), z.shape)
-    for j in range(0, (SPLIT - 1) // 2):
+    for j in range(0, (SPLIT - 1) // 2 * once):
         at = START + STRIDE + 2 * j * STRIDE
         t, before, a0, a1, a2, a3 = _two_steps(z, t, before, a0, a1, a2, a3, table, at, STRIDE, WIDTH)
     b0, b1, b2, b3 = zero, zero, zero, zero
-    for j in range(0, (COUNT - SPLIT) // 2):
+    for j in range(0, (COUNT - SPLIT) // 2 * once):
         at = START + SPLIT * STRIDE + 2 * j * STRIDE
         t, before, b0, b1, b2, b3 = _two_steps(z, t, before, b0, b1, b2, b3, table, at, STRIDE, WIDTH)
     if COUNT % 2 == 0:  # the last degree is odd
@@ -160,7 +163,7 @@ def _variable(x_ptr, rows, inside, x0, x1, MAPS: tl.constexpr, PLACE: tl.constex
 
 
 @triton.jit
-def _direction(x_ptr, rows, inside, x0, x1, table, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
+def _direction(x_ptr, rows, inside, x0, x1, table, once, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
                PLACE: tl.constexpr, FIRST: tl.constexpr, RANK: tl.constexpr, WIDTH: tl.constexpr, SLOPE: tl.constexpr,
                D: tl.constexpr):  # fmt: skip
     """Series FIRST.. of one direction of a term, or their derivatives."""
@@ -169,20 +172,20 @@ def _direction(x_ptr, rows, inside, x0, x1, table, NUMBERS: tl.constexpr, MAPS: 
         z = tl.fma(z + z, z, tl.full(z.shape, -1.0, z.dtype))
     START: tl.constexpr = (FORM[PLACE + 5] if SLOPE else FORM[PLACE + 2]) + FIRST
     if NUMBERS is None:
-        return _looped(z, table, START, FORM[PLACE + 1], RANK, FORM[PLACE + 3], WIDTH)
+        return _looped(z, table, once, START, FORM[PLACE + 1], RANK, FORM[PLACE + 3], WIDTH)
     else:
         return _series(z, NUMBERS, START, FORM[PLACE + 1], RANK, FORM[PLACE + 3], WIDTH)
 
 
 @triton.jit
-def _chunk(x_ptr, rows, inside, x0, x1, table, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
+def _chunk(x_ptr, rows, inside, x0, x1, table, once, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
            TERM: tl.constexpr, FIRST: tl.constexpr, WIDTH: tl.constexpr, SLOPE: tl.constexpr, D: tl.constexpr):  # fmt: skip
     """sum over WIDTH products of one term; direction SLOPE enters with its derivative."""
-    q0, q1, q2, q3 = _direction(x_ptr, rows, inside, x0, x1, table, NUMBERS, MAPS, FORM, TERM + 3, FIRST,
+    q0, q1, q2, q3 = _direction(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, TERM + 3, FIRST,
                                 FORM[TERM + 1], WIDTH, SLOPE == 0, D)  # fmt: skip
     DIRECTIONS: tl.constexpr = FORM[TERM]
     for e in tl.static_range(1, DIRECTIONS):
-        p0, p1, p2, p3 = _direction(x_ptr, rows, inside, x0, x1, table, NUMBERS, MAPS, FORM, TERM + 3 + 6 * e, FIRST,
+        p0, p1, p2, p3 = _direction(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, TERM + 3 + 6 * e, FIRST,
                                     FORM[TERM + 1], WIDTH, e == SLOPE, D)  # fmt: skip
         q0, q1, q2, q3 = q0 * p0, q1 * p1, q2 * p2, q3 * p3
     if WIDTH == 1:
@@ -194,18 +197,18 @@ def _chunk(x_ptr, rows, inside, x0, x1, table, NUMBERS: tl.constexpr, MAPS: tl.c
 
 
 @triton.jit
-def _term(x_ptr, rows, inside, x0, x1, table, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
+def _term(x_ptr, rows, inside, x0, x1, table, once, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
           TERM: tl.constexpr, SLOPE: tl.constexpr, D: tl.constexpr):  # fmt: skip
     """One term of a layer: a sum of products of series."""
     out = tl.full(x0.shape, 0.0, x0.dtype)
     RANK: tl.constexpr = FORM[TERM + 1]
     for first in tl.static_range(0, RANK, 4):
         if RANK - first >= 3:
-            out += _chunk(x_ptr, rows, inside, x0, x1, table, NUMBERS, MAPS, FORM, TERM, first, 4, SLOPE, D)
+            out += _chunk(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, TERM, first, 4, SLOPE, D)
         elif RANK - first == 2:
-            out += _chunk(x_ptr, rows, inside, x0, x1, table, NUMBERS, MAPS, FORM, TERM, first, 2, SLOPE, D)
+            out += _chunk(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, TERM, first, 2, SLOPE, D)
         else:
-            out += _chunk(x_ptr, rows, inside, x0, x1, table, NUMBERS, MAPS, FORM, TERM, first, 1, SLOPE, D)
+            out += _chunk(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, TERM, first, 1, SLOPE, D)
     return out
 
 
@@ -221,9 +224,9 @@ def _columns(x_ptr, rows, inside, D: tl.constexpr):
     return x0, x1
 
 
-@triton.jit
-def products(x_ptr, out_ptr, table, count, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr, TERMS: tl.constexpr,
-             STRIDE: tl.constexpr, D: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+@triton.jit(do_not_specialize=["once"])
+def products(x_ptr, out_ptr, table, count, once, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
+             TERMS: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """out (count, K) = sums of products of series at x (count, D)."""
     rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = rows < count
@@ -232,7 +235,7 @@ def products(x_ptr, out_ptr, table, count, NUMBERS: tl.constexpr, MAPS: tl.const
         out = tl.full(x0.shape, 0.0, x0.dtype)
         for g in tl.static_range(TERMS):
             if FORM[g * STRIDE + 2] == k:
-                out += _term(x_ptr, rows, inside, x0, x1, table, NUMBERS, MAPS, FORM, g * STRIDE, -1, D)
+                out += _term(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, g * STRIDE, -1, D)
         tl.store(out_ptr + rows * K + k, out, mask=inside)
 
 
@@ -242,8 +245,8 @@ def _bends(MAPS, FORM, TERM, e, d):
     return e < FORM[TERM] and MAPS[FORM[TERM + 3 + 6 * e] + 2 + 5 * d] != 0.0
 
 
-@triton.jit
-def product_slopes(x_ptr, weight_ptr, out_ptr, table, count, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
+@triton.jit(do_not_specialize=["once"])
+def product_slopes(x_ptr, weight_ptr, out_ptr, table, count, once, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
                    TERMS: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
                    BLOCK: tl.constexpr):  # fmt: skip
     """out (count, D) = sum_k weight_k (count, K) times the derivatives of output k."""
@@ -256,7 +259,7 @@ def product_slopes(x_ptr, weight_ptr, out_ptr, table, count, NUMBERS: tl.constex
             weight = tl.load(weight_ptr + rows * K + FORM[g * STRIDE + 2], mask=inside, other=0.0)
             for e in tl.static_range((STRIDE - 3) // 6):
                 if _bends(MAPS, FORM, g * STRIDE, e, d):
-                    slope = _term(x_ptr, rows, inside, x0, x1, table, NUMBERS, MAPS, FORM, g * STRIDE, e, D)
+                    slope = _term(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, g * STRIDE, e, D)
                     scale = tl.full(x0.shape, MAPS[FORM[g * STRIDE + 3 + 6 * e] + 2 + 5 * d], x0.dtype)
                     out = tl.fma(weight * scale, slope, out)
         tl.store(out_ptr + rows * D + d, out, mask=inside)

@@ -22,8 +22,9 @@ from maxaffine.runtime.gpu.windows import LookupProgram
 Tensor = torch.Tensor
 
 PRODUCTS = {"float32": (1024, 4), "float64": (512, 4)}  # queries per program and its warps
+LONG, LONG_PRODUCTS = 150, (2048, 8)  # multiply-adds beyond which float32 products are not bound by memory
 SLOPES = (512, 4)
-TRAIN = (256, 4)
+TRAIN = (512, 4)
 WINDOWED = (512, 4)
 
 
@@ -75,10 +76,11 @@ class CollapsedKernel:
         with _on(x.device):
             if self.found.terms:
                 made, numbers, table = self._program(False)
-                block, warps = self.config or PRODUCTS[self.found.dtype]
+                long = made.constant and self.found.multiplications > LONG
+                block, warps = self.config or (LONG_PRODUCTS if long else PRODUCTS[self.found.dtype])
                 kernels.products[(-(-count // block),)](
-                    x, out, table, count, NUMBERS=numbers, MAPS=made.maps, FORM=made.form, TERMS=made.terms, STRIDE=made.stride,
-                    D=self.found.dimension, K=K, BLOCK=block, num_warps=warps, enable_fp_fusion=False,
+                    x, out, table, count, 1, NUMBERS=numbers, MAPS=made.maps, FORM=made.form, TERMS=made.terms,
+                    STRIDE=made.stride, D=self.found.dimension, K=K, BLOCK=block, num_warps=warps, enable_fp_fusion=False,
                 )  # fmt: skip
             for i, (maps, place, table, (n0, n1, n2, r0, r1)) in enumerate(self._trains):
                 block, warps = self.config or TRAIN
@@ -104,7 +106,7 @@ class CollapsedKernel:
         block, warps = self.config or SLOPES
         with _on(x.device):
             kernels.product_slopes[(-(-len(x) // block),)](
-                x, weight, out, table, len(x), NUMBERS=numbers, MAPS=made.maps, FORM=made.form, TERMS=made.terms,
+                x, weight, out, table, len(x), 1, NUMBERS=numbers, MAPS=made.maps, FORM=made.form, TERMS=made.terms,
                 STRIDE=made.stride, D=self.found.dimension, K=self.found.outputs, BLOCK=block, num_warps=warps,
                 enable_fp_fusion=False,
             )  # fmt: skip

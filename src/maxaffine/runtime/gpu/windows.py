@@ -71,6 +71,8 @@ def lookup_program(layer: Layer, dtype: str) -> LookupProgram:
     place = 6.0 * 2.0**-53 * (max(counts) + far)
     reach = float(max(widths))
     eta = D * (rho * reach * (place + 2.0 * unit * reach) + unit * (3.0 * rho * reach * reach / 2.0 + 12.0)) + offsets
+    if not eta < 0.1:
+        raise Refused(f"{layer.dtype} keys of {max(counts):,} cells are rounded too much; store the layer in float64.")
     parts = {
         "sites left out": D * windowed.tail(rho, k) * span,
         "weights": math.expm1(2.0 * eta) * span,
