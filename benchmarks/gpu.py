@@ -449,7 +449,7 @@ def main() -> None:
         bench.section(f"gradients {name}", lambda n=name: gradients(bench, n))
     bench.section("windows", lambda: windows(bench), 15)
     for name in ("sum", "product", "franke"):
-        bench.section(f"ours {name} float64", lambda n=name: ours(bench, n, f"{n}-fine", double, (None,)), 15)
+        bench.section(f"ours {name} float64", lambda n=name: ours(bench, n, f"{n}-fine", double, (None, (256, 4), (128, 4))), 15)
     bench.section("scaling", lambda: scaling(bench))
     for name in ("sum", "product", "franke"):
         bench.section(f"network {name}", lambda n=name: network(bench, n), 15)
