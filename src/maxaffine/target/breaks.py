@@ -153,6 +153,7 @@ def isolate(
     known: list[tuple[float, float, int]] = []  # decided: +1 or -1; 0: a root may be in it
     todo = [(np.array([low]), np.array([high]))]
     looked = 0
+    alone: list[tuple[float, float, bool]] = []  # monotone there: at most one root
     while todo:
         a, b = todo.pop()
         looked += len(a)
@@ -168,8 +169,10 @@ def isolate(
         known += [(float(x), float(y), 1) for x, y in zip(a[plus], b[plus], strict=True)]
         known += [(float(x), float(y), -1) for x, y in zip(a[minus], b[minus], strict=True)]
         single = open_ones & monotone
-        for x, y, rising in zip(a[single], b[single], steep.lo[single, 0] > 0, strict=True):
-            known += _one_root(argument, float(x), float(y), bool(rising), ends, finest * NEGLIGIBLE)
+        rising = steep.lo[single, 0] > 0
+        alone += [(float(x), float(y), bool(up)) for x, y, up in zip(a[single], b[single], rising, strict=True)]
+        if len(alone) > 4 * MOST_BREAKS:
+            raise Refused(f"the target switches at more than {MOST_BREAKS} places of its axis.")
         rest = open_ones & ~monotone
         small = rest & (b - a <= finest)
         known += [(float(x), float(y), 0) for x, y in zip(a[small], b[small], strict=True)]
@@ -177,6 +180,8 @@ def isolate(
         if rest.any():
             middle = a[rest] + CUT * (b[rest] - a[rest])
             todo.append((np.concatenate([a[rest], middle]), np.concatenate([middle, b[rest]])))
+    for x, y, up in alone:
+        known += _one_root(argument, x, y, up, ends, finest * NEGLIGIBLE)
     return _gathered(known)
 
 
