@@ -133,7 +133,7 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
     gain = float(np.median([_mean(row, "lookup", "l2") / _mean(row, "trained", "l2") for row in results]))
     loss = float(np.median([_mean(row, "trained", "l2") / _mean(row, "spectral", "l2") for row in results]))
     improved = float(np.median([_mean(row, "lookup", "l2") / _mean(row, "from lookup", "l2") for row in results]))
-    numbers = {
+    numbers: dict[str, float | int | str] = {
         "cases": total,
         "training reaches the lookup's L2 error": reaches,
         "its partition is the lookup's": near,
@@ -147,6 +147,13 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
             float(np.median([_mean(row, "trained", "distance_to_lookup") for row in results])), 4
         ),
     }
+    for target in dict.fromkeys(row["unit"]["target"] for row in results):
+        ahead = [
+            str(row["unit"]["tokens"])
+            for row in results
+            if row["unit"]["target"] == target and _mean(row, "trained", "l2") <= _mean(row, "spectral", "l2")
+        ]
+        numbers[f"{target}: tokens at which training is ahead of the spectral head"] = ", ".join(ahead) or "none"
     said = (
         f"Of {total} targets and sizes, training from scratch reaches the lookup's L2 error in {reaches} (median: {gain:.3g} "
         f"times smaller) and the spectral head's in {beats} (median: {loss:.3g} times its error); its partition is the lookup's "
@@ -193,7 +200,7 @@ def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
         "from lookup": ("#e69f00", "trained, started at the lookup", "-"),
         "from spectral": ("#cc79a7", "trained, started at the spectral head", "-"),
     }
-    with figure(2, max(len(targets), 2), (12.0, 7.5)) as (canvas, grid):
+    with figure(2, max(len(targets), 2), (12.0, 8.0)) as (canvas, grid):
         for column, target in enumerate(targets):
             rows = [row for row in results if row["unit"]["target"] == target]
             tokens = [row["unit"]["tokens"] for row in rows]
@@ -225,9 +232,8 @@ def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
                 axes.set_xticks([], minor=True)
             axes = grid[1][column]
             axes.set_ylabel("distance of centres, in cells" if column == 0 else "")
-        for row in (0, 1):
-            handles, labels = grid[row][0].get_legend_handles_labels()
-            grid[row][-1].legend(handles, labels, loc="best", fontsize=6.5)
+        handles = [line for axes in (grid[0][0], grid[1][0]) for line in axes.get_legend_handles_labels()[0]]
+        canvas.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8)
         title(canvas, "Trained against constructed heads with the same number of tokens", verdict(results, parameters))
         save(canvas, path)
 
