@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise, product
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,13 +61,14 @@ class FromExpression:
 
     def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
         """By complex balls, over the rectangle around the ellipse."""
-        xs = []
-        for e, z in enumerate(_rectangles(low, high, k, r)):
-            middle = balls.interval(float(self.middle.lo[e]), float(self.middle.hi[e]))
-            half = balls.interval(float(self.half[e]), float(self.half[e]))
-            xs.append(z * half + middle)
-        found = self.expression.enclose_ball(xs)
-        return max(float(balls.magnitude(out)) if out.is_finite() else math.inf for out in found)
+        middle = [balls.interval(float(a), float(b)) for a, b in zip(self.middle.lo, self.middle.hi, strict=True)]
+        half = [balls.interval(float(h), float(h)) for h in self.half]
+
+        def size(zs: list[Any]) -> float:
+            found = self.expression.enclose_ball([z * h + m for z, h, m in zip(zs, half, middle, strict=True)])
+            return max(float(balls.magnitude(out)) if out.is_finite() else math.inf for out in found)
+
+        return _covered(size, low, high, k, r)
 
     def at(self, mesh: Array, slack: float) -> Interval:
         """By intervals."""
@@ -90,17 +92,20 @@ class FromAffine:
 
     def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
         """By complex balls, over the image of the rectangle around the ellipse."""
-        zs = _rectangles(low, high, k, r)
-        xs = []
-        for i in range(len(self.offset.lo)):
-            x = balls.interval(float(self.offset.lo[i]), float(self.offset.hi[i]))
-            for e, z in enumerate(zs):
-                lo, hi = float(self.matrix.lo[i, e]), float(self.matrix.hi[i, e])
-                if lo or hi:
-                    x = x + z * balls.interval(lo, hi)
-            xs.append(x)
-        found = self.expression.enclose_ball(xs)
-        return max(float(balls.magnitude(out)) if out.is_finite() else math.inf for out in found)
+
+        def size(zs: list[Any]) -> float:
+            xs = []
+            for i in range(len(self.offset.lo)):
+                x = balls.interval(float(self.offset.lo[i]), float(self.offset.hi[i]))
+                for e, z in enumerate(zs):
+                    lo, hi = float(self.matrix.lo[i, e]), float(self.matrix.hi[i, e])
+                    if lo or hi:
+                        x = x + z * balls.interval(lo, hi)
+                xs.append(x)
+            found = self.expression.enclose_ball(xs)
+            return max(float(balls.magnitude(out)) if out.is_finite() else math.inf for out in found)
+
+        return _covered(size, low, high, k, r)
 
     def at(self, mesh: Array, slack: float) -> Interval:
         """By intervals."""
@@ -164,13 +169,38 @@ def _semi_axes(low: float, high: float, r: float) -> tuple[float, float]:
     return reach * (r + 1.0 / r) / 2.0 * (1 + 1e-12) + room, reach * (r - 1.0 / r) / 2.0 * (1 + 1e-12) + room
 
 
-def _rectangles(low: Array, high: Array, k: int, r: float) -> list[Any]:
-    """The cell's sides as balls, side k replaced by the rectangle around its ellipse."""
-    found = [balls.rectangle(float(a), float(b)) for a, b in zip(low, high, strict=True)]
+FINER = 5  # pieces of an ellipse along the real axis
+COVERED = 2.0  # ellipses up to this parameter are covered by pieces where one rectangle says nothing
+
+
+def _covered(size: Callable[[list[Any]], float], low: Array, high: Array, k: int, r: float) -> float:
+    """The largest `size` over the rectangle around the ellipse of side k and the cell's other sides.
+
+    Where one rectangle says nothing the ellipse is covered by narrow ones, each as high as the ellipse is there, and the other
+    sides are halved: finite results on pieces that touch carry one analytic function (target/analytic.py).
+    """
+    sides = [balls.rectangle(float(a), float(b)) for a, b in zip(low, high, strict=True)]
     long, short = _semi_axes(float(low[k]), float(high[k]), r)
     centre = float(low[k] + high[k]) / 2.0
-    found[k] = balls.rectangle(centre - long, centre + long, short)
-    return found
+    sides[k] = balls.rectangle(centre - long, centre + long, short)
+    whole = size(sides)
+    if math.isfinite(whole) or r > COVERED or len(sides) == 1:
+        return whole
+    cuts = np.linspace(-1.0, 1.0, FINER + 1)
+    halves = []
+    for e, (a, b) in enumerate(zip(low, high, strict=True)):
+        middle = float(a + b) / 2.0
+        halves.append([None] if e == k else [balls.rectangle(float(a), middle), balls.rectangle(middle, float(b))])
+    worst = 0.0
+    for left, right in pairwise(cuts):
+        nearest = 0.0 if left <= 0.0 <= right else min(abs(left), abs(right))
+        tall = short * math.sqrt(max(0.0, 1.0 - nearest * nearest)) * (1 + 1e-12) + 2.0**-51
+        piece = balls.rectangle(centre + long * float(left) - 2.0**-51, centre + long * float(right) + 2.0**-51, tall)
+        for others in product(*halves):
+            worst = max(worst, size([piece if side is None else side for side in others]))
+            if not math.isfinite(worst):
+                return math.inf
+    return worst
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -439,23 +439,49 @@ class _Head:
             factor = _strip(self.axes[k], float(centre), float(wide), float(tall))
             if not math.isfinite(factor):
                 break
-            xs = []
-            for e in range(E):
-                z = balls.rectangle(float(low[e]), float(high[e]))
-                if e == k:
-                    z = balls.rectangle(centre - wide, centre + wide, tall)
-                half = balls.interval(float(self.half[e]), float(self.half[e]))
-                xs.append(z * half + balls.interval(float(self.middle.lo[e]), float(self.middle.hi[e])))
-            out = self.expression.enclose_ball(xs)[0]
-            if not out.is_finite():
+            around = self._around(low, high, k, float(centre), float(wide), float(tall))
+            if not math.isfinite(around):
                 break
-            size = float(balls.magnitude(out)) + factor * self._largest(low, high, k, wide)
+            size = around + factor * self._largest(low, high, k, wide)
             if not math.isfinite(4.0 * size / ((r - 1.0) * allowed)):
                 break
             degree = max(1, math.ceil(math.log(max(4.0 * size / ((r - 1.0) * allowed), 1.0)) / math.log(r) + 1e-9))
             if best is None or degree < best[0]:
                 best = degree, 4.0 * size * r ** (-degree) / (r - 1.0) * (1 + 1e-12)
         return best if best is not None and best[0] <= (250 if E == 1 else 80) else None
+
+    def _around(self, low: Array, high: Array, k: int, centre: float, wide: float, tall: float) -> float:
+        """max |f| over the rectangle around an ellipse of side k; where that says nothing, over pieces that cover the ellipse."""
+        sides = [[(float(a), float(b), 0.0)] for a, b in zip(low, high, strict=True)]
+        sides[k] = [(centre - wide, centre + wide, tall)]
+        found = self._magnitude(sides)
+        if math.isfinite(found) or len(sides) == 1 or wide > 0.7 * (high[k] - low[k]):
+            return found
+        pieces = []
+        for i in range(7):  # as high as the ellipse is above the end that lies nearer to its centre
+            a, b = -1.0 + 2.0 * i / 7.0, -1.0 + 2.0 * (i + 1) / 7.0
+            inner = 0.0 if a < 0.0 < b else min(abs(a), abs(b))
+            height = tall * math.sqrt(max(1.0 - inner * inner, 0.0)) * (1 + 1e-12) + 2.0**-50
+            pieces.append((centre + wide * a - 2.0**-50, centre + wide * b + 2.0**-50, height))
+        for e, (a, b) in enumerate(zip(low, high, strict=True)):
+            cut = float(a) + 0.5 * float(b - a)
+            sides[e] = pieces if e == k else [(float(a), cut, 0.0), (cut, float(b), 0.0)]
+        return self._magnitude(sides)
+
+    def _magnitude(self, sides: list[list[tuple[float, float, float]]]) -> float:
+        """The largest |f| over the products of the sides' rectangles; infinite where one of them says nothing."""
+        worst = 0.0
+        for row in product(*sides):
+            xs = []
+            for e, (a, b, height) in enumerate(row):
+                half = balls.interval(float(self.half[e]), float(self.half[e]))
+                shift = balls.interval(float(self.middle.lo[e]), float(self.middle.hi[e]))
+                xs.append(balls.rectangle(a, b, height) * half + shift)
+            out = self.expression.enclose_ball(xs)[0]
+            if not out.is_finite():
+                return math.inf
+            worst = max(worst, float(balls.magnitude(out)))
+        return worst
 
     def _seen(self, low: Array, high: Array, degrees: list[int]) -> float:
         """max |f - g| over the Chebyshev points of a cell, every doubt added."""
