@@ -50,7 +50,7 @@ def at_error(rows: list[dict[str, Any]], error: float) -> tuple[float, str]:
             return a["queries_per_s"] ** (1 - share) * b["queries_per_s"] ** share, f"{a['texels']} to {b['texels']}"
     if error > useful[0]["error"]:
         return useful[0]["queries_per_s"], f"{useful[0]['texels']}"
-    last = useful[-1]
+    last = max((row for row in rows if row["error"] <= 1.25 * low), key=lambda row: row["queries_per_s"])
     return last["queries_per_s"], f"{last['texels']}, error {last['error']:.1e}: the best it reaches"
 
 
@@ -141,8 +141,8 @@ def checks(results: dict[str, Any]) -> list[str]:
         narrow, wide = same["float32"], same["float64"]
         worst = max(value for key, value in grads.items() if key != "points")
         rows.append([
-            NAMES[name], f"{narrow['largest_difference']:.1e} (proved {narrow['allowed']:.1e})",
-            f"{wide['largest_difference']:.1e} (proved {wide['allowed']:.1e})",
+            NAMES[name], f"{narrow['largest_difference']:.1e} (proved {narrow.get('allowed', narrow['kernel_bound']):.1e})",
+            f"{wide['largest_difference']:.1e} (proved {wide.get('allowed', wide['kernel_bound']):.1e})",
             "yes" if narrow["independent_of_batch"] and wide["independent_of_batch"] else "NO", f"{worst:.1e}",
         ])  # fmt: skip
     head = ["target", "GPU float32 - CPU float64, 1e7 points", "GPU float64 - CPU float64", "same bits in every batch",
@@ -163,7 +163,9 @@ def section(results: dict[str, Any]) -> str:
         "counted; *largest error* is over 2^24 points against float64 formulas.", "", *ours(results),
         "Beside what else one would use. Throughput of a texture at equal error lies between the measured sizes; where it",
         "never gets that accurate, its best size is taken. The paper's lookup is measured up to 256^2 (40^3) keys and",
-        "extrapolated: its error falls like 1/cells, attention costs in proportion to keys.", "", *beside(results),
+        "extrapolated: its error falls like 1/cells, attention costs in proportion to keys. Where the target is a formula that",
+        "PyTorch can compile, evaluating the formula itself is the peer to beat: a layer reads and writes as many bytes, and its",
+        "series may cost more arithmetic than four exponentials do.", "", *beside(results),
         "![error against throughput](images/benchmarks-gpu.png)", "",
         "Lookups by the windowed kernel (sharpness 20 per cell):", "", *windows(results),
         "Agreement, batches, gradients. *Proved* is the kernel's bound plus what the CPU's own rounding may add:", "",
