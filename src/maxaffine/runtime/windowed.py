@@ -163,7 +163,8 @@ def _over_pages(layer: Layer, made: Window, count: int, run: Callable[[int, int]
     """run(start, stop) over 0..count; where values are mapped from a big file, pages looked at are given back as one goes."""
     mapped = layer.values if isinstance(layer.values, np.memmap) and layer.values.nbytes > MAPPED else None
     rows = int(np.prod(made.widths[:-1]))
-    step = count if mapped is None else max(parallel.BLOCK, MAPPED // (rows * AROUND) // parallel.BLOCK * parallel.BLOCK)
+    # a row may straddle what two page faults bring in
+    step = count if mapped is None else max(parallel.BLOCK, MAPPED // (2 * rows * AROUND) // parallel.BLOCK * parallel.BLOCK)
     for start in range(0, count, step):
         run(start, min(start + step, count))
         if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
