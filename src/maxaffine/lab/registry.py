@@ -14,6 +14,9 @@ EXPERIMENTS: dict[str, str] = {
     "temperature-sweep": "maxaffine.lab.temperature_sweep:EXPERIMENT",
     "noise-and-precision": "maxaffine.lab.noise_and_precision:EXPERIMENT",
     "learnability": "maxaffine.lab.learnability:EXPERIMENT",
+    "dimension": "maxaffine.lab.dimension:EXPERIMENT",
+    "robustness": "maxaffine.lab.robustness:EXPERIMENT",
+    "failure-signatures": "maxaffine.lab.failure_signatures:EXPERIMENT",
     "mean-field": "maxaffine.lab.mean_field:EXPERIMENT",
 }
 
