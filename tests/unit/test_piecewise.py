@@ -26,7 +26,7 @@ from maxaffine.layer.build_piecewise import build_piecewise
 from maxaffine.layer.file import from_tensors
 from maxaffine.plan.piecewise import PiecewisePlan
 from maxaffine.runtime import chooser
-from maxaffine.target.convex_differences import NotPiecewise, differences, needed, refine, slack
+from maxaffine.target.convex_differences import NotPiecewise, Token, _by_cells, _spread, differences, needed, refine, slack
 from maxaffine.target.expression import Expression
 from maxaffine.target.piecewise_affine import PiecewiseAffine, ReluNetwork
 
@@ -455,3 +455,15 @@ def test_weak_duality_is_exact_and_finds_empty_cells():
     assert zero <= frame.upper(y, cell) <= Fraction(1, 10**12)
     assert frame.upper(x, cell) == 1 and frame.top((one, -one, one)) == 3
     assert frame.empty(((one, zero, one / 2), (-one, zero, one / 2))) and not frame.empty(cell)
+
+
+@pytest.mark.parametrize("text", [network(7, 5), "max(x,y), abs(x)-y", "max(x, 2*y, -x-y) - max(x+y, -y, x-0.3), relu(x-y)"])
+def test_cutting_the_box_and_pruning_sums_find_the_same_tokens(text):
+    box = ma.Box(x=SIDE, y=SIDE)
+    outputs = differences(Expression.parse(text, box.names), box)
+    tokens = [Token(tuple(Fraction(0) for _ in range(3)), ())]
+    for f in outputs:
+        tokens, first = _spread(tokens, f.P, 1)
+        tokens, second = _spread(tokens, f.Q, -1)
+        assert first + second <= Fraction(1, 10**12)
+    assert set(_by_cells(outputs)) == set(tokens)

@@ -415,10 +415,14 @@ def refine(outputs: Sequence[Difference], box: Box, tolerance: float = 0.0) -> R
     middle, half = frame(box)
     zero = tuple(ZERO for _ in (*middle, ZERO))
     tokens, slackness = [Token(zero, ())], ZERO
-    for f in outputs:
-        tokens, first = _spread(tokens, f.P, 1)
-        tokens, second = _spread(tokens, f.Q, -1)
-        slackness += first + second
+    by_cells = _by_cells(outputs) if len(middle) <= 3 and math.prod(len(f.P) * len(f.Q) for f in outputs) > 100 else None
+    if by_cells is not None:
+        tokens = by_cells
+    else:
+        for f in outputs:
+            tokens, first = _spread(tokens, f.P, 1)
+            tokens, second = _spread(tokens, f.Q, -1)
+            slackness += first + second
     error = max(f.error for f in outputs) + slackness
     if len(outputs) == 1 and len(tokens) > 1:
         fewer = _convex(outputs[0], [t.values[0] for t in tokens])
@@ -431,19 +435,70 @@ def refine(outputs: Sequence[Difference], box: Box, tolerance: float = 0.0) -> R
     return Refinement(tuple(tokens), error, middle, half)
 
 
+def _chosen(token: Token, piece: Piece, sign: int) -> Token:
+    """The token with a p of a new output, or with a q of the last one."""
+    if sign > 0:
+        return Token(_add(token.score, piece), (*token.values, piece))
+    last = _add(token.values[-1], _scale(piece, Fraction(-1)))
+    return Token(_add(token.score, piece), (*token.values[:-1], last))
+
+
 def _spread(tokens: list[Token], pieces: Pieces, sign: int) -> tuple[list[Token], Fraction]:
     """Every token with every piece added to its score, and to the last output's value with that sign; only what is needed."""
     if len(tokens) * len(pieces) > 60 * MOST_PIECES:
         raise NotPiecewise("it has too many pieces")
-    made = []
-    for token in tokens:
-        for piece in pieces:
-            values = (*token.values, piece)
-            if sign < 0:
-                values = (*token.values[:-1], _add(token.values[-1], _scale(piece, Fraction(-1))))
-            made.append(Token(_add(token.score, piece), values))
+    made = [_chosen(token, piece, sign) for token in tokens for piece in pieces]
     kept, lost = needed([token.score for token in made])
     return [made[i] for i in kept], lost
+
+
+MOST_CELLS = 12_000
+
+
+def _by_cells(outputs: Sequence[Difference]) -> list[Token] | None:
+    """The tokens of few variables, exactly: the box is cut until one p and one q of every output is the largest on each part.
+
+    Parts with inner points cover the box together, so their tokens have the largest score everywhere.  None where there are
+    too many parts.
+    """
+    D = len(outputs[0].P[0]) - 1
+    zero = tuple(ZERO for _ in range(D + 1))
+    parts = [(Polytope.box([Fraction(-1)] * D, [Fraction(1)] * D), Token(zero, ()))]
+    for f in outputs:
+        for pieces, sign in ((f.P, 1), (f.Q, -1)):
+            floats = _floats(pieces)
+            grown: list[tuple[Polytope, Token]] = []
+            left = parts
+            while left:
+                part, token = left.pop()
+                if len(left) + len(grown) > MOST_CELLS:
+                    return None
+                chosen = _largest(part, pieces, floats)
+                if isinstance(chosen, int):
+                    grown.append((part, _chosen(token, pieces[chosen], sign)))
+                else:
+                    h = _add(pieces[chosen[0]], _scale(pieces[chosen[1]], Fraction(-1)))
+                    left += [(half, token) for half in part.cut(h) if half is not None and half.spans()]
+            parts = grown
+    return list({token.score: token for _, token in parts}.values())
+
+
+def _largest(part: Polytope, pieces: Pieces, floats: Array) -> int | tuple[int, int]:
+    """The piece that is the largest on the whole part, or two of which neither is."""
+    corners = np.array([[float(c) for c in v] for v in part.vertices])
+    heights = corners @ floats[:, :-1].T + floats[:, -1]  # (vertices, pieces)
+    close = np.flatnonzero((heights >= heights.max(axis=1, keepdims=True) - 1e-9 * (1.0 + np.abs(heights).max())).any(axis=0))
+    exact = {int(j): [value(pieces[j], v) for v in part.vertices] for j in close}  # the others are below at every vertex
+    tops = [max(column) for column in zip(*exact.values(), strict=True)]
+    behind = {j: sum(h < top for h, top in zip(rows, tops, strict=True)) for j, rows in exact.items()}
+    best = min(behind, key=behind.__getitem__)
+    if not behind[best]:
+        return best
+    for j, rows in exact.items():  # a rival that is above at some vertex, where the best one is above at another
+        ahead = [a - b for a, b in zip(exact[best], rows, strict=True)]
+        if min(ahead) < 0 < max(ahead):
+            return best, j
+    raise AssertionError("no two pieces cross on a part where none is the largest")
 
 
 def _convex(f: Difference, values: list[Piece]) -> tuple[list[Token], Fraction] | None:

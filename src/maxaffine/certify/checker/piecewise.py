@@ -34,7 +34,8 @@ DOUBLE = 2.0**-53
 CELLS = 20_000
 TOKENS = 5_000
 MOST_VARIABLES = 7  # beyond this, boxes have too many corners
-WORK = 400_000_000  # comparisons of a token with a vertex
+WORK = 20_000_000  # comparisons of a token with a vertex
+STEPS = 3_000_000  # vertices looked at while the box is cut
 LARGE = {"float64": 1e290, "float32": 1e36}
 
 
@@ -189,9 +190,12 @@ def cells_of(expression: Expression, whole: Polytope, low: Array, high: Array) -
     nodes = expression.nodes
     sizes = passes.enclosures(nodes, range(len(nodes)), Interval(low[None], high[None]))
     stack: list[tuple[Polytope, tuple[Any, ...]]] = [(whole, ())]
-    found = 0
+    found = steps = 0
     while stack:
         polytope, known = stack.pop()
+        steps += len(polytope.vertices) * (len(nodes) - len(known))
+        if steps > STEPS:
+            raise NotProved("its cells have too many vertices to be listed.")
         forms = list(known)
         while len(forms) < len(nodes):
             place = len(forms)
