@@ -7,6 +7,7 @@ a few units in the last place), or which is halved.  What remains undecided is a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -106,8 +107,7 @@ def _split(forced_now: Expression, output: int, switch: Switch, part: _Part) -> 
     """The part cut where this switch's argument vanishes (for a floor: is an integer)."""
     argument = forced_now.output(output)
     if not argument.used:
-        value = argument.enclose(Interval.point(np.zeros((1, 1))))
-        choice = int(np.floor(float(value.lo[0, 0]))) if switch.op == "floor" else (-1 if float(value.hi[0, 0]) < 0 else 1)
+        choice = _settled(switch, argument.enclose(Interval.point(np.zeros((1, 1)))))
         return [_Part(part.low, part.high, {**part.choices, switch.place: choice})], []
     if switch.op == "floor":
         return _split_floor(argument, switch, part)
@@ -115,6 +115,19 @@ def _split(forced_now: Expression, output: int, switch: Switch, part: _Part) -> 
     cells, roots = isolate(argument, part.low, part.high, jump)
     breaks = [Break(a, b, "jump" if jump else "kink") for a, b in roots]
     return [_Part(a, b, {**part.choices, switch.place: sign}) for a, b, sign in cells], breaks
+
+
+def _settled(switch: Switch, value: Interval) -> int:
+    """The choice where the argument is one number, such as abs(x) - x on the right of 0; Refused where no choice says it."""
+    lo, hi = float(value.lo[0, 0]), float(value.hi[0, 0])
+    if switch.op == "floor":
+        if math.isfinite(lo) and math.isfinite(hi) and math.floor(lo) == math.floor(hi):
+            return math.floor(lo)
+    elif lo > 0 or hi < 0:
+        return 1 if lo > 0 else -1
+    elif lo == hi == 0.0 and switch.op not in ("sign", "zero"):
+        return -1 if switch.op == "nonpositive" else 1  # 0 <= 0 is true, 0 < 0 is not; kinks have one value on both sides
+    raise Refused(f"a {switch.op} of the target has a constant argument on an interval, from {lo:g} to {hi:g}: undecided.")
 
 
 def _split_floor(argument: Expression, switch: Switch, part: _Part) -> tuple[list[_Part], list[Break]]:
@@ -197,32 +210,27 @@ def _one_root(
         return [(a, b, before)]
     lo, hi = a, b  # the sign is `before` at lo (or open) and `after` at hi (or open)
     if left == 0:  # the root is at a, or too close to tell
-        hi = _push(argument, a, b, after, left_to_right=True)
+        hi = _push(argument, a, b, after, negligible, left_to_right=True)
         exact = not ends and _vanishes(argument, a)
         return [(a, b, after)] if exact else [(a, hi, 0), *([(hi, b, after)] if hi < b else [])]
     if right == 0:
-        lo = _push(argument, b, a, before, left_to_right=False)
+        lo = _push(argument, b, a, before, negligible, left_to_right=False)
         exact = not ends and _vanishes(argument, b)
         return [(a, b, before)] if exact else [*([(a, lo, before)] if a < lo else []), (lo, b, 0)]
-    while True:
+    while True:  # by float64 values; what they say is proved afterwards
         middle = lo + (hi - lo) / 2.0
         if not lo < middle < hi or hi - lo < negligible:
             break
-        here = _sign(argument, middle)
-        if here == before:
-            lo = middle
-        elif here == after:
-            hi = middle
-        else:
-            lo = max(lo, _push(argument, middle, lo, before, left_to_right=False))
-            hi = min(hi, _push(argument, middle, hi, after, left_to_right=True))
-            break
+        above = float(argument.evaluate(np.array([[middle]]))[0, 0]) > 0
+        lo, hi = (lo, middle) if above == rising else (middle, hi)
+    lo = lo if _sign(argument, lo) == before else _push(argument, lo, a, before, negligible, left_to_right=False)
+    hi = hi if _sign(argument, hi) == after else _push(argument, hi, b, after, negligible, left_to_right=True)
     return [(a, lo, before), (lo, hi, 0), (hi, b, after)]
 
 
-def _push(argument: Expression, start: float, end: float, wanted: int, left_to_right: bool) -> float:
+def _push(argument: Expression, start: float, end: float, wanted: int, negligible: float, left_to_right: bool) -> float:
     """The nearest number to `start`, by doubling steps towards `end`, at which the sign is `wanted`; else `end`."""
-    step = float(np.spacing(abs(start))) or 5e-324
+    step = max(float(np.spacing(abs(start))), negligible / 2.0)
     direction = 1.0 if left_to_right else -1.0
     while True:
         here = start + direction * step
