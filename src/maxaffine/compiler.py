@@ -184,7 +184,7 @@ def _search(request: Request, method: str) -> Found:
         for name in SEARCHES if method == "auto" else (method,):
             request.progress(f"{name} heads", 0, 1)
             fewest = limit if best is None else _fewer(best.cost.tokens, limit)
-            best = _better(best, _tried(name, request, reasons.setdefault(name, []), fewest))
+            best = _better(best, attempt(name, request, reasons.setdefault(name, []), fewest))
             if best is not None and best.certificate.kind == "proved" and best.cost.tokens <= ENOUGH:
                 break
         if best is not None:
@@ -200,7 +200,7 @@ def _search(request: Request, method: str) -> Found:
         raise Refused(f"{refusal} Tried before: {tried}.") from None
 
 
-def _tried(name: str, request: Request, reasons: list[str], fewest: int | None) -> Found | None:
+def attempt(name: str, request: Request, reasons: list[str], fewest: int | None) -> Found | None:
     """What one method finds; a refusal is a reason like others."""
     found: Found | None = None
     try:

@@ -7,6 +7,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from maxaffine.certify.prove import Plan
+from maxaffine.compiler import attempt
 from maxaffine.core.errors import Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import numpy_dtype
@@ -14,11 +15,13 @@ from maxaffine.plan import lookup
 from maxaffine.plan.budget import Cost, afford
 from maxaffine.plan.gather import gather
 from maxaffine.plan.spectral import SpectralPlan, spectral_plans
-from maxaffine.request import Request, absolute_error, check_error, check_norm, resolve
+from maxaffine.request import Request, absolute_error, check_error, check_gap, check_norm, resolve
 from maxaffine.search.found import ROOM
 from maxaffine.search.lookup import plan_cost, proposals
 
 DECADES = tuple(10.0**-k for k in range(1, 11))
+SEARCHED = ("piecewise", "axis", "regions", "level", "tree")
+FEW = 3  # errors for which trees are built
 
 
 def frontier(
@@ -31,13 +34,16 @@ def frontier(
     lipschitz: ArrayLike | None = None,
     modulus: Any = None,
     analytic: Any = None,
+    gap: float | None = None,
     vectorize: bool = False,
     progress: Progress = silent,
+    refused: list[dict[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
-    """What every method and route would cost for these errors, cheapest first per error.
+    """What every method and route would cost for these errors, cheapest first per error; refusals are put into `refused`.
 
     Lookups are sized by their theorems; spectral heads are fitted, and their tokens are those of the first fit that is
-    expected to meet the error.  Proofs come with `compile`.
+    expected to meet the error: their proofs come with `compile`.  Heads for kinks, jumps and local features are searched for as
+    `compile` does, so their tokens are proved ones; trees, the slowest, where three errors or fewer are asked for.
     """
     made = resolve(target, box, vectorize)
     p = check_norm(norm)
@@ -46,9 +52,27 @@ def frontier(
     for index, asked in enumerate(errors):
         progress("plans", index, len(errors))
         error = absolute_error(check_error(asked), False, made, dtype)
-        request = Request(made, error, p, dtype, evidence, None, None, None, None, 0, silent)
+        request = Request(made, error, p, dtype, evidence, None, None, None, None, 0, silent, gap=check_gap(gap, made))
         found = [_row(plan, request) for plan in _candidates(request)]
+        found += _searched(request, len(errors) <= FEW, [] if refused is None else refused)
         rows += sorted(found, key=lambda row: int(row["tokens"]))
+    return rows
+
+
+def _searched(request: Request, trees: bool, refused: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The heads that are found by searching for them, and why the others are not."""
+    rows = []
+    for name in SEARCHED:
+        if name == "tree" and not trees:
+            continue
+        reasons: list[str] = []
+        found = attempt(name, request, reasons, None)
+        if found is None:
+            refused.append({"method": name, "error": request.error, "why_not": "; ".join(reasons[-2:])})
+            continue
+        row = {"method": name, "route": found.certificate.route, "error": request.error, **found.cost.to_json()}
+        row |= {"counts": list(found.layer.keys.shape)[:64], "bound": found.certificate.bound}
+        rows.append({**row, "affordable": True, "why_not": None})
     return rows
 
 

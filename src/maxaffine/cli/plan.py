@@ -28,6 +28,9 @@ def run(
         str | None,
         typer.Option(metavar="L1,L2,..", help="Declare Lipschitz constants, one per variable; one alone is Euclidean."),
     ] = None,
+    gap: Annotated[
+        str | None, typer.Option(metavar="G", help="Sup norm of a target that jumps: speak of the x farther than G from a jump.")
+    ] = None,
     figure: Annotated[
         str | None, typer.Option(metavar="FILE", help="Draw tokens against error as .png, .svg or .pdf.")
     ] = None,
@@ -49,6 +52,7 @@ def run(
         from maxaffine.report.style import suffix_of
 
         suffix_of(figure)
+    refused: list[dict[str, Any]] = []
     with bar(sys.stderr.isatty()) as progress:
         rows = frontier(
             source,
@@ -57,22 +61,35 @@ def run(
             norm=norm,
             dtype=dtype,
             lipschitz=constants[0] if constants is not None and len(constants) == 1 else constants,
+            gap=arguments.constant(gap, "`gap`") if gap is not None else None,
             progress=progress,
+            refused=refused,
         )
     if figure is not None:
         from maxaffine.report.frontier import draw_frontier
 
         draw_frontier(rows, expression, figure)
     if json:
-        say_json({"target": expression, "norm": norm, "dtype": dtype, "errors": errors, "plans": rows, "figure": figure})
+        found = {"plans": rows, "refused": refused, "figure": figure}
+        say_json({"target": expression, "norm": norm, "dtype": dtype, "errors": errors, **found})
         return 0
     say(f"target     {printable(expression)}")
     head = ("error", "method", "route", "tokens", "bytes", "while made", "flops per query", "affordable here")
     for line in table([head, *(_cells(row) for row in rows)]):
         say(line)
+    for line in _refusals(refused):
+        say(printable(line))
     if figure is not None:
         say(f"drawn      {printable(figure)}")
     return 0
+
+
+def _refusals(refused: list[dict[str, Any]]) -> list[str]:
+    """Why a method is missing, once per method where the reason stays the same."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for one in refused:
+        found.setdefault((one["method"], one["why_not"]), []).append(one["error"])
+    return [f"no {method} head at {', '.join(f'{e:g}' for e in errors)}: {why}" for (method, why), errors in found.items()]
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
