@@ -102,7 +102,7 @@ def test_kinks_are_proved_by_enclosures() -> None:
 
 
 def test_a_piece_that_misses_a_kink_is_refused() -> None:
-    target, _, layer = made("x*y", 1e-2)
+    _, _, layer = made("x*y", 1e-2)
     other = Target.of("x*y + 0.03*abs(x-y)", SQUARE)
     with pytest.raises(Refused):
         certify_tree(layer, other, 1e-2)

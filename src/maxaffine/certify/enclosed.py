@@ -28,7 +28,7 @@ CHUNK = 20_000
 
 
 @dataclass(frozen=True)
-class _Piece:
+class PieceAt:
     """p_k at many points, for one output."""
 
     head: Head
@@ -84,10 +84,10 @@ def supremum(head: Head, error: float, budget: int) -> float:
     source = head.source
     if not isinstance(source, FromAffine):
         raise Refused("only expressions can be enclosed.")
-    return max(_one(source, source.expression.output(k), _Piece(head, k), error, budget) for k in range(head.values.shape[-1]))
+    return max(_one(source, source.expression.output(k), PieceAt(head, k), error, budget) for k in range(head.values.shape[-1]))
 
 
-def _one(source: FromAffine, expression: Expression, piece: _Piece, error: float, budget: int) -> float:
+def _one(source: FromAffine, expression: Expression, piece: PieceAt, error: float, budget: int) -> float:
     E = piece.head.dimension
     gradient = expression.gradient()
     bent, dust = piece.curvature(), 200.0 * FLOAT64.unit * (piece.size() + 1.0) * max(1.0, _steepness(piece))
@@ -121,12 +121,12 @@ def _one(source: FromAffine, expression: Expression, piece: _Piece, error: float
     raise Refused("near a kink the error could not be enclosed.")
 
 
-def _steepness(piece: _Piece) -> float:
+def _steepness(piece: PieceAt) -> float:
     return 1.0 + max(float(np.abs(a.slopes).max() + np.abs(a.offsets).max()) for a in piece.head.axes)
 
 
 def _measure(
-    source: FromAffine, expression: Expression, gradient: Expression, piece: _Piece, scale: Interval, bent: Array,
+    source: FromAffine, expression: Expression, gradient: Expression, piece: PieceAt, scale: Interval, bent: Array,
     low: Array, high: Array,
 ) -> tuple[Array, Array, NDArray[np.intp]]:  # fmt: skip
     """Upper bounds of |f - p| on boxes of t, lower bounds of its supremum, and the axis to halve."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maxaffine.certify.checker.axis_clusters import check_axis
+from maxaffine.certify.checker.curved import check_curved
 from maxaffine.certify.checker.grid import check_integral, check_sup
 from maxaffine.certify.checker.level_sets import check_level_sets
 from maxaffine.certify.checker.listed import check_centres, check_partition
@@ -30,6 +31,7 @@ GROUPED: dict[str, Prover] = {
     "piecewise": check_piecewise,
     "axis": check_axis,
     "tree": check_tree,
+    "curved": check_curved,
     "regions": check_regions,
     "level": check_level_sets,
 }

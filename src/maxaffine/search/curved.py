@@ -1,0 +1,92 @@
+"""Kinks along a convex curve: two branches and a polygon, proved in the sup norm."""
+
+import math
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.curved import certify_curved
+from maxaffine.core.errors import BadInput, Refused
+from maxaffine.layer.build_curved import build_curved
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.plan.curved import CurvedPlan, curved_plan
+from maxaffine.plan.level_sets import curve_of
+from maxaffine.request import Request
+from maxaffine.search.found import ROOM, Found, grouped_cost, unconfirmed
+from maxaffine.target.switches import affine_form, forced, switches
+
+Array = NDArray[np.float64]
+
+MOST = 4000
+AIMS = (1.0, 0.8)
+
+
+def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
+    """A smooth head, an inner cluster and edges; for expressions of two variables with one kink."""
+    target, box = request.target, request.target.box
+    expression = target.expression
+    if expression is None or box.dimension != 2 or target.d_out * target.n_out != 1 or math.isfinite(request.norm):
+        reasons.append("curved kinks are for expressions of two variables in the sup norm")
+        return None
+    found = switches(expression)
+    if len(found) != 1 or found[0].kind != "kink" or not expression.is_continuous or affine_form(found[0].argument) is not None:
+        reasons.append("the target has not one kink along a curve")
+        return None
+    (switch,) = found
+    middle, half = (box.low + box.high) / 2.0, (box.high - box.low) / 2.0
+    most = MOST if fewest is None else min(MOST, fewest - 1)
+
+    def within(z: Array) -> Array:
+        return np.asarray(np.clip(middle + half * z, box.low, box.high))
+
+    for choice in (-1, 1):
+        curve = curve_of(lambda z, side=choice: -side * switch.argument.evaluate(within(z))[:, 0])  # type: ignore[misc]
+        if curve is None:
+            continue
+        branches = [forced(expression, {switch.place: side}) for side in (-choice, choice)]
+
+        def both(z: Array, branches: list = branches) -> Array:  # type: ignore[type-arg]
+            return np.concatenate([branch.evaluate(within(z)) for branch in branches], axis=1)
+
+        size = float(np.abs(both(np.random.default_rng(request.seed).uniform(-1, 1, (2000, 2)))).max()) or 1.0
+        if not math.isfinite(size):
+            reasons.append("a branch of the target is not defined on the whole box")
+            continue
+        for aim in AIMS:
+            plan = curved_plan(both, curve, aim * request.error, size, request.dtype, most, switch.place, choice)
+            if plan is None:
+                reasons.append(f"a branch needs more than 8 keys per axis, or the curve more than {most:,} tokens")
+                break
+            made = _proved(plan, build_curved(plan, target, request.dtype), request, reasons)
+            if made is not None:
+                return made
+    if not reasons:
+        reasons.append("neither side of the kink's curve is convex")
+    return None
+
+
+def _proved(plan: CurvedPlan, layer: GroupedLayer, request: Request, reasons: list[str]) -> Found | None:
+    prove = partial(_certify, plan, layer, request)
+    try:
+        certificate = prove("two-level")
+    except Refused as refusal:
+        reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
+        return None
+    if certificate.bound is None or certificate.bound > request.error * ROOM:
+        reasons.append(f"{plan.cells:,} tokens give {certificate.bound}")
+        return None
+    found = Found("curved", plan, layer, certificate, grouped_cost(layer), None, prove)
+    try:
+        doubt = unconfirmed(found, request)
+    except BadInput as failure:
+        doubt = str(failure)
+    if doubt is not None:
+        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, and the checker does not confirm it: {doubt}")
+        return None
+    return found
+
+
+def _certify(plan: CurvedPlan, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+    return certify_curved(layer, request.target, plan.place, plan.choice, request.error * ROOM, runtime)

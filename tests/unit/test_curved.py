@@ -1,0 +1,96 @@
+"""Kinks along convex curves: two branches and a polygon, proved, proved again, and not proved after tampering."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from maxaffine.certify.checker.curved import check_curved
+from maxaffine.certify.checker.stored import NotProved
+from maxaffine.certify.curved import certify_curved
+from maxaffine.core.errors import Refused
+from maxaffine.layer.build_curved import build_curved
+from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.file import to_tensors
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.plan.curved import CurvedPlan, curved_plan
+from maxaffine.plan.level_sets import curve_of
+from maxaffine.runtime import chooser
+from maxaffine.target.box import Box
+from maxaffine.target.switches import forced, switches
+from maxaffine.target.target import Target
+
+SQUARE = Box(x=(-1, 1), y=(-1, 1))
+ERROR = 1e-2
+
+
+def made(text: str, choice: int) -> tuple[Target, CurvedPlan, GroupedLayer]:
+    target = Target.of(text, SQUARE)
+    assert target.expression is not None
+    (switch,) = switches(target.expression)
+    branches = [forced(target.expression, {switch.place: side}) for side in (-choice, choice)]
+    curve = curve_of(lambda z: -choice * switch.argument.evaluate(z)[:, 0])
+    assert curve is not None
+
+    def both(z: np.ndarray) -> np.ndarray:
+        return np.concatenate([branch.evaluate(np.clip(z, -1, 1)) for branch in branches], axis=1)
+
+    plan = curved_plan(both, curve, ERROR, 1.0, "float64", 500, switch.place, choice)
+    assert plan is not None
+    return target, plan, build_curved(plan, target, "float64")
+
+
+def worst(layer: GroupedLayer, target: Target) -> float:
+    """The largest error at random points, most of them near the circle of radius sqrt(.5)."""
+    rng = np.random.default_rng(0)
+    angle, away = rng.uniform(0, 2 * np.pi, 40_000), np.sqrt(0.5) + rng.normal(size=40_000) * 0.02
+    x = np.concatenate([rng.uniform(-1, 1, (10_000, 2)), np.stack([away * np.cos(angle), away * np.sin(angle)], axis=1)])
+    x = np.clip(x, -1, 1)
+    return float(np.abs(chooser.evaluate(layer, x) - target.values(x)).max())
+
+
+def checked(layer: GroupedLayer, target: Target, plan: CurvedPlan) -> float:
+    tensors, description = to_tensors(layer)
+    return check_curved(tensors, {"layer": description, "plan": plan.to_json()}, target, ERROR)[0]
+
+
+@pytest.mark.parametrize("text", ["max(x**2+y**2, 0.5)", "min(2*x**2+2*y**2, x+1.5)", "abs(x**2+y**2-0.5)"])
+def test_a_kink_along_a_curve_is_proved_twice_with_few_tokens(text: str) -> None:
+    target, plan, layer = made(text, -1)  # the paraboloid is below on a convex set
+    certificate = certify_curved(layer, target, plan.place, plan.choice, ERROR)
+    again = checked(layer, target, plan)
+    assert certificate.bound is not None and layer.tokens == plan.cells < 60
+    assert worst(layer, target) <= min(certificate.bound, again)
+    assert max(certificate.bound, again) <= ERROR
+
+
+@pytest.mark.parametrize("part", ["offset", "values", "outer"])
+def test_a_curved_kink_that_was_tampered_with_is_not_proved(part: str) -> None:
+    target, plan, layer = made("max(x**2+y**2, 0.5)", -1)
+    outer, inner = layer.groups
+    assert isinstance(outer, ClusterGroup) and isinstance(inner, ClusterGroup)
+    offsets, clusters, first = inner.site_offsets.copy(), list(inner.clusters), outer.clusters[0]
+    if part == "offset":
+        offsets[3] -= 0.05 * float(np.abs(inner.site_slopes).max())
+    elif part == "values":
+        clusters[0] = replace(clusters[0], values=clusters[0].values + 0.02)
+    else:
+        first = replace(first, values=first.values - 0.02)
+    groups = (replace(outer, clusters=(first,)), ClusterGroup(inner.matrix, inner.site_slopes, offsets, tuple(clusters)))
+    broken = replace(layer, groups=groups)
+    assert worst(broken, target) > ERROR
+    with pytest.raises(Refused):
+        certify_curved(broken, target, plan.place, plan.choice, ERROR)
+    with pytest.raises(NotProved):
+        checked(broken, target, plan)
+
+
+def test_the_wrong_side_and_other_targets_are_not_proved() -> None:
+    target, plan, layer = made("max(x**2+y**2, 0.5)", -1)
+    with pytest.raises(Refused):
+        certify_curved(layer, target, plan.place, -plan.choice, ERROR)
+    with pytest.raises(NotProved):
+        checked(layer, target, replace(plan, choice=-plan.choice))
+    other = Target.of("max(x**2+y**2, 0.53)", SQUARE)
+    with pytest.raises(NotProved):
+        checked(layer, other, plan)
