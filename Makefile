@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help run test venv bench tables gallery docs lint clean
+.PHONY: help run test venv bench tables gallery hard-targets docs lint clean
 
 help:
 	@echo "make run     install the core, compile sin(x)+cos(y), print what is proved, save layer and picture in out/"
@@ -15,7 +15,8 @@ help:
 	@echo "make venv    the full environment with all extras"
 	@echo "make tables  regenerate the tables of the construction (docs/tables.md)"
 	@echo "make gallery every target of the gallery through auto (docs/gallery.md), some minutes"
-	@echo "make bench   benchmarks, one thread"
+	@echo "make hard-targets  67 kinked, jumping, oblique and local targets through auto (docs/hard-targets.md), half an hour"
+	@echo "make bench   benchmarks of the CPU against its peers, one thread (docs/benchmarks.md)"
 	@echo "make docs    regenerate the pictures, the token table and the command outputs of README.md and docs/"
 	@echo "make lint    ruff, mypy, import-linter"
 	@echo "make clean   remove the environment and everything generated outside version control"
@@ -59,8 +60,21 @@ tables: $(VENV)/.core
 gallery: $(VENV)/.core
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/gallery.py
 
-bench: $(VENV)/.core
+hard-targets: $(VENV)/.core
+	@$(BIN)/python benchmarks/hard_targets.py
+
+$(VENV)/.bench: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing maxaffine with what it is measured against"
+	@$(BIN)/pip install -e ".[all,bench]"
+	@touch $@ $(VENV)/.core
+
+bench: $(VENV)/.bench
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/meanfield.py
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cpu_peers.py --quick --json benchmarks/results/cpu_peers.json \
+		--figure docs/images/benchmarks-cpu-peers.svg
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cpu_scaling.py --json benchmarks/results/cpu_scaling.json \
+		--figure docs/images/benchmarks-cpu-scaling.svg
+	@$(BIN)/python benchmarks/cpu_page.py
 
 docs: $(VENV)/.core
 	@$(BIN)/python docs/regenerate.py
