@@ -399,18 +399,22 @@ class _Prover:
     def _kinks(self, reaches: list[_Reach]) -> float:
         """The largest over the breaks, and over their two sides, of what clusters of the other side say there."""
         worst = 0.0
+        before = (0.0, -math.inf)  # what clusters left of the last break say on this side of it, and up to where
         for number, one in enumerate(self.found.breaks):
-            if one is None:
-                continue
-            sides = [0.0, 0.0]
-            for k, reach in enumerate(reaches):
-                if reach.piece is None or not reach.low < reach.high:
+            sides, reached, nearest = [0.0, 0.0], -math.inf, math.inf
+            for k, reach in enumerate(reaches if one is not None else []):
+                if one is None or reach.piece is None or not reach.low < reach.high:
                     continue
                 if reach.piece < number and reach.high > one.low:
                     sides[1] += self._wrong(k, reach, number, one, 1)
+                    reached = max(reached, reach.high)
                 if reach.piece >= number and reach.low < one.high:
                     sides[0] += self._wrong(k, reach, number, one, -1)
-            worst = max(worst, *sides)
+                    nearest = min(nearest, reach.low)
+            # On the piece between two breaks clusters of either side may answer at the same z.
+            between = before[0] + sides[0] if before[1] >= nearest else 0.0
+            worst = max(worst, *sides, between)
+            before = (sides[1], reached)
         return worst
 
     def _wrong(self, k: int, reach: _Reach, number: int, one: Break, side: int) -> float:
@@ -446,7 +450,7 @@ class _Prover:
         steep = self._magnitude(difference.gradient(), *zone, pieces=16)
         crude = self._magnitude(difference, *zone, pieces=16)
         lam = self.scores.lam[link]
-        kink = steep * _lambert(math.exp(min(-1.0 - lead, 600.0))) / lam
+        kink = steep * _lambert(math.exp(-1.0 - lead)) / lam if -1.0 - lead < 600.0 else math.inf
         return (max(near, q + min(kink, crude)) if math.isfinite(near) else math.inf) * UP
 
     def _apart(self, f: Expression, g: Expression, low: float, high: float) -> float:

@@ -501,19 +501,22 @@ class _Check:
     def _kinks(self, spans: list[tuple[float, float]], homes: list[int | None]) -> float:
         """What clusters of the one side of a break say on the other, the worst break and side."""
         worst = 0.0
+        left, until = 0.0, -math.inf  # what is said beyond the break before this one, and how far
         for i, one in enumerate(self.pieces.breaks):
-            if one is None:
-                continue
-            sides = {-1: 0.0, 1: 0.0}
+            sides, ends = {-1: 0.0, 1: 0.0}, {-1: math.inf, 1: -math.inf}
             for k, home in enumerate(homes):
                 low, high = spans[k]
-                if home is None or not low < high:
+                if one is None or home is None or not low < high:
                     continue
                 if home < i and high > one.low:
                     sides[1] += self._wrong(k, home, i, high, 1)
+                    ends[1] = max(ends[1], high)
                 if home >= i and low < one.high:
                     sides[-1] += self._wrong(k, home, i, low, -1)
-            worst = max(worst, *sides.values())
+                    ends[-1] = min(ends[-1], low)
+            both = left + sides[-1] if until >= ends[-1] else 0.0  # between two breaks clusters of both may answer
+            worst = max(worst, both, *sides.values())
+            left, until = sides[1], ends[1]
         return worst
 
     def _wrong(self, k: int, home: int, i: int, end: float, side: int) -> float:
@@ -545,7 +548,7 @@ class _Check:
         steep = float(parting.gradient().enclose(box).magnitude.max())
         begin = float(parting.enclose(Interval(np.array([[inner]]), np.array([[inner]]))).magnitude[0, 0])
         slope = self._slope(self.clusters[link], self.clusters[link + 1])
-        soft = steep * math.log1p(math.exp(min(-1.0 - lead, 600.0))) / slope
+        soft = steep * math.log1p(math.exp(-1.0 - lead)) / slope if lead > -600.0 else math.inf
         grown = [v for v in (soft, most) if math.isfinite(v)]
         return max(self._apart(own, one.low, one.high), begin + min(grown, default=math.inf)) * (1 + 1e-11)
 
