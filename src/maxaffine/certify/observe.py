@@ -197,15 +197,16 @@ def observe(
 
 
 def _own_rounding(target: Target, x: Array, heights: Array) -> Array:
-    """What float64 values of an expression may be off by at these points, where that is a thousandth of the error or more.
+    """What float64 values of an expression may be off by at these points, as the width of its enclosures there.
 
-    Without it the rounding of -0.8 x - 81399 near x = -1e5 would be called an error of the layer.
+    Without it the rounding of -0.8 x - 81399 near x = -1e5 would be called an error of the layer, and bounds that are attained
+    would seem to be exceeded.
     """
     if target.expression is None:
         return np.zeros(len(x))
     found = target.enclose(x, x)
     width = np.nan_to_num((found.hi - found.lo).max(axis=(1, 2)), nan=0.0, posinf=0.0)
-    return np.asarray(np.where(width > 1e-3 * heights, np.minimum(width, heights), 0.0))
+    return np.asarray(np.minimum(width, heights))
 
 
 def _around(start: Array, reach: float, count: int, rng: np.random.Generator, layer: Layer | GroupedLayer) -> Array:
