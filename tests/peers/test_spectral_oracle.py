@@ -50,6 +50,8 @@ def ball_value(layer, x, literal=False):
             )
             if group.values is not None:
                 value = exact(group.values[(*j, 0)])
+                if group.slopes is not None:
+                    value += sum((exact(g) * t for g, t in zip(group.slopes[(*j, 0)], z, strict=True)), flint.arb(0))
             else:
                 value = flint.arb(0)
                 for r in range(group.factors[0].shape[1]):
@@ -61,6 +63,8 @@ def ball_value(layer, x, literal=False):
             top, bottom = top + weight * value, bottom + weight
         groups.append((top, bottom))
     total = flint.arb(0)
+    if layer.tilt is not None:
+        total += sum((exact(t) * (exact(v) - exact(c)) for t, v, c in zip(layer.tilt[0], x, layer.centre, strict=True)), flint.arb(0))
     for g, (top, bottom) in enumerate(groups):
         if not literal:
             total += top / bottom
