@@ -152,7 +152,7 @@ def limits(bench: Bench) -> dict[str, Any]:
 def ours(bench: Bench, name: str, source: str, dtype: torch.dtype, configs: tuple[tuple[int, int] | None, ...]) -> dict[str, Any]:
     """One layer by its kernel: throughput, error, bound, and the fraction of the two limits."""
     layer, record = bench.layer(source)
-    made = TorchLayer(layer, DEVICE, dtype, tolerance=record["error"] / (8.0 if dtype == torch.float32 else 256.0))
+    made = TorchLayer(layer, DEVICE, dtype, tolerance=record["error"] / 8.0)
     assert made.kernel is not None, made.reason
     D = layer.dimension
     x = peers.queries(name, bench.many // (1 if dtype == torch.float32 else 2), DEVICE, dtype)

@@ -101,7 +101,8 @@ class Polynomials:
             total += sum(int(np.count_nonzero(core)) + (len(core) - 2) * -(-rank // 4) for core in term.cores)
         for train in self.trains:
             (_, n0, R0), (_, n1, R1), (_, n2, K) = (core.shape for core in train.cores)
-            total += 5 * K * R1 // 4 * (n0 * R0 // 4 + n1 * R0 + n2)
+            fours, others = -(-R0 // 4), -(-R1 // 4)  # ranks are taken four at a time
+            total += 5 * K * others * (n0 * fours + n1 * 4 * fours + n2)
         return total
 
 
