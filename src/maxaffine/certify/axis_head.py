@@ -160,7 +160,7 @@ def sup_error(f: Expression, head: LocalHead, low: float, high: float, goal: flo
                     continue
             else:
                 here = _by_range(f, head, a, b)
-                if here <= goal:
+                if here <= 0.5 * goal or here <= _at_ends(f, head, a, b) + 0.02 * goal:
                     bound = max(bound, here)
                     continue
             middle = a + (b - a) / 2.0
@@ -210,6 +210,13 @@ def _at_points(f: Expression, head: LocalHead, a: float, b: float, degree: int) 
     if not np.isfinite(away).all():
         return math.inf, math.inf
     return float(away.max()) * (1 + 1e-14), float((hi - lo + rough).max())
+
+
+def _at_ends(f: Expression, head: LocalHead, a: float, b: float) -> float:
+    """|f - p| at the ends as float64 sees it: what no bound on [a, b] can be below."""
+    ends = np.array([a, b])
+    away = np.abs(f.evaluate(ends[:, None])[:, 0] - head.at(ends.astype(np.longdouble))[0])
+    return float(np.max(away, initial=0.0, where=np.isfinite(away)))
 
 
 def _by_range(f: Expression, head: LocalHead, a: float, b: float) -> float:

@@ -441,7 +441,10 @@ class _Check:
                         continue
                 else:
                     here = self._range(f, cluster, a, b)
-                    if here <= goal:
+                    edges = np.array([a, b])
+                    seen_there = np.abs(f.evaluate(edges[:, None])[:, 0] - cluster.at(edges.astype(np.longdouble))[0])
+                    least = float(np.max(seen_there, initial=0.0, where=np.isfinite(seen_there)))
+                    if here <= 0.5 * goal or here <= least + 0.025 * goal:
                         worst = max(worst, here)
                         continue
                 third = (b - a) / 3.0
