@@ -98,7 +98,9 @@ class Polynomials:
         total = 0
         for term in self.terms:
             rank = term.cores[0].shape[1]
-            total += sum(int(np.count_nonzero(core)) + (len(core) - 2) * -(-rank // 4) for core in term.cores)
+            for core in term.cores:  # zeros in the code are left out, zeros in memory are not
+                kept = int(np.count_nonzero(core)) if self.dtype == "float32" else core.size
+                total += kept + (len(core) - 2) * -(-rank // 4)
         for train in self.trains:
             (_, n0, R0), (_, n1, R1), (_, n2, K) = (core.shape for core in train.cores)
             fours, others = -(-R0 // 4), -(-R1 // 4)  # ranks are taken four at a time
