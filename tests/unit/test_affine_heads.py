@@ -6,6 +6,9 @@ import flint
 import numpy as np
 import pytest
 
+import maxaffine as ma
+from maxaffine.certify.checker import check
+from maxaffine.certify.checker import spectral as checker
 from maxaffine.certify.ehlich_zeller import FromAffine, FromExpression, Head, _at_points, prove
 from maxaffine.certify.head_bounds import affine_moments, affine_size, axis_weights, etas_for, pieces, strip_factor
 from maxaffine.core.errors import Refused
@@ -200,3 +203,23 @@ def test_weights_agree_with_the_definition():
     z = np.linspace(-1, 1, 7)
     values, slopes = np.ones((len(axes[0]), 1)), np.zeros((len(axes[0]), 1, 1))
     np.testing.assert_allclose(axis_weights(axes[0], z), plain(axes, values, slopes, z[:, None])[1], atol=1e-14)
+
+
+def test_strips_hold_for_heads_that_are_not_centred():
+    rng = np.random.default_rng(0)
+    for trial in range(400):
+        count, delta = int(rng.integers(1, 14)), float(10 ** rng.uniform(-0.5, 1.7))
+        keys = bernstein(count, delta, ("float64", "float32", "bfloat16")[trial % 3], float(rng.uniform(-1, 1))).keys
+        centre, reach, height = rng.uniform(-1, 1), rng.uniform(0.01, 1), rng.uniform(0, 0.98 * math.pi / delta)
+        z = (centre + np.linspace(-reach, reach, 81)[:, None] + 1j * np.linspace(0, height, 9)).ravel()
+        scores = np.multiply.outer(z, keys.slopes) + keys.offsets
+        terms = np.exp(scores - scores.real.max(axis=1, keepdims=True))
+        true = float((np.abs(terms).sum(axis=1) / np.abs(terms.sum(axis=1))).max())
+        assert strip_factor(keys, delta, centre, reach, height) >= true * (1 - 1e-9)
+        assert checker._strip(checker.Axis(keys.slopes, keys.offsets), centre, reach, height) >= true * (1 - 1e-9)
+
+
+def test_a_steep_feature_off_the_centre_costs_few_tokens():
+    layer = ma.compile("tanh(20*(x-0.2))*y", ma.Box(x=(-1, 1), y=(-1, 1)), error=1e-4, method="spectral")
+    assert layer.tokens <= 8 and layer.certificate.kind == "proved"
+    assert check(*layer._record()).passed

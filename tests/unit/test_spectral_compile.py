@@ -39,7 +39,7 @@ PROMISED = [
 
 @pytest.mark.parametrize("text, on, error, most, ratio", PROMISED, ids=lambda value: str(value)[:24])
 def test_the_tokens_promised_suffice_and_the_proof_is_close_to_the_truth(text, on, error, most, ratio):
-    layer = ma.compile(text, on, error=error, require="proved")
+    layer = ma.compile(text, on, error=error, require="proved", method="spectral")
     assert layer.tokens <= most and layer.bound <= error and layer.certificate.kind == "proved"
     found = max(
         worst_error(layer.layer, layer.target, np.random.default_rng(0), runtime)[0] for runtime in chooser.available(layer.layer)
