@@ -124,8 +124,10 @@ def tree_plans(f: Function, dimension: int, error: float, scale: float, size: fl
 
 
 def _roots(dimension: int) -> list[tuple[int, ...]]:
-    """The box itself, and cut once or twice along one axis only."""
+    """The box itself, and cut once or twice along one axis only where that is affordable."""
     unit = (1,) * dimension
+    if dimension > 2:  # every further root costs as much again
+        return [unit]
     return [unit] + [tuple(n if i == axis else 1 for i in range(dimension)) for axis in range(dimension) for n in (2, 3)]
 
 
