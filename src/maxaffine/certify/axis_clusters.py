@@ -230,7 +230,7 @@ def _holes(axis: Axis, found: Pieces, error: float, gap: float | None, blur: flo
             continue
         if gap is None:
             raise Refused("the target jumps, and a layer is continuous.")
-        reach = gap * float(axis.scale) * (1 - 1e-9) - 2.0 * blur
+        reach = gap * float(axis.scale) * (1 - 1e-5) - 2.0 * blur  # the certificate names the gap to six digits
         if not reach > 0:
             raise Refused("the gap about a jump is below what float64 tells apart.")
         holes.append(Hole(one.high - reach, one.low + reach))

@@ -21,7 +21,7 @@ from maxaffine.certify.ehlich_zeller import Head, prove
 from maxaffine.certify.enclosed import PieceAt
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.certify.spectral import FLINT
-from maxaffine.certify.tree import local_head
+from maxaffine.certify.tree import box_reach, local_head
 from maxaffine.certify.two_level import LOGARITHM, cluster_errors, output_rounding, whole_reach
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
@@ -56,6 +56,8 @@ def certify_curved(
     if len(found) != 1 or found[0].place != place or found[0].kind != "kink" or target.d_out != 1 or layer.dimension != 2:
         raise Refused("curved kinks are proved for one kink of one function of two variables.")
     _check(outer, inner)
+    if max(box_reach(layer, outer), box_reach(layer, inner)) > EDGE:
+        raise Refused("its coordinates leave [-1, 1].")
     first = local_head(layer, outer, outer.clusters[0], forced(expression, {place: -choice}))
     piece = local_head(layer, inner, inner.clusters[0], expression)
     assert first.slopes is not None and piece.slopes is not None

@@ -64,7 +64,7 @@ def certify_tree(layer: GroupedLayer, target: Target, error: float, runtime: str
         raise Refused(f"the sites' scores are uncertain by {eta:.3g} in {layer.dtype}.")
     size = scores.largest + error  # of |f|, once every piece is proved
     gap = math.log(C / (LEAK * error)) + 2.0 * eta
-    boxes = cover(scores, gap, size)
+    boxes = cover(scores, gap, size, box_reach(layer, group))
     bounds = _pieces(layer, group, target.expression, error)
     leak = C * math.exp(2.0 * eta - gap) * (1 + 1e-9) + C * SKIP * 2.0 * _far(scores)
     approximation, doubt = max(b.approximation for b in bounds), max(b.doubt for b in bounds)
@@ -81,6 +81,15 @@ def certify_tree(layer: GroupedLayer, target: Target, error: float, runtime: str
         assumptions=(EXPONENTIAL, ELEMENTARY, FLINT, LOGARITHM),
         details={"clusters": float(C), "gap": gap, "boxes": float(boxes), "score_error": eta},
     )  # fmt: skip
+
+
+def box_reach(layer: GroupedLayer, group: ClusterGroup) -> float:
+    """The largest |z| over the box; Refused where it is more than a little above 1, for which the proofs have room."""
+    away = np.maximum(layer.high - layer.centre, layer.centre - layer.low) * np.diag(group.matrix)
+    reach = float(away.max()) * (1.0 + 2.0**-50)
+    if not reach <= 1.005:
+        raise Refused(f"the coordinates of its clusters leave [-1, 1]: they reach {reach:.6g}.")
+    return max(reach, 1.0 + 2.0**-45)
 
 
 def _far(scores: Scores) -> float:

@@ -36,6 +36,9 @@ GROUPED: dict[str, Prover] = {
     "level": check_level_sets,
 }
 INTEGRAL: frozenset[str] = frozenset({"axis", "level"})  # those of them that prove L_p bounds as well
+SPEAKING: frozenset[str] = frozenset({"axis", "regions"})  # those that compare the certificate's domain with what they proved
+EVERY_X = "all real x of the box, rounded once to float64 (and every x of the box representable in the dtype)"
+WHOLE = "the integral over the box of |layer - target|^p"
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Verdict:
             "its target is a Python callable, which a file cannot hold; only expressions can be proved again.",
         )  # fmt: skip
     try:
+        _spoken(record)
         if record["layer"]["keys"] == "grouped":
             bound, how = _prove_grouped(tensors, record, target, error)
         else:
@@ -83,6 +87,22 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Verdict:
         reason = f"the checker's own bound is {bound:.6g}, above the {error:g} promised."
         return Verdict(False, bound, claimed, error, reason, how)
     return Verdict(True, bound, claimed, error, f"proved again: error <= {bound:.6g}, and {error:g} was promised.", how)
+
+
+def _spoken(record: Mapping[str, Any]) -> None:
+    """The certificate speaks of the norm, the dtype, the runtimes and the domain that are proved here, and of nothing else."""
+    certificate, layer, plan = record["certificate"], record["layer"], record["plan"]
+    if certificate.get("norm") != record["norm"]:
+        raise NotProved(f"its certificate speaks of the norm {str(certificate.get('norm'))[:20]!r}, its record of another.")
+    if certificate.get("dtype") != layer["dtype"]:
+        raise NotProved("its certificate speaks of another dtype than the one its numbers are stored in.")
+    clusters = layer["keys"] == "grouped" and any(layer.get("clusters", ()))
+    if certificate.get("runtime") not in (("any", "two-level") if clusters else ("any",)):
+        raise NotProved(f"its certificate speaks of the runtime {str(certificate.get('runtime'))[:20]!r} alone; not re-proved.")
+    listed = layer["keys"] not in ("grouped", "product")
+    own = plan.get("method") in SPEAKING if layer["keys"] == "grouped" else listed and plan.get("plan") == "centres"
+    if not own and certificate.get("domain") != (EVERY_X if record["norm"] == "inf" else WHOLE):
+        raise NotProved("the x it is proved for are not those its certificate speaks of.")
 
 
 def _prove_grouped(

@@ -241,7 +241,7 @@ class _Check:
         across = volume / float(high[lead] - low[lead]) / abs(float(row[lead])) * (1 + 1e-12)
         made = cls(clusters, f, a, b, pieces, [], sup, norm, dtype, drift, relative, real, off * (1 + 1e-9), volume, across, size)
         made._same()
-        made.holes = made._find_holes(None if gap is None else gap * float(scale) * (1 - 1e-9))
+        made.holes = made._find_holes(None if gap is None else gap * float(scale) * (1 - 1e-5))  # spoken of to six digits
         return made
 
     def _same(self) -> None:

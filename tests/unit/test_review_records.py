@@ -1,0 +1,45 @@
+"""Records that lie about what was proved: the checker believes none of their words."""
+
+import copy
+
+import pytest
+
+from maxaffine import Box, compile
+from maxaffine.certify.checker import check
+
+
+@pytest.fixture(scope="module")
+def in_the_mean():
+    compiled = compile("where(x < .2, sin(x), 1 + x)", Box(x=(-1, 1)), error=0.1, method="axis", norm=1)
+    return compiled._record()
+
+
+@pytest.fixture(scope="module")
+def in_the_sup_norm():
+    return compile("max(x, y)", Box(x=(-1, 1), y=(-1, 1)), error=0.1, method="piecewise")._record()
+
+
+def test_a_bound_in_the_mean_is_not_taken_for_one_in_the_sup_norm(in_the_mean):
+    tensors, record = in_the_mean
+    assert check(tensors, record).passed
+    edited = copy.deepcopy(record)
+    edited["certificate"]["norm"] = "inf"
+    assert not check(tensors, edited).passed
+
+
+@pytest.mark.parametrize(
+    ("field", "lie"),
+    [
+        ("norm", 1.0),
+        ("dtype", "float32"),
+        ("runtime", "dense"),
+        ("domain", "every x of the plane"),
+        ("domain", "the integral over the box of |layer - target|^p"),
+    ],
+)
+def test_a_certificate_that_speaks_of_something_else_than_was_proved_is_not_confirmed(in_the_sup_norm, field, lie):
+    tensors, record = in_the_sup_norm
+    assert check(tensors, record).passed
+    edited = copy.deepcopy(record)
+    edited["certificate"][field] = lie
+    assert not check(tensors, edited).passed
