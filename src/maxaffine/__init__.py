@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from maxaffine.target.box import Box
     from maxaffine.target.facts import Analytic, ConcaveModulus, Derivatives, IntegralModulus, TotalVariation
     from maxaffine.target.gallery import gallery
+    from maxaffine.target.piecewise_affine import PiecewiseAffine, ReluNetwork
     from maxaffine.target.target import Target
 
 _HOMES = {
@@ -40,7 +41,9 @@ _HOMES = {
     "Layer": "maxaffine.layer.layer",
     "MaxAffine": "maxaffine.plan.maxaffine",
     "MaxAffineRegressor": "maxaffine.estimator",
+    "PiecewiseAffine": "maxaffine.target.piecewise_affine",
     "Refused": "maxaffine.core.errors",
+    "ReluNetwork": "maxaffine.target.piecewise_affine",
     "Target": "maxaffine.target.target",
     "TotalVariation": "maxaffine.target.facts",
     "compile": "maxaffine.compiler",
@@ -62,7 +65,9 @@ __all__ = [
     "Layer",
     "MaxAffine",
     "MaxAffineRegressor",
+    "PiecewiseAffine",
     "Refused",
+    "ReluNetwork",
     "Target",
     "TotalVariation",
     "__version__",

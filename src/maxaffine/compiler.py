@@ -42,6 +42,7 @@ SEARCHES = {
     "piecewise": "piecewise",
     "axis": "axis_clusters",
     "regions": "regions",
+    "curved": "curved",
     "level": "level_sets",
     "spectral": "spectral",
     "tree": "tree",

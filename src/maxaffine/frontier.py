@@ -20,7 +20,7 @@ from maxaffine.search.found import ROOM
 from maxaffine.search.lookup import plan_cost, proposals
 
 DECADES = tuple(10.0**-k for k in range(1, 11))
-SEARCHED = ("piecewise", "axis", "regions", "level", "tree")
+SEARCHED = ("piecewise", "axis", "regions", "curved", "level", "tree")
 FEW = 3  # errors for which trees are built
 
 

@@ -64,7 +64,8 @@ def ball_value(layer, x, literal=False):
         groups.append((top, bottom))
     total = flint.arb(0)
     if layer.tilt is not None:
-        total += sum((exact(t) * (exact(v) - exact(c)) for t, v, c in zip(layer.tilt[0], x, layer.centre, strict=True)), flint.arb(0))
+        moved = [exact(v) - exact(c) for v, c in zip(x, layer.centre, strict=True)]
+        total += sum((exact(t) * d for t, d in zip(layer.tilt[0], moved, strict=True)), flint.arb(0))
     for g, (top, bottom) in enumerate(groups):
         if not literal:
             total += top / bottom

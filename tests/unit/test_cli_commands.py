@@ -171,7 +171,6 @@ def test_options_reach_the_compiler(run):
         (("log(x)", *BOX, "--error", "0.1"), "`log(x)`"),
         (("x+y", *BOX, "--error", "0.1"), "`y`"),
         (("abs(x1*x2)+abs(x3*x4)", "--box", "x1..x4=-9:9", "--error", "1e-4"), "tokens"),
-        (("abs(x)", *BOX, "--error", "1e-3", "--max-bytes", "1kB"), "`max_bytes`"),
         (("sin(x)", *BOX, "--error", "1e-3", "--max-bytes", "100"), "`max_bytes`"),
         (("sin(x)", *BOX, "--error", "1", "--max-bytes", "much"), "'much'"),
         (("sin(x)", *BOX, "--error", "1", "--method", "magic"), "`method` (='magic') is not known; choose one of auto"),
