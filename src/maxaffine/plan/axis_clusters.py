@@ -164,8 +164,8 @@ def _extents(segment: Segment, a: float, library: Library, goal: float, before: 
             if low >= rest:
                 break
             inner = low + (high - low) * np.array([0.25, 0.5, 0.75])
-            good = library.errors(p, _samples(segment, np.full(3, a), np.minimum(a + inner, segment.high))) <= goal
-            number = 3 if good.all() else int(np.argmin(good))
+            fits = library.errors(p, _samples(segment, np.full(3, a), np.minimum(a + inner, segment.high))) <= goal
+            number = 3 if fits.all() else int(np.argmin(fits))
             low, high = (inner[number - 1] if number else low), (inner[number] if number < 3 else high)
         found[p - 1] = min(low, rest)
     return np.asarray(np.maximum.accumulate(found))
