@@ -43,6 +43,8 @@ def certify_level_sets(layer: GroupedLayer, target: Target, p: float, error: flo
         raise Refused("level sets are proved for expressions with one output token.")
     if any(cluster.count != 1 or np.any(cluster.slopes) for cluster in group.clusters):
         raise Refused("level sets are proved for clusters of one token with a constant value.")
+    if any(np.any(axis.slopes) or np.any(axis.offsets) for cluster in group.clusters for axis in cluster.axes):
+        raise Refused("level sets are proved for tokens whose scores are those of their sites alone.")
     if np.count_nonzero(group.matrix - np.diag(np.diag(group.matrix))) or runtime not in ("any", "two-level"):
         raise Refused("level sets are proved on scaled variables, for the two-level runtime.")
     rows = [cluster_errors(layer, group, k, row) for k, row in enumerate(whole_reach(layer, group))]

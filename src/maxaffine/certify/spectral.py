@@ -16,6 +16,7 @@ from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.ehlich_zeller import FromDeclaration, FromDerivatives, FromExpression, Head, Source, prove
 from maxaffine.certify.head_bounds import affine_moments, etas_for, mean_eta, moments, pieces
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
+from maxaffine.certify.two_level import underflow
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
@@ -61,7 +62,7 @@ def certify_spectral(
     leak = 0.0 if runtime in ("factorised", "collapsed") else leak_bound(layer, [bound.largest for bound in bounds])
     compute = compute_format(layer.dtype)
     total = sum(bound.largest for bound in bounds)
-    summing = (compute.unit + gamma(len(bounds) + 2, FLOAT64.unit)) * total
+    summing = (compute.unit + gamma(len(bounds) + 2, FLOAT64.unit)) * total + underflow(layer)
     reserve = SHARE * error if runtime in ("any", "collapsed") and collapsible(layer) else 0.0
     summing += allowance(reserve, total) if reserve else 0.0  # what the polynomials of `collapsed` differ from the heads by
     parts = {

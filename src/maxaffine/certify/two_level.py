@@ -104,7 +104,7 @@ def cluster_errors(layer: GroupedLayer, group: ClusterGroup, k: int, reach: Arra
     """The errors of cluster k in the two-level runtime while |t_e| <= reach_e."""
     q, cluster, compute = query(layer, group), group.clusters[k], compute_format(layer.dtype)
     moved = q.error / cluster.radius * UP + 3.0 * U * reach  # of t in float64
-    rounded = moved + compute.unit * (reach + moved)
+    rounded = moved + compute.unit * (reach + moved) + compute.tiny
     a, b = np.abs(group.site_slopes[k].astype(np.float64)), abs(float(group.site_offsets[k]))
     E = len(a)
     site = float(a @ q.error) + gamma(E + 2, U) * (float(a @ (q.size + q.error)) + b)
@@ -116,7 +116,7 @@ def cluster_errors(layer: GroupedLayer, group: ClusterGroup, k: int, reach: Arra
         top = float(sizes.max())
         if not top < LARGEST[compute.name]:
             return ClusterErrors(math.inf, math.inf, math.inf, math.inf)
-        logit = float((slopes * rounded[e]).max()) + gamma(2, compute.unit) * top
+        logit = float((slopes * rounded[e]).max()) + gamma(2, compute.unit) * top + compute.tiny
         # Differences of logits are at most twice the largest; beyond the floor of exp a weight is zero.
         shifted = compute.unit * (min(2.0 * top, -compute.exp_floor) + compute.exp_ulps + 2.0) if len(axis) > 1 else 0.0
         count = math.log(len(axis))
@@ -257,13 +257,18 @@ def _sums(layer: GroupedLayer, largest: float) -> float:
     return (gamma(2 * tree_terms(layer.tokens) + 8, U) + layer.tokens * 4.0 * compute_format(layer.dtype).tiny) * largest
 
 
+def underflow(layer: GroupedLayer) -> float:
+    """What results below the smallest normal number lose: the answer in its dtype, products and sums of values in float64."""
+    return compute_format(layer.dtype).tiny + 64.0 * (layer.dimension + 2) * layer.tokens * FLOAT64.tiny
+
+
 def output_rounding(layer: GroupedLayer, size: float) -> float:
-    """The tilt, the sum over the groups, and the last rounding to the dtype; `size` bounds |F|."""
-    tilt = 0.0
+    """The tilt, the sum over the groups, and the last rounding to the dtype; `size` bounds |F|.  And what underflows."""
+    tilt = underflow(layer)
     if layer.tilt is not None:
         reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low) * (1 + 4 * U)
         largest = np.maximum(np.abs(layer.low), np.abs(layer.high))
         lean = np.abs(layer.tilt.astype(np.float64))
-        tilt = float((lean @ (U * largest + gamma(layer.dimension + 3, U) * reach)).max())
+        tilt += float((lean @ (U * largest + gamma(layer.dimension + 3, U) * reach)).max())
         size = size + float((lean @ reach).max())
     return (tilt + (compute_format(layer.dtype).unit + gamma(len(layer.groups) + 3, U)) * size) * UP

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from maxaffine.certify.checker.axis_clusters import check_axis
 from maxaffine.certify.checker.curved import check_curved
 from maxaffine.certify.checker.grid import check_integral, check_sup
@@ -21,6 +23,7 @@ from maxaffine.certify.checker.spectral import check_spectral
 from maxaffine.certify.checker.stored import NotProved, Stored
 from maxaffine.certify.checker.tree import check_tree
 from maxaffine.core.errors import BadInput
+from maxaffine.core.rounding import compute_format
 from maxaffine.target.target import Target
 
 Prover = Callable[[Mapping[str, Any], Mapping[str, Any], Target, float], tuple[float, str]]
@@ -114,7 +117,12 @@ def _prove_grouped(
         raise NotProved(f"this checker does not know the method {str(method)[:40]!r}; it knows {', '.join(GROUPED)}.")
     if record["norm"] != "inf" and method not in INTEGRAL:
         raise NotProved(f"{method} layers are proved in the sup norm only.")
-    return GROUPED[method](tensors, record, target, error)
+    bound, how = GROUPED[method](tensors, record, target, error)
+    # Results below the smallest normal number: the answer in its dtype, and every product and sum of a stored number.
+    lost = compute_format(str(record["layer"]["dtype"])).tiny
+    lost += 100.0 * (target.box.dimension + 2) * sum(int(np.size(tensor)) for tensor in tensors.values()) * 2.0**-1074
+    volume = 1.0 if record["norm"] == "inf" else float(np.prod(target.box.width)) ** (1.0 / float(record["norm"]))
+    return bound + lost * max(volume, 1.0) * (1 + 1e-9), how
 
 
 def _prove(layer: Stored, target: Target, record: Mapping[str, Any], error: float) -> tuple[float, str]:
