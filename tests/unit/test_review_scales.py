@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from maxaffine import Box, compile
+from maxaffine.core.errors import Refused
 
 
 @pytest.mark.parametrize("method", ["piecewise", "axis"])
@@ -11,6 +12,10 @@ from maxaffine import Box, compile
     ("text", "dtype", "error"), [("abs(x)*1e-40", "float32", 1e-43), ("abs(x)*1e-200*1e-116", "float64", 1e-319)]
 )
 def test_a_bound_among_subnormal_numbers_counts_what_underflows(method, text, dtype, error):
+    if method == "piecewise" and dtype == "float64":
+        with pytest.raises(Refused, match="beyond the numbers"):
+            compile(text, Box(x=(-1, 1)), error=error, method=method, dtype=dtype)
+        return
     compiled = compile(text, Box(x=(-1, 1)), error=error, method=method, dtype=dtype)
     x = np.concatenate([np.linspace(-1, 1, 4001), np.linspace(-0.02, 0.02, 4001)])[:, None]
     scale = 1e-40 if dtype == "float32" else 1e-316

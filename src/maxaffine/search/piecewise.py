@@ -36,6 +36,9 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
         return None
     for steeper in STEEPER:
         sharpness = steeper * (blend_constant(count) / (BLEND * ROOM * request.error) if count > 1 else 1.0)
+        if not sharpness < 1e300:
+            reasons.append(f"an error of {request.error:g} takes scores beyond the numbers of float64")
+            return None
         plan = PiecewisePlan(pieces, sharpness)
         found = _proved(plan, request, reasons)
         if found is not None or "checker" in reasons[-1]:  # steeper scores would not change its mind
