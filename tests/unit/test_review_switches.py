@@ -47,3 +47,13 @@ def test_a_hand_over_that_was_moved_away_from_its_kink_is_counted_whatever_its_s
     verdict = check(edited, record)
     assert verdict.bound is None or verdict.bound >= seen
     assert verdict.passed is False or seen <= 0.2
+
+
+def test_a_hand_over_on_the_wrong_side_of_a_gap_is_an_error_of_the_layer_and_no_overflow():
+    compiled = compile("where(x < .2, sin(x), 1 + x)", Box(x=(-1, 1)), error=0.05, method="axis", gap=0.01)
+    tensors, record = compiled._record()
+    edited = {name: np.array(tensor) for name, tensor in tensors.items()}
+    edited["group.0.sites.slopes"] *= 100.0
+    edited["group.0.sites.offsets"] *= 100.0
+    edited["group.0.sites.offsets"] -= edited["group.0.sites.slopes"][:, 0] * 0.3
+    assert not check(edited, record).passed

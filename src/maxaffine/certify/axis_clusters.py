@@ -441,7 +441,7 @@ class _Prover:
         lead = edge[0] if side > 0 else -edge[1]
         low, high = min(start, end), max(start, end)
         if hole is not None:
-            return math.exp(-lead) * self._apart(neighbour.branch, own, low, high) * UP
+            return math.exp(-max(lead, 0.0)) * self._apart(neighbour.branch, own, low, high) * UP
         near = self._apart(self.axis.f, own, one.low, one.high)
         difference = _difference(neighbour.branch, own)
         inner = one.high if side > 0 else one.low

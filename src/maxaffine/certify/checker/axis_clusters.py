@@ -547,7 +547,7 @@ class _Check:
         if hole is not None:
             ball = Interval(np.array([[min(start, end)]]), np.array([[max(start, end)]]))
             apart = float(parting.enclose(ball).magnitude[0, 0])
-            return math.exp(-lead) * apart if math.isfinite(apart) else math.inf
+            return math.exp(-max(lead, 0.0)) * apart if math.isfinite(apart) else math.inf
         steep = float(parting.gradient().enclose(box).magnitude.max())
         begin = float(parting.enclose(Interval(np.array([[inner]]), np.array([[inner]]))).magnitude[0, 0])
         slope = self._slope(self.clusters[link], self.clusters[link + 1])
