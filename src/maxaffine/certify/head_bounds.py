@@ -42,7 +42,7 @@ def strip_factor(keys: AxisKeys, delta: float | None, centre: float, reach: floa
 
 def _bernstein_strip(keys: AxisKeys, delta: float, reach: float, height: float) -> float:
     n = len(keys) - 1
-    if delta * height >= math.pi * (1 - 1e-9):
+    if abs(delta) * height >= math.pi * (1 - 1e-9):
         return math.inf
     exact = math.cos(delta * height / 2.0) ** -n * (1 + 1e-12 * (n + 1))
     j = np.arange(n + 1)
