@@ -37,6 +37,7 @@ def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target:
         found = arrangement(target.expression, target.box)
     except NotRegions as failure:
         raise NotProved(f"its target does not switch on hyperplanes alone: {failure}.") from None
+    _same(found, target)
     plan = record["plan"]
     signs = [tuple(int(s) for s in row) for row in plan["signs"]]
     if sorted(signs) != sorted(found.regions) or len(set(signs)) != len(signs):
@@ -74,6 +75,26 @@ def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target:
     ends = layer.largest()
     total += (len(signs) * 4.0 + 60.0) * DOUBLE * ends + len(signs) * 1e-30 * ends
     return (total + layer.unit * 1.01 * (size + total)) * (1 + 1e-12), "branches on the whole box, planes between them"
+
+
+def _same(found: Arrangement, target: Target) -> None:
+    """The branches are the target at random points of their regions: the branches are not read off by code of this module."""
+    assert target.expression is not None
+    x = target.box.sample(160, np.random.default_rng(23))
+    by_region: dict[tuple[int, ...], list[int]] = {}
+    for i, row in enumerate(x):
+        point = [Fraction(float(c)) for c in row]
+        heights = [plane[-1] + sum((a * c for a, c in zip(plane, point, strict=False)), Fraction(0)) for plane in found.planes]
+        by_region.setdefault(tuple(1 if h > 0 else -1 if h < 0 else 0 for h in heights), []).append(i)
+    for signs, rows in by_region.items():
+        if 0 in signs:
+            continue
+        if signs not in found.regions:
+            raise NotProved("a region of the target is missing.")
+        points = Interval(x[rows], x[rows])
+        one, two = target.expression.enclose(points), found.branch(signs).enclose(points)
+        if np.any(one.lo > two.hi) or np.any(two.lo > one.hi):
+            raise NotProved("a branch of the target is not the target.")
 
 
 def _gap(record: Mapping[str, Any], jumps: list[int]) -> float:
