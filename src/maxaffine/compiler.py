@@ -49,6 +49,7 @@ SEARCHES = {
 }
 METHODS = ("auto", *SEARCHES, "lookup")
 ENOUGH = 4  # tokens below which no other method is asked
+FEW = 256  # tokens below which no tree is tried in two variables
 
 
 def compile(
@@ -183,6 +184,8 @@ def _search(request: Request, method: str) -> Found:
     if not given and method != "lookup":
         limit = lookup.fewest_tokens(request) if method == "auto" else None
         for name in SEARCHES if method == "auto" else (method,):
+            if name == "tree" and method == "auto" and _rarely_better(best, request.target.box.dimension):
+                continue
             request.progress(f"{name} heads", 0, 1)
             fewest = limit if best is None else _fewer(best.cost.tokens, limit)
             best = _better(best, attempt(name, request, reasons.setdefault(name, []), fewest))
@@ -199,6 +202,11 @@ def _search(request: Request, method: str) -> Found:
         if not tried:
             raise
         raise Refused(f"{refusal} Tried before: {tried}.") from None
+
+
+def _rarely_better(best: Found | None, dimension: int) -> bool:
+    """Whether a tree, the slowest search, would hardly have fewer tokens than what is proved already."""
+    return best is not None and best.certificate.kind == "proved" and (dimension > 2 or best.cost.tokens <= FEW)
 
 
 def attempt(name: str, request: Request, reasons: list[str], fewest: int | None) -> Found | None:

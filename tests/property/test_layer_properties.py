@@ -152,7 +152,7 @@ def test_growing_sharpness_gives_the_value_of_the_nearest_site_off_ties(layer, s
 def test_dense_blocked_and_factorised_agree(layer, seed):
     x = points(layer, 30, seed)
     found = [chooser.evaluate(layer, x, runtime).astype(np.float64) for runtime in chooser.available(layer)]
-    assert len(found) == (3 if layer.is_product else 2)
+    assert len(found) >= (3 if layer.is_product else 2)
     for other in found[1:]:
         assert np.abs(other - found[0]).max() <= allowance(layer)
 

@@ -41,6 +41,11 @@ PI = np.longdouble("3.14159265358979323846264338327950288")
 SHARE = 0.004  # of the error that the interpolation remainder may take
 
 
+class TooManyPoints(Refused):
+    """A proof that is out of reach; a larger head of the same kind would look at more points still."""
+
+
+
 class Source(Protocol):
     """The target in z of [-1, 1]^E: bounded on ellipses, enclosed at points."""
 
@@ -260,7 +265,7 @@ def prove(
             degrees, remainder = plan
             if points > (ALL_POINTS if most_points is None else most_points):
                 limit = ALL_POINTS if most_points is None else most_points
-                raise Refused(f"the proof would look at more than {limit:,} points; ask for a larger error.")
+                raise TooManyPoints(f"the proof would look at more than {limit:,} points; ask for a larger error.")
             top, one, count = _at_points(head, low, high, degrees)
             factor = math.prod(_constant(m, _nodes(m, head.dimension)) for m in degrees)
             if isinstance(head.source, FromDerivatives):

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.ehlich_zeller import TooManyPoints
 from maxaffine.certify.prove import NO_FACTS
 from maxaffine.certify.spectral import certify_spectral, leak_factor
 from maxaffine.core.errors import Refused
@@ -45,7 +46,13 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
         cost = grouped_cost(layer)
         afford(cost, request.max_bytes, f"the spectral layer for error {error:g}")
         if provable:
-            found = _proved(plan, layer, cost, request, reasons)
+            try:
+                found = _proved(plan, layer, cost, request, reasons)
+            except TooManyPoints as refusal:
+                reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
+                if not observable:
+                    break
+                found = None
             if found is not None:
                 return found
         if observable and seen is None:
@@ -82,6 +89,8 @@ def _proved(plan: SpectralPlan, layer: GroupedLayer, cost: Cost, request: Reques
     prove = partial(_certify, layer, plan, request.error, evidence)
     try:
         certificate = prove("any")
+    except TooManyPoints:
+        raise
     except Refused as refusal:
         reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
         return None
