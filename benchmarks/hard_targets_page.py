@@ -8,6 +8,7 @@ COLOURS = {
     "piecewise": "#009e73",
     "axis": "#0072b2",
     "regions": "#e69f00",
+    "curved": "#8c8c00",
     "spectral": "#56b4e9",
     "tree": "#cc79a7",
     "lookup": "#d55e00",
