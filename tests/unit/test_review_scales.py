@@ -21,3 +21,9 @@ def test_a_bound_among_subnormal_numbers_counts_what_underflows(method, text, dt
     scale = 1e-40 if dtype == "float32" else 1e-316
     seen = np.abs(np.asarray(compiled(x), dtype=np.longdouble) - np.abs(x[:, 0]).astype(np.longdouble) * np.longdouble(scale))
     assert compiled.bound is not None and float(seen.max()) <= compiled.bound
+
+
+def test_a_target_that_is_zero_on_its_box_is_compiled():
+    compiled = compile("(abs(x) - x) * abs(x)", Box(x=(0, 1)), error=0.05)
+    assert compiled.bound is not None and compiled.bound <= 0.05
+    assert float(np.abs(compiled([[0.3], [1.0]])).max()) <= compiled.bound

@@ -61,7 +61,7 @@ class Library:
     def __init__(self, error: float, scale: float, dtype: str) -> None:
         self.error, self.scale, self.dtype = error, max(scale, 1e-300), dtype
         self.unit = compute_format(dtype).unit
-        self.damping = max(0.02 * error / self.scale, 8.0 * self.unit)
+        self.damping = min(max(0.02 * error / self.scale, 8.0 * self.unit), 1e100)  # a target that is zero has no scale
         self._residuals: dict[int, Array] = {}
         self._combinations: dict[int, list[tuple[float, float]]] = {}
 
