@@ -30,12 +30,12 @@ GAP = 1e-6
 
 @dataclass(frozen=True)
 class Row:
-    """A target: what it is called, its dimension, its expression (None for a callable), and a prototype's tokens per error."""
+    """A target: what it is called, its dimension, its expression (None for a callable), and the tokens set as a yardstick per error."""
 
     name: str
     dimension: int
     expression: str | None
-    prototype: tuple[int | None, int | None, int | None]
+    yardstick: tuple[int | None, int | None, int | None]
     gap: bool = False
     fresh: bool = False
 

@@ -21,10 +21,10 @@ def met(made: dict[str, Any] | None) -> bool:
 
 
 def counts(rows: Sequence[Any], errors: Sequence[float], known: dict[str, Any]) -> dict[str, int]:
-    """How many cells are met, proved, and within 1.2 times the prototype's tokens."""
+    """How many cells are met, proved, and within 1.2 times the yardstick."""
     total = {"cells": 0, "met": 0, "proved": 0, "compared": 0, "within": 0, "fewer": 0}
     for row in rows:
-        for error, before in zip(errors, row.prototype, strict=True):
+        for error, before in zip(errors, row.yardstick, strict=True):
             made = known.get(f"{row.name} @ {error:g}")
             total["cells"] += 1
             total["met"] += met(made)
@@ -40,13 +40,13 @@ def text(made: dict[str, Any] | None, before: int | None) -> str:
     """One cell of the table."""
     if made is None:
         return "not run"
-    prototype = f" ({before})" if before is not None else " (-)"
+    yardstick = f" ({before})" if before is not None else " (-)"
     if not met(made):
         reason = str(made.get("reason", "observed error above the error asked")).replace("|", "\\|")
-        return f"refused{prototype}: {reason[:160]}"
+        return f"refused{yardstick}: {reason[:160]}"
     bound = f"bound {made['bound']:.2g}" if made["kind"] == "proved" else "observed only"
     seen = f"observed {made['observed']:.2g}, {made['seconds']:.1f} s"
-    return f"{made['method']}: **{made['tokens']:,}**{prototype} {bound}, {seen}"
+    return f"{made['method']}: **{made['tokens']:,}**{yardstick} {bound}, {seen}"
 
 
 def page(rows: Sequence[Any], errors: Sequence[float], known: dict[str, Any]) -> str:
@@ -57,11 +57,11 @@ def page(rows: Sequence[Any], errors: Sequence[float], known: dict[str, Any]) ->
         "",
         "Made by `make hard-targets`. Kinks, jumps, singular edges, oblique and local features on [-1, 1]^D. Errors are relative "
         "to sup |f|; expressions are compiled by the command line and proved, callables by Python and only observed. Jumps are "
-        "asked for outside a gap of 1e-6 (`--gap 1e-6`). In brackets the tokens that a prototype needed, `-` where it had none. "
+        "asked for outside a gap of 1e-6 (`--gap 1e-6`). In brackets the tokens of the yardstick that was set for each cell, `-` where there was none. "
         "Seconds are those of one run, start of Python included.",
         "",
         f"{total['cells']} cells: {total['met']} met, {total['proved']} of them proved. Of the {total['compared']} that the "
-        f"prototype met too, {total['within']} need at most 1.2 times its tokens and {total['fewer']} fewer than it.",
+        f"yardstick has too, {total['within']} need at most 1.2 times its tokens and {total['fewer']} fewer than it.",
         "",
         "![tokens of every target](images/hard-targets.png)",
         "",
@@ -69,13 +69,13 @@ def page(rows: Sequence[Any], errors: Sequence[float], known: dict[str, Any]) ->
         "|---|---|" + "---|" * len(errors),
     ]
     for row in rows:
-        cells = [text(known.get(f"{row.name} @ {e:g}"), before) for e, before in zip(errors, row.prototype, strict=True)]
+        cells = [text(known.get(f"{row.name} @ {e:g}"), before) for e, before in zip(errors, row.yardstick, strict=True)]
         lines.append(f"| {row.name} | {row.dimension} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
 def draw(rows: Sequence[Any], errors: Sequence[float], known: dict[str, Any], path: Path) -> None:
-    """Tokens per target, one panel per error; the prototype's as a tick, refusals at the edge."""
+    """Tokens per target, one panel per error; the yardstick as a tick, refusals at the edge."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -83,7 +83,7 @@ def draw(rows: Sequence[Any], errors: Sequence[float], known: dict[str, Any], pa
     panels = figure.subplots(1, len(errors), sharey=True)
     for k, (axes, error) in enumerate(zip(panels, errors, strict=True)):
         for i, row in enumerate(rows):
-            made, before = known.get(f"{row.name} @ {error:g}"), row.prototype[k]
+            made, before = known.get(f"{row.name} @ {error:g}"), row.yardstick[k]
             if before is not None:
                 axes.plot(before, i, marker="|", color="black", markersize=8, zorder=1)
             if met(made):
@@ -102,7 +102,7 @@ def draw(rows: Sequence[Any], errors: Sequence[float], known: dict[str, Any], pa
     handles = [Line2D([], [], marker="o", ls="", color=colour, label=name) for name, colour in COLOURS.items()]
     handles += [
         Line2D([], [], marker="o", ls="", color="grey", mfc="white", label="observed only"),
-        Line2D([], [], marker="|", ls="", color="black", label="prototype"),
+        Line2D([], [], marker="|", ls="", color="black", label="yardstick"),
         Line2D([], [], marker="x", ls="", color="#999999", label="refused"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=9, fontsize=8)
