@@ -30,7 +30,7 @@ GAP = 1e-6
 
 @dataclass(frozen=True)
 class Row:
-    """A target: what it is called, its dimension, its expression (None for a callable), and the tokens set as a yardstick per error."""
+    """A target: its name, its dimension, its expression (None for a callable), and a yardstick of tokens per error."""
 
     name: str
     dimension: int

@@ -57,7 +57,7 @@ def page(rows: Sequence[Any], errors: Sequence[float], known: dict[str, Any]) ->
         "",
         "Made by `make hard-targets`. Kinks, jumps, singular edges, oblique and local features on [-1, 1]^D. Errors are relative "
         "to sup |f|; expressions are compiled by the command line and proved, callables by Python and only observed. Jumps are "
-        "asked for outside a gap of 1e-6 (`--gap 1e-6`). In brackets the tokens of the yardstick that was set for each cell, `-` where there was none. "
+        "asked for outside a gap of 1e-6 (`--gap 1e-6`). In brackets the tokens set as a yardstick, `-` where there was none. "
         "Seconds are those of one run, start of Python included.",
         "",
         f"{total['cells']} cells: {total['met']} met, {total['proved']} of them proved. Of the {total['compared']} that the "
