@@ -90,8 +90,10 @@ class Overlaps(NamedTuple):
         mu, nu, eta, zeta, rho = self
         third = math.sqrt(max(0.0, 1 - mu * mu - eta * eta))
         # v's part along the third axis is fixed by rho; when u lies in the plane of u*, v* it is free (and zero)
+        room = math.sqrt(max(0.0, 1 - nu * nu - zeta * zeta))
         along = (rho - mu * zeta - eta * nu) / third if third > 1e-7 else 0.0
-        rest = math.sqrt(max(0.0, 1 - nu * nu - zeta * zeta - along * along))
+        along = min(max(along, -room), room)  # third has few digits near zero; nu and zeta keep theirs
+        rest = math.sqrt(max(0.0, room * room - along * along))
         vectors = np.zeros((4, d))
         vectors[0, 0] = vectors[1, 1] = 1.0
         vectors[2, :3] = mu, eta, third
