@@ -27,6 +27,15 @@ def test_a_bound_in_the_mean_is_not_taken_for_one_in_the_sup_norm(in_the_mean):
     assert not check(tensors, edited).passed
 
 
+def test_a_gap_that_leaves_nothing_of_the_box_is_no_statement():
+    tensors, record = compile("where(x < .2, sin(x), 1 + x)", Box(x=(-1, 1)), error=0.1, method="axis", gap=0.05)._record()
+    assert check(tensors, record).passed
+    edited = copy.deepcopy(record)
+    edited["plan"]["gap"] = 5.0
+    edited["certificate"]["domain"] = record["certificate"]["domain"].replace("0.05", "5")
+    assert not check(tensors, edited).passed
+
+
 @pytest.mark.parametrize(
     ("field", "lie"),
     [

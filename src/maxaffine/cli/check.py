@@ -22,7 +22,7 @@ def run(
 
     Exit code 0 when the checker's own bound is at most the error that the file promises, 1 when it cannot prove that.
     """
-    from maxaffine.certify.checker import check
+    from maxaffine.certify.checker import EVERY_X, check
     from maxaffine.core.container import read_container
 
     tensors, record = read_container(file)
@@ -56,6 +56,9 @@ def run(
         say(f"file       {file}")
         say(f"target     {printable(_target(record))}")
         say(f"promised   error <= {verdict.error!r}")
+        domain, norm = str(record["certificate"].get("domain")), str(record.get("norm"))
+        if verdict.passed and (domain != EVERY_X or norm != "inf"):  # a part of the box, or a weaker norm
+            say(f"spoken of  {printable(domain)}{'' if norm == 'inf' else printable(f', in L_{norm}')}")
         say(f"claimed    bound {_number(claimed)}, by the compiler")
         say(f"checked    bound {_number(verdict.bound)}, by the checker{f': {verdict.how}' if verdict.how else ''}")
         say(f"verdict    {'proved' if verdict.passed else 'not proved'}")

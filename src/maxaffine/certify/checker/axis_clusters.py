@@ -266,6 +266,8 @@ class _Check:
             if gap is None or gap <= 4.0 * blur:
                 raise NotProved("its target jumps, and it states no gap about the jump.")
             holes[i] = one.high - gap + 2.0 * blur, one.low + gap - 2.0 * blur
+        if math.isinf(self.norm) and any(hole and hole[0] <= self.low and hole[1] >= self.high for hole in holes):
+            raise NotProved("the gap about a jump leaves nothing of the box to speak of.")
         return holes
 
     def _apart(self, branch: Expression, low: float, high: float) -> float:

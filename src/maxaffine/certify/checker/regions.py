@@ -47,6 +47,8 @@ def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target:
         raise NotProved("its planes are not those of its target.")
     jumps = sorted({one.plane for one in found.crossings if one.jumps})
     gap = _gap(record, jumps)
+    if not gap < float(target.box.width.max()):
+        raise NotProved("the gap about the jumps leaves nothing of the box to speak of.")
     layer = _Layer.read(tensors, record["layer"], target, len(signs))
     drift = layer.drift(found, signs, lam)
     worst = rounding = size = 0.0
