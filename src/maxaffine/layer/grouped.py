@@ -214,10 +214,12 @@ class GroupedLayer:
         return inside or self.tilt is not None
 
     def site_pieces(self) -> tuple[Array, Array] | None:
-        """Slopes (C, D) and offsets (C,) in x of the sites, where one group of clusters is all there is; float64."""
-        group = self.groups[0]
-        if len(self.groups) > 1 or not isinstance(group, ClusterGroup):
+        """Slopes (C, D) and offsets (C,) in x of the sites, where one group alone has several clusters; float64."""
+        groups = [group for group in self.groups if isinstance(group, ClusterGroup)]
+        several = [group for group in groups if len(group.clusters) > 1] if len(groups) > 1 else groups
+        if len(groups) != len(self.groups) or len(several) != 1:
             return None
+        (group,) = several
         in_x = group.site_slopes.astype(np.float64) @ group.matrix
         return in_x, group.site_offsets.astype(np.float64) - in_x @ self.centre
 

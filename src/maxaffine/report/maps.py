@@ -52,8 +52,8 @@ def _colour_bar(axes: Axes, shown: Any) -> None:
 
 def partition_map(axes: Axes, probe: Probe, cells: list[Floats] | None, window: Window, norm: Normalize) -> None:
     """The cells, each in the colour of the layer's value at its centre of gravity; for spectral heads, their weights."""
-    groups = getattr(probe.compiled.layer, "groups", None)
-    if cells is None and groups:
+    groups = getattr(probe.compiled.layer, "groups", ())
+    if cells is None and any(hasattr(group, "axes") for group in groups):
         weight_curves(axes, probe)
         return
     axes.set_title("cells, coloured by the layer's value")
