@@ -126,8 +126,9 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
     numbers["requests refused by spectral heads"] = refused
     if below:
         sentence = (
-            f"For {judged - len(below)} of {judged} curves of the lookup log10 tokens rise with D faster than the rule asks, beyond "
-            f"their interval; not for {', '.join(below)}. Spectral heads grow at most like D^1.5 for {', '.join(polynomial) or 'none'}."
+            f"For {judged - len(below)} of {judged} curves of the lookup log10 tokens rise with D faster than the rule asks, "
+            f"beyond their interval; not for {', '.join(below)}. Spectral heads grow at most like D^1.5 for "
+            f"{', '.join(polynomial) or 'none'}."
         )
         return Verdict("not reproduced", sentence, numbers)
     if not polynomial:
