@@ -42,7 +42,7 @@ SHARE = 0.004  # of the error that the interpolation remainder may take
 
 
 class TooManyPoints(Refused):
-    """A proof that is out of reach; a larger head of the same kind would look at more points still."""
+    """A proof beyond all patience; a larger head of the same kind would look at more points still."""
 
 
 
@@ -264,8 +264,8 @@ def prove(
                 continue
             degrees, remainder = plan
             if points > (ALL_POINTS if most_points is None else most_points):
-                limit = ALL_POINTS if most_points is None else most_points
-                raise TooManyPoints(f"the proof would look at more than {limit:,} points; ask for a larger error.")
+                limit, kind = (ALL_POINTS, TooManyPoints) if most_points is None else (most_points, Refused)
+                raise kind(f"the proof would look at more than {limit:,} points; ask for a larger error.")
             top, one, count = _at_points(head, low, high, degrees)
             factor = math.prod(_constant(m, _nodes(m, head.dimension)) for m in degrees)
             if isinstance(head.source, FromDerivatives):
