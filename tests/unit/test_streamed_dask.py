@@ -1,0 +1,23 @@
+"""Large lookups through a Dask cluster: the same file as by a thread."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import maxaffine as ma
+
+distributed = pytest.importorskip("distributed")
+
+
+def test_a_dask_cluster_writes_the_same_file_as_a_thread(tmp_path: Path) -> None:
+    box = ma.Box(x=(-1, 1), y=(-1, 1))
+    with ThreadPoolExecutor(1) as executor:
+        ma.compile("sin(3*x)*y", box, error=2e-2, method="lookup", out=tmp_path / "here.safetensors", executor=executor)
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        executor = client.get_executor()
+        ma.compile("sin(3*x)*y", box, error=2e-2, method="lookup", out=tmp_path / "there.safetensors", executor=executor)
+    assert (tmp_path / "here.safetensors").read_bytes() == (tmp_path / "there.safetensors").read_bytes()
