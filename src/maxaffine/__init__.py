@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from maxaffine.target.facts import Analytic, ConcaveModulus, Derivatives, IntegralModulus, TotalVariation
     from maxaffine.target.gallery import gallery
     from maxaffine.target.piecewise_affine import PiecewiseAffine, ReluNetwork
+    from maxaffine.target.samples import Samples
+    from maxaffine.target.table import Table
     from maxaffine.target.target import Target
 
 _HOMES = {
@@ -44,6 +46,8 @@ _HOMES = {
     "PiecewiseAffine": "maxaffine.target.piecewise_affine",
     "Refused": "maxaffine.core.errors",
     "ReluNetwork": "maxaffine.target.piecewise_affine",
+    "Samples": "maxaffine.target.samples",
+    "Table": "maxaffine.target.table",
     "Target": "maxaffine.target.target",
     "TotalVariation": "maxaffine.target.facts",
     "compile": "maxaffine.compiler",
@@ -68,6 +72,8 @@ __all__ = [
     "PiecewiseAffine",
     "Refused",
     "ReluNetwork",
+    "Samples",
+    "Table",
     "Target",
     "TotalVariation",
     "__version__",

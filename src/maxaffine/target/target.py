@@ -23,6 +23,7 @@ from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
 from maxaffine.target.box import Box
 from maxaffine.target.call import call_batch, call_points, check_finite
+from maxaffine.target.entries import KINDS, Entries
 from maxaffine.target.expression import Expression
 from maxaffine.target.piecewise_affine import written
 
@@ -48,6 +49,7 @@ class Target:
     name: str | None = None
     vectorize: bool = False
     boxes: tuple[Box, Box] | None = None
+    data: Any = field(default=None, repr=False)  # a Table or Samples; of a file only their Entries
 
     @classmethod
     def of(
@@ -96,6 +98,8 @@ class Target:
     def _on(self, box: Box | tuple[Box, Box] | None, output_shape: Sequence[int] | None) -> Target:
         """The same function on another box, or as it is."""
         shape = self.output_shape if output_shape is None else output_shape
+        if self.data is not None and (box not in (None, self.box) or tuple(shape) != self.output_shape):
+            raise BadInput(f"{self.description} has its own box and outputs; leave out `box` and `output_shape`.")
         if (box is None or box in (self.box, self.boxes)) and tuple(shape) == self.output_shape:
             return self
         where = box if box is not None else self.boxes or self.box
@@ -125,8 +129,15 @@ class Target:
         return self.expression is not None
 
     @property
+    def entries(self) -> Entries | None:
+        """What a table or samples say about themselves; None for a function."""
+        return self.data if self.data is None or isinstance(self.data, Entries) else self.data.entries
+
+    @property
     def description(self) -> str:
         """The expression's text, or the name of the callable."""
+        if self.entries is not None:
+            return f"the {self.entries.kind} {self.name}" if self.name != self.entries.kind else f"the {self.name}"
         return self.text if self.text is not None else f"the function {self.name}"
 
     def present(self, y: ArrayLike) -> Array:
@@ -197,9 +208,10 @@ class Target:
     # ------------------------------------------------------------------ records
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary; a callable leaves only its name."""
-        return {
-            "kind": "expression" if self.expression is not None else "callable",
+        """A plain dictionary; a callable leaves only its name, a table its counts and its hash."""
+        entries = self.entries
+        return ({} if entries is None else {"entries": entries.to_json()}) | {
+            "kind": entries.kind if entries is not None else "expression" if self.expression is not None else "callable",
             "text": self.text,
             "name": self.name,
             "inputs": self.inputs,
@@ -215,7 +227,7 @@ class Target:
         Of a callable only the record is left: such a target has neither an expression nor a function, and `values` refuses.
         """
         keys = {"kind", "text", "name", "inputs", "output_shape", "box", "boxes"}
-        if not isinstance(record, dict) or set(record) != keys:
+        if not isinstance(record, dict) or set(record) - {"entries"} != keys:
             raise BadInput(f"the record of a target must have exactly the keys {', '.join(sorted(keys))}.")
         name, pair = record["name"], record["boxes"]
         if name is not None and not isinstance(name, str):
@@ -230,6 +242,13 @@ class Target:
         shape = _shape(record["output_shape"])
         if shape is None:
             raise BadInput("`output_shape` of a target's record is missing.")
+        if record["kind"] in KINDS:
+            entries = Entries.from_json(record.get("entries"))
+            if record["kind"] != entries.kind or record["text"] is not None or inputs != "points" or len(shape) > 1:
+                raise BadInput("the record of a table contradicts itself.")
+            return cls(box, shape, inputs, None, _no_entries, None, name, data=entries)
+        if "entries" in record:
+            raise BadInput("the record of a target that is no table has `entries`.")
         if record["kind"] == "expression" and isinstance(record["text"], str):
             return cls.of(record["text"], boxes or box, output_shape=shape, name=name)
         if record["kind"] == "callable" and record["text"] is None:
@@ -240,6 +259,11 @@ class Target:
 def _gone(*_: Any) -> Any:
     """Stands in for a callable of which only a record is left."""
     raise BadInput("the target was a Python function, which a file does not keep; pass the function again.")
+
+
+def _no_entries(*_: Any) -> Any:
+    """Stands in for a table of which only a record is left."""
+    raise BadInput("the target was a table, whose entries a file does not keep; load the table again.")
 
 
 def _boxes(box: Any) -> tuple[Box, tuple[Box, Box] | None]:
