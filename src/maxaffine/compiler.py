@@ -35,7 +35,7 @@ from maxaffine.request import (
 )
 from maxaffine.runtime import chooser
 from maxaffine.search import lookup
-from maxaffine.search.found import Found, look
+from maxaffine.search.found import Discontinuous, Found, look
 
 # In the order in which `auto` tries them: cheap tests first.  Lookups come last, where nothing else is proved or smaller.
 SEARCHES = {
@@ -214,6 +214,8 @@ def attempt(name: str, request: Request, reasons: list[str], fewest: int | None)
     found: Found | None = None
     try:
         found = import_module(f"maxaffine.search.{SEARCHES[name]}").search(request, reasons, fewest)
+    except Discontinuous:
+        raise
     except Refused as refusal:
         reasons.append(str(refusal).rstrip("."))
     return found

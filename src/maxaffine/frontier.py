@@ -16,7 +16,7 @@ from maxaffine.plan.budget import Cost, afford
 from maxaffine.plan.gather import gather
 from maxaffine.plan.spectral import SpectralPlan, spectral_plans
 from maxaffine.request import Request, absolute_error, check_error, check_gap, check_norm, resolve
-from maxaffine.search.found import ROOM
+from maxaffine.search.found import ROOM, Discontinuous
 from maxaffine.search.lookup import plan_cost, proposals
 
 DECADES = tuple(10.0**-k for k in range(1, 11))
@@ -66,7 +66,10 @@ def _searched(request: Request, trees: bool, refused: list[dict[str, Any]]) -> l
         if name == "tree" and not trees:
             continue
         reasons: list[str] = []
-        found = attempt(name, request, reasons, None)
+        try:
+            found = attempt(name, request, reasons, None)
+        except Discontinuous as refusal:
+            reasons, found = [str(refusal).rstrip(".")], None
         if found is None:
             refused.append({"method": name, "error": request.error, "why_not": "; ".join(reasons[-2:])})
             continue

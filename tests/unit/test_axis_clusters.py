@@ -119,8 +119,12 @@ def test_callables_are_observed_and_never_proved():
     def bend(x):
         return np.minimum(x[:, 0] ** 2, 0.3)
 
-    seen = ma.compile(step, LINE, error=1e-4, method="axis")
+    with pytest.raises(Refused, match=r"seen to jump at 0.123457.*gap=1e-6.*norm=1"):
+        ma.compile(step, LINE, error=1e-4)
+    seen = ma.compile(step, LINE, error=1e-4, gap=1e-6)
     assert seen.certificate.kind == "none" and seen.tokens == 2 and seen.observed.error <= 1e-4
+    mean = ma.compile(step, LINE, error=1e-4, norm=1)
+    assert mean.certificate.kind == "none" and mean.tokens == 2 and mean.observed.norm == 1 and mean.observed.error <= 1e-4
     assert ma.compile(bend, LINE, error=1e-4, method="axis").tokens <= 6
     told = ma.compile(bend, LINE, error=1e-4, method="axis", breaks=[-math.sqrt(0.3), math.sqrt(0.3)])
     assert told.tokens <= 6 and told.observed.error <= 1e-4

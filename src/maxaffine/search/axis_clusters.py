@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,9 +20,10 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan.axis_breaks import callable_problem
 from maxaffine.plan.axis_plan import Aim, AxisPlan, Problem, expression_problem, make_plan
 from maxaffine.plan.budget import afford
+from maxaffine.plan.lookup import provable
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
-from maxaffine.search.found import ROOM, Found, grouped_cost, look, unconfirmed
+from maxaffine.search.found import ROOM, Discontinuous, Found, grouped_cost, look, unconfirmed
 from maxaffine.target.one_direction import OneDirection, one_direction
 
 Array = NDArray[np.float64]
@@ -30,7 +32,6 @@ MOST = 1500  # tokens at which a search gives up
 SHARES = (0.93, 0.87, 0.75, 0.55)  # of the error, for the heads
 KINKS = {"float64": 0.05, "float32": 0.2, "bfloat16": 0.3}  # of the error, for all kinks
 HOLES = 0.25  # of the error in L_p, for the neighbourhoods of jumps
-GAP = 1e-6  # of the width, about jumps of a callable
 
 
 def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
@@ -74,7 +75,9 @@ def _places(problem: Problem) -> str:
     middle = float(sum(float(c) * float(x) for c, x in zip(problem.direction, problem.centre, strict=True)))
     lead = int(np.abs(problem.row).argmax())
     scale = float(problem.row[lead]) / float(problem.direction[lead])
-    places = [f"{middle + link.at / scale:.6g}" for link in problem.links if link.kind == "jump"]
+    width = (problem.high - problem.low) / abs(scale)
+    found = [middle + link.at / scale for link in problem.links if link.kind == "jump"]
+    places = [f"{0.0 if abs(place) < 1e-15 * width else place:.6g}" for place in found]
     return ", ".join(places[:3]) + (" and more places" if len(places) > 3 else "")
 
 
@@ -195,26 +198,28 @@ def _points(plan: AxisPlan, layer: GroupedLayer) -> tuple[Array, Array]:
 
 def _observed(request: Request, reasons: list[str], most: int) -> Found | None:
     """A callable of one variable: breaks declared or seen, and an error that is observed only."""
-    if request.target.box.dimension != 1 or request.require == "proved" or math.isfinite(request.norm):
-        reasons.append("of a callable they take one variable and the sup norm, and prove nothing")
+    if request.target.box.dimension != 1 or request.require == "proved":
+        reasons.append("of a callable they take one variable, and prove nothing")
         return None
     problem = callable_problem(request.target, request.error, request.breaks)
-    jumps = any(link.kind == "jump" for link in problem.links)
-    gap = None
-    if jumps:
-        gap = request.gap if request.gap is not None else GAP * float(request.target.box.width[0])
-    for share in SHARES:
-        plan = _plan(request, problem, share, Statement(request.error, math.inf, gap), most)
+    jumps = sum(link.kind == "jump" for link in problem.links)
+    if jumps and math.isinf(request.norm) and request.gap is None and not provable(request.evidence):
+        raise Discontinuous(
+            f"the target is seen to jump at {_places(problem)}, and a layer is continuous: no error below half the jump holds "
+            "there. Say how far from jumps the error is asked for with `gap=1e-6`, or ask for an L_p error with `norm=1`."
+        )
+    for share, asked in _attempts(request, problem, jumps):
+        plan = _plan(request, problem, share, asked, most)
         if plan is None:
             reasons.append(f"more than {most:,} tokens are needed")
             return None
         layer = build_axis(plan, request.target, request.dtype)
         cost = grouped_cost(layer)
-        nothing = Certificate.nothing(math.inf, NO_FACTS if gap is None else f"{NO_FACTS}, at least {gap:g} from its jumps",
-                                      request.dtype)  # fmt: skip
-        found = Found("axis", plan, layer, nothing, cost)
+        apart = math.isinf(request.norm) and asked.gap is not None
+        about = f"{NO_FACTS}, at least {asked.gap:g} from its jumps" if apart else NO_FACTS
+        found = Found("axis", plan, layer, Certificate.nothing(request.norm, about, request.dtype), cost)
         seen = _look(request, found)
         if seen.error <= request.error:
-            return Found("axis", plan, layer, nothing, cost, seen)
+            return replace(found, observed=seen)
         reasons.append(f"{plan.cells:,} tokens leave an observed error of {seen.error:.3g}")
     return None

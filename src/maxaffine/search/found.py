@@ -13,6 +13,7 @@ import numpy as np
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.checker import check
 from maxaffine.certify.observe import Observed, local_evaluation, observe, observe_integral
+from maxaffine.core.errors import Refused
 from maxaffine.core.streams import Pending
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
@@ -25,6 +26,10 @@ from maxaffine.runtime import chooser
 # The compiler aims a little below the error asked for, so that the independent checker, whose constants are its own,
 # can confirm it.
 ROOM = 1.0 - 2e-3
+
+
+class Discontinuous(Refused):
+    """The target jumps, so no method can follow it in the sup norm: the search ends."""
 
 
 class Planned(Protocol):

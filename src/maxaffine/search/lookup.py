@@ -77,7 +77,8 @@ def proposals(request: Request) -> Iterator[Plan]:
         if not target.expression.is_continuous:
             raise Refused(
                 f"the sup norm cannot be proved: {evidence.why_not} A layer is continuous, so a jump cannot be followed "
-                'in the sup norm; ask for an L_p error with `norm=1` (--norm 1), or declare `lipschitz=` if there is none.'
+                "in the sup norm; leave its neighbourhood out with `gap=1e-6` (--gap 1e-6), ask for an L_p error with `norm=1` "
+                "(--norm 1), or declare `lipschitz=` if there is none."
             )
         yield from lookup.enclosed_proposals(target, evidence, error * ROOM)
     else:
