@@ -19,11 +19,10 @@ from maxaffine.layer.build_axis import build_axis
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan.axis_breaks import callable_problem
 from maxaffine.plan.axis_plan import Aim, AxisPlan, Problem, expression_problem, make_plan
-from maxaffine.plan.budget import afford
 from maxaffine.plan.lookup import provable
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
-from maxaffine.search.found import ROOM, Discontinuous, Found, grouped_cost, look, unconfirmed
+from maxaffine.search.found import ROOM, Discontinuous, Found, grouped_cost, look, proved
 from maxaffine.target.one_direction import OneDirection, one_direction
 
 Array = NDArray[np.float64]
@@ -119,28 +118,14 @@ def _plan(request: Request, problem: Problem, share: float, asked: Statement, mo
 
 def _proved(plan: AxisPlan, found: OneDirection, request: Request, asked: Statement, reasons: list[str]) -> Found | None:
     layer = build_axis(plan, request.target, request.dtype)
-    cost = grouped_cost(layer)
-    afford(cost, request.max_bytes, f"the clusters for error {request.error:g}")
-    try:
-        certificate = certify_axis(layer, found, asked)
-    except Refused as refusal:
-        reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
-        return None
-    assert certificate.bound is not None
-    if not certificate.bound <= request.error * ROOM:
-        worst = max(certificate.parts, key=lambda name: certificate.parts[name])
-        part = f"{worst.replace('_', ' ')} {certificate.parts[worst]:.3g}"
-        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, of which {part}")
-        return None
-    made = Found("axis", plan, layer, certificate, cost, None, partial(certify_axis, layer, found, asked))
-    doubt = unconfirmed(made, request)
-    if doubt is not None:
-        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, and the checker does not confirm it: {doubt}")
+    made = proved("axis", plan, layer, partial(certify_axis, layer, found, asked), request, reasons)
+    if made is None or made.certificate.bound is None:
         return None
     seen = _look(request, made)
-    if seen.error > certificate.bound:
-        raise AssertionError(f"observed error {seen.error!r} exceeds the proved bound {certificate.bound!r}: please report this")
-    return Found("axis", plan, layer, certificate, cost, seen, made.prove)
+    bound = made.certificate.bound
+    if seen.error > bound:
+        raise AssertionError(f"observed error {seen.error!r} exceeds the proved bound {bound!r}: please report this")
+    return replace(made, observed=seen)
 
 
 # ---------------------------------------------------------------------- what is seen

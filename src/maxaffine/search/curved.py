@@ -8,13 +8,12 @@ from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.curved import certify_curved
-from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.build_curved import build_curved
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan.curved import CurvedPlan, curved_plan
 from maxaffine.plan.level_sets import curve_of
 from maxaffine.request import Request
-from maxaffine.search.found import ROOM, Found, grouped_cost, unconfirmed
+from maxaffine.search.found import ROOM, Found, proved
 from maxaffine.target.switches import affine_form, forced, switches
 
 Array = NDArray[np.float64]
@@ -59,33 +58,13 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
             if plan is None:
                 reasons.append(f"a branch needs more than 8 keys per axis, or the curve more than {most:,} tokens")
                 break
-            made = _proved(plan, build_curved(plan, target, request.dtype), request, reasons)
+            layer = build_curved(plan, target, request.dtype)
+            made = proved("curved", plan, layer, partial(_certify, plan, layer, request), request, reasons, "two-level")
             if made is not None:
                 return made
     if not reasons:
         reasons.append("neither side of the kink's curve is convex")
     return None
-
-
-def _proved(plan: CurvedPlan, layer: GroupedLayer, request: Request, reasons: list[str]) -> Found | None:
-    prove = partial(_certify, plan, layer, request)
-    try:
-        certificate = prove("two-level")
-    except Refused as refusal:
-        reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
-        return None
-    if certificate.bound is None or certificate.bound > request.error * ROOM:
-        reasons.append(f"{plan.cells:,} tokens give {certificate.bound}")
-        return None
-    found = Found("curved", plan, layer, certificate, grouped_cost(layer), None, prove)
-    try:
-        doubt = unconfirmed(found, request)
-    except BadInput as failure:
-        doubt = str(failure)
-    if doubt is not None:
-        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, and the checker does not confirm it: {doubt}")
-        return None
-    return found
 
 
 def _certify(plan: CurvedPlan, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:

@@ -13,13 +13,13 @@ import numpy as np
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.checker import check
 from maxaffine.certify.observe import Observed, local_evaluation, observe, observe_integral
-from maxaffine.core.errors import Refused
+from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.streams import Pending
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.plan import lookup
-from maxaffine.plan.budget import Cost
+from maxaffine.plan.budget import Cost, afford
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
 
@@ -86,6 +86,42 @@ def look(request: Request, found: Found) -> Observed:
     return observed
 
 
+def proved(
+    method: str,
+    plan: Planned,
+    layer: GroupedLayer,
+    prove: Callable[[str], Certificate],
+    request: Request,
+    reasons: list[str],
+    runtime: str = "any",
+) -> Found | None:
+    """The layer of a plan with its certificate, where that fits `error` and the checker agrees; else a reason why not."""
+    cost = grouped_cost(layer)
+    afford(cost, request.max_bytes, f"the {method} layer for error {request.error:g}")
+    try:
+        certificate = prove(runtime)
+    except Refused as refusal:
+        reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
+        return None
+    assert certificate.bound is not None
+    if not certificate.bound <= request.error * ROOM:
+        gives = f"{plan.cells:,} tokens give {certificate.bound:.3g} in {request.dtype}"
+        reasons.append(f"{gives}, of which {largest_part(certificate)}")
+        return None
+    found = Found(method, plan, layer, certificate, cost, prove=prove)
+    doubt = unconfirmed(found, request)
+    if doubt is not None:
+        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, and the checker does not confirm it: {doubt}")
+        return None
+    return found
+
+
+def largest_part(certificate: Certificate) -> str:
+    """The largest term of a bound, by name."""
+    worst = max(certificate.parts, key=lambda name: certificate.parts[name])
+    return f"{worst.replace('_', ' ')} {certificate.parts[worst]:.3g}"
+
+
 def unconfirmed(found: Found, request: Request) -> str | None:
     """None, or why the checker would refuse the file of this layer."""
     if request.target.expression is None:
@@ -96,5 +132,8 @@ def unconfirmed(found: Found, request: Request) -> str | None:
         "norm": "inf" if math.isinf(request.norm) else request.norm,
         "certificate": found.certificate.to_json(), "plan": found.plan.to_json(),
     }  # fmt: skip
-    verdict = check(tensors, record)
+    try:
+        verdict = check(tensors, record)
+    except BadInput as failure:
+        return str(failure)
     return None if verdict.passed else verdict.reason

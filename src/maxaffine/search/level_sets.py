@@ -1,6 +1,7 @@
 """Targets of two values, one of them on a convex set: a polygon of single tokens, proved in L_p."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -9,13 +10,12 @@ from numpy.typing import NDArray
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.level_sets import certify_level_sets
 from maxaffine.certify.observe import Observed
-from maxaffine.core.errors import Refused
 from maxaffine.layer.build_level import build_level
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan.level_sets import Curve, curve_of, level_plan
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
-from maxaffine.search.found import ROOM, Found, grouped_cost, unconfirmed
+from maxaffine.search.found import ROOM, Found, proved
 from maxaffine.target.expression import Expression
 from maxaffine.target.switches import forced, switches
 
@@ -46,21 +46,9 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
             reasons.append(f"no polygon of at most {most:,} edges fits")
             return None
         layer = build_level(plan, target, request.dtype)
-        prove = partial(_certify, layer, request)
-        try:
-            certificate = prove("two-level")
-        except Refused as refusal:
-            reasons.append(f"a polygon of {plan.cells:,} tokens: {str(refusal).rstrip('.')}")
-            return None
-        assert certificate.bound is not None
-        if certificate.bound <= request.error * ROOM:
-            found = Found("level", plan, layer, certificate, grouped_cost(layer), _seen(layer, request, curve, plan.strip), prove)
-            doubt = unconfirmed(found, request)
-            if doubt is None:
-                return found
-            reasons.append(f"a polygon of {plan.cells:,} tokens is not confirmed: {doubt}")
-        else:
-            reasons.append(f"a polygon of {plan.cells:,} tokens gives {certificate.bound:.3g}")
+        found = proved("level", plan, layer, partial(_certify, layer, request), request, reasons, "two-level")
+        if found is not None:
+            return replace(found, observed=_seen(layer, request, curve, plan.strip))
     return None
 
 

@@ -5,13 +5,11 @@ from functools import partial
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.piecewise import certify_piecewise
 from maxaffine.certify.two_level import blend_constant
-from maxaffine.core.errors import Refused
 from maxaffine.layer.build_piecewise import build_piecewise
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.plan.budget import afford
 from maxaffine.plan.piecewise import PiecewisePlan
 from maxaffine.request import Request
-from maxaffine.search.found import ROOM, Found, grouped_cost, unconfirmed
+from maxaffine.search.found import ROOM, Found, proved
 from maxaffine.target.convex_differences import NotPiecewise, differences, refine
 
 BLEND = 0.9  # share of the error that the blend between the pieces may take; the rest is for rounding
@@ -40,33 +38,11 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
             reasons.append(f"an error of {request.error:g} takes scores beyond the numbers of float64")
             return None
         plan = PiecewisePlan(pieces, sharpness)
-        found = _proved(plan, request, reasons)
+        layer = build_piecewise(plan, target, request.dtype)
+        found = proved("piecewise", plan, layer, partial(_certified, layer, plan), request, reasons)
         if found is not None or "checker" in reasons[-1]:  # steeper scores would not change its mind
             return found
     return None
-
-
-def _proved(plan: PiecewisePlan, request: Request, reasons: list[str]) -> Found | None:
-    layer = build_piecewise(plan, request.target, request.dtype)
-    cost = grouped_cost(layer)
-    afford(cost, request.max_bytes, f"the piecewise affine layer for error {request.error:g}")
-    try:
-        certificate = certify_piecewise(layer, plan)
-    except Refused as refusal:
-        reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
-        return None
-    assert certificate.bound is not None
-    if certificate.bound > request.error * ROOM:
-        worst = max(certificate.parts, key=lambda name: certificate.parts[name])
-        part = f"{worst.replace('_', ' ')} {certificate.parts[worst]:.3g}"
-        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g} in {request.dtype}, of which {part}")
-        return None
-    found = Found("piecewise", plan, layer, certificate, cost, None, partial(_certified, layer, plan))
-    doubt = unconfirmed(found, request)
-    if doubt is not None:
-        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, and the checker does not confirm it: {doubt}")
-        return None
-    return found
 
 
 def _certified(layer: GroupedLayer, plan: PiecewisePlan, runtime: str) -> Certificate:

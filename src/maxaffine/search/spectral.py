@@ -18,7 +18,7 @@ from maxaffine.plan.budget import Cost, afford
 from maxaffine.plan.evidence import Evidence
 from maxaffine.plan.spectral import SpectralPlan, spectral_plans
 from maxaffine.request import Request
-from maxaffine.search.found import ROOM, Found, grouped_cost, look, unconfirmed
+from maxaffine.search.found import ROOM, Found, grouped_cost, largest_part, look, unconfirmed
 
 
 def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
@@ -103,9 +103,7 @@ def _proved(plan: SpectralPlan, layer: GroupedLayer, cost: Cost, request: Reques
             return found
         reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, and the checker does not confirm it: {confirmed}")
         return None
-    worst = max(certificate.parts, key=lambda name: certificate.parts[name])
-    part = certificate.parts[worst]
-    reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, of which {worst.replace('_', ' ')} {part:.3g}")
+    reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, of which {largest_part(certificate)}")
     return None
 
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.prove import NO_FACTS
 from maxaffine.certify.tree import certify_tree
-from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.build_tree import build_tree
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan import lookup
@@ -18,7 +17,7 @@ from maxaffine.plan.budget import afford
 from maxaffine.plan.local_fit import Function
 from maxaffine.plan.tree import TreePlan, tree_plans
 from maxaffine.request import Request
-from maxaffine.search.found import ROOM, Found, grouped_cost, look, unconfirmed
+from maxaffine.search.found import Found, grouped_cost, look, proved
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
@@ -48,9 +47,10 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
             reasons.append(f"no tree of at most {most:,} tokens fits the target on points")
             return None
         layer = build_tree(plan, target, request.dtype)
-        cost = grouped_cost(layer)
-        afford(cost, request.max_bytes, f"the tree for error {request.error:g}")
-        found = _proved(plan, layer, request, reasons) if provable else _seen(plan, layer, request, reasons)
+        if provable:
+            found = proved("tree", plan, layer, partial(_certify, layer, request), request, reasons, "two-level")
+        else:
+            found = _seen(plan, layer, request, reasons)
         if found is not None:
             return found
     return None
@@ -69,38 +69,15 @@ def _on_unit_box(target: Target, seed: int) -> tuple[Function, float, float]:
     return f, size, size
 
 
-def _proved(plan: TreePlan, layer: GroupedLayer, request: Request, reasons: list[str]) -> Found | None:
-    prove = partial(_certify, layer, request)
-    try:
-        certificate = prove("two-level")
-    except Refused as refusal:
-        reasons.append(f"a tree of {plan.cells:,} tokens: {str(refusal).rstrip('.')}")
-        return None
-    assert certificate.bound is not None
-    if certificate.bound > request.error * ROOM:
-        worst = max(certificate.parts, key=lambda name: certificate.parts[name])
-        part = f"{worst.replace('_', ' ')} {certificate.parts[worst]:.3g}"
-        reasons.append(f"a tree of {plan.cells:,} tokens gives {certificate.bound:.3g}, of which {part}")
-        return None
-    found = Found("tree", plan, layer, certificate, grouped_cost(layer), None, prove)
-    try:
-        doubt = unconfirmed(found, request)
-    except BadInput as failure:
-        doubt = str(failure)
-    if doubt is not None:
-        said = f"a tree of {plan.cells:,} tokens gives {certificate.bound:.3g}"
-        reasons.append(f"{said}, and the checker does not confirm it: {doubt}")
-        return None
-    return found
-
-
 def _certify(layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
     return certify_tree(layer, request.target, request.error, runtime)
 
 
 def _seen(plan: TreePlan, layer: GroupedLayer, request: Request, reasons: list[str]) -> Found | None:
     nothing = Certificate.nothing(math.inf, NO_FACTS, request.dtype)
-    found = Found("tree", plan, layer, nothing, grouped_cost(layer))
+    cost = grouped_cost(layer)
+    afford(cost, request.max_bytes, f"the tree for error {request.error:g}")
+    found = Found("tree", plan, layer, nothing, cost)
     observed = look(request, found)
     if observed.error <= request.error:
         return replace(found, observed=observed)
