@@ -2,13 +2,16 @@
 
 Both take a batch of points (B, D) and give what `layer(x)` gives; sequences are (B, d, n), two inputs two arguments.  Queries are
 clamped to the box.  Buffers have the layer's dtype, so that `.double()` loses nothing; with `trainable=True` keys and values are
-parameters, and a compiled layer can be fine-tuned.  Needs the extra ``maxaffine[torch]``.
+parameters, and a compiled layer can be fine-tuned.  What maps x to coordinates is stored and applied in float64 and its result
+rounded once, as the certificate assumes; its buffers stay float64 through `.float()` and `.to(dtype)`: a rounded centre costs
+four digits on a box around 1000.  Needs the extra ``maxaffine[torch]``.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -36,6 +39,7 @@ class Exported(nn.Module):
         self.inputs = tuple((int(d), int(n)) for d, n in inputs)
         self.output = tuple(output)
         self.semantics: dict[str, Any] = {}
+        self.exact: tuple[str, ...] = ()  # buffers that stay float64
         self.register_buffer("low", torch.tensor(low, dtype=dtype))
         self.register_buffer("high", torch.tensor(high, dtype=dtype))
 
@@ -57,6 +61,19 @@ class Exported(nn.Module):
         else:
             self.register_buffer(name, tensor)
 
+    def keep_exact(self, name: str, array: Any, trainable: bool = False) -> None:
+        """A tensor in float64, whatever the layer's dtype; as a buffer it also stays so when the module is moved."""
+        self.keep(name, array, torch.float64, trainable)
+        if not trainable:
+            self.exact = (*self.exact, name)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        kept = {name: getattr(self, name) for name in self.exact}
+        super()._apply(fn, recurse)
+        for name, tensor in kept.items():  # moved to where the others went, but not rounded
+            setattr(self, name, tensor.to(device=getattr(self, name).device))
+        return self
+
     def extra_repr(self) -> str:
         """What it computes."""
         inputs = sum(d * n for d, n in self.inputs)
@@ -77,15 +94,13 @@ class FastLayer(Exported):
             fixed = name.endswith(torch_factorised.COORDINATES)
             self.names[name] = name.replace(".", "_")
             if fixed:
-                self.register_buffer(self.names[name], tensor)
+                self.keep_exact(self.names[name], tensor.numpy())
             else:
                 self.keep(self.names[name], tensor.double().numpy(), dtype, trainable)
 
     def forward(self, *x: Tensor) -> Tensor:
         """Values of the layer."""
         tensors = {name: getattr(self, attribute) for name, attribute in self.names.items()}
-        exact = {n: t.double() for n, t in tensors.items() if n.endswith(torch_factorised.COORDINATES)}  # also after .float()
-        tensors |= exact
         return self.present(torch_factorised.evaluate(self.structure, tensors, self.points(*x)))
 
 
@@ -108,25 +123,27 @@ class LiteralAttention(Exported):
         self.register_buffer("used", torch.tensor(used, dtype=torch.int64))
         W_O = made.W_O[used]
         if isinstance(made, CrossMatrices):
-            self._map("query", made.query, dtype, trainable)
-            self._map("context", made.context, dtype, trainable)
+            self._map("query", made.query, trainable)
+            self._map("context", made.context, trainable)
         else:
-            self._map("linear", made.linear, dtype, trainable)
+            self._map("linear", made.linear, trainable)
         for name, matrix in (("W_Q", made.W_Q), ("W_K", made.W_K), ("W_V", made.W_V), ("W_O", W_O)):
             self.keep(name, matrix, dtype, trainable)
 
-    def _map(self, name: str, linear: LinearMap, dtype: torch.dtype, trainable: bool) -> None:
+    def _map(self, name: str, linear: LinearMap, trainable: bool) -> None:
         if linear.P:
-            self.keep(f"{name}_P", np.stack(linear.P), dtype, trainable)
-            self.keep(f"{name}_Q", np.stack(linear.Q), dtype, trainable)
-        self.keep(f"{name}_R", linear.R_0, dtype, trainable)
+            self.keep_exact(f"{name}_P", np.stack(linear.P), trainable)
+            self.keep_exact(f"{name}_Q", np.stack(linear.Q), trainable)
+        self.keep_exact(f"{name}_R", linear.R_0, trainable)
 
     def _linear(self, name: str, X: Tensor) -> Tensor:
-        R: Tensor = getattr(self, f"{name}_R")
+        """Linear(X) in float64, where x - centre and value + slope (x - centre) cancel; rounded once."""
+        R: Tensor = getattr(self, f"{name}_R").double()
         if not hasattr(self, f"{name}_P"):
-            return R.expand(X.shape[0], *R.shape)
-        moved: Tensor = torch.einsum("ipd,bdn,inm->bpm", getattr(self, f"{name}_P"), X, getattr(self, f"{name}_Q"))
-        return moved + R
+            return R.expand(X.shape[0], *R.shape).to(X.dtype)
+        P, Q = getattr(self, f"{name}_P").double(), getattr(self, f"{name}_Q").double()
+        moved: Tensor = torch.einsum("ipd,bdn,inm->bpm", P, X.double(), Q)
+        return (moved + R).to(X.dtype)
 
     def forward(self, *x: Tensor) -> Tensor:
         """Values of the layer, by literal attention."""
@@ -179,7 +196,7 @@ class AttentionBlock(Exported):
         context = np.zeros((head.tokens, width))
         context[:, :k], context[:, k : k + d_out] = head.keys, head.values
         self.keep("context", context, dtype, False)
-        self.keep("centre", head.centre, dtype, False)
+        self.keep_exact("centre", head.centre)
         self.keep("mix", head.mix, dtype, False)
         if head.slopes is not None:
             slopes = np.zeros((head.tokens, width, D))
@@ -189,7 +206,8 @@ class AttentionBlock(Exported):
 
     def embed(self, *x: Tensor) -> tuple[Tensor, Tensor]:
         """Query tokens (B, n_q, width) and context tokens (B, m, width) for the attention module."""
-        z = self.points(*x) - self.centre
+        inside = self.points(*x)
+        z = (inside.double() - self.centre).to(inside.dtype)
         query = z.new_zeros(len(z), self.queries, self.width)
         query[:, :, : self.dimension] = z[:, None]
         query[:, :, self.dimension] = 1.0
