@@ -391,7 +391,8 @@ def classic(path: Path, version: int = 1, **attributes: object) -> None:
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_classic_netcdf_variable_is_unpacked(version: int, tmp_path: Path) -> None:
     path = tmp_path / "t.nc"
-    classic(path, version, scale_factor=0.5, add_offset=10.0, _FillValue=np.int16(3), missing_value=np.int16(5), valid_max=np.int16(10))
+    marks = {"_FillValue": np.int16(3), "missing_value": np.int16(5), "valid_max": np.int16(10)}
+    classic(path, version, scale_factor=0.5, add_offset=10.0, **marks)
     found = read_contents(path)
     wanted = np.arange(12.0).reshape(3, 4) * 0.5 + 10
     for gone in (3, 5, 11):

@@ -1,14 +1,15 @@
-"""`maxaffine compile`: an expression into a layer, with what is proved about it, its file and its picture."""
+"""`maxaffine compile`: an expression or a table into a layer, with what is proved about it, its file and its picture."""
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxaffine.cli import arguments
+from maxaffine.cli import arguments, tables
 from maxaffine.cli.command import ExpressionCommand, single
 from maxaffine.cli.streams import progress_bar, say, say_json, stage
+from maxaffine.core.errors import BadInput
 
 if TYPE_CHECKING:
     from maxaffine.compiled import Compiled
@@ -22,8 +23,21 @@ app = single()
 
 @app.command("compile", cls=ExpressionCommand)
 def run(
-    expression: Annotated[str, typer.Argument(metavar="EXPR|NAME", help="An expression, or a name of the gallery.")],
     error: Annotated[str, typer.Option(metavar="E", help="The error that must not be exceeded, such as 1e-2.")],
+    expression: Annotated[
+        str | None, typer.Argument(metavar="EXPR|NAME", help="An expression, or a name of the gallery; nothing with --table.")
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option(metavar="F.npz|.csv|.nc", help="Compile a table or samples instead: .npz, .npy, .csv, NetCDF.")
+    ] = None,
+    values: Annotated[
+        str | None, typer.Option(metavar="NAME", help="--table: which array, column or variable holds the values.")
+    ] = None,
+    axes: Annotated[str | None, typer.Option(metavar="x,y,..", help="--table: which arrays or columns are the axes.")] = None,
+    missing: Annotated[
+        str | None, typer.Option(metavar="refuse|ignore", help="--table: refuse missing values, or say nothing about them.")
+    ] = None,
+    hard: Annotated[bool, typer.Option("--hard", help="--table: answer with the nearest entry, without a blend.")] = False,
     box: Annotated[
         list[str] | None,
         typer.Option(metavar="x=LOW:HIGH,..", help="Where the variables live; x1..x20=-1:1 names a range."),
@@ -51,12 +65,13 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing and show no progress; errors excepted.")] = False,
 ) -> int:
-    """Compile a function into a layer with a proved error.
+    """Compile a function or a table into a layer with a proved error.
 
     \b
       maxaffine compile "sin(x)+cos(y)" --box x=-pi:pi,y=-pi:pi --error 0.1
       maxaffine compile "-x**2" --box x=-1:1 --error 1e-2 --out f.safetensors
       maxaffine compile franke --error 0.05 --figure franke.png
+      maxaffine compile --table density.npz --error 0.01 --out rho.safetensors
     """
     # Everything that can be wrong with the request is found out before any work is done.
     layer_path = arguments.output_path(out, "--out", LAYERS) if out is not None else None
@@ -66,11 +81,21 @@ def run(
     distance = arguments.constant(gap, "`gap`") if gap is not None else None
     memory = arguments.size_in_bytes(max_bytes, "`max_bytes`") if max_bytes is not None else None
     chosen_seed = arguments.whole(seed, "`seed`")
-    source, where = arguments.target(expression, box or ())
+    named = tables.named(
+        table,
+        {"--values": values, "--axes": axes, "--missing": missing, "--hard": hard},
+        {"the expression": expression, "--box": box, "--lipschitz": lipschitz, "--gap": gap},
+        memory,
+    )
+    source, where = (None, None) if named is not None else arguments.target(_given(expression), box or ())
 
     from maxaffine.compiler import compile as compile_layer
 
     with progress_bar(quiet) as progress:
+        contents = None
+        extra: dict[str, Any] = {"hard": True} if hard else {}
+        if named is not None:
+            source, contents = named.read(progress)
         compiled = compile_layer(
             source,
             where,
@@ -86,15 +111,25 @@ def run(
             seed=chosen_seed,
             progress=progress,
             out=layer_path if figure_path is None else None,
+            **extra,
         )
         _write(compiled, None if figure_path is None else layer_path, figure_path, progress)
     if layer_path is not None:
         compiled = dataclasses.replace(compiled, file=str(layer_path))
     if json:
-        say_json({**compiled.to_json(), "figure": None if figure_path is None else str(figure_path)})
+        read: dict[str, Any] = {} if named is None or contents is None else {"table": tables.to_json(named, contents)}
+        say_json({**compiled.to_json(), "figure": None if figure_path is None else str(figure_path), **read})
     elif not quiet:
-        _tell(compiled, layer_path, figure_path)
+        if named is not None and contents is not None:
+            tables.tell(named, contents)
+        _tell(compiled, layer_path, figure_path, named)
     return 0
+
+
+def _given(expression: str | None) -> str:
+    if expression is None:
+        raise BadInput("there is nothing to compile: give EXPR, NAME or --table FILE. See maxaffine compile --help.")
+    return expression
 
 
 def _write(compiled: "Compiled", layer: Path | None, figure: Path | None, progress: "Progress") -> None:
@@ -119,7 +154,7 @@ def _write(compiled: "Compiled", layer: Path | None, figure: Path | None, progre
         replace_atomically(figure, draw)
 
 
-def _tell(compiled: "Compiled", layer: Path | None, figure: Path | None) -> None:
+def _tell(compiled: "Compiled", layer: Path | None, figure: Path | None, table: tables.Named | None) -> None:
     from maxaffine.cli.streams import printable
     from maxaffine.report.text import summary
 
@@ -130,5 +165,7 @@ def _tell(compiled: "Compiled", layer: Path | None, figure: Path | None) -> None
         say("saved      nothing; add --out f.safetensors to keep the layer")
         return
     say(f"saved      {layer} ({layer.stat().st_size:,} bytes)")
-    if compiled.certificate.kind == "proved" and compiled.target.is_expression:
+    if compiled.certificate.kind == "proved" and table is not None:
+        say(f"next       maxaffine check {layer} {table.options}    proves it again")
+    elif compiled.certificate.kind == "proved" and compiled.target.is_expression:
         say(f"next       maxaffine check {layer}    proves it again from the file alone")

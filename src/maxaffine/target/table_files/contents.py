@@ -61,7 +61,7 @@ class Contents:
         else:
             what += f"{self.count:,} scattered samples"
         per_entry = self.values.size // self.count
-        return what + (f", {per_entry} values each" if self.values.ndim > (len(self.axes) if self.axes is not None else 1) else "")
+        return what + (f", {per_entry} values each" if per_entry > 1 else "")
 
     def target(self, missing: str = "refuse", name: str | None = None) -> Table | Samples:
         """The table or the samples, as `compile` takes them; missing values are refused, or ignored where that is asked for."""
