@@ -6,10 +6,11 @@ from maxaffine.layer.build import input_shapes
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan.regions import RegionsPlan, half_widths
+from maxaffine.plan.seen_regions import SeenPlan
 from maxaffine.target.target import Target
 
 
-def build_regions(plan: RegionsPlan, target: Target, dtype: str) -> GroupedLayer:
+def build_regions(plan: RegionsPlan | SeenPlan, target: Target, dtype: str) -> GroupedLayer:
     """z = x - centre, t = z / half; scores rounded once from the exact ones."""
     box, D = target.box, target.box.dimension
     centre, _ = half_widths(box)

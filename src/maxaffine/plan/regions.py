@@ -8,6 +8,7 @@ The keys' log-sum-exp is the same in every region and cancels: the softmax over 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -19,7 +20,7 @@ from maxaffine.core.rounding import compute_format
 from maxaffine.plan.affine_fit import AffineProducts, ProductFit
 from maxaffine.target.box import Box
 from maxaffine.target.expression import Expression
-from maxaffine.target.regions import Arrangement
+from maxaffine.target.regions import Arrangement, Plane
 
 Array = NDArray[np.float64]
 
@@ -42,15 +43,7 @@ class RegionsPlan:
 
     def sites(self, centre: Array) -> list[tuple[Fraction, ...]]:
         """Exact slopes in x - centre and constant of every region's score."""
-        rows = []
-        for signs in self.arrangement.regions:
-            total = [Fraction(0)] * (len(centre) + 1)
-            for sign, lam, plane in zip(signs, self.steepness, self.arrangement.planes, strict=True):
-                for i, c in enumerate(plane):
-                    total[i] += sign * Fraction(lam) * c
-            total[-1] += sum((a * Fraction(float(c)) for a, c in zip(total, centre, strict=False)), Fraction(0))
-            rows.append(tuple(total))
-        return rows
+        return scores(self.arrangement.planes, self.arrangement.regions, self.steepness, centre)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the steepness of the planes in their order, and how keys were made."""
@@ -58,6 +51,21 @@ class RegionsPlan:
         signs = [list(row) for row in self.arrangement.regions]
         found: dict[str, Any] = {"plan": "regions", "method": "regions", "route": self.route, "axes": axes, "signs": signs}
         return found | {"steepness": list(self.steepness), "gap": self.gap}
+
+
+def scores(
+    planes: Sequence[Plane], regions: Sequence[tuple[int, ...]], steepness: Sequence[float], centre: Array
+) -> list[tuple[Fraction, ...]]:
+    """sum_i lam_i sign_i h_i of every region, exactly: slopes in x - centre, then the constant."""
+    rows = []
+    for signs in regions:
+        total = [Fraction(0)] * (len(centre) + 1)
+        for sign, lam, plane in zip(signs, steepness, planes, strict=True):
+            for i, c in enumerate(plane):
+                total[i] += sign * Fraction(lam) * c
+        total[-1] += sum((a * Fraction(float(c)) for a, c in zip(total, centre, strict=False)), Fraction(0))
+        rows.append(tuple(total))
+    return rows
 
 
 def half_widths(box: Box) -> tuple[Array, Array]:

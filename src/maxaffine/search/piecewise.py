@@ -9,6 +9,7 @@ from maxaffine.layer.build_piecewise import build_piecewise
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan.piecewise import PiecewisePlan
 from maxaffine.request import Request
+from maxaffine.search import seen_regions
 from maxaffine.search.found import ROOM, Found, proved
 from maxaffine.target.convex_differences import NotPiecewise, differences, refine
 
@@ -19,6 +20,8 @@ STEEPER = (1.0, 4.0, 64.0, 4096.0)  # sharper scores, where rounding leaves less
 def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
     """The layer of the target's pieces, where it is continuous and piecewise affine."""
     target = request.target
+    if target.expression is None and request.norm == float("inf"):
+        return seen_regions.search(request, reasons, fewest, "piecewise")
     if target.expression is None or target.n_out != 1 or request.norm != float("inf"):
         reasons.append("they need an expression, one output token and the sup norm")
         return None

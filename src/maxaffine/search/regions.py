@@ -17,6 +17,7 @@ from maxaffine.plan.budget import afford
 from maxaffine.plan.regions import BranchFits, RegionsPlan, few_bits, half_widths
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
+from maxaffine.search import seen_regions
 from maxaffine.search.found import ROOM, Found, grouped_cost, unconfirmed
 from maxaffine.target.regions import Arrangement, NotRegions, arrangement
 
@@ -27,7 +28,9 @@ LEAK = 0.01  # and for what leaks across jumps
 def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
     """The smallest proved head on the regions of a target whose switches are all on hyperplanes."""
     target = request.target
-    if target.expression is None or target.n_out != 1 or target.d_out != 1 or target.box.dimension > 3:
+    if target.expression is None:
+        return seen_regions.search(request, reasons, fewest, "regions")
+    if target.n_out != 1 or target.d_out != 1 or target.box.dimension > 3:
         reasons.append("they need an expression of at most three variables with one output")
         return None
     if math.isfinite(request.norm):

@@ -1,0 +1,141 @@
+"""Heads on the regions of a callable: one key set that all regions share, values fitted inside every region alone.
+
+A callable is known on its own side of a plane only, so values come from ridge least squares over points of the region, dense
+towards its walls (chords in random directions, by the arcsine law).  The keys are the same in all regions, which keeps the switch
+exactly on the plane; just beyond its walls a region's head is continued by itself, as far as its switch is wide.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.rounding import numpy_dtype
+from maxaffine.plan.affine_fit import DELTAS, AffineProducts, Function, ProductFit
+from maxaffine.plan.fit import LAMBDAS
+from maxaffine.plan.spectral_keys import SpectralAxis, bernstein, weights
+
+Array = NDArray[np.float64]
+
+COLUMNS = 900  # unknowns per region beyond which no fit is tried
+WORK = 1.5e11  # operations that a search may spend on its fits
+
+
+class RegionProducts(AffineProducts):
+    """Heads for one function on several convex cells of [-1, 1]^D, given by their vertices; the search is that of products."""
+
+    def __init__(
+        self, f: Function, cells: list[Array], dimension: int, error: float, scale: float, dtype: str, largest: float
+    ) -> None:
+        super().__init__(f, dimension, error, scale, dtype, largest)
+        self.cells = cells
+        self._hulls = [_walls(cell) for cell in cells]
+        self._hard = np.zeros(len(cells))  # the last error of every region: hard ones are tried first
+        self.spent = 0.0
+        self._inside: dict[int, list[tuple[Array, Array, Array, Array]]] = {}
+
+    def attempt(self, counts: tuple[int, ...], deltas: tuple[int, ...]) -> ProductFit:
+        """The head with so many keys per axis, and deltas by their place in DELTAS; one key has no delta."""
+        places = tuple(DELTAS.index(2.0) if n == 1 else i for n, i in zip(counts, deltas, strict=True))
+        key = (counts, places)
+        if key not in self._known:
+            axes = tuple(bernstein(n, DELTAS[i], self.dtype) for n, i in zip(counts, places, strict=True))
+            self._known[key] = self._on_cells(axes, counts)
+        return self._known[key]
+
+    def _points_inside(self, columns: int) -> list[tuple[Array, Array, Array, Array]]:
+        """Per region: points to fit, values there, points to check, values there."""
+        size = math.ceil(16 * 1.25 ** max(0, math.ceil(math.log(columns / 16, 1.25))))
+        if size not in self._inside:
+            rng = np.random.default_rng((size, 5))
+            found = []
+            for cell, hull in zip(self.cells, self._hulls, strict=True):
+                fit = np.concatenate([_arcsine(cell, hull, 2 * size + 60, rng), cell])
+                check = np.concatenate([_arcsine(cell, hull, 3 * size + 300, rng), cell])
+                values = self.f(np.concatenate([_pulled(fit, cell), _pulled(check, cell)]))
+                found.append((fit, values[: len(fit)], check, values[len(fit) :]))
+            self._inside[size] = found
+        return self._inside[size]
+
+    def _on_cells(self, axes: tuple[SpectralAxis, ...], counts: tuple[int, ...]) -> ProductFit:
+        """Every region's values; a region that is worse than the best known head of these counts ends it."""
+        N, E, C = math.prod(counts), self.E, len(self.cells)
+        values, slopes = np.zeros((*counts, C)), np.zeros((*counts, C, E))
+        refused = ProductFit(math.inf, axes, values, slopes)
+        if N * (E + 1) > COLUMNS or self.spent > WORK:
+            return refused
+        known = min((fit.error for (shape, _), fit in self._known.items() if shape == counts), default=math.inf)
+        worst = 0.0
+        points = self._points_inside(N * (E + 1))
+        for k in np.argsort(-self._hard):
+            z, f, check, exact = points[k]
+            self.spent += 6.0 * len(z) * (N * (E + 1)) ** 2
+            best, found = _ridge(axes, z, f, check, exact, self)
+            self._hard[k] = best
+            worst = max(worst, best)
+            if found is None or worst >= known:
+                return ProductFit(worst, axes, values, slopes)
+            values[..., k] = found[:N].reshape(counts)
+            slopes[..., k, :] = np.moveaxis(found[N:].reshape(E, *counts), 0, -1)
+        return ProductFit(worst, axes, values, slopes)
+
+
+def _ridge(
+    axes: tuple[SpectralAxis, ...], z: Array, f: Array, check: Array, exact: Array, given: RegionProducts
+) -> tuple[float, Array | None]:
+    """The largest error on the points to check and the unknowns (N (1 + E),), of the best ridge."""
+    A = _columns(axes, z)
+    U, S, Vt = np.linalg.svd(A, full_matrices=False)
+    seen, B = U.T @ f[:, 0], _columns(axes, check)
+    best, unknowns = math.inf, None
+    stored = numpy_dtype(given.dtype)
+    for lam in (*LAMBDAS, 3e-4):
+        damping = max(lam * given.wanted / given.scale, 4.0 * given.unit)
+        with np.errstate(over="ignore", invalid="ignore"):
+            trial = (Vt.T @ (seen * (S / (S * S + damping * damping)))).astype(stored).astype(np.float64)
+        if not np.isfinite(trial).all() or np.abs(trial).max() > given.largest:
+            continue
+        error = float(np.abs(B @ trial - exact[:, 0]).max()) + 16.0 * given.unit * float(np.abs(trial).max())
+        if error < best:
+            best, unknowns = error, trial
+    return best, unknowns
+
+
+def _columns(axes: tuple[SpectralAxis, ...], z: Array) -> Array:
+    """Weights of all tokens at points (M, E), then the same times every coordinate: (M, N (1 + E))."""
+    W = np.ones((len(z), 1))
+    for e, axis in enumerate(axes):
+        W = (W[:, :, None] * weights(axis.keys, z[:, e])[:, None, :]).reshape(len(z), -1)
+    return np.concatenate([W, *(W * z[:, e : e + 1] for e in range(len(axes)))], axis=1)
+
+
+# ---------------------------------------------------------------------- points of a cell
+
+
+def _walls(cell: Array) -> Array:
+    """Half spaces a . z + b <= 0 of the convex hull of vertices, rows (a, b)."""
+    from scipy.spatial import ConvexHull
+
+    return np.asarray(ConvexHull(cell, qhull_options="QJ").equations)
+
+
+def _arcsine(cell: Array, walls: Array, count: int, rng: np.random.Generator) -> Array:
+    """Points of a cell, dense towards its walls: on chords through random points, by the arcsine law."""
+    inner = rng.dirichlet(np.full(len(cell), 0.7), count) @ cell
+    extent = np.maximum(np.ptp(cell, axis=0), 1e-12)
+    direction = rng.normal(size=inner.shape) * extent
+    speed, room = direction @ walls[:, :-1].T, -np.minimum(inner @ walls[:, :-1].T + walls[:, -1], 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = room / np.where(np.abs(speed) < 1e-14, np.nan, speed)
+    first = np.nanmax(np.where(speed < 0, ratio, -np.inf), axis=1)
+    last = np.nanmin(np.where(speed > 0, ratio, np.inf), axis=1)
+    t = 0.5 - 0.5 * np.cos(np.pi * (np.arange(count) + 0.5) / count)
+    at = first + (last - first) * rng.permutation(t)
+    return np.asarray(inner + at[:, None] * direction)
+
+
+def _pulled(z: Array, cell: Array) -> Array:
+    """Points moved inwards by a little more than rounding: on the wall itself the other side may answer."""
+    return np.asarray(z + 1e-12 * (cell.mean(axis=0) - z))
