@@ -148,6 +148,13 @@ def test_what_a_record_says_cannot_become_markup():
     assert page.prose("- a\n- b `c`\n  more") == "<ul><li>a</li><li>b <code>c</code>\n  more</li></ul>"
 
 
+def test_numbers_of_a_verdict_stand_on_lines_of_their_own(kept):
+    (folder, record), *_ = collect(kept)
+    record["verdict"]["numbers"] = {"x < y": 12345, "R1, tree": "at most <b> tokens."}
+    text = markdown.render([(folder, record)], kept)
+    assert "\n- x &lt; y: 12,345\n- R1, tree: at most &lt;b> tokens.\n" in text
+
+
 def test_the_page_in_the_documentation_is_the_one_that_the_results_give():
     found = collect(ROOT / "results")
     assert (ROOT / "docs" / "experiments.md").read_text() == markdown.render(found, ROOT / "docs")

@@ -56,8 +56,7 @@ def _section(folder: Path, record: dict[str, Any], home: Path) -> str:
     if isinstance(table["rows"], list):
         lines += [*_table(table["header"], table["rows"]), ""]
     if isinstance(verdict["numbers"], dict):
-        numbers = ", ".join(f"{key} {words.number(value)}" for key, value in verdict["numbers"].items())
-        lines += [f"Numbers of the verdict: {numbers}.", ""]
+        lines += ["Numbers of the verdict:", "", *_list(verdict["numbers"]), ""]
     lines += [f"**Rule, fixed before the run.** {_prose(record['rule'])}", "", "<details><summary>Protocol</summary>", ""]
     lines += [_prose(record["protocol"].strip()), "", "</details>", "", "<details><summary>Card</summary>", ""]
     card = [[name, "<br>".join(_prose(line) for line in answer)] for name, answer in words.card(record)]
@@ -69,6 +68,10 @@ def _section(folder: Path, record: dict[str, Any], home: Path) -> str:
 def _table(header: list[str], rows: list[list[Any]]) -> list[str]:
     body = ["| " + " | ".join(_cell(words.number(cell)) for cell in row) + " |" for row in rows]
     return ["| " + " | ".join(map(_cell, header)) + " |", "|" + "---|" * len(header), *body]
+
+
+def _list(numbers: dict[str, Any]) -> list[str]:
+    return [f"- {_prose(key)}: {_prose(words.number(value))}" for key, value in numbers.items()]
 
 
 def _linked(text: str, root: Path, home: Path) -> str:
