@@ -4,6 +4,7 @@ import io
 import os
 import pickle
 import struct
+import sys
 import zipfile
 from pathlib import Path
 
@@ -356,7 +357,7 @@ def test_empty_cells_are_missing_values_and_no_coordinates(tmp_path: Path) -> No
         ("x;v\n1,5;2\n2;3\n", ["line 2", "'1,5'"]),
         ("x,v\n1,1e999\n2,3\n", ["infinite"]),
         ('x,v\n1,"2\n', ["not CSV"]),
-        ("x,v\n1," + "9" * 200_000 + "\n", ["not CSV"]),
+        ("x,v\n1," + "9" * 200_000 + "\n2,3\n", ["infinite"]),
         ("x,v\n1,1\n", ["one entry"]),
     ],
 )
@@ -501,11 +502,36 @@ def test_hdf5_that_leads_out_of_the_file_or_needs_foreign_code_is_refused(tmp_pa
     refusal(path, "NetCDF-4")
 
 
+def test_a_reader_that_breaks_down_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The HDF5 library itself can crash over a damaged file; it does so in a process of its own."""
+    pytest.importorskip("h5py")
+    path, broken = tmp_path / "t.nc", tmp_path / "broken"
+    hdf5(path)
+    data = bytearray(path.read_bytes())
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        damaged = bytearray(data)
+        for place in rng.integers(8, len(data), size=40):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged)
+        try:
+            read_contents(path)
+        except BadInput as failure:
+            assert "NetCDF-4" in str(failure) or "rho" in str(failure) or "its values are" in str(failure)
+    hdf5(path)
+    broken.write_text("#!/bin/sh\nkill -ABRT $$\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", os.fspath(broken))
+    refusal(path, "broke down", "signal 6")
+    broken.write_text("#!/bin/sh\necho 17\n")
+    refusal(path, "broke down")
+
+
 def test_netcdf_4_without_h5py_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("h5py")
     path = tmp_path / "t.nc"
     hdf5(path)
-    monkeypatch.setitem(__import__("sys").modules, "h5py", None)
+    monkeypatch.setitem(sys.modules, "h5py", None)
     refusal(path, "maxaffine[netcdf]")
 
 

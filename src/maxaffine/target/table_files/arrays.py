@@ -30,9 +30,9 @@ MAGIC = b"\x93NUMPY"
 
 def read_npz(path: Path, shown: str, values: str | None, axes: str | None, max_bytes: int) -> Contents:
     """The grid or the samples of an archive of arrays."""
-    arrays = _archive(path, shown, max_bytes)
+    arrays = archive(path, shown, max_bytes)
     chosen = {name: array for name, array in arrays.items() if array.dtype.kind not in "SUb"}
-    if values is None and axes is None and {"X", "y"} <= set(chosen):
+    if values is None and axes is None and {"X", "y"} <= set(chosen) and "values" not in chosen:
         return _samples(shown, chosen)
     named = _values_of(chosen, values, shown)
     outputs = [numbers(chosen[name], name, shown) for name in named]
@@ -109,15 +109,15 @@ def _axes_of(lengths: dict[str, int], shape: tuple[int, ...], named: list[str], 
     )
 
 
-def _archive(path: Path, shown: str, max_bytes: int) -> dict[str, NDArray[Any]]:
+def archive(path: Path, shown: str, max_bytes: int) -> dict[str, NDArray[Any]]:
     """The arrays of a zip file; the sizes that its directory claims are checked first, and reading stops at them."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
+        with zipfile.ZipFile(path) as opened:
+            members = opened.infolist()
             _check_members(members, shown, max_bytes)
             arrays = {}
             for member in members:
-                with archive.open(member) as handle:
+                with opened.open(member) as handle:
                     name = member.filename.removesuffix(".npy")
                     arrays[name] = _array(handle, member.file_size, shown, repr(name[:60]), max_bytes)
             return arrays

@@ -188,7 +188,9 @@ def rows(
     said = list(notes)
     if whole == len(points):
         order = np.ravel_multi_index(tuple(places), shape)
-        if len(np.unique(order)) == whole:
+        seen = np.zeros(whole, dtype=bool)
+        seen[order] = True
+        if seen.all():
             filled = np.empty((whole, *values.shape[1:]))
             filled[order] = values
             return grid(shown, names, axes, filled.reshape(*shape, *values.shape[1:]), outputs, said)

@@ -1,7 +1,8 @@
 """Tables in NetCDF: a variable over dimensions whose coordinates are variables of the same names.
 
-Classic files are read by SciPy, NetCDF-4 files (which are HDF5) by h5py.  Values equal to `_FillValue` or `missing_value`, or
-outside `valid_min`, `valid_max`, `valid_range`, are missing; the others are unpacked by `scale_factor` and `add_offset`.
+Classic files are read here, by SciPy; NetCDF-4 files, which are HDF5, in hdf5.py.  Values equal to `_FillValue` or
+`missing_value`, or outside `valid_min`, `valid_max`, `valid_range`, are missing; the others are unpacked by `scale_factor` and
+`add_offset`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.core.errors import BadInput, MaxaffineError
+from maxaffine.core.errors import BadInput
 from maxaffine.target.table_files.contents import Array, Contents, grid, listed, numbers, pick, within
 
 VARIABLES = 4096  # variables of a file
-# Filters that come with HDF5 and h5py: deflate, shuffle, fletcher32, szip, nbit, scale-offset, lzf.  Others would load code.
-FILTERS = (1, 2, 3, 4, 5, 6, 32000)
-BARE = "This is a netCDF dimension but not a netCDF variable"
 
 
 @dataclass(frozen=True)
@@ -57,61 +55,11 @@ def read_classic(path: Path, shown: str, values: str | None, axes: str | None, m
             attributes = dict(vars(variable)["_attributes"])
             data = variable.data
             found[name] = Variable(tuple(variable.dimensions), tuple(variable.shape), np.dtype(data.dtype), attributes, data)
-        return _table(found, shown, values, axes, max_bytes)
+        return table(found, shown, values, axes, max_bytes)
 
 
-def read_hdf5(path: Path, shown: str, values: str | None, axes: str | None, max_bytes: int) -> Contents:
-    """A table of a NetCDF-4 file."""
-    try:
-        import h5py
-    except ImportError:
-        raise BadInput(
-            f"{shown} is a NetCDF-4 file, which needs h5py; install maxaffine[netcdf], or store the table as .npz or .csv."
-        ) from None
-    try:
-        with h5py.File(path, "r") as file:
-            return _table(_datasets(h5py, file, shown), shown, values, axes, max_bytes)
-    except MaxaffineError:
-        raise
-    except Exception as failure:
-        raise BadInput(f"{shown} is not a sound NetCDF-4 file ({type(failure).__name__}: {failure}).") from None
-
-
-def _datasets(h5py: Any, file: Any, shown: str) -> dict[str, Variable]:
-    """The datasets at the root that lie in this very file and need no foreign code to be unpacked."""
-    found: dict[str, Variable] = {}
-    for name in file:
-        if len(found) > VARIABLES:
-            break
-        if not isinstance(file.get(name, getlink=True), h5py.HardLink):
-            raise BadInput(f"{shown}: {name[:60]!r} is a link, which is not followed; copy what it points to into the file.")
-        item = file[name]
-        if not isinstance(item, h5py.Dataset):
-            continue
-        if item.is_virtual or item.external:
-            raise BadInput(f"{shown}: {name[:60]!r} keeps its data in other files, which are not opened; copy it into the file.")
-        plan = item.id.get_create_plist()
-        if any(plan.get_filter(k)[0] not in FILTERS for k in range(plan.get_nfilters())):
-            raise BadInput(f"{shown}: {name[:60]!r} is packed by a filter that HDF5 does not bring along; use gzip.")
-        attributes = {key: item.attrs[key] for key in item.attrs if key not in ("DIMENSION_LIST", "REFERENCE_LIST")}
-        if str(_text(attributes.get("NAME"))).startswith(BARE):
-            continue
-        found[name] = Variable(_dimensions(item, name), tuple(item.shape or ()), item.dtype, attributes, item)
-    return found
-
-
-def _dimensions(item: Any, name: str) -> tuple[str, ...]:
-    """The names of a dataset's dimensions: the scales attached to it; a scale is its own dimension."""
-    if item.is_scale and item.ndim == 1:
-        return (name,)
-    named = []
-    for d in range(item.ndim):
-        scales = list(item.dims[d].values())
-        named.append(scales[0].name.rsplit("/", 1)[-1] if scales else item.dims[d].label or "")
-    return tuple(named)
-
-
-def _table(found: Mapping[str, Variable], shown: str, values: str | None, axes: str | None, max_bytes: int) -> Contents:
+def table(found: Mapping[str, Variable], shown: str, values: str | None, axes: str | None, max_bytes: int) -> Contents:
+    """The variable that is asked for, over its coordinates."""
     if len(found) > VARIABLES:
         raise BadInput(f"{shown} holds more than {VARIABLES:,} variables; it is refused.")
     if axes is not None:
@@ -143,7 +91,7 @@ def _table(found: Mapping[str, Variable], shown: str, values: str | None, axes: 
 def _unpacked(variable: Variable, name: str, shown: str) -> Array:
     """The numbers that a variable stands for; NaN where one is missing."""
     raw: NDArray[Any] = np.array(variable.data[...])
-    if str(_text(variable.attributes.get("_Unsigned"))).lower() == "true" and raw.dtype.kind == "i":
+    if str(text_of(variable.attributes.get("_Unsigned"))).lower() == "true" and raw.dtype.kind == "i":
         raw = raw.view(raw.dtype.str.replace("i", "u"))
     made = numbers(raw, name, shown).reshape(variable.shape)
     gaps = np.zeros(made.shape, dtype=bool)
@@ -181,5 +129,6 @@ def _attribute(variable: Variable, key: str, name: str, shown: str, stored: np.d
     return tuple(float(number) for number in found)
 
 
-def _text(value: Any) -> Any:
+def text_of(value: Any) -> Any:
+    """Bytes as text, anything else as it is."""
     return value.decode("latin-1") if isinstance(value, bytes) else value

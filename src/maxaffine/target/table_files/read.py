@@ -7,7 +7,7 @@ from pathlib import Path
 
 from maxaffine.core.errors import BadInput
 from maxaffine.core.progress import Progress, silent
-from maxaffine.target.table_files import arrays, netcdf, text
+from maxaffine.target.table_files import arrays, hdf5, netcdf, text
 from maxaffine.target.table_files.contents import Contents, within
 
 MAX_BYTES = 4 << 30
@@ -58,7 +58,7 @@ def read_contents(
         if suffix in (".csv", ".tsv", ".txt"):
             return text.read_csv(path, shown, values, axes, progress)
         if start == b"\x89HDF\r\n\x1a\n":
-            return netcdf.read_hdf5(path, shown, values, axes, limit)
+            return hdf5.read_hdf5(path, shown, values, axes, limit)
         return netcdf.read_classic(path, shown, values, axes, limit)
     except OSError as failure:
         raise BadInput(f"cannot read {shown}: {failure.strerror or failure}.") from None

@@ -12,8 +12,7 @@ import csv
 import io
 import re
 from array import array
-from collections.abc import Iterator
-from itertools import chain
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,9 @@ from maxaffine.core.progress import Progress
 from maxaffine.target.table_files.contents import Array, Contents, grid, listed, pick, rows
 
 MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "-"))
-ROWS = 65_536  # rows between two reports of progress
+ROWS = 65_536  # rows that are read at a time
+
+Line = tuple[int, str]  # its number in the file, and its text
 
 
 def read_csv(path: Path, shown: str, values: str | None, axes: str | None, progress: Progress) -> Contents:
@@ -32,48 +33,47 @@ def read_csv(path: Path, shown: str, values: str | None, axes: str | None, progr
     with path.open("rb") as handle:
         text = io.TextIOWrapper(handle, encoding="utf-8-sig", newline="")
         try:
-            lines = _Lines(text, handle, path.stat().st_size, progress)
-            first = next(lines, None)
-            if first is None:
+            source = _Source(enumerate(text, start=1), handle, max(path.stat().st_size, 1), progress)
+            first = source.take(1)
+            if not first:
                 raise BadInput(f"{shown} is empty; give a header such as x,y,value and one entry per line.")
-            reader = csv.reader(chain([first], lines), delimiter=_separator(first), strict=True)
-            head = [cell.strip() for cell in next(reader)]
+            source.separator = next((mark for mark in "\t;" if mark in first[0][1]), ",")
+            head = [cell.strip() for cell in next(csv.reader([first[0][1]], delimiter=source.separator, strict=True))]
             if len(head) > 1 and not _is_number(head[0]) and all(_is_number(cell) for cell in head[1:]):
-                return _matrix(reader, lines, head, shown, values, axes)
-            return _long(reader, lines, head, shown, values, axes)
+                return _matrix(source, head, shown, values, axes)
+            return _long(source, first, head, shown, values, axes)
         except UnicodeDecodeError as failure:
             raise BadInput(f"{shown} is not UTF-8 text ({failure.reason}); tables as text are CSV.") from None
-        except (csv.Error, StopIteration) as failure:
-            raise BadInput(f"{shown} is not CSV: {failure or 'it ends too early'}.") from None
+        except csv.Error as failure:
+            raise BadInput(f"{shown} is not CSV: {failure}.") from None
         finally:
             text.detach()
 
 
-class _Lines:
-    """Lines that say something, with their number in the file; how far the file is read is reported on the way."""
+@dataclass
+class _Source:
+    """The lines of a file that say something."""
 
-    def __init__(self, text: io.TextIOWrapper, handle: Any, size: int, progress: Progress) -> None:
-        self.text, self.handle, self.size, self.progress = text, handle, max(size, 1), progress
-        self.number = 0
+    lines: Any  # (number, text)
+    handle: Any
+    size: int
+    progress: Progress
+    separator: str = ","
 
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        for line in self.text:
-            self.number += 1
-            if self.number % ROWS == 0:
-                self.progress("read the table (percent)", min(100, 100 * self.handle.tell() // self.size), 100)
+    def take(self, count: int) -> list[Line]:
+        """The next lines, blank ones and remarks left out; fewer at the end."""
+        found: list[Line] = []
+        for number, line in self.lines:
             if line.strip() and not line.lstrip().startswith("#"):
-                return line
-        raise StopIteration
+                found.append((number, line))
+                if len(found) == count:
+                    break
+        self.progress("read the table (percent)", min(100, 100 * self.handle.tell() // self.size), 100)
+        return found
 
 
-def _separator(line: str) -> str:
-    return next((mark for mark in "\t;" if mark in line), ",")
-
-
-def _long(reader: Any, lines: _Lines, head: list[str], shown: str, values: str | None, axes: str | None) -> Contents:
+def _long(source: _Source, first: list[Line], head: list[str], shown: str, values: str | None, axes: str | None) -> Contents:
+    """One entry per row."""
     named = not any(_is_number(cell) for cell in head)
     if len(head) < 2:
         raise BadInput(f"{shown} has one column ({head[0][:60]!r}); a table needs coordinates and a value, such as x,y,value.")
@@ -89,7 +89,7 @@ def _long(reader: Any, lines: _Lines, head: list[str], shown: str, values: str |
     if not others:
         raise BadInput(f"--values (={values!r}) leaves no column of {shown} for the coordinates; there are {listed(columns)}.")
     coordinates = others if axes is None else pick(axes, others, shown, "--axes", "its coordinates are")
-    table = _numbers(reader, lines, columns, [*coordinates, *outputs], None if named else head, shown)
+    table = _numbers(source, [] if named else first, columns, [*coordinates, *outputs], shown)
     points, found = table[:, : len(coordinates)], table[:, len(coordinates) :]
     unused = [column for column in others if column not in coordinates]
     said = [f"not used: {listed(unused)}"] if unused else []
@@ -97,28 +97,7 @@ def _long(reader: Any, lines: _Lines, head: list[str], shown: str, values: str |
     return rows(shown, coordinates, np.ascontiguousarray(points), made, outputs, said)
 
 
-def _numbers(reader: Any, lines: _Lines, columns: list[str], used: list[str], first: list[str] | None, shown: str) -> Array:
-    """The used columns of every row, float64; a missing cell is NaN."""
-    places = [columns.index(name) for name in used]
-    collected = array("d")
-    for row in chain([first] if first is not None else [], reader):
-        if len(row) != len(columns):
-            raise BadInput(
-                f"{shown}, line {lines.number}: {len(row)} cells came where {len(columns)} ({', '.join(columns[:8])}"
-                f"{', ..' if len(columns) > 8 else ''}) are wanted."
-            )
-        cells = [row[place] for place in places]
-        try:
-            numbers = [float(cell) for cell in cells]
-        except ValueError:
-            numbers = [_cell(cell, name, lines.number, shown) for cell, name in zip(cells, used, strict=True)]
-        collected.extend(numbers)
-    if not collected:
-        raise BadInput(f"{shown} has a header and no entries; give one entry per line below it.")
-    return np.frombuffer(collected, dtype=np.float64).reshape(-1, len(used))
-
-
-def _matrix(reader: Any, lines: _Lines, head: list[str], shown: str, values: str | None, axes: str | None) -> Contents:
+def _matrix(source: _Source, head: list[str], shown: str, values: str | None, axes: str | None) -> Contents:
     """A first row with the second axis, and rows that begin with the first."""
     if values is not None:
         raise BadInput(f"{shown} is a matrix of one table, whose values have no name; leave --values out.")
@@ -129,11 +108,50 @@ def _matrix(reader: Any, lines: _Lines, head: list[str], shown: str, values: str
     if len(names) != 2 or not all(names) or names[0] == names[1]:
         names = ["x1", "x2"]
     columns = ["the side", *head[1:]]
-    top = np.array([float(cell) for cell in head[1:]])
-    table = _numbers(reader, lines, columns, columns, None, shown) if len(set(columns)) == len(columns) else None
-    if table is None:
+    if len(set(columns)) < len(columns):
         raise BadInput(f"{shown}: an entry of the axis along the top occurs twice; an axis must be strictly monotone.")
+    table = _numbers(source, [], columns, columns, shown)
+    top = np.array([float(cell) for cell in head[1:]])
     return grid(shown, names, [np.ascontiguousarray(table[:, 0]), top], np.ascontiguousarray(table[:, 1:]), ["value"])
+
+
+def _numbers(source: _Source, begun: list[Line], columns: list[str], used: list[str], shown: str) -> Array:
+    """The used columns of every row, float64; a missing cell is NaN."""
+    places = [columns.index(name) for name in used]
+    blocks = []
+    while chunk := [*begun, *source.take(ROWS)]:
+        begun = []
+        found = _plain(chunk, source.separator, len(columns), places)
+        blocks.append(found if found is not None else _cells(chunk, source.separator, columns, places, shown))
+    if not blocks:
+        raise BadInput(f"{shown} has a header and no entries; give one entry per line below it.")
+    return np.concatenate(blocks)
+
+
+def _plain(chunk: list[Line], separator: str, width: int, places: list[int]) -> Array | None:
+    """Rows of plain numbers, all at once; None where something in them wants to be looked at."""
+    if any(line.count(separator) != width - 1 or '"' in line for _, line in chunk):
+        return None
+    try:
+        lines = [line for _, line in chunk]
+        return np.loadtxt(lines, delimiter=separator, comments=None, usecols=places, ndmin=2)
+    except ValueError:
+        return None
+
+
+def _cells(chunk: list[Line], separator: str, columns: list[str], places: list[int], shown: str) -> Array:
+    """Rows cell by cell, which knows missing values and what to say of others."""
+    collected = array("d")
+    reader = csv.reader((line for _, line in chunk), delimiter=separator, strict=True)
+    for row in reader:
+        number = chunk[reader.line_num - 1][0]
+        if len(row) != len(columns):
+            raise BadInput(
+                f"{shown}, line {number}: {len(row)} cells came where {len(columns)} ({', '.join(columns[:8])}"
+                f"{', ..' if len(columns) > 8 else ''}) are wanted."
+            )
+        collected.extend([_cell(row[place], columns[place], number, shown) for place in places])
+    return np.frombuffer(collected, dtype=np.float64).reshape(-1, len(places))
 
 
 def _cell(cell: str, column: str, line: int, shown: str) -> float:
