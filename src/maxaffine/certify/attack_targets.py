@@ -35,6 +35,7 @@ class Case:
     dtype: str
     method: str
     norm: float | str
+    gap: float | None = None  # about jumps, within which nothing is asked
 
 
 def _number(value: float) -> str:

@@ -1,0 +1,117 @@
+"""Stored numbers moved for the attack: values, slopes, sites, keys, radii, origins, tilt, matrix, centre and bonus.
+
+Numbers that are equal stay equal and zeros stay zero in most moves, so that the structure which proofs rely on (shared keys,
+single tokens) survives and they have something to speak about; some moves break it.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+Tensors = dict[str, Any]
+
+# what a name of a tensor ends in, by what is moved
+KINDS = {
+    "values": ("values", ".factor"),
+    "slopes": ("value_slopes",),
+    "sites": ("sites.slopes", "sites.offsets"),
+    "keys": ("keys.0.slopes", "keys.0.offsets", "keys.1.slopes", "keys.1.offsets", "keys.2.slopes", "keys.2.offsets"),
+    "radii": ("radii",),
+    "origins": ("origins",),
+    "tilt": ("tilt",),
+    "matrix": ("matrix",),
+    "centre": ("coordinates.centre",),
+}
+PRODUCT = re.compile(r"group\.\d+\.\d+\.(slopes|offsets)")
+
+
+def kinds(tensors: Mapping[str, Any]) -> list[str]:
+    """The kinds of numbers that a layer of these tensors has."""
+    return [kind for kind in KINDS if names(tensors, kind)]
+
+
+def names(tensors: Mapping[str, Any], kind: str) -> list[str]:
+    """The tensors of one kind."""
+    found = [name for name in tensors if name.endswith(KINDS[kind])]
+    return found + [name for name in tensors if kind == "keys" and PRODUCT.fullmatch(name)]
+
+
+def moved(tensors: Mapping[str, Any], record: Mapping[str, Any], rng: np.random.Generator) -> tuple[Tensors, dict[str, Any], str]:
+    """Tensors and record with some numbers moved, and what was done."""
+    made: Tensors = {name: np.array(tensor) for name, tensor in tensors.items()}
+    told = copy.deepcopy(dict(record))
+    available = kinds(tensors)
+    picked = [str(kind) for kind in rng.permutation(available)[: 1 if rng.random() < 0.6 else len(available)]]
+    if len(picked) > 1:  # the centre and the matrix are what most proofs are strictest about
+        picked = [kind for kind in picked if kind not in ("matrix", "centre")]
+    scale = 10.0 ** rng.uniform(-13.0, -0.5)
+    how = str(rng.choice(["every", "every", "additive", "one", "swap", "steeper"]))
+    for kind in picked:
+        for name in names(tensors, kind):
+            wide = made[name].astype(np.float64)
+            made[name] = _changed(wide, kind, how, scale, rng).astype(made[name].dtype)
+    if how == "steeper" and "sites" in picked:
+        factor = float(rng.choice([0.5, 2.0, 4.0, 1.0 - scale, 1.0 + scale]))
+        for name in names(tensors, "sites"):
+            made[name] = (tensors[name].astype(np.float64) * factor).astype(made[name].dtype)
+        if "steepness" in told["plan"]:
+            told["plan"]["steepness"] = [factor * float(v) for v in told["plan"]["steepness"]]
+        if "sharpness" in told["plan"]:
+            told["plan"]["sharpness"] = factor * float(told["plan"]["sharpness"])
+    if float(told["layer"].get("bonus") or 0.0) > 0.0 and rng.random() < 0.2:
+        told["layer"]["bonus"] = max(0.0, float(told["layer"]["bonus"]) * rng.uniform(0.2, 1.3))
+        picked.append("bonus")
+    return made, told, f"{how} {'+'.join(picked)} by {scale:.1e}"
+
+
+def _changed(wide: Any, kind: str, how: str, scale: float, rng: np.random.Generator) -> Any:
+    if wide.size == 0:
+        return wide
+    size = float(np.abs(wide).max()) or 1.0
+    known, places = np.unique(wide, return_inverse=True)
+    places = places.reshape(wide.shape)
+    if how == "one":  # one number (and its equals, where zeros and shared keys must stay)
+        noise = np.zeros(len(known))
+        noise[rng.integers(len(known))] = rng.normal()
+        if kind in ("values", "slopes"):
+            out = wide.copy()
+            out.flat[rng.integers(out.size)] += scale * size * rng.normal()
+            return out
+        return wide + scale * np.abs(wide) * noise[places]
+    if how == "swap" and kind in ("values", "slopes"):
+        out = wide.copy()
+        i, j = rng.integers(out.size, size=2)
+        out.flat[i], out.flat[j] = wide.flat[j], wide.flat[i]
+        return out
+    if kind in ("values", "slopes", "tilt") and how == "additive":
+        return wide + scale * size * rng.normal(size=wide.shape) * (np.abs(wide) > 0 if rng.random() < 0.5 else 1.0)
+    noise = rng.normal(size=len(known))
+    if kind in ("values", "slopes"):
+        noise = rng.normal(size=wide.shape)
+        return wide * (1.0 + scale * noise)
+    return wide * (1.0 + scale * noise[places])
+
+
+def promised(record: Mapping[str, Any], error: float, rng: np.random.Generator) -> dict[str, Any]:
+    """The record with another error promised, in the certificate's own words otherwise."""
+    told = dict(record)
+    told["error"] = float(error * rng.choice([0.7, 1.02, 1.1, 1.5, 4.0, 30.0]))
+    return told
+
+
+def narrowed(record: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """The record with another gap about jumps, where it names one."""
+    told = copy.deepcopy(dict(record))
+    gap = told["plan"].get("gap")
+    if not isinstance(gap, float) or not math.isfinite(gap) or rng.random() < 0.5:
+        return told
+    smaller = gap * float(rng.choice([0.9, 0.5, 0.1, 3.0]))
+    told["plan"]["gap"] = smaller
+    told["certificate"]["domain"] = told["certificate"]["domain"].replace(f"at least {gap:.6g} ", f"at least {smaller:.6g} ")
+    return told

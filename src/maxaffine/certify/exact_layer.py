@@ -1,0 +1,84 @@
+"""The value of a stored grouped layer as a ball: every product, sum and exponential in as many bits as are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import flint
+import numpy as np
+
+from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.grouped import Group, GroupedLayer
+
+
+def exact_value(layer: GroupedLayer, x: Sequence[Any]) -> list[Any]:
+    """F(x) at a real point, one ball per output: groups added up, without leak between them and without rounding."""
+    shift = [one - flint.arb(float(c)) for one, c in zip(x, layer.centre, strict=True)]
+    total = [flint.arb(0)] * layer.d_out
+    if layer.tilt is not None:
+        total = [_dot(row, shift) for row in layer.tilt.astype(np.float64)]
+    for group in layer.groups:
+        z = [_dot(row, shift) for row in group.matrix]
+        part = _clusters(group, z) if isinstance(group, ClusterGroup) else _product(group, z)
+        total = [a + b for a, b in zip(total, part, strict=True)]
+    return total
+
+
+def _dot(row: Any, z: Sequence[Any]) -> Any:
+    found = flint.arb(0)
+    for c, one in zip(row, z, strict=True):
+        if float(c):
+            found += flint.arb(float(c)) * one
+    return found
+
+
+def _powers(slopes: Any, offsets: Any, z: Any) -> list[Any]:
+    """e^{a z + b} of every key of one coordinate."""
+    return [(flint.arb(float(a)) * z + flint.arb(float(b))).exp() for a, b in zip(slopes, offsets, strict=True)]
+
+
+def _summed(keys: list[list[Any]], values: Any, slopes: Any, z: Sequence[Any]) -> tuple[list[Any], Any]:
+    """sum_j e_j (c_j + G_j z) of every output, and sum_j e_j, over the product of the keys."""
+    outputs = values.shape[-1]
+    top, bottom = [flint.arb(0)] * outputs, flint.arb(0)
+    for index in product(*(range(len(k)) for k in keys)):
+        weight = flint.arb(1)
+        for e, j in enumerate(index):
+            weight *= keys[e][j]
+        bottom += weight
+        for k in range(outputs):
+            value = flint.arb(float(values[(*index, k)]))
+            if slopes is not None:
+                value += _dot(slopes[(*index, k)], z)
+            top[k] = top[k] + weight * value
+    return top, bottom
+
+
+def _product(group: Group, z: Sequence[Any]) -> list[Any]:
+    keys = [_powers(axis.slopes, axis.offsets, one) for axis, one in zip(group.axes, z, strict=True)]
+    if group.factors is None:
+        top, bottom = _summed(keys, group.values, group.slopes, z)
+        return [one / bottom for one in top]
+    total = flint.arb(0)
+    for r in range(group.factors[0].shape[1]):
+        piece = flint.arb(1)
+        for row, factor in zip(keys, group.factors, strict=True):
+            piece *= sum((w * flint.arb(float(f)) for w, f in zip(row, factor[:, r], strict=True)), flint.arb(0))
+            piece /= sum(row, flint.arb(0))
+        total += piece
+    return [total]
+
+
+def _clusters(group: ClusterGroup, z: Sequence[Any]) -> list[Any]:
+    top, bottom = [flint.arb(0)] * group.outputs, flint.arb(0)
+    for a, b, cluster in zip(group.site_slopes, group.site_offsets, group.clusters, strict=True):
+        frame = zip(z, cluster.origin, cluster.radius, strict=True)
+        t = [(one - flint.arb(float(o))) / flint.arb(float(r)) for one, o, r in frame]
+        keys = [_powers(axis.slopes, axis.offsets, one) for axis, one in zip(cluster.axes, t, strict=True)]
+        mass = (_dot(a, z) + flint.arb(float(b))).exp()
+        own, total = _summed(keys, cluster.values, cluster.slopes, t)
+        top = [one + mass * more for one, more in zip(top, own, strict=True)]
+        bottom += mass * total
+    return [one / bottom for one in top]

@@ -1,0 +1,158 @@
+"""The attack on every head: a short one each, moved numbers proved anew, and an attack that notices what is wrong."""
+
+import functools
+import json
+
+import flint
+import numpy as np
+import pytest
+
+import maxaffine as ma
+from maxaffine.certify import attack_every
+from maxaffine.certify.attack_every import Row, attack_heads, table
+from maxaffine.certify.attack_heads import HEADS
+from maxaffine.certify.attack_moves import kinds, moved, names
+from maxaffine.certify.attack_points import Domain, domain_of, exact_error, worst_point
+from maxaffine.certify.attack_targets import Case
+from maxaffine.certify.checker import check
+from maxaffine.certify.exact_layer import exact_value
+from maxaffine.cli.app import main
+from maxaffine.core import balls
+from maxaffine.core.errors import BadInput, MaxaffineError
+from maxaffine.runtime import chooser
+from maxaffine.target.expression import Expression
+
+SIDE = (-1, 1)
+SLOW = {  # one case instead of random ones
+    "tree": ("sqrt(.4+x**2+y**2)", "tree", 0.1), "curved": ("max(x**2+y**2,.5)", "curved", 0.1),
+    "products": ("cos(x)*exp(-y**2)", "spectral", 0.1), "axis, singular": ("sqrt(x+1)+y/3", "axis", 1e-2),
+    "spectral": ("sin(3*x)*exp(y/2)", "spectral", 1e-2),
+}  # fmt: skip
+
+
+@functools.cache
+def compiled(text, error, method, variables="x", **more):
+    return ma.compile(text, ma.Box(**dict.fromkeys(variables, SIDE)), error=error, method=method, **more)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_no_point_lies_above_a_bound_of_any_head(head, monkeypatch):
+    if head in SLOW:
+        text, method, error = SLOW[head]
+        monkeypatch.setitem(HEADS, head, lambda rng: Case(text, ma.Box(x=SIDE, y=SIDE), error, "float64", method, "inf"))
+    (row,) = attack_heads(ma.compile, [head], layers=1, seed=2, moves=2)
+    assert row.layers == 1 and row.statements >= 1 and row.moved == 2 and row.points > 1000
+    assert row.violations == [] and 0.0 < row.worst <= 1.0
+    json.dumps(row.to_json())
+    assert head in table([row])
+
+
+def test_a_bound_that_is_too_small_is_noticed(monkeypatch):
+    """A checker that forgets to count something is caught by moved layers."""
+    case = Case("abs(x-.1)", ma.Box(x=SIDE), 1e-3, "float64", "axis", "inf")
+    monkeypatch.setitem(HEADS, "axis", lambda rng: case)
+
+    def careless(tensors, record):
+        verdict = check(tensors, record)
+        return type(verdict)(verdict.passed, None if verdict.bound is None else 0.5 * verdict.bound, None, verdict.error, "")
+
+    monkeypatch.setattr(attack_every, "check", careless)
+    (row,) = attack_heads(ma.compile, ["axis"], layers=2, moves=4)
+    assert row.violations and row.worst_moved > 1.0
+    assert {one["what"].split(",")[0] for one in row.violations} == {"checker"}
+
+
+def test_the_exact_value_is_that_of_the_runtimes():
+    rng = np.random.default_rng(0)
+    for layer in (compiled("abs(sin(7*x))", 1e-4, "axis").layer, compiled("abs(x-y)*cos(x)", 1e-2, "regions", "xy").layer,
+                  compiled("sin(x)+cos(y)+x/3", 1e-6, "spectral", "xy").layer,
+                  compiled("exp(-x*x)*cos(y)*tanh(z)", 1e-2, "spectral", "xyz").layer,
+                  compiled("max(x,y,.2*x)", 1e-6, "piecewise", "xy").layer):  # fmt: skip
+        x = rng.uniform(layer.low, layer.high, (5, layer.dimension))
+        got = chooser.evaluate(layer, x)[:, 0, 0]
+        with balls.precision(200):
+            for point, value in zip(x, got, strict=True):
+                (ball,) = exact_value(layer, [flint.arb(float(v)) for v in point])
+                assert abs(float(ball.mid()) - value) < 1e-11 and float(ball.rad()) < 1e-30
+
+
+def test_moves_keep_shapes_dtypes_and_zeros():
+    tensors, record = compiled("abs(x-y)*cos(x)", 1e-2, "regions", "xy", dtype="float32")._record()
+    assert set(kinds(tensors)) == {"values", "slopes", "sites", "keys", "radii", "origins", "matrix", "centre"}
+    assert names(tensors, "keys") == [f"group.0.keys.{e}.{part}" for e in (0, 1) for part in ("slopes", "offsets")]
+    rng, told = np.random.default_rng(0), set()
+    for _ in range(40):
+        made, record_made, what = moved(tensors, record, rng)
+        told.add(what.split()[0])
+        assert {k: (v.shape, v.dtype) for k, v in made.items()} == {k: (np.shape(v), v.dtype) for k, v in tensors.items()}
+        assert not np.any(made["group.0.origins"])
+        first, second = np.split(made["group.0.keys.0.slopes"], 2)
+        assert np.array_equal(first, second)  # what regions share stays shared
+        assert len(record_made["plan"]["steepness"]) == len(record["plan"]["steepness"])
+    assert told == {"every", "additive", "one", "swap", "steeper"}
+
+
+def test_domains_are_read_from_the_words_of_certificates():
+    gapped = compiled("sign(x-.3*y)*(1+y**2)", 1e-2, "regions", "xy", gap=1e-3)
+    domain = domain_of(gapped.certificate.domain, gapped.target)
+    assert len(domain.strips) == 1 and domain.real
+    length = np.hypot(1.0, 0.3)
+    x = np.array([[0.3 * 0.5 + 0.9e-3 * length, 0.5], [0.3 * 0.5 + 1.1e-3 * length, 0.5], [0.9, 0.0]])
+    assert domain.keeps(x).tolist() == [False, True, True]
+    assert [domain.surely(point) for point in x] == [False, True, True]
+    step = compiled("sign(x-.1)", 1e-2, "axis", gap=1e-3)
+    found = domain_of(step.certificate.domain, step.target)
+    assert found.keeps(np.array([[0.1005], [0.1015], [0.0995]])).tolist() == [False, True, False]
+    whole = compiled("abs(sin(7*x))", 1e-4, "axis")
+    assert domain_of(whole.certificate.domain, whole.target) == Domain((), True)
+
+
+def test_the_search_finds_the_peak_of_a_kink():
+    """A kink of two tokens: W0(1/e) times the jump of the slope over twice the steepness, at both sides of it."""
+    layer = compiled("abs(x-.1)", 1e-6, "axis")
+    found = worst_point(layer.layer, layer.target, np.random.default_rng(0), "two-level", Domain())
+    assert 0.9 * layer.bound < found.error <= layer.bound and abs(found.at[0] - 0.1) < 1e-5
+    with balls.precision(200):
+        assert exact_error(layer.layer, layer.target, [flint.arb(float(found.at[0]))]) == pytest.approx(found.error, rel=1e-6)
+
+
+def test_targets_of_every_head_can_be_evaluated():
+    rng = np.random.default_rng(1)
+    for head, make in HEADS.items():
+        served = 0
+        for _ in range(12):
+            case = make(rng)
+            x = case.box.sample(20, rng)
+            with np.errstate(all="ignore"):
+                served += bool(np.isfinite(Expression.parse(case.text, case.box.names).evaluate(x)).all())
+            assert case.error > 0 and (case.gap is None or case.gap > 0)
+        assert served >= 8, head
+
+
+def test_the_command_prints_a_row_per_head(capsys):
+    assert main(["attack", "--heads", "axis, L_p;level", "--layers", "1", "--seed", "2", "--seconds", "12"]) == 0
+    out = capsys.readouterr().out
+    assert "axis, L_p" in out and "level" in out and out.splitlines()[0].startswith("head")
+    assert main(["attack", "--heads", "axis", "--layers", "1", "--seed", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["heads"][0]["head"] == "axis"
+    assert main(["attack", "--heads", "nothing", "--layers", "1"]) == 2
+    with pytest.raises(BadInput, match="choose among"):
+        attack_heads(ma.compile, ["nothing"])
+
+
+def test_rows_tell_apart_what_is_compiled_and_what_is_moved():
+    row, case = Row("axis"), Case("x", ma.Box(x=SIDE), 0.1, "float64", "axis", "inf")
+    row.judge("as compiled, dense", case, 1.0, attack_every.Worst(0.5, np.zeros(1), "dense", 10))
+    row.judge("checker, one values by 1e-3", case, 1.0, attack_every.Worst(0.7, np.zeros(1), "dense", 5))
+    assert (row.statements, row.proved, row.points, row.worst, row.worst_moved) == (1, 1, 15, 0.5, 0.7) and not row.violations
+    row.judge("checker, one values by 1e-3", case, 0.0, attack_every.Worst(0.7, np.zeros(1), "dense", 5))
+    assert len(row.violations) == 1 and row.worst_moved == np.inf
+
+
+def test_refusals_of_moved_layers_are_counted(monkeypatch):
+    def refusing(tensors, record):
+        raise BadInput("no")
+
+    monkeypatch.setattr(attack_every, "check", refusing)
+    (row,) = attack_heads(ma.compile, ["axis"], layers=1, seed=2, moves=2)
+    assert row.refused >= 2 and issubclass(BadInput, MaxaffineError)
