@@ -151,7 +151,7 @@ import maxaffine as ma
 from pathlib import Path
 from maxaffine.layer.layer import Layer
 from maxaffine.plan.grid import grid_coordinates, grid_keys
-from maxaffine.runtime import parallel, windowed
+from maxaffine.runtime import cell_order, parallel, windowed
 
 def resident():
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -164,20 +164,24 @@ values = np.memmap(sys.argv[1], np.float64, mode="r", shape=(P, P, 1, 1))
 box = ma.Box([-1.0, -1.0], [1.0, 1.0])
 layer = Layer(grid_coordinates(box, (P, P)), grid_keys((P, P)), 40.0, values, box.low, box.high, ((2, 1),))
 windowed.MAPPED = 16 << 20
-parallel.ENOUGH = int(sys.argv[2])
+parallel.ENOUGH, cell_order.MANY_MAPPED, batch = (int(number) for number in sys.argv[2:5])
 x = np.random.default_rng(0).uniform(-1, 1, size=(6_000, 2))
 windowed.evaluate(layer, x[:10])
 before = resident()
-for i in range(0, len(x), 500):
-    assert not windowed.evaluate(layer, x[i : i + 500]).any()
+for i in range(0, len(x), batch):
+    assert not windowed.evaluate(layer, x[i : i + batch]).any()
 print(resident() - before)
 """
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-@pytest.mark.parametrize("enough", ["0", "1000000000"])  # through the kernel, and in NumPy
-def test_pages_of_mapped_values_are_given_back(tmp_path, enough):
+@pytest.mark.parametrize(
+    ("enough", "many", "batch"), [("0", "1000000", "500"), ("1000000000", "1", "500"), ("0", "1", "500"), ("0", "1", "6000")],
+    ids=["kernel", "NumPy", "in the order of cells", "in the order of cells, one batch"],
+)  # fmt: skip
+def test_pages_of_mapped_values_are_given_back(tmp_path, enough, many, batch):
     done = subprocess.run(
-        [sys.executable, "-c", PAGES, str(tmp_path / "v.bin"), enough], capture_output=True, text=True, timeout=200, check=True
-    )
+        [sys.executable, "-c", PAGES, str(tmp_path / "v.bin"), enough, many, batch],
+        capture_output=True, text=True, timeout=200, check=True,
+    )  # fmt: skip
     assert int(done.stdout) < 24 << 20

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""The compiled kernel of `windowed`: blocks of queries, vector instructions within a block, values fetched ahead of their use.
+"""The compiled kernels of `windowed`: blocks of queries in SIMD, values fetched ahead of their use; queries ordered by cells.
 
 The same operations in the same order as `windowed.in_numpy`, bit for bit.
 Importing this module imports numba, and compiles at the first import after an installation.
@@ -10,9 +10,9 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from maxaffine.runtime.cell_order import FAR
 from maxaffine.runtime.windowed import LN2_HIGH, LN2_LOW, LOG2E, SHIFT, TAYLOR
 
-FAR = 4 << 20  # bytes of values beyond which they are not expected in a cache
 BLOCK = 256  # queries at a time
 
 _i8 = nb.int64
@@ -25,6 +25,7 @@ def _given(kind: Any, dimensions: int) -> Any:
 
 
 _ROW, _TABLE, _INDICES = _given(nb.float64, 1), _given(nb.float64, 2), _given(nb.int64, 1)
+_ORDER = _given(nb.int32, 1)
 
 
 @nb.njit(inline="always")
@@ -50,19 +51,22 @@ def _exp(y, powers):
 
 @nb.njit(
     [
-        nb.float64(_TABLE, _ROW, _ROW, _ROW, nb.float64, _i8, _INDICES, _ROW, _ROW, _INDICES, _given(kind, 1), _OUT, _i8, _i8)
+        nb.float64(
+            _TABLE, _ORDER, _ROW, _ROW, _ROW, nb.float64, _i8, _INDICES, _ROW, _ROW, _INDICES, _given(kind, 1), _OUT, _i8, _i8
+        )
         for kind in (nb.float64, nb.float32)
     ],
     nogil=True, cache=True, error_model="numpy", boundscheck=False,
 )  # fmt: skip
-def windowed(x, centre, scale, middle, rho, reach, widths, fades, powers, strides, values, out, start, stop):
-    """Queries start..stop of a lookup on a uniform grid; see runtime/windowed.py."""
+def windowed(x, order, centre, scale, middle, rho, reach, widths, fades, powers, strides, values, out, start, stop):
+    """Queries order[start..stop] (start..stop where `order` is empty) of a lookup on a uniform grid; see runtime/windowed.py."""
     D = x.shape[1]
     K = out.shape[1]
     half = rho / 2.0
     combinations = 1
     for i in range(D - 1):
         combinations *= widths[i]
+    row = np.empty(BLOCK, dtype=np.int64)
     point = np.zeros(BLOCK)
     up = np.empty(BLOCK)
     down = np.empty(BLOCK)
@@ -79,12 +83,14 @@ def windowed(x, centre, scale, middle, rho, reach, widths, fades, powers, stride
         size = min(BLOCK, stop - base)
         for q in range(BLOCK):
             at[q] = 0
+        for q in range(size):
+            row[q] = order[base + q] if order.size else base + q
         for i in range(D):
             c, m = centre[i], middle[i]
             least = reach - 1.0
             most = max(2.0 * m - reach, least)  # the highest lower neighbour whose window ends inside the grid
             for q in range(size):
-                point[q] = x[base + q, i]
+                point[q] = x[row[q], i]
             for q in range(size, BLOCK):
                 point[q] = c
             for q in range(BLOCK):
@@ -164,5 +170,30 @@ def windowed(x, centre, scale, middle, rho, reach, widths, fades, powers, stride
                 for q in range(BLOCK):
                     total[q] = total[q] + outer[q] * inner[q]
             for q in range(size):
-                out[base + q, k] = total[q]
+                out[row[q], k] = total[q]
     return sink
+
+
+@nb.njit(
+    nb.void(_TABLE, _ROW, _ROW, _INDICES, nb.int32[::1], nb.int64[::1]),
+    nogil=True, cache=True, error_model="numpy", boundscheck=False,
+)  # fmt: skip
+def by_cells(x, low, density, bins, order, ends):
+    """`order`: the queries sorted by bins, as they came within one; `ends`: how many lie in each bin or before it."""
+    D = x.shape[1]
+    keys = np.empty(len(x), dtype=np.uint16)
+    for q in range(len(x)):
+        key = 0
+        for i in range(D):
+            key = key * bins[i] + min(max(np.int64((x[q, i] - low[i]) * density[i]), 0), bins[i] - 1)
+        keys[q] = key
+        ends[key] += 1
+    total = 0
+    for key in range(len(ends)):
+        held = ends[key]
+        ends[key] = total
+        total += held
+    for q in range(len(x)):
+        key = keys[q]
+        order[ends[key]] = q
+        ends[key] += 1

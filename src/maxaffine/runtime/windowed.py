@@ -7,6 +7,7 @@ sites at distance h = +-1/2, +-3/2, .. from c + 1/2 are, up to a common factor,
 
 2k sites are kept, those within k of z; the others together weigh at most 2 sum_{m >= k} e^{-rho (m^2 - 1/4)/2} of the nearest,
 and k is the least for which that is at most TAIL.  Near the edge the window is moved inwards and keeps as many sites.
+Queries of a large batch over values beyond the caches are answered in the order of their cells (runtime/cell_order.py).
 Everything is computed in float64, whatever dtype stores the values, with one exp that NumPy and the kernels share bit for bit.
 """
 
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.layer import MAPPED, Layer
 from maxaffine.plan.keys import ProductKeys
-from maxaffine.runtime import parallel
+from maxaffine.runtime import cell_order, parallel
 
 Array = NDArray[np.float64]
 
@@ -37,7 +38,7 @@ LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 TAYLOR = tuple(1.0 / math.factorial(k) for k in range(13, -1, -1))
 SHIFT = 520
 CHUNK = 1 << 11  # queries at a time in NumPy
-AROUND = 64 << 10  # bytes that a page fault of a mapped file brings in
+UNORDERED = np.empty(0, dtype=np.int32)
 
 
 def tail(rho: float, k: int) -> float:
@@ -142,33 +143,64 @@ def evaluate(layer: Layer, x: Array, threads: int | None = None) -> NDArray[Any]
     assert made is not None
     x = np.ascontiguousarray(x, dtype=np.float64)
     out = np.empty((len(x), made.outputs))
-    work = len(x) * (made.visited + 40 * len(made.widths))
+    work = len(x) * work_per_query(made)
     kernel = parallel.kernel("windowed", work)
+    mapped = layer.values if isinstance(layer.values, np.memmap) and layer.values.nbytes > MAPPED else None
     grid = (made.centre, made.scale, made.middle, made.rho, made.reach)
     tables = (*grid, made.widths, made.fades, POWERS, made.strides, made.values)
 
-    def run(start: int, stop: int) -> None:
+    def as_they_come(start: int, stop: int) -> None:
         if kernel is not None:
-            parallel.over(stop - start, work, threads, lambda i, j: kernel(x, *tables, out, start + i, start + j))
+            parallel.over(stop - start, work, threads, lambda i, j: kernel(x, UNORDERED, *tables, out, start + i, start + j))
             return
         chunk = max(1, CHUNK * 64 // max(64, made.visited))
         for i in range(start, stop, chunk):
             out[i : min(i + chunk, stop)] = in_numpy(made, x[i : min(i + chunk, stop)])
 
-    _over_pages(layer, made, len(x), run)
+    def by_cells(start: int, stop: int) -> None:
+        for i in range(start, stop, cell_order.PIECE):
+            some, into = x[i : min(i + cell_order.PIECE, stop)], out[i : min(i + cell_order.PIECE, stop)]
+            kernel(some, cell_order.order(made, some)[0], *tables, into, 0, len(some))  # type: ignore[misc]
+
+    def by_pages(some: Array, into: Array) -> None:
+        order, bands = cell_order.order(made, some)
+
+        def run(start: int, stop: int) -> None:
+            kernel(some, order, *tables, into, start, stop)  # type: ignore[misc]
+
+        for first, last in cell_order.resident(made, bands, MAPPED):
+            parallel.over(last - first, work * (last - first) // len(x), threads, _shifted(run, first))
+            _give_back(mapped)
+
+    if mapped is None:
+        if kernel is not None and cell_order.pays(made, len(x)):
+            parallel.over(len(x), work, threads, by_cells)
+        else:
+            as_they_come(0, len(x))
+    elif kernel is not None and cell_order.pays(made, len(x), mapped=True):
+        for i in range(0, len(x), cell_order.PIECE):
+            by_pages(x[i : i + cell_order.PIECE], out[i : i + cell_order.PIECE])
+    else:
+        step = cell_order.queries_resident(made, MAPPED)
+        for i in range(0, len(x), step):
+            as_they_come(i, min(i + step, len(x)))
+            _give_back(mapped)
     return out.astype(compute_dtype(layer.dtype), copy=False).reshape(len(x), layer.d_out, layer.n_out)
 
 
-def _over_pages(layer: Layer, made: Window, count: int, run: Callable[[int, int], None]) -> None:
-    """run(start, stop) over 0..count; where values are mapped from a big file, pages looked at are given back as one goes."""
-    mapped = layer.values if isinstance(layer.values, np.memmap) and layer.values.nbytes > MAPPED else None
-    rows = int(np.prod(made.widths[:-1]))
-    # a row may straddle what two page faults bring in
-    step = count if mapped is None else max(parallel.BLOCK, MAPPED // (2 * rows * AROUND) // parallel.BLOCK * parallel.BLOCK)
-    for start in range(0, count, step):
-        run(start, min(start + step, count))
-        if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
-            mapped._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+def work_per_query(made: Window) -> int:
+    """Values visited and exponentials, in the units of parallel.py."""
+    return made.visited + 40 * len(made.widths)
+
+
+def _shifted(run: Callable[[int, int], None], by: int) -> Callable[[int, int], None]:
+    return lambda start, stop: run(by + start, by + stop)
+
+
+def _give_back(mapped: Any) -> None:
+    """Pages of a mapped file that were looked at; they stay in the system's cache as long as it likes."""
+    if hasattr(mmap, "MADV_DONTNEED"):
+        mapped._mmap.madvise(mmap.MADV_DONTNEED)
 
 
 def exponential(y: Array) -> Array:
