@@ -72,7 +72,7 @@ def numbers(what: str, given: Any) -> NDArray[np.float64]:
     """A float64 array of whatever was given, masked entries as NaN; BadInput for anything that is not real numbers."""
     try:
         array = np.ma.filled(given.astype(np.float64), np.nan) if isinstance(given, np.ma.MaskedArray) else np.asarray(given)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         array = np.empty(0, dtype=object)
     if array.dtype.kind not in "fiub" or array.dtype.kind == "b":
         raise BadInput(f"`{what}` must be an array of real numbers, not {getattr(array, 'dtype', type(given).__name__)}.")
