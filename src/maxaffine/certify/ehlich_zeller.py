@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise, product
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,9 +30,9 @@ from maxaffine.target.expression import Expression
 
 Array = NDArray[np.float64]
 
-RADII = (1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 14.0, 20.0)
+RADII = (1.2, 1.4, 1.7, 2.0, 2.2, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 14.0, 20.0)
 OVERSAMPLING = {1: 10, 2: 6, 3: 4, 4: 4}
-POINTS = {1: 4_000, 2: 60_000, 3: 1_500_000, 4: 8_000_000}  # of a cell, at most; larger cells are halved
+POINTS = {1: 4_000, 2: 60_000, 3: 4_000_000, 4: 8_000_000}  # of a cell, at most; larger cells are halved
 ALL_POINTS = 15_000_000  # of a proof, some tens of seconds
 MOST_CELLS = 400
 EXTENDED = float(np.finfo(np.longdouble).eps) / 2.0  # 80-bit numbers where the platform has them, else float64
@@ -174,37 +173,50 @@ def _semi_axes(low: float, high: float, r: float) -> tuple[float, float]:
     return reach * (r + 1.0 / r) / 2.0 * (1 + 1e-12) + room, reach * (r - 1.0 / r) / 2.0 * (1 + 1e-12) + room
 
 
-FINER = 5  # pieces of an ellipse along the real axis
-COVERED = 2.0  # ellipses up to this parameter are covered by pieces where one rectangle says nothing
+PIECES, HALVINGS = 300, 5  # pieces of an ellipse looked at in all, and how often one of them is halved, per axis
 
 
 def _covered(size: Callable[[list[Any]], float], low: Array, high: Array, k: int, r: float) -> float:
     """The largest `size` over the rectangle around the ellipse of side k and the cell's other sides.
 
-    Where one rectangle says nothing the ellipse is covered by narrow ones, each as high as the ellipse is there, and the other
-    sides are halved: finite results on pieces that touch carry one analytic function (target/analytic.py).
+    Where one rectangle says nothing the ellipse is covered by narrow ones, each as high as the ellipse is there, times parts of
+    the other sides, halved where they still say nothing: finite results on pieces that touch carry one analytic function
+    (target/analytic.py).  Looking at a piece is cheap beside looking at points.
     """
-    sides = [balls.rectangle(float(a), float(b)) for a, b in zip(low, high, strict=True)]
     long, short = _semi_axes(float(low[k]), float(high[k]), r)
     centre = float(low[k] + high[k]) / 2.0
+    sides = [balls.rectangle(float(a), float(b)) for a, b in zip(low, high, strict=True)]
     sides[k] = balls.rectangle(centre - long, centre + long, short)
     whole = size(sides)
-    if math.isfinite(whole) or r > COVERED or len(sides) == 1:
+    if math.isfinite(whole) or len(sides) == 1:
         return whole
-    cuts = np.linspace(-1.0, 1.0, FINER + 1)
-    halves = []
-    for e, (a, b) in enumerate(zip(low, high, strict=True)):
-        middle = float(a + b) / 2.0
-        halves.append([None] if e == k else [balls.rectangle(float(a), middle), balls.rectangle(middle, float(b))])
-    worst = 0.0
-    for left, right in pairwise(cuts):
-        nearest = 0.0 if left <= 0.0 <= right else min(abs(left), abs(right))
+
+    def piece(left: Array, right: Array) -> list[Any]:
+        """The part of the ellipse between two shares of its length, and of every other side between two of its places."""
+        found = [balls.rectangle(float(a), float(b)) for a, b in zip(left, right, strict=True)]
+        nearest = 0.0 if left[k] <= 0.0 <= right[k] else min(abs(left[k]), abs(right[k]))
         tall = short * math.sqrt(max(0.0, 1.0 - nearest * nearest)) * (1 + 1e-12) + 2.0**-51
-        piece = balls.rectangle(centre + long * float(left) - 2.0**-51, centre + long * float(right) + 2.0**-51, tall)
-        for others in product(*halves):
-            worst = max(worst, size([piece if side is None else side for side in others]))
-            if not math.isfinite(worst):
-                return math.inf
+        found[k] = balls.rectangle(centre + long * float(left[k]) - 2.0**-51, centre + long * float(right[k]) + 2.0**-51, tall)
+        return found
+
+    first, last = low.copy(), high.copy()
+    first[k], last[k] = -1.0, 1.0
+    extent = last - first
+    stack, worst, looked = [(first, last, 0)], 0.0, 0
+    while stack:
+        left, right, halved = stack.pop()
+        found = size(piece(left, right))
+        looked += 1
+        if math.isfinite(found):
+            worst = max(worst, found)
+            continue
+        if halved == HALVINGS * len(sides) or looked >= PIECES:
+            return math.inf
+        wide = int(((right - left) / extent * np.where(np.arange(len(sides)) == k, 2.0, 1.0)).argmax())
+        middle = (left[wide] + right[wide]) / 2.0
+        upper, lower = left.copy(), right.copy()
+        upper[wide], lower[wide] = middle, middle
+        stack += [(left, lower, halved + 1), (upper, right, halved + 1)]
     return worst
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,10 +32,11 @@ DOUBLE = 2.0**-53
 LONG = float(np.finfo(np.longdouble).eps)
 CELLS = 600
 ALL_POINTS = 40_000_000
+COVER = 500  # pieces of an ellipse
 TOKENS = 2_000_000  # listed values that a check is willing to hold
 RADII = (1.15, 1.3, 1.6, 2.2, 3.3, 4.5, 6.0, 9.0, 13.0, 18.0)
 DENSE = {1: 8, 2: 6, 3: 4, 4: 4}
-LIMITS = {1: 5_000, 2: 90_000, 3: 2_500_000, 4: 12_000_000}
+LIMITS = {1: 5_000, 2: 90_000, 3: 5_000_000, 4: 12_000_000}
 ROOM = 1.0 + 2.0**-8
 TREE = 8
 LITERAL = 1 << 16  # tokens up to which a layer is also run by the literal softmax
@@ -451,37 +452,54 @@ class _Head:
         return best if best is not None and best[0] <= (250 if E == 1 else 80) else None
 
     def _around(self, low: Array, high: Array, k: int, centre: float, wide: float, tall: float) -> float:
-        """max |f| over the rectangle around an ellipse of side k; where that says nothing, over pieces that cover the ellipse."""
-        sides = [[(float(a), float(b), 0.0)] for a, b in zip(low, high, strict=True)]
-        sides[k] = [(centre - wide, centre + wide, tall)]
-        found = self._magnitude(sides)
-        if math.isfinite(found) or len(sides) == 1 or wide > 0.7 * (high[k] - low[k]):
-            return found
-        pieces = []
-        for i in range(7):  # as high as the ellipse is above the end that lies nearer to its centre
-            a, b = -1.0 + 2.0 * i / 7.0, -1.0 + 2.0 * (i + 1) / 7.0
-            inner = 0.0 if a < 0.0 < b else min(abs(a), abs(b))
-            height = tall * math.sqrt(max(1.0 - inner * inner, 0.0)) * (1 + 1e-12) + 2.0**-50
-            pieces.append((centre + wide * a - 2.0**-50, centre + wide * b + 2.0**-50, height))
-        for e, (a, b) in enumerate(zip(low, high, strict=True)):
-            cut = float(a) + 0.5 * float(b - a)
-            sides[e] = pieces if e == k else [(float(a), cut, 0.0), (cut, float(b), 0.0)]
-        return self._magnitude(sides)
+        """max |f| over the rectangle around an ellipse of side k; where that says nothing, over pieces that cover the ellipse.
 
-    def _magnitude(self, sides: list[list[tuple[float, float, float]]]) -> float:
-        """The largest |f| over the products of the sides' rectangles; infinite where one of them says nothing."""
-        worst = 0.0
-        for row in product(*sides):
-            xs = []
-            for e, (a, b, height) in enumerate(row):
-                half = balls.interval(float(self.half[e]), float(self.half[e]))
-                shift = balls.interval(float(self.middle.lo[e]), float(self.middle.hi[e]))
-                xs.append(balls.rectangle(a, b, height) * half + shift)
-            out = self.expression.enclose_ball(xs)[0]
-            if not out.is_finite():
+        A piece is a share a..b of the ellipse's length, as high as the ellipse is above the end that lies nearer to its centre,
+        times parts of the other sides.  Pieces that say nothing are cut into three across their longest side, all of one
+        generation before the next; there are at most COVER of them.
+        """
+        whole = [(float(a), float(b), 0.0) for a, b in zip(low, high, strict=True)]
+        whole[k] = (centre - wide, centre + wide, tall)
+        found = self._magnitude(whole)
+        if math.isfinite(found) or len(whole) == 1:
+            return found
+        start = [(float(a), float(b)) for a, b in zip(low, high, strict=True)]
+        start[k] = (-1.0, 1.0)
+        lengths = [b - a for a, b in start]
+        worst, looked, pieces = 0.0, 0, [start]
+        while pieces:
+            silent = []
+            for piece in pieces:
+                row = [(a, b, 0.0) for a, b in piece]
+                a, b = piece[k]
+                inner = 0.0 if a < 0.0 < b else min(abs(a), abs(b))
+                height = tall * math.sqrt(max(1.0 - inner * inner, 0.0)) * (1 + 1e-12) + 2.0**-50
+                row[k] = (centre + wide * a - 2.0**-50, centre + wide * b + 2.0**-50, height)
+                found = self._magnitude(row)
+                if math.isfinite(found):
+                    worst = max(worst, found)
+                else:
+                    silent.append(piece)
+            looked += len(pieces)
+            if looked + 3 * len(silent) > COVER and silent:
                 return math.inf
-            worst = max(worst, float(balls.magnitude(out)))
+            pieces = []
+            for piece in silent:
+                e = max(range(len(piece)), key=lambda i: (piece[i][1] - piece[i][0]) / lengths[i])
+                a, b = piece[e]
+                cuts = [a, a + (b - a) / 3.0, b - (b - a) / 3.0, b]
+                pieces += [[*piece[:e], part, *piece[e + 1 :]] for part in pairwise(cuts)]
         return worst
+
+    def _magnitude(self, row: list[tuple[float, float, float]]) -> float:
+        """The largest |f| over a product of rectangles, one per side; infinite where nothing is known."""
+        xs = []
+        for e, (a, b, height) in enumerate(row):
+            half = balls.interval(float(self.half[e]), float(self.half[e]))
+            shift = balls.interval(float(self.middle.lo[e]), float(self.middle.hi[e]))
+            xs.append(balls.rectangle(a, b, height) * half + shift)
+        out = self.expression.enclose_ball(xs)[0]
+        return float(balls.magnitude(out)) if out.is_finite() else math.inf
 
     def _seen(self, low: Array, high: Array, degrees: list[int]) -> float:
         """max |f - g| over the Chebyshev points of a cell, every doubt added."""
