@@ -62,7 +62,7 @@ def certify_regions(
     far = 0.0
     for i in set(jumps):
         steep = 2.0 * plan.steepness[i] * (plan.gap or 0.0) * (1 - 1e-5) * _length(arrangement.planes[i]) - 2.0 * stored
-        far += count * math.exp(-min(steep, 700.0)) * (2.0 * size + approximation)
+        far += count * math.exp(-max(min(steep, 700.0), -700.0)) * (2.0 * size + approximation)
     blend = (approximation + doubt + leak + far) * (1 + 1e-12)
     if runtime == "dense":
         rounded = literal_rounding(layer, group, blend, size)

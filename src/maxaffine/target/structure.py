@@ -26,6 +26,7 @@ Direction = tuple[Fraction, ...]
 
 MOST_TERMS = 200  # of an expanded product; beyond it the product stays as it is
 MOST_POWER = 6
+SWITCHING = frozenset({"abs", "max", "min", "sign", "floor", "negative", "nonpositive", "zero", "cbrt", "sqrt"})
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,21 @@ class Group:
         return Interval.of(lows, highs)
 
 
-def groups_of(expression: Expression, output: int = 0) -> tuple[Group, ...]:
-    """The groups of one output; a constant part is added to the first group."""
+def groups_of(expression: Expression, output: int = 0, apart: bool = False) -> tuple[Group, ...]:
+    """The groups of one output; a constant part is added to the first group.
+
+    With `apart`, groups that switch (abs, max, sqrt, ..) stay apart from others of more directions.
+    """
     work = _Work(expression)
     constant, terms = work.terms(expression.outputs[output])
     gathered: dict[frozenset[Direction], list[list[int]]] = {}
     for factors in terms:
         gathered.setdefault(work.key(factors), []).append(factors)
+    alone = {key for key, terms in gathered.items() if apart and any(work.switches(f) for factors in terms for f in factors)}
     keys = sorted(gathered, key=lambda key: (-len(key), sorted(key, reverse=True)))
     merged: dict[frozenset[Direction], list[list[int]]] = {}
     for key in keys:  # a function of fewer directions is one of more: product keys hold it for free
-        home = next((big for big in merged if key < big), key)
+        home = next((big for big in merged if key < big and not alone & {big, key}), key)
         merged.setdefault(home, []).extend(gathered[key])
     groups = []
     for index, (key, products) in enumerate(merged.items()):
@@ -182,6 +187,18 @@ class _Work:
                 found = frozenset().union(*(self.directions(a) for a in nodes[place].args))
             self._directions[place] = found
         return found
+
+    def switches(self, place: int) -> bool:
+        """Whether some operation of a node may switch or be singular."""
+        found, waiting = set[int](), [place]
+        while waiting:
+            here = waiting.pop()
+            if here not in found and not self.graph.is_constant(here):
+                if self.graph.nodes[here].op in SWITCHING:
+                    return True
+                found.add(here)
+                waiting += self.graph.nodes[here].args
+        return False
 
     def variables(self, directions: Iterable[Direction]) -> frozenset[Direction]:
         """The unit directions of all variables in them."""

@@ -68,7 +68,8 @@ def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target:
     blend = mixed * (_blend(len(signs)) + 2.0 * drift)
     for i in jumps:
         length = math.sqrt(float(sum(c * c for c in found.planes[i][:-1]))) * (1 - 1e-14)
-        blend += len(signs) * math.exp(-min(2.0 * float(lam[i]) * gap * length - 2.0 * drift, 700.0)) * (2.0 * size + worst)
+        lead = max(min(2.0 * float(lam[i]) * gap * length - 2.0 * drift, 700.0), -700.0)
+        blend += len(signs) * math.exp(-lead) * (2.0 * size + worst)
     total = worst + blend
     eta = layer.score_error()
     if not (math.isfinite(total) and eta < 1.0):
