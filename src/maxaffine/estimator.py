@@ -4,16 +4,19 @@
     w(x) = softmax_j(-|z - k_j|^2 / (2 t^2))                affine logits k_j . z / t^2 - |k_j|^2 / (2 t^2)
     f(x) = sum_j w_j(x) c_j + tilt . z                       values c_j by weighted ridge regression on w (and z)
 
-For fixed keys and temperature t the values are linear least squares, so with hat matrix H the residual that sample i would have
-if it had been left out is r_i / (1 - H_ii), for every ridge at the cost of one singular value decomposition.  Number of tokens,
-temperature, ridge, whether there is a tilt, and the metric of every feature are those with the least sum of squared left-out
-residuals.  (The k-means centres do see all samples; what is left out is the fit of the values.)  A weight of two is the same as
-the sample twice, and one of its copies is what is left out.  Nothing is random.  Needs ``maxaffine[sklearn]``.
+For fixed keys and temperature t the values are ridge regression, so left-out residuals are known without refitting
+(core/left_out.py).  Number of tokens, temperature, ridge, and whether there is a tilt are those with the least left-out error.
+So is the metric, found by following the gradient of the logarithm of that error, with a prior: the logarithms of the features'
+weights spread like a standard normal, which costs their sum of squares around their mean over the total weight.  Without it
+a metric of many features learns the noise of few samples.  (The k-means centres do see all samples; what is left out is the
+fit of the values.)  A weight of two is the same as the sample twice, and one of its copies is what is left out.  Nothing is
+random.  Needs ``maxaffine[sklearn]``.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
@@ -29,6 +32,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from maxaffine.core.errors import BadInput
+from maxaffine.core.left_out import best_ridge, left_out_gradient
 
 if TYPE_CHECKING:
     from maxaffine.compiled import Compiled
@@ -37,10 +41,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-TOKENS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 TEMPERATURES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
-RIDGES = tuple(10.0**k for k in np.arange(-7.0, 2.5, 0.5))
-QUICK_RIDGES, QUICK_TOKENS, QUICK_SAMPLES, METRIC_ROUNDS = RIDGES[::3], 32, 600, 6
+RIDGES = tuple(10.0**k for k in np.arange(-8.0, 2.5, 0.5))
+FEW = 32  # up to so many tokens all counts are tried
+# The search of the metric: so many keys and samples, and rounds of so many steps between which the keys move.
+METRIC_TOKENS, METRIC_SAMPLES, METRIC_ROUNDS, METRIC_STEPS = 32, 600, 6, 15
 REACH = 10.0  # exports and predictions clamp to the range of the data, widened by this many ranges
 
 
@@ -62,7 +68,7 @@ class _Fit:
     temperature: float
     ridge: float
     tilted: bool
-    score: float
+    error: float  # left out
     coefficients: Array
 
 
@@ -80,11 +86,12 @@ class MaxAffineRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     tilt : bool or "auto"
         Whether all values share an affine part; without it, and with `signed=False`, outputs are convex combinations.
     metric : bool
-        Whether the features get weights of their own, by a smooth search over the left-out error.
+        Whether the features may get weights of their own, `metric_`, the largest of them one; they do where that lowers
+        the left-out error and there are at least two different samples per feature.
     signed : bool
         False clips every value to the range of the targets, so that the head cannot overshoot it.
     max_tokens : int
-        The largest number of keys that "auto" tries.
+        The largest number of keys that "auto" tries, in powers of two up to 512.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -106,7 +113,7 @@ class MaxAffineRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         tilt: bool | str = "auto",
         metric: bool = True,
         signed: bool = True,
-        max_tokens: int = 64,
+        max_tokens: int = 256,
     ) -> None:
         self.n_tokens = n_tokens
         self.temperature = temperature
@@ -134,77 +141,95 @@ class MaxAffineRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         self.scale_ = np.where(spread > 1e-12 * (np.abs(self.mean_) + 1e-300), spread, 1.0)
         self.offset_ = weights @ targets / total
         Z = (X - self.mean_) / self.scale_
-        self.metric_ = np.ones(X.shape[1])
         rows = targets - self.offset_
-        if self.metric and X.shape[1] > 1:
-            self.metric_ = self._search_metric(Z, rows, weights)
-        best = self._search(Z * self.metric_, rows, weights)
+        self.metric_, best = self._choose(Z, rows, weights)
         self.keys_, self.temperature_, self.ridge_ = best.keys, best.temperature, best.ridge
         count = len(best.keys)
         values = best.coefficients[:count] + self.offset_
         if not self.signed:
             values = np.clip(values, targets.min(axis=0), targets.max(axis=0))
         self.values_ = values
-        self.tilt_ = best.coefficients[count:] if best.tilted else None
-        self.n_tokens_, self.loo_error_ = count, best.score / total
+        self.tilt_ = best.coefficients[count:] / self.metric_[:, None] if best.tilted else None
+        self.n_tokens_, self.loo_error_ = count, best.error / total
         return self
 
     # -- choosing
 
-    def _counts(self, distinct: int) -> list[int]:
-        if self.n_tokens != "auto":
-            return [min(int(self.n_tokens), distinct)]
-        most = min(int(self.max_tokens), distinct)
-        return [count for count in TOKENS if count <= most]
+    def _choose(self, Z: Array, rows: Array, weights: Array) -> tuple[Array, _Fit]:
+        """The metric and the head: the better of the best head without a metric and the best one with it."""
+        metric = np.ones(Z.shape[1])
+        best = self._grow(Z, metric, rows, weights)
+        # Fewer than two different samples per feature cannot say which features matter.
+        if self.metric and 1 < Z.shape[1] <= len(np.unique(Z[weights > 0], axis=0)) // 2:
+            found, price = self._search_metric(Z, rows, weights)
+            other = self._grow(Z, found, rows, weights)
+            if other.error * np.exp(price) < best.error:
+                metric, best = found, other
+        return metric, best
 
-    def _search(self, Z: Array, rows: Array, weights: Array) -> _Fit:
-        best: _Fit | None = None
-        order = spread_out(Z, weights, int(max(self.max_tokens, _whole(self.n_tokens))))
-        ratios: tuple[float, ...] = TEMPERATURES if self.temperature == "auto" else (float(self.temperature),)
+    def _grow(self, Z: Array, metric: Array, rows: Array, weights: Array) -> _Fit:
+        """More and more keys, until twice in a row they do not help."""
+        fixed = isinstance(self.n_tokens, Integral)
+        counts = [int(self.n_tokens)] if fixed else [count for count in TOKENS if count <= self.max_tokens]
+        scaled = Z * metric
+        order = spread_out(scaled, weights, counts[-1])
         ridges: tuple[float, ...] = RIDGES if self.ridge == "auto" else (float(self.ridge),)
-        for count in self._counts(len(order)):
-            keys = centres(Z, weights, Z[order[:count]], 50)
-            unit = _spacing(keys)
-            for ratio in ratios if len(keys) > 1 else ratios[:1]:
-                A = softmax_weights(Z, keys, ratio * unit)
-                for tilted in (False, True) if self.tilt == "auto" else (bool(self.tilt),):
-                    columns = np.concatenate([A, Z], axis=1) if tilted else A
-                    score, ridge, coefficients = _ridge(columns, rows, weights, ridges)
-                    if best is None or score < best.score * (1 - 1e-9):
-                        best = _Fit(keys, ratio * unit, ridge, tilted, score, coefficients)
+        best: _Fit | None = None
+        idle = 0
+        for count in counts:
+            keys = centres(scaled, weights, scaled[order[:count]], 20)
+            head = partial(_head, keys, scaled, Z, rows, weights, ridges)
+            for tilted in (False, True) if self.tilt == "auto" else (bool(self.tilt),):
+                made = self._descend(partial(head, tilted))
+                if best is None or made.error < best.error * (1 - 1e-9):
+                    best, idle = made, -1
+            idle += 1
+            if count >= len(order) or (idle == 2 and count > FEW):
+                break
         assert best is not None
         return best
 
-    def _search_metric(self, Z: Array, rows: Array, weights: Array) -> Array:
-        """Weights of the features that lower the left-out error: a smooth search, keys moving with the metric."""
+    def _descend(self, head: Callable[[float], _Fit]) -> _Fit:
+        """The best temperature for given keys: from the spacing of the keys downhill."""
+        if self.temperature != "auto":
+            return head(float(self.temperature))
+        tried: dict[int, _Fit] = {}
+        here = TEMPERATURES.index(1.0)
+        while True:
+            for k in (here, here - 1, here + 1):
+                if 0 <= k < len(TEMPERATURES) and k not in tried:
+                    tried[k] = head(TEMPERATURES[k])
+            best = min(tried, key=lambda k: tried[k].error)
+            if best == here or len(tried[here].keys) == 1:
+                return tried[here]
+            here = best
+
+    def _search_metric(self, Z: Array, rows: Array, weights: Array) -> tuple[Array, float]:
+        """Weights of the features, the largest one, and what the prior charges for them; keys move between rounds."""
         from scipy.optimize import minimize
 
         kept = np.flatnonzero(weights > 0)
-        some = kept[:: max(1, len(kept) // QUICK_SAMPLES)]
+        some = kept[np.linspace(0, len(kept) - 1, min(len(kept), METRIC_SAMPLES)).round().astype(int)]
         Z, rows, weights = Z[some], rows[some], weights[some]
-        logs = np.zeros(Z.shape[1])
-        best, lowest = logs, np.inf
-        for _ in range(METRIC_ROUNDS):
-            scaled = Z * np.exp(logs)
-            order = spread_out(scaled, weights, QUICK_TOKENS)
+        D = Z.shape[1]
+        place = np.append(np.zeros(D), np.log(1e-4))  # logarithms of metric / temperature, and of the ridge
+        best, lowest = place[:D], np.inf
+        for round_ in range(METRIC_ROUNDS):
+            scaled = Z * np.exp(place[:D])
+            order = spread_out(scaled, weights, METRIC_TOKENS)
             if len(order) < 4:
                 break
-            keys = centres(scaled, weights, scaled[order], 20) / np.exp(logs)
-            unit = _spacing(keys * np.exp(logs))
-            left_out = partial(self._left_out, Z=Z, keys=keys, unit=unit, rows=rows, weights=weights)
-            before = left_out(logs)
+            keys = centres(scaled, weights, scaled[order], 20) / np.exp(place[:D])
+            if round_ == 0:
+                place[:D] = best = -np.log(1.4 * _spacing(keys))
+            judge = partial(metric_error, Z=Z, keys=keys, rows=rows, weights=weights, tilted=self.tilt is not False)
+            before = judge(place)[0]
             if before < lowest - 1e-3:
-                best, lowest = logs, before
-            limits = [(max(-4.0, value - 1.0), min(3.0, value + 1.0)) for value in logs]
-            found = minimize(left_out, logs, method="L-BFGS-B", bounds=limits, options={"maxiter": 4})
-            logs = found.x
-        return np.where(best <= -3.0, 0.0, np.exp(best))
-
-    def _left_out(self, logs: Array, Z: Array, keys: Array, unit: float, rows: Array, weights: Array) -> float:
-        metric = np.exp(logs)
-        A = softmax_weights(Z * metric, keys * metric, 1.4 * unit)
-        columns = A if self.tilt is False else np.concatenate([A, Z], axis=1)
-        return float(np.log(_ridge(columns, rows, weights, QUICK_RIDGES)[0] + 1e-300))
+                best, lowest = place[:D], before
+            limits = [(value - 1.0, value + 1.0) for value in place[:D]] + [(np.log(1e-9), np.log(10.0))]
+            found = minimize(judge, place, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": METRIC_STEPS})
+            place = found.x
+        return np.exp(best - best.max()), float(np.square(best - best.mean()).sum() / weights.sum())
 
     # -- using
 
@@ -291,7 +316,6 @@ class MaxAffineRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
 
 
-
 def softmax_weights(Z: Array, keys: Array, temperature: float) -> Array:
     """softmax_j(-|z - k_j|^2 / (2 t^2)), (samples, tokens)."""
     if not temperature > 0:
@@ -324,29 +348,30 @@ def centres(Z: Array, weights: Array, start: Array, steps: int) -> Array:
     return np.asarray(made.cluster_centers_, dtype=np.float64)
 
 
-def _whole(tokens: int | str) -> int:
-    return 1 if isinstance(tokens, str) else int(tokens)
+def _head(
+    keys: Array, scaled: Array, Z: Array, rows: Array, weights: Array, ridges: tuple[float, ...], tilted: bool, ratio: float
+) -> _Fit:
+    """The values of a head, fitted."""
+    temperature = ratio * _spacing(keys)
+    A = softmax_weights(scaled, keys, temperature)
+    error, ridge, coefficients = best_ridge(np.concatenate([A, Z], axis=1) if tilted else A, rows, weights, ridges)
+    return _Fit(keys, temperature, ridge, tilted, error, coefficients)
 
 
-def _ridge(A: Array, rows: Array, weights: Array, ridges: tuple[float, ...]) -> tuple[float, float, Array]:
-    """Left-out error, ridge and coefficients of the best ridge: one singular value decomposition for all of them."""
-    alive = weights > 0
-    A, rows, weights = A[alive], rows[alive], weights[alive]
-    root = np.sqrt(weights)[:, None]
-    U, S, Vt = np.linalg.svd(root * A, full_matrices=False)
-    projected = U.T @ (root * rows)
-    squares = np.square(U) / weights[:, None]  # of one copy of a sample
-    best: tuple[float, float, Array] | None = None
-    for ridge in ridges:
-        shrink = S**2 / (S**2 + ridge * weights.sum() + 1e-300)
-        fitted = U @ (shrink[:, None] * projected) / root
-        leverage = np.clip(squares @ shrink, 0.0, 1.0 - 1e-6)
-        score = float((weights[:, None] * np.square((rows - fitted) / (1.0 - leverage)[:, None])).sum())
-        if best is None or score < best[0] * (1 - 1e-9):
-            gain = np.divide(shrink, S, out=np.zeros_like(S), where=1e-14 * S[0] < S)
-            best = (score, float(ridge), Vt.T @ (gain[:, None] * projected))
-    assert best is not None
-    return best
+def metric_error(place: Array, Z: Array, keys: Array, rows: Array, weights: Array, tilted: bool) -> tuple[float, Array]:
+    """Logarithm of the left-out error plus the prior, and its gradient in log(metric / temperature) and log ridge."""
+    D = Z.shape[1]
+    metric, ridge = np.exp(place[:D]), float(np.exp(place[D]))
+    A = softmax_weights(Z * metric, keys * metric, 1.0)
+    columns = np.concatenate([A, Z], axis=1) if tilted else A
+    error, slopes, ridge_slope = left_out_gradient(columns, rows, weights, ridge)
+    slopes = slopes[:, : len(keys)]
+    logits = A * (slopes - (slopes * A).sum(axis=1, keepdims=True))  # gradient in the logits -sum_d metric_d^2 (z_d - k_jd)^2 / 2
+    squares = logits.sum(axis=1) @ np.square(Z) - 2.0 * ((logits.T @ Z) * keys).sum(axis=0) + logits.sum(axis=0) @ np.square(keys)
+    away = place[:D] - place[:D].mean()
+    total, safe = weights.sum(), error + 1e-300
+    gradient = np.append(-np.square(metric) * squares / safe + 2.0 * away / total, ridge_slope / safe)
+    return float(np.log(safe) + away @ away / total), gradient
 
 
 def _spacing(keys: Array) -> float:

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
-from maxaffine.estimator import MaxAffineRegressor, _ridge, softmax_weights  # noqa: E402
+from maxaffine.estimator import MaxAffineRegressor, metric_error, softmax_weights  # noqa: E402
 
 
 @pytest.mark.slow
@@ -30,30 +30,37 @@ def test_every_check_of_scikit_learn_passes() -> None:
     assert count["passed"] >= 59 and count["skipped"] <= 1
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_left_out_residuals_are_those_of_refits(weighted: bool) -> None:
-    rng = np.random.default_rng(0)
-    A, rows = rng.normal(size=(30, 5)), rng.normal(size=(30, 2))
-    weights = rng.integers(1, 4, 30).astype(float) if weighted else np.ones(30)
-    ridge = 0.01
-    score, chosen, coefficients = _ridge(A, rows, weights, (ridge,))
-    total = 0.0
-    for i in range(30):  # one copy of sample i is left out; the ridge keeps its strength
-        kept = weights.copy()
-        kept[i] -= 1.0
-        normal = A.T @ (kept[:, None] * A) + ridge * weights.sum() * np.eye(5)
-        c = np.linalg.solve(normal, A.T @ (kept[:, None] * rows))
-        total += weights[i] * float(np.square(rows[i] - A[i] @ c).sum())
-    normal = A.T @ (weights[:, None] * A) + ridge * weights.sum() * np.eye(5)
-    assert chosen == ridge and score == pytest.approx(total, rel=1e-10)
-    assert np.allclose(coefficients, np.linalg.solve(normal, A.T @ (weights[:, None] * rows)))
-
-
 def test_it_beats_the_mean_and_knows_which_features_matter() -> None:
     X, y = make_friedman1(300, n_features=8, noise=0.5, random_state=0)
     model = MaxAffineRegressor().fit(X, y)
     assert np.sqrt(model.loo_error_) < 0.5 * y.std()
     assert model.metric_[:3].min() > 1.5 * model.metric_[5:].max()  # the three that enter other than linearly
+
+
+def test_features_of_few_samples_that_say_nothing_do_not_make_a_metric() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 12))
+    model = MaxAffineRegressor(max_tokens=16).fit(X, X.sum(axis=1) + rng.normal(size=60))
+    assert np.sqrt(np.mean(np.square(model.predict(other := rng.normal(size=(2_000, 12))) - other.sum(axis=1)))) < 1.0
+
+
+@pytest.mark.parametrize("tilted", [False, True])
+def test_the_gradient_of_the_metric_is_that_of_its_error(tilted: bool) -> None:
+    rng = np.random.default_rng(1)
+    Z, keys, rows = rng.normal(size=(40, 3)), rng.normal(size=(6, 3)), rng.normal(size=(40, 2))
+    place, weights = np.append(0.3 * rng.normal(size=3), -5.0), rng.integers(1, 4, 40).astype(float)
+    judge = lambda at: metric_error(at, Z, keys, rows, weights, tilted)[0]  # noqa: E731
+    steps = 1e-5 * np.eye(4)
+    expected = [(judge(place + step) - judge(place - step)) / 2e-5 for step in steps]
+    assert np.allclose(metric_error(place, Z, keys, rows, weights, tilted)[1], expected, rtol=1e-6, atol=1e-8)
+
+
+def test_more_tokens_are_taken_where_they_help() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, size=(500, 2))
+    y = np.sin(3 * X[:, 0]) * np.cos(3 * X[:, 1])
+    few, many = (MaxAffineRegressor(max_tokens=count, metric=False).fit(X, y) for count in (32, 128))
+    assert many.n_tokens_ == 128 and many.loo_error_ < 0.2 * few.loo_error_
 
 
 def test_the_head_is_a_layer_and_leaves_home(tmp_path: Path) -> None:
