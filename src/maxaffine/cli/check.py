@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from maxaffine.cli import arguments, tables
 from maxaffine.cli.command import Command, single
 from maxaffine.cli.streams import complain, printable, progress_bar, say, say_json, stage
 from maxaffine.core.errors import BadInput, MaxaffineError
@@ -16,19 +17,42 @@ app = single()
 @app.command("check", cls=Command)
 def run(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A layer saved by `maxaffine compile --out`.")],
+    table: Annotated[
+        str | None, typer.Option(metavar="F.npz|.csv|.nc", help="The table or samples that the layer was compiled from.")
+    ] = None,
+    values: Annotated[str | None, typer.Option(metavar="NAME", help="--table: as it was given to compile.")] = None,
+    axes: Annotated[str | None, typer.Option(metavar="x,y,..", help="--table: as it was given to compile.")] = None,
+    max_bytes: Annotated[str | None, typer.Option(metavar="8GiB", help="--table: the most it may take, by default 4GiB.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> int:
     """Prove a saved layer again with the independent checker.
 
     Exit code 0 when the checker's own bound is at most the error that the file promises, 1 when it cannot prove that.
+    A layer does not keep the table that it was compiled from, only its SHA-256: name the table again with --table.
+
+    \b
+      maxaffine check f.safetensors
+      maxaffine check rho.safetensors --table density.npz
     """
     from maxaffine.certify.checker import EVERY_X, check
     from maxaffine.core.container import read_container
 
+    limit = arguments.size_in_bytes(max_bytes, "`max_bytes`") if max_bytes is not None else None
+    given = {"--values": values, "--axes": axes, "--max-bytes": max_bytes}
     tensors, record = read_container(file)
+    target = record.get("target")
+    entries = target.get("entries") if isinstance(target, dict) else None
+    ignore = isinstance(entries, dict) and bool(entries.get("missing"))  # declared when it was compiled
+    named = tables.named(table, {**given, "--missing": "ignore" if table is not None and ignore else None}, {}, limit)
+    if named is not None and entries is None:
+        raise BadInput(f"{file!r} was not compiled from a table; leave out --table (={table!r}).")
+    data = None
+    if named is not None:
+        with progress_bar() as progress:
+            data = named.read(progress)[0]
     try:
         with progress_bar() as progress, stage(progress, "prove again"):
-            verdict = check(tensors, record)
+            verdict = check(tensors, record, data)
     except MaxaffineError as failure:
         raise BadInput(f"{file!r} does not hold a compiled layer: {failure}") from None
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as failure:
@@ -57,8 +81,8 @@ def run(
         say(f"target     {printable(_target(record))}")
         say(f"promised   error <= {verdict.error!r}")
         domain, norm = str(record["certificate"].get("domain")), str(record.get("norm"))
-        if verdict.passed and (domain != EVERY_X or norm != "inf"):  # a part of the box, or a weaker norm
-            say(f"spoken of  {printable(domain)}{'' if norm == 'inf' else printable(f', in L_{norm}')}")
+        if verdict.passed and (domain != EVERY_X or norm != "inf"):  # a part of the box, its entries, or a weaker norm
+            say(f"spoken of  {printable(domain)}{'' if norm in ('inf', 'entries') else printable(f', in L_{norm}')}")
         say(f"claimed    bound {_number(claimed)}, by the compiler")
         say(f"checked    bound {_number(verdict.bound)}, by the checker{f': {verdict.how}' if verdict.how else ''}")
         say(f"verdict    {'proved' if verdict.passed else 'not proved'}")
@@ -76,7 +100,9 @@ def _is_callable(record: Any) -> bool:
 def _target(record: Any) -> str:
     target = record.get("target")
     target = target if isinstance(target, dict) else {}
-    text, name = target.get("text"), target.get("name")
+    text, name, kind = target.get("text"), target.get("name"), target.get("kind")
+    if kind in ("table", "samples"):
+        return f"the {kind}{f' {name}' if name and name != kind else ''}"
     return str(text) if text is not None else f"a Python function{f' ({name})' if name else ''}"
 
 

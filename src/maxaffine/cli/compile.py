@@ -23,9 +23,11 @@ app = single()
 
 @app.command("compile", cls=ExpressionCommand)
 def run(
-    error: Annotated[str, typer.Option(metavar="E", help="The error that must not be exceeded, such as 1e-2.")],
     expression: Annotated[
         str | None, typer.Argument(metavar="EXPR|NAME", help="An expression, or a name of the gallery; nothing with --table.")
+    ] = None,
+    error: Annotated[
+        str | None, typer.Option(metavar="E", help="The error that must not be exceeded, such as 1e-2; not needed with --hard.")
     ] = None,
     table: Annotated[
         str | None, typer.Option(metavar="F.npz|.csv|.nc", help="Compile a table or samples instead: .npz, .npy, .csv, NetCDF.")
@@ -76,7 +78,9 @@ def run(
     # Everything that can be wrong with the request is found out before any work is done.
     layer_path = arguments.output_path(out, "--out", LAYERS) if out is not None else None
     figure_path = arguments.output_path(figure, "--figure", PICTURES) if figure is not None else None
-    asked = arguments.constant(error, "`error`")
+    if error is None and not hard:
+        raise BadInput("--error is missing; say which error must not be exceeded, such as --error 1e-2.")
+    asked = arguments.constant(error, "`error`") if error is not None else None
     constants = arguments.numbers(lipschitz, "`lipschitz`") if lipschitz is not None else None
     distance = arguments.constant(gap, "`gap`") if gap is not None else None
     memory = arguments.size_in_bytes(max_bytes, "`max_bytes`") if max_bytes is not None else None
@@ -93,7 +97,6 @@ def run(
 
     with progress_bar(quiet) as progress:
         contents = None
-        extra: dict[str, Any] = {"hard": True} if hard else {}
         if named is not None:
             source, contents = named.read(progress)
         compiled = compile_layer(
@@ -111,7 +114,7 @@ def run(
             seed=chosen_seed,
             progress=progress,
             out=layer_path if figure_path is None else None,
-            **extra,
+            hard=hard,
         )
         _write(compiled, None if figure_path is None else layer_path, figure_path, progress)
     if layer_path is not None:
