@@ -8,6 +8,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from math import pi
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import maxaffine as ma
@@ -58,6 +59,9 @@ def test_the_commands_of_a_page_run_and_say_what_the_page_shows(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     tmp_path.joinpath("points.csv").write_text("x,y\n0.5,1.5\n-1,2\n")
+    x, y = np.linspace(-3, 3, 61), np.linspace(-2, 4, 49)
+    hill = 80 * np.exp(-(x[:, None] ** 2) - (y - 1) ** 2) + 5 * np.sin(x[:, None] + y)
+    np.savez(tmp_path / "heights.npz", x=x, y=y, z=hill)
     for block in pages.blocks(page, "console"):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             line, _, shown = part.partition("\n")

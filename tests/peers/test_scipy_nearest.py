@@ -300,6 +300,20 @@ def test_the_stated_number_of_cases_passes_and_every_other_is_explained() -> Non
     assert sum(case.why is None for case in CASES) == PASSED
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_hard_layer_decides_as_scipy_in_the_middle_between_entries_and_one_float_beside_it(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    axes, columns = [], []
+    for _ in range(rng.integers(1, 4)):
+        axis = np.unique(rng.normal(size=rng.integers(3, 12)) * 10.0 ** rng.integers(-6, 6) + rng.choice([0.0, 1000.0]))
+        axis = np.arange(len(axis)) * 0.1 if rng.random() < 0.3 else axis
+        middle = (axis[1:] + axis[:-1]) / 2
+        pool = [middle, np.nextafter(middle, np.inf), np.nextafter(middle, -np.inf), axis, rng.uniform(axis[0], axis[-1], 20)]
+        axes.append(axis)
+        columns.append(np.clip(rng.choice(np.concatenate(pool), 300), axis[0], axis[-1]))
+    agree(axes, rng.normal(size=[len(axis) for axis in axes]), np.stack(columns, axis=1))
+
+
 @cache
 def _asked_by_scipy() -> set[str]:
     """Class and name of every test of SciPy's file that runs method "nearest"."""
@@ -320,3 +334,16 @@ def _asked_by_scipy() -> set[str]:
 
 def test_no_nearest_case_of_scipy_is_left_out() -> None:
     assert {f"{case.kind}.{case.test}" for case in CASES} == _asked_by_scipy()
+
+
+def test_the_documentation_lists_every_case_with_its_outcome() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tables-and-data.md").read_text()
+    table = page.partition("<!-- scipy -->")[2].partition("<!-- /scipy -->")[0]
+    rows = re.findall(r"^\| `([\w.]+)` \| (\d+) \| ([\w ]+)", table, re.MULTILINE)
+    told = {name: (int(count), outcome.strip()) for name, count, outcome in rows}
+    counted: dict[str, tuple[int, str]] = {}
+    for case in CASES:
+        name = f"{case.kind}.{case.test}"
+        counted[name] = (counted.get(name, (0, ""))[0] + 1, case.why or "same")
+    assert told == counted
+    assert f"in {len(CASES)} cases" in page and f"{PASSED} are\nanswered" in page and f"{EXPLAINED} are refused" in page
