@@ -54,6 +54,40 @@ def test_a_streamed_layer_is_the_layer_built_in_memory(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["f.safetensors"]
 
 
+def test_a_streamed_layer_is_proved_again_before_its_file_stands(tmp_path):
+    told = []
+    layer = asked(tmp_path, executor=Recorder(), progress=lambda stage, done, total: told.append((stage, done, total)))
+    count = layer.layer.keys.count
+    assert ("proved again, every value", count, count) in told
+    stages = [stage for stage, _, _ in told]
+    assert stages.index("proved again, every value") > stages.index("values")
+
+
+def test_a_value_that_was_damaged_on_its_way_is_found_and_nothing_is_left(tmp_path):
+    class Damaging(Recorder):
+        def submit(self, fn, /, task):
+            future = super().submit(fn, task)
+            values, seen = future.result()
+            damaged = values.copy()
+            damaged[len(values) // 3] += 0.02  # after it was seen: the certificate knows nothing of it
+            future = Future()
+            future.set_result((damaged, seen))
+            return future
+
+    with pytest.raises(Refused, match="the independent checker does not confirm this layer, so it is not saved"):
+        asked(tmp_path, executor=Damaging())
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("lipschitz", [2.0, [2.0]])
+def test_a_declared_constant_reaches_the_checker(tmp_path, lipschitz):
+    # no constant of this target can be derived: one of its factors has an infinite slope at the origin
+    box = ma.Box.named(("x",), [0.0], [1.0])
+    path = tmp_path / "f.safetensors"
+    layer = ma.compile("sqrt(x)**2 + x", box, error=1e-3, method="lookup", lipschitz=lipschitz, out=path, executor=Recorder())
+    assert layer.certificate.kind == "proved" and check(*container.read_container(path)).passed
+
+
 def test_threads_compute_the_same_file(tmp_path, monkeypatch):
     monkeypatch.setattr(streamed, "CELLS", 3_000)
     with ThreadPoolExecutor(3) as executor:
@@ -142,6 +176,42 @@ def test_the_peak_of_memory_is_stated_before_and_respected(tmp_path):
     told = json.loads(done.stdout)
     assert told["kind"] == "proved" and told["bytes"] > 8 << 20
     assert told["peak"] <= told["stated"]
+
+
+PIECES = """
+import sys
+import numpy as np
+from pathlib import Path
+from maxaffine.core import mapped
+
+def resident():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssFile")) << 10
+
+with open(sys.argv[1], "wb") as file:
+    file.truncate(200 << 20)
+values = np.memmap(sys.argv[1], np.float64, mode="r").reshape(-1, 2)
+mapped.RESIDENT = int(sys.argv[2])
+before, most, seen = resident(), 0, 0
+for start, piece in mapped.pieces(values, 1 << 17):
+    assert start == seen and not piece.any()
+    seen, most = seen + len(piece), max(most, resident() - before)
+assert seen == len(values)
+print(most, resident() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_mapped_values_looked_at_in_pieces_are_given_back(tmp_path):
+    most = {}
+    for limit in (16 << 20, 1 << 30):
+        done = subprocess.run(
+            [sys.executable, "-c", PIECES, str(tmp_path / "v.bin"), str(limit)],
+            capture_output=True, text=True, timeout=100, check=True,
+        )  # fmt: skip
+        most[limit], left = (int(number) for number in done.stdout.split())
+        assert left < 8 << 20
+    assert most[16 << 20] < 32 << 20 and most[1 << 30] > 150 << 20  # the second shows that the first could fail
 
 
 PAGES = """

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
+from maxaffine.core.mapped import pieces
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.plan.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys, frozen
 
@@ -119,7 +120,7 @@ class Layer:
     def largest(self) -> float:
         """max |value|, read in pieces."""
         flat = self.values.reshape(-1)
-        return max(float(np.abs(flat[i : i + PIECE]).max()) for i in range(0, flat.size, PIECE))
+        return max(float(np.abs(piece).max()) for _, piece in pieces(flat, PIECE))
 
     def layout(self) -> str:
         """Keys per coordinate, as a person reads them."""

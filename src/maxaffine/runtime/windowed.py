@@ -14,7 +14,6 @@ Everything is computed in float64, whatever dtype stores the values, with one ex
 from __future__ import annotations
 
 import math
-import mmap
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.mapped import give_back
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.layer import MAPPED, Layer
 from maxaffine.plan.keys import ProductKeys
@@ -170,7 +170,7 @@ def evaluate(layer: Layer, x: Array, threads: int | None = None) -> NDArray[Any]
 
         for first, last in cell_order.resident(made, bands, MAPPED):
             parallel.over(last - first, work * (last - first) // len(x), threads, _shifted(run, first))
-            _give_back(mapped)
+            give_back(mapped)
 
     if mapped is None:
         if kernel is not None and cell_order.pays(made, len(x)):
@@ -184,7 +184,7 @@ def evaluate(layer: Layer, x: Array, threads: int | None = None) -> NDArray[Any]
         step = cell_order.queries_resident(made, MAPPED)
         for i in range(0, len(x), step):
             as_they_come(i, min(i + step, len(x)))
-            _give_back(mapped)
+            give_back(mapped)
     return out.astype(compute_dtype(layer.dtype), copy=False).reshape(len(x), layer.d_out, layer.n_out)
 
 
@@ -195,12 +195,6 @@ def work_per_query(made: Window) -> int:
 
 def _shifted(run: Callable[[int, int], None], by: int) -> Callable[[int, int], None]:
     return lambda start, stop: run(by + start, by + stop)
-
-
-def _give_back(mapped: Any) -> None:
-    """Pages of a mapped file that were looked at; they stay in the system's cache as long as it likes."""
-    if hasattr(mmap, "MADV_DONTNEED"):
-        mapped._mmap.madvise(mmap.MADV_DONTNEED)
 
 
 def exponential(y: Array) -> Array:

@@ -130,10 +130,10 @@ def unconfirmed(found: Found, request: Request) -> str | None:
     record = {
         "layer": description, "target": request.target.to_json(), "error": request.error,
         "norm": "inf" if math.isinf(request.norm) else request.norm,
-        "certificate": found.certificate.to_json(), "plan": found.plan.to_json(),
+        "certificate": found.certificate.to_json(), "plan": found.plan.to_json(), "declared": request.evidence.declared(),
     }  # fmt: skip
     try:
-        verdict = check(tensors, record)
+        verdict = check(tensors, record, progress=request.progress)
     except BadInput as failure:
         return str(failure)
     return None if verdict.passed else verdict.reason

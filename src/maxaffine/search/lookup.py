@@ -21,7 +21,7 @@ from maxaffine.plan import integral, lookup
 from maxaffine.plan.budget import Cost, afford, lookup_cost
 from maxaffine.plan.sampled import sampled_lipschitz
 from maxaffine.request import Request
-from maxaffine.search.found import ROOM, Found, look
+from maxaffine.search.found import ROOM, Found, look, unconfirmed
 
 
 def fewest_tokens(request: Request) -> int | None:
@@ -51,7 +51,7 @@ def search(request: Request) -> Found:
             found = replace(found, observed=look(request, found))
             bound = found.observed.error if found.observed else math.inf
         if bound <= request.error:
-            return found
+            return found if found.pending is None else _confirmed(found, request)
         if found.pending is not None:
             found.pending.discard()
         if closest is None or bound < (closest.certificate.bound or math.inf):
@@ -121,6 +121,22 @@ def _streamed(plan: lookup.GridPlan, request: Request, cost: Cost) -> Found:
     except BaseException:
         pending.discard()
         raise
+
+
+def _confirmed(found: Found, request: Request) -> Found:
+    """A streamed lookup that the checker proves again, value by value from the file that is being written.
+
+    Other layers are proved again when they are saved; this one is saved already, but for its record and its name.
+    """
+    assert found.pending is not None
+    try:
+        doubt = unconfirmed(found, request) if found.certificate.kind == "proved" else None
+        if doubt is not None:
+            raise Refused(f"the independent checker does not confirm this layer, so it is not saved: {doubt}")
+    except BaseException:
+        found.pending.discard()
+        raise
+    return found
 
 
 def _build(plan: Plan, request: Request) -> Layer:

@@ -23,6 +23,7 @@ from maxaffine.certify.checker.spectral import check_spectral
 from maxaffine.certify.checker.stored import NotProved, Stored
 from maxaffine.certify.checker.tree import check_tree
 from maxaffine.core.errors import BadInput
+from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import compute_format
 from maxaffine.target.target import Target
 
@@ -56,10 +57,10 @@ class Verdict:
     how: str = ""
 
 
-def check(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Verdict:
+def check(tensors: Mapping[str, Any], record: Mapping[str, Any], progress: Progress = silent) -> Verdict:
     """Prove ||layer - target|| <= promised error from tensors and record, or say why not; BadInput for a malformed record."""
     try:
-        return _check(tensors, record)
+        return _check(tensors, record, progress)
     except BadInput:
         raise
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError) as failure:
@@ -67,7 +68,7 @@ def check(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Verdict:
         raise BadInput(f"the record of a layer cannot be read ({type(failure).__name__}: {failure}).") from None
 
 
-def _check(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Verdict:
+def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], progress: Progress) -> Verdict:
     certificate = record["certificate"]
     error, claimed = float(record["error"]), certificate.get("bound")
     if certificate.get("kind") != "proved":
@@ -83,7 +84,7 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Verdict:
         if record["layer"]["keys"] == "grouped":
             bound, how = _prove_grouped(tensors, record, target, error)
         else:
-            bound, how = _prove(Stored.read(tensors, record["layer"], target), target, record, error)
+            bound, how = _prove(Stored.read(tensors, record["layer"], target), target, record, error, progress)
     except NotProved as failure:
         return Verdict(False, None, claimed, error, str(failure))
     if not bound <= error:
@@ -125,7 +126,9 @@ def _prove_grouped(
     return bound + lost * max(volume, 1.0) * (1 + 1e-9), how
 
 
-def _prove(layer: Stored, target: Target, record: Mapping[str, Any], error: float) -> tuple[float, str]:
+def _prove(
+    layer: Stored, target: Target, record: Mapping[str, Any], error: float, progress: Progress = silent
+) -> tuple[float, str]:
     norm = record["norm"]
     hints = record["certificate"].get("details", {})
     declared = record.get("declared") or {}
@@ -136,7 +139,7 @@ def _prove(layer: Stored, target: Target, record: Mapping[str, Any], error: floa
             raise NotProved("L_p errors are proved on grids only.")
         return check_integral(layer, target, float(norm), error)
     if layer.is_grid:
-        return check_sup(layer, target, declared, error)
+        return check_sup(layer, target, declared, error, progress)
     if record["plan"].get("plan") == "centres":
         radius = float(hints.get("radius", math.nan))
         spoken = f"every x of the box within {radius:.6g} (Euclidean) of one of the {len(layer.values)} centres"

@@ -11,15 +11,20 @@ from maxaffine.certify.checker import slopes
 from maxaffine.certify.checker.softmax import distance, largest_mean, outside, square
 from maxaffine.certify.checker.stored import NotProved, Stored
 from maxaffine.core.intervals import Interval
+from maxaffine.core.mapped import pieces
+from maxaffine.core.progress import Progress, silent
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 
 CHUNK = 1 << 15
+KEPT = 1 << 17  # sites of an axis whose sides are kept
 MARGIN = 11 / 256  # enlargement of the cells where no constant bounds the target's growth
 
 
-def check_sup(layer: Stored, target: Target, declared: Mapping[str, Any], error: float) -> tuple[float, str]:
+def check_sup(
+    layer: Stored, target: Target, declared: Mapping[str, Any], error: float, progress: Progress = silent
+) -> tuple[float, str]:
     """|F - f| <= sum_i L_i h_i E|z_i - c_K| + |y - f(site)|, or the oscillation on enlarged cells plus what leaks past them."""
     _covers(layer)
     eta, tail = layer.logit_error(), layer.summation_error()
@@ -27,8 +32,9 @@ def check_sup(layer: Stored, target: Target, declared: Mapping[str, Any], error:
     known, how = _constants(target, declared)
     widths = (1.0 / layer.scale) * (1 + 4e-16)
     best, proof = math.inf, ""
-    if np.isfinite(known).all():
-        deviation = _deviation(layer, target) + tail
+    derived = bool(np.isfinite(known).all())
+    deviation = _deviation(layer, target, progress) + tail if derived or "euclidean" in declared else math.inf
+    if derived:
         means = [largest_mean(len(a), layer.sharpness, eta, distance) for a in layer.slopes]
         best = float(np.max((np.atleast_2d(known) * widths) @ np.asarray(means))) * (1 + 1e-12) + deviation
         proof = f"mean distance to the drawn site, Lipschitz constants {how}"
@@ -38,14 +44,14 @@ def check_sup(layer: Stored, target: Target, declared: Mapping[str, Any], error:
             other = constant * math.sqrt(float(widths**2 @ squares)) * (1 + 1e-12) + deviation
             if other < best:
                 best, proof = other, "mean square distance to the drawn site, derived gradient bound"
-        if "euclidean" in declared:
-            slopes.doubt(target.expression, layer.low, layer.high, float(declared["euclidean"]))
-            squares = np.asarray([largest_mean(len(a), layer.sharpness, eta, square) for a in layer.slopes])
-            other = float(declared["euclidean"]) * math.sqrt(float(widths**2 @ squares)) * (1 + 1e-12) + deviation
-            best, proof = min((best, proof), (other, "mean square distance, declared Euclidean constant"))
+    if "euclidean" in declared:
+        slopes.doubt(target.expression, layer.low, layer.high, float(declared["euclidean"]))
+        squares = np.asarray([largest_mean(len(a), layer.sharpness, eta, square) for a in layer.slopes])
+        other = float(declared["euclidean"]) * math.sqrt(float(widths**2 @ squares)) * (1 + 1e-12) + deviation
+        best, proof = min((best, proof), (other, "mean square distance, declared Euclidean constant"))
     if best > error:
         leak = sum(largest_mean(len(a), layer.sharpness, eta, outside(MARGIN)) for a in layer.slopes)
-        oscillation, spread = _oscillation(layer, target)
+        oscillation, spread = _oscillation(layer, target, progress)
         other = oscillation + leak * spread * (1 + 1e-12) + tail
         if other < best:
             best, proof = other, f"enclosures on cells enlarged by {MARGIN:.4g}"
@@ -75,13 +81,21 @@ def _covers(layer: Stored) -> None:
             raise NotProved("a site of its grid lies outside the box.")
 
 
-def _cells(layer: Stored, start: int, stop: int, reach: float) -> tuple[Array, Array]:
+def _sides(layer: Stored, reach: float) -> list[Interval | None]:
+    """centre + (site +- reach)/scale along every axis, rounded outward; None where an axis is too long to be kept."""
+    return [_side(layer, i, a, reach) if len(a) <= KEPT else None for i, a in enumerate(layer.slopes)]
+
+
+def _side(layer: Stored, i: int, a: Array, reach: float) -> Interval:
+    return Interval.of(a - reach, a + reach) / Interval.point(layer.scale[i]) + Interval.point(layer.centre[i])
+
+
+def _cells(layer: Stored, start: int, stop: int, reach: float, sides: list[Interval | None]) -> tuple[Array, Array]:
     """Outer bounds (n, D) in x of centre + (site +- reach)/scale for the cells start..stop, row-major."""
     index = np.unravel_index(np.arange(start, stop), [len(a) for a in layer.slopes])
     lows, highs = [], []
-    for i, k in enumerate(index):
-        a = layer.slopes[i][k]
-        cell = Interval.of(a - reach, a + reach) / Interval.point(layer.scale[i]) + Interval.point(layer.centre[i])
+    for i, (k, side) in enumerate(zip(index, sides, strict=True)):
+        cell = _side(layer, i, layer.slopes[i][k], reach) if side is None else side[k]
         lows.append(cell.lo)
         highs.append(cell.hi)
     return np.stack(lows, axis=1), np.stack(highs, axis=1)
@@ -92,15 +106,14 @@ def _enclose(target: Target, low: Array, high: Array) -> tuple[Array, Array]:
     return found.lo.reshape(len(low), -1), found.hi.reshape(len(low), -1)
 
 
-def _deviation(layer: Stored, target: Target) -> float:
+def _deviation(layer: Stored, target: Target, progress: Progress = silent) -> float:
     """max |stored value - f(site)|, f enclosed at the true sites."""
-    worst = 0.0
-    for start in range(0, len(layer.values), CHUNK):
-        stop = min(start + CHUNK, len(layer.values))
-        low, high = _cells(layer, start, stop, 0.0)
+    worst, sides = 0.0, _sides(layer, 0.0)
+    for start, y in pieces(layer.values, CHUNK):
+        low, high = _cells(layer, start, start + len(y), 0.0, sides)
         f_low, f_high = _enclose(target, low, high)
-        y = layer.values[start:stop]
         worst = max(worst, float(np.maximum(f_high - y, y - f_low).max()))
+        progress("proved again, every value", start + len(y), len(layer.values))
     return worst * (1 + 1e-15)
 
 
@@ -116,17 +129,17 @@ def _thirds(low: Array, high: Array, pieces: int) -> list[tuple[Array, Array]]:
     return boxes
 
 
-def _oscillation(layer: Stored, target: Target) -> tuple[float, float]:
+def _oscillation(layer: Stored, target: Target, progress: Progress = silent) -> tuple[float, float]:
     """max_j sup |f - y_j| on the enlarged cells, and the largest distance between a value and any value of f."""
     D = len(layer.scale)
-    pieces = {1: 27, 2: 6}.get(D, 2 if D <= 6 else 1)
-    worst, bottom, top = 0.0, float(layer.values.min()), float(layer.values.max())
-    for start in range(0, len(layer.values), CHUNK):
-        stop = min(start + CHUNK, len(layer.values))
-        low, high = _cells(layer, start, stop, 0.5 + MARGIN)
+    cuts = {1: 27, 2: 6}.get(D, 2 if D <= 6 else 1)
+    worst, bottom, top, sides = 0.0, math.inf, -math.inf, _sides(layer, 0.5 + MARGIN)
+    for start, y in pieces(layer.values, CHUNK):
+        low, high = _cells(layer, start, start + len(y), 0.5 + MARGIN, sides)
         low, high = np.maximum(low, layer.low), np.minimum(high, layer.high)
-        y = layer.values[start:stop]
-        for left, right in _thirds(low, high, pieces):
+        bottom, top = min(bottom, float(y.min())), max(top, float(y.max()))
+        progress("proved again, every cell", start + len(y), len(layer.values))
+        for left, right in _thirds(low, high, cuts):
             f_low, f_high = _enclose(target, left, right)
             worst = max(worst, float(np.maximum(f_high - y, y - f_low).max()))
             bottom, top = min(bottom, float(f_low.min())), max(top, float(f_high.max()))
@@ -173,9 +186,9 @@ PIECES = 6_000_000
 def _upper_sum(layer: Stored, target: Target, p: float, goal: float) -> float:
     """Upper sums of |f - y|^p, refined where they are loose until the norm is below `goal` or the budget is spent."""
     K = layer.values.shape[1]
-    low_parts, high_parts = [], []
+    low_parts, high_parts, sides = [], [], _sides(layer, 0.5)
     for start in range(0, len(layer.values), CHUNK):
-        low, high = _cells(layer, start, min(start + CHUNK, len(layer.values)), 0.5)
+        low, high = _cells(layer, start, min(start + CHUNK, len(layer.values)), 0.5, sides)
         low_parts.append(np.maximum(low, layer.low))
         high_parts.append(np.minimum(high, layer.high))
     low, high, y = np.concatenate(low_parts), np.concatenate(high_parts), layer.values

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.mapped import pieces
 from maxaffine.core.rounding import DTYPES
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 
 VALUES_LIMIT = 20_000_000  # stored values that a check is willing to enclose
-MAPPED_LIMIT = 4_000_000_000  # where they are mapped from a big file and read in pieces
+MAPPED_LIMIT = 16_000_000_000  # where they are mapped from a big file and read in pieces: as many as a file holds
 PIECE = 1 << 20  # keys whose values are looked at together
 BLOCK = 4096  # keys per round of the streaming runtime, whose rescalings are counted
 WINDOW = 2.0**-56  # weight per coordinate, relative to the nearest site, that a runtime may leave out on a grid
@@ -164,7 +165,7 @@ class Stored:
         terms = max(2.0 * alive + 4.0 * rounds + 16.0, sum(2.0 * len(b) + 4.0 for b in self.offsets) if alive > 1e6 else 0.0)
         if terms * self.unit > 0.1:
             raise NotProved(f"sums over {alive:.3g} keys are not under control in {self.dtype}.")
-        largest = max(float(np.abs(self.values[i : i + PIECE]).max()) for i in range(0, len(self.values), PIECE))
+        largest = max(float(np.abs(piece).max()) for _, piece in pieces(self.values, PIECE))
         stray = 8.0 * len(self.values) * DTYPES[self.dtype].tiny * (1 + len(self.offsets))
         underflow = terms * DTYPES[self.dtype].tiny  # products of small values with weights
         window = 2.0 * WINDOW * len(self.offsets) if self.is_grid else 0.0
