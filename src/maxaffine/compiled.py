@@ -31,6 +31,7 @@ from maxaffine.runtime import chooser
 from maxaffine.runtime.collapse import SHARE
 from maxaffine.runtime.queries import as_points
 from maxaffine.target.box import Box
+from maxaffine.target.entries import Entries
 from maxaffine.target.target import Target
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ class Compiled:
             "counts": list(self.layer.keys.shape),
             "layout": self.layer.layout(),
             "error": self.error,
-            "norm": "inf" if math.isinf(self.norm) else self.norm,
+            "norm": self.certificate.norm_label,
             "bound": self.bound,
             "kind": self.certificate.kind,
             "observed": self.observed.error,
@@ -298,7 +299,7 @@ class Compiled:
             "method": self.method,
             "attention": self.attention_kind,
             "error": self.error,
-            "norm": "inf" if math.isinf(self.norm) else self.norm,
+            "norm": self.certificate.norm_label,
             "certificate": self.certificate.to_json(),
             "observed": self.observed.to_json(),
             "plan": dict(self.plan),
@@ -317,8 +318,9 @@ class Compiled:
         from maxaffine.certify.checker import check
 
         tensors, record = self._record()
-        if self.certificate.kind == "proved" and self.target.expression is not None:
-            verdict = check(tensors, record)
+        table = None if isinstance(self.target.data, Entries) else self.target.data  # a loaded layer has no table
+        if self.certificate.kind == "proved" and (self.target.expression is not None or table is not None):
+            verdict = check(tensors, record, table)
             if not verdict.passed:
                 raise Refused(f"the independent checker does not confirm this layer, so it is not saved: {verdict.reason}")
         write_container(path, tensors, record)

@@ -14,6 +14,7 @@ from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import dtype_of
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
+from maxaffine.plan.evidence import Evidence
 from maxaffine.plan.gather import gather
 from maxaffine.plan.maxaffine import MaxAffine
 from maxaffine.plan.spectral import SpectralPlan
@@ -26,21 +27,27 @@ from maxaffine.request import (
     check_choice,
     check_error,
     check_executor,
+    check_for_entries,
     check_gap,
+    check_hard,
     check_norm,
     check_out,
     check_partition,
     check_seed,
+    entries_error,
     resolve,
 )
 from maxaffine.runtime import chooser
 from maxaffine.search import lookup
 from maxaffine.search.found import Discontinuous, Found, look
+from maxaffine.target.samples import Samples
+from maxaffine.target.table import Table
 
 # In the order in which `auto` tries them: cheap tests first.  Lookups come last, where nothing else is proved or smaller.
 SEARCHES = {
     "piecewise": "piecewise",
     "axis": "axis_clusters",
+    "sums": "sums",
     "regions": "regions",
     "curved": "curved",
     "level": "level_sets",
@@ -56,7 +63,7 @@ def compile(
     target: Any,
     box: Any = None,
     *,
-    error: float,
+    error: float | None = None,
     relative: bool = False,
     norm: float | str = "inf",
     method: str = "auto",
@@ -77,12 +84,14 @@ def compile(
     progress: Progress | None = None,
     out: Any = None,
     executor: Any = None,
+    hard: bool = False,
 ) -> Compiled:
     """Compile a function into one softmax attention layer with ||layer - target|| <= error.
 
     Args:
         target: an expression such as "sin(x) + cos(y)", a callable on batches (B, D) -> (B,) or (B, K), a sequence
-            function (B, d, n) -> (B, d_out, n_out), a Target, or the name of a gallery entry (then `box` may be left out).
+            function (B, d, n) -> (B, d_out, n_out), a Target, or the name of a gallery entry (then `box` may be left out); or a
+            Table or Samples, about whose entries alone the certificate speaks (search/tables.py).
         box: a Box, or a pair of boxes (query, context) for a function of two inputs.
         error: the error asked for, absolute unless `relative`, which measures it in units of sup |f|.
         norm: "inf" for the sup norm, or p >= 1 for L_p.
@@ -105,6 +114,8 @@ def compile(
         progress: a callback progress(stage, done, total).
         out: save the layer here; the values of a large lookup are written as they are made, and mapped from the file afterwards.
         executor: a concurrent.futures.Executor (of processes, of a Dask cluster) that computes the values of a lookup with `out`.
+        hard: of a Table or Samples, one token per entry and the nearest of them answers, exactly as SciPy's nearest
+            interpolators; `error` may be left out.
 
     Returns:
         A Compiled layer: call it, look at `.certificate`, `.observed`, `.matrices()`, `.save()`.
@@ -118,12 +129,23 @@ def compile(
     dtype_of(dtype)
     p = check_norm(norm)
     made = resolve(target, box, vectorize)
+    of_entries = made.entries is not None
+    check_hard(hard, made, method)
+    if of_entries:
+        facts = {
+            "lipschitz": lipschitz, "modulus": modulus, "analytic": analytic, "derivatives": derivatives, "breaks": breaks,
+            "gap": gap, "partition": partition, "centres": centres, "executor": executor,
+        }  # fmt: skip
+        check_for_entries(made, facts, norm, method)
+        wanted = entries_error(error, relative, made, dtype, hard)
+    else:
+        wanted = absolute_error(check_error(error), relative, made, dtype)
     request = Request(
         target=made,
-        error=absolute_error(check_error(error), relative, made, dtype),
+        error=wanted,
         norm=p,
         dtype=dtype,
-        evidence=gather(made, lipschitz, modulus, analytic, p, derivatives),
+        evidence=Evidence() if of_entries else gather(made, lipschitz, modulus, analytic, p, derivatives),
         partition=check_partition(partition, made),
         centres=check_centres(centres, made),
         require=check_choice("require", require, (None, "proved")),
@@ -137,7 +159,7 @@ def compile(
     )
     if made.inputs == "pair":
         attention = "cross"
-    found = _search(request, method)
+    found = _search_entries(request, method, hard) if of_entries else _search(request, method)
     try:
         return _finished(request, found, attention, begun)
     finally:
@@ -172,6 +194,17 @@ def _finished(request: Request, found: Found, attention: str, begun: float) -> C
     else:
         compiled.save(request.out)
     return replace(compiled, file=str(request.out))
+
+
+def _search_entries(request: Request, method: str, hard: bool) -> Found:
+    """The smallest layer that is verified at every entry of a table or of samples, or the nearest entry itself."""
+    from maxaffine.search import table_samples, tables
+
+    data = request.target.data
+    if isinstance(data, Table):
+        return tables.search_hard(request, data) if hard else tables.search(request, data, method)
+    assert isinstance(data, Samples)
+    return table_samples.search_hard(request, data) if hard else table_samples.search(request, data, method)
 
 
 def _search(request: Request, method: str) -> Found:
@@ -259,8 +292,8 @@ def _validate(compiled: Compiled) -> None:
         x = np.clip(x, layer.low, layer.high)
         slopes, offsets = (np.asarray(part, dtype=np.float64) for part in layer.keys.listed())
         values = layer.values.reshape(-1, layer.d_out, layer.n_out).astype(np.float64)
-        got = chooser.evaluate(layer, x)
-        if layer.dtype == "float64":
+        got = chooser.evaluate(layer, x, None if not layer.hard else "factorised" if layer.is_product else "dense")
+        if layer.dtype == "float64" and not layer.hard:
             for row, z in zip(got, layer.coordinates(x), strict=True):
                 literal = reference.lookup(layer.sharpness * (slopes @ z + offsets), values)
                 scale = float(np.abs(values).max()) + 1e-300

@@ -1,6 +1,7 @@
 """What was asked for: arguments of `compile`, each checked with a sentence of its own."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ class Request:
 
 def check_error(error: Any) -> float:
     """The error as a positive finite number."""
+    if error is None:
+        raise BadInput("`error` is missing; ask for one such as 1e-3.")
     try:
         value = float(error)
     except (TypeError, ValueError):
@@ -175,6 +178,50 @@ def absolute_error(error: float, relative: bool, target: Target, dtype: str) -> 
         raise Refused(
             f"`error` (={error:g}) is below what {dtype} can hold: values near {largest:.3g} are rounded by "
             f"{unit * largest:.2g}. Ask for at least {4 * unit * largest / (largest if relative else 1.0):.2g}."
+        )
+    return wanted
+
+
+def check_hard(hard: Any, target: Target, method: str) -> None:
+    """`hard` is for tables and samples, and is no search for keys."""
+    if not isinstance(hard, bool):
+        raise BadInput(f"`hard` (={hard!r}) must be True or False.")
+    if hard and target.entries is None:
+        raise BadInput("`hard` answers with the nearest entry of a Table or of Samples; leave it out for a function.")
+    if hard and method != "auto":
+        raise BadInput(f'`hard` has one token per entry, and no `method` (="{method}"); leave one of them out.')
+
+
+def check_for_entries(target: Target, facts: Mapping[str, Any], norm: Any, method: str) -> None:
+    """What makes no sense for a table or samples: facts about functions, places for keys, other norms and methods."""
+    entries = target.entries
+    assert entries is not None
+    if isinstance(target.data, type(entries)):
+        raise BadInput(f"of this {entries.kind} only its record is left; make the {entries.kind} again.")
+    for name, value in facts.items():
+        if value is not None:
+            raise BadInput(f"`{name}` is about functions, and the target is {entries.words}; leave it out.")
+    if norm not in ("inf", math.inf):
+        raise BadInput(f"`norm` (={norm!r}): of {entries.words} the largest error at an entry is proved; leave `norm` out.")
+    if method not in ("auto", "spectral", "lookup"):
+        raise BadInput(f'`method` (="{method}") is for functions; for {entries.words} choose auto, spectral or lookup.')
+
+
+def entries_error(error: Any, relative: bool, target: Target, dtype: str, hard: bool) -> float:
+    """The absolute error at the entries; a hard layer may do without one, and then has whatever storing the values costs."""
+    largest, unit = target.data.largest, dtype_of(dtype).unit
+    most = float(np.finfo(compute_dtype(dtype)).max)
+    if not largest < most / 2.0:
+        raise Refused(f"values near {largest:.3g} overflow {dtype}, which ends at {most:.3g}; scale the table or use float64.")
+    if error is None and hard:
+        return 0.0 if dtype == "float64" else 2.0 * unit * largest + dtype_of(dtype).tiny
+    wanted = check_error(error) * (largest if relative else 1.0)
+    if wanted == 0.0:
+        raise Refused("`relative` measures the error in units of the largest |value|, and every value is zero.")
+    if not hard and wanted < 4.0 * unit * largest:
+        raise Refused(
+            f"`error` (={error:g}) is below what {dtype} can hold: values near {largest:.3g} are rounded by "
+            f"{unit * largest:.2g}. Ask for at least {8 * unit * largest / (largest if relative else 1.0):.2g}."
         )
     return wanted
 

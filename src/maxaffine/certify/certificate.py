@@ -12,7 +12,11 @@ EVERY_X = "all real x of the box, rounded once to float64 (and every x of the bo
 
 @dataclass(frozen=True)
 class Certificate:
-    """||layer - target|| <= bound in the stated norm, dtype and domain; kind "none" makes no statement."""
+    """||layer - target|| <= bound in the stated norm, dtype and domain; kind "none" makes no statement.
+
+    `over` is "box", or "entries" where the target is a table: then the bound is a maximum over its entries, and nothing is said
+    about any other x.
+    """
 
     kind: str  # "proved" | "statistical" | "none"
     norm: float  # inf, or p of L_p
@@ -25,6 +29,7 @@ class Certificate:
     runtime: str = "any"
     domain: str = EVERY_X
     details: Mapping[str, float] = field(default_factory=dict)
+    over: str = "box"  # "box" | "entries"
 
     @classmethod
     def proved(cls, norm: float, parts: Mapping[str, float], **words: Any) -> "Certificate":
@@ -43,7 +48,9 @@ class Certificate:
 
     @property
     def norm_name(self) -> str:
-        """sup or L_p, as a person reads it."""
+        """sup or L_p, as a person reads it; of a table, that it is a maximum over its entries."""
+        if self.over == "entries":
+            return "maximum over the entries, nothing claimed between them"
         return "sup norm" if math.isinf(self.norm) else f"L_{self.norm:g} norm"
 
     def __str__(self) -> str:
@@ -51,11 +58,16 @@ class Certificate:
             return f"nothing proved: {self.theorem}"
         return f"{self.kind}: error <= {self.bound:.6g} in the {self.norm_name} ({self.route}, {self.dtype})"
 
+    @property
+    def norm_label(self) -> float | str:
+        """What records say: "inf", p, or "entries"."""
+        return "entries" if self.over == "entries" else "inf" if math.isinf(self.norm) else self.norm
+
     def to_json(self) -> dict[str, Any]:
-        """Plain data; the norm is "inf" or a number."""
+        """Plain data; the norm is "inf", a number, or "entries"."""
         return {
             "kind": self.kind,
-            "norm": "inf" if math.isinf(self.norm) else self.norm,
+            "norm": self.norm_label,
             "bound": self.bound,
             "parts": dict(self.parts),
             "route": self.route,
@@ -70,5 +82,6 @@ class Certificate:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Certificate":
         """The inverse of to_json."""
-        norm = math.inf if data["norm"] == "inf" else float(data["norm"])
-        return cls(**{**data, "norm": norm, "assumptions": tuple(data["assumptions"])})
+        over = "entries" if data["norm"] == "entries" else "box"
+        norm = math.inf if data["norm"] in ("inf", "entries") else float(data["norm"])
+        return cls(**{**data, "norm": norm, "over": over, "assumptions": tuple(data["assumptions"])})

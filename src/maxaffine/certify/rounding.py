@@ -51,7 +51,7 @@ class Rounding:
 
 def rounding_of(layer: Layer, runtime: str = "any") -> Rounding:
     """The bound for one runtime, or for every runtime that can run the layer."""
-    names = available(layer) if runtime == "any" else (runtime,)
+    names = tuple(name for name in available(layer) if name != "hard") if runtime == "any" else (runtime,)
     bound = _one(layer, names[0])
     for name in names[1:]:
         bound = bound.worst(_one(layer, name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from maxaffine._version import __version__
@@ -30,11 +29,16 @@ def semantics(
         "output": ["batch", *target.output_shape],
         "outside": CLAMP,
         "error": error,
-        "norm": "inf" if math.isinf(certificate.norm) else certificate.norm,
+        "norm": certificate.norm_label,
         "method": method,
         "dtype": dtype,
         "certificate": certificate.to_json(),
         "observed": observed.error,
-        "certificate_covers": f"the layer in {dtype} run by maxaffine; the table of this export says what the export adds",
+        "certificate_covers": f"{_layer(method)} in {dtype} run by maxaffine; the table of this export says what the export adds",
         "producer": f"maxaffine {__version__}",
     }  # fmt: skip
+
+
+def _layer(method: str) -> str:
+    """What was certified; an export is a softmax, whatever the layer is."""
+    return "the layer" if method != "hard" else "the nearest entry, and not the softmax that this export is,"

@@ -56,6 +56,8 @@ def to_tensors(layer: Layer | GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
         "inputs": [list(shape) for shape in layer.inputs],
         "keys": "product" if layer.is_product else "listed",
     }
+    if layer.hard:
+        record["hard"] = True
     return tensors, record
 
 
@@ -234,6 +236,13 @@ def from_tensors(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Layer
             inputs=inputs,
             dtype=dtype,
             slopes=tensors.get("value_slopes"),
+            hard=_flag(record.get("hard", False)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as failure:
         raise BadInput(f"the file does not hold a layer: {failure}.") from None
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise BadInput("`hard` is true or absent")
+    return value

@@ -6,6 +6,9 @@
 
 Keys are either listed one by one or the product of keys per coordinate, in which case N = prod P_i tokens are implied
 by sum P_i numbers, and the softmax factorises exactly.  How F is computed is the runtime's matter.
+
+A hard layer is the limit of infinite sharpness, the value of the key with the largest score: its keys are a_j, b_j = -|a_j|^2/2,
+so that this is the key a_j nearest to z, and its sharpness is that of the softmax which its other runtimes and its exports are.
 """
 
 from dataclasses import dataclass, field
@@ -38,6 +41,7 @@ class Layer:
     inputs: tuple[tuple[int, int], ...]  # ((d, n),) or ((d_q, n_q), (d_kv, n_kv))
     dtype: str = "float64"
     slopes: Array | None = field(default=None)  # keys.shape + (d_out, n_out, E), values affine in z
+    hard: bool = False  # answers with the nearest key alone
 
     def __post_init__(self) -> None:
         stored = numpy_dtype(self.dtype)
@@ -65,6 +69,10 @@ class Layer:
             raise BadInput(
                 f"`values` {self.values.shape} must be (keys..., d_out, n_out) with keys {self.keys.shape}."
             )
+        if self.hard and (self.slopes is not None or self.dtype == "bfloat16"):
+            raise BadInput("a hard layer has constant values, in float64 or float32.")
+        if self.hard and any(len(axis) < 2 or np.any(np.diff(axis.slopes) <= 0) for axis in self.axes if self.is_product):
+            raise BadInput("the keys of a hard layer must increase along every coordinate.")
         if self.slopes is not None and self.slopes.shape != (*self.values.shape, rows):
             raise BadInput(f"`slopes` {self.slopes.shape} must be values' shape and {rows} coordinates.")
         if self.low.shape != (dimension,) or self.high.shape != (dimension,):

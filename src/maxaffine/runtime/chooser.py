@@ -16,7 +16,7 @@ from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.runtime import blocked, collapsed, dense, factorised, grouped, two_level, windowed
+from maxaffine.runtime import blocked, collapsed, dense, factorised, grouped, hard, two_level, windowed
 from maxaffine.runtime.collapse import collapse
 
 Array = NDArray[Any]
@@ -100,6 +100,11 @@ RUNTIMES = {
     runtime.name: runtime
     for runtime in (
         Runtime(
+            "hard", lambda layer, how: None if getattr(layer, "hard", False) else "it was not compiled with hard=True",
+            lambda layer, x, how: hard.evaluate(layer, x), lambda layer: 0,
+            lambda layer: f"the nearest of {layer.keys.count:,} keys answers alone",
+        ),
+        Runtime(
             "collapsed", _no_collapse, lambda layer, x, how: collapsed.evaluate(layer, x, how.tolerance, how.threads),
             lambda layer: 0, lambda layer: "every head as a polynomial of its directions, to within a stated part of the bound",
             lambda layer, tolerance: tolerance is not None,
@@ -110,7 +115,7 @@ RUNTIMES = {
         ),
         Runtime(
             "two-level", lambda layer, how: None if getattr(layer, "has_clusters", False) else "its keys stand in no clusters",
-            lambda layer, x, how: two_level.evaluate(layer, x), two_level.bytes_per_query,
+            lambda layer, x, how: two_level.evaluate(layer, x, how.threads), lambda layer: 0,
             lambda layer: "a softmax over clusters, and one inside each in coordinates of its own",
         ),
         Runtime(
@@ -186,6 +191,8 @@ def attention(layer: AnyLayer, x: NDArray[np.float64]) -> Array:
     """The attention weights (B, N) of every key for every query."""
     if isinstance(layer, GroupedLayer):
         return two_level.attention(layer, x) if layer.has_clusters else grouped.attention(layer, x)
+    if layer.hard:
+        return hard.attention(layer, x)
     if layer.is_product and len(layer.keys.shape) > 1:
         return factorised.attention(layer, x)
     return dense.attention(layer, x)

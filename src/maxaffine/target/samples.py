@@ -54,7 +54,7 @@ class Samples:
             raise BadInput(f"`y` of shape {values.shape} must be ({N},) or ({N}, K), one row per point of `X`.")
         bad = np.argwhere(~np.isfinite(points))
         if bad.size:
-            raise BadInput(f"`X` has {len(bad):,} numbers that are not finite, the first in row {bad[0][0]}; leave such rows out.")
+            raise BadInput(f"`X` has {len(bad):,} numbers that are not finite, the first in row {bad[0][0]}; leave them out.")
         outputs = () if values.ndim == 1 else (int(values.shape[1]),)
         values = values.reshape(len(points), -1)
         there = np.asarray(np.isfinite(values).all(axis=1))

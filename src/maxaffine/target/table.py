@@ -57,8 +57,8 @@ class Table:
         if found.shape[: len(rows)] != shape or found.ndim not in (len(rows), len(rows) + 1) or found.size == 0:
             lengths = ", ".join(str(n) for n in shape)
             raise BadInput(
-                f"`values` of shape {found.shape} must be ({lengths}{',' if len(shape) == 1 else ''}), the lengths of the axes, or "
-                f"({lengths}, K) for K values per entry."
+                f"`values` of shape {found.shape} must be ({lengths}{',' if len(shape) == 1 else ''}), the lengths of the axes, "
+                f"or ({lengths}, K) for K values per entry."
             )
         outputs = () if found.ndim == len(rows) else (int(found.shape[-1]),)
         holes = np.asarray(~np.isfinite(found.reshape(*shape, -1)).all(axis=-1))
@@ -195,7 +195,7 @@ def _axes(axes: Any) -> tuple[tuple[Array, ...], tuple[int, ...]]:
     turned: list[int] = []
     for i, row in enumerate(given):
         if row.ndim != 1 or len(row) < 2:
-            raise BadInput(f"`axes[{i}]` of shape {row.shape} must be a row of two numbers or more; leave out an axis of one entry.")
+            raise BadInput(f"`axes[{i}]` of shape {row.shape} must be a row of two numbers or more; leave out shorter ones.")
         bad = np.flatnonzero(~np.isfinite(row))
         if bad.size:
             raise BadInput(f"`axes[{i}]` has {bad.size:,} entries that are not finite, the first at index {bad[0]}; fill them.")

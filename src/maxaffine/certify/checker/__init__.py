@@ -14,6 +14,7 @@ import numpy as np
 
 from maxaffine.certify.checker.axis_clusters import check_axis
 from maxaffine.certify.checker.curved import check_curved
+from maxaffine.certify.checker.entries import check_entries
 from maxaffine.certify.checker.grid import check_integral, check_sup
 from maxaffine.certify.checker.level_sets import check_level_sets
 from maxaffine.certify.checker.listed import check_centres, check_partition
@@ -21,10 +22,14 @@ from maxaffine.certify.checker.piecewise import check_piecewise
 from maxaffine.certify.checker.regions import check_regions
 from maxaffine.certify.checker.spectral import check_spectral
 from maxaffine.certify.checker.stored import NotProved, Stored
+from maxaffine.certify.checker.sums import check_sums
 from maxaffine.certify.checker.tree import check_tree
+from maxaffine.core.container import read_container
 from maxaffine.core.errors import BadInput
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import compute_format
+from maxaffine.target.samples import Samples
+from maxaffine.target.table import Table
 from maxaffine.target.target import Target
 
 Prover = Callable[[Mapping[str, Any], Mapping[str, Any], Target, float], tuple[float, str]]
@@ -38,9 +43,10 @@ GROUPED: dict[str, Prover] = {
     "curved": check_curved,
     "regions": check_regions,
     "level": check_level_sets,
+    "sums": check_sums,
 }
 INTEGRAL: frozenset[str] = frozenset({"axis", "level"})  # those of them that prove L_p bounds as well
-SPEAKING: frozenset[str] = frozenset({"axis", "regions"})  # those that compare the certificate's domain with what they proved
+SPEAKING: frozenset[str] = frozenset({"axis", "regions", "sums"})  # those that compare the certificate's domain with what they proved
 EVERY_X = "all real x of the box, rounded once to float64 (and every x of the box representable in the dtype)"
 WHOLE = "the integral over the box of |layer - target|^p"
 
@@ -57,10 +63,15 @@ class Verdict:
     how: str = ""
 
 
-def check(tensors: Mapping[str, Any], record: Mapping[str, Any], progress: Progress = silent) -> Verdict:
-    """Prove ||layer - target|| <= promised error from tensors and record, or say why not; BadInput for a malformed record."""
+def check(
+    tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table | Samples | None = None, progress: Progress = silent
+) -> Verdict:
+    """Prove ||layer - target|| <= promised error from tensors and record, or say why not; BadInput for a malformed record.
+
+    `table`: the Table or Samples that the layer was compiled from, which its file does not hold.
+    """
     try:
-        return _check(tensors, record, progress)
+        return _check(tensors, record, table, progress)
     except BadInput:
         raise
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError) as failure:
@@ -68,18 +79,34 @@ def check(tensors: Mapping[str, Any], record: Mapping[str, Any], progress: Progr
         raise BadInput(f"the record of a layer cannot be read ({type(failure).__name__}: {failure}).") from None
 
 
-def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], progress: Progress) -> Verdict:
+def check_file(path: Any, table: Table | Samples | None = None) -> Verdict:
+    """`check` of a saved file."""
+    return check(*read_container(path), table)
+
+
+def _check(
+    tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table | Samples | None, progress: Progress
+) -> Verdict:
     certificate = record["certificate"]
     error, claimed = float(record["error"]), certificate.get("bound")
     if certificate.get("kind") != "proved":
         return Verdict(False, None, claimed, error, f"the file promises nothing proved (kind {certificate.get('kind')!r}).")
     target = Target.from_json(record["target"])
-    if target.expression is None:
+    if target.expression is None and target.entries is None:
         return Verdict(
             False, None, claimed, error,
             "its target is a Python callable, which a file cannot hold; only expressions can be proved again.",
         )  # fmt: skip
     try:
+        if target.entries is not None:
+            bound, how = check_entries(tensors, record, target, table, error)
+            if bound <= error:
+                told = f"proved again at the {target.entries.count:,} entries: error <= {bound:.6g}, and {error:g} was promised."
+                return Verdict(True, bound, claimed, error, told, how)
+            reason = f"the checker's own bound at the entries is {bound:.6g}, above the {error:g} promised."
+            return Verdict(False, bound, claimed, error, reason, how)
+        if table is not None:
+            raise NotProved("its target is an expression, and a table was given; leave the table out.")
         _spoken(record)
         if record["layer"]["keys"] == "grouped":
             bound, how = _prove_grouped(tensors, record, target, error)
@@ -98,6 +125,8 @@ def _spoken(record: Mapping[str, Any]) -> None:
     certificate, layer, plan = record["certificate"], record["layer"], record["plan"]
     if certificate.get("norm") != record["norm"]:
         raise NotProved(f"its certificate speaks of the norm {str(certificate.get('norm'))[:20]!r}, its record of another.")
+    if layer.get("hard", False) is not False:
+        raise NotProved("it answers with the nearest key alone, which is proved for tables and samples only.")
     if certificate.get("dtype") != layer["dtype"]:
         raise NotProved("its certificate speaks of another dtype than the one its numbers are stored in.")
     clusters = layer["keys"] == "grouped" and any(layer.get("clusters", ()))
@@ -149,4 +178,4 @@ def _prove(
     return check_partition(layer, target, error)
 
 
-__all__ = ["Verdict", "check"]
+__all__ = ["Verdict", "check", "check_file"]

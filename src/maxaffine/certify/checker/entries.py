@@ -1,0 +1,398 @@
+"""Entries re-proved: the stored layer at every entry of the table, by this checker's own evaluation and account of rounding.
+
+A file keeps no table, only its SHA-256 and its counts, so the table must be given again; its hash is computed again.  Weights
+along every axis are formed in extended precision, sums from the last axis to the first; what a runtime may change is taken from
+the triangle inequality, sum_j w_j eta_j |v_j - g| <= sum_j w_j eta_j (|v_j - m| + |m - g|), m in the middle of the values.
+Nothing is shared with the certificate that is doubted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.certify.checker.stored import NotProved
+from maxaffine.core.rounding import DTYPES, compute_format, numpy_dtype
+from maxaffine.target.entries import Entries
+from maxaffine.target.samples import Samples
+from maxaffine.target.table import Table
+from maxaffine.target.target import Target
+
+Array = NDArray[np.float64]
+
+DOUBLE = 2.0**-53
+TAIL = 2.0**-56  # weight per coordinate, relative to the nearest site, that a runtime may leave out on a grid
+POLYNOMIALS = 2.0**-42  # of a head's size that a runtime's polynomials may be off by, besides what the record reserves
+ROUND = 4096  # keys per round of the streaming runtime
+WORK = 1 << 20  # numbers of a block
+LISTED = 4_000_000_000  # products of keys and entries that are looked at
+FLOOR = 800.0  # exp(-800) is zero in every dtype
+ROOM = 1.0 + 1e-9
+
+
+def check_entries(
+    tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, table: Table | Samples | None, error: float
+) -> tuple[float, str]:
+    """The checker's own bound of max |layer - value| over the entries, and how; NotProved with what stands in the way."""
+    entries = target.entries
+    assert entries is not None
+    if table is None:
+        raise NotProved(
+            f"its target is {entries.words}, which a file does not keep; give the {entries.kind} again (--table FILE) and it is "
+            "proved at every entry."
+        )
+    if not isinstance(table, (Table, Samples)) or table.entries != entries:
+        raise NotProved(
+            f"the {getattr(getattr(table, 'entries', None), 'kind', 'object')} given is not the one that the file was made from: "
+            "its SHA-256, its counts or its kind differ."
+        )
+    layer = Numbers.read(tensors, record, target)
+    _spoken(record, entries, layer)
+    if layer.hard:
+        return _nearest(layer, table), "the key of every entry, compared bit by bit"
+    if layer.listed:
+        return _listed(layer, table), "the softmax over all keys at every entry"
+    return _product(layer, table, error), "extended precision along the axes, every entry"
+
+
+def _spoken(record: Mapping[str, Any], entries: Entries, layer: Numbers) -> None:
+    """The certificate speaks of the entries, the dtype and the runtimes that are proved here, and of nothing else."""
+    certificate = record["certificate"]
+    if certificate.get("norm") != "entries" or record["norm"] != "entries":
+        raise NotProved("of a table the maximum over its entries is proved, and its certificate speaks of another norm.")
+    if certificate.get("dtype") != layer.dtype:
+        raise NotProved("its certificate speaks of another dtype than the one its numbers are stored in.")
+    if certificate.get("runtime") != ("hard" if layer.hard else "any"):
+        raise NotProved("its certificate speaks of other runtimes than those that run it.")
+    noun = "entries of the table" if entries.kind == "table" else "samples"
+    without = f" ({entries.missing:,} missing ones left out)" if entries.missing else ""
+    told = f"the {entries.count:,} {noun} with SHA-256 {entries.sha256[:16]}{without} and no other x: "
+    if certificate.get("domain") != told + "nothing is claimed between them":
+        raise NotProved("the entries it is proved for are not those its certificate speaks of.")
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The stored numbers: keys per axis or listed, values (keys.., K), slopes (keys.., K, D), one scale per variable."""
+
+    centre: Array
+    scale: Array
+    slopes: list[Array]
+    offsets: list[Array]
+    values: Array
+    value_slopes: Array | None
+    sharpness: float
+    dtype: str
+    listed: bool
+    grouped: bool
+    hard: bool
+    reserve: float
+
+    @classmethod
+    def read(cls, tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target) -> Numbers:
+        """Validated tensors of the kinds of layers that entries are compiled to."""
+        told, D, K = record["layer"], target.box.dimension, target.d_out
+        dtype, kind = told["dtype"], told["keys"]
+        if dtype not in DTYPES or kind not in ("grouped", "product", "listed"):
+            raise NotProved("its layer is of a kind that is not compiled from entries.")
+        grouped, product = kind == "grouped", kind != "listed"
+        matrix_name, prefix = ("group.0.matrix", "group.0.") if grouped else ("coordinates.matrix", "keys.")
+        if grouped and (told["directions"] != [D] or any(told.get("clusters", ()))):
+            raise NotProved("its layer is not one group with a coordinate per variable.")
+        names = [f"{prefix}{i}" for i in range(D)] if product else ["keys"]
+        values_name = "group.0.values" if grouped else "values"
+        lean_name = "group.0.value_slopes"
+        expected = {"box.low", "box.high", "coordinates.centre", matrix_name, values_name}
+        expected |= {f"{name}.{part}" for name in names for part in ("slopes", "offsets")}
+        if set(tensors) - ({lean_name} if grouped else set()) != expected:
+            raise NotProved("its tensors are not those of one layer for entries.")
+        exact = {"box.low", "box.high", "coordinates.centre", matrix_name}
+        if any(tensors[name].dtype != (np.float64 if name in exact else numpy_dtype(dtype)) for name in tensors):
+            raise NotProved("a tensor is not in the dtype that the record states.")
+        wide = {name: np.asarray(tensor, dtype=np.float64) for name, tensor in tensors.items()}
+        if not all(np.isfinite(tensor).all() for tensor in wide.values()):
+            raise NotProved("a stored number is not finite.")
+        low, high, centre, matrix = wide["box.low"], wide["box.high"], wide["coordinates.centre"], wide[matrix_name]
+        if not (np.array_equal(low, target.box.low) and np.array_equal(high, target.box.high)) or centre.shape != (D,):
+            raise NotProved("the layer and the target speak about different boxes.")
+        if matrix.shape != (D, D) or np.any(matrix != np.diag(np.diag(matrix))) or np.any(np.diag(matrix) <= 0):
+            raise NotProved("its coordinates are not scaled variables.")
+        slopes, offsets = ([wide[f"{name}.{part}"] for name in names] for part in ("slopes", "offsets"))
+        rank = 1 if product else 2
+        good = all(a.ndim == rank and len(a) == len(b) and b.ndim == 1 for a, b in zip(slopes, offsets, strict=True))
+        shape = tuple(len(b) for b in offsets)
+        values = wide[values_name]
+        if not good or values.shape != ((*shape, K) if grouped else (*shape, K, 1)) or (not product and slopes[0].shape[1] != D):
+            raise NotProved("its keys and values do not belong together.")
+        lean = wide.get(lean_name)
+        if lean is not None and lean.shape != (*shape, K, D):
+            raise NotProved("the slopes of its values do not belong to its keys.")
+        sharpness = 1.0 if grouped else float(told["sharpness"])
+        if not 0.0 < sharpness < math.inf:
+            raise NotProved(f"its sharpness (={sharpness!r}) is not a positive number.")
+        reserve = float(record["certificate"].get("details", {}).get("collapse", 0.0)) if grouped else 0.0
+        if not 0.0 <= reserve < math.inf:
+            raise NotProved("what it reserves for a collapse is not a number of at least 0.")
+        hard = told.get("hard", False)
+        if hard not in (True, False) or (hard and grouped):
+            raise NotProved("`hard` is true of lookups or absent.")
+        return cls(
+            centre, np.diag(matrix).copy(), slopes, offsets, values.reshape(*shape, K), lean, sharpness, dtype, not product,
+            grouped, bool(hard), reserve,
+        )  # fmt: skip
+
+    def coordinates(self, x: Array, variable: int, narrow: bool) -> Array:
+        """z of one variable as the layer forms it: a difference and a product in float64, then its dtype."""
+        z = (x - self.centre[variable]) * self.scale[variable]
+        return np.asarray(z.astype(numpy_dtype(self.dtype)).astype(np.float64) if narrow else z)
+
+
+# -- product keys
+
+
+def _product(layer: Numbers, table: Table | Samples, error: float) -> float:
+    D = len(layer.scale)
+    nodes = list(table.axes) if isinstance(table, Table) else list(table.X.T)
+    worst = 0.0
+    for narrow in (True, False):
+        if not narrow and layer.dtype == "float64":
+            continue  # the same numbers
+        z = [layer.coordinates(nodes[i], i, narrow) for i in range(D)]
+        if layer.grouped and any(float(np.abs(one).max()) > 1.0 for one in z):
+            raise NotProved("an entry lies outside the layer's coordinates.")
+        worst = max(worst, _at(layer, table, z, error))
+    return worst
+
+
+def _at(layer: Numbers, table: Table | Samples, z: list[Array], error: float) -> float:
+    """The largest bound over all entries, run at these coordinates."""
+    D, K = len(z), layer.values.shape[-1]
+    unit = compute_format(layer.dtype).unit
+    middle = (layer.values.reshape(-1, K).max(axis=0) + layer.values.reshape(-1, K).min(axis=0)) / 2.0
+    about, tilt = np.abs(layer.values - middle), np.zeros((K, D))
+    reach = np.array([float(np.abs(one).max()) for one in z])
+    if layer.value_slopes is not None:  # m is affine as well, about the middle of the slopes
+        flat = layer.value_slopes.reshape(-1, K, D)
+        tilt = (flat.max(axis=0) + flat.min(axis=0)) / 2.0
+        about = about + np.abs(layer.value_slopes - tilt) @ reach
+    far = float(about.max())
+    top = far + float((np.abs(middle) + np.abs(tilt) @ reach).max())
+    axes, alive, shaken = [], 1.0, 0.0
+    for i in range(D):
+        one, moved, count = _axis(layer, i, z[i], unit)
+        axes.append((one, moved))
+        alive *= count
+        shaken += float(moved.sum(axis=1).max())
+    tokens = float(np.prod([len(b) for b in layer.offsets]))
+    along = 2.0 * sum(len(b) for b in layer.offsets)
+    sums = max(0.0 if layer.grouped else 2.0 * min(alive, tokens), along) + 24.0 * (D + 2)
+    if not layer.grouped:
+        sums += 6.0 * math.ceil(tokens / ROUND)
+        sums *= unit / DOUBLE  # lookups add up in their dtype, heads in float64
+    if not sums * DOUBLE < 0.01 or not shaken < 0.05:
+        raise NotProved(f"rounding in {layer.dtype} is not under control.")
+    fixed = 1.02 * (sums + along + 24.0 * D) * DOUBLE * top
+    fixed += layer.reserve + (POLYNOMIALS * top if layer.grouped else 0.0) + (0.0 if layer.grouped else 2.0 * D * TAIL * top)
+    fixed += 200.0 * (D + 2) * tokens * (DTYPES[layer.dtype].tiny * top + 2.0**-1074)
+    # |d| <= 0.05 moves weights by e^{2 * 0.05} at most; own weights come from extended precision and are rounded once
+    coarse = 1.2 * (shaken + 8.0 * D * DOUBLE) * 2.0 * far
+    fine = coarse > 0.002 * error
+    worst = 0.0
+    for weights, lost, part, values in _pieces(table, axes, z, K):
+        g = _sum(weights, layer.values, part[1])
+        if layer.value_slopes is not None:
+            for e in range(D):
+                g = g + _beside(part[0][e], e, D, part[1]) * _sum(weights, layer.value_slopes[..., e], part[1])
+        away = np.abs(g - values) + 2.0 * unit * np.abs(g)
+        if fine:
+            level = middle + sum(_beside(part[0][e], e, D, part[1]) * tilt[:, e] for e in range(D))
+            for e in range(D):
+                mixed = [lost[i] if i == e else weights[i] for i in range(D)]
+                mass = _beside(lost[e].sum(axis=1), e, D, part[1])
+                spread = _sum(mixed, about, part[1])
+                if layer.value_slopes is not None:
+                    square = _square(mixed, layer.values - middle, layer.value_slopes - tilt, part)
+                    spread = np.minimum(spread, np.sqrt(np.maximum(square, 0.0) * mass))
+                away = away + 1.2 * ((spread + mass * np.abs(g - level)) + 8.0 * DOUBLE * far)
+        else:
+            away = away + coarse
+        known = np.isfinite(values)
+        if not np.isfinite(away[known]).all():
+            raise NotProved("the layer is not finite at an entry.")
+        worst = max(worst, float(away[known].max(initial=0.0)))
+    return (worst + fixed) * ROOM
+
+
+def _axis(layer: Numbers, i: int, z: Array, unit: float) -> tuple[Array, Array, float]:
+    """Weights along one axis, the same times the errors of their logits in a runtime, and how many are not zero at once."""
+    D = len(layer.scale)
+    a, b = layer.slopes[i].astype(np.longdouble), layer.offsets[i].astype(np.longdouble)
+    wide = z.astype(np.longdouble)
+    scores = (np.multiply.outer(wide, a) + b) * np.longdouble(layer.sharpness)
+    behind = (scores.max(axis=1, keepdims=True) - scores).astype(np.float64)
+    W = np.exp(-(scores.max(axis=1, keepdims=True) - scores))
+    W = (W / W.sum(axis=1, keepdims=True)).astype(np.float64)
+    size = layer.sharpness * (np.multiply.outer(np.abs(z), np.abs(layer.slopes[i])) + np.abs(layer.offsets[i]))
+    # D products, their sum, the offset and its storage; the shift by the maximum; exp to 8 u and what follows it
+    errors = (D + 3.0) * 1.01 * unit * size + unit * (behind + 14.0)
+    if not layer.grouped:
+        # runtimes form z in float64 or in the dtype, take the offsets of an ideal grid, work window by window or block by block
+        rounds = math.ceil(float(np.prod([len(one) for one in layer.offsets])) / ROUND)
+        moved = (4.0 * DOUBLE + (0.0 if layer.dtype == "float64" else 1.01 * unit)) * np.abs(z)[:, None]
+        site = layer.slopes[i]
+        drift = np.abs(layer.offsets[i] + site * site / 2.0)
+        ideal = float(drift.max()) <= 8.0 * unit * max(1.0, float(np.abs(layer.offsets[i]).max()))
+        nearby = np.abs(z[:, None] - site)
+        errors = errors + layer.sharpness * (moved * nearby + (drift if ideal else 0.0)) + unit * (824.0 + 14.0 * rounds)
+        errors = errors + 4.0 * unit * size  # the sharpness is multiplied in, before or after
+        errors = errors + 64.0 * DOUBLE * (layer.sharpness + 1.0) * (nearby + 1.0) ** 2
+    gone = behind > FLOOR + 2.0 * errors
+    alive = float((~gone).sum(axis=1).max())
+    return W, np.where(gone, 0.0, W * errors), alive
+
+
+def _pieces(
+    table: Table | Samples, axes: list[tuple[Array, Array]], z: list[Array], K: int
+) -> Iterator[tuple[list[Array], list[Array], tuple[list[Array], bool], Array]]:
+    """Blocks of entries: weights, weights times errors, (coordinates, whether they span a grid), values."""
+    if isinstance(table, Table):
+        rows = max(1, WORK // max(1, int(np.prod(table.shape[1:])) * K))
+        for first in range(0, table.shape[0], rows):
+            cut = slice(first, first + rows)
+            W, lost = ([axis[k][cut] if i == 0 else axis[k] for i, axis in enumerate(axes)] for k in (0, 1))
+            yield W, lost, ([one[cut] if i == 0 else one for i, one in enumerate(z)], True), table.values[cut]
+        return
+    width = max(1, int(np.prod([axis[0].shape[1] for axis in axes[:-1]])) * K)
+    rows = max(1, WORK // width)
+    for first in range(0, len(table.X), rows):
+        cut = slice(first, first + rows)
+        yield [a[0][cut] for a in axes], [a[1][cut] for a in axes], ([one[cut] for one in z], False), table.y[cut]
+
+
+def _sum(W: list[Array], values: Array, on_grid: bool) -> Array:
+    """sum_j prod_e W_e values_j, from the last axis to the first: entries on a grid (n_1, .., n_D, K), or row by row (m, K)."""
+    D = len(W)
+    if on_grid:
+        for e in reversed(range(D)):
+            values = np.moveaxis(np.tensordot(values, W[e], axes=(e, 1)), -1, e)
+        return values
+    found = np.einsum("...jk,mj->m...k", values, W[-1])
+    for e in reversed(range(D - 1)):
+        found = np.einsum("m...jk,mj->m...k", found, W[e])
+    return np.asarray(found)
+
+
+def _square(W: list[Array], c: Array, G: Array, part: tuple[list[Array], bool]) -> Array:
+    """An upper bound of sum_j W_j (c_j + G_j z)^2, term by term, with room for what cancels between the terms."""
+    z, on_grid = part
+    D = len(z)
+    total = _sum(W, c * c, on_grid)
+    size = total
+    for i in range(D):
+        here = _beside(z[i], i, D, on_grid)
+        own = here * here * _sum(W, G[..., i] ** 2, on_grid)
+        total, size = total + 2.0 * here * _sum(W, c * G[..., i], on_grid) + own, size + D * own
+        for k in range(i):
+            total = total + 2.0 * here * _beside(z[k], k, D, on_grid) * _sum(W, G[..., i] * G[..., k], on_grid)
+    return total + 1e-11 * size
+
+
+def _beside(row: Array, e: int, D: int, on_grid: bool) -> Array:
+    return row.reshape([-1 if i == e else 1 for i in range(D)] + [1]) if on_grid else row[:, None]
+
+
+# -- listed keys
+
+
+def _listed(layer: Numbers, table: Table | Samples) -> float:
+    """Scores added up variable by variable, blocks of entries against all keys."""
+    a, b, c = layer.slopes[0], layer.offsets[0], layer.values
+    N, D = a.shape
+    unit, s = compute_format(layer.dtype).unit, layer.sharpness
+    if N * table.entries.count > LISTED:
+        raise NotProved(f"{N:,} keys at {table.entries.count:,} entries are more than this check looks at.")
+    middle = (c.max(axis=0) + c.min(axis=0)) / 2.0
+    about, top = np.abs(c - middle), float(np.abs(c).max())
+    rounds = math.ceil(N / ROUND)
+    sums = (2.0 * N + 6.0 * rounds + 32.0) * unit
+    if not sums < 0.01:
+        raise NotProved(f"sums over {N:,} keys are not under control in {layer.dtype}.")
+    worst = 0.0
+    for points, values in table.blocks():
+        rows = max(1, 2 * WORK // N)
+        for first in range(0, len(points), rows):
+            x = points[first : first + rows]
+            scores, size = np.tile(b, (len(x), 1)), np.tile(np.abs(b), (len(x), 1))
+            for i in range(D):
+                z = layer.coordinates(x[:, i], i, False)
+                term = np.multiply.outer(z, a[:, i])
+                scores += term
+                size += np.abs(term)
+            behind = s * (scores.max(axis=1, keepdims=True) - scores)
+            narrow = 0.0 if layer.dtype == "float64" else 1.01 * unit
+            errors = s * ((D + 9.0) * 1.01 * unit + narrow + 4.0 * DOUBLE) * size + unit * (behind + 824.0 + 14.0 * rounds)
+            errors = np.where(behind > FLOOR + 2.0 * errors, 0.0, errors)
+            W = np.exp(-behind)
+            W /= W.sum(axis=1, keepdims=True)
+            g = W @ c
+            shaken = float(errors.max())
+            if not shaken < 0.2:
+                raise NotProved(f"rounding in {layer.dtype} is not under control.")
+            moved = (W * errors) @ about + (W * errors).sum(axis=1, keepdims=True) * np.abs(g - middle)
+            away = np.abs(g - values[first : first + rows]) + 2.0 * math.exp(2.0 * shaken) * moved + 2.0 * unit * np.abs(g)
+            if not np.isfinite(away).all():
+                raise NotProved("the layer is not finite at an entry.")
+            worst = max(worst, float(away.max()))
+    stray = 40.0 * N * (DTYPES[layer.dtype].tiny * top + 2.0**-1074)
+    return float((worst + 2.1 * sums * top + stray) * ROOM)
+
+
+# -- the nearest key
+
+
+def _nearest(layer: Numbers, table: Table | Samples) -> float:
+    """Every entry stands exactly on a key, and no other key is as near: the key's value is the answer, whatever rounds."""
+    if layer.listed:
+        if not isinstance(table, Samples):
+            raise NotProved("listed keys are compared with samples.")
+        return _nearest_sample(layer, table)
+    if not isinstance(table, Table):
+        raise NotProved("keys along axes are compared with a table.")
+    index = []
+    for i, nodes in enumerate(table.axes):
+        keys, z = layer.slopes[i], layer.coordinates(nodes, i, True)
+        if np.any(np.diff(keys) <= 0):
+            raise NotProved("the keys of an axis do not increase.")
+        place = np.clip(np.searchsorted(keys, z), 0, len(keys) - 1)
+        if not np.array_equal(keys[place], z):
+            raise NotProved(f"an entry of axis {i} stands on no key.")
+        index.append(place)
+    away = np.abs(layer.values[np.ix_(*index)] - table.values)
+    return float(np.nanmax(away)) * (1.0 + 2.0**-50)
+
+
+def _nearest_sample(layer: Numbers, samples: Samples) -> float:
+    z = np.stack([layer.coordinates(samples.X[:, i], i, True) for i in range(samples.dimension)], axis=1)
+    keys = layer.slopes[0]
+    for column in keys.T:
+        steps = np.diff(np.unique(column))
+        if steps.size and float(steps.min()) < 1e-140:
+            raise NotProved("two keys are so close that the square of their distance is zero.")
+    order = np.lexsort(keys.T)
+    answer: dict[bytes, list[int]] = {}
+    for j in order:
+        answer.setdefault((keys[j] + 0.0).tobytes(), []).append(int(j))
+    worst = 0.0
+    for row, value in zip(z + 0.0, samples.y, strict=True):
+        found = answer.get(row.tobytes())
+        if found is None:
+            found = [int(j) for j in np.flatnonzero((keys == row).all(axis=1))]
+        if not found:
+            raise NotProved("a sample stands on no key.")
+        worst = max(worst, float(np.abs(layer.values[found] - value).max()))
+    return worst * (1.0 + 2.0**-50)

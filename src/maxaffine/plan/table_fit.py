@@ -1,0 +1,155 @@
+"""Heads of few keys fitted to a table: the search of plan/affine_fit.py on entries instead of points of its own choice.
+
+Search and fit look at a part of a large table, entries near Chebyshev points; what is found is then fitted to all entries and
+verified at all of them.  Missing entries are filled with what the fit says there, and fitted again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.rounding import compute_format, numpy_dtype
+from maxaffine.plan.affine_fit import AffineProducts, ProductFit
+from maxaffine.plan.affine_values import Basis, affine_on_grid, affine_values, spread
+from maxaffine.plan.fit import LAMBDAS
+from maxaffine.plan.keys import AxisKeys
+from maxaffine.plan.spectral_keys import weights
+from maxaffine.plan.tables import site_keys
+
+Array = NDArray[np.float64]
+
+JUDGED = {1: 4096, 2: 160, 3: 36, 4: 14}  # entries per axis that a search looks at
+BEYOND = 2  # sites beyond each end of an axis, where there are fewer sites than entries
+FILLINGS = 12  # rounds of filling missing entries
+
+
+def scaled(nodes: Array) -> tuple[Array, float, float]:
+    """z in [-1, 1] of the nodes as a layer forms it, with its centre and scale: z = scale (x - centre)."""
+    centre = float((nodes[0] + nodes[-1]) / 2.0)
+    half = max(float(nodes[-1]) - centre, centre - float(nodes[0]))
+    scale = 1.0 / half * (1.0 - 2.0**-50)
+    return (nodes - centre) * scale, centre, scale
+
+
+def filled(values: Array) -> Array:
+    """The values with every missing entry replaced by a near one along the axes, or by the mean."""
+    holes = ~np.isfinite(values).all(axis=-1)
+    if not holes.any():
+        return values
+    found = values.copy()
+    for axis in range(values.ndim - 1):
+        for flip in (False, True):
+            there = np.asarray(np.isfinite(found).all(axis=-1))
+            if there.all():
+                return found
+            line = np.flip(there, axis) if flip else there
+            shape = [-1 if i == axis else 1 for i in range(line.ndim)]
+            index = np.where(line, np.arange(line.shape[axis]).reshape(shape), 0)
+            index = np.maximum.accumulate(index, axis=axis)[..., None]
+            moved = np.take_along_axis(np.flip(found, axis) if flip else found, index, axis=axis)
+            found = np.where(there[..., None], found, np.flip(moved, axis) if flip else moved)
+    mean = np.nanmean(values.reshape(-1, values.shape[-1]), axis=0)
+    return np.where(np.isfinite(found), found, mean)
+
+
+def chebyshev_part(z: Array, count: int) -> NDArray[np.intp]:
+    """Indices of about `count` nodes near Chebyshev points, both ends among them; all of them where they are no more."""
+    if count >= len(z):
+        return np.arange(len(z))
+    wanted = -np.cos(np.linspace(0.0, np.pi, count))
+    right = np.clip(np.searchsorted(z, wanted), 1, len(z) - 1)
+    near = np.where(wanted - z[right - 1] < z[right] - wanted, right - 1, right)
+    return np.unique(np.concatenate([[0], near, [len(z) - 1]]))
+
+
+class TableProducts(AffineProducts):
+    """Heads with affine values for a table (n_1, .., n_D, K), missing entries filled."""
+
+    def __init__(self, z: list[Array], values: Array, error: float, scale: float, dtype: str) -> None:
+        super().__init__(lambda points: points, len(z), error, scale, dtype)
+        self.z, self.table = z, values
+        most = JUDGED.get(len(z), 8)
+        self.judged = [chebyshev_part(one, most) for one in z]
+
+    def _points(self, counts: tuple[int, ...]) -> tuple[list[Array], Array, list[Array], Array]:
+        if counts not in self._samples:
+            more = 4 if self.E < 3 else 3
+            fit = [chebyshev_part(one, more * n + 10) for one, n in zip(self.z, counts, strict=True)]
+            fit = [part if len(part) < len(all_) else all_ for part, all_ in zip(fit, self.judged, strict=True)]
+            parts = []
+            for index in (fit, self.judged):
+                parts += [[one[i] for one, i in zip(self.z, index, strict=True)], self.table[np.ix_(*index)]]
+            self._samples[counts] = tuple(parts)  # type: ignore[assignment]
+        return self._samples[counts]
+
+
+@dataclass(frozen=True)
+class TableFit:
+    """Keys per axis with values and slopes fitted to all entries, and the largest error at them."""
+
+    error: float
+    axes: tuple[AxisKeys, ...]
+    values: Array
+    slopes: Array | None
+
+
+def refitted(
+    fit: ProductFit, z: list[Array], table: Array, holes: NDArray[np.bool_], error: float, scale: float, dtype: str
+) -> TableFit:
+    """The same keys with values fitted to all entries, the best of several dampings; holes are filled as one goes."""
+    bases = [Basis.of(axis, one) for axis, one in zip(fit.axes, z, strict=True)]
+    W = [weights(axis.keys, one) for axis, one in zip(fit.axes, z, strict=True)]
+    keys = tuple(axis.keys for axis in fit.axes)
+    unit = compute_format(dtype).unit
+    best = TableFit(math.inf, keys, fit.values, fit.slopes)
+    for lam in (*LAMBDAS, 0.0003):
+        damping = max(lam * error / scale, 4.0 * unit)
+        samples = table
+        for _ in range(FILLINGS if holes.any() else 1):
+            values, slopes = affine_values(bases, samples, damping)
+            if holes.any():
+                samples = np.where(holes[..., None], affine_on_grid(W, values, slopes, z), table)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values, slopes = (a.astype(numpy_dtype(dtype)).astype(np.float64) for a in (values, slopes))
+        if not (np.isfinite(values).all() and np.isfinite(slopes).all()):
+            continue
+        away = np.abs(affine_on_grid(W, values, slopes, z) - table)
+        if holes.any():
+            away[holes] = 0.0
+        # large values are rounded more; among fits that are nearly as good the tame one is taken
+        reached = float(away.max()) + 64.0 * unit * float(np.abs(values).max() + np.abs(slopes).max())
+        if reached < best.error:
+            best = TableFit(reached, keys, values, slopes)
+        if best.error <= 0.9 * error:
+            break
+    return best
+
+
+def on_sites(z: list[Array], table: Array, counts: tuple[int, ...], rho: float, dtype: str) -> TableFit:
+    """Constant values on keys that stand on so many of the nodes per axis, by least squares; all of them interpolate."""
+    keys, W = [], []
+    for one, count in zip(z, counts, strict=True):
+        sites = one
+        if count < len(one):  # two more beyond each end: without them a smooth function is followed badly there
+            sites = one[np.unique(np.linspace(0, len(one) - 1, count - 2 * BEYOND).round().astype(int))]
+            steps = np.arange(1, BEYOND + 1)
+            before, after = sites[0] - (sites[1] - sites[0]) * steps[::-1], sites[-1] + (sites[-1] - sites[-2]) * steps
+            sites = np.concatenate([before, sites, after])
+        made = site_keys(sites, rho)
+        stored = numpy_dtype(dtype)
+        keys.append(AxisKeys(made.slopes.astype(stored).astype(np.float64), made.offsets.astype(stored).astype(np.float64)))
+        W.append(weights(keys[-1], one))
+    values: NDArray[Any] = table
+    for e, w in enumerate(W):
+        moved = np.moveaxis(values, e, 0)
+        flat = moved.reshape(len(moved), -1)
+        solved = np.linalg.solve(w, flat) if w.shape[0] == w.shape[1] else np.linalg.lstsq(w, flat, rcond=None)[0]
+        values = np.moveaxis(solved.reshape(-1, *moved.shape[1:]), 0, e)
+    values = values.astype(numpy_dtype(dtype)).astype(np.float64)
+    away = float(np.abs(spread(W, values) - table).max())
+    return TableFit(away, tuple(keys), values, None)
