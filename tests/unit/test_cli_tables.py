@@ -210,3 +210,38 @@ def test_a_layer_of_a_table_is_exported_with_its_certificate(run, density, tmp_p
     code, told, err = run("export", layer, "--to", to, "--out", out)
     assert code == 0 and told.startswith("export") and "error introduced" in told and "float64" in told, err
     assert b"entries of the table with SHA-256" in out.read_bytes()
+
+
+WHERE = [("torch", "write._caller"), ("onnx", "write._feeder"), ("safetensors", "safetensors_file.run")]
+
+
+@pytest.mark.parametrize(("to", "where"), WHERE)
+def test_an_export_that_says_something_else_is_refused(run, refused, density, tmp_path, monkeypatch, to, where):
+    pytest.importorskip({"torch": "torch", "onnx": "onnxruntime"}.get(to, "numpy"))
+    import importlib
+
+    layer, out = tmp_path / "rho.safetensors", tmp_path / ("e.onnx" if to == "onnx" else "e.safetensors")
+    assert run("compile", "--table", density, "--error", "0.05", "--out", layer, "--quiet")[0] == 0
+    file, name = where.split(".")
+    module = importlib.import_module(f"maxaffine.export.{file}")
+    true = getattr(module, name)
+    if to == "safetensors":
+        monkeypatch.setattr(module, name, lambda place, x: true(place, x) + 0.1)
+    else:
+        monkeypatch.setattr(module, name, lambda *how: lambda x: true(*how)(x) + 0.1)
+    assert "differs from the layer" in refused("export", layer, "--to", to, "--out", out)
+
+
+def test_the_export_of_a_hard_layer_says_that_it_is_a_softmax(run, density, tmp_path):
+    pytest.importorskip("onnxruntime")
+    import onnxruntime
+
+    layer, out = tmp_path / "rho.safetensors", tmp_path / "e.onnx"
+    assert run("compile", "--table", density, "--hard", "--out", layer, "--quiet")[0] == 0
+    code, told, _ = run("export", layer, "--to", "onnx", "--out", out)
+    row = next(line for line in told.splitlines() if line.startswith("softmax for nearest"))
+    assert code == 0 and float(row.split()[-1]) > 0.1 and "not for this softmax" in told
+    assert b"and not the softmax that this export is" in out.read_bytes()
+    entries = np.stack(np.meshgrid(T, P, indexing="ij"), axis=-1).reshape(-1, 2)
+    (found,) = onnxruntime.InferenceSession(out.read_bytes()).run(None, {"x": entries})
+    assert np.abs(found - RHO.ravel()).max() < 1e-6  # at the entries themselves it is as good as the nearest

@@ -46,6 +46,7 @@ def run(
     for line in table(judged(rows)):
         say(line)
     bound = layer.certificate.bound
-    say(f"certificate {'none' if bound is None else f'{bound:.4g}'} for the layer in {layer.dtype}; it travels in the metadata")
+    what = "the layer" if layer.method != "hard" else "the nearest entry, not for this softmax,"
+    say(f"certificate {'none' if bound is None else f'{bound:.4g}'} for {what} in {layer.dtype}; it travels in the metadata")
     say(f"saved      {path} ({path.stat().st_size:,} bytes)")
     return 0

@@ -86,7 +86,7 @@ def write_onnx(source: Source, path: str | Path, opset: int) -> tuple[Introduced
         _judge(source, f"onnx opset {opset}", own, _feeder(session(place.read_bytes()), own, shapes), True)
 
     replace_atomically(Path(path), save)
-    return tuple(rows)
+    return (*rows, *_softened(source))
 
 
 def _feeder(made: Any, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Callable[[Array], Array]:
@@ -124,6 +124,17 @@ def _judge(source: Source, form: str, dtype: str, run: Callable[[Array], Any], b
     return judge(form, dtype, run, x, expected, allowed if binding else None)
 
 
+def _softened(source: Source) -> tuple[Introduced, ...]:
+    """A hard layer leaves as the softmax of its sharpness: how far that is from what the nearest key alone answers."""
+    layer = source.layer
+    if not (isinstance(layer, Layer) and layer.hard):
+        return ()
+    x = _shaped(points(layer.low, layer.high, source.observed.at), layer.inputs)
+    runtime = next(name for name in ("factorised", "dense", "blocked") if name in chooser.available(layer))
+    soft, nearest = (np.asarray(source(*x, runtime=name, outside="clamp"), dtype=np.float64) for name in (runtime, "hard"))
+    return (Introduced("softmax for nearest", layer.dtype, float(np.abs(soft - nearest).max()), None),)
+
+
 def write_safetensors(source: Source, path: str | Path) -> tuple[Introduced, ...]:
     """Weights under stable names; reading them back gives the same layer, bit for bit."""
     _suffix(path, "safetensors")
@@ -141,7 +152,7 @@ def write_safetensors(source: Source, path: str | Path) -> tuple[Introduced, ...
         rows.append(_judge(source, "safetensors", "float64", lambda x: source.target.present(run(place, x)), True))
 
     replace_atomically(Path(path), save)
-    return tuple(rows)
+    return (*rows, *_softened(source))
 
 
 def write_torch(source: Source, path: str | Path, form: str, kind: str = "self") -> tuple[Introduced, ...]:
@@ -170,7 +181,7 @@ def write_torch(source: Source, path: str | Path, form: str, kind: str = "self")
         _judge(source, f"torch {form}", own, _caller(again.to(getattr(torch, own)), own, source.layer.inputs), True)
 
     replace_atomically(Path(path), save)
-    return tuple(rows)
+    return (*rows, *_softened(source))
 
 
 def _caller(module: Any, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Callable[[Array], Array]:

@@ -36,9 +36,10 @@ def summary(compiled: Compiled) -> str:
     c = compiled
     clustered = isinstance(c.layer, GroupedLayer) and c.layer.has_clusters
     keys = c.layer.layout() + ("" if clustered else " keys")
+    kind = "hard" if c.method == "hard" else "softmax"
     lines = [
         f"target     {c.target.name or c.target.text or 'callable'}",
-        f"layer      one softmax head, {c.attention_kind}-attention, {c.tokens:,} tokens ({keys}), {c.method}, "
+        f"layer      one {kind} head, {c.attention_kind}-attention, {c.tokens:,} tokens ({keys}), {c.method}, "
         f"{'' if c.sharpness is None else f'sharpness {c.sharpness:.4g}, '}{c.dtype}, {size(c.layer.nbytes)}",
     ]
     norm = c.certificate.norm_name
@@ -95,6 +96,8 @@ def _literal(c: Compiled) -> str | None:
 
 def _advice(c: Compiled) -> str:
     parts = c.certificate.parts
+    if c.method == "hard":
+        return "the nearest entry answers as it is stored; only a wider dtype is closer" if c.bound else "nothing: it is exact"
     worst = max(parts, key=lambda name: parts[name])
     if isinstance(c.layer, GroupedLayer) and c.layer.has_clusters:
         return _cluster_advice(c, worst)
