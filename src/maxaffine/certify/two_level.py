@@ -205,8 +205,11 @@ def kink_rounding(layer: GroupedLayer, group: ClusterGroup, kappa: float, size: 
     return (total + count * (SKIP + 4.0 * FLOAT64.tiny) * largest) * UP
 
 
-def literal_errors(layer: GroupedLayer, group: ClusterGroup) -> tuple[float, float, float]:
-    """The literal runtime: largest error of a logit, of a value, and the largest |value|, over all tokens and the box."""
+def literal_errors(layer: GroupedLayer, group: ClusterGroup, bonus: float = 0.0) -> tuple[float, float, float]:
+    """The literal runtime: largest error of a logit, of a value, and the largest |value|, over all tokens and the box.
+
+    A bonus is added to every logit of the group, whose sum is rounded once more.
+    """
     q, compute = query(layer, group), compute_format(layer.dtype)
     eta = lost = largest = 0.0
     E = len(q.size)
@@ -216,9 +219,10 @@ def literal_errors(layer: GroupedLayer, group: ClusterGroup) -> tuple[float, flo
         beta = sum(float(np.abs(axis.offsets.astype(np.float64)).max()) for axis in cluster.axes)
         steep, offset = a + inside, b + beta + float(inside @ np.abs(cluster.origin))
         top = float(steep @ (q.size + q.narrow)) + offset
-        if not top < LARGEST[compute.name]:
+        if not top + bonus < LARGEST[compute.name]:
             return math.inf, math.inf, math.inf
-        logit = float(steep @ q.narrow) + (gamma(E + 3, compute.unit) + gamma(2 * E + 8, U)) * top
+        logit = compute.unit * 1.01 * (top + bonus) if bonus else 0.0
+        logit += float(steep @ q.narrow) + (gamma(E + 3, compute.unit) + gamma(2 * E + 8, U)) * top
         eta = max(eta, logit + compute.unit * (min(2.0 * top, -compute.exp_floor) + compute.exp_ulps + 4.0))
         c = np.abs(cluster.values.astype(np.float64)).reshape(cluster.count, -1)
         if cluster.slopes is not None:
@@ -231,10 +235,11 @@ def literal_errors(layer: GroupedLayer, group: ClusterGroup) -> tuple[float, flo
 
 
 def literal_rounding(
-    layer: GroupedLayer, group: ClusterGroup, blend: float, size: float, reach: Array | None = None, far: float = 0.0
-) -> float:
-    """As `two_level_rounding`, for the literal softmax over all tokens of a layer of this one group."""
-    eta, lost, top = literal_errors(layer, group)
+    layer: GroupedLayer, group: ClusterGroup, blend: float, size: float, reach: Array | None = None, far: float = 0.0,
+    bonus: float = 0.0,
+) -> float:  # fmt: skip
+    """As `two_level_rounding`, for the literal softmax over all tokens of this group (with a bonus, among others)."""
+    eta, lost, top = literal_errors(layer, group, bonus)
     whole = whole_reach(layer, group)
     rows = whole if reach is None else np.minimum(reach, whole)
     inside = max(_values(cluster, row)[1] for cluster, row in zip(group.clusters, rows, strict=True))

@@ -89,9 +89,11 @@ def axis_row(direction: Direction, low: Array, high: Array, centre: Array) -> tu
     return np.array([float(scale * c) for c in direction]), scale
 
 
-def expression_problem(found: OneDirection, low: Array, high: Array, error: float) -> Problem:
-    """The problem of an expression; Refused where its breaks cannot be told apart."""
-    centre = _centre(found, low, high)
+def expression_problem(
+    found: OneDirection, low: Array, high: Array, error: float, centre: Array | None = None
+) -> Problem:
+    """The problem of an expression, about a given centre or the best one; Refused where its breaks cannot be told apart."""
+    centre = best_centre(found, low, high) if centre is None else centre
     row, scale = axis_row(found.direction, low, high, centre)
     exact = [Fraction(float(c)) for c in centre]
     middle = sum((w * c for w, c in zip(found.direction, exact, strict=True)), Fraction(0))
@@ -125,7 +127,7 @@ def _link(left: Expression, right: Expression, at: float, kind: str, error: floa
     return Link(at, "kink", abs(slopes[1] - slopes[0]))
 
 
-def _centre(found: OneDirection, low: Array, high: Array) -> Array:
+def best_centre(found: OneDirection, low: Array, high: Array) -> Array:
     """The middle of the box; on one axis the place where the target is steepest beyond measure, if there is one.
 
     Differences from the centre lose no digits near it, which is what a singular end needs.

@@ -1,0 +1,94 @@
+"""Sums some parts of which switch: clusters along one direction each beside product keys, tokens added up."""
+
+import math
+from functools import partial
+
+import numpy as np
+
+from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.sums import certify_sums, wanted_bonus
+from maxaffine.core.errors import Refused
+from maxaffine.layer.build_sums import build_sums
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.plan.budget import afford
+from maxaffine.plan.sums import SumPlan, SumPlanner
+from maxaffine.request import Request
+from maxaffine.search.found import ROOM, Found, grouped_cost, unconfirmed
+from maxaffine.target.sums import sum_of
+
+AIMS = (0.97, 0.9, 0.8, 0.62)  # of the error, for the shares of all parts
+
+
+def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
+    """The fewest tokens for a sum of parts, where some of them switch and each of those has one direction."""
+    target = request.target
+    if target.expression is None or target.n_out != 1 or target.d_out != 1 or math.isfinite(request.norm):
+        reasons.append("they need an expression with one output, and the sup norm")
+        return None
+    found = sum_of(target.expression)
+    if found is None:
+        reasons.append("the target is not a sum of parts of which some switch, each along one direction")
+        return None
+    if fewest is not None and 2 * len(found.parts) > fewest:
+        reasons.append(f"{len(found.parts)} parts are no fewer than {fewest:,} tokens")
+        return None
+    try:
+        planner = SumPlanner(found, target.box, request.error, request.dtype)
+    except Refused as refusal:
+        reasons.append(str(refusal).rstrip("."))
+        return None
+    if planner.why is not None:
+        reasons.append(planner.why)
+        return None
+    before = 0
+    for aim in AIMS:
+        with np.errstate(all="ignore"):
+            plan = planner.plan(aim * request.error)
+        if plan is None:
+            reasons.append("a part needs more tokens than there may be")
+            return None
+        if fewest is not None and plan.cells >= fewest:
+            reasons.append(f"{plan.cells:,} tokens are no fewer than {fewest:,}")
+            return None
+        if plan.cells == before and aim < AIMS[1]:
+            continue
+        before = plan.cells
+        made = _proved(plan, request, reasons)
+        if made is not None:
+            return made
+    return None
+
+
+def _proved(plan: SumPlan, request: Request, reasons: list[str]) -> Found | None:
+    layer = _build(plan, request)
+    cost = grouped_cost(layer)
+    afford(cost, request.max_bytes, f"the sum for error {request.error:g}")
+    prove = partial(_certified, layer, plan, request.error)
+    try:
+        certificate = prove("any")
+    except Refused as refusal:
+        reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
+        return None
+    assert certificate.bound is not None
+    if not certificate.bound <= request.error * ROOM:
+        worst = max(certificate.parts, key=lambda name: certificate.parts[name])
+        part = f"{worst.replace('_', ' ')} {certificate.parts[worst]:.3g}"
+        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g} in {request.dtype}, of which {part}")
+        return None
+    made = Found("sums", plan, layer, certificate, cost, None, prove)
+    doubt = unconfirmed(made, request)
+    if doubt is not None:
+        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, and the checker does not confirm it: {doubt}")
+        return None
+    return made
+
+
+def _build(plan: SumPlan, request: Request) -> GroupedLayer:
+    """The layer, with the bonus that its literal form needs: the leak is far below the error, and as small as rounding."""
+    layer = build_sums(plan, request.target, request.dtype)
+    allowed = min(1e-4 * request.error, 1e-14) if request.dtype == "float64" else 1e-4 * request.error
+    return build_sums(plan, request.target, request.dtype, wanted_bonus(layer, allowed))
+
+
+def _certified(layer: GroupedLayer, plan: SumPlan, error: float, runtime: str) -> Certificate:
+    return certify_sums(layer, plan, error, runtime)
