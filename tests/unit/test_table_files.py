@@ -100,8 +100,18 @@ def test_x_and_y_of_an_npz_are_samples(tmp_path: Path) -> None:
     np.savez(path, X=points, y=points[:, 0])
     found = read_contents(path)
     assert found.axes is None and isinstance(found.target(), Samples) and found.names == ("x1", "x2")
+    assert read_contents(path, "y").axes is None
     np.savez(path, X=points, y=points[:5, 0])
     refusal(path, "(20, 2)", "(5,)")
+
+
+def test_columns_of_one_length_in_an_npz_are_rows(tmp_path: Path) -> None:
+    path = tmp_path / "t.npz"
+    a, b = (part.ravel() for part in np.meshgrid(X, Y, indexing="ij"))
+    np.savez(path, x=a, y=b, values=V.ravel())
+    same(read_contents(path))
+    np.savez(path, x=a[:-1], y=b[:-1], z=b[:-1], values=V.ravel()[:-1])
+    assert "1 of the 3 x 4" in read_contents(path, axes="x,y").notes[0]
 
 
 def test_a_table_of_one_variable_needs_the_name_values(tmp_path: Path) -> None:

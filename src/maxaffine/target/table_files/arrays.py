@@ -3,6 +3,7 @@
 .npz   arrays by name.  `X` and `y` are samples.  Else the values are the array called `values` (or by --values), or the only one
        of two or more dimensions; the other one-dimensional arrays are the axes, in the order of the file if their lengths fit,
        else in the only order in which they do.  A dimension of the values behind the axes holds several values per entry.
+       One-dimensional values beside several arrays of their length are rows, as in CSV.
 .npy   rows x_1, .., x_D, value, as in CSV without a header.
 """
 
@@ -32,7 +33,7 @@ def read_npz(path: Path, shown: str, values: str | None, axes: str | None, max_b
     """The grid or the samples of an archive of arrays."""
     arrays = archive(path, shown, max_bytes)
     chosen = {name: array for name, array in arrays.items() if array.dtype.kind not in "SUb"}
-    if values is None and axes is None and {"X", "y"} <= set(chosen) and "values" not in chosen:
+    if values in (None, "y") and axes is None and {"X", "y"} <= set(chosen) and "values" not in chosen:
         return _samples(shown, chosen)
     named = _values_of(chosen, values, shown)
     outputs = [numbers(chosen[name], name, shown) for name in named]
@@ -41,6 +42,10 @@ def read_npz(path: Path, shown: str, values: str | None, axes: str | None, max_b
     made = outputs[0] if len(outputs) == 1 else np.stack(outputs, axis=-1)
     dimensions = outputs[0].ndim
     lines = [name for name in chosen if name not in named and chosen[name].ndim == 1]
+    columns = lines if axes is None else pick(axes, lines, shown, "--axes", "the coordinates are")
+    if dimensions == 1 and len(columns) > 1 and all(len(chosen[name]) == len(made) for name in columns):
+        points = np.stack([numbers(chosen[name], name, shown) for name in columns], axis=1)
+        return rows(shown, columns, points, made, named)
     if axes is not None:
         order = pick(axes, lines, shown, "--axes", "the axes are")
     else:
