@@ -31,8 +31,8 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, compute_format, gamma, numpy_dtype
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.keys import AxisKeys, ListedKeys, ProductKeys
-from maxaffine.runtime import hard, softmax
+from maxaffine.plan.keys import AxisKeys, ProductKeys
+from maxaffine.runtime import hard
 from maxaffine.runtime.collapse import SHARE, allowance, collapsible
 from maxaffine.runtime.grouped import tree_terms
 from maxaffine.target.entries import Entries
@@ -333,17 +333,16 @@ def _lookup_rows(layer: Layer, values: Array, data: Data, shake: float, spread: 
 
 
 def _hard(layer: Layer, data: Data) -> Verified:
-    """The nearest key, run as it is: at an entry every distance to its own key is exactly zero, so that no rounding is left.
+    """The nearest site, run as it is: at an entry the distance to its own site is exactly zero, so that no rounding is left.
 
-    Samples that are one point in the layer's dtype may each answer for the others.
+    Samples at one point may each answer for the others.
     """
     best = Verified(0.0, -1.0, (), 0)
     if isinstance(data, Samples):
-        z = softmax.coordinates(layer, data.X)
-        if not isinstance(layer.keys, ListedKeys) or not np.array_equal(z, layer.keys.slopes):
-            raise Refused("the keys of the layer are not the samples.")
-        _, group = np.unique(z, axis=0, return_inverse=True)
-        values = layer.values.reshape(len(z), -1).astype(np.float64)
+        if layer.is_product or layer.sites is None or not np.array_equal(layer.sites[0], data.X):
+            raise Refused("the sites of the layer are not the samples.")
+        _, group = np.unique(data.X, axis=0, return_inverse=True)
+        values = layer.values.reshape(len(data.X), -1).astype(np.float64)
         order, group = np.argsort(group.ravel(), kind="stable"), group.ravel()
         starts = np.flatnonzero(np.diff(group[order], prepend=-1))
         low, high = (op.reduceat(values[order], starts, axis=0)[group] for op in (np.minimum, np.maximum))

@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
-from maxaffine.core.rounding import numpy_dtype
+from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.build import input_shapes
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.plan.grid import grid_keys
 from maxaffine.plan.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys
-from maxaffine.plan.tables import binary_scale
+from maxaffine.plan.table_fit import scaled
+from maxaffine.plan.tables import site_keys
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
 
@@ -43,39 +44,29 @@ def build_uniform(table: Table, rho: float, values: Array, dtype: str) -> Layer:
 
 
 def build_hard_table(table: Table, values: Array, dtype: str) -> Layer:
-    """The nearest entry: keys are the nodes times a power of two, which rounds nothing."""
-    scale = np.array([binary_scale(float(np.diff(axis).min())) for axis in table.axes])
-    stored = numpy_dtype(dtype)
-    axes = []
-    for i, (axis, factor) in enumerate(zip(table.axes, scale, strict=True)):
-        with np.errstate(over="ignore"):
-            sites = (axis * factor).astype(stored)
-        if not np.isfinite(sites.astype(np.float64)).all() or np.any(np.diff(sites) <= 0):
-            raise Refused(f"two entries of axis {i} are one number in {dtype}; use float64, or subtract an origin from the axis.")
-        wide = sites.astype(np.float64)
-        axes.append(AxisKeys(wide, _offsets(wide * wide, stored)))
-    return _hard(table, scale, ProductKeys(tuple(axes)), values[..., None], dtype)
+    """The nearest entry: the nodes are the sites, and the keys of its softmax hand over half-way between them."""
+    places = [scaled(axis) for axis in table.axes]
+    centre, scale = (np.array([one[k] for one in places]) for k in (1, 2))
+    keys = ProductKeys(tuple(site_keys(one[0], 2.0 * LEAD) for one in places))
+    return _hard(table, Coordinates(centre, np.diag(scale)), keys, 1.0, values, table.axes, dtype)
 
 
 def build_hard_samples(samples: Samples, spacing: float, dtype: str) -> Layer:
-    """The nearest sample: keys are the points times one power of two, which rounds nothing and keeps distances in order."""
-    stored = numpy_dtype(dtype)
-    scale = np.full(samples.dimension, binary_scale(spacing))
-    with np.errstate(over="ignore"):
-        sites = (samples.X * scale).astype(stored).astype(np.float64)
-    if not np.isfinite(sites).all():
-        raise Refused(f"the points are farther apart in units of the closest two than {dtype} can hold; use float64.")
-    return _hard(samples, scale, ListedKeys(sites, _offsets((sites * sites).sum(axis=1), stored)), samples.y[..., None], dtype)
+    """The nearest sample: the points are the sites; keys in units of the least distance of two of them."""
+    coordinates = Coordinates((samples.box.low + samples.box.high) / 2.0, np.eye(samples.dimension) / spacing)
+    places = coordinates(samples.X)
+    keys = ListedKeys(places, -0.5 * (places * places).sum(axis=1))
+    return _hard(samples, coordinates, keys, 2.0 * LEAD, samples.y, (samples.X,), dtype)
 
 
-def _offsets(squares: Array, stored: np.dtype[np.floating]) -> Array:
-    """-|a|^2/2; what the dtype cannot hold is its largest number, and the softmax there is of no use."""
-    return np.asarray(np.maximum(-0.5 * squares, -float(np.finfo(stored).max)))
-
-
-def _hard(data: Table | Samples, scale: Array, keys: ProductKeys | ListedKeys, values: Array, dtype: str) -> Layer:
-    box = data.box
-    coordinates = Coordinates(np.zeros(len(scale)), np.diag(scale))
+def _hard(
+    data: Table | Samples, coordinates: Coordinates, keys: ProductKeys | ListedKeys, sharpness: float, values: Array,
+    sites: tuple[Array, ...], dtype: str,
+) -> Layer:  # fmt: skip
+    box, most = data.box, float(np.finfo(compute_dtype(dtype)).max)
+    given = keys.axes if isinstance(keys, ProductKeys) else (keys,)
+    if not all(np.abs(a).max() < most / 1e3 for one in given for a in (one.slopes, one.offsets)):
+        raise Refused(f"entries that close and that far apart have logits beyond {dtype}; use float64, or scale the axes.")
     return Layer(
-        coordinates, keys, 2.0 * LEAD, values, box.low, box.high, input_shapes(data.target), dtype, hard=True
+        coordinates, keys, sharpness, values[..., None], box.low, box.high, input_shapes(data.target), dtype, sites=sites
     )  # fmt: skip

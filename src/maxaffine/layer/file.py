@@ -3,6 +3,7 @@
     box.low, box.high, coordinates.centre (D,), coordinates.matrix (E, D)        float64
     keys.<i>.slopes, keys.<i>.offsets (P_i,)  product keys, or keys.slopes (N, E), keys.offsets (N,)  listed keys
     values (keys..., d_out, n_out), value_slopes (keys..., d_out, n_out, E) where values are affine     in the dtype
+    sites.<i> (P_i,), or sites.0 (N, D) of listed keys: a hard layer's sites in x                       float64
 
 A grouped layer has box.* and coordinates.centre, and for its group g and direction e:
 
@@ -56,8 +57,9 @@ def to_tensors(layer: Layer | GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
         "inputs": [list(shape) for shape in layer.inputs],
         "keys": "product" if layer.is_product else "listed",
     }
-    if layer.hard:
+    if layer.sites is not None:
         record["hard"] = True
+        tensors |= {f"sites.{i}": one for i, one in enumerate(layer.sites)}
     return tensors, record
 
 
@@ -219,6 +221,8 @@ def from_tensors(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Layer
                 raise BadInput("listed keys must be (N, E) slopes and (N,) offsets")
         expected = {"box.low", "box.high", "coordinates.centre", "coordinates.matrix", "values"}
         expected |= {f"{name}.{part}" for name in names for part in ("slopes", "offsets")}
+        sites = len(names) if _flag(record.get("hard", False)) else 0
+        expected |= {f"sites.{i}" for i in range(sites)}
         in_dtype = [name for name in tensors if name.startswith(("keys", "value"))]
         if set(tensors) - {"value_slopes"} != expected:
             raise BadInput(f"the tensors are {sorted(tensors)}")
@@ -236,7 +240,7 @@ def from_tensors(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Layer
             inputs=inputs,
             dtype=dtype,
             slopes=tensors.get("value_slopes"),
-            hard=_flag(record.get("hard", False)),
+            sites=tuple(tensors[f"sites.{i}"] for i in range(sites)) if sites else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as failure:
         raise BadInput(f"the file does not hold a layer: {failure}.") from None

@@ -7,8 +7,8 @@
 Keys are either listed one by one or the product of keys per coordinate, in which case N = prod P_i tokens are implied
 by sum P_i numbers, and the softmax factorises exactly.  How F is computed is the runtime's matter.
 
-A hard layer is the limit of infinite sharpness, the value of the key with the largest score: its keys are a_j, b_j = -|a_j|^2/2,
-so that this is the key a_j nearest to z, and its sharpness is that of the softmax which its other runtimes and its exports are.
+A hard layer has sites besides, exact numbers in x, and answers with the value of the nearest: the limit of infinite sharpness.
+Its keys hand over half-way between the sites; the softmax over them is what its other runtimes and its exports are.
 """
 
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class Layer:
     inputs: tuple[tuple[int, int], ...]  # ((d, n),) or ((d_q, n_q), (d_kv, n_kv))
     dtype: str = "float64"
     slopes: Array | None = field(default=None)  # keys.shape + (d_out, n_out, E), values affine in z
-    hard: bool = False  # answers with the nearest key alone
+    sites: tuple[Array, ...] | None = field(default=None)  # of a hard layer, float64: (P_i,) per variable, or one (N, D)
 
     def __post_init__(self) -> None:
         stored = numpy_dtype(self.dtype)
@@ -59,6 +59,8 @@ class Layer:
         object.__setattr__(self, "sharpness", float(stored.type(self.sharpness)))
         if self.slopes is not None:
             object.__setattr__(self, "slopes", frozen(self.slopes, stored))
+        if self.sites is not None:
+            object.__setattr__(self, "sites", tuple(frozen(one) for one in self.sites))
         self._check(width)
 
     def _check(self, width: int) -> None:
@@ -69,10 +71,8 @@ class Layer:
             raise BadInput(
                 f"`values` {self.values.shape} must be (keys..., d_out, n_out) with keys {self.keys.shape}."
             )
-        if self.hard and (self.slopes is not None or self.dtype == "bfloat16"):
-            raise BadInput("a hard layer has constant values, in float64 or float32.")
-        if self.hard and any(len(axis) < 2 or np.any(np.diff(axis.slopes) <= 0) for axis in self.axes if self.is_product):
-            raise BadInput("the keys of a hard layer must increase along every coordinate.")
+        if self.sites is not None:
+            self._check_sites(self.sites, dimension)
         if self.slopes is not None and self.slopes.shape != (*self.values.shape, rows):
             raise BadInput(f"`slopes` {self.slopes.shape} must be values' shape and {rows} coordinates.")
         if self.low.shape != (dimension,) or self.high.shape != (dimension,):
@@ -85,6 +85,20 @@ class Layer:
         arrays = [a for a in arrays if not isinstance(a, np.memmap)]  # a map was looked at when its file was read or written
         if not (np.isfinite(self.sharpness) and self.sharpness > 0 and all(np.isfinite(a).all() for a in arrays)):
             raise BadInput("every number of a layer must be finite and its sharpness positive.")
+
+    def _check_sites(self, sites: tuple[Array, ...], dimension: int) -> None:
+        if self.slopes is not None or not all(np.isfinite(one).all() for one in sites):
+            raise BadInput("a hard layer has constant values and finite sites.")
+        shapes = [(count,) for count in self.keys.shape] if self.is_product else [(self.keys.count, dimension)]
+        if [one.shape for one in sites] != shapes or len(shapes) != (dimension if self.is_product else 1):
+            raise BadInput("a hard layer has one site per key: a row per variable, or points.")
+        if self.is_product and any(len(one) < 2 or np.any(np.diff(one) <= 0) for one in sites):
+            raise BadInput("the sites of a hard layer must increase along every variable.")
+
+    @property
+    def hard(self) -> bool:
+        """Whether the nearest site answers alone."""
+        return self.sites is not None
 
     @cached_property
     def axes(self) -> tuple[AxisKeys, ...]:
@@ -122,6 +136,7 @@ class Layer:
     def nbytes(self) -> int:
         """Bytes that the stored arrays take."""
         arrays = [self.values] + [a for axis in self.axes for a in (axis.slopes, axis.offsets)]
+        arrays += list(self.sites or ())
         return sum(a.nbytes for a in arrays) + (0 if self.slopes is None else self.slopes.nbytes)
 
     @cached_property

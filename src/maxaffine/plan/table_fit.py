@@ -18,13 +18,15 @@ from maxaffine.plan.affine_fit import AffineProducts, ProductFit
 from maxaffine.plan.affine_values import Basis, affine_on_grid, affine_values, spread
 from maxaffine.plan.fit import LAMBDAS
 from maxaffine.plan.keys import AxisKeys
-from maxaffine.plan.spectral_keys import weights
+from maxaffine.plan.spectral_keys import bernstein, weights
 from maxaffine.plan.tables import site_keys
 
 Array = NDArray[np.float64]
 
 JUDGED = {1: 4096, 2: 160, 3: 36, 4: 14}  # entries per axis that a search looks at
 BEYOND = 2  # sites beyond each end of an axis, where there are fewer sites than entries
+PATCH = {1: 24, 2: 12, 3: 5}  # keys per axis of the head that fills missing entries
+PATCHED = 4000  # entries that it is fitted to
 FILLINGS = 12  # rounds of filling missing entries
 
 
@@ -55,6 +57,35 @@ def filled(values: Array) -> Array:
             found = np.where(there[..., None], found, np.flip(moved, axis) if flip else moved)
     mean = np.nanmean(values.reshape(-1, values.shape[-1]), axis=0)
     return np.where(np.isfinite(found), found, mean)
+
+
+def smoothly_filled(z: list[Array], values: Array) -> Array:
+    """The values with missing entries filled by a head of few keys that is fitted to those that are there; up to three axes."""
+    mask = np.isfinite(values).all(axis=-1)
+    rough, D = filled(values), len(z)
+    if mask.all() or D > 3:
+        return rough
+    there, holes = np.argwhere(mask), np.argwhere(~mask)
+    part = there[:: max(1, len(there) // PATCHED)]
+    keys = [bernstein(min(PATCH[D], max(1, len(one) // 3)), 1.0, "float64").keys for one in z]
+
+    def design(index: NDArray[np.intp]) -> Array:
+        W = np.ones((len(index), 1))
+        for e, one in enumerate(z):
+            W = (W[:, :, None] * weights(keys[e], one[index[:, e]])[:, None, :]).reshape(len(index), -1)
+        return W
+
+    A = design(part)
+    U, S, Vt = np.linalg.svd(A, full_matrices=False)
+    fitted = Vt.T @ ((S / (S * S + 1e-18 * S[0] ** 2))[:, None] * (U.T @ values[tuple(part.T)]))
+    level = float(np.abs(values[tuple(there.T)]).max())
+    found = rough.copy()
+    for start in range(0, len(holes), PATCHED):
+        some = holes[start : start + PATCHED]
+        guess = design(some) @ fitted
+        near = rough[tuple(some.T)]
+        found[tuple(some.T)] = np.where(np.abs(guess) <= 4.0 * level, guess, near)  # far from all others it may run away
+    return found
 
 
 def chebyshev_part(z: Array, count: int) -> NDArray[np.intp]:

@@ -48,11 +48,6 @@ def site_keys(sites: Array, rho: float) -> AxisKeys:
     return AxisKeys(slopes, offsets - float(offsets.max()))
 
 
-def binary_scale(spacing: float) -> float:
-    """The power of two that brings a spacing into [1, 2): multiplying by it rounds nothing."""
-    return float(math.ldexp(1.0, 1 - math.frexp(spacing)[1]))
-
-
 def is_uniform(nodes: Array) -> bool:
     """Whether nodes are equidistant to within the rounding of their numbers."""
     steps = np.diff(nodes)

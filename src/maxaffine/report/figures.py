@@ -69,7 +69,7 @@ def headline(compiled: Any) -> str:
     parts = [str(compiled.method), f"{tokens:,} token{'s' if tokens != 1 else ''}", bound_words(compiled)]
     error = getattr(getattr(compiled, "observed", None), "error", None)
     if error is not None and math.isfinite(float(error)):
-        parts.append(f"observed {_in_norm(compiled.norm)}error {style.number(float(error))}")
+        parts.append(f"observed {_in_norm(compiled.norm)}error {style.number(float(error))}{_where(compiled)}")
     return "  ·  ".join(parts)
 
 
@@ -78,7 +78,7 @@ def bound_words(compiled: Any) -> str:
     kind, bound = compiled.certificate.kind, compiled.certificate.bound
     if bound is None or kind == "none":
         return "nothing proved"
-    return f"{kind} {_in_norm(compiled.norm)}bound {style.above(float(bound))}"
+    return f"{kind} {_in_norm(compiled.norm)}bound {style.above(float(bound))}{_where(compiled)}"
 
 
 def subline(probe: Probe) -> str:
@@ -94,7 +94,8 @@ def subline(probe: Probe) -> str:
     ]
     domain = ", ".join(edges) if len(edges) <= 4 else ", ".join([*edges[:2], "…", edges[-1]])
     first = f"f({style.shortened(', '.join(window.names), 40)}) = {style.shortened(str(words), 80)}    on  {domain}"
-    facts = [norm_words(compiled.norm), f"asked {style.number(float(compiled.error))}", str(compiled.dtype)]
+    norm = "nothing claimed between entries" if _where(compiled) else norm_words(compiled.norm)
+    facts = [norm, f"asked {style.number(float(compiled.error))}", str(compiled.dtype)]
     if compiled.sharpness is not None:
         facts.append(f"sharpness {style.number(float(compiled.sharpness))}")
     if probe.outputs != (1, 1):
@@ -103,6 +104,11 @@ def subline(probe: Probe) -> str:
     second, third = "  ·  ".join(facts), f"worst point found: {place}{', …' if window.dimension > 8 else ''}"
     joint = "  ·  " if len(second) + len(third) < 130 else "\n"
     return f"{first}\n{second}{joint}{third}"
+
+
+def _where(compiled: Any) -> str:
+    """' at the entries' of a table, '' of a function."""
+    return " at the entries" if getattr(compiled.certificate, "over", "box") == "entries" else ""
 
 
 def _in_norm(norm: Any) -> str:

@@ -235,7 +235,10 @@ class Probe:
         return np.asarray(x[int(np.abs(layer - target).max(axis=(1, 2)).argmax())])
 
     def _both(self, x: Floats) -> tuple[Floats, Floats]:
-        """Target and layer, (B, D) -> (B, d_out, n_out) twice."""
+        """Target and layer, (B, D) -> (B, d_out, n_out) twice; of a table both at the nearest entry, of which alone it speaks."""
+        data: Any = getattr(self.compiled.target, "data", None)
+        if hasattr(data, "snapped"):
+            x = data.snapped(x)
         target = np.asarray(self.compiled.target.values(x), dtype=np.float64)
         layer = np.empty(target.shape)
         for start in range(0, len(x), _POINTS_AT_ONCE):

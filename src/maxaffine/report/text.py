@@ -11,6 +11,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan import theorems
 from maxaffine.plan.budget import size
 from maxaffine.plan.spectral import one_more
+from maxaffine.report import entries
 
 if TYPE_CHECKING:
     from maxaffine.compiled import Compiled
@@ -49,6 +50,9 @@ def summary(compiled: Compiled) -> str:
         lines.append(f"{c.certificate.kind:<10} error <= {c.bound:.6g} in the {norm} (asked: {c.error:g})")
         lines.append(f"           by {c.certificate.theorem}")
         lines.append(f"           for {c.certificate.domain}")
+    small = entries.smaller(c)
+    if small:
+        lines.append(f"size       {small}")
     lines.append(f"observed   error {c.observed.error:.6g} over {c.observed.points:,} points (not a bound)")
     return "\n".join(lines)
 
@@ -62,9 +66,13 @@ def explain(compiled: Compiled) -> str:
         meaning = {**MEANING, **SPECTRAL_MEANING} if c.method == "spectral" else MEANING
         if isinstance(c.layer, GroupedLayer) and c.layer.has_clusters:
             meaning = {**MEANING, **CLUSTER_MEANING}
+        if c.certificate.over == "entries":
+            meaning = entries.MEANING
         for name, part in sorted(c.certificate.parts.items(), key=lambda item: -item[1]):
             lines.append(f"  {name:<16} {part:10.4g}  {100 * part / c.bound if c.bound else 0:5.1f}%  {meaning[name]}")
         lines.append("advice     " + _advice(c))
+        if c.certificate.over == "entries":
+            lines.append("between    " + entries.between(c))
         lines.append("assumes")
         lines += [f"  {line}" for line in c.certificate.assumptions]
     else:
@@ -99,6 +107,8 @@ def _advice(c: Compiled) -> str:
     if c.method == "hard":
         return "the nearest entry answers as it is stored; only a wider dtype is closer" if c.bound else "nothing: it is exact"
     worst = max(parts, key=lambda name: parts[name])
+    if c.certificate.over == "entries":
+        return entries.advice(c)
     if isinstance(c.layer, GroupedLayer) and c.layer.has_clusters:
         return _cluster_advice(c, worst)
     if c.method == "spectral":

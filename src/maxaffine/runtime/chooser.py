@@ -102,7 +102,7 @@ RUNTIMES = {
         Runtime(
             "hard", lambda layer, how: None if getattr(layer, "hard", False) else "it was not compiled with hard=True",
             lambda layer, x, how: hard.evaluate(layer, x), lambda layer: 0,
-            lambda layer: f"the nearest of {layer.keys.count:,} keys answers alone",
+            lambda layer: f"the nearest of {layer.keys.count:,} entries answers alone",
         ),
         Runtime(
             "collapsed", _no_collapse, lambda layer, x, how: collapsed.evaluate(layer, x, how.tolerance, how.threads),

@@ -1,7 +1,8 @@
-"""`hard`: the value of the nearest key, the softmax at infinite sharpness; the cost does not grow with the number of values.
+"""`hard`: the value of the nearest site, the softmax at infinite sharpness; the cost does not grow with the number of values.
 
-Product keys: the nearest key along every coordinate by bisection, at a tie the lower one, compared as SciPy's
-RegularGridInterpolator does.  Listed keys: SciPy's k-d tree, as its NearestNDInterpolator.
+Sites are compared with x as it comes, in float64 whatever the dtype of the values.  Product keys: the nearest site along every
+variable by bisection, at a tie the lower one, as SciPy's RegularGridInterpolator.  Listed keys: SciPy's k-d tree, as its
+NearestNDInterpolator.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.keys import ListedKeys, ProductKeys
-from maxaffine.runtime import softmax
 from maxaffine.target.table import nearest_index
 
 Array = NDArray[Any]
@@ -26,15 +25,15 @@ _TREES: dict[int, tuple[weakref.ref[Layer], Any]] = {}
 
 def indices(layer: Layer, x: NDArray[np.float64]) -> NDArray[np.intp]:
     """Which key answers, in row-major order: (B,)."""
-    z = softmax.coordinates(layer, x)
-    if isinstance(layer.keys, ProductKeys):
-        along = tuple(nearest_index(axis.slopes, z[:, i]) for i, axis in enumerate(layer.keys.axes))
+    assert layer.sites is not None
+    if layer.is_product:
+        along = tuple(nearest_index(nodes, x[:, i]) for i, nodes in enumerate(layer.sites))
         return np.asarray(np.ravel_multi_index(along, layer.keys.shape))
-    return np.asarray(_tree(layer, layer.keys).query(z.astype(np.float64))[1])
+    return np.asarray(_tree(layer, layer.sites[0]).query(x)[1])
 
 
 def evaluate(layer: Layer, x: NDArray[np.float64]) -> Array:
-    """The nearest key's value: (B, d_out, n_out)."""
+    """The nearest site's value: (B, d_out, n_out)."""
     values = layer.values.reshape(layer.keys.count, layer.d_out, layer.n_out)
     out = np.empty((len(x), layer.d_out, layer.n_out), dtype=values.dtype)
     for start in range(0, len(x), CHUNK):
@@ -43,19 +42,19 @@ def evaluate(layer: Layer, x: NDArray[np.float64]) -> Array:
 
 
 def attention(layer: Layer, x: NDArray[np.float64]) -> Array:
-    """The weights (B, N): one for the nearest key, zero for the others."""
+    """The weights (B, N): one for the nearest site, zero for the others."""
     weights = np.zeros((len(x), layer.keys.count), dtype=layer.values.dtype)
     weights[np.arange(len(x)), indices(layer, x)] = 1.0
     return weights
 
 
-def _tree(layer: Layer, keys: ListedKeys) -> Any:
-    """The k-d tree of the keys, grown once and kept as long as the layer lives."""
+def _tree(layer: Layer, sites: NDArray[np.float64]) -> Any:
+    """The k-d tree of the sites, grown once and kept as long as the layer lives."""
     held = _TREES.get(id(layer))
     if held is None or held[0]() is not layer:
         from scipy.spatial import cKDTree
 
         key = id(layer)
-        held = weakref.ref(layer, lambda _: _TREES.pop(key, None)), cKDTree(keys.slopes.astype(np.float64))
+        held = weakref.ref(layer, lambda _: _TREES.pop(key, None)), cKDTree(sites)
         _TREES[key] = held
     return held[1]

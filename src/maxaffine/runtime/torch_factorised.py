@@ -88,6 +88,8 @@ def tensors_of(layer: Layer | GroupedLayer, device: Any = None, dtype: torch.dty
     arrays, _ = layer_file.to_tensors(layer)
     found = {}
     for name, array in arrays.items():
+        if name.startswith("sites."):  # of a hard layer: its softmax has keys of its own
+            continue
         wide = np.array(array, dtype=np.float64)
         exact = name.endswith(COORDINATES)
         found[name] = torch.from_numpy(wide).to(device=device, dtype=torch.float64 if exact else dtype)

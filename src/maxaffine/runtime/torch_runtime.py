@@ -56,6 +56,8 @@ class TorchLayer:
 
     def _choose(self, asked: str | None, tolerance: float) -> tuple[str, str]:
         """The runtime and why."""
+        if getattr(self.layer, "hard", False) and asked in (None, "native"):
+            return "native", "the nearest entry answers alone"
         if asked in ("factorised", "native"):
             if asked == "native" and self.device.type != "cpu":
                 raise BadInput('`runtime` "native" runs on the CPU, and the tensors are elsewhere; use "factorised".')
@@ -96,6 +98,8 @@ class TorchLayer:
         learning = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in self.tensors.values())
         if learning or self.runtime == "factorised":
             return self.factorised(x)
+        if getattr(self.layer, "hard", False) and self.runtime == "native":
+            return self._native(x)
         if self.runtime == "native":
             return self.factorised(x) if x.requires_grad and torch.is_grad_enabled() else self._native(x)
         assert self.kernel is not None
@@ -117,8 +121,9 @@ class TorchLayer:
         return (parts[0] if len(parts) == 1 else torch.cat(parts)).to(x.dtype)
 
     def _native(self, x: Tensor) -> Tensor:
-        points = np.clip(x.detach().numpy().astype(np.float64), self.layer.low, self.layer.high)
-        return torch.from_numpy(np.ascontiguousarray(chooser.evaluate(self.layer, points))).to(x.dtype)
+        points = np.clip(x.detach().cpu().numpy().astype(np.float64), self.layer.low, self.layer.high)
+        found = torch.from_numpy(np.ascontiguousarray(chooser.evaluate(self.layer, points)))
+        return found.to(device=x.device, dtype=x.dtype)
 
 
 class _Kernel(torch.autograd.Function):

@@ -26,7 +26,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.plan.affine_fit import ProductFit
 from maxaffine.plan.budget import Cost, afford, lookup_cost
-from maxaffine.plan.table_fit import BEYOND, TableFit, TableProducts, filled, on_sites, refitted, scaled
+from maxaffine.plan.table_fit import BEYOND, TableFit, TableProducts, filled, on_sites, refitted, scaled, smoothly_filled
 from maxaffine.plan.tables import EntriesPlan, is_uniform
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
@@ -143,7 +143,7 @@ def search(request: Request, table: Table, method: str) -> Found:
     coordinates = [scaled(axis) for axis in table.axes]
     z = [one[0] for one in coordinates]
     centre, scale = (np.array([one[k] for one in coordinates]) for k in (1, 2))
-    whole = filled(table.values)
+    whole = table.values if table.is_complete else smoothly_filled(z, table.values)
     build = partial(build_head, table, centre, scale)
     if method in ("auto", "spectral"):
         found = _heads(attempts, table, z, whole, build)

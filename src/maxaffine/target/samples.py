@@ -159,6 +159,10 @@ class Samples:
         """Values (B, K) of the sample nearest to every point (B, D), as SciPy's NearestNDInterpolator finds it."""
         return np.asarray(self.y[self._tree.query(np.asarray(x, dtype=np.float64))[1]])
 
+    def snapped(self, x: ArrayLike) -> Array:
+        """The sample nearest to every point (B, D), as a point (B, D)."""
+        return np.asarray(self.X[self._tree.query(np.asarray(x, dtype=np.float64))[1]])
+
     @cached_property
     def target(self) -> Target:
         """The target that `compile` takes: at a point that is no sample it is the nearest one, which is what figures show."""

@@ -157,6 +157,22 @@ class Table:
         points = np.asarray(x, dtype=np.float64)
         return np.asarray(self.values[tuple(nearest_index(axis, points[:, i]) for i, axis in enumerate(self.axes))])
 
+    def snapped(self, x: ArrayLike) -> Array:
+        """The entry nearest to every point (B, D) that is spoken of along the axes, as a point (B, D)."""
+        points = np.asarray(x, dtype=np.float64)
+        index = [nearest_index(axis, points[:, i]) for i, axis in enumerate(self.axes)]
+        found = np.stack([axis[i] for axis, i in zip(self.axes, index, strict=True)], axis=1)
+        if not self.is_complete:  # a missing entry: the nearest one that is there, in units of the box
+            from scipy.spatial import cKDTree
+
+            there = np.argwhere(self.mask)
+            places = np.stack([axis[there[:, i]] for i, axis in enumerate(self.axes)], axis=1)
+            lost = ~self.mask[tuple(index)]
+            if lost.any():
+                width = self.box.high - self.box.low
+                found[lost] = places[cKDTree(places / width).query(found[lost] / width)[1]]
+        return found
+
     @cached_property
     def target(self) -> Target:
         """The target that `compile` takes: at a point that is no entry it is the nearest one, which is what figures show."""

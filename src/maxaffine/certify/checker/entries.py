@@ -54,7 +54,7 @@ def check_entries(
     layer = Numbers.read(tensors, record, target)
     _spoken(record, entries, layer)
     if layer.hard:
-        return _nearest(layer, table), "the key of every entry, compared bit by bit"
+        return _nearest(layer, table), "the site of every entry, compared bit by bit"
     if layer.listed:
         return _listed(layer, table), "the softmax over all keys at every entry"
     return _product(layer, table, error), "extended precision along the axes, every entry"
@@ -90,7 +90,7 @@ class Numbers:
     dtype: str
     listed: bool
     grouped: bool
-    hard: bool
+    sites: list[Array]
     reserve: float
 
     @classmethod
@@ -109,9 +109,13 @@ class Numbers:
         lean_name = "group.0.value_slopes"
         expected = {"box.low", "box.high", "coordinates.centre", matrix_name, values_name}
         expected |= {f"{name}.{part}" for name in names for part in ("slopes", "offsets")}
-        if set(tensors) - ({lean_name} if grouped else set()) != expected:
+        hard = told.get("hard", False)
+        if hard not in (True, False) or (hard and grouped):
+            raise NotProved("`hard` is true of lookups or absent.")
+        places = [f"sites.{i}" for i in range(D if product else 1)] if hard else []
+        if set(tensors) - ({lean_name} if grouped else set()) != expected | set(places):
             raise NotProved("its tensors are not those of one layer for entries.")
-        exact = {"box.low", "box.high", "coordinates.centre", matrix_name}
+        exact = {"box.low", "box.high", "coordinates.centre", matrix_name, *places}
         if any(tensors[name].dtype != (np.float64 if name in exact else numpy_dtype(dtype)) for name in tensors):
             raise NotProved("a tensor is not in the dtype that the record states.")
         wide = {name: np.asarray(tensor, dtype=np.float64) for name, tensor in tensors.items()}
@@ -138,13 +142,18 @@ class Numbers:
         reserve = float(record["certificate"].get("details", {}).get("collapse", 0.0)) if grouped else 0.0
         if not 0.0 <= reserve < math.inf:
             raise NotProved("what it reserves for a collapse is not a number of at least 0.")
-        hard = told.get("hard", False)
-        if hard not in (True, False) or (hard and grouped):
-            raise NotProved("`hard` is true of lookups or absent.")
+        sites = [wide[name] for name in places]
+        if hard and [one.shape for one in sites] != ([(n,) for n in shape] if product else [(*shape, D)]):
+            raise NotProved("its sites do not belong to its keys.")
         return cls(
             centre, np.diag(matrix).copy(), slopes, offsets, values.reshape(*shape, K), lean, sharpness, dtype, not product,
-            grouped, bool(hard), reserve,
+            grouped, sites, reserve,
         )  # fmt: skip
+
+    @property
+    def hard(self) -> bool:
+        """Whether the nearest site answers alone."""
+        return bool(self.sites)
 
     def coordinates(self, x: Array, variable: int, narrow: bool) -> Array:
         """z of one variable as the layer forms it: a difference and a product in float64, then its dtype."""
@@ -352,47 +361,46 @@ def _listed(layer: Numbers, table: Table | Samples) -> float:
     return float((worst + 2.1 * sums * top + stray) * ROOM)
 
 
-# -- the nearest key
+# -- the nearest site
 
 
 def _nearest(layer: Numbers, table: Table | Samples) -> float:
-    """Every entry stands exactly on a key, and no other key is as near: the key's value is the answer, whatever rounds."""
+    """Every entry stands exactly on a site, and no other site is as near: the site's value is the answer, whatever rounds."""
     if layer.listed:
         if not isinstance(table, Samples):
-            raise NotProved("listed keys are compared with samples.")
+            raise NotProved("listed sites are compared with samples.")
         return _nearest_sample(layer, table)
     if not isinstance(table, Table):
-        raise NotProved("keys along axes are compared with a table.")
+        raise NotProved("sites along axes are compared with a table.")
     index = []
     for i, nodes in enumerate(table.axes):
-        keys, z = layer.slopes[i], layer.coordinates(nodes, i, True)
-        if np.any(np.diff(keys) <= 0):
-            raise NotProved("the keys of an axis do not increase.")
-        place = np.clip(np.searchsorted(keys, z), 0, len(keys) - 1)
-        if not np.array_equal(keys[place], z):
-            raise NotProved(f"an entry of axis {i} stands on no key.")
+        sites = layer.sites[i]
+        if np.any(np.diff(sites) <= 0):
+            raise NotProved("the sites of an axis do not increase.")
+        place = np.clip(np.searchsorted(sites, nodes), 0, len(sites) - 1)
+        if not np.array_equal(sites[place], nodes):
+            raise NotProved(f"an entry of axis {i} stands on no site.")
         index.append(place)
     away = np.abs(layer.values[np.ix_(*index)] - table.values)
     return float(np.nanmax(away)) * (1.0 + 2.0**-50)
 
 
 def _nearest_sample(layer: Numbers, samples: Samples) -> float:
-    z = np.stack([layer.coordinates(samples.X[:, i], i, True) for i in range(samples.dimension)], axis=1)
-    keys = layer.slopes[0]
+    keys = layer.sites[0]
     for column in keys.T:
         steps = np.diff(np.unique(column))
         if steps.size and float(steps.min()) < 1e-140:
-            raise NotProved("two keys are so close that the square of their distance is zero.")
+            raise NotProved("two sites are so close that the square of their distance is zero.")
     order = np.lexsort(keys.T)
     answer: dict[bytes, list[int]] = {}
     for j in order:
         answer.setdefault((keys[j] + 0.0).tobytes(), []).append(int(j))
     worst = 0.0
-    for row, value in zip(z + 0.0, samples.y, strict=True):
+    for row, value in zip(samples.X + 0.0, samples.y, strict=True):
         found = answer.get(row.tobytes())
         if found is None:
             found = [int(j) for j in np.flatnonzero((keys == row).all(axis=1))]
         if not found:
-            raise NotProved("a sample stands on no key.")
+            raise NotProved("a sample stands on no site.")
         worst = max(worst, float(np.abs(layer.values[found] - value).max()))
     return worst * (1.0 + 2.0**-50)
