@@ -68,14 +68,13 @@ class Seen:
 
     def told(self) -> str:
         """How the planes were found, as a phrase."""
+        on = f"breaks seen on {self.segments} random segments; no plane is proved"
+        if len(self.planes) == 1:
+            return f"one plane of {self.sheets[0].kind}s was fitted to {self.breaks} {on}"
         kinks = len(self.sheets) - len(self.jumps)
-        kinds = [f"{n} of {name}s" for n, name in ((kinks, "kink"), (len(self.jumps), "jump")) if n]
-        many = "one plane" if len(self.planes) == 1 else f"{len(self.planes)} planes"
+        kinds = " and ".join(f"{n} of {name}s" for n, name in ((kinks, "kink"), (len(self.jumps), "jump")) if n)
         fewest = min(sheet.breaks for sheet in self.sheets)
-        return (
-            f"{many} ({', '.join(kinds)}) fitted to {self.breaks} breaks seen on {self.segments} random segments, "
-            f"at least {fewest} on each, not proved"
-        )
+        return f"{len(self.planes)} planes ({kinds}) were fitted, each to at least {fewest} of {self.breaks} {on}"
 
     def to_json(self) -> dict[str, object]:
         """Plain data for the record of a plan."""
@@ -220,19 +219,20 @@ def _sheet(fit: Array, found: Breaks, middle: Array, half: Array) -> Sheet:
 
 def _snapped(row: Array, middle: Array, half: Array) -> Plane:
     """Small rationals where they are the coefficients to within rounding; else the coefficients, the largest being one."""
-    best: tuple[int, Plane] | None = None
+    found: list[tuple[tuple[bool, int], Plane]] = []
     tolerance = 2e-13 * (1.0 + float((np.abs(middle) / half).max()))
     for lead in np.flatnonzero(np.abs(row[:-1]) > 1e-6 * np.abs(row[:-1]).max()):
         scaled = row / row[lead]
         size = float(np.abs(scaled[:-1] * half).sum())
-        near = tuple(Fraction(float(c)).limit_denominator(DENOMINATORS) for c in scaled)
+        near = [Fraction(float(c)).limit_denominator(DENOMINATORS) for c in scaled]
         miss = np.array([float(a - Fraction(float(b))) for a, b in zip(near, scaled, strict=True)])
         if float(np.abs(miss[:-1]) @ (np.abs(middle) + half)) + abs(miss[-1]) <= tolerance * size:
-            worst = max(c.denominator for c in near)
-            if best is None or worst < best[0]:
-                best = worst, near
-    if best is not None:
-        return best[1]
+            sign = 1 if next(c for c in near if c) > 0 else -1
+            decimals = all(10**6 % c.denominator == 0 for c in near)
+            length = sum(abs(c.numerator) + c.denominator for c in near)
+            found.append(((not decimals, length), tuple(sign * c for c in near)))
+    if found:
+        return min(found, key=lambda one: one[0])[1]
     scaled = row / row[int(np.abs(row[:-1] * half).argmax())]
     return tuple(Fraction(float(c)) for c in scaled)
 

@@ -20,7 +20,7 @@ from maxaffine.plan.spectral_keys import SpectralAxis, bernstein, weights
 Array = NDArray[np.float64]
 
 COLUMNS = 900  # unknowns per region beyond which no fit is tried
-WORK = 1.5e11  # operations that a search may spend on its fits
+WORK = 7e10  # operations that a search may spend on its fits
 
 
 class RegionProducts(AffineProducts):
@@ -45,6 +45,101 @@ class RegionProducts(AffineProducts):
             self._known[key] = self._on_cells(axes, counts)
         return self._known[key]
 
+    def smallest(self, error: float, most: int | None = None) -> ProductFit | None:
+        """The head of fewest tokens that fits: axes grown one by one, and in two variables also together."""
+        limit = COLUMNS // (self.E + 1) if most is None else min(most, COLUMNS // (self.E + 1))
+        found = [self._grown(error, limit)]
+        if self.E == 2 or found[0] is None:
+            found.append(super().smallest(error, limit))
+        fits = [fit for fit in found if fit is not None and fit.tokens <= limit]
+        return min(fits, key=lambda fit: fit.tokens, default=None)
+
+    def _grown(self, error: float, limit: int) -> ProductFit | None:
+        """One key per axis, then more wherever they help most for their price."""
+        best = self.attempt((1,) * self.E, (DELTAS.index(1.0),) * self.E)
+        while best.error > error:
+            counts = [len(axis) for axis in best.axes]
+            places = [DELTAS.index(axis.parameter) for axis in best.axes]
+            trials = []
+            for more in [[e] for e in range(self.E)] + ([list(range(self.E))] if self.E > 1 else []):
+                for step in (1, 2):
+                    wanted = tuple(n + step if e in more else n for e, n in enumerate(counts))
+                    if math.prod(wanted) <= limit and max(wanted) <= 60:
+                        trials.append(self._tuned(wanted, places, more))
+            priced = [
+                (math.log(best.error / max(fit.error, 1e-3 * error)) / math.log(fit.tokens / best.tokens), i)
+                for i, fit in enumerate(trials)
+                if fit.error < best.error
+            ]
+            if not priced:
+                return None
+            best = trials[max(priced)[1]]
+        counts, places = tuple(len(axis) for axis in best.axes), [DELTAS.index(axis.parameter) for axis in best.axes]
+        for e in range(self.E):
+            if counts[e] > 1:
+                places = self._descend(counts, places, [e], 1)
+        return self._trimmed(self.attempt(counts, tuple(places)), error)
+
+    def _trimmed(self, fit: ProductFit, error: float) -> ProductFit:
+        """Fewer keys on one axis, or more on one and fewer on another, while the whole still fits and work is left."""
+        best = fit
+        while self.spent < WORK:
+            better = self._step(best, error)
+            if better is None:
+                break
+            best = better
+        return best
+
+    def _step(self, fit: ProductFit, error: float) -> ProductFit | None:
+        """A smaller head that fits: an axis with fewer keys, and perhaps another one with as many more as that pays for."""
+        counts = tuple(len(axis) for axis in fit.axes)
+        deltas = [DELTAS.index(axis.parameter) for axis in fit.axes]
+        trials: set[tuple[int, ...]] = set()
+        for j in range(self.E):
+            for fewer in {counts[j] - 1, (counts[j] + 1) // 2, 1} - {0, counts[j]}:
+                less = tuple(fewer if e == j else n for e, n in enumerate(counts))
+                trials.add(less)
+                for i in set(range(self.E)) - {j}:
+                    rest = math.prod(less) // less[i]
+                    room = min((fit.tokens - 1) // rest, less[i] + 6, 60)
+                    trials |= {tuple(n if e == i else m for e, m in enumerate(less)) for n in (room, (room + less[i] + 1) // 2)}
+        for trial in sorted((t for t in trials if math.prod(t) < fit.tokens), key=math.prod):
+            found = self._turned(trial, deltas, error)
+            if found is not None:
+                return found
+        return None
+
+    def _turned(self, counts: tuple[int, ...], deltas: list[int], error: float) -> ProductFit | None:
+        """A head of these counts that fits, its deltas moved one by one while that helps; None where it stays far away."""
+        places = list(deltas)
+        for e in range(self.E):
+            best = self.attempt(counts, tuple(places))
+            if best.error <= error:
+                return best
+            if best.error > 100.0 * error:
+                return None
+            if counts[e] > 1:
+                places = self._descend(counts, places, [e], 1)
+        best = self.attempt(counts, tuple(places))
+        return best if best.error <= error else None
+
+    def _tuned(self, counts: tuple[int, ...], places: list[int], moved: list[int]) -> ProductFit:
+        """The best of a few deltas on the axes that were changed."""
+        trials = [self.attempt(counts, tuple(places))]
+        for sign in (-1, 1):
+            at = places
+            while True:
+                at = [p + sign if e in moved and counts[e] > 1 else p for e, p in enumerate(at)]
+                if at == places or min(at) < 0 or max(at) >= len(DELTAS):
+                    break
+                fit = self.attempt(counts, tuple(at))
+                if fit.error >= trials[-1].error and len(trials) > 1:
+                    break
+                trials.append(fit)
+                if len(trials) > 12:
+                    break
+        return min(trials, key=lambda fit: fit.error)
+
     def _points_inside(self, columns: int) -> list[tuple[Array, Array, Array, Array]]:
         """Per region: points to fit, values there, points to check, values there."""
         size = math.ceil(16 * 1.25 ** max(0, math.ceil(math.log(columns / 16, 1.25))))
@@ -53,7 +148,8 @@ class RegionProducts(AffineProducts):
             found = []
             for cell, hull in zip(self.cells, self._hulls, strict=True):
                 fit = np.concatenate([_arcsine(cell, hull, 2 * size + 60, rng), cell])
-                check = np.concatenate([_arcsine(cell, hull, 3 * size + 300, rng), cell])
+                more = (2 * self.E - 1) * size + 150 * 2**self.E
+                check = np.concatenate([_arcsine(cell, hull, more, rng), _on_edges(cell, more, rng), cell])
                 values = self.f(np.concatenate([_pulled(fit, cell), _pulled(check, cell)]))
                 found.append((fit, values[: len(fit)], check, values[len(fit) :]))
             self._inside[size] = found
@@ -75,7 +171,7 @@ class RegionProducts(AffineProducts):
             best, found = _ridge(axes, z, f, check, exact, self)
             self._hard[k] = best
             worst = max(worst, best)
-            if found is None or worst >= known:
+            if found is None or (worst >= known and worst > self.wanted):  # neither the best of its kind nor good enough
                 return ProductFit(worst, axes, values, slopes)
             values[..., k] = found[:N].reshape(counts)
             slopes[..., k, :] = np.moveaxis(found[N:].reshape(E, *counts), 0, -1)
@@ -134,6 +230,14 @@ def _arcsine(cell: Array, walls: Array, count: int, rng: np.random.Generator) ->
     t = 0.5 - 0.5 * np.cos(np.pi * (np.arange(count) + 0.5) / count)
     at = first + (last - first) * rng.permutation(t)
     return np.asarray(inner + at[:, None] * direction)
+
+
+def _on_edges(cell: Array, count: int, rng: np.random.Generator) -> Array:
+    """Points between two and between three vertices, where least squares is worst."""
+    corners = cell[rng.integers(0, len(cell), (count, 3))]
+    shares = rng.dirichlet(np.full(3, 0.7), count)
+    shares[::2, 2] = 0.0
+    return np.asarray(((shares / shares.sum(axis=1, keepdims=True))[..., None] * corners).sum(axis=1))
 
 
 def _pulled(z: Array, cell: Array) -> Array:
