@@ -537,6 +537,17 @@ def test_a_reader_that_breaks_down_is_a_sentence(tmp_path: Path, monkeypatch: py
     refusal(path, "broke down")
 
 
+def test_modules_in_the_current_folder_are_not_run_by_the_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("h5py")
+    path = tmp_path / "t.nc"
+    hdf5(path)
+    for name in ("h5py", "numpy", "json"):
+        (tmp_path / f"{name}.py").write_text("from pathlib import Path\nPath('fired').touch()\n")
+    monkeypatch.chdir(tmp_path)
+    assert read_contents("t.nc").names == ("lon", "lat")
+    assert not (tmp_path / "fired").exists()
+
+
 def test_netcdf_4_without_h5py_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("h5py")
     path = tmp_path / "t.nc"

@@ -65,7 +65,7 @@ def _ask(question: dict[str, Any], shown: str, patience: float) -> dict[str, Any
     }
     try:
         done = subprocess.run(
-            [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+            [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"],
             input=json.dumps(question), capture_output=True, text=True, timeout=patience, env=environment, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
