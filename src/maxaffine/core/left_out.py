@@ -34,22 +34,21 @@ def best_ridge(A: Array, rows: Array, weights: Array, ridges: tuple[float, ...])
     wide = A.shape[1] > A.shape[0]
     spectrum, V = np.linalg.eigh(scaled @ scaled.T if wide else scaled.T @ scaled)
     # Directions within rounding of none at all carry no fit; a ridge of zero is then the least-squares fit of least norm.
-    seen = spectrum > 1e-14 * max(float(spectrum[-1]), 1e-300)
+    seen = spectrum > 1e-12 * max(float(spectrum[-1]), 1e-300)
     spectrum, V = spectrum[seen], V[:, seen]
     U = V if wide else scaled @ V / np.sqrt(spectrum)
     projected, squares = U.T @ y, np.square(U) / weights[:, None]  # squares: of one copy of a sample
-    best: Ridge | None = None
-    for ridge in ridges:
-        shrink = spectrum / (spectrum + ridge * total)
-        leverage = np.clip(squares @ shrink, 0.0, LEVERAGE)
-        left_out = (y - U @ (shrink[:, None] * projected)) / (1.0 - leverage)[:, None]
-        error = float(np.square(left_out).sum())
-        if best is None or error < best.error * (1 - 1e-9):
-            best = Ridge(error, float(ridge), projected)
-    assert best is not None
-    gain = (np.sqrt(spectrum) / (spectrum + best.ridge * total))[:, None] * best.coefficients
+    shrink = spectrum[:, None] / (spectrum[:, None] + np.asarray(ridges) * total)  # a column per ridge
+    room = 1.0 - np.clip(squares @ shrink, 0.0, LEVERAGE)
+    errors = np.zeros(len(ridges))
+    for output in range(y.shape[1]):
+        left_out = (y[:, output, None] - U @ (shrink * projected[:, output, None])) / room
+        errors += np.square(left_out).sum(axis=0)
+    first = int(np.flatnonzero(errors <= errors.min() * (1 + 1e-9))[0])
+    ridge = float(ridges[first])
+    gain = (np.sqrt(spectrum) / (spectrum + ridge * total))[:, None] * projected
     back = scaled.T @ (V @ (gain / np.sqrt(spectrum)[:, None])) if wide else V @ gain
-    return best._replace(coefficients=back)
+    return Ridge(float(errors[first]), ridge, back)
 
 
 def left_out_gradient(A: Array, rows: Array, weights: Array, ridge: float) -> tuple[float, Array, float]:
