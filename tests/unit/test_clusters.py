@@ -14,7 +14,7 @@ from maxaffine.layer.file import from_tensors, to_tensors
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.grouped_matrices import grouped_matrices
 from maxaffine.plan.keys import AxisKeys
-from maxaffine.runtime import chooser, two_level
+from maxaffine.runtime import chooser, parallel, two_level
 
 
 def keys(rng, n):
@@ -204,6 +204,46 @@ def test_few_clusters_run_at_once_and_the_workspace_is_bounded(monkeypatch):
     assert np.allclose(two_level.evaluate(layer, POINTS), whole, rtol=0, atol=1e-14)
     monkeypatch.setattr(chooser, "WORKSPACE", 1)
     assert np.allclose(chooser.evaluate(layer, POINTS), whole, rtol=0, atol=1e-14)
+
+
+def random_group(rng, E, shapes, outputs, affine, steep):
+    """Clusters with keys of any kind, sites steep enough that most of them are far away."""
+    clusters = []
+    for shape in shapes:
+        axes = tuple(AxisKeys(rng.normal(size=n) * 3, rng.normal(size=n)) for n in shape)
+        slopes = rng.normal(size=(*shape, outputs, E)) if affine else None
+        clusters.append(Cluster(rng.normal(size=E), rng.uniform(0.2, 2, E), axes, rng.normal(size=(*shape, outputs)), slopes))
+    sites = steep * rng.normal(size=(len(shapes), E)), rng.normal(size=len(shapes))
+    return ClusterGroup(rng.normal(size=(E, 2)), *sites, tuple(clusters))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    ("E", "shapes", "outputs", "affine", "steep"),
+    [
+        (1, [(1,), (5,), (9,), (70,), (600,)], 1, True, 4.0),
+        (2, [(1, 1), (4, 3), (3, 4), (1, 9)] * 5, 3, True, 30.0),
+        (2, [(3, 3)] * 40, 1, False, 1000.0),
+        (3, [(2, 1, 3), (1, 1, 1), (3, 2, 2)], 2, True, 0.5),
+    ],
+)
+def test_the_compiled_kernel_is_numpy_bit_for_bit(dtype, E, shapes, outputs, affine, steep, monkeypatch):
+    rng = np.random.default_rng(7)
+    group = random_group(rng, E, shapes, outputs, affine, steep).stored(np.dtype(dtype))
+    layer = GroupedLayer(rng.normal(size=2), (group,), 0.0, -3 * np.ones(2), 3 * np.ones(2), ((2, 1),), dtype=dtype)
+    x = rng.uniform(-3, 3, size=(3000, 2))
+    monkeypatch.setattr(parallel, "_loaded", {"two_level": None})
+    plain = two_level.evaluate(layer, x)
+    monkeypatch.setattr(parallel, "_loaded", {})
+    monkeypatch.setattr(parallel, "ENOUGH", 0)
+    monkeypatch.setattr(parallel, "SHARE", 1)
+    fast = two_level.evaluate(layer, x, 2)
+    assert np.array_equal(plain, fast) and np.isfinite(fast).all()
+    assert np.array_equal(np.concatenate([two_level.evaluate(layer, x[i : i + 1]) for i in range(40)]), fast[:40])
+    literal = (two_level.attention(layer, x[:200]) @ np.ones(group.count))[:, None]
+    assert np.allclose(literal, 1.0)
+    if dtype == "float64":
+        assert np.allclose(fast[:200], chooser.evaluate(layer, x[:200], "dense"), rtol=1e-9, atol=1e-9)
 
 
 def test_test_points_lie_on_and_next_to_switches():

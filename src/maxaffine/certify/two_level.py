@@ -26,6 +26,11 @@ at most twice the largest distance of the values v_j(t) from their mean; affine 
 site: the same formulas with tokens in place of clusters, sum W |v - g| <= max_k sum_j w_j |v_j - p_k| + 2 eps, and an eta that
 grows with the sites' slopes times u.
 
+**Computed** are exp(A_k - max A) prod_e W_ke and their sum (runtime/two_level.py): W_ke enters as a factor where the formulas
+above count the error of its logarithm, which is larger; the sum of masses loses two roundings, that of values one per cluster.
+Clusters left out have computed masses of at most SKIP, weights left out are below SKIP^4 of their cluster's largest; what the
+normaliser loses with them is far below UP.
+
 Assumed: exp is accurate to 4 ulp in the dtype and log to 4 ulp in float64; sums, products and quotients follow IEEE 754.
 """
 

@@ -4,10 +4,17 @@
 
 This is one softmax over all tokens, exactly.  What is gained is precision: logits inside a cluster are small numbers of t, and
 the large ones, those of the sites, only say which cluster answers.  z, t, the sites' scores, the masses Omega and all sums are
-in float64; keys meet t, rounded to the dtype, in the dtype that computes; affine values are taken at t in float64.  Clusters of
-equal shape run together; a cluster whose mass is below SKIP at a query is left out there.
+in float64; keys meet t, rounded to the dtype, in the dtype that computes; affine values are taken at t in float64.
+
+With A_k = site_k + sum_e max_j (alpha_kej t_e + beta_kej) and W_ke = sum_j exp(alpha_kej t_e + beta_kej - max) this is
+
+    F = sum_k exp(A_k - max A) (sum_j w_kj v_kj(t)) / sum_k exp(A_k - max A) prod_e W_ke,        w_kj = prod_e exp(.. - max)
+
+over the clusters whose mass can exceed SKIP: no logarithm, one division, and exponentials only where they count.  Large
+batches run in a compiled kernel, small ones in NumPy; both carry out the same operations in the same order.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,12 +26,16 @@ from numpy.typing import NDArray
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.runtime import grouped
+from maxaffine.runtime import grouped, parallel
+from maxaffine.runtime.grouped import BRANCH
+from maxaffine.runtime.windowed import POWERS, exponential
 
 Array = NDArray[np.float64]
 
 SKIP = 2.0**-120  # masses below this are left out; their values would have to be 1e36 times the others' to be seen
+UNSEEN = -345.0  # logits below the largest of their cluster by more have the weight zero: exp of it is below SKIP^4
 PAIRS = 1 << 22  # numbers of values that are gathered at once
+CHUNK = 32 << 20  # bytes that a batch may take in NumPy
 
 
 @dataclass(frozen=True)
@@ -121,28 +132,166 @@ def masses(scores: Array) -> Array:
     return grouped.weights(scores)
 
 
-def cluster_group(layer: GroupedLayer, group: ClusterGroup, x: Array) -> Array:
-    """F_g(x): (B, K) float64."""
-    found = levels(layer, group, x)
-    omega = masses(found.scores)
-    K, E = group.outputs, len(group.matrix)
-    out = np.zeros((len(x), K))
-    for family, (t, weights) in zip(families(layer, group), found.local, strict=True):
-        mass = omega[:, family.members]
-        rows, members = np.nonzero(mass > SKIP)
-        for cut in _cuts(len(rows), family.values[0].size):
-            b, f = rows[cut], members[cut]
-            partial = family.values[f]  # (P, p_1, .., p_E, width)
-            for e, w in enumerate(weights):
-                partial = np.matmul(w[b, f][:, None, :], partial.reshape(len(b), family.values.shape[1 + e], -1))
-            answer = partial.reshape(len(b), -1)
-            if family.affine:
-                mixed = answer.reshape(len(b), K, 1 + E)
-                answer = mixed[:, :, 0] + np.einsum("pke,pe->pk", mixed[:, :, 1:], t[b, f])
-            weighted = mass[b, f][:, None] * answer
-            for k in range(K):
-                out[:, k] += np.bincount(b, weighted[:, k], minlength=len(x))
-    return out
+@dataclass(frozen=True)
+class Program:
+    """A group as flat tables: sites and places (C, E), keys one after the other, and where every cluster's begin."""
+
+    matrix: Array  # (E, D)
+    sites: Array
+    offsets: Array  # (C,)
+    origin: Array
+    radius: Array
+    first: NDArray[np.int64]  # (C, E), of the keys
+    count: NDArray[np.int64]
+    slopes: NDArray[Any]  # of all keys, in the dtype that computes
+    betas: NDArray[Any]
+    at: NDArray[np.int64]  # (C,), where values begin
+    values: Array  # of all clusters, (p_1, .., p_E, K, width) each
+    width: int  # 1, or 1 + E where values are affine
+    floors: Array  # (C,): A_k - max A below which a mass is surely at most SKIP
+    work: int  # keys and values that a query meets
+
+    @property
+    def tables(self) -> tuple[Any, ...]:
+        """What the kernel takes between the centre of the layer and its output."""
+        places = (self.matrix, self.sites, self.offsets, self.origin, self.radius, self.first, self.count)
+        return (*places, self.slopes, self.betas, self.at, self.values, self.width, self.floors, POWERS)
+
+
+@lru_cache(maxsize=8)
+def _program(holder: "_Held") -> Program:
+    group, compute = holder.group, holder.compute
+    clusters, E = group.clusters, len(group.matrix)
+    affine = any(cluster.slopes is not None for cluster in clusters)
+    keys = [axis for cluster in clusters for axis in cluster.axes]
+    starts = np.cumsum([0, *(len(axis) for axis in keys)])[:-1].reshape(len(clusters), E)
+    values = []
+    for cluster in clusters:
+        table = cluster.values.astype(np.float64)[..., None]
+        if affine:
+            lean = np.zeros((*cluster.values.shape, E)) if cluster.slopes is None else cluster.slopes.astype(np.float64)
+            table = np.concatenate([table, lean], axis=-1)
+        values.append(table.ravel())
+    counts = np.array([cluster.shape for cluster in clusters], dtype=np.int64)
+    return Program(
+        matrix=np.ascontiguousarray(group.matrix, dtype=np.float64),
+        sites=np.ascontiguousarray(group.site_slopes, dtype=np.float64),
+        offsets=np.ascontiguousarray(group.site_offsets, dtype=np.float64),
+        origin=np.stack([cluster.origin for cluster in clusters]),
+        radius=np.stack([cluster.radius for cluster in clusters]),
+        first=np.ascontiguousarray(starts, dtype=np.int64),
+        count=counts,
+        slopes=np.concatenate([axis.slopes for axis in keys]).astype(compute),
+        betas=np.concatenate([axis.offsets for axis in keys]).astype(compute),
+        at=np.cumsum([0, *(len(table) for table in values)])[:-1].astype(np.int64),
+        values=np.concatenate(values),
+        width=1 + E if affine else 1,
+        floors=math.log(SKIP) - 1e-9 - np.log(counts.astype(np.float64)).sum(axis=1),
+        work=4 * int(counts.sum()) + 4 * len(clusters) + 200,
+    )
+
+
+def cluster_group(layer: GroupedLayer, group: ClusterGroup, x: Array, out: Array, threads: int | None = None) -> None:
+    """Adds F_g(x) to `out` (B, K) float64."""
+    program = _program(_Held(group, compute_dtype(layer.dtype)))
+    work = len(x) * program.work
+    kernel = parallel.kernel("two_level", work)
+    if kernel is not None:
+        x, centre = np.ascontiguousarray(x), np.ascontiguousarray(layer.centre)
+        parallel.over(len(x), work, threads, lambda start, stop: kernel(x, centre, *program.tables, out, start, stop))
+        return
+    step = max(1, CHUNK // bytes_per_query(layer))
+    for start in range(0, len(x), step):
+        out[start : start + step] += in_numpy(program, families(layer, group), layer.centre, x[start : start + step])
+
+
+def in_numpy(program: Program, held: tuple[Family, ...], centre: Array, x: Array) -> Array:
+    """The kernel's operations in the same order, without numba: (B, K)."""
+    E, points = len(program.matrix), x - centre
+    z = [_ordered(row, points.T) for row in program.matrix]
+    scores = z[0][:, None] * program.sites[:, 0]
+    for e in range(1, E):
+        scores = scores + z[e][:, None] * program.sites[:, e]
+    scores = scores + program.offsets
+    for family in held:
+        here = scores[:, family.members]
+        for e, (slopes, offsets) in enumerate(family.keys):
+            t = ((z[e][:, None] - family.origin[:, e]) / family.radius[:, e]).astype(slopes.dtype)
+            top = t * slopes[:, 0] + offsets[:, 0]
+            for j in range(1, slopes.shape[1]):
+                top = np.maximum(top, t * slopes[:, j] + offsets[:, j])
+            here = here + top
+        scores[:, family.members] = here
+    behind = scores - scores.max(axis=1, keepdims=True)
+    rows, clusters = np.nonzero(behind >= program.floors)  # by query, and then by cluster
+    mass = exponential(behind[rows, clusters])
+    K = len(program.values[program.at[-1] :]) // int(program.count[-1].prod()) // program.width
+    above, below = np.empty((len(rows), K)), np.empty(len(rows))
+    for family in held:
+        place = np.full(len(program.at), -1)
+        place[family.members] = np.arange(len(family.members))
+        mine = np.flatnonzero(place[clusters] >= 0)
+        for cut in _cuts(len(mine), family.values[0].size):
+            pairs = mine[cut]
+            answer, norm = _heads(family, place[clusters[pairs]], [one[rows[pairs]] for one in z], K)
+            above[pairs], below[pairs] = mass[pairs, None] * answer, mass[pairs] * norm
+    return _quotients(rows, above, below, len(x))
+
+
+def _ordered(factors: Array, columns: Array) -> Array:
+    """sum_i factors_i columns_i from the left."""
+    one = factors[0] * columns[0]
+    for factor, column in zip(factors[1:], columns[1:], strict=True):
+        one = one + factor * column
+    return np.asarray(one)
+
+
+def _heads(family: Family, f: NDArray[np.intp], z: list[Array], K: int) -> tuple[Array, Array]:
+    """sum_j w_j v_j(t) (P, K) and prod_e W_e (P,) of pairs of a query and a cluster of one family."""
+    partial, norm, local = family.values[f].reshape(len(f), -1), np.ones(len(f)), []
+    for e, (slopes, offsets) in enumerate(family.keys):
+        local.append((z[e] - family.origin[f, e]) / family.radius[f, e])
+        logits = local[e].astype(slopes.dtype)[:, None] * slopes[f] + offsets[f]
+        logits = (logits - logits.max(axis=1, keepdims=True)).astype(np.float64)
+        weights = np.where(logits >= UNSEEN, exponential(np.maximum(logits, UNSEEN)), 0.0)
+        norm = norm * _total(list(weights.T))
+        table = partial.reshape(len(f), slopes.shape[1], -1)
+        partial = weights[:, 0, None] * table[:, 0]
+        for j in range(1, slopes.shape[1]):
+            partial = partial + weights[:, j, None] * table[:, j]
+    mixed = partial.reshape(len(f), K, -1)
+    answer = mixed[:, :, 0]
+    for e in range(mixed.shape[2] - 1):
+        answer = answer + mixed[:, :, 1 + e] * local[e][:, None]
+    return answer, norm
+
+
+def _total(terms: list[Array]) -> Array:
+    """The sum in a tree of BRANCH terms per level, each summed from the left."""
+    while len(terms) > 1:
+        groups = [terms[i : i + BRANCH] for i in range(0, len(terms), BRANCH)]
+        terms = []
+        for group in groups:
+            one = group[0]
+            for other in group[1:]:
+                one = one + other
+            terms.append(one)
+    return terms[0]
+
+
+def _quotients(rows: NDArray[np.intp], above: Array, below: Array, count: int) -> Array:
+    """sum above / sum below over the pairs of every query, one after the other; the lower sum with what it loses (Kahan)."""
+    top, bottom, lost = np.zeros((count, above.shape[1])), np.zeros(count), np.zeros(count)
+    rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    for r in range(int(rank.max(initial=-1)) + 1):
+        pairs = np.flatnonzero(rank == r)
+        at = rows[pairs]
+        top[at] = top[at] + above[pairs]
+        term = below[pairs] - lost[at]
+        total = bottom[at] + term
+        lost[at] = (total - bottom[at]) - term
+        bottom[at] = total
+    return np.asarray(top / bottom[:, None])
 
 
 def _cuts(count: int, size: int) -> Iterator[slice]:
@@ -151,12 +300,12 @@ def _cuts(count: int, size: int) -> Iterator[slice]:
         yield slice(first, first + step)
 
 
-def evaluate(layer: GroupedLayer, x: Array) -> NDArray[Any]:
+def evaluate(layer: GroupedLayer, x: Array, threads: int | None = None) -> NDArray[Any]:
     """F(x): (B, K, 1), groups of clusters by two levels, the others by one softmax per direction."""
     out = grouped.tilted(layer, x)
     for group in layer.groups:
         if isinstance(group, ClusterGroup):
-            out += cluster_group(layer, group, x)
+            cluster_group(layer, group, x, out, threads)
         else:
             out += grouped.product_group(layer, group, x)
     return out.astype(compute_dtype(layer.dtype))[:, :, None]
