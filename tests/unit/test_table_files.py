@@ -72,7 +72,7 @@ def test_axes_of_equal_lengths_go_by_the_order_of_the_file_and_by_axes_otherwise
     same(read_contents(path), ("b", "a"), (X, X + 1), square)
     same(read_contents(path, axes="a,b"), ("a", "b"), (X + 1, X), square)
     np.savez(path, a=Y, b=X, c=X + 1, values=np.zeros((3, 4, 3)))
-    refusal(path, "2 orders", "--axes")
+    refusal(path, "2 orders", "--axes b,a,c")
     assert read_contents(path, axes="b,a,c").names == ("b", "a", "c")
 
 
@@ -166,7 +166,7 @@ def test_missing_values_are_refused_or_declared(tmp_path: Path) -> None:
     path = tmp_path / "t.npz"
     np.savez(path, x=X, y=Y, values=np.where(V > 20, np.nan, V))
     found = read_contents(path)
-    with pytest.raises(BadInput, match="--missing ignore"):
+    with pytest.raises(BadInput, match=r"the first at x = 2\.5, y = -1\.0; .* --missing ignore"):
         found.target()
     assert found.target("ignore").entries.missing == found.missing == int((V > 20).sum())
     np.savez(path, x=X, y=Y, values=np.full((3, 4), np.nan))
@@ -364,7 +364,7 @@ def test_empty_cells_are_missing_values_and_no_coordinates(tmp_path: Path) -> No
         ("x,,v\n1,2,3\n", ["no name"]),
         ("x,v\n1,2\n# remark\n1,2,3\n", ["line 4", "3 cells"]),
         ("x,v\n1,2\n2,two\n", ["line 3", "column v", "'two'"]),
-        ("x;v\n1,5;2\n2;3\n", ["line 2", "'1,5'"]),
+        ("x;v\n1,5;2\n2;3\n", ["line 2", "'1,5'", "with a point"]),
         ("x,v\n1,1e999\n2,3\n", ["infinite"]),
         ('x,v\n1,"2\n', ["not CSV"]),
         ("x,v\n1," + "9" * 200_000 + "\n2,3\n", ["infinite"]),

@@ -107,7 +107,7 @@ def _axes_of(lengths: dict[str, int], shape: tuple[int, ...], named: list[str], 
             if len(fitting) == 1:
                 return list(fitting[0])
             if fitting:
-                raise BadInput(f"{facts}, which fit in {len(fitting)} orders; say which, such as --axes {','.join(names)}.")
+                raise BadInput(f"{facts}, which fit in {len(fitting)} orders; say which, such as --axes {','.join(fitting[0])}.")
     raise BadInput(
         f"{facts}; a table needs one axis per dimension, as long as the values are along it. Save them in order, such as "
         "np.savez('table.npz', x=.., y=.., values=..), or name them with --axes."

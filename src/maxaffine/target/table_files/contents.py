@@ -52,6 +52,17 @@ class Contents:
         gaps = np.isnan(self.values).reshape(self.count, -1).any(axis=1)
         return int(gaps.sum())
 
+    def _first_gap(self) -> str:
+        """Where the first missing value is."""
+        place = int(np.argmax(np.isnan(self.values).reshape(self.count, -1).any(axis=1)))
+        if self.axes is not None:
+            index = np.unravel_index(place, [len(axis) for axis in self.axes])
+            at = [axis[i] for axis, i in zip(self.axes, index, strict=True)]
+        else:
+            assert self.points is not None
+            at = list(self.points[place])
+        return ", ".join(f"{name} = {c!s}" for name, c in zip(self.names[:6], at, strict=False))
+
     def described(self) -> str:
         """The entries in a few words."""
         names = ", ".join(self.names[:12]) + (", .." if len(self.names) > 12 else "")
@@ -68,8 +79,8 @@ class Contents:
         gone = self.missing
         if gone and not check_missing(missing):
             raise BadInput(
-                f"{self.source}: {gone:,} of {self.count:,} values {'is' if gone == 1 else 'are'} missing; fill them in, or pass "
-                "--missing ignore and nothing is said about them."
+                f"{self.source}: {gone:,} of {self.count:,} values {'is' if gone == 1 else 'are'} missing, the first at "
+                f"{self._first_gap()}; fill them in, or pass --missing ignore and nothing is said about them."
             )
         if gone == self.count:
             raise BadInput(f"{self.source}: every value is missing; there is nothing to compile.")

@@ -160,7 +160,8 @@ def _cell(cell: str, column: str, line: int, shown: str) -> float:
     except ValueError:
         if cell.strip().lower() in MISSING:
             return float("nan")
-        raise BadInput(f"{shown}, line {line}, column {column[:60]}: {cell[:60]!r} is not a number.") from None
+        hint = "; write decimals with a point" if "," in cell else ""
+        raise BadInput(f"{shown}, line {line}, column {column[:60]}: {cell[:60]!r} is not a number{hint}.") from None
 
 
 def _is_number(cell: str) -> bool:
