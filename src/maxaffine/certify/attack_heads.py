@@ -183,12 +183,30 @@ def _ridges(rng: np.random.Generator) -> Case:
     return Case(" + ".join(rows), box, _error(rng, 1.0, 7.0, dtype), dtype, "spectral", "inf")
 
 
+def _sums(rng: np.random.Generator) -> Case:
+    count, dtype = int(rng.integers(2, 4)), _dtype(rng)
+    box, variables = _box(rng, count, rng.random() < 0.6)
+    rows = []
+    for i, v in enumerate(variables):
+        u = _direction(rng, variables) if rng.random() < 0.25 else v
+        patterns = KINKED if i == 0 or rng.random() < 0.4 else SINGULAR if rng.random() < 0.15 else (*SMOOTH, *FACTORS)
+        rows.append(f"{_number(rng.uniform(-2.0, 2.0))}*({_filled(rng, str(rng.choice(patterns)), [v], u)})")
+    if rng.random() < 0.3:
+        rows.append(f"({variables[0]})*({variables[1]})")
+    if rng.random() < 0.4:
+        rows += [f"{_number(rng.uniform(-2.0, 2.0))}*({v})" for v in variables]
+    if rng.random() < 0.2:
+        rows.append(f"max({_plane(rng, variables)}, {_plane(rng, variables)})")
+    return Case(" + ".join(rows), box, _error(rng, 1.0, 6.0, dtype), dtype, "sums", "inf")
+
+
 HEADS: dict[str, Callable[[np.random.Generator], Case]] = {
     "piecewise": _piecewise,
     "axis": _axis,
     "axis, singular": _singular,
     "axis, gap": _gapped,
     "axis, L_p": _jumps_integrated,
+    "sums": _sums,
     "regions": _regions,
     "regions, gap": _regions_gapped,
     "curved": _curved,
