@@ -158,8 +158,8 @@ def measured(kept: dict[str, Any]) -> list[str]:
         f"`benchmarks/regression.py`: {plan['splits']}-fold cross-validation, {plan['repeats']} times over ({whole} folds). "
         "Every model has its inputs standardised and is tuned inside each training fold by the same budget: "
         f"{plan['candidates']} candidates of RandomizedSearchCV, {plan['inner']} inner folds, the same seed. "
-        "`MaxAffineRegressor` chooses keys, temperature, ridge and metric by leave-one-out inside each candidate. Untuned are the "
-        "defaults.",
+        "`MaxAffineRegressor` chooses keys, temperature, ridge and metric by leave-one-out inside each candidate. Untuned are "
+        "the defaults.",
         "",
         *words,
         "",
