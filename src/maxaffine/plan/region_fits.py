@@ -74,11 +74,11 @@ class RegionProducts(AffineProducts):
             if not priced:
                 return None
             best = trials[max(priced)[1]]
-        counts, places = tuple(len(axis) for axis in best.axes), [DELTAS.index(axis.parameter) for axis in best.axes]
+        shape, places = tuple(len(axis) for axis in best.axes), [DELTAS.index(axis.parameter) for axis in best.axes]
         for e in range(self.E):
-            if counts[e] > 1:
-                places = self._descend(counts, places, [e], 1)
-        return self._trimmed(self.attempt(counts, tuple(places)), error)
+            if shape[e] > 1:
+                places = self._descend(shape, places, [e], 1)
+        return self._trimmed(self.attempt(shape, tuple(places)), error)
 
     def _trimmed(self, fit: ProductFit, error: float) -> ProductFit:
         """Fewer keys on one axis, or more on one and fewer on another, while the whole still fits and work is left."""
