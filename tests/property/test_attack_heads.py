@@ -2,6 +2,7 @@
 
 import functools
 import json
+from dataclasses import replace
 
 import flint
 import numpy as np
@@ -18,7 +19,7 @@ from maxaffine.certify.checker import check
 from maxaffine.certify.exact_layer import exact_value
 from maxaffine.cli.app import main
 from maxaffine.core import balls
-from maxaffine.core.errors import BadInput, MaxaffineError
+from maxaffine.core.errors import BadInput, MaxaffineError, Refused
 from maxaffine.runtime import chooser
 from maxaffine.target.expression import Expression
 
@@ -138,6 +139,19 @@ def test_the_command_prints_a_row_per_head(capsys):
     assert main(["attack", "--heads", "nothing", "--layers", "1"]) == 2
     with pytest.raises(BadInput, match="choose among"):
         attack_heads(ma.compile, ["nothing"])
+
+
+def test_a_spectral_certificate_is_about_the_stored_centre_and_matrix():
+    """Found by the attack: the certificate took the centre of its plan for that of the layer."""
+    layer = compiled("sin(2*x+y)", 1e-3, "spectral", "xy")
+    group = layer.layer.groups[0]
+    prove = layer.prove.func
+    for other in (
+        replace(layer.layer, centre=layer.layer.centre + np.array([0.3, 0.0])),
+        replace(layer.layer, groups=(replace(group, matrix=1.1 * group.matrix),)),
+    ):
+        with pytest.raises(Refused, match="of its plan"):
+            prove(other, *layer.prove.args[1:], "factorised")
 
 
 def test_rows_tell_apart_what_is_compiled_and_what_is_moved():

@@ -139,7 +139,8 @@ def test_the_checker_proves_again_and_doubts_everything(tmp_path):
     tensors, record = layer._record()
     verdict = check(tensors, record)
     assert verdict.passed and verdict.bound <= 1e-6 and "2 parts" in verdict.how
-    for name, move in (("tilt", 1e-5), ("group.0.values", 1e-4), ("group.1.values", 1e-4), ("group.1.sites.offsets", np.array([0.0, 10.0]))):
+    switched = np.array([0.0, 10.0])
+    for name, move in (("tilt", 1e-5), ("group.0.values", 1e-4), ("group.1.values", 1e-4), ("group.1.sites.offsets", switched)):
         other = {**tensors, name: tensors[name] + move}
         assert not check(other, record).passed, name
     for forged in (

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.ehlich_zeller import FromDeclaration, FromDerivatives, FromExpression, Head, Source, prove
-from maxaffine.certify.head_bounds import affine_moments, etas_for, mean_eta, moments, pieces
+from maxaffine.certify.head_bounds import EDGE, affine_moments, etas_for, mean_eta, moments, pieces
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.certify.two_level import underflow
 from maxaffine.core.errors import Refused
@@ -81,6 +81,9 @@ def certify_spectral(
 def query_error(layer: GroupedLayer, group: Group, made: GroupPlan) -> Array:
     """Bounds (E,) of |computed z - directions . (x - centre) / half|."""
     u = FLOAT64.unit
+    own = made.group.range(layer.centre, layer.centre)
+    if not (np.array_equal(own.lo, made.middle.lo) and np.array_equal(own.hi, made.middle.hi)):
+        raise Refused("the layer's centre is not that of its plan.")
     matrix = np.abs(group.matrix)
     reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low) * (1 + 4 * u)
     largest = np.maximum(np.abs(layer.low), np.abs(layer.high))
@@ -93,6 +96,8 @@ def query_error(layer: GroupedLayer, group: Group, made: GroupPlan) -> Array:
                 error[e] += float(max(abs(ideal.hi - stored), abs(stored - ideal.lo)) * reach[i])
     if layer.dtype != "float64":
         error = error + _narrowing(layer.dtype)
+    if not np.all(error < EDGE - 1.0):  # beyond, nothing is known of the head
+        raise Refused("the layer's coordinates are not those of its plan, or are not resolved.")
     return np.asarray(error * (1 + 1e-12))
 
 
