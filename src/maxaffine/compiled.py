@@ -98,9 +98,12 @@ class Compiled:
         names = chooser.available(self.layer, self.reserve or 0.0)
         return tuple(name for name in names if name != "collapsed" or self.reserve is not None)
 
-    def runtime(self) -> tuple[str, str]:
-        """The runtime that runs this layer, and why."""
-        return chooser.choose(self.layer, self.reserve)
+    def runtime(self, batch: int | None = None, threads: int | None = None) -> tuple[str, str]:
+        """The runtime that runs this layer, and why; for a batch of so many queries also how (bits do not depend on that)."""
+        name, reason = chooser.choose(self.layer, self.reserve)
+        if batch is None:
+            return name, reason
+        return name, f"{reason}; {chooser.how_it_runs(self.layer, self.reserve, batch, threads, name)}"
 
     def attention(self, *x: ArrayLike, outside: str = "error") -> Array:
         """The attention weights (B, N), or (N,) for one point, keys in row-major order."""
@@ -125,8 +128,8 @@ class Compiled:
 
     @property
     def sharpness(self) -> float | None:
-        """rho = R h^2 on a grid, the multiplier of the scores on other partitions; None for spectral heads."""
-        return None if isinstance(self.layer, GroupedLayer) else self.layer.sharpness
+        """rho = R h^2 on a grid, the multiplier of the scores on other partitions; None for spectral heads and hard layers."""
+        return None if isinstance(self.layer, GroupedLayer) or self.layer.hard else self.layer.sharpness
 
     @property
     def dtype(self) -> str:
@@ -180,11 +183,14 @@ class Compiled:
 
     # -- tell
 
-    def explain(self) -> str:
-        """Which part of the bound dominates, and what to change."""
+    def explain(self, batch: int | None = None, device: str = "cpu") -> str:
+        """Which part of the bound dominates, what to change, which runtime runs the layer, and what the batch decides.
+
+        `batch`: a number of queries to speak about; `device` "cuda": also which kernels run tensors there.
+        """
         from maxaffine.report.text import explain
 
-        return explain(self)
+        return explain(self, batch, device)
 
     def cite(self) -> str:
         """The theorems and papers behind this layer."""

@@ -67,13 +67,13 @@ def one_variable(probe: Probe) -> Figure:
             mark_handovers(panels[row], handovers, window, rug=row == 0)
             panels[row].set_xlim(window.low[0], window.high[0])
             style.clean(panels[row])
-        value_curves(panels[0], probe, ticks, samples, probe.pointwise_bound)
+        value_curves(panels[0], probe, ticks, samples, None if probe.at_entries else probe.pointwise_bound)
         if column == 0:
             panels[0].legend(**style.LEGEND, loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=4)
         error_curve(panels[1], probe, ticks, samples)
         if column == 0:
             panels[0].set_title("target and layer")
-            panels[1].set_title("error, layer − target")
+            panels[1].set_title(f"{probe.titled}, layer − target")
             entropy_curve(panels[2], probe, window, handovers)
         else:
             panels[0].set_title("near the worst point")
@@ -108,7 +108,7 @@ def two_variables(probe: Probe) -> Figure:
     top = [figure.add_subplot(grid[0, k]) for k in range(3)]
     colour_map(top[0], samples.target, whole, style.VALUES, scale, "target")
     colour_map(top[1], samples.layer, whole, style.VALUES, scale, "layer")
-    title = "error, largest |layer − target| nearby" if many else "error, |layer − target|"
+    title = f"{probe.titled}, largest |layer − target| nearby" if many else f"{probe.titled}, |layer − target|"
     colour_map(top[2], error, whole, style.ERRORS, error_scale, title)
     for axes in top:
         outline_cells(axes, cells)
@@ -172,7 +172,7 @@ def many_variables(probe: Probe) -> Figure:
         axes_pair = (int(pair[0]), int(pair[1]))
         window = whole.section(axes_pair)
         cells = readable_cells(partition and partition.sliced(axes_pair, probe.worst), window)
-        titles = ("target", "layer", "error, |layer − target|") if row == 0 else ("", "", "")
+        titles = ("target", "layer", f"{probe.titled}, |layer − target|") if row == 0 else ("", "", "")
         images = (samples.target, samples.layer, np.abs(samples.error))
         maps = (style.VALUES, style.VALUES, style.ERRORS)
         for column in range(3):

@@ -65,11 +65,12 @@ class Samples:
 
     target: Floats
     layer: Floats
+    apart: Floats | None = None  # of a table, the error at the entry nearest to every point
 
     @property
     def error(self) -> Floats:
-        """layer - target."""
-        return self.layer - self.target
+        """layer - target; of a table at the nearest entry, since nothing is said between them."""
+        return self.layer - self.target if self.apart is None else self.apart
 
 
 class Probe:
@@ -107,9 +108,24 @@ class Probe:
     def at(self, x: Floats) -> Samples:
         """Target and layer at points (..., D), the drawn output only."""
         lead = x.shape[:-1]
-        target, layer = self._both(x.reshape(-1, x.shape[-1]))
+        points = x.reshape(-1, x.shape[-1])
+        target, layer = self._both(points)
         row, column = self.output
-        return Samples(target[:, row, column].reshape(lead), layer[:, row, column].reshape(lead))
+        if not self.at_entries:
+            return Samples(target[:, row, column].reshape(lead), layer[:, row, column].reshape(lead))
+        apart = (layer - target)[:, row, column].reshape(lead)
+        there = self._layer(points, target.shape)
+        return Samples(target[:, row, column].reshape(lead), there[:, row, column].reshape(lead), apart)
+
+    @property
+    def at_entries(self) -> bool:
+        """Whether the target is a table or samples, so that errors are those at entries."""
+        return hasattr(getattr(self.compiled.target, "data", None), "snapped")
+
+    @property
+    def titled(self) -> str:
+        """What the error is called."""
+        return "error at entries" if self.at_entries else "error"
 
     def affordable(self, most: int, least: int) -> int:
         """Points per side of a square picture: `most`, fewer when every point costs a sum over very many tokens."""
@@ -236,16 +252,19 @@ class Probe:
 
     def _both(self, x: Floats) -> tuple[Floats, Floats]:
         """Target and layer, (B, D) -> (B, d_out, n_out) twice; of a table both at the nearest entry, of which alone it speaks."""
-        data: Any = getattr(self.compiled.target, "data", None)
-        if hasattr(data, "snapped"):
-            x = data.snapped(x)
+        if self.at_entries:
+            x = np.asarray(self.compiled.target.data.snapped(x))
         target = np.asarray(self.compiled.target.values(x), dtype=np.float64)
-        layer = np.empty(target.shape)
+        return target, self._layer(x, target.shape)
+
+    def _layer(self, x: Floats, shape: tuple[int, ...]) -> Floats:
+        """The layer, (B, D) -> (B, d_out, n_out)."""
+        layer = np.empty(shape)
         for start in range(0, len(x), _POINTS_AT_ONCE):
             part = slice(start, start + _POINTS_AT_ONCE)
             answer = np.asarray(self.compiled(*self._arguments(x[part])), dtype=np.float64)
             layer[part] = answer.reshape(layer[part].shape)
-        return target, layer
+        return layer
 
     def _arguments(self, x: Floats) -> tuple[Floats, ...]:
         """Flattened points in the shape in which the user passes them: one array, or two for a two-input layer."""

@@ -41,6 +41,7 @@ RHO = 2.0  # sharpness of keys on nodes: smooth between them, and their equation
 THIN = (16, 8, 4, 2)  # nodes per site
 THIN_AXIS = 600  # entries of an axis up to which fewer sites than entries are tried
 SEEN = 1 << 18  # entries at which the chosen runtime is run
+WORK = 10**10  # tokens that it looks at there in all
 
 
 @dataclass
@@ -88,7 +89,8 @@ class Attempts:
         """The chosen runtime at many entries: above the proved bound it is a fault, and stops the compile."""
         reserve = certificate.details.get("collapse")
         worst, at, count = 0.0, verified.at, 0
-        for points, values in _some(self.data):
+        local = isinstance(layer, Layer) and chooser.choose(layer)[0] in ("hard", "windowed")
+        for points, values in _some(self.data, 1 if local else layer.tokens):
             got = chooser.evaluate(layer, points, tolerance=reserve).astype(np.float64).reshape(values.shape)
             away = np.abs(got - values).max(axis=1)
             count += len(points)
@@ -122,9 +124,9 @@ def _prove(layer: Layer | GroupedLayer, data: Table | Samples, error: float, run
     return certify_entries(layer, data, error, runtime)[0]
 
 
-def _some(data: Table | Samples) -> list[tuple[Array, Array]]:
-    """At most SEEN entries or so, evenly from all blocks."""
-    step = max(1, -(-data.entries.count // SEEN))
+def _some(data: Table | Samples, tokens: int) -> list[tuple[Array, Array]]:
+    """At most SEEN entries or so, fewer where each looks at many tokens, evenly from all blocks."""
+    step = max(1, -(-data.entries.count // min(SEEN, max(256, WORK // tokens))))
     return [(points[::step], values[::step]) for points, values in data.blocks()]
 
 
