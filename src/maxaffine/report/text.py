@@ -6,12 +6,14 @@ import html
 import math
 from typing import TYPE_CHECKING
 
-from maxaffine.core.errors import MaxaffineError
+from maxaffine.core.errors import BadInput, MaxaffineError, Refused
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan import theorems
 from maxaffine.plan.budget import size
 from maxaffine.plan.spectral import one_more
 from maxaffine.report import entries
+from maxaffine.runtime import chooser
+from maxaffine.runtime.gpu.choice import choose as choose_kernel
 
 if TYPE_CHECKING:
     from maxaffine.compiled import Compiled
@@ -57,9 +59,11 @@ def summary(compiled: Compiled) -> str:
     return "\n".join(lines)
 
 
-def explain(compiled: Compiled) -> str:
-    """Which part of the bound dominates, what to change, and which runtime runs the layer."""
+def explain(compiled: Compiled, batch: int | None = None, device: str = "cpu") -> str:
+    """Which part of the bound dominates, what to change, which runtime runs the layer, and what the batch decides."""
     c = compiled
+    if device not in ("cpu", "cuda"):
+        raise BadInput(f'`device` (={device!r}) must be "cpu" or "cuda".')
     lines = [summary(c)]
     if c.bound is not None:
         lines.append("parts of the bound")
@@ -79,10 +83,25 @@ def explain(compiled: Compiled) -> str:
         lines.append("advice     give an expression, or declare `lipschitz=` or `modulus=`, to have the error proved")
     name, reason = c.runtime()
     lines.append(f"runtime    {name}: {reason}")
+    lines.append(f"batches    {chooser.how_it_runs(c.layer, c.reserve, None, None, name)}")
+    if batch is not None:
+        lines.append(f"batch      {chooser.how_it_runs(c.layer, c.reserve, batch, None, name)}")
+    if device == "cuda":
+        lines += [f"tensors    on cuda in {dtype}: {_on_cuda(c, dtype)}" for dtype in ("float32", "float64")]
     literal = _literal(c)
     if literal:
         lines.append(f"literal    {literal}")
     return "\n".join(lines)
+
+
+def _on_cuda(c: Compiled, dtype: str) -> str:
+    """The kernel that runs tensors of that dtype, with its own bound; one launch for every batch."""
+    tolerance = c.error / 8.0 if dtype == "float32" else c.reserve or 0.0
+    try:
+        name, reason, found = choose_kernel(c.layer, dtype, tolerance)
+    except Refused as refusal:
+        return f"factorised, by PyTorch's operations: {str(refusal).rstrip('.')}"
+    return f"{name}, {reason}, within {found.bound:.3g} of the layer; one launch and the same bits in every batch"
 
 
 def _literal(c: Compiled) -> str | None:

@@ -1,10 +1,11 @@
 """One chooser: which runtime a batch runs on, and the batch in chunks that respect a fixed workspace.
 
 A table of runtimes, each of which says why it cannot run a layer (or None), how, and with how much memory per query.  The first
-one of PREFERENCE that can run a layer and is worth it is chosen, from the layer alone: never from the batch, so that a
-query's value does not depend on its company.
+one that can run a layer and is worth it is chosen, from the layer alone, so that a query's value does not depend on its company;
+what the batch decides (runtime/batches.py) changes no bit of it.
 """
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.runtime import blocked, collapsed, dense, factorised, grouped, hard, two_level, windowed
+from maxaffine.runtime import batches, blocked, collapsed, dense, factorised, grouped, hard, two_level, windowed
 from maxaffine.runtime.collapse import collapse
 
 Array = NDArray[Any]
@@ -140,6 +141,9 @@ RUNTIMES = {
 }  # fmt: skip
 
 
+_CHOSEN: dict[int, tuple[weakref.ref[AnyLayer], dict[float | None, tuple[str, str]]]] = {}  # found once per layer
+
+
 def available(layer: AnyLayer, tolerance: float = 0.0) -> tuple[str, ...]:
     """The runtimes that can run this layer."""
     how = How(tolerance)
@@ -153,11 +157,34 @@ def can(layer: AnyLayer, name: str) -> bool:
 
 def choose(layer: AnyLayer, tolerance: float | None = None) -> tuple[str, str]:
     """The runtime for this layer and the reason; `tolerance` is what its certificate reserves for a collapse (None: nothing)."""
-    how = How(tolerance or 0.0)
-    for runtime in RUNTIMES.values():
-        if runtime.worth(layer, tolerance) and runtime.why_not(layer, how) is None:
-            return runtime.name, runtime.reason(layer)
-    raise AssertionError("no runtime can run this layer: please report this")
+    held = _CHOSEN.get(id(layer))
+    if held is None or held[0]() is not layer:
+        key = id(layer)
+        held = weakref.ref(layer, lambda _: _CHOSEN.pop(key, None)), {}
+        _CHOSEN[key] = held
+    if tolerance not in held[1]:
+        how = How(tolerance or 0.0)
+        able = (one for one in RUNTIMES.values() if one.worth(layer, tolerance) and one.why_not(layer, how) is None)
+        runtime = next(able, None)
+        if runtime is None:
+            raise AssertionError("no runtime can run this layer: please report this")
+        held[1][tolerance] = runtime.name, runtime.reason(layer)
+    return held[1][tolerance]
+
+
+def how_it_runs(
+    layer: AnyLayer, tolerance: float | None = None, batch: int | None = None, threads: int | None = None, name: str | None = None
+) -> str:
+    """What a batch of that many queries, or every batch, decides: NumPy or compiled code, threads, order, chunks."""
+    name = choose(layer, tolerance)[0] if name is None else name
+    found = batches.ways(layer, name, tolerance or 0.0, _chunk(RUNTIMES[name], layer))
+    return batches.in_general(found, threads) if batch is None else batches.in_particular(found, batch, threads)
+
+
+def _chunk(runtime: Runtime, layer: AnyLayer) -> int:
+    """Queries that run together; 0 where the runtime cuts batches itself."""
+    each = runtime.bytes_per_query(layer)
+    return max(1, WORKSPACE // each) if each else 0
 
 
 def evaluate(
@@ -169,8 +196,7 @@ def evaluate(
     chosen = RUNTIMES[choose(layer, tolerance)[0]] if runtime is None else named(layer, runtime, how)
     if len(x) == 0:
         return np.empty((0, layer.d_out, layer.n_out), dtype=compute_dtype(layer.dtype))
-    per_query = chosen.bytes_per_query(layer)
-    chunk = max(1, WORKSPACE // per_query) if per_query else len(x)
+    chunk = _chunk(chosen, layer) or len(x)
     if len(x) <= chunk:
         return chosen.evaluate(layer, x, how)
     return np.concatenate([chosen.evaluate(layer, x[i : i + chunk], how) for i in range(0, len(x), chunk)])

@@ -75,7 +75,7 @@ def evaluate(layer: GroupedLayer, x: Array, tolerance: float = 0.0, threads: int
     x = np.ascontiguousarray(x, dtype=np.float64)
     out = np.empty((len(x), made.outputs))
     work = len(x) * made.coefficients.size
-    kernel = parallel.kernel("collapsed", work)
+    kernel = parallel.kernel("collapsed", work, len(x))
     if kernel is None:
         for start in range(0, len(x), CHUNK):
             out[start : start + CHUNK] = in_numpy(made, x[start : start + CHUNK])

@@ -1,4 +1,8 @@
-"""Compiled kernels when there is enough to do, and a batch of queries shared among threads."""
+"""Compiled kernels when there is enough to do, and a batch of queries shared among threads.
+
+Kernels and their NumPy versions give the same bits, so when a kernel is loaded, or how many threads share a batch, is a matter
+of time alone.  Work is counted in coefficients or values visited, about a nanosecond each in NumPy.
+"""
 
 import importlib
 import math
@@ -9,24 +13,36 @@ from typing import Any
 
 from maxaffine.core.errors import BadInput
 
-ENOUGH = 2_000_000  # coefficients or values visited by a batch from which on loading (or first compiling) a kernel is worth it
-SHARE = 4_000_000  # of them per thread, at least
+ENOUGH = 2_000_000  # work of one batch from which on loading (or first compiling) a kernel is worth it
+PATIENCE = 1 << 28  # work of smaller batches together, about what loading a kernel takes
+CALL = 1_000  # queries that NumPy answers in the time that calling it takes
+SHARE = 4_000_000  # work per thread, at least
 
 BLOCK = 256  # queries at a time in every kernel
 
 _loaded: dict[str, Callable[..., Any] | None] = {}
+_waited: dict[str, int] = {}
 
 
-def kernel(name: str, work: int) -> Callable[..., Any] | None:
-    """The numba kernel of that name: where loaded already or worth loading; None where numba is missing."""
+def kernel(name: str, work: int, count: int = CALL) -> Callable[..., Any] | None:
+    """The numba kernel of that name for a batch of `count` queries: where loaded already or worth loading; None without numba.
+
+    Worth it: one large batch, or small ones that have cost as much as loading does.
+    """
     if name not in _loaded:
-        if work < ENOUGH:
+        _waited[name] = _waited.get(name, 0) + work * max(1, CALL // max(1, count))
+        if work < ENOUGH and _waited[name] < PATIENCE:
             return None
         try:
             _loaded[name] = getattr(importlib.import_module(f"maxaffine.runtime.kernel_{name}"), name)
         except ImportError:
             _loaded[name] = None
     return _loaded[name]
+
+
+def is_loaded(name: str) -> bool:
+    """Whether the kernel of that name has been loaded."""
+    return _loaded.get(name) is not None
 
 
 def thread_count(threads: int | None) -> int:
@@ -41,15 +57,19 @@ def thread_count(threads: int | None) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def shares(count: int, work: int, threads: int | None) -> int:
+    """Threads that share a batch."""
+    return max(1, min(thread_count(threads), work // SHARE, math.ceil(count / BLOCK)))
+
+
 def over(count: int, work: int, threads: int | None, run: Callable[[int, int], None]) -> None:
     """run(start, stop) over 0..count, in equal shares of whole blocks, one per thread."""
-    blocks = math.ceil(count / BLOCK)
-    shares = min(thread_count(threads), max(1, work // SHARE), blocks)
-    if shares <= 1:
+    parts = shares(count, work, threads)
+    if parts <= 1:
         run(0, count)
         return
-    step = math.ceil(blocks / shares) * BLOCK
+    step = math.ceil(math.ceil(count / BLOCK) / parts) * BLOCK
     starts = range(0, count, step)
-    with ThreadPoolExecutor(shares) as pool:
+    with ThreadPoolExecutor(parts) as pool:
         for _ in pool.map(lambda start: run(start, min(start + step, count)), starts):
             pass

@@ -21,9 +21,8 @@ from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.runtime import chooser, torch_factorised
-from maxaffine.runtime.gpu import launch
-from maxaffine.runtime.gpu.tables import Polynomials, polynomials
-from maxaffine.runtime.gpu.windows import LookupProgram, lookup_program
+from maxaffine.runtime.gpu import choice, launch
+from maxaffine.runtime.gpu.tables import Polynomials
 
 Tensor = torch.Tensor
 
@@ -65,19 +64,13 @@ class TorchLayer:
         why_not = "Triton kernels need a CUDA device and the extra maxaffine[gpu]"
         if launch.runs_on(self.device):
             try:
-                found: Polynomials | LookupProgram
-                if isinstance(self.layer, GroupedLayer):
-                    if asked == "windowed":
-                        raise Refused("spectral layers have no window.")
-                    found = polynomials(self.layer, DTYPES[self.dtype], tolerance)
+                name, reason, found = choice.choose(self.layer, DTYPES[self.dtype], tolerance, asked)
+                if isinstance(found, Polynomials):
                     self.kernel = launch.CollapsedKernel(found, self.device)
-                    work = f"{found.multiplications} multiply-adds per query"
-                    return "collapsed", f"{work} instead of {self.layer.tokens} exponentials"
-                if asked == "collapsed":
-                    raise Refused("only spectral layers collapse.")
-                found = lookup_program(self.layer, DTYPES[self.dtype])
-                self.kernel = launch.WindowedKernel.of(self.layer, found, self.device, self.dtype)
-                return "windowed", f"{found.gathers} of {self.layer.keys.count} keys per query"
+                else:
+                    assert isinstance(self.layer, Layer)
+                    self.kernel = launch.WindowedKernel.of(self.layer, found, self.device, self.dtype)
+                return name, reason
             except Refused as refusal:
                 why_not = str(refusal)
         if asked is not None:

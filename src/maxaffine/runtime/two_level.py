@@ -191,11 +191,16 @@ def _program(holder: "_Held") -> Program:
     )
 
 
+def work_per_query(layer: GroupedLayer, group: ClusterGroup) -> int:
+    """In the units of parallel.py."""
+    return _program(_Held(group, compute_dtype(layer.dtype))).work
+
+
 def cluster_group(layer: GroupedLayer, group: ClusterGroup, x: Array, out: Array, threads: int | None = None) -> None:
     """Adds F_g(x) to `out` (B, K) float64."""
     program = _program(_Held(group, compute_dtype(layer.dtype)))
     work = len(x) * program.work
-    kernel = parallel.kernel("two_level", work)
+    kernel = parallel.kernel("two_level", work, len(x))
     if kernel is not None:
         x, centre = np.ascontiguousarray(x), np.ascontiguousarray(layer.centre)
         parallel.over(len(x), work, threads, lambda start, stop: kernel(x, centre, *program.tables, out, start, stop))

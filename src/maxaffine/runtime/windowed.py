@@ -144,8 +144,8 @@ def evaluate(layer: Layer, x: Array, threads: int | None = None) -> NDArray[Any]
     x = np.ascontiguousarray(x, dtype=np.float64)
     out = np.empty((len(x), made.outputs))
     work = len(x) * work_per_query(made)
-    kernel = parallel.kernel("windowed", work)
-    mapped = layer.values if isinstance(layer.values, np.memmap) and layer.values.nbytes > MAPPED else None
+    kernel = parallel.kernel("windowed", work, len(x))
+    mapped = layer.values if is_mapped(layer) else None
     grid = (made.centre, made.scale, made.middle, made.rho, made.reach)
     tables = (*grid, made.widths, made.fades, POWERS, made.strides, made.values)
 
@@ -186,6 +186,11 @@ def evaluate(layer: Layer, x: Array, threads: int | None = None) -> NDArray[Any]
             as_they_come(i, min(i + step, len(x)))
             give_back(mapped)
     return out.astype(compute_dtype(layer.dtype), copy=False).reshape(len(x), layer.d_out, layer.n_out)
+
+
+def is_mapped(layer: Layer) -> bool:
+    """Whether values are mapped from a file that is larger than what may be resident."""
+    return isinstance(layer.values, np.memmap) and layer.values.nbytes > MAPPED
 
 
 def work_per_query(made: Window) -> int:
