@@ -136,6 +136,12 @@ def _regions_gapped(rng: np.random.Generator) -> Case:
     return Case(*_on_planes(rng, True), "regions", "inf", float(10.0 ** -rng.uniform(1.0, 6.0)))
 
 
+def _regions_integrated(rng: np.random.Generator) -> Case:
+    text, box, error, dtype = _on_planes(rng, rng.random() < 0.8)
+    norm = float(rng.choice([1.0, 2.0, 1.5]))
+    return Case(text, box, error * float(np.prod(box.width)) ** (1.0 / norm), dtype, "regions", norm)
+
+
 def _curved(rng: np.random.Generator) -> Case:
     box, variables = _box(rng, 2, rng.random() < 0.7)
     dtype = _dtype(rng)
@@ -209,6 +215,7 @@ HEADS: dict[str, Callable[[np.random.Generator], Case]] = {
     "sums": _sums,
     "regions": _regions,
     "regions, gap": _regions_gapped,
+    "regions, L_p": _regions_integrated,
     "curved": _curved,
     "level": _level,
     "tree": _tree,

@@ -17,7 +17,7 @@ from maxaffine.plan.budget import afford
 from maxaffine.plan.regions import BranchFits, RegionsPlan, few_bits, half_widths
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
-from maxaffine.search import seen_regions
+from maxaffine.search import regions_integral, seen_regions
 from maxaffine.search.found import ROOM, Found, grouped_cost, unconfirmed
 from maxaffine.target.regions import Arrangement, NotRegions, arrangement
 
@@ -34,8 +34,7 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
         reasons.append("they need an expression of at most three variables with one output")
         return None
     if math.isfinite(request.norm):
-        reasons.append("they are proved in the sup norm")
-        return None
+        return regions_integral.search(request, reasons, fewest)
     try:
         found = arrangement(target.expression, target.box)
     except NotRegions as failure:
@@ -45,7 +44,7 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
     if jumps and request.gap is None:
         reasons.append(
             "the target jumps on a plane, where no layer can follow it in the sup norm; leave a gap about it out with "
-            "`gap=1e-6` (--gap 1e-6)"
+            "`gap=1e-6` (--gap 1e-6), or ask for an L_p error with `norm=1` (--norm 1)"
         )
         return None
     most = None if fewest is None else (fewest - 1) // len(found.regions)

@@ -45,7 +45,7 @@ GROUPED: dict[str, Prover] = {
     "level": check_level_sets,
     "sums": check_sums,
 }
-INTEGRAL: frozenset[str] = frozenset({"axis", "level"})  # those of them that prove L_p bounds as well
+INTEGRAL: frozenset[str] = frozenset({"axis", "level", "regions"})  # those of them that prove L_p bounds as well
 SPEAKING: frozenset[str] = frozenset({"axis", "regions", "sums"})  # they compare the certificate's domain themselves
 EVERY_X = "all real x of the box, rounded once to float64 (and every x of the box representable in the dtype)"
 WHOLE = "the integral over the box of |layer - target|^p"

@@ -25,6 +25,7 @@ from maxaffine.target.target import Target
 Array = NDArray[np.float64]
 
 DOUBLE = 2.0**-53
+WHOLE = "the integral over the box of |layer - target|^p"
 THIRDS = {1: 81, 2: 18, 3: 8}
 EVERY_X = "all real x of the box, rounded once to float64 (and every x of the box representable in the dtype)"
 
@@ -46,12 +47,20 @@ def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target:
     if len(lam) != len(found.planes) or min(lam) <= 0:
         raise NotProved("its planes are not those of its target.")
     jumps = sorted({one.plane for one in found.crossings if one.jumps})
-    gap = _gap(record, jumps)
+    norm = math.inf if record["norm"] == "inf" else float(record["norm"])
+    if not norm >= 1.0 or (norm > 64.0 and math.isfinite(norm)):
+        raise NotProved("its norm is not that of L_p with p from 1 to 64.")
+    gap = _gap(record, jumps) if math.isinf(norm) else 0.0
+    if math.isfinite(norm) and record["certificate"].get("domain") != WHOLE:
+        raise NotProved("its certificate does not speak about the integral over the box.")
     if not gap < float(target.box.width.max()):
         raise NotProved("the gap about the jumps leaves nothing of the box to speak of.")
     layer = _Layer.read(tensors, record["layer"], target, len(signs))
     drift = layer.drift(found, signs, lam)
     worst = rounding = size = 0.0
+    volume = float(np.prod(target.box.width)) * (1 + 1e-12)
+    if math.isfinite(norm):
+        error = error / volume ** (1.0 / norm)
     proved: dict[tuple[str, bytes], tuple[float, float]] = {}
     for k, row in enumerate(signs):
         branch = found.branch(row)
@@ -65,6 +74,10 @@ def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target:
     for i, steep in enumerate(_slopes(found, target)):
         if i not in jumps:
             mixed = max(mixed, steep / (2.0 * float(lam[i])) * (1 + 1e-12))
+    if math.isfinite(norm):
+        pointwise = worst + rounding + mixed * (_blend(len(signs)) + 2.0 * (drift + layer.score_error()))
+        planes = [(found.planes[i], float(lam[i]), [row[i] for row in signs]) for i in jumps]
+        return _integrated(layer, pointwise, size, planes, drift + layer.score_error(), norm, volume)
     blend = mixed * (_blend(len(signs)) + 2.0 * drift)
     for i in jumps:
         length = math.sqrt(float(sum(c * c for c in found.planes[i][:-1]))) * (1 - 1e-14)
@@ -78,6 +91,33 @@ def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target:
     ends = layer.largest()
     total += (len(signs) * 4.0 + 60.0) * DOUBLE * ends + len(signs) * 1e-30 * ends
     return (total + layer.unit * 1.01 * (size + total)) * (1 + 1e-12), "branches on the whole box, planes between them"
+
+
+def _integrated(
+    layer: "_Layer", pointwise: float, size: float, planes: list[tuple[Any, float, list[int]]], drift: float, p: float,
+    volume: float,
+) -> tuple[float, str]:  # fmt: skip
+    """The L_p norm: a pointwise bound off the planes, and on slabs about every jump the mass beyond it.
+
+    At distance |h| the regions beyond a plane have masses of at most C e^{2 d - 2 lam |h|}, and 1, in all.  The part of the box
+    with |h| <= tau is at most 2 tau / max |a_j| w_j of it: upper sums over slabs that widen by a twentieth each.
+    """
+    if not (math.isfinite(pointwise + size) and drift < 1.0):
+        raise NotProved("a branch of its target could not be enclosed, or its scores are too steep for the dtype.")
+    ends = layer.largest()
+    pointwise += (len(planes) + len(layer.values) * 4.0 + 60.0) * DOUBLE * ends + len(layer.values) * 1e-30 * ends
+    pointwise += layer.unit * 1.01 * (size + pointwise)
+    total = pointwise * volume ** (1.0 / p)
+    for plane, lam, sides in planes:
+        across = max(abs(float(c)) * float(w) for c, w in zip(plane[:-1], layer.high - layer.low, strict=True)) * (1 - 1e-12)
+        beyond = max(sides.count(1), sides.count(-1))
+        first = (2.0 * drift + math.log(beyond) + 1e-9) / (2.0 * lam)  # nearer, all of the mass may be beyond
+        edges = np.concatenate([[0.0], (first + 1e-3 / lam / p) * 1.05 ** np.arange(400)])
+        share = np.minimum(2.0 * edges / across, 1.0)  # of the box within |h| <= tau, at most
+        mass = np.minimum(1.0, beyond * np.exp(2.0 * drift - 2.0 * lam * edges)) ** p
+        integral = float((mass[:-1] * np.diff(share)).sum() + mass[-1] * (1.0 - share[-1])) * volume
+        total += 2.0 * size * (integral * (1 + 1e-9)) ** (1.0 / p)
+    return total * (1 + 1e-9), "branches on the whole box, slabs about the planes of jumps"
 
 
 def _same(found: Arrangement, target: Target) -> None:
