@@ -1,15 +1,17 @@
-"""How the cost of a query grows: `windowed` and `dense` in the number of tokens, `collapsed` in variables, batch and threads.
+"""How the cost of a query grows: `windowed` and the literal softmax in the number of tokens, `collapsed` in variables and batch.
 
-    python benchmarks/cpu_scaling.py [--most 100000000] [--json FILE] [--figure FILE]
+    python benchmarks/cpu_scaling.py [--most 100000000] [--only tokens] [--json FILE] [--figure FILE]
 
-Nanoseconds of processor time per query, medians of repeats, one thread unless said otherwise; beside them what this machine
-takes to read one number at a random place of an array of the same size, one after the other (each place depends on the last)
-and side by side.
+Nanoseconds of processor time per query, medians of repeats that go through all sizes in turn, one thread unless said
+otherwise; no query is asked twice within a pass, so that small batches do not find their values in a cache.  Beside them what
+this machine takes to read one number at a random place of an array of the same size, one after the other (each place depends
+on the last) and side by side.  The literal softmax over 1e8 tokens is streamed in blocks (`blocked`) for a few queries.
 """
 
 import argparse
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,9 @@ from maxaffine.plan.grid import grid_coordinates, grid_keys
 from maxaffine.runtime import chooser
 
 QUERIES = 200_000
+BATCHES = (10_000, 200_000, 1_000_000, 4_000_000)
+LITERAL = {10**4: 64, 10**6: 16, 10**8: 4}  # queries of the literal softmax
+REPEATS = 7
 
 
 def lookup(tokens: int, D: int, rho: float = 40.0) -> Layer:
@@ -55,25 +60,48 @@ def random_access(tokens: int) -> tuple[float, float]:
 
 
 def in_tokens(most: int) -> list[dict[str, Any]]:
-    """Windowed from 1e4 tokens on, dense where it is bearable."""
+    """Windowed and the literal softmax from 1e4 tokens on."""
     rows = []
     for D in (1, 2, 3):
-        tokens = 10**4
-        while tokens <= most:
-            layer = lookup(min(tokens, 2**26 - 1) if D == 1 else tokens, D)  # 2^26 cells per variable at most
-            x = np.random.default_rng(1).uniform(-1, 1, size=(QUERIES, D))
+        sizes = [tokens for tokens in LITERAL if tokens <= most]
+        layers = [lookup(min(tokens, 2**26 - 1) if D == 1 else tokens, D) for tokens in sizes]  # 2^26 cells per variable at most
+        x = np.random.default_rng(1).uniform(-1, 1, size=(max(BATCHES), D))
+        taken: dict[tuple[int, int], list[float]] = {}
+        for repeat in range(REPEATS + 1):  # the first for warming up
+            for n, layer in enumerate(layers):
+                for batch in BATCHES:
+                    seconds = per_query(layer, x, batch)
+                    if repeat:
+                        taken.setdefault((n, batch), []).append(seconds)
+        for n, (tokens, layer) in enumerate(zip(sizes, layers, strict=True)):
             row: dict[str, Any] = {"D": D, "tokens": layer.keys.count}
-            row["windowed_ns"] = median(lambda: chooser.evaluate(layer, x, "windowed", threads=1)) / QUERIES * 1e9  # noqa: B023
-            if tokens <= 10**6:
-                few = max(2, 2_000_000 // tokens)
-                name = "dense" if tokens <= 10**4 else "blocked"
-                row["dense_ns"] = median(lambda: chooser.evaluate(layer, x[:few], name), 3) / few * 1e9  # noqa: B023
+            row["windowed_ns"] = {str(batch): float(np.median(taken[n, batch])) * 1e9 for batch in BATCHES}
+            few = LITERAL[tokens]
+            row["literal_ns"] = median(lambda: chooser.evaluate(layer, x[:few], "blocked"), 3, 8.0) / few * 1e9  # noqa: B023
             if D == 1:
                 row["random_ns"], row["gather_ns"] = random_access(layer.keys.count)
             rows.append(row)
             print(row, flush=True)
-            tokens *= 100
     return rows
+
+
+def per_query(layer: Layer, x: np.ndarray, batch: int) -> float:
+    """Processor seconds per query in batches of that many, over a million queries at least, none of them twice."""
+    count = max(batch, min(len(x), 1_000_000))
+    begun = time.process_time()
+    for start in range(0, count, batch):
+        chooser.evaluate(layer, x[start : start + batch], "windowed", threads=1)
+    return (time.process_time() - begun) / count
+
+
+def growth(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """From the first to the last size, per number of variables: windowed by batch, and the literal softmax."""
+    found = {}
+    for D in (1, 2, 3):
+        first, *_, last = (row for row in rows if row["D"] == D)
+        by_batch = {batch: last["windowed_ns"][batch] / first["windowed_ns"][batch] for batch in first["windowed_ns"]}
+        found[str(D)] = {**by_batch, "literal": last["literal_ns"] / first["literal_ns"]}
+    return found
 
 
 def in_variables() -> list[dict[str, Any]]:
@@ -116,17 +144,20 @@ def draw(results: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, panel = pyplot.subplots(figsize=(6, 4.2))
+    figure, panel = pyplot.subplots(figsize=(6.4, 4.6))
     for D, color in ((1, "#0072B2"), (2, "#D55E00"), (3, "#009E73")):
-        for key, style in (("windowed", "o-"), ("dense", "s:")):
-            rows = [row for row in results["tokens"] if row["D"] == D and f"{key}_ns" in row]
-            taken = [row[f"{key}_ns"] for row in rows]
-            panel.loglog([row["tokens"] for row in rows], taken, style, color=color, label=f"{key}, D = {D}")
+        rows = [row for row in results["tokens"] if row["D"] == D]
+        tokens = [row["tokens"] for row in rows]
+        panel.loglog(tokens, [row["literal_ns"] for row in rows], "s:", color=color, label=f"literal softmax, D = {D}")
+        for batch, style, name in (("1000000", "o-", "batches of 1e6"), ("10000", "^--", "of 1e4")):
+            taken = [row["windowed_ns"][batch] for row in rows]
+            told = {"color": color, "alpha": 1.0 if style == "o-" else 0.5, "label": f"windowed, D = {D}, {name}"}
+            panel.loglog(tokens, taken, style, ms=5, **told)
     rows = [row for row in results["tokens"] if "random_ns" in row]
     panel.loglog([row["tokens"] for row in rows], [row["random_ns"] for row in rows], "k--", lw=1, label="one random read")
     panel.set_xlabel("tokens")
     panel.set_ylabel("ns per query, one thread")
-    panel.legend(fontsize=7)
+    panel.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     panel.grid(alpha=0.2)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
@@ -136,14 +167,20 @@ def main() -> None:
     """Run, print, keep."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--most", type=int, default=10**8)
+    arguments.add_argument("--only", choices=("tokens",), default=None, help="measure this part; the others as --json kept them")
     arguments.add_argument("--json", default=None)
     arguments.add_argument("--figure", default=None)
     asked = arguments.parse_args()
-    results = {"machine": machine(), "variables": in_variables(), "batch": in_batch(), "tokens": in_tokens(asked.most)}
-    for D in (1, 2, 3):
-        taken = [row["windowed_ns"] for row in results["tokens"] if row["D"] == D]
-        results[f"growth_{D}"] = taken[-1] / taken[0]
-        print(f"D = {D}: windowed grows {taken[-1] / taken[0]:.2f} times from 1e4 to {asked.most:.0e} tokens")
+    results: dict[str, Any] = {}
+    if asked.only:
+        results = json.loads(Path(asked.json).read_text())
+        results["machine_tokens"] = machine()
+    else:
+        results.update(machine=machine(), variables=in_variables(), batch=in_batch())
+        results["machine_tokens"] = results["machine"]
+    results["tokens"] = in_tokens(asked.most)
+    results["growth"] = growth(results["tokens"])
+    print(json.dumps(results["growth"], indent=1))
     if asked.json:
         Path(asked.json).write_text(json.dumps(results, indent=1) + "\n")
     if asked.figure:

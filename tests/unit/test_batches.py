@@ -114,6 +114,13 @@ def test_the_runtime_of_a_layer_is_the_same_for_every_batch_and_says_how(layers)
         assert layer.runtime(10**7)[1].endswith("the same bits in every batch")
 
 
+def test_tensors_on_the_cpu_are_answered_with_the_bits_of_arrays(layers):
+    torch = pytest.importorskip("torch")
+    x = BOX.sample(500, np.random.default_rng(0))
+    for layer in layers.values():
+        assert np.array_equal(layer(torch.from_numpy(x)).numpy(), layer(x))
+
+
 def test_explain_speaks_of_tensors_on_a_device(layers):
     said = layers["collapsed"].explain(device="cuda")
     assert "tensors    on cuda in float32: collapsed, " in said and "multiply-adds per query instead of" in said

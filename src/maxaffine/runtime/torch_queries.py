@@ -13,6 +13,7 @@ import torch
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
+from maxaffine.runtime.gpu import launch
 from maxaffine.runtime.torch_runtime import torch_layer
 from maxaffine.target.box import Box
 from maxaffine.target.target import Target
@@ -27,10 +28,11 @@ def evaluate(
     """Values in the target's shape, on the device and in the dtype of the tensors that came, differentiable in them.
 
     A kernel may take polynomials that differ from the layer by an eighth of `error` in float32, by `reserve` in float64; its
-    own bound, roundings counted, is `TorchLayer.bound`.
+    own bound, roundings counted, is `TorchLayer.bound`.  The CPU's runtimes may differ by `reserve`, as they do on arrays.
     """
     points, single = as_points(target, *x, outside=outside)
-    tolerance = error / 8.0 if points.dtype == torch.float32 else reserve
+    kernels = launch.runs_on(points.device)
+    tolerance = error / 8.0 if kernels and points.dtype == torch.float32 else reserve
     out = torch_layer(layer, points.device, points.dtype, runtime, tolerance)(points)
     out = out.reshape(len(points), *target.output_shape)
     return out[0] if single else out

@@ -50,6 +50,7 @@ class TorchLayer:
         self.compute = torch.float32 if layer.dtype != "float64" and dtype == torch.float32 else torch.float64
         self.structure = torch_factorised.structure_of(layer)
         self.tensors = torch_factorised.tensors_of(layer, self.device, self.compute)
+        self.tolerance = tolerance
         self.kernel: launch.CollapsedKernel | launch.WindowedKernel | None = None
         self.runtime, self.reason = self._choose(runtime, tolerance)
 
@@ -115,7 +116,7 @@ class TorchLayer:
 
     def _native(self, x: Tensor) -> Tensor:
         points = np.clip(x.detach().cpu().numpy().astype(np.float64), self.layer.low, self.layer.high)
-        found = torch.from_numpy(np.ascontiguousarray(chooser.evaluate(self.layer, points)))
+        found = torch.from_numpy(np.ascontiguousarray(chooser.evaluate(self.layer, points, tolerance=self.tolerance or None)))
         return found.to(device=x.device, dtype=x.dtype)
 
 
