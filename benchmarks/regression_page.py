@@ -122,18 +122,13 @@ def paired(kept: dict[str, Any]) -> list[str]:
 
 
 def chosen(kept: dict[str, Any]) -> list[str]:
-    """What the tuned heads were: tokens, and how often a metric and a tilt were allowed."""
-    lines = ["| data | tokens: least, median, most | metric in | tilt forced, allowed, forbidden |", "|---|---|---|---|"]
+    """What the tuned heads were: tokens, and how often they had a metric and a tilt."""
+    lines = ["| data | tokens: least, median, most | with a metric | with a tilt |", "|---|---|---|---|"]
     for data in names(kept)[0]:
-        rows = [row["tuned"] for row in kept["rows"] if row["data"] == data and row["model"] == OURS]
-        tokens = sorted(row["tokens"] for row in rows)
-        tilts = [row["chosen"]["tilt"] for row in rows]
-        counted = [sum(tilt is True for tilt in tilts), tilts.count("auto"), sum(tilt is False for tilt in tilts)]
-        metric = sum(bool(row["chosen"]["metric"]) for row in rows)
-        middle = int(np.median(tokens))
-        lines.append(
-            f"| {data} | {tokens[0]}, {middle}, {tokens[-1]} | {metric} of {len(rows)} | {', '.join(map(str, counted))} |"
-        )
+        heads = [row["tuned"]["head"] for row in kept["rows"] if row["data"] == data and row["model"] == OURS]
+        tokens = sorted(head["tokens"] for head in heads)
+        metric, tilt = (f"{sum(head[what] for head in heads)} of {len(heads)}" for what in ("metric", "tilt"))
+        lines.append(f"| {data} | {tokens[0]}, {int(np.median(tokens))}, {tokens[-1]} | {metric} | {tilt} |")
     return lines
 
 
@@ -157,7 +152,8 @@ def measured(kept: dict[str, Any]) -> list[str]:
         "",
         f"`benchmarks/regression.py`: {plan['splits']}-fold cross-validation, {plan['repeats']} times over ({whole} folds). "
         "Every model has its inputs standardised and is tuned inside each training fold by the same budget: "
-        f"{plan['candidates']} candidates of RandomizedSearchCV, {plan['inner']} inner folds, the same seed. "
+        f"{plan['candidates']} candidates (its defaults, and {plan['candidates'] - 1} drawn as RandomizedSearchCV draws them), "
+        f"{plan['inner']} inner folds, the same seed. "
         "`MaxAffineRegressor` chooses keys, temperature, ridge and metric by leave-one-out inside each candidate. Untuned are "
         "the defaults.",
         "",
@@ -202,21 +198,27 @@ def draw(kept: dict[str, Any], path: Path) -> None:
 
     sets, models = names(kept)
     colours = dict(zip(models, ("#0072b2", "#8c8c8c", "#e69f00", "#009e73", "#cc79a7"), strict=False))
-    with figure(1, len(sets), (2.7 * len(sets) + 1.2, 3.0)) as (canvas, grid):
-        for k, (axes, data) in enumerate(zip(grid[0], sets, strict=True)):
+    panels = [*sets, *kept["missing"]]
+    with figure(-(-len(panels) // 3), 3, (10.5, 2.7 * -(-len(panels) // 3) + 0.4)) as (canvas, grid):
+        for k, axes in enumerate(grid.ravel()):
+            if k >= len(sets):
+                axes.set_axis_off()
+                absent = f"{panels[k]}:\nnot reachable here" if k < len(panels) else ""
+                axes.text(0.5, 0.5, absent, ha="center", va="center", transform=axes.transAxes, fontsize=11, color="#b00020")
+                continue
             for i, model in enumerate(models):
-                tuned, plain = (scores(kept, data, model, kind, "rmse") for kind in ("tuned", "default"))
+                tuned, plain = (scores(kept, sets[k], model, kind, "rmse") for kind in ("tuned", "default"))
                 shake = 0.22 * np.sin(2.4 * np.arange(len(tuned)))
-                axes.plot(tuned, i + shake, ".", color=colours[model], ms=3, alpha=0.5, mec="none")
-                axes.plot(plain.mean(), i, "D", color=colours[model], mfc="white", ms=4.5)
+                axes.plot(tuned, i + shake, "o", color=colours[model], ms=3, alpha=0.45, mec="none")
+                axes.plot(plain.mean(), i, "D", color=colours[model], mfc="white", ms=5)
                 axes.plot([tuned.mean()] * 2, [i - 0.36, i + 0.36], color=colours[model], lw=2.4)
-            axes.axvline(scores(kept, data, OURS, "tuned", "rmse").mean(), color=colours[OURS], lw=0.7, ls=":", zorder=0)
-            axes.set_title(data)
+            axes.axvline(scores(kept, sets[k], OURS, "tuned", "rmse").mean(), color=colours[OURS], lw=0.7, ls=":", zorder=0)
+            axes.set_title(sets[k])
             axes.set_xlabel("RMSE of a test fold")
-            axes.set_yticks(range(len(models)), models if k == 0 else [""] * len(models))
+            axes.set_yticks(range(len(models)), models if k % 3 == 0 else [""] * len(models))
             axes.set_ylim(len(models) - 0.5, -0.5)
         handles = [
-            Line2D([], [], marker=".", ls="", color="#444444", label="a fold, tuned"),
+            Line2D([], [], marker="o", ls="", ms=3, color="#444444", label="a fold, tuned"),
             Line2D([], [], color="#444444", lw=2.4, label="mean, tuned"),
             Line2D([], [], marker="D", ls="", color="#444444", mfc="white", label="mean, untuned"),
         ]
