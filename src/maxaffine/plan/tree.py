@@ -23,7 +23,7 @@ from maxaffine.plan.local_fit import Function, LocalFitter, Piece
 Array = NDArray[np.float64]
 Place = tuple[int, ...]  # level, then the cell's number per axis
 
-DEEPEST = {1: 24, 2: 14, 3: 8}
+DEEPEST = {1: 24, 2: 18, 3: 8}
 OVERLAP = 0.02  # of the smallest half width: how far neighbours blend into each other
 FIRST = 0.2  # by how much of its half width a cell is enlarged while the tree grows
 ROUNDS = 6
