@@ -7,26 +7,28 @@ verified at all of them.  Missing entries are filled with what the fit says ther
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.rounding import compute_format, numpy_dtype
-from maxaffine.plan.affine_fit import AffineProducts, ProductFit
+from maxaffine.plan.affine_fit import DELTAS, AffineProducts, ProductFit
 from maxaffine.plan.affine_values import Basis, affine_on_grid, affine_values, spread
 from maxaffine.plan.fit import LAMBDAS
 from maxaffine.plan.keys import AxisKeys
-from maxaffine.plan.spectral_keys import bernstein, weights
+from maxaffine.plan.spectral_keys import SpectralAxis, bernstein, rounded, weights
 from maxaffine.plan.tables import site_keys
 
 Array = NDArray[np.float64]
 
 JUDGED = {1: 4096, 2: 160, 3: 36, 4: 14}  # entries per axis that a search looks at
+RHOS = (0.03, 0.05, 0.08, 0.125, 0.18, 0.25, 0.36, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0)  # as many as DELTAS
 BEYOND = 2  # sites beyond each end of an axis, where there are fewer sites than entries
 PATCH = {1: 24, 2: 12, 3: 5}  # keys per axis of the head that fills missing entries
 PATCHED = 4000  # entries that it is fitted to
+LOOKED = 64  # entries of the other axes at which a head is looked at between entries
 FILLINGS = 12  # rounds of filling missing entries
 
 
@@ -59,6 +61,21 @@ def filled(values: Array) -> Array:
     return np.where(np.isfinite(found), found, mean)
 
 
+def complete_part(mask: NDArray[np.bool_]) -> list[NDArray[np.intp]] | None:
+    """Indices per axis whose product has no missing entry, those with most of them left out first; None where too few remain."""
+    kept = [np.arange(n) for n in mask.shape]
+    while True:
+        holes = ~mask[np.ix_(*kept)]
+        if not holes.any():
+            return kept
+        others = [tuple(i for i in range(holes.ndim) if i != e) for e in range(holes.ndim)]
+        counts = [holes.mean(axis=rest) for rest in others]
+        e = max(range(holes.ndim), key=lambda i: float(counts[i].max()))
+        kept[e] = kept[e][counts[e] < 0.5 * float(counts[e].max())]
+        if len(kept[e]) < max(2, 0.6 * mask.shape[e]):
+            return None
+
+
 def smoothly_filled(z: list[Array], values: Array) -> Array:
     """The values with missing entries filled by a head of few keys that is fitted to those that are there; up to three axes."""
     mask = np.isfinite(values).all(axis=-1)
@@ -67,24 +84,30 @@ def smoothly_filled(z: list[Array], values: Array) -> Array:
         return rough
     there, holes = np.argwhere(mask), np.argwhere(~mask)
     part = there[:: max(1, len(there) // PATCHED)]
-    keys = [bernstein(min(PATCH[D], max(1, len(one) // 3)), 1.0, "float64").keys for one in z]
+    counts = [min(PATCH[D], max(2, len(one) // 3)) for one in z]
+    some = [one[np.linspace(0, len(one) - 1, count).round().astype(int)] for one, count in zip(z, counts, strict=True)]
+    families = [[bernstein(count, 1.0, "float64").keys for count in counts], [site_keys(sites, 0.36) for sites in some]]
 
-    def design(index: NDArray[np.intp]) -> Array:
+    def design(keys: list[AxisKeys], index: NDArray[np.intp]) -> Array:
         W = np.ones((len(index), 1))
         for e, one in enumerate(z):
             W = (W[:, :, None] * weights(keys[e], one[index[:, e]])[:, None, :]).reshape(len(index), -1)
         return W
 
-    A = design(part)
-    U, S, Vt = np.linalg.svd(A, full_matrices=False)
-    fitted = Vt.T @ ((S / (S * S + 1e-18 * S[0] ** 2))[:, None] * (U.T @ values[tuple(part.T)]))
+    wanted, tried = values[tuple(part.T)], []
+    for keys in families:
+        A = design(keys, part)
+        U, S, Vt = np.linalg.svd(A, full_matrices=False)
+        fitted = Vt.T @ ((S / (S * S + 1e-18 * S[0] ** 2))[:, None] * (U.T @ wanted))
+        tried.append((float(np.abs(A @ fitted - wanted).max()), keys, fitted))
+    _, keys, fitted = min(tried, key=lambda one: one[0])
     level = float(np.abs(values[tuple(there.T)]).max())
     found = rough.copy()
     for start in range(0, len(holes), PATCHED):
-        some = holes[start : start + PATCHED]
-        guess = design(some) @ fitted
-        near = rough[tuple(some.T)]
-        found[tuple(some.T)] = np.where(np.abs(guess) <= 4.0 * level, guess, near)  # far from all others it may run away
+        piece = holes[start : start + PATCHED]
+        guess = design(keys, piece) @ fitted
+        near = rough[tuple(piece.T)]
+        found[tuple(piece.T)] = np.where(np.abs(guess) <= 4.0 * level, guess, near)  # far from all others it may run away
     return found
 
 
@@ -99,13 +122,34 @@ def chebyshev_part(z: Array, count: int) -> NDArray[np.intp]:
 
 
 class TableProducts(AffineProducts):
-    """Heads with affine values for a table (n_1, .., n_D, K), missing entries filled."""
+    """Heads with affine values for a table (n_1, .., n_D, K), missing entries filled.
 
-    def __init__(self, z: list[Array], values: Array, error: float, scale: float, dtype: str) -> None:
+    Keys of family "bernstein", or on "sites" as dense as the nodes: what changes fast where an axis is fine is followed there.
+    """
+
+    def __init__(self, z: list[Array], values: Array, error: float, scale: float, dtype: str, family: str = "bernstein") -> None:
         super().__init__(lambda points: points, len(z), error, scale, dtype)
-        self.z, self.table = z, values
+        self.z, self.table, self.family = z, values, family
+        if family == "sites":
+            self._start = [RHOS.index(1.0)] * len(z)
         most = JUDGED.get(len(z), 8)
         self.judged = [chebyshev_part(one, most) for one in z]
+
+    def attempt(self, counts: tuple[int, ...], deltas: tuple[int, ...]) -> ProductFit:
+        """The head with so many keys per axis, and its deltas (or the sharpness of its sites) by their place in a list."""
+        key = (counts, deltas)
+        if key not in self._known:
+            axes = tuple(self._axis(e, n, i) for e, (n, i) in enumerate(zip(counts, deltas, strict=True)))
+            self._known[key] = self._fit(axes, counts, deltas)
+        return self._known[key]
+
+    def _axis(self, e: int, count: int, place: int) -> SpectralAxis:
+        """Keys of one axis; `shift` tells the axes apart, whose nodes are their own."""
+        if self.family == "bernstein" or count == 1:
+            return replace(bernstein(count, DELTAS[place], self.dtype), shift=float(e))
+        index = np.linspace(0.0, len(self.z[e]) - 1.0, count)
+        made = site_keys(np.interp(index, np.arange(len(self.z[e])), self.z[e]), RHOS[place])
+        return SpectralAxis(rounded(made.slopes, made.offsets, self.dtype), "sites", DELTAS[place], float(e))
 
     def _points(self, counts: tuple[int, ...]) -> tuple[list[Array], Array, list[Array], Array]:
         if counts not in self._samples:
@@ -127,6 +171,33 @@ class TableFit:
     axes: tuple[AxisKeys, ...]
     values: Array
     slopes: Array | None
+
+
+def predicted(axes: tuple[SpectralAxis, ...], values: Array, slopes: Array, z: list[Array]) -> Array:
+    """What a head says at all entries."""
+    return affine_on_grid([weights(axis.keys, one) for axis, one in zip(axes, z, strict=True)], values, slopes, z)
+
+
+def swings(axes: tuple[AxisKeys, ...], values: Array, slopes: Array | None, z: list[Array], table: Array, error: float) -> bool:
+    """Whether a head leaves the values about it half-way between entries: it follows them by chance and is no interpolant.
+
+    Along every axis, half-way between neighbours, it must stay between the least and the largest of the four entries about it,
+    half as much again beyond both, three times the error, and a fiftieth of the range of all values.
+    """
+    lean = np.zeros((*values.shape, len(z))) if slopes is None else slopes
+    for e, nodes in enumerate(z):
+        index = [np.arange(len(one)) if i == e else chebyshev_part(one, LOOKED) for i, one in enumerate(z)]
+        grids = [(nodes[1:] + nodes[:-1]) / 2.0 if i == e else one[index[i]] for i, one in enumerate(z)]
+        got = affine_on_grid([weights(axis, grid) for axis, grid in zip(axes, grids, strict=True)], values, lean, grids)
+        rows = np.moveaxis(table[np.ix_(*index)], e, 0)
+        edge = np.concatenate([rows[:1], rows, rows[-1:]])
+        stack = np.stack([edge[i : len(edge) - 3 + i] for i in range(4)])
+        low, high = stack.min(axis=0), stack.max(axis=0)
+        room = 0.5 * (high - low) + 3.0 * error + 0.02 * np.ptp(table.reshape(-1, table.shape[-1]), axis=0)
+        here = np.moveaxis(got, e, 0)
+        if np.any(here < low - room) or np.any(here > high + room):
+            return True
+    return False
 
 
 def refitted(

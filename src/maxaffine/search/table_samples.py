@@ -18,7 +18,7 @@ from maxaffine.layer.build_table import build_hard_samples, build_head
 from maxaffine.layer.layer import Layer
 from maxaffine.plan.keys import Coordinates, ListedKeys
 from maxaffine.plan.spectral_keys import bernstein, weights
-from maxaffine.plan.table_fit import scaled
+from maxaffine.plan.table_fit import on_sites, scaled
 from maxaffine.request import Request
 from maxaffine.search.found import ROOM, Found
 from maxaffine.search.tables import Attempts, finished_hard
@@ -32,6 +32,7 @@ DAMPINGS = (0.3, 0.01, 0.0003)  # in units of error/scale
 FITTED = 8000  # samples that a fit looks at while sizes are tried
 MOST_KEYS = 2048  # keys on some of the points
 MOST_ALL = 20_000  # points that may all be keys: every one is compared with every other
+SMOOTH = 2.0  # sharpness of keys on all points of one variable, whose values interpolate
 MOST_DIFFERENT = 4_000_000  # numbers of a matrix of distances
 
 
@@ -84,7 +85,7 @@ def _heads(attempts: Attempts, samples: Samples) -> Found | None:
     size = float(np.abs(samples.y).max()) or 1.0
     for count in SIZES[D]:
         columns = count**D * (1 + D)
-        if count**D >= max(len(z), 2) or columns > len(part):
+        if count > 1 and columns > len(part) // 2:  # at least two samples per coefficient: a head is a fit
             break
         request.progress("heads for the samples", count**D, len(z))
         best: tuple[float, Array, float, float] | None = None
@@ -219,7 +220,12 @@ def _on_all(attempts: Attempts, samples: Samples) -> Found | None:
     np.minimum.at(low, inverse, samples.y)
     np.maximum.at(high, inverse, samples.y)
     values = (low + high) / 2.0
-    unit = _closest(different) if len(different) > 1 else 1.0
+    if samples.dimension == 1:  # keys along an axis may be as close as the points are
+        _, centre, scale = scaled(samples.X[first, 0])
+        made = on_sites([(samples.X[first, 0] - centre) * scale], values, (len(first),), SMOOTH, request.dtype)
+        head = build_head(samples, np.array([centre]), np.array([scale]), made.axes, made.values, None, request.dtype)
+        return attempts.tried("sites", head, "lookup")
+    unit = _closest(different)
     coordinates, z = _frame(samples, unit)
     spread = float(np.ptp(samples.y)) or 1.0
     rho = 2.0 * math.log(20.0 * len(different) * max(spread / request.error, 1.0))

@@ -26,7 +26,19 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.plan.affine_fit import ProductFit
 from maxaffine.plan.budget import Cost, afford, lookup_cost
-from maxaffine.plan.table_fit import BEYOND, TableFit, TableProducts, filled, on_sites, refitted, scaled, smoothly_filled
+from maxaffine.plan.table_fit import (
+    BEYOND,
+    TableFit,
+    TableProducts,
+    complete_part,
+    filled,
+    on_sites,
+    predicted,
+    refitted,
+    scaled,
+    smoothly_filled,
+    swings,
+)
 from maxaffine.plan.tables import EntriesPlan, is_uniform
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
@@ -40,6 +52,7 @@ SHRINK = (1.0, 0.85, 0.6, 0.35, 0.15)  # of the error, that a fit to a part of t
 RHO = 2.0  # sharpness of keys on nodes: smooth between them, and their equations are well conditioned
 THIN = (16, 8, 4, 2)  # nodes per site
 THIN_AXIS = 600  # entries of an axis up to which fewer sites than entries are tried
+UNEVEN = 4.0  # longest over shortest step of an axis, from which on keys as dense as its nodes are tried as well
 SEEN = 1 << 18  # entries at which the chosen runtime is run
 WORK = 10**10  # tokens that it looks at there in all
 
@@ -163,34 +176,53 @@ def _heads(attempts: Attempts, table: Table, z: list[Array], whole: Array, build
     """Heads with affine values, from few keys to many; a part of the entries proposes, all of them decide."""
     request = attempts.request
     error, scale = request.error, float(np.abs(whole).max()) or 1.0
-    products = TableProducts(z, whole, error, scale, request.dtype)
-    last = 0
-    for shrink in SHRINK:
-        request.progress("heads for the table", last, table.entries.count)
-        fit = products.smallest(error * ROOM * shrink, table.entries.count)
-        if fit is None:
+    uneven = any(float(np.diff(one).max()) > UNEVEN * float(np.diff(one).min()) for one in z)
+    best: Found | None = None
+    for family in ("bernstein", "sites"):
+        if family == "sites" and best is not None and not uneven:
             break
-        if fit.tokens <= last:
-            continue
-        last = fit.tokens
-        found = _fitted(attempts, fit, table, z, whole, build)
-        if found is not None:
-            return found
-    best = min(products._known.values(), key=lambda one: one.error, default=None)
-    if best is not None and math.isfinite(best.error):
-        attempts.left.append((best.tokens, best.error))
-    return None
+        part = None if table.is_complete else complete_part(table.mask)
+        looked = whole if part is None else whole[np.ix_(*part)]
+        at = z if part is None else [one[index] for one, index in zip(z, part, strict=True)]
+        products = TableProducts(at, looked, error, scale, request.dtype, family)
+        # no more coefficients than entries: a head is a fit
+        last, most = 0, min(table.entries.count // (1 + len(z)), math.inf if best is None else best.cost.tokens - 1)
+        for shrink in SHRINK:
+            request.progress("heads for the table", last, table.entries.count)
+            fit = products.smallest(error * ROOM * shrink, int(most)) if most >= 1 else None
+            if fit is not None and not table.is_complete:  # what it says of missing entries may be easier to follow
+                whole = np.where(table.mask[..., None], whole, predicted(fit.axes, fit.values, fit.slopes, z))
+                if part is None:
+                    products = TableProducts(z, whole, error, scale, request.dtype, family)
+                    fit = min(products.smallest(error * ROOM * shrink, int(most)) or fit, fit, key=lambda one: one.tokens)
+            if fit is None or fit.tokens > most:
+                break
+            if fit.tokens <= last:
+                continue
+            last = fit.tokens
+            found = _fitted(attempts, family, fit, table, z, whole, build)
+            if found is not None:
+                best = found
+                break
+        closest = min(products._known.values(), key=lambda one: one.error, default=None)
+        if closest is not None and math.isfinite(closest.error):
+            attempts.left.append((closest.tokens, closest.error))
+    return best
 
 
 def _fitted(
-    attempts: Attempts, fit: ProductFit, table: Table, z: list[Array], whole: Array, build: Callable[..., GroupedLayer]
-) -> Found | None:
+    attempts: Attempts, family: str, fit: ProductFit, table: Table, z: list[Array], whole: Array,
+    build: Callable[..., GroupedLayer],
+) -> Found | None:  # fmt: skip
     request = attempts.request
     scale = float(np.abs(whole).max()) or 1.0
     made = refitted(fit, z, whole, ~table.mask, request.error, scale, request.dtype)
     if not math.isfinite(made.error):
         return None
-    return attempts.tried("bernstein", build(made.axes, made.values, made.slopes, request.dtype), "spectral")
+    if swings(made.axes, made.values, made.slopes, z, whole, request.error):
+        attempts.why.append(f"{fit.tokens:,} tokens swing between the entries")
+        return None
+    return attempts.tried(family, build(made.axes, made.values, made.slopes, request.dtype), "spectral")
 
 
 def _on_nodes(attempts: Attempts, table: Table, z: list[Array], whole: Array, build: Callable[..., GroupedLayer]) -> Found | None:
