@@ -151,6 +151,28 @@ def checks(results: dict[str, Any]) -> list[str]:
     return table(head, rows)
 
 
+def by_batch() -> list[str]:
+    """What a call costs by the size of its batch, where benchmarks/gpu_batch.py was run."""
+    path = ROOT / "benchmarks" / "results" / "gpu_batch.json"
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text())
+    rows = []
+    for name, one in found["layers"].items():
+        for row in one["rows"]:
+            plain = f"{row['factorised_seconds'] * 1e6:,.0f}" if "factorised_seconds" in row else ""
+            speed, bits = rate(row["batch"] / row["chosen_seconds"]), "yes" if row["same_bits"] else "NO"
+            cells = [NAMES.get(name, name), one["runtime"], f"{row['batch']:,}", f"{row['chosen_seconds'] * 1e6:,.0f}"]
+            rows.append([*cells, speed, plain, bits])
+    told = (
+        "Whole calls by the size of their batch (`benchmarks/gpu_batch.py`, float32, wall time until the answer is there): below "
+        "a million queries a call costs its launch and nothing else, the kernel is the fastest way at every size, and the batch "
+        "decides nothing."
+    )
+    head = ["layer", "kernel", "batch", "microseconds per call", "queries/s", "PyTorch's operations, microseconds", "same bits"]
+    return [told, "", *table(head, rows)]
+
+
 def section(results: dict[str, Any]) -> str:
     """The whole section."""
     about, limit = results["machine"], good(results, "limits") or {}
@@ -169,7 +191,8 @@ def section(results: dict[str, Any]) -> str:
         "series may cost more arithmetic than four exponentials do.", "", *beside(results),
         "![error against throughput](images/benchmarks-gpu.png)", "",
         *windows(results),
-        "Agreement with the softmax on the CPU, batches, gradients (float64, in x, keys and values):", "", *checks(results), END,
+        "Agreement with the softmax on the CPU, batches, gradients (float64, in x, keys and values):", "", *checks(results),
+        *by_batch(), END,
     ]  # fmt: skip
     return "\n".join(lines)
 
