@@ -40,7 +40,7 @@ def density(T: np.ndarray, p: np.ndarray) -> np.ndarray:
     return 16.53e6 / (461.526 * T * slope)
 
 
-def fastest(call: Callable[[], object], rounds: int = 3) -> float:
+def fastest(call: Callable[[], object], rounds: int = 9) -> float:
     """Seconds of the fastest of some runs, after one that does not count."""
     call()
     seconds = []

@@ -1,0 +1,86 @@
+"""The examples run to their end, and what they print is true of the files they leave."""
+
+import re
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import maxaffine as ma
+
+pytest.importorskip("torch")
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    """Run an example as a user does, with --out in a fresh folder: its names, what it printed, the folder."""
+
+    def one(name: str, *options: str) -> tuple[dict[str, object], str, Path]:
+        monkeypatch.setattr("sys.argv", [name, "--out", str(tmp_path), *options])
+        space = runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        for picture in tmp_path.glob("*.png"):
+            assert picture.read_bytes()[:4] == b"\x89PNG" and 20_000 < picture.stat().st_size < 600_000
+        assert list(tmp_path.glob("*.png"))
+        return space, capsys.readouterr().out, tmp_path
+
+    return one
+
+
+def test_a_transformer_prices_better_around_the_compiled_black_scholes_block(run) -> None:  # type: ignore[no-untyped-def]
+    space, said, folder = run("black_scholes.py", "--seeds", "2")
+    rows = re.findall(r"^ +\d  +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+)% +([\d.]+)% +([\d.]+)$", said, re.MULTILINE)
+    assert len(rows) == 2
+    for inside, without, _, below, below_without, _ in rows:
+        assert float(inside) < 0.75 * float(without) and float(below) == 0.0 < float(below_without)
+    assert "same bits as before: True" in said
+    layer = ma.load(folder / "black_scholes.safetensors")
+    x = np.random.default_rng(1).uniform(layer.box.low, layer.box.high, size=(50_000, 2))
+    assert layer.bound is not None and layer.bound <= 1e-6 and layer.certificate.kind == "proved"
+    assert np.abs(layer(x) - space["call"](*x.T)).max() <= layer.bound  # type: ignore[operator]
+
+
+def test_four_million_densities_of_water_fit_into_a_layer_a_thousand_times_smaller(run) -> None:  # type: ignore[no-untyped-def]
+    space, said, folder = run("water_density.py")
+    file = folder / "water_density.safetensors"
+    layer = ma.load(file)
+    assert layer.bound is not None and layer.bound <= space["ERROR"] and layer.certificate.kind == "proved"  # type: ignore[operator]
+    T, p = np.linspace(273.15, 373.15, 2000), np.linspace(0.2, 100.0, 2000)
+    rho = space["density"](T[:, None], p)  # type: ignore[operator]
+    assert rho.nbytes == 32_000_000 and 1000 * file.stat().st_size <= rho.nbytes
+    worst = max(np.abs(layer(np.column_stack([np.full(2000, t), p])) - row).max() for t, row in zip(T, rho, strict=True))
+    assert worst <= layer.bound, "every entry, by a fresh reading of the file"
+    stated = float(re.search(r"^proved +error <= (\S+) kg/m\^3 at every one of the 4,000,000 entries$", said, re.MULTILINE)[1])  # type: ignore[index]
+    assert stated == pytest.approx(layer.bound, rel=0.01)
+
+
+def test_a_trained_head_is_read_as_a_voronoi_diagram(run) -> None:  # type: ignore[no-untyped-def]
+    _, said, folder = run("head_opened.py")
+    half = float(re.search(r"coefficient of \|p\|\^2 is (-[\d.]+) beta", said)[1])  # type: ignore[index]
+    agree = float(re.search(r"agree on ([\d.]+)% of the square", said)[1])  # type: ignore[index]
+    assert abs(half + 0.5) < 0.02 and agree > 96 and "In words:" in said and "inverse temperature" in said
+    assert {picture.name for picture in folder.glob("*.png")} == {"head_opened.png", "head_opened_inspect.png"}
+
+
+def test_a_compiled_layer_improves_on_itself_when_it_is_fine_tuned(run) -> None:  # type: ignore[no-untyped-def]
+    _, said, _ = run("fine_tune.py", "--seeds", "4")
+    number = r"(\d\.\d{4})"
+    before = re.search(rf"^as compiled +{number} +{number}$", said, re.MULTILINE)
+    after = re.search(rf"^trained from the compiled start +{number} \+- {number} +{number} \+- {number}$", said, re.MULTILINE)
+    random = re.search(rf"^trained from the random start +{number} \+- {number} +{number} \+- {number}$", said, re.MULTILINE)
+    assert before and after and random
+    assert float(after[1]) < 0.5 * float(before[1]) and float(after[3]) < float(before[2])
+    assert float(after[1]) < float(random[1]) and float(after[3]) < float(random[3])
+
+
+def test_the_index_names_every_example_and_its_command() -> None:
+    index = (EXAMPLES / "README.md").read_text()
+    for path in EXAMPLES.glob("*.py"):
+        assert f"({path.name})" in index and f"python examples/{path.name}" in index, path.name
+        assert path.read_text().count('"""') >= 2 and f"python examples/{path.name}" in path.read_text()
+    for name in re.findall(r"examples/(\w+\.py)", index):
+        assert (EXAMPLES / name).is_file(), name
+    for word in ("/work/", "/tmp/", "/home/", "session"):
+        assert word not in index
