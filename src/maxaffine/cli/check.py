@@ -52,7 +52,7 @@ def run(
             data = named.read(progress)[0]
     try:
         with progress_bar() as progress, stage(progress, "prove again"):
-            verdict = check(tensors, record, data)
+            verdict = check(tensors, record, data, progress)
     except MaxaffineError as failure:
         raise BadInput(f"{file!r} does not hold a compiled layer: {failure}") from None
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as failure:
