@@ -53,9 +53,10 @@ def moved(tensors: Mapping[str, Any], record: Mapping[str, Any], rng: np.random.
     scale = 10.0 ** rng.uniform(-13.0, -0.5)
     how = str(rng.choice(["every", "every", "additive", "one", "swap", "steeper"]))
     for kind in picked:
+        shared: dict[float, float] = {}
         for name in names(tensors, kind):
             wide = made[name].astype(np.float64)
-            made[name] = _changed(wide, kind, how, scale, rng).astype(made[name].dtype)
+            made[name] = _changed(wide, kind, how, scale, rng, shared).astype(made[name].dtype)
     if how == "steeper" and "sites" in picked:
         factor = float(rng.choice([0.5, 2.0, 4.0, 1.0 - scale, 1.0 + scale]))
         for name in names(tensors, "sites"):
@@ -70,7 +71,8 @@ def moved(tensors: Mapping[str, Any], record: Mapping[str, Any], rng: np.random.
     return made, told, f"{how} {'+'.join(picked)} by {scale:.1e}"
 
 
-def _changed(wide: Any, kind: str, how: str, scale: float, rng: np.random.Generator) -> Any:
+def _changed(wide: Any, kind: str, how: str, scale: float, rng: np.random.Generator, shared: dict[float, float]) -> Any:
+    """`shared` holds the noise of numbers seen before, so that equal ones stay equal across tensors."""
     if wide.size == 0:
         return wide
     size = float(np.abs(wide).max()) or 1.0
@@ -91,7 +93,7 @@ def _changed(wide: Any, kind: str, how: str, scale: float, rng: np.random.Genera
         return out
     if kind in ("values", "slopes", "tilt") and how == "additive":
         return wide + scale * size * rng.normal(size=wide.shape) * (np.abs(wide) > 0 if rng.random() < 0.5 else 1.0)
-    noise = rng.normal(size=len(known))
+    noise = np.array([shared.setdefault(float(v), float(rng.normal())) for v in known])
     if kind in ("values", "slopes"):
         noise = rng.normal(size=wide.shape)
         return wide * (1.0 + scale * noise)
