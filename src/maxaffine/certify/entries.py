@@ -76,8 +76,7 @@ def certify_entries(
     """
     reserve = 0.0
     if isinstance(layer, GroupedLayer):
-        if runtime in ("any", "collapsed") and collapsible(layer):
-            reserve = SHARE * error
+        reserve = _reserve(layer, error, runtime)
         found = _grouped(layer, data, error, reserve)
     elif layer.hard and runtime in ("any", "hard"):
         found, runtime = _hard(layer, data), "hard"
@@ -124,6 +123,23 @@ class Axes:
         return rows.reshape([-1 if i == e else 1 for i in range(len(self.z))] + [1])
 
 
+def _reserve(layer: GroupedLayer, error: float, runtime: str) -> float:
+    """What is held for a collapse into polynomials: nothing where large values that cancel would make it cost too much."""
+    if runtime not in ("any", "collapsed") or not collapsible(layer):
+        return 0.0
+    held = SHARE * error
+    affordable = allowance(0.0, sum(_top(group) for group in layer.products())) <= 2.0 * SMALL * error
+    return held if affordable or runtime == "collapsed" else 0.0
+
+
+def _top(group: Group) -> float:
+    """An upper bound of |g| wherever |z| <= 1: the largest |c| + |G|."""
+    sizes = np.abs(group.dense_values().astype(np.float64))
+    if group.slopes is not None:
+        sizes = sizes + np.abs(group.slopes.astype(np.float64)).sum(axis=-1)
+    return float(sizes.max())
+
+
 def _grouped(layer: GroupedLayer, data: Data, error: float, reserve: float) -> Verified:
     if len(layer.groups) != 1 or layer.tilt is not None or not isinstance(layer.groups[0], Group):
         raise Refused("entries are verified for one group of product keys.")
@@ -133,7 +149,7 @@ def _grouped(layer: GroupedLayer, data: Data, error: float, reserve: float) -> V
     compute = compute_format(layer.dtype)
     c = group.values.astype(np.float64)
     G = None if group.slopes is None else group.slopes.astype(np.float64)
-    top = float((np.abs(c) + (0.0 if G is None else np.abs(G).sum(axis=-1))).max())  # |z| <= 1
+    top = _top(group)
     exact = [(nodes - layer.centre[e]) * group.matrix[e, e] for e, nodes in enumerate(_nodes(data))]
     if any(float(np.abs(z).max()) > 1.0 for z in exact):
         raise Refused("an entry lies outside the box of the layer.")

@@ -28,6 +28,7 @@ RHOS = (0.03, 0.05, 0.08, 0.125, 0.18, 0.25, 0.36, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8,
 BEYOND = 2  # sites beyond each end of an axis, where there are fewer sites than entries
 PATCH = {1: 24, 2: 12, 3: 5}  # keys per axis of the head that fills missing entries
 PATCHED = 4000  # entries that it is fitted to
+REFIT = {1: 8192, 2: 500, 3: 80, 4: 24}  # entries per axis that a fit is made to again
 LOOKED = 64  # entries of the other axes at which a head is looked at between entries
 FILLINGS = 12  # rounds of filling missing entries
 
@@ -203,32 +204,44 @@ def swings(axes: tuple[AxisKeys, ...], values: Array, slopes: Array | None, z: l
 def refitted(
     fit: ProductFit, z: list[Array], table: Array, holes: NDArray[np.bool_], error: float, scale: float, dtype: str
 ) -> TableFit:
-    """The same keys with values fitted to all entries, the best of several dampings; holes are filled as one goes."""
-    bases = [Basis.of(axis, one) for axis, one in zip(fit.axes, z, strict=True)]
+    """The keys of a fit with the best values for all entries: its own, or fitted to more entries, or to all of them.
+
+    Entries near Chebyshev points come first: with equal weights on all entries of a fine axis its ends have little say, and it is
+    there that the error is largest.  With all entries holes are filled as one goes.
+    """
     W = [weights(axis.keys, one) for axis, one in zip(fit.axes, z, strict=True)]
     keys = tuple(axis.keys for axis in fit.axes)
     unit = compute_format(dtype).unit
-    best = TableFit(math.inf, keys, fit.values, fit.slopes)
-    for lam in (*LAMBDAS, 0.0003):
-        damping = max(lam * error / scale, 4.0 * unit)
-        samples = table
-        for _ in range(FILLINGS if holes.any() else 1):
-            values, slopes = affine_values(bases, samples, damping)
-            if holes.any():
-                samples = np.where(holes[..., None], affine_on_grid(W, values, slopes, z), table)
+
+    def judged(values: Array, slopes: Array) -> TableFit:
         with np.errstate(over="ignore", invalid="ignore"):
-            values, slopes = (a.astype(numpy_dtype(dtype)).astype(np.float64) for a in (values, slopes))
-        if not (np.isfinite(values).all() and np.isfinite(slopes).all()):
-            continue
-        away = np.abs(affine_on_grid(W, values, slopes, z) - table)
+            c, G = (a.astype(numpy_dtype(dtype)).astype(np.float64) for a in (values, slopes))
+        if not (np.isfinite(c).all() and np.isfinite(G).all()):
+            return TableFit(math.inf, keys, c, G)
+        away = np.abs(affine_on_grid(W, c, G, z) - table)
         if holes.any():
             away[holes] = 0.0
         # large values are rounded more; among fits that are nearly as good the tame one is taken
-        reached = float(away.max()) + 64.0 * unit * float(np.abs(values).max() + np.abs(slopes).max())
-        if reached < best.error:
-            best = TableFit(reached, keys, values, slopes)
+        return TableFit(float(away.max()) + 64.0 * unit * float(np.abs(c).max() + np.abs(G).max()), keys, c, G)
+
+    best = judged(fit.values, fit.slopes)
+    for count in (REFIT.get(len(z), 16), max(table.shape)):
         if best.error <= 0.9 * error:
             break
+        index = [chebyshev_part(one, count) for one in z]
+        nodes = [one[part] for one, part in zip(z, index, strict=True)]
+        part, gaps = table[np.ix_(*index)], holes[np.ix_(*index)]
+        bases = [Basis.of(axis, one) for axis, one in zip(fit.axes, nodes, strict=True)]
+        own = [weights(axis.keys, one) for axis, one in zip(fit.axes, nodes, strict=True)]
+        for lam in (*LAMBDAS, 0.0003):
+            samples = part
+            for _ in range(FILLINGS if gaps.any() else 1):
+                values, slopes = affine_values(bases, samples, max(lam * error / scale, 4.0 * unit))
+                if gaps.any():
+                    samples = np.where(gaps[..., None], affine_on_grid(own, values, slopes, nodes), part)
+            best = min(best, judged(values, slopes), key=lambda one: one.error)
+            if best.error <= 0.9 * error:
+                break
     return best
 
 

@@ -206,7 +206,7 @@ def _at(layer: Numbers, table: Table | Samples, z: list[Array], error: float) ->
     if not sums * DOUBLE < 0.01 or not shaken < 0.05:
         raise NotProved(f"rounding in {layer.dtype} is not under control.")
     fixed = 1.02 * (sums + along + 24.0 * D) * DOUBLE * top
-    fixed += layer.reserve + (POLYNOMIALS * top if layer.grouped else 0.0) + (0.0 if layer.grouped else 2.0 * D * TAIL * top)
+    fixed += layer.reserve + (POLYNOMIALS * top if layer.reserve else 0.0) + (0.0 if layer.grouped else 2.0 * D * TAIL * top)
     fixed += 200.0 * (D + 2) * tokens * (DTYPES[layer.dtype].tiny * top + 2.0**-1074)
     # |d| <= 0.05 moves weights by e^{2 * 0.05} at most; own weights come from extended precision and are rounded once
     coarse = 1.2 * (shaken + 8.0 * D * DOUBLE) * 2.0 * far
