@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import maxaffine as ma
@@ -46,6 +47,15 @@ def test_growth_is_the_slope_of_logarithms_with_its_interval() -> None:
     assert slope == pytest.approx(1.2) and half == pytest.approx(4.302653 * math.sqrt(0.8 / 2 / 5), rel=1e-6)
 
 
+@pytest.mark.parametrize("family", list(dimension.FAMILIES))
+@pytest.mark.parametrize("D", [2, 3, 4, 5])
+def test_half_the_range_is_what_the_target_has_at_corners_and_peaks(family: str, D: int) -> None:
+    target = ma.Target.of(dimension.expression(family, D), ma.Box(**{f"x{i + 1}": (-1.0, 1.0) for i in range(D)}))
+    axis = np.array([-1.0, -math.pi / 4, 0.0, math.pi / 4, 1.0])
+    values = target.values(np.stack(np.meshgrid(*[axis] * D), axis=-1).reshape(-1, D))
+    assert dimension.one_constant(family, D) == pytest.approx((values.max() - values.min()) / 2.0, rel=1e-12)
+
+
 def test_every_method_of_the_compiler_is_asked_for_every_family_and_dimension() -> None:
     asked = {(one["family"], one["dimension"], one["method"], one["error"]) for one in dimension.units(PARAMETERS)}
     assert {one[2] for one in asked} == set(compiler.METHODS)
@@ -85,7 +95,7 @@ def test_the_table_has_one_column_per_method_and_no_cell_without_a_word() -> Non
 def test_refusals_that_differ_in_numbers_share_a_name_and_are_counted() -> None:
     rows = [{"unit": unit(D=D, method="auto"), "values": {"kind": "refused", "reason": f"It needs 1.{D}e+09 tokens, {D} GiB."}}
             for D in (6, 7)]  # fmt: skip
-    rows.append({"unit": unit(method="tree"), "values": {"kind": "refused", "reason": "word " * 100}})
+    rows.append({"unit": unit(method="tree"), "values": {"kind": "refused", "reason": "word " * 300}})
     refusals = growth.Refusals(rows)
     assert refusals.legend["R1, auto"] == "It needs 1.6e+09 tokens, 6 GiB." and refusals.counts == {"auto": 2, "tree": 1}
     assert [refusals.name(row) for row in rows] == ["R1", "R1", "R2"]

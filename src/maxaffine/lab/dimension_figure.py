@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 MARKS = {"lookup": "o", "spectral": "s", "tree": "^", "piecewise": "v", "axis": "<", "regions": ">", "curved": "D", "level": "P"}
 
 
-def draw(results: Sequence[Row], parameters: Parameters, verdict: Verdict, path: Path, families: Mapping[str, str]) -> None:
+def draw(
+    results: Sequence[Row], parameters: Parameters, verdict: Verdict, path: Path, families: Mapping[str, str],
+    one_constant: Callable[[str, int], float],
+) -> None:  # fmt: skip
     """Write the figure."""
     known = growth.curves(results)
     shown = [method for method in parameters["methods"] if any(key[1] == method for key in known)]
@@ -27,6 +30,9 @@ def draw(results: Sequence[Row], parameters: Parameters, verdict: Verdict, path:
         for column, family in enumerate(names):
             _tokens(grid[0][column], known, family, shown, parameters)
             _errors(grid[1][column], known, family, shown, parameters)
+            D = range(2, int(parameters["highest"]) + 1)
+            flat = [one_constant(family, dimension) for dimension in D]
+            grid[1][column].plot(D, flat, "-.", lw=1.0, color=QUIET, label="half the range of f: one constant", zorder=1)
             grid[0][column].set_title(f"{family}\n{families[family]}", fontsize=8)
         handles: dict[str, Any] = {}
         for axes in grid.ravel():

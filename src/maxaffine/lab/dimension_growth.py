@@ -11,7 +11,7 @@ import numpy as np
 from maxaffine.lab.experiment import Parameters, Row, Table
 
 JUDGED = 4  # dimensions that a curve needs to be judged
-LONGEST = 240  # letters of a refusal that the page repeats
+LONGEST = 1000  # letters of a refusal that the page repeats
 NUMBER = re.compile(r"\d[\d.,]*(?:e[+-]?\d+)?(?: [KMGTPEZY]i?B| bytes)?")
 
 Curves = dict[tuple[str, str, float | None], "Curve"]
