@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.rounding import Rounding, is_unit_grid, offset_error, rounding_of, window_leak
 from maxaffine.core.errors import Refused
-from maxaffine.core.rounding import FLOAT64, dtype_of
+from maxaffine.core.rounding import FLOAT64, compute_dtype, dtype_of
 from maxaffine.layer.layer import Layer
 from maxaffine.plan import theorems
 from maxaffine.plan.cells import CHUNK, enclose_cells, site_intervals
@@ -67,8 +67,13 @@ _USES = {
 
 
 def runtime_rounding(layer: Layer, rounding: Rounding) -> float:
-    """Summation, stray weights, and products of weights with small values that underflow, in units of the output."""
+    """Summation, stray weights, and products of weights with small values that underflow, in units of the output.
+
+    Infinite where a sum of values, before it is divided by its normaliser, may be too large for the dtype.
+    """
     largest, dtype = layer.largest, dtype_of(layer.dtype)
+    if not largest * (1.0 + rounding.summation / dtype.unit) < float(np.finfo(compute_dtype(layer.dtype)).max) / 2.0:
+        return math.inf
     underflow = rounding.summation / dtype.unit * dtype.tiny  # as many products and partial sums as `summation` counts
     return rounding.summation * largest + 2.0 * rounding.stray * largest + underflow
 

@@ -40,7 +40,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
+from maxaffine.core.rounding import FLOAT64, compute_dtype, compute_format, dtype_of, gamma
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.runtime.grouped import tree_terms
@@ -268,8 +268,32 @@ def _sums(layer: GroupedLayer, largest: float) -> float:
 
 
 def underflow(layer: GroupedLayer) -> float:
-    """What results below the smallest normal number lose: the answer in its dtype, products and sums of values in float64."""
+    """What results below the smallest normal number lose: the answer in its dtype, products and sums of values in float64.
+
+    Infinite where an answer, or a sum of values before it is divided by its normaliser, may be too large for its dtype.
+    """
+    most = float(np.finfo(compute_dtype(layer.dtype)).max)
+    if not (_largest(layer) < most / 2.0 and _largest(layer) * layer.tokens < 2.0**1020):
+        return math.inf
     return compute_format(layer.dtype).tiny + 64.0 * (layer.dimension + 2) * layer.tokens * FLOAT64.tiny
+
+
+def _largest(layer: GroupedLayer) -> float:
+    """A bound of |F| over the box from the values of its tokens alone: the largest of every group, and the tilt."""
+    reach, total = np.maximum(layer.high - layer.centre, layer.centre - layer.low), 0.0
+    if layer.tilt is not None:
+        total += float((np.abs(layer.tilt.astype(np.float64)) @ reach).max())
+    for group in layer.groups:
+        if isinstance(group, ClusterGroup):
+            total += max(_values(c, row)[0] for c, row in zip(group.clusters, whole_reach(layer, group), strict=True))
+        elif group.values is not None:
+            z = np.abs(group.matrix) @ reach
+            lean = 0.0 if group.slopes is None else np.abs(group.slopes.astype(np.float64)) @ z
+            total += float((np.abs(group.values.astype(np.float64)) + lean).max())
+        elif group.factors is not None:
+            tops = [np.abs(factor.astype(np.float64)).max(axis=0) for factor in group.factors]
+            total += float(np.prod(tops, axis=0).sum())
+    return total * 1.01
 
 
 def output_rounding(layer: GroupedLayer, size: float) -> float:

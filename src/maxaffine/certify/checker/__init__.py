@@ -148,11 +148,40 @@ def _prove_grouped(
     if record["norm"] != "inf" and method not in INTEGRAL:
         raise NotProved(f"{method} layers are proved in the sup norm only.")
     bound, how = GROUPED[method](tensors, record, target, error)
+    if not _answers(tensors, target) < 0.4 * float(np.finfo(compute_format(str(record["layer"]["dtype"])).name).max):
+        raise NotProved("its answers may be too large for its dtype.")
     # Results below the smallest normal number: the answer in its dtype, and every product and sum of a stored number.
     lost = compute_format(str(record["layer"]["dtype"])).tiny
     lost += 100.0 * (target.box.dimension + 2) * sum(int(np.size(tensor)) for tensor in tensors.values()) * 2.0**-1074
     volume = 1.0 if record["norm"] == "inf" else float(np.prod(target.box.width)) ** (1.0 / float(record["norm"]))
     return bound + lost * max(volume, 1.0) * (1 + 1e-9), how
+
+
+def _answers(tensors: Mapping[str, Any], target: Target) -> float:
+    """A bound of |layer| over the box: of every group the largest value that a token may have, from its stored numbers alone.
+
+    Sums that are divided by their normaliser at the end are as many times larger as there are tokens, in float64.
+    """
+    wide = {name: np.abs(np.asarray(tensor, dtype=np.float64)) for name, tensor in tensors.items()}
+    span, total = target.box.high - target.box.low, 0.0
+    if "tilt" in wide:
+        total += float((wide["tilt"] @ span).max())
+    for name in sorted(name for name in wide if name.endswith(".matrix")):
+        group = name.removesuffix("matrix")
+        t = wide[name] @ span
+        if f"{group}radii" in wide:
+            t = ((t + wide[f"{group}origins"]) / np.asarray(tensors[f"{group}radii"], dtype=np.float64)).max(axis=0)
+        if f"{group}values" in wide:
+            lean = wide.get(f"{group}value_slopes")
+            largest = float(wide[f"{group}values"].max()) + (0.0 if lean is None else float((lean @ t).max()))
+        else:
+            factors = [wide[one].max(axis=0) for one in sorted(wide) if one.startswith(group) and one.endswith(".factor")]
+            largest = float(np.prod(factors, axis=0).sum())
+        count = sum(tensor.size for one, tensor in wide.items() if one.startswith(group))
+        if not largest * float(count) ** len(wide[name]) < 2.0**1019:
+            return math.inf
+        total += largest
+    return total * 1.01
 
 
 def _prove(

@@ -166,6 +166,8 @@ class Stored:
         if terms * self.unit > 0.1:
             raise NotProved(f"sums over {alive:.3g} keys are not under control in {self.dtype}.")
         largest = max(float(np.abs(piece).max()) for _, piece in pieces(self.values, PIECE))
+        if not largest * (terms + 2.0) < 0.4 * float(np.finfo(self.dtype).max):  # sums are divided by their normaliser last
+            raise NotProved(f"sums of its values may overflow in {self.dtype}.")
         stray = 8.0 * len(self.values) * DTYPES[self.dtype].tiny * (1 + len(self.offsets))
         underflow = terms * DTYPES[self.dtype].tiny  # products of small values with weights
         window = 2.0 * WINDOW * len(self.offsets) if self.is_grid else 0.0
