@@ -149,7 +149,7 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
     below: list[str] = []
     numbers: dict[str, float | int | str | bool] = {}
     polynomial: dict[str, list[str]] = {}
-    judged = 0
+    judged, sides = 0, []
     for (family, method, error), curve in growth.curves(results).items():
         if error is None or len(curve.dimensions) < growth.JUDGED:
             continue
@@ -158,6 +158,7 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
             judged += 1
             slope, half = growth.fit(curve.dimensions, curve.values, power=False)
             needed = 0.9 * growth.log_side(curve)
+            sides.append(slope / growth.log_side(curve))
             numbers[f"{place}: log10 tokens of the lookup per D"] = f"{slope:.3f} ± {half:.3f} against {needed:.3f}"
             below += [] if slope - half > needed else [f"{place} ({slope:.2f} ± {half:.2f} against {needed:.2f})"]
             continue
@@ -178,7 +179,8 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
     if below:
         sentence = (
             f"For {judged - len(below)} of {judged} curves of the lookup log10 tokens rise with D faster than the rule asks, "
-            f"beyond their interval; not for {', '.join(below)}. Other methods' tokens grow at most like D^1.5 for "
+            f"beyond their interval; not for {', '.join(below)}. In units of log10 P the slopes are {min(sides):.2f} to "
+            f"{max(sides):.2f}, where P^D has 1. Other methods' tokens grow at most like D^1.5 for "
             f"{others or 'none'}.{refuse}"
         )
         return Verdict("not reproduced", sentence, numbers)
