@@ -154,6 +154,15 @@ def test_a_spectral_certificate_is_about_the_stored_centre_and_matrix():
             prove(other, *layer.prove.args[1:], "factorised")
 
 
+def test_the_last_rounding_is_that_of_the_layer_not_of_the_target():
+    """Found by the attack: a layer far from its target is rounded at its own size."""
+    layer = compiled("x/3+y", 1e-2, "piecewise", "xy", dtype="float32")
+    far = replace(layer.layer, centre=layer.layer.centre + np.array([0.0, 1e3]))
+    bound = layer.prove.func(far, *layer.prove.args[1:], "two-level").bound
+    error = worst_point(far, layer.target, np.random.default_rng(0), "two-level", Domain()).error
+    assert 0.99 * bound < error <= bound
+
+
 def test_rows_tell_apart_what_is_compiled_and_what_is_moved():
     row, case = Row("axis"), Case("x", ma.Box(x=SIDE), 0.1, "float64", "axis", "inf")
     row.judge("as compiled, dense", case, 1.0, attack_every.Worst(0.5, np.zeros(1), "dense", 10))

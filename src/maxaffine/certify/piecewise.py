@@ -38,7 +38,7 @@ def certify_piecewise(layer: GroupedLayer, plan: PiecewisePlan, runtime: str = "
     scores, values = stored_errors(layer, group, plan)
     kappa = 1.0 / plan.sharpness * (1 + 2.0**-50)
     blend = kappa * blend_constant(plan.cells) if plan.cells > 1 else 0.0
-    size = _size(plan) + blend
+    size = _size(plan) + blend + 2.0 * kappa * scores + values  # of the layer, however far it is from the target
     rounded = literal_kink_rounding(layer, group, kappa) if runtime == "dense" else kink_rounding(layer, group, kappa, size)
     if not math.isfinite(rounded):
         raise Refused(f"its logits overflow in {layer.dtype}.")
