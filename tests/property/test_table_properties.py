@@ -13,6 +13,11 @@ from scipy.spatial.distance import pdist
 import maxaffine as ma
 from maxaffine.certify.checker import check
 from maxaffine.certify.entries import certify_entries
+from maxaffine.layer.file import to_tensors
+from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.plan.keys import AxisKeys
+from maxaffine.plan.table_fit import scaled
+from maxaffine.runtime import chooser
 
 SIZES = st.lists(st.integers(2, 7), min_size=1, max_size=3)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -177,3 +182,61 @@ def test_hashes_differ_where_a_number_does(nodes, seed) -> None:
     moved[k] = math.nextafter(moved[k], math.inf)
     assert ma.Table([nodes], moved).entries != one
     assert ma.Table([nodes[::-1]], values[::-1]).entries == one
+
+
+def random_head(rng: np.random.Generator) -> tuple[GroupedLayer, list[np.ndarray]]:
+    """One group of random keys and large random values on random axes: what is left of its error is rounding."""
+    D = int(rng.integers(1, 3))
+    counts = [int(rng.integers(1, 8)) for _ in range(D)]
+    steps = [rng.uniform(0.01, 1.0, int(rng.integers(3, 20))) * 10.0 ** rng.integers(-3, 4) for _ in range(D)]
+    axes = [np.cumsum(one) + rng.normal() * 10.0 ** rng.integers(-2, 3) for one in steps]
+    keys = tuple(
+        AxisKeys(np.sort(rng.normal(size=n)) * 10.0 ** rng.uniform(-1, 2), rng.normal(size=n) * 10.0 ** rng.uniform(-1, 1.5))
+        for n in counts
+    )
+    values = rng.normal(size=(*counts, 1)) * 10.0 ** rng.uniform(-2, 6)
+    slopes = rng.normal(size=(*counts, 1, D)) * 10.0 ** rng.uniform(-2, 6) if rng.random() < 0.5 else None
+    places = [scaled(nodes) for nodes in axes]
+    centre, scale = (np.array([one[k] for one in places]) for k in (1, 2))
+    low, high = (np.array([nodes[k] for nodes in axes]) for k in (0, -1))
+    group = Group(np.diag(scale), keys, values, None, slopes)
+    return GroupedLayer(centre, (group,), 0.0, low, high, ((D, 1),), str(rng.choice(["float64", "float32"]))), axes
+
+
+def extended(layer: GroupedLayer, points: np.ndarray) -> np.ndarray:
+    """The head at the z that it is run at, in long double: (B,)."""
+    group, wide = layer.groups[0], np.longdouble
+    z = ((points - layer.centre) @ group.matrix.T).astype(layer.dtype).astype(wide)
+    W = np.ones((len(points), 1), dtype=wide)
+    for e, one in enumerate(group.axes):
+        scores = np.multiply.outer(z[:, e], one.slopes.astype(wide)) + one.offsets.astype(wide)
+        w = np.exp(scores - scores.max(axis=1, keepdims=True))
+        W = (W[:, :, None] * (w / w.sum(axis=1, keepdims=True))[:, None]).reshape(len(points), -1)
+    found = W @ group.values.reshape(-1).astype(wide)
+    if group.slopes is not None:
+        found = found + ((W @ group.slopes.reshape(W.shape[1], -1).astype(wide)) * z).sum(axis=1)
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS)
+def test_rounding_alone_is_below_what_is_counted(seed) -> None:
+    layer, axes = random_head(np.random.default_rng(seed))
+    shape = [len(nodes) for nodes in axes]
+    points = next(ma.Table(axes, np.zeros(shape)).blocks())[0]
+    table = ma.Table(axes, extended(layer, points).astype(np.float64).reshape(shape))
+    try:
+        certificate, _ = certify_entries(layer, table, 1e-300)
+    except ma.Refused:  # logits that the dtype rounds too much
+        return
+    tensors, description = to_tensors(layer)
+    record = {
+        "layer": description, "target": table.target.to_json(), "error": 1e-300, "norm": "entries",
+        "certificate": certificate.to_json(), "plan": {},
+    }  # fmt: skip
+    verdict = check(tensors, record, table)
+    for runtime in ("factorised", "dense"):
+        got = chooser.evaluate(layer, points, runtime).astype(np.float64).ravel()
+        error = float(np.abs(got - table.values.ravel()).max())
+        assert error <= certify_entries(layer, table, 1e-300, runtime)[0].bound
+        assert verdict.bound is None or error <= verdict.bound

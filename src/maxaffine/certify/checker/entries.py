@@ -137,8 +137,8 @@ class Numbers:
         if lean is not None and lean.shape != (*shape, K, D):
             raise NotProved("the slopes of its values do not belong to its keys.")
         sharpness = 1.0 if grouped else float(told["sharpness"])
-        if not 0.0 < sharpness < math.inf:
-            raise NotProved(f"its sharpness (={sharpness!r}) is not a positive number.")
+        if not 0.0 < sharpness < math.inf or (not grouped and float(numpy_dtype(dtype).type(sharpness)) != sharpness):
+            raise NotProved(f"its sharpness (={sharpness!r}) is not a positive number of its dtype.")
         reserve = float(record["certificate"].get("details", {}).get("collapse", 0.0)) if grouped else 0.0
         if not 0.0 <= reserve < math.inf:
             raise NotProved("what it reserves for a collapse is not a number of at least 0.")
@@ -191,24 +191,25 @@ def _at(layer: Numbers, table: Table | Samples, z: list[Array], error: float) ->
         about = about + np.abs(layer.value_slopes - tilt) @ reach
     far = float(about.max())
     top = far + float((np.abs(middle) + np.abs(tilt) @ reach).max())
-    axes, alive, shaken = [], 1.0, 0.0
+    axes, alive, shaken, largest = [], 1.0, 0.0, 0.0
     for i in range(D):
-        one, moved, count = _axis(layer, i, z[i], unit)
+        one, moved, count, most = _axis(layer, i, z[i], unit)
         axes.append((one, moved))
         alive *= count
         shaken += float(moved.sum(axis=1).max())
+        largest += most
     tokens = float(np.prod([len(b) for b in layer.offsets]))
     along = 2.0 * sum(len(b) for b in layer.offsets)
     sums = max(0.0 if layer.grouped else 2.0 * min(alive, tokens), along) + 24.0 * (D + 2)
     if not layer.grouped:
         sums += 6.0 * math.ceil(tokens / ROUND)
         sums *= unit / DOUBLE  # lookups add up in their dtype, heads in float64
-    if not sums * DOUBLE < 0.01 or not shaken < 0.05:
+    if not sums * DOUBLE < 0.01 or not largest < 0.09:
         raise NotProved(f"rounding in {layer.dtype} is not under control.")
     fixed = 1.02 * (sums + along + 24.0 * D) * DOUBLE * top
     fixed += layer.reserve + (POLYNOMIALS * top if layer.reserve else 0.0) + (0.0 if layer.grouped else 2.0 * D * TAIL * top)
     fixed += 200.0 * (D + 2) * tokens * (DTYPES[layer.dtype].tiny * top + 2.0**-1074)
-    # |d| <= 0.05 moves weights by e^{2 * 0.05} at most; own weights come from extended precision and are rounded once
+    # errors of at most 0.09 in all: e^{2 * 0.09} < 1.2; own weights come from extended precision and are rounded once
     coarse = 1.2 * (shaken + 8.0 * D * DOUBLE) * 2.0 * far
     fine = coarse > 0.002 * error
     worst = 0.0
@@ -237,8 +238,11 @@ def _at(layer: Numbers, table: Table | Samples, z: list[Array], error: float) ->
     return (worst + fixed) * ROOM
 
 
-def _axis(layer: Numbers, i: int, z: Array, unit: float) -> tuple[Array, Array, float]:
-    """Weights along one axis, the same times the errors of their logits in a runtime, and how many are not zero at once."""
+def _axis(layer: Numbers, i: int, z: Array, unit: float) -> tuple[Array, Array, float, float]:
+    """Weights along one axis, the same times the errors of their logits, how many are not zero at once, and the largest error.
+
+    Errors are those of a runtime and those of this evaluation, in as many digits as the platform's long double has.
+    """
     D = len(layer.scale)
     a, b = layer.slopes[i].astype(np.longdouble), layer.offsets[i].astype(np.longdouble)
     wide = z.astype(np.longdouble)
@@ -260,9 +264,10 @@ def _axis(layer: Numbers, i: int, z: Array, unit: float) -> tuple[Array, Array, 
         errors = errors + layer.sharpness * (moved * nearby + (drift if ideal else 0.0)) + unit * (824.0 + 14.0 * rounds)
         errors = errors + 4.0 * unit * size  # the sharpness is multiplied in, before or after
         errors = errors + 64.0 * DOUBLE * (layer.sharpness + 1.0) * (nearby + 1.0) ** 2
+    errors = errors * (1.0 + 2.0 * float(np.finfo(np.longdouble).eps) / unit)
     gone = behind > FLOOR + 2.0 * errors
     alive = float((~gone).sum(axis=1).max())
-    return W, np.where(gone, 0.0, W * errors), alive
+    return W, np.where(gone, 0.0, W * errors), alive, float(np.where(gone, 0.0, errors).max())
 
 
 def _pieces(
