@@ -84,7 +84,8 @@ def test_a_run_of_too_few_dimensions_is_not_judged() -> None:
 def test_the_table_has_one_column_per_method_and_no_cell_without_a_word() -> None:
     rows = made_up(lambda D: 20**D, lambda D: 2 * D)
     table = dimension.table(rows, PARAMETERS)
-    assert table.header == ("family", "asked", "D", *dimension.METHODS)
+    assert table.header[:5] == ("family", "asked", "D", "lookup", "spectral")
+    assert sorted(table.header[3:]) == sorted(dimension.METHODS)
     assert all(cell != "" and "nan" not in str(cell) for row in table.rows for cell in row)
     first = dict(zip(table.header, table.rows[0], strict=True))
     assert first["lookup"] == 400 and first["spectral"] == 4 and first["tree"].startswith("refused, R")
