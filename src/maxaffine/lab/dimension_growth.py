@@ -93,7 +93,10 @@ def _shortened(sentence: str) -> str:
 
 
 def table(results: Sequence[Row], parameters: Parameters) -> Table:
-    """Per family: tokens at each error and errors within the budget for every D, then their growth; a column per method, those with layers first."""
+    """Per family: tokens at each error and errors within the budget for every D, then their growth.
+
+    One column per method, those with layers first.
+    """
     refusals = Refusals(results)
     methods = sorted(parameters["methods"], key=lambda method: refusals.counts[method] == refusals.asked[method])
     cells: dict[tuple[str, float | None, int], dict[str, str | int]] = {}
