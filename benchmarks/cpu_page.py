@@ -107,7 +107,7 @@ def scaling(found: dict[str, Any]) -> list[str]:
 
 ORDER = (
     "In three variables every query looks at 16 rows of values, and beyond the caches every row is a wait. Batches from "
-    "65,536 queries on are answered in the order of their cells, which saves the more waits the more queries share what was "
+    "32,768 queries on are answered in the order of their cells, which saves the more waits the more queries share what was "
     "fetched; smaller batches pay the machine's latency. In one and two variables ordering gains nothing and is not done. A "
     "query's value has the same bits in every batch and every order."
 )

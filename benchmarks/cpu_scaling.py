@@ -98,7 +98,8 @@ def growth(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """From the first to the last size, per number of variables: windowed by batch, and the literal softmax."""
     found = {}
     for D in (1, 2, 3):
-        first, *_, last = (row for row in rows if row["D"] == D)
+        own = [row for row in rows if row["D"] == D]
+        first, last = own[0], own[-1]
         by_batch = {batch: last["windowed_ns"][batch] / first["windowed_ns"][batch] for batch in first["windowed_ns"]}
         found[str(D)] = {**by_batch, "literal": last["literal_ns"] / first["literal_ns"]}
     return found

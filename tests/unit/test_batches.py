@@ -95,7 +95,7 @@ def test_large_batches_over_large_values_are_said_to_be_ordered():
         "the same bits in every batch"
     )
     assert "order" not in chooser.how_it_runs(layer, batch=1_000)
-    assert "in the order of their cells from 65,536 on (values do not fit the caches)" in chooser.how_it_runs(layer)
+    assert "in the order of their cells from 32,768 on (values do not fit the caches)" in chooser.how_it_runs(layer)
     assert "order" not in chooser.how_it_runs(grid((30, 30, 30)), batch=10**7)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FAR = 4 << 20  # bytes of values beyond which they are not expected in a cache
 ROWS = 16  # rows of values per query from which on the order pays: three coordinates, or flat keys in two
-MANY = 1 << 16  # queries from which on it pays
+MANY = 1 << 15  # queries from which on it pays
 MANY_MAPPED = 1 << 12  # queries of a mapped file
 PIECE = 1 << 22  # queries ordered together, 6 bytes each
 BINS = 1 << 16
