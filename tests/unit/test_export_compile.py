@@ -72,15 +72,14 @@ def test_torch_compile_takes_a_module_as_one_graph(name: str, form: str, layers:
         return graph.forward
 
     compiled = torch.compile(module, backend=count, fullgraph=True, dynamic=True)  # fullgraph: a graph break is an error
-    for size in (24, 7, 13):
+    for size in (24, 7):
         x = points(layers[name], size)
         with torch.no_grad():
             assert torch.allclose(compiled(*x), module(*x), rtol=0.0, atol=1e-11)
     assert len(graphs) == 1, "a new batch size must not mean a new graph"
 
 
-@pytest.mark.parametrize("form", ["fast", "literal"])
-@pytest.mark.parametrize("name", ["listed keys", "spectral", "clusters"])
+@pytest.mark.parametrize(("name", "form"), [("listed keys", "fast"), ("spectral", "literal"), ("clusters", "fast")])
 def test_the_gradients_of_a_compiled_module_are_those_of_the_module(
     name: str, form: str, layers: dict[str, ma.Compiled]
 ) -> None:
@@ -142,16 +141,49 @@ def test_a_layer_of_float32_keeps_its_certificate_in_every_form_and_cast(express
             assert np.abs(module(x).double().numpy() - exact).max() <= layer.bound
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_float32_module_far_from_the_origin_stays_within_its_certificate_when_it_is_cast(form: str) -> None:
+@pytest.fixture(scope="module")
+def far() -> ma.Compiled:
     # centre 1000.55 is no float32 number: rounding it moves the graph by 2e-5, and 7 * 2e-5 is above the bound
-    layer = ma.compile("sin(7*(x - 1000))", ma.Box(x=(1000, 1001.1)), error=1e-4, dtype="float32")
-    (x,) = points(layer, 4000, "float32")
-    exact = np.sin(7 * (x.double().numpy()[:, 0] - 1000))
-    assert layer.bound is not None
-    for module in (module_of(layer, form), module_of(layer, form).float(), module_of(layer, form).to(torch.float32).double()):
+    return ma.compile("sin(7*(x - 1000))", ma.Box(x=(1000, 1001.1)), error=1e-4, dtype="float32")
+
+
+def off(far: ma.Compiled, run: Callable[[np.ndarray], np.ndarray]) -> float:
+    (x,) = points(far, 4000, "float32")
+    return float(np.abs(run(x.numpy()) - np.sin(7 * (x.double().numpy()[:, 0] - 1000))).max())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_float32_module_far_from_the_origin_stays_within_its_certificate_when_it_is_cast(form: str, far: ma.Compiled) -> None:
+    assert far.bound is not None
+    for module in (module_of(far, form), module_of(far, form).float(), module_of(far, form).to(torch.float32).double()):
         with torch.no_grad():
-            assert np.abs(module(x).double().numpy() - exact).max() <= layer.bound
+            assert off(far, lambda x, module=module: module(torch.from_numpy(x)).double().numpy()) <= far.bound  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_double_of_a_float32_module_answers_at_the_edges_of_the_box(form: str, far: ma.Compiled) -> None:
+    module, edge = module_of(far, form).double(), torch.tensor([[1000.0], [1001.1]], dtype=torch.float64)  # 1001.1: no float32
+    inside = torch.tensor([[1000.0], [1001.1 - 1e-9]], dtype=torch.float64)
+    with torch.no_grad():
+        assert float((module(edge) - module(inside)).abs().max()) < 1e-7
+
+
+@pytest.mark.parametrize("opset", [17, 23])
+def test_a_float32_model_far_from_the_origin_stays_within_its_certificate_in_onnx(
+    opset: int, far: ma.Compiled, tmp_path: Path
+) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    far.to_onnx(tmp_path / "f.onnx", opset=opset)
+    session = runtime.InferenceSession(str(tmp_path / "f.onnx"), providers=["CPUExecutionProvider"])
+    assert far.bound is not None and off(far, lambda x: np.asarray(session.run(None, {"x": x})[0], dtype=float)) <= far.bound
+
+
+def test_weights_of_a_float32_layer_leave_as_safetensors(far: ma.Compiled, tmp_path: Path) -> None:
+    from maxaffine.export.safetensors_file import run
+
+    far.to_safetensors(tmp_path / "f.safetensors")
+    found = off(far, lambda x: far.target.present(run(tmp_path / "f.safetensors", x.astype(float))))
+    assert far.bound is not None and found <= far.bound
 
 
 def test_parameters_of_a_trainable_module_take_one_step_under_torch_compile(layers: dict[str, ma.Compiled]) -> None:

@@ -56,7 +56,10 @@ def build(head: Head, output: tuple[int, ...], shapes: Any, dtype: str, opset: i
     joined = flat[0] if len(flat) == 1 else node("Concat", *flat, out="joined", axis=1)
     raised = node("Max", joined, constant("low", head.low[None]), out="raised")
     inside = node("Min", raised, constant("high", head.high[None]), out="inside")
-    z = node("Sub", inside, constant("centre", head.centre[None]), out="z")
+    # In float32 the centre is a sum of two numbers: rounded to one it would shift x by half a unit in its last place.
+    coarse = np.asarray(head.centre, dtype=number)
+    near = node("Sub", inside, constant("centre", coarse[None]), out="near")
+    z = node("Sub", near, constant("centre_rest", (head.centre - coarse.astype(np.float64))[None]), out="z")
     maps = head.query_map.transpose(2, 0, 1).reshape(D, n_q * k)
     moved = node("MatMul", z, constant("query_map", maps), out="moved")
     shifted = node("Add", moved, constant("query_constant", head.query_constant.reshape(1, -1)), out="shifted")

@@ -34,20 +34,28 @@ class Exported(nn.Module):
     low: Tensor
     high: Tensor
 
-    def __init__(self, low: NDArray[Any], high: NDArray[Any], inputs: Any, output: tuple[int, ...], dtype: torch.dtype) -> None:
+    def __init__(self, low: NDArray[Any], high: NDArray[Any], inputs: Any, output: tuple[int, ...], carrier: str) -> None:
         super().__init__()
         self.inputs = tuple((int(d), int(n)) for d, n in inputs)
         self.output = tuple(output)
         self.semantics: dict[str, Any] = {}
         self.exact: tuple[str, ...] = ()  # buffers that stay float64
-        self.register_buffer("low", torch.tensor(low, dtype=dtype))
-        self.register_buffer("high", torch.tensor(high, dtype=dtype))
+        self.carrier = carrier
+        self.keep_exact("low", low)
+        self.keep_exact("high", high)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the module computes in: the dtype of the tensor named `carrier`."""
+        found: torch.dtype = getattr(self, self.carrier).dtype
+        return found
 
     def points(self, *x: Tensor) -> Tensor:
         """Points (B, D) in the module's dtype, moved into the box; a sequence (B, d, n) is read column by column."""
         flat = [one.transpose(1, 2).reshape(one.shape[0], -1) if one.dim() == 3 else one for one in x]
         joined = flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)
-        return torch.minimum(torch.maximum(joined.to(self.low.dtype), self.low), self.high)
+        exact = joined.to(self.dtype).double()
+        return torch.minimum(torch.maximum(exact, self.low), self.high).to(self.dtype)
 
     def present(self, y: Tensor) -> Tensor:
         """(B, d_out, n_out) in the shape of the target: (B,), (B, K) or (B, d_out, n_out)."""
@@ -85,15 +93,14 @@ class FastLayer(Exported):
 
     def __init__(self, layer: Layer | GroupedLayer, output: tuple[int, ...], trainable: bool) -> None:
         dtype = DTYPES[layer.dtype]
-        super().__init__(layer.low, layer.high, layer.inputs, output, dtype)
+        tensors = {n: t for n, t in torch_factorised.tensors_of(layer, dtype=dtype).items() if not n.startswith("box.")}
+        moving = [name for name in tensors if not name.endswith(torch_factorised.COORDINATES)]
+        super().__init__(layer.low, layer.high, layer.inputs, output, moving[0].replace(".", "_"))
         self.structure = torch_factorised.structure_of(layer)
         self.names: dict[str, str] = {}
-        for name, tensor in torch_factorised.tensors_of(layer, dtype=dtype).items():
-            if name.startswith("box."):
-                continue
-            fixed = name.endswith(torch_factorised.COORDINATES)
+        for name, tensor in tensors.items():
             self.names[name] = name.replace(".", "_")
-            if fixed:
+            if name not in moving:
                 self.keep_exact(self.names[name], tensor.numpy())
             else:
                 self.keep(self.names[name], tensor.double().numpy(), dtype, trainable)
@@ -117,7 +124,7 @@ class LiteralAttention(Exported):
         self, layer: Layer | GroupedLayer, made: SelfMatrices | CrossMatrices, output: tuple[int, ...], trainable: bool
     ) -> None:
         dtype = DTYPES[layer.dtype]
-        super().__init__(layer.low, layer.high, layer.inputs, output, dtype)
+        super().__init__(layer.low, layer.high, layer.inputs, output, "W_Q")
         self.cross = isinstance(made, CrossMatrices)
         used = np.flatnonzero(made.W_O.any(axis=1))
         self.register_buffer("used", torch.tensor(used, dtype=torch.int64))
@@ -175,7 +182,7 @@ class AttentionBlock(Exported):
 
     def __init__(self, layer: Layer | GroupedLayer, output: tuple[int, ...], head: Head) -> None:
         dtype = DTYPES[layer.dtype]
-        super().__init__(layer.low, layer.high, layer.inputs, output, dtype)
+        super().__init__(layer.low, layer.high, layer.inputs, output, "context")
         n_q, k, D = head.query_map.shape
         d_out = head.outputs[0]
         self.d_out = d_out
