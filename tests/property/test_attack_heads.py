@@ -24,10 +24,12 @@ from maxaffine.runtime import chooser
 from maxaffine.target.expression import Expression
 
 SIDE = (-1, 1)
-SLOW = {  # one case instead of random ones
-    "tree": ("sqrt(.4+x**2+y**2)", "tree", 0.1), "curved": ("max(x**2+y**2,.5)", "curved", 0.1),
-    "products": ("cos(x)*exp(-y**2)", "spectral", 0.1), "axis, singular": ("sqrt(x+1)+y/3", "axis", 1e-2),
-    "spectral": ("sin(3*x)*exp(y/2)", "spectral", 1e-2),
+SLOW = {  # one small case instead of random ones
+    "tree": ("sqrt(.4+x**2+y**2)", "tree", 0.1, "inf"), "curved": ("max(x**2+y**2,.5)", "curved", 0.1, "inf"),
+    "products": ("cos(x)*exp(-y**2)", "spectral", 0.1, "inf"), "axis, singular": ("sqrt(x+1)+y/3", "axis", 1e-2, "inf"),
+    "spectral": ("sin(3*x)*exp(y/2)", "spectral", 1e-2, "inf"), "sums": ("abs(x-.1)+sin(2*y)", "sums", 1e-3, "inf"),
+    "level": ("where(x**2+y**2<.5,1,0)", "level", 0.4, 1.0), "axis, L_p": ("sign(x-.1)*exp(x)", "axis", 0.05, 1.0),
+    "regions, L_p": ("sign(x-.3*y)*(1+y**2)", "regions", 0.1, 2.0),
 }  # fmt: skip
 
 
@@ -39,8 +41,9 @@ def compiled(text, error, method, variables="x", **more):
 @pytest.mark.parametrize("head", HEADS)
 def test_no_point_lies_above_a_bound_of_any_head(head, monkeypatch):
     if head in SLOW:
-        text, method, error = SLOW[head]
-        monkeypatch.setitem(HEADS, head, lambda rng: Case(text, ma.Box(x=SIDE, y=SIDE), error, "float64", method, "inf"))
+        text, method, error, norm = SLOW[head]
+        monkeypatch.setitem(HEADS, head, lambda rng: Case(text, ma.Box(x=SIDE, y=SIDE), error, "float64", method, norm))
+        monkeypatch.setattr(attack_every, "CELLS", 6000)
     (row,) = attack_heads(ma.compile, [head], layers=1, seed=2, moves=2)
     assert row.layers == 1 and row.statements >= 1 and row.moved == 2 and row.points > 1000
     assert row.violations == [] and 0.0 < row.worst <= 1.0
@@ -131,9 +134,9 @@ def test_targets_of_every_head_can_be_evaluated():
 
 
 def test_the_command_prints_a_row_per_head(capsys):
-    assert main(["attack", "--heads", "axis, L_p;level", "--layers", "1", "--seed", "2", "--seconds", "12"]) == 0
+    assert main(["attack", "--heads", "regions;axis, gap", "--layers", "1", "--seed", "2", "--seconds", "12"]) == 0
     out = capsys.readouterr().out
-    assert "axis, L_p" in out and "level" in out and out.splitlines()[0].startswith("head")
+    assert "regions" in out and "axis, gap" in out and out.splitlines()[0].startswith("head")
     assert main(["attack", "--heads", "axis", "--layers", "1", "--seed", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["heads"][0]["head"] == "axis"
     assert main(["attack", "--heads", "nothing", "--layers", "1"]) == 2

@@ -12,6 +12,7 @@ clusters.  The tilt, an affine function of x, costs no token: it is added to the
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -231,9 +232,14 @@ class GroupedLayer:
         return found
 
     def layout(self) -> str:
-        """Keys per group and direction, as a person reads them."""
-        return " + ".join(
+        """Keys per group and direction, as a person reads them; three and more groups alike are counted."""
+        found = [
             f"{group.count} in {len(group.clusters)} clusters" if isinstance(group, ClusterGroup)
             else " x ".join(str(n) for n in group.shape)
             for group in self.groups
-        )  # fmt: skip
+        ]  # fmt: skip
+        words = []
+        for text, run in itertools.groupby(found):
+            many = len(list(run))
+            words += [f"{many} times {text}"] if many > 2 else [text] * many
+        return " + ".join(words)
