@@ -105,6 +105,26 @@ def scaling(found: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
+def calls(found: dict[str, Any]) -> list[str]:
+    """Microseconds per call by batch and runtime."""
+    names = ("NumPy", "compiled", "factorised", "dense")
+    taken = max(found["load_seconds"].values())
+    lines = [
+        "### What a call costs by its batch", "",
+        f"`benchmarks/cpu_batch.py`, one thread. Machine: {words(found['machine'])}.", "",
+        "Microseconds of processor time per call of the layer, checks of the queries included: the chosen runtime before and "
+        "after compiled code is loaded, and two other runtimes of the same layer. Compiled code is the fastest at every "
+        f"batch and has the bits of its NumPy version; loading it takes {taken:.1f} s once, so one large batch loads it, or "
+        "small ones that have cost as much. Then nothing would be gained by another runtime for another batch.", "",
+        "| layer | tokens | runtime | batch | " + " | ".join(names) + " |", "|" + "---|" * (4 + len(names)),
+    ]  # fmt: skip
+    for name, one in found["layers"].items():
+        for batch, row in one["rows"].items():
+            cells = [f"{row[key]:,.0f}" if key in row else "" for key in names]
+            lines.append(f"| {name} | {one['tokens']:,} | {one['runtime']} | {int(batch):,} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
 ORDER = (
     "In three variables every query looks at 16 rows of values, and beyond the caches every row is a wait. Batches from "
     "32,768 queries on are answered in the order of their cells, which saves the more waits the more queries share what was "
@@ -153,7 +173,7 @@ def main() -> None:
     if BEGIN not in page:
         page += f"\n{BEGIN}\n{END}\n"
     lines = ["", "## CPU", ""]
-    for name, tell in (("cpu_peers", peers), ("cpu_scaling", scaling), ("big_layer", big)):
+    for name, tell in (("cpu_peers", peers), ("cpu_scaling", scaling), ("cpu_batch", calls), ("big_layer", big)):
         found = kept(name)
         lines += tell(found) if found is not None else []
     before, after = page.split(BEGIN)[0], page.split(END)[1]
