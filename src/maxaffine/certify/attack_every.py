@@ -36,7 +36,7 @@ Array = NDArray[np.float64]
 MOVES = 5  # moved copies of every layer
 MOST_TOKENS = 6000
 LITERAL = 2048  # tokens up to which the literal softmax is searched
-CELLS, DRAWS = 24_000, 8  # of the box, and points in each, for integrals
+CELLS, DRAWS = 12_000, 8  # of the box, and points in each, for integrals
 
 
 @dataclass

@@ -145,20 +145,20 @@ def _regions_integrated(rng: np.random.Generator) -> Case:
 def _curved(rng: np.random.Generator) -> Case:
     box, variables = _box(rng, 2, rng.random() < 0.7)
     dtype = _dtype(rng)
-    return Case(_filled(rng, str(rng.choice(CURVES)), variables), box, _error(rng, 0.9, 2.4, dtype), dtype, "curved", "inf")
+    return Case(_filled(rng, str(rng.choice(CURVES)), variables), box, _error(rng, 0.6, 1.7, dtype), dtype, "curved", "inf")
 
 
 def _level(rng: np.random.Generator) -> Case:
     box, variables = _box(rng, 2, rng.random() < 0.7)
     norm = float(rng.choice([1.0, 1.0, 2.0]))
-    error = 10.0 ** -rng.uniform(0.8, 1.8) * float(np.prod(box.width)) ** (1.0 / norm)
+    error = 10.0 ** -rng.uniform(0.4, 1.2) * float(np.prod(box.width)) ** (1.0 / norm)
     return Case(_filled(rng, str(rng.choice(LEVELS)), variables), box, float(error), _dtype(rng), "level", norm)
 
 
 def _tree(rng: np.random.Generator) -> Case:
     box, variables = _box(rng, 2, rng.random() < 0.7)
     dtype = _dtype(rng)
-    return Case(_filled(rng, str(rng.choice(LOCAL)), variables), box, _error(rng, 0.7, 2.2, dtype), dtype, "tree", "inf")
+    return Case(_filled(rng, str(rng.choice(LOCAL)), variables), box, _error(rng, 0.5, 1.7, dtype), dtype, "tree", "inf")
 
 
 def _spectral(rng: np.random.Generator) -> Case:
