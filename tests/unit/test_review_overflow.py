@@ -64,3 +64,16 @@ def test_lookups_whose_sums_overflow_before_they_are_divided_are_not_proved():
     assert not verdict.passed and "overflow" in verdict.reason
     with pytest.raises(ma.Refused):
         ma.compile("1.6e38*cos(x*y)", BOX, error=4e37, method="lookup", dtype="float32")
+
+
+def test_local_coordinates_that_overflow_are_not_confirmed():
+    """Keys of zero times an infinite coordinate are no number."""
+    made = ma.compile("where(x*x+y*y<.5,1,0)", BOX, error=0.3, method="level", norm=1, dtype="float32")
+    tensors, record = made._record()
+    assert check(tensors, record).passed
+    tensors = dict(tensors) | {"group.0.radii": np.full_like(tensors["group.0.radii"], 1e-39)}
+    layer = from_tensors(tensors, record["layer"])
+    verdict = check(tensors, record)
+    assert not verdict.passed and "too large" in verdict.reason
+    whole = two_level.whole_reach(layer, layer.groups[0])
+    assert two_level.cluster_errors(layer, layer.groups[0], 0, whole[0]).score == np.inf

@@ -277,7 +277,8 @@ def _worst(best: Verified, bound: Array, away: Array, place: Axes, data: Data) -
     count = int(np.count_nonzero(np.isfinite(away).all(axis=-1)))
     if count == 0:
         return best
-    high = float(np.nanmax(bound))
+    known = np.isfinite(away)
+    high = float(np.where(np.isnan(bound), np.inf, bound)[known].max())  # NaN: squares that overflow, of which nothing is known
     at, largest = best.at, float(np.nanmax(away))
     if largest > best.away:
         index = np.unravel_index(int(np.nanargmax(away)), away.shape)

@@ -119,7 +119,7 @@ def cluster_errors(layer: GroupedLayer, group: ClusterGroup, k: int, reach: Arra
         slopes, offsets = np.abs(axis.slopes.astype(np.float64)), np.abs(axis.offsets.astype(np.float64))
         sizes = slopes * (reach[e] + rounded[e]) + offsets
         top = float(sizes.max())
-        if not top < LARGEST[compute.name]:
+        if not max(top, float(reach[e] + rounded[e])) < LARGEST[compute.name]:  # t itself is one of the numbers
             return ClusterErrors(math.inf, math.inf, math.inf, math.inf)
         logit = float((slopes * rounded[e]).max()) + gamma(2, compute.unit) * top + compute.tiny
         # Differences of logits are at most twice the largest; beyond the floor of exp a weight is zero.

@@ -31,6 +31,7 @@ POLYNOMIALS = 2.0**-42  # of a head's size that a runtime's polynomials may be o
 ROUND = 4096  # keys per round of the streaming runtime
 WORK = 1 << 20  # numbers of a block
 LISTED = 4_000_000_000  # products of keys and entries that are looked at
+EXTENDED = 5_000_000  # weights of an axis up to which they are formed in extended precision
 FLOOR = 800.0  # exp(-800) is zero in every dtype
 ROOM = 1.0 + 1e-9
 
@@ -199,6 +200,7 @@ def _at(layer: Numbers, table: Table | Samples, z: list[Array], error: float) ->
         shaken += float(moved.sum(axis=1).max())
         largest += most
     tokens = float(np.prod([len(b) for b in layer.offsets]))
+    _held(layer, top, min(alive, tokens) + 2.0 * sum(len(b) for b in layer.offsets))
     along = 2.0 * sum(len(b) for b in layer.offsets)
     sums = max(0.0 if layer.grouped else 2.0 * min(alive, tokens), along) + 24.0 * (D + 2)
     if not layer.grouped:
@@ -238,15 +240,23 @@ def _at(layer: Numbers, table: Table | Samples, z: list[Array], error: float) ->
     return (worst + fixed) * ROOM
 
 
+def _held(layer: Numbers, top: float, terms: float) -> None:
+    """Answers, and sums of values that are divided by their normaliser at the end, fit into the numbers they are held in."""
+    most = float(np.finfo(compute_format(layer.dtype).name).max)
+    if not top < 0.4 * most or not top * (terms + 2.0) < 0.4 * (float(np.finfo(np.float64).max) if layer.grouped else most):
+        raise NotProved(f"sums of its values may overflow in {layer.dtype}.")
+
+
 def _axis(layer: Numbers, i: int, z: Array, unit: float) -> tuple[Array, Array, float, float]:
     """Weights along one axis, the same times the errors of their logits, how many are not zero at once, and the largest error.
 
-    Errors are those of a runtime and those of this evaluation, in as many digits as the platform's long double has.
+    Errors are those of a runtime and those of this evaluation, in as many digits as the platform's long double has; where there
+    are very many weights, in float64.
     """
     D = len(layer.scale)
-    a, b = layer.slopes[i].astype(np.longdouble), layer.offsets[i].astype(np.longdouble)
-    wide = z.astype(np.longdouble)
-    scores = (np.multiply.outer(wide, a) + b) * np.longdouble(layer.sharpness)
+    kind = np.longdouble if len(z) * len(layer.offsets[i]) <= EXTENDED else np.float64
+    a, b = layer.slopes[i].astype(kind), layer.offsets[i].astype(kind)
+    scores = (np.multiply.outer(z.astype(kind), a) + b) * kind(layer.sharpness)
     behind = (scores.max(axis=1, keepdims=True) - scores).astype(np.float64)
     W = np.exp(-(scores.max(axis=1, keepdims=True) - scores))
     W = (W / W.sum(axis=1, keepdims=True)).astype(np.float64)
@@ -264,7 +274,7 @@ def _axis(layer: Numbers, i: int, z: Array, unit: float) -> tuple[Array, Array, 
         errors = errors + layer.sharpness * (moved * nearby + (drift if ideal else 0.0)) + unit * (824.0 + 14.0 * rounds)
         errors = errors + 4.0 * unit * size  # the sharpness is multiplied in, before or after
         errors = errors + 64.0 * DOUBLE * (layer.sharpness + 1.0) * (nearby + 1.0) ** 2
-    errors = errors * (1.0 + 2.0 * float(np.finfo(np.longdouble).eps) / unit)
+    errors = errors * (1.0 + 2.0 * float(np.finfo(kind).eps) / unit)
     gone = behind > FLOOR + 2.0 * errors
     alive = float((~gone).sum(axis=1).max())
     return W, np.where(gone, 0.0, W * errors), alive, float(np.where(gone, 0.0, errors).max())
@@ -332,6 +342,7 @@ def _listed(layer: Numbers, table: Table | Samples) -> float:
         raise NotProved(f"{N:,} keys at {table.entries.count:,} entries are more than this check looks at.")
     middle = (c.max(axis=0) + c.min(axis=0)) / 2.0
     about, top = np.abs(c - middle), float(np.abs(c).max())
+    _held(layer, top, 2.0 * N)
     rounds = math.ceil(N / ROUND)
     sums = (2.0 * N + 6.0 * rounds + 32.0) * unit
     if not sums < 0.01:

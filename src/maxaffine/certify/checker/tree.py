@@ -178,7 +178,7 @@ class Clusters:
         dt = self.query / self.radii + 8.0 * DOUBLE * t + 1.01 * u * t
         local = steep * dt + 4.1 * u * (2.0 * steep * t + offsets) + u * 20.0
         size = np.abs(self.sites[:, :-1]) @ self.reach + np.abs(self.sites[:, -1]) + (steep * t + offsets + 6.0).sum(axis=1)
-        if not float(size.max()) < 1e30:
+        if not max(float(size.max()), float(t.max())) < 1e30:
             raise NotProved("its logits are too large to be followed.")
         total = np.abs(self.sites[:, :-1]) @ self.query + (4 * D + 100) * DOUBLE * 1.01 * size + local.sum(axis=1)
         return float(total.max()) * 1.001 + 2e-13 + 1000.0 * DOUBLE

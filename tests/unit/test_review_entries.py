@@ -1,0 +1,52 @@
+"""Certificates at entries: numbers near the ends of their range lose no part of the bound."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import maxaffine as ma
+from maxaffine.certify.checker import check
+from maxaffine.certify.entries import certify_entries
+from maxaffine.core.errors import MaxaffineError
+from maxaffine.layer.file import from_tensors
+from maxaffine.runtime import chooser
+
+NODES = np.linspace(-1, 1, 60)
+
+
+@pytest.mark.parametrize("power", [400, 530, 900])
+def test_the_account_of_rounding_survives_values_whose_squares_overflow(power):
+    """Beyond 1e154 the fine account of rounding is inf - inf; it was lost, and a bound without rounding was stated."""
+    made = ma.compile(ma.Table([NODES], np.cos(2 * NODES)), error=1e-10)
+    plain, scale, group = made.certificate, 2.0**power, made.layer.groups[0]
+    slopes = None if group.slopes is None else group.slopes * scale
+    layer = replace(made.layer, groups=(replace(group, values=group.values * scale, slopes=slopes),))
+    with np.errstate(all="ignore"):
+        raised, _ = certify_entries(layer, ma.Table([NODES], scale * np.cos(2 * NODES)), 1e-10 * scale)
+    assert plain.parts["rounding"] > 1e-12 and raised.parts["rounding"] >= 0.999 * plain.parts["rounding"] * scale
+
+
+def test_lookups_of_tables_whose_sums_overflow_are_not_proved():
+    """The streaming runtime divides by the normaliser last."""
+    rng = np.random.default_rng(0)
+    values = 1.0 + 0.05 * rng.normal(size=(12, 12))
+    table = ma.Table([np.arange(12.0), np.arange(12.0)], values)
+    made = ma.compile(table, error=0.1, method="lookup", dtype="float32")
+    tensors, record = made._record()
+    assert check(tensors, record, table).passed
+    scale, name = 2.0**126.9, "values" if "values" in tensors else "group.0.values"
+    large = ma.Table(table.axes, values * scale)
+    tensors = dict(tensors) | {name: (np.asarray(tensors[name], dtype=np.float64) * scale).astype(np.float32)}
+    record = json.loads(json.dumps(record))
+    record["error"], record["target"] = 0.2 * scale, json.loads(json.dumps(large.target.to_json()))
+    record["certificate"]["domain"] = record["certificate"]["domain"].replace(
+        table.entries.sha256[:16], large.entries.sha256[:16]
+    )
+    layer, points = from_tensors(tensors, record["layer"]), next(large.blocks())[0]
+    with np.errstate(all="ignore"):
+        finite = [np.isfinite(chooser.evaluate(layer, points, name)).all() for name in chooser.available(layer)]
+        assert not all(finite) and "overflow" in check(tensors, record, large).reason
+        with pytest.raises(MaxaffineError):
+            ma.compile(large, error=0.1 * scale, method="lookup", dtype="float32")
