@@ -20,6 +20,7 @@ from maxaffine.target.sums import sum_of
 
 SIDE = (-1, 1)
 NAMES = ("x", "y", "z")
+BOX = ma.Box(x=SIDE, y=SIDE, z=SIDE)
 
 
 @functools.cache
@@ -42,9 +43,10 @@ def parsed(text):
     ("min(x+z,y+z)+sin(z)+4", [1, 1], [False, True], [0.5, 0.5, 0]),
     ("max(x+sin(y), sin(y))+1", [1, 1], [False, True], [0, 0, 0]),
     ("sqrt(x+1)+abs(y)+x*y*z", [3, 1, 1], [False, True, True], [0, 0, 0]),
+    ("relu(x+y+3)+abs(z)+sin(x)+max(y,-2)", [1, 1], [True, False], [0, 2, 0]),
 ])  # fmt: skip
 def test_parts_add_up_to_the_target(text, dimensions, switching, slopes):
-    found = sum_of(parsed(text))
+    found = sum_of(parsed(text), BOX)
     assert [group.dimension for group in found.parts] == dimensions and list(found.switching) == switching
     assert [float(c) for c in found.slopes] == slopes and found.switching[found.first]
     x = np.random.default_rng(0).uniform(-1, 1, (200, 3))
@@ -56,7 +58,7 @@ def test_parts_add_up_to_the_target(text, dimensions, switching, slopes):
 
 @pytest.mark.parametrize("text", ["sin(x)+cos(y)", "abs(x)*cos(y)+sin(z)", "max(abs(x),abs(y))", "abs(x)+2*y", "x+y", "abs(x)"])
 def test_what_is_no_such_sum_is_none(text):
-    assert sum_of(parsed(text)) is None
+    assert sum_of(parsed(text), BOX) is None
 
 
 def test_switching_groups_stay_apart_only_where_asked():

@@ -25,7 +25,7 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
     if target.expression is None or target.n_out != 1 or target.d_out != 1 or math.isfinite(request.norm):
         reasons.append("they need an expression with one output, and the sup norm")
         return None
-    found = sum_of(target.expression)
+    found = sum_of(target.expression, target.box)
     if found is None:
         reasons.append("the target is not a sum of parts of which some switch, each along one direction")
         return None

@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from maxaffine.core.intervals import Interval
+from maxaffine.target.box import Box
 from maxaffine.target.expression import Expression
 from maxaffine.target.one_direction import OneDirection
 from maxaffine.target.structure import Group, groups_of
-from maxaffine.target.switches import _copy, affine_form, switches
+from maxaffine.target.switches import _copy, affine_form, forced, switches
 from maxaffine.target.tree import Graph
 
 
@@ -37,11 +39,11 @@ class Sum:
         return self.switching.index(True)
 
 
-def sum_of(expression: Expression) -> Sum | None:
-    """The parts of a sum of at least two, where all that switch have one direction and some do; else None."""
+def sum_of(expression: Expression, box: Box) -> Sum | None:
+    """The parts of a sum of at least two, where all that switch in the box have one direction and some do; else None."""
     if expression.count != 1 or not expression.used:
         return None
-    groups = groups_of(_folded(expression), apart=True)
+    groups = groups_of(_folded(_settled(expression, box)), apart=True)
     slopes, constant = [Fraction(0)] * expression.dimension, Fraction(0)
     parts: list[Group] = []
     for group in groups:
@@ -73,6 +75,18 @@ def _own(group: Group) -> Expression:
 def _switching(group: Group) -> bool:
     """Whether something in it switches, or is singular at an end that a root may reach."""
     return any(one.kind != "singular" or one.op in ("sqrt", "cbrt") for one in switches(_own(group)))
+
+
+def _settled(expression: Expression, box: Box) -> Expression:
+    """The expression without the switches that stay on one side throughout the box, by enclosures of their arguments."""
+    whole = Interval(box.low[None], box.high[None])
+    choices = {}
+    for one in switches(expression):
+        if one.chosen and one.op != "floor":
+            found = one.argument.enclose(whole)
+            if found.lo[0, 0] > 0.0 or found.hi[0, 0] < 0.0:
+                choices[one.place] = 1 if found.lo[0, 0] > 0.0 else -1
+    return forced(expression, choices) if choices else expression
 
 
 def _folded(expression: Expression) -> Expression:

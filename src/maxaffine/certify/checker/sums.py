@@ -30,7 +30,7 @@ def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     """sup |layer - target| of groups of clusters and groups of product keys whose functions add up to the target."""
     if target.expression is None or target.n_out != 1 or target.d_out != 1:
         raise NotProved("its target is not one that sums are proved for.")
-    found = sum_of(target.expression)
+    found = sum_of(target.expression, target.box)
     if found is None or len(found.parts) > MOST_PARTS:
         raise NotProved("its target is not a sum of parts some of which switch.")
     _adds_up(found, target)
