@@ -22,7 +22,8 @@ from maxaffine.layer.clusters import ClusterGroup
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-MOST_BOXES = 400_000
+MOST_BOXES = {2: 1_500_000}  # by variables; a tree of 20,000 tokens takes a million
+MOST_BOXES_ELSE = 400_000
 DEEPEST = 80
 
 
@@ -99,13 +100,13 @@ def cover(scores: Scores, gap: float, target: float, reach: float = 1.0 + 2.0**-
     box, cluster = np.zeros(C, dtype=np.intp), np.arange(C)
     corners = np.array(list(itertools.product((0.0, 1.0), repeat=E)))
     inner = scores.radius * (1.0 - 2.0**-48)
-    done = 0
+    done, most = 0, MOST_BOXES.get(E, MOST_BOXES_ELSE)
     for _ in range(DEEPEST):
         if not len(low):
             return done
         done += len(low)
-        if done > MOST_BOXES:
-            raise Refused(f"the clusters' own boxes were not told apart with {MOST_BOXES:,} boxes.")
+        if done > most:
+            raise Refused(f"the clusters' own boxes were not told apart with {most:,} boxes.")
         middle = (low + high) / 2.0
         value, slope = scores.at(cluster, middle[box])
         best = _best(box, value, len(low))
