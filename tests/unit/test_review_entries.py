@@ -50,3 +50,23 @@ def test_lookups_of_tables_whose_sums_overflow_are_not_proved():
         assert not all(finite) and "overflow" in check(tensors, record, large).reason
         with pytest.raises(MaxaffineError):
             ma.compile(large, error=0.1 * scale, method="lookup", dtype="float32")
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_variables_box_and_outputs_of_a_record_are_those_of_the_table(hard):
+    """The hash is one of numbers: names exchanged in a record would make of the answer at (T, p) the one at (p, T)."""
+    nodes = np.linspace(0, 1, 9)
+    table = ma.Table([nodes, nodes], np.sin(3 * nodes)[:, None] + nodes[None] ** 2, names=["T", "p"])
+    tensors, record = ma.compile(table, error=None if hard else 1e-2, hard=hard)._record()
+
+    def edited(**changes):
+        made = json.loads(json.dumps(record))
+        made["target"]["box"].update({k: v for k, v in changes.items() if k != "output_shape"})
+        made["target"].update({k: v for k, v in changes.items() if k == "output_shape"})
+        box = {f"box.{side}": np.array(made["target"]["box"][side]) for side in ("low", "high")}
+        return check(dict(tensors) | box, made, table)
+
+    assert edited().passed and edited(names=["a", "b"]).passed
+    for changes in ({"names": ["p", "T"]}, {"names": ["p", "q"]}, {"high": [1.0, 2.0]}, {"output_shape": [1]}):
+        verdict = edited(**changes)
+        assert not verdict.passed and "not those of the table" in verdict.reason

@@ -52,6 +52,7 @@ def check_entries(
             f"the {getattr(getattr(table, 'entries', None), 'kind', 'object')} given is not the one that the file was made from: "
             "its SHA-256, its counts or its kind differ."
         )
+    _same_variables(table, target)
     layer = Numbers.read(tensors, record, target)
     _spoken(record, entries, layer)
     if layer.hard:
@@ -59,6 +60,15 @@ def check_entries(
     if layer.listed:
         return _listed(layer, table), "the softmax over all keys at every entry"
     return _product(layer, table, error), "extended precision along the axes, every entry"
+
+
+def _same_variables(table: Table | Samples, target: Target) -> None:
+    """A hash knows numbers alone: the box and the outputs are those of the table, and no name stands at another's place."""
+    names = tuple(target.box.names)
+    moved = any(name in names and names.index(name) != i for i, name in enumerate(table.names))
+    same = np.array_equal(table.box.low, target.box.low) and np.array_equal(table.box.high, target.box.high)
+    if moved or not same or tuple(target.output_shape) != table.output_shape:
+        raise NotProved("its variables, its box or its outputs are not those of the table given.")
 
 
 def _spoken(record: Mapping[str, Any], entries: Entries, layer: Numbers) -> None:
