@@ -9,6 +9,7 @@ import pytest
 import maxaffine as ma
 from maxaffine.certify.checker import check, check_file
 from maxaffine.core.container import read_container, write_container
+from maxaffine.plan import segments_of_table
 
 X = np.linspace(0.0, 3.0, 41)
 Y = np.geomspace(0.1, 10.0, 30)
@@ -174,6 +175,33 @@ def test_a_refusal_says_how_far_tokens_come() -> None:
     with pytest.raises(ma.Refused, match=r"tokens leave .*hard=True") as caught:
         ma.compile(ma.Table([UNEVEN, np.arange(15.0)], NOISE), error=1e-3, method="spectral")
     assert "tokens leave" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "tokens"),
+    [(np.abs(X - 1.05), 2), (np.sign(X - 1.0) + X, 3), (np.floor(X), 4), (np.random.default_rng(3).normal(size=41), 21)],
+)
+def test_kinks_jumps_and_noise_of_one_variable_take_a_token_per_straight_piece(values, tokens) -> None:
+    layer = ma.compile(ma.Table([X], values), error=1e-4)
+    assert layer.tokens <= tokens and layer.bound <= 1e-4
+    assert np.abs(layer(X) - values).max() <= layer.bound
+    scattered = ma.compile(ma.Samples(X[::-1], np.stack([values, 2.0 * values], axis=1)[::-1]), error=1e-4)
+    assert scattered.tokens <= tokens and np.abs(scattered(X)[:, 1] - 2.0 * values).max() <= scattered.bound
+
+
+def test_a_line_is_the_nearest_in_the_largest_error() -> None:
+    z, y = np.array([0.0, 1.0, 2.0]), np.array([[0.0], [1.0], [0.0]])
+    level, slope, error = segments_of_table.line(z, y)
+    assert abs(error - 0.5) < 1e-9 and abs(slope[0]) < 1e-9 and abs(level[0] - 0.5) < 1e-9
+    runs = segments_of_table.runs(np.arange(9.0), np.abs(np.arange(9.0) - 4.0)[:, None], 1e-9, 9)
+    assert runs == [(0, 5), (5, 9)] and segments_of_table.runs(np.arange(9.0), NOISE[:9, :1], 1e-9, 3) is None
+
+
+def test_a_geometric_axis_is_advised_to_take_its_logarithm() -> None:
+    t = np.geomspace(1e-6, 1e6, 60)
+    with pytest.raises(ma.Refused, match=r"log\(t\) may be the better axis"):
+        ma.compile(ma.Table([t], np.sin(np.log(t)), names=["t"]), error=1e-9)
+    assert ma.compile(ma.Table([np.log(t)], np.sin(np.log(t))), error=1e-6).tokens < 30
 
 
 def test_vectors_and_float32() -> None:

@@ -7,6 +7,7 @@ them, so sharp that every sample answers for itself.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from maxaffine.plan.spectral_keys import bernstein, weights
 from maxaffine.plan.table_fit import on_sites, scaled
 from maxaffine.request import Request
 from maxaffine.search.found import ROOM, Found
-from maxaffine.search.tables import Attempts, finished_hard
+from maxaffine.search.tables import Attempts, finished_hard, straight
 from maxaffine.target.samples import Samples
 
 Array = NDArray[np.float64]
@@ -42,10 +43,13 @@ def search(request: Request, samples: Samples, method: str) -> Found:
     if said is not None:
         raise Refused(said)
     attempts = Attempts(request, samples)
+    found: Found | None = None
     if method in ("auto", "spectral") and samples.dimension in SIZES:
         found = _heads(attempts, samples)
-        if found is not None:
-            return found
+    if samples.dimension == 1 and method == "auto":
+        found = _straight(attempts, samples, len(samples.X) if found is None else found.cost.tokens - 1) or found
+    if found is not None:
+        return found
     if method in ("auto", "lookup"):
         found = _on_points(attempts, samples) or _on_all(attempts, samples)
         if found is not None:
@@ -205,6 +209,22 @@ def _farthest(points: Array, most: int) -> tuple[NDArray[np.intp], Array]:
         distance = np.minimum(distance, np.linalg.norm(points - points[chosen[-1]], axis=1))
 
 
+def _straight(attempts: Attempts, samples: Samples, most: int) -> Found | None:
+    """Samples of one variable by straight pieces, those at one point half-way between their least and largest value."""
+    points, first, inverse = np.unique(samples.X[:, 0], return_index=True, return_inverse=True)
+    _, centre, scale = scaled(points)
+    build = partial(build_head, samples, np.array([centre]), np.array([scale]))
+    return straight(attempts, (points - centre) * scale, _halfway(samples, first, inverse), most, build)
+
+
+def _halfway(samples: Samples, first: NDArray[np.intp], inverse: NDArray[np.intp]) -> Array:
+    """For samples at one point, half-way between their least and largest value."""
+    low, high = samples.y[first].copy(), samples.y[first].copy()
+    np.minimum.at(low, np.asarray(inverse).ravel(), samples.y)
+    np.maximum.at(high, np.asarray(inverse).ravel(), samples.y)
+    return np.asarray((low + high) / 2.0)
+
+
 def _on_all(attempts: Attempts, samples: Samples) -> Found | None:
     """Every point is a key, and the softmax so sharp that at a sample its own value answers."""
     request = attempts.request
@@ -214,12 +234,7 @@ def _on_all(attempts: Attempts, samples: Samples) -> Found | None:
         attempts.why.append(f"{len(different):,} keys, one per sample, are more than the {MOST_ALL:,} that are compared with all")
         return None
     request.progress("one token per sample", 0, 1)
-    # samples at one point: half-way between their least and largest value
-    inverse = np.asarray(inverse).ravel()
-    low, high = samples.y[first].copy(), samples.y[first].copy()
-    np.minimum.at(low, inverse, samples.y)
-    np.maximum.at(high, inverse, samples.y)
-    values = (low + high) / 2.0
+    values = _halfway(samples, first, inverse)
     if samples.dimension == 1:  # keys along an axis may be as close as the points are
         _, centre, scale = scaled(samples.X[first, 0])
         made = on_sites([(samples.X[first, 0] - centre) * scale], values, (len(first),), SMOOTH, request.dtype)

@@ -26,6 +26,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.plan.affine_fit import ProductFit
 from maxaffine.plan.budget import Cost, afford, lookup_cost
+from maxaffine.plan.segments_of_table import pieces
 from maxaffine.plan.table_fit import (
     BEYOND,
     TableFit,
@@ -53,6 +54,9 @@ RHO = 2.0  # sharpness of keys on nodes: smooth between them, and their equation
 THIN = (16, 8, 4, 2)  # nodes per site
 THIN_AXIS = 600  # entries of an axis up to which fewer sites than entries are tried
 UNEVEN = 4.0  # longest over shortest step of an axis, from which on keys as dense as its nodes are tried as well
+DECADES = 1e3  # longest over shortest step of a positive axis, from which on a refusal advises its logarithm
+SOLVED = 4096  # entries of an axis up to which the equations along it are solved
+STRAIGHT = 6000  # entries of one variable up to which straight pieces are looked for
 SEEN = 1 << 18  # entries at which the chosen runtime is run
 WORK = 10**10  # tokens that it looks at there in all
 
@@ -160,16 +164,43 @@ def search(request: Request, table: Table, method: str) -> Found:
     centre, scale = (np.array([one[k] for one in coordinates]) for k in (1, 2))
     whole = table.values if table.is_complete else smoothly_filled(z, table.values)
     build = partial(build_head, table, centre, scale)
+    found: Found | None = None
     if method in ("auto", "spectral"):
         found = _heads(attempts, table, z, whole, build)
-        if found is not None:
-            return found
+    if len(z) == 1 and method == "auto":
+        nodes, there = z[0][table.mask], table.values[table.mask]
+        fewer = straight(attempts, nodes, there, len(nodes) if found is None else found.cost.tokens - 1, build)
+        found = fewer or found
+    if found is not None:
+        return found
     if method in ("auto", "lookup"):
         found = _on_nodes(attempts, table, z, whole, build)
         if found is not None:
             return found
-    advice = "Ask for a larger error, or for the nearest entry with hard=True."
-    raise attempts.refusal(f"{advice[:-1]}, or use float64." if request.dtype != "float64" else advice)
+    advice = "Ask for a larger error, or for the nearest entry with hard=True"
+    if request.dtype != "float64":
+        advice += ", or use float64"
+    for name, axis in zip(table.names, table.axes, strict=True):
+        steps = np.diff(axis)
+        if axis[0] > 0 and float(steps.max()) > DECADES * float(steps.min()):
+            advice += f"; steps of {name} reach from {steps.min():.3g} to {steps.max():.3g}: log({name}) may be the better axis"
+    raise attempts.refusal(f"{advice}.")
+
+
+def straight(attempts: Attempts, z: Array, values: Array, most: int, build: Callable[..., GroupedLayer]) -> Found | None:
+    """Entries of one variable by straight pieces: kinks, jumps and noise in at most half as many tokens as entries."""
+    request = attempts.request
+    if len(z) > STRAIGHT or most < 1:
+        return None
+    request.progress("straight pieces", 0, len(z))
+    for share in (ROOM, 0.8, 0.5):
+        made = pieces(z, values, share * request.error, most)
+        if made is None:
+            return None
+        found = attempts.tried("pieces", build((made[0],), made[1], made[2], request.dtype), "lookup")
+        if found is not None:
+            return found
+    return None
 
 
 def _heads(attempts: Attempts, table: Table, z: list[Array], whole: Array, build: Callable[..., GroupedLayer]) -> Found | None:
@@ -228,6 +259,9 @@ def _fitted(
 def _on_nodes(attempts: Attempts, table: Table, z: list[Array], whole: Array, build: Callable[..., GroupedLayer]) -> Found | None:
     """Keys on some of the nodes, then on all of them; between entries the layer is smooth."""
     request = attempts.request
+    if max(table.shape) > SOLVED:
+        attempts.why.append(f"one token per entry is made for axes of up to {SOLVED:,} entries, and one has {max(table.shape):,}")
+        return None
     _afford_solving(table, request)
     small = max(table.shape) <= THIN_AXIS
     for thin in THIN if small and request.dtype != "bfloat16" else ():
