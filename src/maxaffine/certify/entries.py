@@ -76,8 +76,11 @@ def certify_entries(
     """
     reserve = 0.0
     if isinstance(layer, GroupedLayer):
-        reserve = _reserve(layer, error, runtime)
+        reserve = SHARE * error if runtime in ("any", "collapsed") and collapsible(layer) else 0.0
         found = _grouped(layer, data, error, reserve)
+        if runtime == "any" and reserve and found.bound > error >= found.bound - _held(layer, reserve):
+            # Large values that cancel: polynomials would cost what the layer has left, so it does without them.
+            reserve, found = 0.0, _grouped(layer, data, error, 0.0)
     elif layer.hard and runtime in ("any", "hard"):
         found, runtime = _hard(layer, data), "hard"
     else:
@@ -123,13 +126,9 @@ class Axes:
         return rows.reshape([-1 if i == e else 1 for i in range(len(self.z))] + [1])
 
 
-def _reserve(layer: GroupedLayer, error: float, runtime: str) -> float:
-    """What is held for a collapse into polynomials: nothing where large values that cancel would make it cost too much."""
-    if runtime not in ("any", "collapsed") or not collapsible(layer):
-        return 0.0
-    held = SHARE * error
-    affordable = allowance(0.0, sum(_top(group) for group in layer.products())) <= 2.0 * SMALL * error
-    return held if affordable or runtime == "collapsed" else 0.0
+def _held(layer: GroupedLayer, reserve: float) -> float:
+    """What a bound holds for a collapse into polynomials."""
+    return allowance(reserve, sum(_top(group) for group in layer.products())) * UP
 
 
 def _top(group: Group) -> float:
