@@ -128,8 +128,8 @@ def test_the_bonus_keeps_the_groups_apart_in_the_literal_layer():
 
 def test_boxes_off_the_origin_with_an_affine_part():
     """The affine part is slopes . (x - centre), and slopes . centre belongs to the first part that switches."""
-    box = ma.Box(x=(1, 2), y=(-7, -4))
-    layer = ma.compile("abs(x-1.4)+sin(y)+.3*x-2.1*y", box, error=1e-5, method="sums")
+    box = ma.Box(x=(1, 2), y=(-7, -4), z=(10, 12))
+    layer = ma.compile("abs(x-1.4)+sin(y)+.3*z", box, error=1e-5, method="sums")
     assert layer.layer.tilt is not None and layer.layer.centre.any() and layer.tokens <= 8
     for runtime in ("two-level", "dense"):
         bound = layer.certificate_for(runtime).bound
