@@ -144,8 +144,12 @@ def _sizes(layer: GroupedLayer) -> list[tuple[float, float]]:
             moved = 0.01 * sum(float(np.abs(a.slopes.astype(np.float64)).max()) for a in group.axes)  # |z| errs by less than 2^-8
             eta = moved + gamma(E + 4, compute.unit) * (sizes + layer.bonus)
             eta += compute.unit * (-compute.exp_floor + compute.exp_ulps + 4.0)
-            c, G = group.listed_values()
-            top = float((np.abs(c) + 1.01 * np.abs(G).sum(axis=-1)).max())
+            if group.factors is not None:  # tokens are implied: no list of them is made
+                columns = [np.abs(factor.astype(np.float64)).max(axis=0) for factor in group.factors]
+                top = float(np.prod(np.stack(columns), axis=0).sum()) * UP
+            else:
+                c, G = group.listed_values()
+                top = float((np.abs(c) + 1.01 * np.abs(G).sum(axis=-1)).max())
         found.append((eta, top + (_lean(layer) if number == 0 else 0.0)))
     return found
 
