@@ -257,6 +257,15 @@ def test_the_nearest_entry_is_exact_in_both_dtypes(nearest) -> None:
         ma.compile(ma.Table([UNEVEN, np.arange(15.0)], NOISE), hard=True, dtype="float32", error=1e-12)
 
 
+@pytest.mark.parametrize("asked", [{"hard": True}, {"error": 0.1}])
+def test_tables_in_bfloat16(asked, tmp_path: Path) -> None:
+    table = ma.Table([X], np.sin(X))
+    layer = ma.compile(table, dtype="bfloat16", **asked)
+    assert layer(X).dtype == np.float32 and np.abs(layer(X).astype(np.float64) - np.sin(X)).max() <= layer.bound <= 0.1
+    layer.save(tmp_path / "f.safetensors")
+    assert check_file(tmp_path / "f.safetensors", table).passed
+
+
 def test_the_softmax_of_a_hard_layer_is_proved_at_its_entries(nearest) -> None:
     soft = nearest.certificate_for("factorised")
     assert soft.over == "entries" and 0.0 < soft.bound < 1e-8

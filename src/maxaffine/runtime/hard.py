@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.layer import Layer
 from maxaffine.target.table import nearest_index
 
@@ -35,7 +36,7 @@ def indices(layer: Layer, x: NDArray[np.float64]) -> NDArray[np.intp]:
 def evaluate(layer: Layer, x: NDArray[np.float64]) -> Array:
     """The nearest site's value: (B, d_out, n_out)."""
     values = layer.values.reshape(layer.keys.count, layer.d_out, layer.n_out)
-    out = np.empty((len(x), layer.d_out, layer.n_out), dtype=values.dtype)
+    out = np.empty((len(x), layer.d_out, layer.n_out), dtype=compute_dtype(layer.dtype))
     for start in range(0, len(x), CHUNK):
         out[start : start + CHUNK] = values[indices(layer, x[start : start + CHUNK])]
     return out
@@ -43,7 +44,7 @@ def evaluate(layer: Layer, x: NDArray[np.float64]) -> Array:
 
 def attention(layer: Layer, x: NDArray[np.float64]) -> Array:
     """The weights (B, N): one for the nearest site, zero for the others."""
-    weights = np.zeros((len(x), layer.keys.count), dtype=layer.values.dtype)
+    weights = np.zeros((len(x), layer.keys.count), dtype=compute_dtype(layer.dtype))
     weights[np.arange(len(x)), indices(layer, x)] = 1.0
     return weights
 
