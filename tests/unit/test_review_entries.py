@@ -70,3 +70,15 @@ def test_variables_box_and_outputs_of_a_record_are_those_of_the_table(hard):
     for changes in ({"names": ["p", "T"]}, {"names": ["p", "q"]}, {"high": [1.0, 2.0]}, {"output_shape": [1]}):
         verdict = edited(**changes)
         assert not verdict.passed and "not those of the table" in verdict.reason
+
+
+@pytest.mark.parametrize(("dtype", "first"), [("bfloat16", 1e-7), ("float64", 3e-323)])
+def test_nodes_that_no_key_tells_apart_are_refused_in_words(dtype, first):
+    """Equations between keys that are the same number have no solution."""
+    rng = np.random.default_rng(0)
+    axes = [np.array([0.0, first, 0.2, 0.21, 0.41, 0.47, 0.48, 0.53]), np.array([0.0, first, 0.58, 0.7, 0.85])]
+    table = ma.Table(axes, rng.normal(size=(8, 5)))
+    with np.errstate(all="ignore"), pytest.raises(ma.Refused):
+        ma.compile(table, error=1e-3 if dtype == "float64" else 0.1, dtype=dtype, method="lookup")
+    if first > 1e-300:
+        assert ma.compile(table, hard=True).certificate.bound == 0.0

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import compute_format, numpy_dtype
 from maxaffine.plan.affine_fit import DELTAS, AffineProducts, ProductFit
 from maxaffine.plan.affine_values import Basis, affine_on_grid, affine_values, spread
@@ -263,7 +264,12 @@ def on_sites(z: list[Array], table: Array, counts: tuple[int, ...], rho: float, 
     for e, w in enumerate(W):
         moved = np.moveaxis(values, e, 0)
         flat = moved.reshape(len(moved), -1)
-        solved = np.linalg.solve(w, flat) if w.shape[0] == w.shape[1] else np.linalg.lstsq(w, flat, rcond=None)[0]
+        try:
+            solved = np.linalg.solve(w, flat) if w.shape[0] == w.shape[1] else np.linalg.lstsq(w, flat, rcond=None)[0]
+        except np.linalg.LinAlgError:
+            solved = np.full(1, np.nan)
+        if not (np.isfinite(solved).all() and np.isfinite(keys[e].slopes).all() and np.isfinite(keys[e].offsets).all()):
+            raise Refused(f"nodes of variable {e} are too close to tell their keys apart in {dtype}; try hard=True.")
         values = np.moveaxis(solved.reshape(-1, *moved.shape[1:]), 0, e)
     values = values.astype(numpy_dtype(dtype)).astype(np.float64)
     away = float(np.abs(spread(W, values) - table).max())
