@@ -207,9 +207,10 @@ class Compiled:
     def __repr__(self) -> str:
         bound = "no bound" if self.bound is None else f"bound {self.bound:.4g}"
         what = self.target.name or self.target.text or "callable"
+        where = " at the entries" if self.certificate.over == "entries" else ""
         return (
             f"<maxaffine.Compiled {what[:40]!r}: {self.method}, {self.tokens:,} tokens, {bound}, "
-            f"{self.certificate.kind}, observed {self.observed.error:.3g}, {self.dtype}>"
+            f"{self.certificate.kind}{where}, observed {self.observed.error:.3g}, {self.dtype}>"
         )
 
     def _repr_html_(self) -> str:
