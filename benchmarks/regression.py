@@ -1,6 +1,6 @@
 """MaxAffineRegressor beside its peers: equal tuning budgets, 5 x 5 cross-validation, paired comparisons.
 
-    python benchmarks/regression.py [--quick] [--journal FILE] [--fresh] [--page-only]
+    python benchmarks/regression.py [--quick] [--repeats N] [--journal FILE] [--fresh] [--page-only]
 
 A unit is one model on one fold of one data set: fitted with its defaults, and again with the best of a number of candidates, its
 defaults and others drawn as RandomizedSearchCV draws them; the same number, inner folds and seed for every model.  Every
@@ -18,7 +18,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -197,25 +197,28 @@ def unit(plan: Plan, data: Data, fold: int, name: str) -> dict[str, Any]:
     return done
 
 
-def jobs(plan: Plan, known: list[Data]) -> Iterator[tuple[Data, int, str]]:
-    """All units, repeats outermost."""
-    for repeat in range(plan.repeats):
+def jobs(plan: Plan, known: list[Data], repeats: int | None = None) -> Iterator[tuple[Data, int, str]]:
+    """All units of the first repeats, repeats outermost."""
+    for repeat in range(plan.repeats if repeats is None else repeats):
         for data in known:
             for fold in range(repeat * plan.splits, (repeat + 1) * plan.splits):
                 for name in models(1, 0):
                     yield data, fold, name
 
 
-def run(plan: Plan, journal: Journal, known: list[Data], tell: Any = lambda line: None) -> list[dict[str, Any]]:
-    """Do the units that the journal does not have; all units in their order."""
+def run(
+    plan: Plan, journal: Journal, known: list[Data], tell: Any = lambda line: None, repeats: int | None = None
+) -> list[dict[str, Any]]:
+    """Do the units that the journal does not have; all units of the first repeats (all, unless said), in their order."""
     asked = plain(asdict(plan))
     if not journal.entries:
         journal.append({"plan": asked})
     if plain(journal.entries[0].get("plan")) != asked:
         raise BadInput(f"{str(journal.path)!r} is the journal of another plan; take --fresh, or another --journal.")
     have = {(row["data"], row["fold"], row["model"]): row for row in journal.entries[1:]}
-    todo = [job for job in jobs(plan, known) if (job[0].name, *job[1:]) not in have]
-    total, begun = len(todo) + len(have), time.monotonic()
+    wanted = list(jobs(plan, known, repeats))
+    todo = [job for job in wanted if (job[0].name, *job[1:]) not in have]
+    total, begun = len(wanted), time.monotonic()
     for number, (data, fold, name) in enumerate(todo, start=1):
         row = journal.append(unit(plan, data, fold, name))
         have[data.name, fold, name] = row
@@ -223,7 +226,7 @@ def run(plan: Plan, journal: Journal, known: list[Data], tell: Any = lambda line
         errors = f"RMSE {row['default']['rmse']:.4g} untuned, {row['tuned']['rmse']:.4g} tuned"
         where = f"{total - len(todo) + number}/{total} {data.name}, fold {fold + 1}, {name}"
         tell(f"{where}: {errors} ({row['tuned']['seconds']:.1f} s); {left / 60:.0f} min left")
-    return [have[data.name, fold, name] for data, fold, name in jobs(plan, known) if (data.name, fold, name) in have]
+    return [have[data.name, fold, name] for data, fold, name in wanted]
 
 
 def record(plan: Plan, known: list[Data], rows: list[dict[str, Any]], missing: list[str]) -> dict[str, Any]:
@@ -252,6 +255,7 @@ def main() -> None:
     """Run or go on, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="two small data sets in half a minute, printed and not kept")
+    parser.add_argument("--repeats", type=int, default=None, help="only the first so many repeats; the rest can be added later")
     parser.add_argument("--journal", type=Path, default=None, help="where finished units are kept (default out/regression.jsonl)")
     parser.add_argument("--fresh", action="store_true", help="forget the journal")
     parser.add_argument("--page-only", action="store_true", help="page and figure from the results that are kept")
@@ -262,6 +266,8 @@ def main() -> None:
         kept = json.loads(RESULTS.read_text())
     else:
         plan = QUICK if asked.quick else Plan()
+        if asked.repeats is not None and not 1 <= asked.repeats <= plan.repeats:
+            raise BadInput(f"`--repeats` (={asked.repeats}) must be between 1 and {plan.repeats}.")
         path = asked.journal or ROOT / "out" / ("regression-quick.jsonl" if asked.quick else "regression.jsonl")
         path.parent.mkdir(parents=True, exist_ok=True)
         if asked.fresh:
@@ -274,8 +280,8 @@ def main() -> None:
                 say(f"{CALIFORNIA}: NOT REACHABLE HERE; the table goes without it.")
             else:
                 known.append(houses)
-        rows = run(plan, Journal(path, say), known, say)
-        kept = record(plan, known, rows, missing)
+        rows = run(plan, Journal(path, say), known, say, asked.repeats)
+        kept = record(replace(plan, repeats=asked.repeats or plan.repeats), known, rows, missing)
         if asked.quick:
             print("\n".join(table(kept)))
             return

@@ -187,7 +187,7 @@ def measured(kept: dict[str, Any]) -> list[str]:
 def page(kept: dict[str, Any], before: str) -> str:
     """The page, with what is measured put between the marks and all else as it was."""
     before = before if BEGIN in before and END in before else START
-    return before.split(BEGIN)[0] + BEGIN + "\n".join(measured(kept)) + END + before.split(END)[1]
+    return before.split(BEGIN)[0] + BEGIN + "\n" + "\n".join(measured(kept)) + "\n" + END + before.split(END)[1]
 
 
 def draw(kept: dict[str, Any], path: Path) -> None:

@@ -81,6 +81,15 @@ def test_every_model_gets_the_same_number_of_candidates_and_the_same_folds(bench
     assert full.splits == full.repeats == 5 and all(len(regression.folds(full, data)) == 25 for data in regression.datasets(full))
 
 
+def test_the_first_repeats_are_the_beginning_of_the_whole(benchmark: Any) -> None:
+    regression = benchmark[0]
+    plan = regression.Plan()
+    data = regression.datasets(plan)[:1]
+    assert list(regression.jobs(plan, data, 2)) == list(regression.jobs(plan, data))[: 2 * 5 * 5]
+    fewer = regression.folds(replace(plan, repeats=2), data[0])
+    assert all(np.array_equal(a[1], b[1]) for a, b in zip(fewer, regression.folds(plan, data[0]), strict=False))
+
+
 def test_no_test_sample_is_trained_on_and_every_sample_is_tested_once_per_repeat(benchmark: Any) -> None:
     regression = benchmark[0]
     plan = regression.Plan()
