@@ -74,6 +74,8 @@ bench: $(VENV)/.bench
 		--figure docs/images/benchmarks-cpu-peers.svg
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cpu_scaling.py --json benchmarks/results/cpu_scaling.json \
 		--figure docs/images/benchmarks-cpu-scaling.svg
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cpu_batch.py --json benchmarks/results/cpu_batch.json
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cpu_clusters.py --json benchmarks/results/cpu_clusters.json
 	@$(BIN)/python benchmarks/cpu_page.py
 
 docs: $(VENV)/.core

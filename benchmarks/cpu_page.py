@@ -125,6 +125,26 @@ def calls(found: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
+def clusters(found: dict[str, Any]) -> list[str]:
+    """Kinks, jumps and local detail."""
+    names = ("two_level", "numpy", "literal", "formula", "interpolator")
+    heads = ("two-level, compiled", "two-level, NumPy", "literal softmax", "the formula in NumPy", "SciPy, linear")
+    lines = [
+        "### Kinks, regions and trees", "",
+        f"`benchmarks/cpu_clusters.py`, one thread, processor time. Machine: {words(found['machine'])}.", "",
+        "Layers whose keys stand in clusters, queries per second: the two-level runtime compiled and in NumPy (the same bits), "
+        "NumPy's softmax over all tokens, the target's own expression, and SciPy's RegularGridInterpolator, linear, on the "
+        "smallest grid that has the error asked for on 20,000 points (at most 4e6 points; else the error that it has).", "",
+        "| target | error | method | tokens | " + " | ".join(heads) + " |", "|" + "---|" * (4 + len(heads)),
+    ]  # fmt: skip
+    for row in found["rows"]:
+        cells = [rate(row[name]) if name in row else "" for name in names]
+        cells[-1] += f" ({row['grid']:,} points, error {row['grid_error']:.1e})" if "grid" in row else ""
+        start = f"| {row['target']} | {row['error']:g} | {row['method']} | {row['tokens']:,} |"
+        lines.append(f"{start} {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
 ORDER = (
     "In three variables every query looks at 16 rows of values, and beyond the caches every row is a wait. Batches from "
     "32,768 queries on are answered in the order of their cells, which saves the more waits the more queries share what was "
@@ -173,7 +193,8 @@ def main() -> None:
     if BEGIN not in page:
         page += f"\n{BEGIN}\n{END}\n"
     lines = ["", "## CPU", ""]
-    for name, tell in (("cpu_peers", peers), ("cpu_scaling", scaling), ("cpu_batch", calls), ("big_layer", big)):
+    for name, tell in (("cpu_peers", peers), ("cpu_scaling", scaling), ("cpu_batch", calls), ("cpu_clusters", clusters),
+                       ("big_layer", big)):
         found = kept(name)
         lines += tell(found) if found is not None else []
     before, after = page.split(BEGIN)[0], page.split(END)[1]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import maxaffine as ma
+from maxaffine.target.target import Target
 
 FRANKE = (
     "0.75*exp(-((9*x-2)**2+(9*y-2)**2)/4) + 0.75*exp(-(9*x+1)**2/49-(9*y+1)/10)"
@@ -30,8 +31,7 @@ class Case:
 
     def values(self, x: np.ndarray) -> np.ndarray:
         """f(x)."""
-        names = {"sin": np.sin, "cos": np.cos, "exp": np.exp, **dict(zip("xyz", x.T, strict=False))}
-        return np.asarray(eval(self.text, {"__builtins__": {}}, names))  # noqa: S307, the texts of this file
+        return np.asarray(Target.of(self.text, self.box).values(x)[:, 0, 0])
 
 
 CASES = (

@@ -11,7 +11,7 @@ import numba as nb
 import numpy as np
 
 from maxaffine.runtime.cell_order import FAR
-from maxaffine.runtime.windowed import LN2_HIGH, LN2_LOW, LOG2E, SHIFT, TAYLOR
+from maxaffine.runtime.kernel_exp import exponential
 
 BLOCK = 256  # queries at a time
 
@@ -26,27 +26,6 @@ def _given(kind: Any, dimensions: int) -> Any:
 
 _ROW, _TABLE, _INDICES = _given(nb.float64, 1), _given(nb.float64, 2), _given(nb.int64, 1)
 _ORDER = _given(nb.int32, 1)
-
-
-@nb.njit(inline="always")
-def _exp(y, powers):
-    """exp(y) for |y| <= 350: 2^n times a Taylor polynomial of the rest; the same operations as windowed.exponential."""
-    n = np.floor(y * LOG2E + 0.5)
-    r = (y - n * LN2_HIGH) - n * LN2_LOW
-    v = TAYLOR[0] * r + TAYLOR[1]
-    v = v * r + TAYLOR[2]
-    v = v * r + TAYLOR[3]
-    v = v * r + TAYLOR[4]
-    v = v * r + TAYLOR[5]
-    v = v * r + TAYLOR[6]
-    v = v * r + TAYLOR[7]
-    v = v * r + TAYLOR[8]
-    v = v * r + TAYLOR[9]
-    v = v * r + TAYLOR[10]
-    v = v * r + TAYLOR[11]
-    v = v * r + TAYLOR[12]
-    v = v * r + TAYLOR[13]
-    return v * powers[np.int64(n) + SHIFT]
 
 
 @nb.njit(
@@ -97,7 +76,7 @@ def windowed(x, order, centre, scale, middle, rho, reach, widths, fades, powers,
                 z = scale[i] * (point[q] - c)
                 low = min(max(np.floor(z + m), least), most)
                 t = (z - (low - m)) - 0.5
-                p = _exp(min(max(half * t, -345.0), 345.0), powers)
+                p = exponential(min(max(half * t, -345.0), 345.0), powers)
                 at[q] += np.uint64((np.int64(low) - reach + 1) * strides[i])
                 up[q] = p
                 down[q] = 1.0 / p
