@@ -25,6 +25,7 @@ Index = NDArray[np.intp]
 MOST_BOXES = {2: 1_500_000}  # by variables; a tree of 20,000 tokens takes a million
 MOST_BOXES_ELSE = 400_000
 DEEPEST = 80
+OUTSIDE = "clusters answer outside the boxes that their pieces were made for."
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,10 @@ def cover(scores: Scores, gap: float, target: float, reach: float = 1.0 + 2.0**-
         middle = (low + high) / 2.0
         value, slope = scores.at(cluster, middle[box])
         best = _best(box, value, len(low))
+        here = margin + np.log(scores.size(cluster, middle[box], middle[box]) + target)
+        beyond = np.any(np.abs(middle[box] - scores.origin[cluster]) > inner[cluster], axis=1)
+        if np.any(beyond & (value > value[best][box] - here)):  # no smaller box around this middle would say otherwise
+            raise Refused(OUTSIDE)
         alive = np.zeros(len(box), dtype=bool)
         need = margin + np.log(scores.size(cluster, low[box], high[box]) + target)
         for corner in corners:
@@ -122,7 +127,7 @@ def cover(scores: Scores, gap: float, target: float, reach: float = 1.0 + 2.0**-
         open_boxes = np.zeros(len(low), dtype=bool)
         open_boxes[box[~held]] = True
         low, high, box, cluster = _halve(low, high, open_boxes, box, cluster)
-    raise Refused("clusters answer outside the boxes that their pieces were made for.")
+    raise Refused(OUTSIDE)
 
 
 def _best(box: Index, value: Array, count: int) -> Index:
