@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.plan.affine_fit import DELTAS, AffineProducts, Function, ProductFit
 from maxaffine.plan.fit import LAMBDAS
@@ -212,9 +213,12 @@ def _columns(axes: tuple[SpectralAxis, ...], z: Array) -> Array:
 
 def _walls(cell: Array) -> Array:
     """Half spaces a . z + b <= 0 of the convex hull of vertices, rows (a, b)."""
-    from scipy.spatial import ConvexHull
+    from scipy.spatial import ConvexHull, QhullError
 
-    return np.asarray(ConvexHull(cell, qhull_options="QJ").equations)
+    try:
+        return np.asarray(ConvexHull(cell, qhull_options="QJ").equations)
+    except QhullError:
+        raise Refused("a region of the target is too thin to be told from a plane.") from None
 
 
 def _arcsine(cell: Array, walls: Array, count: int, rng: np.random.Generator) -> Array:
