@@ -216,6 +216,16 @@ def test_jumps_need_a_gap_or_an_integral():
         ma.compile(PLANES["a jump"][0], box(), error=1e-2)
 
 
+def test_jumps_smaller_than_the_error_are_no_reason_to_refuse():
+    def f(x):
+        return np.sin(x[:, 0]) + 1e-3 * np.sign(x[:, 1] - 0.2)
+
+    layer = ma.compile(f, box(), error=5e-2)
+    assert layer.observed.error <= 5e-2
+    with pytest.raises(Refused, match=r"x2 - 0\.2 = 0"):
+        ma.compile(f, box(), error=5e-4)
+
+
 def test_nothing_is_proved_of_a_callable():
     with pytest.raises(Refused, match="prove nothing"):
         ma.compile(PLANES["a kink"][0], box(), error=1e-2, method="regions", require="proved")

@@ -67,6 +67,9 @@ def search(request: Request, reasons: list[str], fewest: int | None, method: str
         reasons.append(seen)
         return None
     if seen.jumps and math.isinf(request.norm) and request.gap is None:
+        if largest_jump(target, seen) < 2.0 * request.error:
+            reasons.append("the target is seen to jump by less than the error, which regions have no use for without a `gap`")
+            return None
         planes = " and ".join(equation(seen.planes[i], target) for i in seen.jumps[:2])
         raise Discontinuous(
             f"the target is seen to jump where {planes}, and a layer is continuous: no error below half the jump holds there. "
@@ -75,6 +78,20 @@ def search(request: Request, reasons: list[str], fewest: int | None, method: str
     if method == "piecewise":
         return _pieces(request, reasons, seen, fewest)
     return _regions(request, reasons, seen, fewest)
+
+
+def largest_jump(target: Target, seen: Seen) -> float:
+    """The largest |f_+ - f_-| at points of the planes on which the target jumps."""
+    rng, worst = np.random.default_rng(17), 0.0
+    for i in seen.jumps:
+        a, c = np.array([float(v) for v in seen.planes[i][:-1]]), float(seen.planes[i][-1])
+        start = target.box.sample(2000, rng)
+        foot = start - np.outer((start @ a + c) / float(a @ a), a)
+        step = 1e-9 * float(target.box.width.min()) * a / float(np.linalg.norm(a))
+        inside = np.all((foot - np.abs(step) >= target.box.low) & (foot + np.abs(step) <= target.box.high), axis=1)
+        if inside.any():
+            worst = max(worst, float(np.abs(target.values(foot[inside] + step) - target.values(foot[inside] - step)).max()))
+    return worst
 
 
 def equation(plane: Plane, target: Target) -> str:
