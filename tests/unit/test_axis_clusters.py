@@ -236,3 +236,8 @@ def test_directions_and_affine_parts_are_read_exactly():
     values = found.h.evaluate((x[:, 0] - x[:, 1])[:, None])[:, 0] + 0.3 * x[:, 0] - x[:, 1]
     np.testing.assert_allclose(values, np.exp(-np.abs(x[:, 0] - x[:, 1])) + 0.3 * x[:, 0] - x[:, 1] + 2, rtol=1e-14)
     assert one_direction(Target.of("sin(x)*cos(y)", PLANE).expression) is None
+
+
+def test_a_callable_that_jumps_by_less_than_the_error_is_not_refused():
+    layer = ma.compile(lambda x: np.sin(x[:, 0]) + 1e-2 * np.sign(x[:, 0] - 0.2), ma.Box(-1, 1), error=0.02)
+    assert layer.observed.error <= 0.02

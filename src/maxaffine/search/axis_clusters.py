@@ -189,6 +189,9 @@ def _observed(request: Request, reasons: list[str], most: int) -> Found | None:
     problem = callable_problem(request.target, request.error, request.breaks)
     jumps = sum(link.kind == "jump" for link in problem.links)
     if jumps and math.isinf(request.norm) and request.gap is None and not provable(request.evidence):
+        if _largest_jump(problem) < 2.0 * request.error:
+            reasons.append("the target is seen to jump by less than the error, which clusters have no use for without a `gap`")
+            return None
         raise Discontinuous(
             f"the target is seen to jump at {_places(problem)}, and a layer is continuous: no error below half the jump holds "
             "there. Say how far from jumps the error is asked for with `gap=1e-6`, or ask for an L_p error with `norm=1`."
@@ -208,3 +211,9 @@ def _observed(request: Request, reasons: list[str], most: int) -> Found | None:
             return replace(found, observed=seen)
         reasons.append(f"{plan.cells:,} tokens leave an observed error of {seen.error:.3g}")
     return None
+
+
+def _largest_jump(problem: Problem) -> float:
+    """The largest jump that was seen."""
+    off = 1e-9 * (problem.high - problem.low) * np.array([-1.0, 1.0])
+    return max(abs(float(np.diff(problem.f(link.at + off))[0])) for link in problem.links if link.kind == "jump")
