@@ -10,7 +10,9 @@ import maxaffine as ma
 from maxaffine.certify.checker import check
 from maxaffine.certify.entries import certify_entries
 from maxaffine.core.errors import MaxaffineError
-from maxaffine.layer.file import from_tensors
+from maxaffine.layer.file import from_tensors, to_tensors
+from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.plan.keys import AxisKeys
 from maxaffine.runtime import chooser
 
 NODES = np.linspace(-1, 1, 60)
@@ -89,3 +91,30 @@ def test_the_short_form_of_a_layer_of_a_table_says_where_it_is_proved():
     for made in (ma.compile(table, error=1e-2), ma.compile(table, hard=True)):
         assert "proved at the entries" in repr(made)
     assert "entries" not in repr(ma.compile("x", ma.Box(x=(0, 1)), error=0.1))
+
+
+def test_a_coarse_account_of_rounding_is_counted_where_the_error_is_large():
+    """Two keys that tie at every entry to within their rounding in float32: what is left of the error is that rounding."""
+    axes = [np.linspace(-1, 1, 40)]
+    keys = AxisKeys(np.array([3000.0, 3000.5]), np.array([3.3, 3.7]))
+    group = Group(np.eye(1), (keys,), np.array([[1.0], [-1.0]]), None, None)
+    layer = GroupedLayer(np.zeros(1), (group,), 0.0, -np.ones(1), np.ones(1), ((1, 1),), "float32")
+    points = axes[0][:, None]
+    z = points.astype(np.float32).astype(np.longdouble)
+    stored = layer.groups[0].axes[0]
+    scores = z * stored.slopes.astype(np.longdouble) + stored.offsets.astype(np.longdouble)
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    table = ma.Table(axes, ((weights[:, 0] - weights[:, 1]) / weights.sum(axis=1)).astype(np.float64))
+    error = max(
+        float(np.abs(chooser.evaluate(layer, points, name).ravel().astype(np.float64) - table.values.ravel()).max())
+        for name in ("factorised", "dense")
+    )
+    for promised in (1e-6, 10.0):  # a fine account, and a coarse one
+        certificate, _ = certify_entries(layer, table, promised)
+        tensors, description = to_tensors(layer)
+        record = {
+            "layer": description, "target": table.target.to_json(), "error": promised, "norm": "entries",
+            "certificate": certificate.to_json(), "plan": {},
+        }  # fmt: skip
+        record["certificate"]["details"].pop("collapse", None)
+        assert 2e-5 < error <= certificate.bound < 1.0 and error <= check(tensors, record, table).bound < 1.0
