@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help run test venv bench tables gallery hard-targets docs lint clean
+.PHONY: help run test venv bench tables gallery hard-targets regression docs lint clean
 
 help:
 	@echo "make run     install the core, compile sin(x)+cos(y), print what is proved, save layer and picture in out/"
@@ -17,6 +17,7 @@ help:
 	@echo "make gallery every target of the gallery through auto (docs/gallery.md), some minutes"
 	@echo "make hard-targets  67 kinked, jumping, oblique and local targets through auto (docs/hard-targets.md), half an hour"
 	@echo "make bench   benchmarks of the CPU against its peers, one thread (docs/benchmarks.md)"
+	@echo "make regression    the regressor beside its peers, 5 x 5 folds (docs/regression.md), about an hour"
 	@echo "make docs    regenerate the pictures, the token table and the command outputs of README.md and docs/"
 	@echo "make lint    ruff, mypy, import-linter"
 	@echo "make clean   remove the environment and everything generated outside version control"
@@ -62,6 +63,9 @@ gallery: $(VENV)/.core
 
 hard-targets: $(VENV)/.core
 	@$(BIN)/python benchmarks/hard_targets.py
+
+regression: $(VENV)/.test
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/regression.py
 
 $(VENV)/.bench: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing maxaffine with what it is measured against"
