@@ -18,11 +18,11 @@ from maxaffine.runtime import chooser, parallel, two_level
 LINE = ma.Box.named(("x",), [-1.0], [1.0])
 PLANE = ma.Box.named(("x", "y"), [-1.0, -1.0], [1.0, 1.0])
 CASES = (
-    Case("|sin 7x|", "abs(sin(7*x))", LINE, 1e-6),
+    Case("abs(sin 7x)", "abs(sin(7*x))", LINE, 1e-6),
     Case("sqrt(x+1)", "sqrt(x+1)", LINE, 1e-4),
     Case("max(x, y)", "max(x,y)", PLANE, 1e-8),
-    Case("|x+2y-.3| cos x", "abs(x+2*y-.3)*cos(x)", PLANE, 1e-6),
-    Case("(|x|+|y|) exp(xy)", "(abs(x)+abs(y))*exp(x*y)", PLANE, 1e-4),
+    Case("abs(x+2y-.3) cos x", "abs(x+2*y-.3)*cos(x)", PLANE, 1e-6),
+    Case("(abs x + abs y) exp(xy)", "(abs(x)+abs(y))*exp(x*y)", PLANE, 1e-4),
     Case("bump of width .02", "exp(-((x-.3)**2+(y+.2)**2)/.0008)", PLANE, 1e-4),
     Case("max(r^2, .5)", "max(x**2+y**2,.5)", PLANE, 1e-4),
 )
