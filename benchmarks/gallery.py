@@ -73,7 +73,7 @@ def draw(rows: list[dict[str, object]], path: Path) -> None:
 
     names = list(dict.fromkeys(str(row["name"]) for row in rows))
     errors = sorted({float(str(row["error"])) for row in rows}, reverse=True)
-    colours = {"spectral": "#0072b2", "lookup": "#d55e00"}
+    colours = {"spectral": "#0072b2", "lookup": "#d55e00"}  # others: clusters of some kind
     figure = Figure(figsize=(11, 0.19 * len(names) + 1.6), layout="constrained")
     panels = figure.subplots(1, len(errors), sharey=True, squeeze=False)[0]
     for axes, error in zip(panels, errors, strict=True):
@@ -84,7 +84,7 @@ def draw(rows: list[dict[str, object]], path: Path) -> None:
             if row["tokens"] is None:
                 axes.plot(1.0, y, marker="x", color="#6b7280", ms=6)
                 continue
-            tokens, colour = float(str(row["tokens"])), colours[str(row["method"])]
+            tokens, colour = float(str(row["tokens"])), colours.get(str(row["method"]), "#009e73")
             axes.plot([1.0, tokens], [y, y], color=colour, lw=1.0, alpha=0.5)
             axes.plot(tokens, y, marker="o", ms=5, mec=colour, mfc=colour if row["kind"] == "proved" else "white")
         axes.set_xscale("log")
@@ -95,9 +95,8 @@ def draw(rows: list[dict[str, object]], path: Path) -> None:
             axes.spines[side].set_visible(False)
     panels[0].set_yticks(range(len(names)), names, fontsize=7)
     panels[0].invert_yaxis()
-    figure.suptitle(
-        "blue: spectral, orange: lookup; filled: proved, open: observed only, cross: refused", fontsize=9, x=0.01, ha="left"
-    )
+    told = "blue: spectral, green: clusters, orange: lookup; filled: proved, open: observed only, cross: refused"
+    figure.suptitle(told, fontsize=9, x=0.01, ha="left")
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
