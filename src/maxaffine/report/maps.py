@@ -86,6 +86,7 @@ def weight_curves(axes: Axes, probe: Probe) -> None:
     axes.set_xlim(-1.0, 1.0)
     axes.set_ylim(0.0, 1.15 * len(groups))
     axes.set_yticks([])
+    axes.set_xticks([-1.0, -0.5, 0.0, 0.5, 1.0])
     axes.set_xlabel("position along the direction, scaled to [-1, 1]", labelpad=1)
 
 

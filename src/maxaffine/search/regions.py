@@ -1,6 +1,7 @@
 """Targets that switch on hyperplanes: one region per cluster, all on the same spectral keys."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,12 +14,11 @@ from maxaffine.core.errors import Refused
 from maxaffine.layer.build_regions import build_regions
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan.affine_fit import ProductFit
-from maxaffine.plan.budget import afford
 from maxaffine.plan.regions import BranchFits, RegionsPlan, few_bits, half_widths
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
 from maxaffine.search import regions_integral, seen_regions
-from maxaffine.search.found import ROOM, Found, grouped_cost, unconfirmed
+from maxaffine.search.found import Found, proved
 from maxaffine.target.regions import Arrangement, NotRegions, arrangement
 
 SHARES = ((0.74, 0.2), (0.66, 0.2), (0.5, 0.2), (0.35, 0.2))  # of the error: for the branches, and for what switches mix
@@ -106,29 +106,14 @@ def _proved(
     gap = request.gap if any(_jumps(found, i) for i in range(len(slopes))) else None
     plan = RegionsPlan(found, tuple(steepness), half, fit, gap)
     layer = build_regions(plan, target, request.dtype)
-    cost = grouped_cost(layer)
-    afford(cost, request.max_bytes, f"the layer on regions for error {error:g}")
-    prove = partial(_certified, layer, plan, error, slopes)
-    try:
-        certificate = prove("any")
-    except Refused as refusal:
-        reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
-        return None
-    assert certificate.bound is not None
-    if certificate.bound > error * ROOM:
-        worst = max(certificate.parts, key=lambda name: certificate.parts[name])
-        part = f"{worst.replace('_', ' ')} {certificate.parts[worst]:.3g}"
-        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g} in {request.dtype}, of which {part}")
-        return None
-    observed = None if gap is None else outside(request, plan, layer)
-    if observed is not None and observed.error > certificate.bound:
-        raise AssertionError(f"observed error {observed.error!r} exceeds the bound {certificate.bound!r}: please report this")
-    made = Found("regions", plan, layer, certificate, cost, observed, prove)
-    doubt = unconfirmed(made, request)
-    if doubt is not None:
-        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, and the checker does not confirm it: {doubt}")
-        return None
-    return made
+    made = proved("regions", plan, layer, partial(_certified, layer, plan, error, slopes), request, reasons)
+    if made is None or gap is None:
+        return made
+    observed = outside(request, plan, layer)
+    bound = made.certificate.bound
+    if bound is not None and observed.error > bound:
+        raise AssertionError(f"observed error {observed.error!r} exceeds the bound {bound!r}: please report this")
+    return replace(made, observed=observed)
 
 
 def _certified(layer: GroupedLayer, plan: RegionsPlan, error: float, slopes: list[float], runtime: str) -> Certificate:

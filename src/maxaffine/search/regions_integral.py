@@ -13,10 +13,9 @@ from maxaffine.core.errors import Refused
 from maxaffine.layer.build_regions import build_regions
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan.affine_fit import ProductFit
-from maxaffine.plan.budget import afford
 from maxaffine.plan.regions import BranchFits, RegionsPlan, few_bits, half_widths
 from maxaffine.request import Request
-from maxaffine.search.found import ROOM, Found, grouped_cost, unconfirmed
+from maxaffine.search.found import Found, proved
 from maxaffine.target.regions import Arrangement, NotRegions, arrangement
 
 JUMPS = 0.15  # of the error, for the layers about all jumps: it costs no token
@@ -87,26 +86,7 @@ def _proved(
             steepness.append(few_bits(slopes[i] * blend_constant(len(found.regions)) / (2.0 * KINKS * sup)))
     plan = RegionsPlan(found, tuple(steepness), half_widths(target.box)[1], fit)
     layer = build_regions(plan, target, request.dtype)
-    cost = grouped_cost(layer)
-    afford(cost, request.max_bytes, f"the layer on regions for error {error:g}")
-    prove = partial(_certified, layer, plan, p, error, slopes)
-    try:
-        certificate = prove("any")
-    except Refused as refusal:
-        reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
-        return None
-    assert certificate.bound is not None
-    if not certificate.bound <= error * ROOM:
-        worst = max(certificate.parts, key=lambda name: certificate.parts[name])
-        part = f"{worst.replace('_', ' ')} {certificate.parts[worst]:.3g}"
-        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g} in {request.dtype}, of which {part}")
-        return None
-    made = Found("regions", plan, layer, certificate, cost, None, prove)
-    doubt = unconfirmed(made, request)
-    if doubt is not None:
-        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, and the checker does not confirm it: {doubt}")
-        return None
-    return made
+    return proved("regions", plan, layer, partial(_certified, layer, plan, p, error, slopes), request, reasons)
 
 
 def _certified(

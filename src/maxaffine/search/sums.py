@@ -10,10 +10,9 @@ from maxaffine.certify.sums import certify_sums, wanted_bonus
 from maxaffine.core.errors import Refused
 from maxaffine.layer.build_sums import build_sums
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.plan.budget import afford
 from maxaffine.plan.sums import SumPlan, SumPlanner
 from maxaffine.request import Request
-from maxaffine.search.found import ROOM, Found, grouped_cost, unconfirmed
+from maxaffine.search.found import Found, proved
 from maxaffine.target.sums import sum_of
 
 AIMS = (0.97, 0.9, 0.8, 0.62)  # of the error, for the shares of all parts
@@ -53,34 +52,11 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
         if plan.cells == before and aim < AIMS[1]:
             continue
         before = plan.cells
-        made = _proved(plan, request, reasons)
+        layer = _build(plan, request)
+        made = proved("sums", plan, layer, partial(_certified, layer, plan, request.error), request, reasons)
         if made is not None:
             return made
     return None
-
-
-def _proved(plan: SumPlan, request: Request, reasons: list[str]) -> Found | None:
-    layer = _build(plan, request)
-    cost = grouped_cost(layer)
-    afford(cost, request.max_bytes, f"the sum for error {request.error:g}")
-    prove = partial(_certified, layer, plan, request.error)
-    try:
-        certificate = prove("any")
-    except Refused as refusal:
-        reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
-        return None
-    assert certificate.bound is not None
-    if not certificate.bound <= request.error * ROOM:
-        worst = max(certificate.parts, key=lambda name: certificate.parts[name])
-        part = f"{worst.replace('_', ' ')} {certificate.parts[worst]:.3g}"
-        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g} in {request.dtype}, of which {part}")
-        return None
-    made = Found("sums", plan, layer, certificate, cost, None, prove)
-    doubt = unconfirmed(made, request)
-    if doubt is not None:
-        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, and the checker does not confirm it: {doubt}")
-        return None
-    return made
 
 
 def _build(plan: SumPlan, request: Request) -> GroupedLayer:

@@ -122,7 +122,7 @@ class WindowedKernel:
     dtype: torch.dtype
     config: tuple[int, int] | None = None
 
-    has_slopes = False
+    has_slopes = False  # a lookup is differentiated through its softmax
 
     @classmethod
     def of(cls, layer: Layer, found: LookupProgram, device: torch.device, dtype: torch.dtype) -> WindowedKernel:
@@ -144,7 +144,3 @@ class WindowedKernel:
                 D=self.found.dimension, K=self.found.outputs, BLOCK=block, num_warps=warps, enable_fp_fusion=False,
             )  # fmt: skip
         return out
-
-    def slopes(self, x: Tensor, weight: Tensor) -> Tensor:
-        """There is none: a lookup is differentiated through its softmax."""
-        raise NotImplementedError
