@@ -92,7 +92,8 @@ def compile(
         target: an expression such as "sin(x) + cos(y)", a callable on batches (B, D) -> (B,) or (B, K), a sequence
             function (B, d, n) -> (B, d_out, n_out), a Target, or the name of a gallery entry (then `box` may be left out); or a
             Table or Samples, about whose entries alone the certificate speaks (search/tables.py).
-        box: a Box, or a pair of boxes (query, context) for a function of two inputs.
+        box: a Box or a dictionary of pairs {"x": (-1, 1), "y": (0, 1)}; or two of them (query, context) for a function of two
+            inputs.
         error: the error asked for, absolute unless `relative`, which measures it in units of sup |f|.
         norm: "inf" for the sup norm, or p >= 1 for L_p.
         method: "auto" or one of METHODS.

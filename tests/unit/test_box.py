@@ -120,3 +120,32 @@ def test_bad_boxes_are_refused_with_their_own_sentence(case: int) -> None:
     make, words = REFUSALS[case]
     with pytest.raises(BadInput, match=words):
         make()
+
+
+def test_a_dictionary_of_pairs_is_the_box_of_its_names() -> None:
+    assert Box.of({"x": (-1, 1), "y": (0, 1)}) == Box(x=(-1, 1), y=(0, 1))
+    assert Box.of({"x": [0, 1]}).names == ("x",)
+    box = Box(x=(0, 1))
+    assert Box.of(box) is box
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "the box is empty"),
+        ({"x": 1}, "the edges of `x`"),
+        ({"x": (1, 0)}, "inverted"),
+        ({1: (0, 1)}, "`1` cannot name a variable"),
+        ({"sin": (0, 1)}, "word of the expression grammar"),
+        ([(-1, 1), (0, 2)], 'Box(x=(-1, 1), y=(0, 2)) or {"x": (-1, 1), "y": (0, 2)}'),
+        ((-1, 1), 'Box(x=(-1, 1)) or {"x": (-1, 1)}'),
+        (np.zeros((4, 2)), "Box(x1=(0, 0), x2=(0, 0), x3=(0, 0), ..)"),
+        ("x=-1:1", "(a str) must be a Box such as Box(x=(-1, 1)"),
+        ([(-1, 1), (0, 1, 2)], "(a list) must be a Box such as"),
+        (7, "(a int) must be a Box such as"),
+    ],
+)
+def test_what_is_no_box_is_answered_with_the_box_that_was_meant(given: object, says: str) -> None:
+    with pytest.raises(BadInput) as refusal:
+        Box.of(given)
+    assert says in str(refusal.value)

@@ -224,6 +224,16 @@ def test_a_missing_box_is_asked_for():
     assert "`box`" in sentence(lambda X: X[:, 0])
 
 
+def test_a_box_may_be_a_dictionary_of_pairs_for_compile_frontier_and_partitions():
+    named = {"x": (-1, 1), "y": (0, 1)}
+    layer = ma.compile("x*y", box=named, error=1e-3)
+    assert layer.box == ma.Box(**named)
+    assert frontier("x*y", named, errors=[0.1])
+    assert ma.MaxAffine.grid(named, 2) == ma.MaxAffine.grid(ma.Box(**named), 2)
+    with pytest.raises(ma.BadInput, match=r'write Box\(x=\(-1, 1\), y=\(0, 1\)\) or \{"x": \(-1, 1\), "y": \(0, 1\)\}'):
+        ma.compile("x*y", [(-1, 1), (0, 1)], error=0.1)
+
+
 def test_unknown_functions_imports_and_variables_are_named():
     assert "`sine`" in sentence("sine(x)", LINE)
     assert "__import__" in sentence('__import__("os")', LINE)

@@ -65,6 +65,18 @@ def test_pairs_of_boxes_are_joined_for_us_and_split_for_the_function() -> None:
     assert np.allclose(clash.values([[0.25, 0.5]]), 1.25)
 
 
+def test_a_dictionary_of_pairs_stands_for_a_box_wherever_one_is_taken() -> None:
+    named: dict[str, Any] = {"x": (-1, 1), "y": (0, 1)}
+    assert Target.of("x*y", named).box == PLANE
+    target = Target.of("x*y", PLANE)
+    assert Target.of(target, named) is target
+    assert Target.of(target, {"x": (0, 1), "y": (0, 1)}).box == Box(x=(0, 1), y=(0, 1))
+    pair = Target.of("a*b", ({"a": (0, 1)}, Box(b=(0, 1))))
+    assert pair.inputs == "pair" and pair.boxes == (Box(a=(0, 1)), Box(b=(0, 1)))
+    with pytest.raises(BadInput, match=r"write Box\(x=\(-1, 1\), y=\(-1, 1\)\)"):
+        Target.of("x*y", [(-1, 1), (-1, 1)])  # type: ignore[arg-type]
+
+
 def test_a_function_of_single_points_works_with_vectorize() -> None:
     point = Target.of(lambda p: math.sin(p[0]) if p[1] > 0.5 else 0.0, PLANE, vectorize=True)
     x = PLANE.sample(30, RNG)

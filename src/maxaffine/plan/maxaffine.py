@@ -9,14 +9,15 @@ Softmax(R s(x)) is the soft version of the indicator of these cells.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxaffine.core.errors import BadInput, Refused
+from maxaffine.target.box import Box
 
 Floats = NDArray[np.float64]
 
@@ -86,7 +87,7 @@ class MaxAffine:
         return cls(points, (powers - squares) / 2)
 
     @classmethod
-    def grid(cls, box: BoxLike, counts: int | Sequence[int] | NDArray[np.integer]) -> MaxAffine:
+    def grid(cls, box: BoxLike | Mapping[str, Any], counts: int | Sequence[int] | NDArray[np.integer]) -> MaxAffine:
         """a_j = G v_j,  b_j = -v_j . G v_j / 2,  G = diag(1/h_i^2),  h_i = (u_i - l_i) / P_i.
 
         The v_j are all tuples of the centres c_k = l_i + (k - 1/2) h_i, k = 1..P_i, the last axis running
@@ -94,9 +95,10 @@ class MaxAffine:
         Softmax(rho s(x)) is proportional to exp(-rho sum_i (x_i - v_ji)^2 / (2 h_i^2)).
 
         Args:
-            box: the domain, with edges `low` and `high` of shape (D,).
+            box: the domain, with edges `low` and `high` of shape (D,), or a dictionary {"x": (-1, 1)}.
             counts: P_i, the number of cells on each axis; one number means the same on all.
         """
+        box = _edged(box)
         low = np.asarray(box.low, dtype=np.float64)
         high = np.asarray(box.high, dtype=np.float64)
         cells = _counts(counts, low.size)
@@ -224,7 +226,7 @@ class MaxAffine:
 
     # -- shapes of cells ------------------------------------------------------------------------------
 
-    def polygons(self, box: BoxLike) -> list[Floats]:
+    def polygons(self, box: BoxLike | Mapping[str, Any]) -> list[Floats]:
         """The cells of two variables, clipped to the box: one (K, 2) array per piece, counter-clockwise.
 
         Empty cells, and those that meet the box in no area, are arrays of shape (0, 2); of equal pieces the
@@ -232,12 +234,14 @@ class MaxAffine:
         """
         from maxaffine.plan.polygons import cell_polygons
 
+        box = _edged(box)
         return cell_polygons(self.A, self.b, box.low, box.high)
 
-    def intervals(self, box: BoxLike) -> Floats:
+    def intervals(self, box: BoxLike | Mapping[str, Any]) -> Floats:
         """The cells of one variable, clipped to the box: (N, 2), from and to; (nan, nan) where empty."""
         from maxaffine.plan.polygons import cell_intervals
 
+        box = _edged(box)
         return cell_intervals(self.A, self.b, box.low, box.high)
 
     # -- plumbing -------------------------------------------------------------------------------------
@@ -276,6 +280,11 @@ class MaxAffine:
     def _chunks(self, count: int) -> Iterator[slice]:
         step = max(1, _PAIRS_AT_ONCE // len(self))
         return (slice(start, start + step) for start in range(0, count, step))
+
+
+def _edged(box: Any) -> BoxLike:
+    """A dictionary of pairs as the box that it stands for; what has edges as it is."""
+    return box if hasattr(box, "low") and hasattr(box, "high") else Box.of(box)
 
 
 def _finite(name: str, values: ArrayLike) -> Floats:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,16 @@ class Box:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Box does not change; make another one.")
+
+    @classmethod
+    def of(cls, value: Any) -> Box:
+        """The box of whatever may stand for one: a Box, or a dictionary of pairs, {"x": (-1, 1), "y": (0, 1)}."""
+        if isinstance(value, Box):
+            return value
+        if isinstance(value, Mapping):
+            pairs = [_pair(str(name), edges) for name, edges in value.items()]
+            return cls._make(tuple(value), [p[0] for p in pairs], [p[1] for p in pairs], len(pairs), 1, False)
+        raise BadInput(_no_box(value))
 
     @classmethod
     def named(cls, names: Sequence[str], low: ArrayLike, high: ArrayLike) -> Box:
@@ -310,6 +320,26 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
     except (TypeError, ValueError):
         raise BadInput(f"the edges of `{name}` (={value!r}) must be two numbers, such as {name}=(0, 1).") from None
     return _number(low, name), _number(high, name)
+
+
+def _no_box(value: Any) -> str:
+    """What stands in the way of calling this a box, and how to write the box that was probably meant."""
+    try:
+        edges = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        edges = np.empty(0)
+    if edges.size and edges.shape in ((2,), (edges.size // 2, 2)):
+        rows = edges.reshape(-1, 2)
+        names = ("x", "y", "z") if len(rows) <= 3 else ("x1", "x2", "x3")
+        told = [(name, f"({low:g}, {high:g})") for name, (low, high) in zip(names, rows, strict=False)]
+        dots = ", .." if len(rows) > 3 else ""
+        by_name = ", ".join(f"{name}={pair}" for name, pair in told) + dots
+        as_dict = ", ".join(f'"{name}": {pair}' for name, pair in told) + dots
+        return f"`box` (={value!r:.60}) must be a Box that names its variables: write Box({by_name}) or {{{as_dict}}}."
+    return (
+        f"`box` (a {type(value).__name__}) must be a Box such as Box(x=(-1, 1), y=(0, 1)), a dictionary such as "
+        '{"x": (-1, 1), "y": (0, 1)}, or a pair of boxes for a target of two inputs.'
+    )
 
 
 def _check(names: Sequence[object], low: Sequence[float], high: Sequence[float]) -> None:

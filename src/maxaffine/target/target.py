@@ -12,7 +12,7 @@ Outputs (B,) are 1 x 1, outputs (B, K) are K x 1: d_out = K numbers in n_out = 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -29,6 +29,8 @@ from maxaffine.target.piecewise_affine import written
 
 Array = NDArray[np.float64]
 Inputs = Literal["points", "sequence", "pair"]
+OneBox = Box | Mapping[str, Any]
+BoxOrPair = OneBox | tuple[OneBox, OneBox] | None
 
 CHUNK = 65_536
 """Points per call of a user's function."""
@@ -55,7 +57,7 @@ class Target:
     def of(
         cls,
         source: Any,
-        box: Box | tuple[Box, Box] | None = None,
+        box: BoxOrPair = None,
         *,
         vectorize: bool = False,
         output_shape: Sequence[int] | None = None,
@@ -63,7 +65,8 @@ class Target:
     ) -> Target:
         """A target from an expression (str), a callable, another target, a gallery entry, a ReluNetwork or a PiecewiseAffine law.
 
-        `box`: a Box, or a pair (box_q, box_kv) for f(X_q, X_kv); may be left out for a target or a gallery entry.
+        `box`: a Box or a dictionary {"x": (-1, 1)}, or a pair (box_q, box_kv) of them for f(X_q, X_kv); may be left out for a
+        target or a gallery entry.
         `vectorize`: call the function one point at a time.  `output_shape`: (), (K,) or (d_out, n_out); an expression's K
         outputs fill (d_out, n_out) row by row.
         """
@@ -95,8 +98,10 @@ class Target:
             raise BadInput(f"the target returns entries of shape {found}, and `output_shape` says {shape}.")
         return cls(joined, found, inputs, None, source, None, title, bool(vectorize), boxes)
 
-    def _on(self, box: Box | tuple[Box, Box] | None, output_shape: Sequence[int] | None) -> Target:
+    def _on(self, given: BoxOrPair, output_shape: Sequence[int] | None) -> Target:
         """The same function on another box, or as it is."""
+        joined, pair = (None, None) if given is None else _boxes(given)
+        box = pair or joined
         shape = self.output_shape if output_shape is None else output_shape
         if self.data is not None and (box not in (None, self.box) or tuple(shape) != self.output_shape):
             raise BadInput(f"{self.description} has its own box and outputs; leave out `box` and `output_shape`.")
@@ -267,13 +272,12 @@ def _no_entries(*_: Any) -> Any:
 
 
 def _boxes(box: Any) -> tuple[Box, tuple[Box, Box] | None]:
-    if isinstance(box, Box):
-        return box, None
-    if isinstance(box, (tuple, list)) and len(box) == 2 and all(isinstance(b, Box) for b in box):
-        return Box.join(box[0], box[1]), (box[0], box[1])
+    if isinstance(box, (tuple, list)) and len(box) == 2 and all(isinstance(b, (Box, Mapping)) for b in box):
+        query, context = Box.of(box[0]), Box.of(box[1])
+        return Box.join(query, context), (query, context)
     if box is None:
         raise BadInput("`box` is missing; say where the target lives, such as Box(x=(0, 1)).")
-    raise BadInput(f"`box` (a {type(box).__name__}) must be a Box, or a pair of boxes for a target of two inputs.")
+    return Box.of(box), None
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:
