@@ -9,6 +9,7 @@ import flint
 import numpy as np
 import pytest
 
+from maxaffine.core import intervals
 from maxaffine.core.intervals import HUGE_ANGLE, Interval, rational_bounds
 
 FUNCTIONS = {
@@ -312,3 +313,40 @@ def test_sums_along_an_axis_contain_the_exact_sum() -> None:
         exact = sum(Fraction(v) for v in row)
         assert Fraction(lo) <= exact <= Fraction(hi)
     assert np.allclose(Interval.point(data).sum(axis=0).mid, data.sum(axis=0))
+
+
+def test_ends_are_the_neighbouring_numbers_and_cross_no_number_that_the_exact_value_does_not_cross() -> None:
+    powers = np.ldexp(1.0, np.arange(-1074, 1023))
+    others = np.random.default_rng(5).lognormal(0, 99, 9999)
+    x = np.concatenate([powers, np.nextafter(powers, np.inf), np.nextafter(powers, 0.0), others])
+    x = np.concatenate([x, -x, [0.0]])
+    low, high = intervals._down(x), intervals._up(x)
+    assert (low <= np.nextafter(x, -np.inf)).all() and (high >= np.nextafter(x, np.inf)).all()
+    usual = (np.abs(x) > 1e-300) | (np.abs(x) < 2.0**-1022)
+    assert (low[usual] == np.nextafter(x, -np.inf)[usual]).all() and (high[usual] == np.nextafter(x, np.inf)[usual]).all()
+    below = 1.0 - 2.0**-53 * np.arange(0.0, 2000.0)  # the numbers below 1
+    assert (1.0 - Interval.point(below).square()).lo.min() >= 0.0
+
+
+@pytest.mark.parametrize("c", [2.0, -0.5, 3.0, -1 / 3, 0.0, 2.0**-1060, -(2.0**1000)])
+def test_multiples_contain_the_exact_ends_and_round_each_by_itself(c: float) -> None:
+    rng = np.random.default_rng(8)
+    ends = np.sort(rng.normal(size=(400, 2)) * 10.0 ** rng.uniform(-300, 6, (400, 1)), axis=1)
+    ends[:8] = [[-1.0, 1 / 3], [1 / 3, 2.0], [0.0, 0.1], [-0.1, 0.0], [0.0, 0.0], [5e-324, 1.0], [-1.0, -5e-324], [1.0, 1.7e308]]
+    found = Interval(ends[:, 0], ends[:, 1]).scaled(c)
+    for (a, b), lo, hi in zip(ends, found.lo, found.hi, strict=True):
+        low, high = sorted((Fraction(a) * Fraction(c), Fraction(b) * Fraction(c)))
+        assert math.isinf(lo) or Fraction(lo) <= low
+        assert math.isinf(hi) or Fraction(hi) >= high
+    if c in (2.0, -0.5):  # one end with many digits does not widen the other
+        assert 1.0 * c in (found.lo[0], found.hi[0], -found.lo[0], -found.hi[0])
+        assert found.lo[1] == min(2.0 * c, 1 / 3 * c) and found.hi[1] == max(2.0 * c, 1 / 3 * c)
+    assert not np.isnan(Interval.everything((3,)).scaled(c).lo).any()
+
+
+def test_the_sine_is_not_negative_up_to_the_last_number_before_pi() -> None:
+    found = Interval.of([0.0, 3.0, math.pi], [math.pi, math.pi, math.pi]).sin()
+    assert (found.lo >= 0.0).all() and (found.hi >= np.array([1.0, 0.14, 1.2246467991473531e-16])).all()
+    beyond = math.nextafter(math.pi, 4.0)  # sin < 0 there
+    assert Interval.of([0.0], [beyond]).sin().lo[0] < 0.0
+    assert (Interval.of([-math.pi], [0.0]).sin().hi == 0.0).all()

@@ -12,9 +12,11 @@ hi > -inf.
 How the rounding is made safe, for a float64 result r (u = 2^-53):
 
 * sums: the error of a + b is computed exactly (Knuth's TwoSum), so an exact sum is not widened at all;
-* products, quotients and square roots are correctly rounded, |r - exact| <= u |r| + 2^-1075, and r -+ (2u |r| + 2^-1074)
-  lies outside of that even after its own rounding: the subtraction removes D with ulp(r) <= D < 3 ulp(r) and errs by half
-  an ulp at most.  A product of two factors with 26 significant bits each is exact and stays as it is;
+* products, quotients and square roots are correctly rounded, so the exact value lies between the neighbours of r, and
+  r -+ (u (1 + 2u) |r| + 2^-1074) is such a neighbour, or at most one number beyond it next to 2^-1022 (Rump, Zimmermann, Boldo
+  and Melquiond, *Computing predecessor and successor in rounding to nearest*, BIT 49, 2009).  So no end crosses a float64
+  number that the exact value does not cross: 1 - x never falls below 0 for x <= 1.  A product of two factors with 26
+  significant bits each, or with a power of two, is exact and stays as it is;
 * elementary functions are assumed to be within ULPS units in the last place of the true value (see `ULPS`).
 """
 
@@ -42,9 +44,9 @@ compare every function with python-flint on tens of thousands of points, hard ar
 HUGE_ANGLE = 2.0**20
 """Beyond this, sin and cos are enclosed by [-1, 1] and tan is undefined: no trust in the reduction of the argument."""
 
-_SPACING = 2.0**-52
+_NEIGHBOUR = 2.0**-53 * (1.0 + 2.0**-52)  # u (1 + 2u)
 _SMALLEST = 2.0**-1074
-_FUNCTION_SPACING = (ULPS + 1) * _SPACING  # one more for the rounding of the widening itself
+_FUNCTION_SPACING = (ULPS + 1) * 2.0**-52  # one more for the rounding of the widening itself
 _FUNCTION_SMALLEST = 2.0**-1021  # a vector loop may flush subnormal results to zero
 _TRIGONOMETRIC = 2.0**-51  # absolute accuracy asked of sin and cos: near a zero, a relative one would be too much to ask
 _LARGEST = float(np.finfo(np.float64).max)
@@ -61,12 +63,12 @@ def _quiet() -> np.errstate:
 
 def _down(r: Array) -> Array:
     r = np.minimum(r, _LARGEST)
-    return r - (np.abs(r) * _SPACING + _SMALLEST)
+    return r - (np.abs(r) * _NEIGHBOUR + _SMALLEST)
 
 
 def _up(r: Array) -> Array:
     r = np.maximum(r, -_LARGEST)
-    return r + (np.abs(r) * _SPACING + _SMALLEST)
+    return r + (np.abs(r) * _NEIGHBOUR + _SMALLEST)
 
 
 def _lower(r: Array) -> Array:
@@ -289,6 +291,23 @@ class Interval:
             hi = np.where(opposite, np.minimum(hi, 0.0), hi)
             bad = ((c <= 0) & (d >= 0)) | np.isnan(lo) | np.isnan(hi)
         return Interval(lo, hi)._undefined(bad)
+
+    def scaled(self, c: float) -> Interval:
+        """c x for a number c, each end rounded by itself."""
+        a, b = (self.lo, self.hi) if c >= 0 else (self.hi, self.lo)
+        with _quiet():
+            lo, hi = a * c, b * c
+            if abs(math.frexp(c)[0]) == 0.5:  # a power of two: exact, but for overflow and underflow
+                exact_lo, exact_hi = lo / c == a, hi / c == b
+            else:
+                short = bool(_short(np.asarray(c)))
+                exact_lo, exact_hi = _short(a) & short, _short(b) & short
+            lo = np.where(exact_lo, np.minimum(lo, _LARGEST), _down(lo))
+            hi = np.where(exact_hi, np.maximum(hi, -_LARGEST), _up(hi))
+            lo = np.where(a >= 0 if c >= 0 else a <= 0, np.maximum(lo, 0.0), lo)
+            hi = np.where(b <= 0 if c >= 0 else b >= 0, np.minimum(hi, 0.0), hi)
+            unclear = np.isnan(lo) | np.isnan(hi)  # 0 times something unbounded is 0
+        return Interval(np.where(unclear, 0.0, lo), np.where(unclear, 0.0, hi)) if unclear.any() else Interval(lo, hi)
 
     def __radd__(self, other: float) -> Interval:
         return _lift(other) + self
@@ -601,7 +620,7 @@ def _wave(x: Interval, f: Callable[[Array], Array], top: float, bottom: float, t
         lo = np.where(has_bottom, -1.0, np.maximum(lo, -1.0))
         hi = np.where(has_top, 1.0, np.minimum(hi, 1.0))
     if through_zero:
-        # |x| < 3: the sine keeps the sign of its argument.
-        lo = np.where((x.lo >= 0) & (x.hi < 3.0), np.maximum(lo, 0.0), lo)
-        hi = np.where((x.hi <= 0) & (x.lo > -3.0), np.minimum(hi, 0.0), hi)
+        # |x| <= pi: the sine keeps the sign of its argument.
+        lo = np.where((x.lo >= 0) & (x.hi <= PI_LOW), np.maximum(lo, 0.0), lo)
+        hi = np.where((x.hi <= 0) & (x.lo >= -PI_LOW), np.minimum(hi, 0.0), hi)
     return Interval(lo, hi)

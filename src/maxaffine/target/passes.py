@@ -196,6 +196,8 @@ def _linear(inner: list[Interval]) -> Interval:
             term = a
         elif low == high == -1.0:
             term = -a
+        elif low == high:
+            term = a.scaled(low)
         else:
             term = a * c
         total = total + term if start else term
