@@ -18,7 +18,7 @@ are small.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -134,6 +134,59 @@ class AxisProof:
     cells: int
 
 
+@dataclass(frozen=True)
+class HeadErrors:
+    """A cluster's head where it answers: sums over its keys that rounding meets, eta the errors of logits, v the values.
+
+    Of several clusters, the largest of each.
+    """
+
+    lost: float  # sum w eta |v - p|
+    heavy: float  # sum w eta |v|
+    spread: float  # sum w |v - p|
+    size: float  # sum w |v|
+    lean: float  # sum w |G|
+    eta: float
+    reach: float  # |t|
+    keys: int
+    largest: float  # max |v|
+
+    def total(self, tiny: float) -> float:
+        """What rounding does to p."""
+        sums = gamma(self.keys + tree_terms(self.keys) + 12, U) * self.size + 4 * U * self.reach * self.lean
+        lost = math.exp(min(2.04 * self.eta, 50.0)) * 1.02 * self.lost
+        return (lost + sums + self.keys * tiny * self.largest) * UP
+
+    @classmethod
+    def worst(cls, rows: list[HeadErrors]) -> HeadErrors:
+        """The largest of each."""
+        return cls(*(max(column) for column in zip(*(astuple(row) for row in rows), strict=True)))
+
+
+@dataclass(frozen=True)
+class AxisParts:
+    """What is known of clusters along one coordinate, at every z of its range, before rounding of the whole is counted."""
+
+    worst: float  # sup |f_k - p_k| where cluster k answers
+    kinks: float  # and what clusters say beyond a break
+    leak: float  # sum over the others of their computed masses times (|f| + |p_k|)
+    far: float  # those masses
+    doubt: float  # of worst
+    size: float  # sup |f|
+    eta: float  # error of scores where clusters answer
+    heads: HeadErrors
+    rounding: float  # of a head p_k alone, the largest
+    top: float  # |p_k| where it answers
+    largest: float  # max |v| a little beyond
+    count: int
+    cells: int
+
+    @property
+    def near(self) -> float:
+        """sup over z of the sum of Omega_k |f - p_k| over the clusters that answer there."""
+        return self.worst + self.kinks
+
+
 class _Scores:
     """Scores of the clusters in extended precision, with their errors."""
 
@@ -209,6 +262,23 @@ def prove_axis(
     layer: GroupedLayer, group: ClusterGroup, target: AxisTarget, error: float, gap: float | None = None
 ) -> AxisProof:
     """Everything about one group of clusters on one coordinate; `gap` is the distance from jumps in units of w . x."""
+    return prover(layer, group, target, error, gap).prove()
+
+
+def prover(
+    layer: GroupedLayer,
+    group: ClusterGroup,
+    target: AxisTarget,
+    error: float,
+    gap: float | None = None,
+    coordinates: int = 1,
+    offsets: Array | None = None,
+) -> AxisProver:
+    """The proof of one group, to be carried out.
+
+    Where the group is one factor of a product, `coordinates` is the number of factors, whose scores are added up, and
+    `offsets` (C,) bounds what its share of the product's offsets lacks.
+    """
     if len(group.matrix) != 1 or group.outputs != 1:
         raise Refused("clusters are proved along one coordinate and for one output here.")
     axis = Axis.of(layer, group, target)
@@ -218,7 +288,8 @@ def prove_axis(
     scores = _Scores(group)
     if not all(lam > 0 for lam in scores.lam):
         raise Refused("the keys of neighbouring clusters are not sorted by their slopes.")
-    return _Prover(layer, group, axis, found, holes, scores, error).prove()
+    slack = np.zeros(len(group.clusters)) if offsets is None else offsets
+    return AxisProver(layer, group, axis, found, holes, scores, error, coordinates, slack)
 
 
 def _holes(axis: Axis, found: Pieces, error: float, gap: float | None, blur: float) -> list[Hole | None]:
@@ -258,21 +329,25 @@ class _Reach:
     piece: int | None
 
 
-class _Prover:
+class AxisProver:
+    """The proof of one group of clusters along one coordinate."""
+
     def __init__(
         self, layer: GroupedLayer, group: ClusterGroup, axis: Axis, found: Pieces, holes: list[Hole | None], scores: _Scores,
-        error: float,
+        error: float, coordinates: int, slack: Array,
     ) -> None:  # fmt: skip
         self.layer, self.group, self.axis, self.found, self.holes = layer, group, axis, found, holes
         self.scores, self.error, self.count = scores, error, len(scores.heads)
+        self.coordinates, self.slack = coordinates, slack
         self.compute = compute_format(layer.dtype)
 
-    def prove(self) -> AxisProof:
+    def parts(self) -> AxisParts:
+        """Everything but the rounding of the whole and of z."""
         size = self._size()
-        reaches, leak = self._reaches(size)
+        reaches, leak, far = self._reaches(size)
         worst = doubt = 0.0
         cells = 0
-        heads = 0.0
+        heads: list[HeadErrors] = []
         eta = 0.0
         for k, reach in enumerate(reaches):
             for low, high in self._without_holes(reach.low, reach.high):
@@ -280,25 +355,38 @@ class _Prover:
                 found = sup_error(branch, self.scores.heads[k], low, high, 0.97 * self.error)
                 worst, doubt, cells = max(worst, found.bound), max(doubt, found.doubt), cells + found.cells
             if reach.low <= reach.high:
-                head, score = self._rounding(k, reach)
-                heads, eta = max(heads, head), max(eta, score)
-        kinks = self._kinks(reaches)
-        blend = worst + kinks + leak
+                heads.append(self._rounding(k, reach))
+                eta = max(eta, self._score_error(k, reach.low), self._score_error(k, reach.high))
         eta += U * (-FLOAT64.exp_floor + FLOAT64.exp_ulps + 8.0)
-        if not eta < 1.0:
+        if not (eta < 1.0 and far <= 0.25):
             raise Refused(f"the scores of the clusters are wrong by up to {eta:.2g} in {self.layer.dtype}.")
-        rounding = math.exp(2.0 * eta) * (2.0 * math.expm1(eta) * blend + heads)
-        rounding += gamma(tree_terms(self.count) + self.count + 8, U) * (size + blend)
-        rounding += self.count * (SKIP + 4.0 * FLOAT64.tiny) * max(h.largest(2.0) for h in self.scores.heads)
-        real = self._modulus(self.axis.real + self.axis.drift)
-        every = worst + kinks + leak + rounding + real <= 0.99 * self.error
-        moved_by = real if every else self._modulus(self.axis.drift)
-        holes = tuple(hole for hole in self.holes if hole is not None)
-        top = max(self._top(k, r) for k, r in enumerate(reaches) if r.low <= r.high) + leak
-        return AxisProof(
-            (worst - doubt + kinks) * UP, leak, (rounding + moved_by) * UP, doubt, size, max(size + blend, top) * UP, holes,
-            every, cells,
+        top = max(self._top(k, r) for k, r in enumerate(reaches) if r.low <= r.high)
+        return AxisParts(
+            worst, self._kinks(reaches), leak, far, doubt, size, eta, HeadErrors.worst(heads),
+            max(head.total(self.compute.tiny) for head in heads), top, max(h.largest(2.0) for h in self.scores.heads),
+            self.count, cells,
         )  # fmt: skip
+
+    def prove(self) -> AxisProof:
+        """The bound of this group alone."""
+        one = self.parts()
+        blend = one.near + one.leak
+        rounding = math.exp(2.0 * one.eta) * (2.0 * math.expm1(one.eta) * blend + one.rounding)
+        rounding += 2.0 * one.far * one.near  # masses add up to one without those far away
+        rounding += gamma(tree_terms(self.count) + self.count + 8, U) * (one.size + blend)
+        rounding += self.count * (SKIP + 4.0 * FLOAT64.tiny) * one.largest
+        real = self.moved(True)
+        every = blend + rounding + real <= 0.99 * self.error
+        moved_by = real if every else self.moved(False)
+        holes = tuple(hole for hole in self.holes if hole is not None)
+        return AxisProof(
+            (one.near - one.doubt) * UP, one.leak, (rounding + moved_by) * UP, one.doubt, one.size,
+            max(one.size + blend, one.top + one.leak) * UP, holes, every, one.cells,
+        )  # fmt: skip
+
+    def moved(self, real: bool) -> float:
+        """What the rounding of z does to f, for `real` x or for those that are numbers."""
+        return self._modulus(self.axis.drift + (self.axis.real if real else 0.0))
 
     # -- sizes
 
@@ -335,9 +423,9 @@ class _Prover:
 
     # -- where clusters answer
 
-    def _reaches(self, size: float) -> tuple[list[_Reach], float]:
-        """K_k for every cluster, and what all clusters together say outside of them."""
-        reaches, leak = [], 0.0
+    def _reaches(self, size: float) -> tuple[list[_Reach], float, float]:
+        """K_k for every cluster, what all clusters together say outside of them, and their mass there."""
+        reaches, leak, mass = [], 0.0, 0.0
         share = LEAK * self.error / self.count
         c_local = 3.1 * self.compute.unit + 8 * U
         for k, head in enumerate(self.scores.heads):
@@ -358,7 +446,8 @@ class _Prover:
                 lam = self.scores.lam[number]
                 # errors of the computed scores of both clusters at the edge, and how they grow beyond it
                 slip = self._score_error(number, at) + self._score_error(number + 1, at)
-                steep = sum(8 * U * abs(float(self.scores.A[i])) + c_local * self.scores.inner(i) for i in (number, number + 1))
+                sites = (8 + 2 * self.coordinates) * U
+                steep = sum(sites * abs(float(self.scores.A[i])) + c_local * self.scores.inner(i) for i in (number, number + 1))
                 rest = lam - 2.0 * steep
                 if rest <= 0.1 * lam or slip > 0.5 * lead:
                     raise Refused(f"a cluster's lead over its neighbour is lost to rounding in {self.layer.dtype}.")
@@ -366,10 +455,11 @@ class _Prover:
                 lean = float(np.abs(head.slopes).max())
                 far = math.exp(-(lead - slip)) * (size + head.largest(t) + lean / (self.scores.radius[k] * rest * math.e))
                 leak += 1.2 * far  # masses are normalised with errors of some percent at most
+                mass += 1.2 * math.exp(-(lead - slip))
             reaches.append(_Reach(low, high, None))
         for k, reach in enumerate(reaches):
             reach.piece = self._piece(k, reach, reaches)
-        return reaches, leak
+        return reaches, leak, mass
 
     def _piece(self, k: int, reach: _Reach, reaches: list[_Reach]) -> int | None:
         """The piece whose branch the cluster follows; None where it lies across a break."""
@@ -475,14 +565,14 @@ class _Prover:
         logit = 1.01 * (u * (3.0 * float(np.abs(keys.slopes).max()) * t + size) + 4 * U * float(np.abs(keys.slopes).max()) * t)
         exp = 1.01 * u * (min(2.0 * size, -self.compute.exp_floor) + self.compute.exp_ulps + 3.0) if len(keys) > 1 else 0.0
         site = abs(float(self.scores.A[k]) * z) + abs(float(self.scores.b[k]))
-        # one product and two sums of the size of the site's score; the rest is of the size of the local logits
-        return (logit + exp + U * (3.1 * site + 8.0 * size + 8.0 * tree_terms(len(keys)) + 64.0)) * UP
+        # one product and two sums per coordinate of the size of the site's score; the rest is of the size of the local logits
+        sums = (2.0 * self.coordinates + 1.1) * site + (6.0 + 2.0 * self.coordinates) * size
+        return (logit + exp + U * (sums + 8.0 * tree_terms(len(keys)) + 64.0) + float(self.slack[k])) * UP
 
-    def _rounding(self, k: int, reach: _Reach) -> tuple[float, float]:
-        """Errors of p_k and of S_k where the cluster answers."""
+    def _rounding(self, k: int, reach: _Reach) -> HeadErrors:
+        """What rounding meets in p_k where the cluster answers."""
         head, keys = self.scores.heads[k], self.scores.heads[k].keys
         first, last = self._local(k, reach.low, reach.high)
-        score = max(self._score_error(k, reach.low), self._score_error(k, reach.high))
         u = self.compute.unit
         pieces = int(np.clip(30.0 * float(np.ptp(keys.slopes)) * (last - first), 16, 2000))
         edges = np.linspace(first, last, pieces + 1)
@@ -498,14 +588,16 @@ class _Prover:
         v = head.values + np.multiply.outer(t, head.slopes)
         p = (w * v).sum(axis=1, keepdims=True)
         drift = head.steepness(first, last) * half + np.abs(head.slopes) * half
-        lost = float((w * eta * (np.abs(v - p) + drift)).sum(axis=1).max()) * grow
-        most = 1.02 * float(eta.max())
+        apart, sizes_of_v = np.abs(v - p) + drift, np.abs(v) + np.abs(head.slopes) * half
         reach_t = max(abs(first), abs(last))
-        size = float((w * (np.abs(v) + np.abs(head.slopes) * half)).sum(axis=1).max()) * grow
-        lean = float((w * np.abs(head.slopes)).sum(axis=1).max()) * grow
-        sums = gamma(len(keys) + tree_terms(len(keys)) + 12, U) * size + 4 * U * reach_t * lean
-        total = math.exp(min(2.0 * most, 50.0)) * 1.02 * lost + sums + len(keys) * self.compute.tiny * head.largest(reach_t)
-        return total * UP, score
+
+        def most(part: Array) -> float:
+            return float((w * part).sum(axis=1).max()) * grow * UP
+
+        return HeadErrors(
+            most(eta * apart), most(eta * sizes_of_v), most(apart), most(sizes_of_v), most(np.abs(head.slopes)), float(eta.max()),
+            reach_t, len(keys), head.largest(reach_t),
+        )  # fmt: skip
 
     def _modulus(self, d: float) -> float:
         """sup |f(z) - f(z')| over |z - z'| <= d + relative |z|, both outside the holes: on one piece, or across a break."""

@@ -71,7 +71,7 @@ def certify_sums(layer: GroupedLayer, plan: SumPlan, error: float, runtime: str 
     if literal:
         leakage += literal_leak(layer)
         rounding += gamma(2 * tree_terms(layer.tokens) + 8, FLOAT64.unit) * _lean(layer)  # the tilt in the weighted sum
-    rounding += _tilt(layer, plan) + output_rounding(layer, size * UP)
+    rounding += tilt_error(layer, plan.found.slopes) + output_rounding(layer, size * UP)
     if not math.isfinite(rounding + leakage):
         raise Refused(f"the logits of the literal softmax are not resolved in {layer.dtype}; the two-level runtime is proved.")
     return Certificate.proved(
@@ -96,11 +96,11 @@ def _target(layer: GroupedLayer, plan: SumPlan, number: int) -> AxisTarget:
     return AxisTarget(found.shifted(lift), found.direction)
 
 
-def _tilt(layer: GroupedLayer, plan: SumPlan) -> float:
+def tilt_error(layer: GroupedLayer, slopes: tuple[Fraction, ...]) -> float:
     """How far the stored tilt is from the affine part, over the box."""
     stored = np.zeros(layer.dimension) if layer.tilt is None else layer.tilt[0].astype(np.float64)
     reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low) * (1 + 1e-15)
-    rows = zip(plan.found.slopes, stored, reach, strict=True)
+    rows = zip(slopes, stored, reach, strict=True)
     return sum(abs(float(a - Fraction(float(b)))) * float(r) * UP for a, b, r in rows)
 
 

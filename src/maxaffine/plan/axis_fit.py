@@ -1,8 +1,9 @@
-"""Local heads on an interval: shifted Bernstein keys with affine values, fitted to many intervals at once.
+"""Local heads on an interval: shifted Bernstein keys with affine or constant values, fitted to many intervals at once.
 
     w_j(t) = softmax_j(delta (j - n/2) t + log C(n, j) - mu j),      p(t) = sum_j w_j(t) (c_j + G_j t),      |t| <= 1
 
-With s = sigmoid(delta t - mu) this is every P(s) + t Q(s) with polynomials of degree n.  The shift mu bends the head towards one
+With s = sigmoid(delta t - mu) this is every P(s) + t Q(s) with polynomials of degree n, and P(s) where values are constant, which
+for small delta is every polynomial of degree n with large values that cancel.  The shift mu bends the head towards one
 end, which is what poles and roots beyond that end ask for.  Ridge least squares in t does not depend on where the interval
 lies, so the operator from samples to residuals is made once for every (p, delta, mu), and a search over intervals is a product
 of matrices.
@@ -27,6 +28,7 @@ Curve = Callable[[Array], Array]  # z (..,) -> (..,)
 POINTS = np.cos(np.pi * np.arange(73) / 72.0)  # of an interval on which heads are fitted and judged
 CHECK = np.cos(np.pi * (np.arange(257) + 0.25) / 257.0)
 DELTAS = (0.02, 0.1, 0.4, 0.8, 1.4, 2.1, 3.2, 5.0)
+DELTAS_OF_CONSTANTS = (0.0003, 0.003, *DELTAS)
 SHIFTS = (-6.0, -3.5, -1.5, 0.0, 1.5, 3.5, 6.0)
 MOST_LOCAL = 9  # tokens of a cell among several
 
@@ -39,10 +41,10 @@ def shifted_keys(count: int, delta: float, shift: float, dtype: str) -> AxisKeys
     return rounded(delta * (j - n / 2.0), offsets, dtype)
 
 
-def design(keys: AxisKeys, t: Array) -> Array:
-    """Columns w_j and w_j t at the points: (M, 2 p); one token alone has the columns 1 and t."""
+def design(keys: AxisKeys, t: Array, affine: bool = True) -> Array:
+    """Columns w_j and, for affine values, w_j t at the points: (M, 2 p) or (M, p); one token alone has the columns 1 and t."""
     w = weights(keys, t)
-    return np.concatenate([w, w * t[:, None]], axis=1)
+    return np.concatenate([w, w * t[:, None]], axis=1) if affine else w
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,11 @@ class LocalFit:
 
 
 class Library:
-    """Residual operators of all small heads, for one error and one size of function values."""
+    """Residual operators of all small heads, for one error and one size of function values; values affine in t or constant."""
 
-    def __init__(self, error: float, scale: float, dtype: str) -> None:
-        self.error, self.scale, self.dtype = error, max(scale, 1e-300), dtype
+    def __init__(self, error: float, scale: float, dtype: str, affine: bool = True) -> None:
+        self.error, self.scale, self.dtype, self.affine = error, max(scale, 1e-300), dtype, affine
+        self.deltas = DELTAS if affine else DELTAS_OF_CONSTANTS
         self.unit = compute_format(dtype).unit
         self.damping = min(max(0.02 * error / self.scale, 8.0 * self.unit), 1e100)  # a target that is zero has no scale
         self._residuals: dict[int, Array] = {}
@@ -68,7 +71,7 @@ class Library:
     def combinations(self, count: int) -> list[tuple[float, float]]:
         """(delta, mu) that are tried for heads of this size."""
         if count not in self._combinations:
-            found = [(d, m) for d in DELTAS for m in SHIFTS if abs(m) <= (6.0 if d >= 0.8 else 3.5 if d >= 0.4 else 0.0)]
+            found = [(d, m) for d in self.deltas for m in SHIFTS if abs(m) <= (6.0 if d >= 0.8 else 3.5 if d >= 0.4 else 0.0)]
             found = [(0.0, 0.0)] if count == 1 else found
             self._combinations[count] = found
         return self._combinations[count]
@@ -78,7 +81,7 @@ class Library:
         if count not in self._residuals:
             found = []
             for delta, shift in self.combinations(count):
-                A = design(shifted_keys(count, delta, shift, self.dtype), POINTS)
+                A = design(shifted_keys(count, delta, shift, self.dtype), POINTS, self.affine)
                 U, S, _ = np.linalg.svd(A, full_matrices=False)
                 keep = S * S / (S * S + self.damping**2)
                 found.append(np.eye(len(POINTS)) - (U * keep) @ U.T)
@@ -122,7 +125,7 @@ class Library:
             for d, m in ((delta * factor, shift), (delta / factor, shift), (delta, shift + step), (delta, shift - step)):
                 if best.error <= 0.7 * wanted:
                     return best, delta, shift
-                if not 0.002 <= d <= 9.0 or abs(m) > 9.0:
+                if not 0.1 * self.deltas[0] <= d <= 9.0 or abs(m) > 9.0:
                     continue
                 fit = self.solve(count, d, m, samples, exact)
                 if fit.error < best.error:
@@ -133,9 +136,9 @@ class Library:
     def solve(self, count: int, delta: float, shift: float, samples: Array, exact: Array) -> LocalFit:
         """Ridge least squares for one set of keys, the best of several dampings."""
         keys = shifted_keys(count, delta, shift, self.dtype)
-        U, S, Vt = np.linalg.svd(design(keys, POINTS), full_matrices=False)
+        U, S, Vt = np.linalg.svd(design(keys, POINTS, self.affine), full_matrices=False)
         projected = U.T @ samples
-        W = design(keys, CHECK)
+        W = design(keys, CHECK, self.affine)
         fits = []
         for lam in (3.0, 0.3, 0.03, 0.003):
             damping = max(lam * self.error / self.scale, 4.0 * self.unit)
@@ -146,7 +149,7 @@ class Library:
         with np.errstate(over="ignore", invalid="ignore"):
             stored = values.astype(numpy_dtype(self.dtype)).astype(np.float64)
         p = len(keys)
-        c, G = stored[:p], stored[p:]
+        c, G = stored[:p], stored[p:] if self.affine else np.zeros(p)
         if not np.isfinite(stored).all():
             return LocalFit(np.inf, keys, c, G)
         g = W @ stored
@@ -158,7 +161,7 @@ class Library:
         return LocalFit(away + loss if math.isfinite(away + loss) else np.inf, keys, c, G)
 
     def _lawson(self, start: LocalFit, samples: Array, exact: Array) -> LocalFit:
-        A, W = design(start.keys, POINTS), design(start.keys, CHECK)
+        A, W = (design(start.keys, points, self.affine) for points in (POINTS, CHECK))
         best = start
         for lam in (0.3, 0.03, 0.003):
             damping = max(lam * self.error / self.scale, 4.0 * self.unit)

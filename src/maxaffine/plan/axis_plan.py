@@ -198,8 +198,10 @@ class Aim:
     gap: float
 
 
-def make_plan(problem: Problem, aim: Aim, dtype: str, most: int, gap: float | None) -> AxisPlan | None:
-    """The fewest tokens for a problem, at most `most`; None where that does not do."""
+def make_plan(
+    problem: Problem, aim: Aim, dtype: str, most: int, gap: float | None, affine: bool = True
+) -> AxisPlan | None:
+    """The fewest tokens, their values affine or constant, for a problem, at most `most`; None where that does not do."""
     z = np.linspace(problem.low, problem.high, 2001)
     with np.errstate(all="ignore"):
         seen = problem.f(z)
@@ -207,7 +209,7 @@ def make_plan(problem: Problem, aim: Aim, dtype: str, most: int, gap: float | No
     if not len(seen):
         return None
     size = float(np.abs(seen).max())
-    library = Library(aim.fit, size, dtype)
+    library = Library(aim.fit, size, dtype, affine)
     made = _cells(problem, aim, library, most)
     if made is None:
         return None

@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.plan.axis_plan import Aim, AxisPlan, Problem, best_centre, expression_problem, make_plan
+from maxaffine.plan.axis_plan import AxisPlan, expression_problem
+from maxaffine.plan.axis_shares import Part, along, shared_centre
 from maxaffine.plan.spectral import GroupPlan, GroupPlanner, _analytic
 from maxaffine.target.box import Box
 from maxaffine.target.sums import Sum
 
 Array = NDArray[np.float64]
 
-KINKS = {"float64": 0.05, "float32": 0.2, "bfloat16": 0.3}  # of a part's share, for its kinks
-STRAIGHT = 0.75  # the same where the branches are straight lines, which clusters hold exactly
 UNITS = 16  # parts of the error that are shared out, where few parts of the sum need them
 CHOICES = (15, 1, 8, 4, 12)  # of them, in the order in which they are looked at
 FEW = 6  # parts
-SPARE = 1.25  # what a smooth part needs in units of its error on points
-MOST = 1500
 
 
 @dataclass(frozen=True)
@@ -54,72 +51,27 @@ class SumPlan:
         return {"plan": "sums", "method": "sums", "route": self.route, "groups": rows}
 
 
-@dataclass
-class _Part:
-    """Plans of one part by their share of the error; smaller shares never have fewer tokens."""
-
-    make: Callable[[float], AxisPlan | GroupPlan | None]
-    known: dict[float, AxisPlan | GroupPlan | None] = field(default_factory=dict)
-
-    def plan(self, share: float) -> AxisPlan | GroupPlan | None:
-        if share not in self.known:
-            tighter = [other for other in self.known if other < share and self.known[other] is not None]
-            looser = [other for other in self.known if other > share]
-            if tighter and looser and self._count(self.known[max(tighter)]) <= self._count(self.known[min(looser)]):
-                return self.known[max(tighter)]
-            self.known[share] = self.make(share)
-        return self.known[share]
-
-    def tokens(self, share: float) -> float:
-        return self._count(self.plan(share))
-
-    @staticmethod
-    def _count(found: AxisPlan | GroupPlan | None) -> float:
-        return math.inf if found is None else found.cells if isinstance(found, AxisPlan) else found.tokens
-
-    def straight(self, share: float) -> bool:
-        """Whether its clusters hold their branches exactly, so that its share serves its kinks alone."""
-        found = self.plan(share)
-        return isinstance(found, AxisPlan) and max(cell.fit.error for cell in found.parts) <= 0.05 * share
-
-    def needed(self, share: float) -> float:
-        """What of its share it needs."""
-        found = self.plan(share)
-        return min(share, max(SPARE * found.expected, 1e-3 * share)) if isinstance(found, GroupPlan) else share
-
-
 class SumPlanner:
     """Plans of one sum on a box, for errors of any size."""
 
     def __init__(self, found: Sum, box: Box, error: float, dtype: str) -> None:
         self.found, self.box, self.dtype = found, box, dtype
-        self.centre = self._centre()
+        steep = [found.along(n) for n, group in enumerate(found.parts) if group.dimension == 1 and found.switching[n]]
+        rest = [group for n, group in enumerate(found.parts) if group.dimension > 1 or not found.switching[n]]
+        self.centre = shared_centre(steep, [w for group in rest for w in group.directions], found.slopes, box)
         self.why: str | None = None
-        self._parts: list[_Part] = []
+        self._parts: list[Part] = []
         for number, group in enumerate(found.parts):
             if not found.switching[number] and _analytic(group, box.low, box.high):
                 planner = GroupPlanner(group, box.low, box.high, error, dtype)
-                self._parts.append(_Part(self._smooth(planner)))
+                self._parts.append(Part(self._smooth(planner)))
             elif group.dimension == 1:
                 problem = expression_problem(found.along(number), box.low, box.high, error, self.centre)
                 if any(link.kind == "jump" for link in problem.links):
                     self.why = "a part of the target jumps"
-                self._parts.append(_Part(self._along(problem)))
+                self._parts.append(Part(along(problem, dtype)))
             else:
                 self.why = "a part of several directions is not smooth"
-
-    def _centre(self) -> Array:
-        """The middle of the box; along a variable that one part alone has, the place where that part is steepest."""
-        low, high = self.box.low, self.box.high
-        centre = np.asarray((low + high) / 2.0)
-        for number, group in enumerate(self.found.parts):
-            used = [i for i, c in enumerate(group.directions[0]) if c]
-            if group.dimension > 1 or len(used) != 1 or not self.found.switching[number]:
-                continue
-            others = [w for k, other in enumerate(self.found.parts) if k != number for w in other.directions]
-            if not any(w[used[0]] for w in others) and not self.found.slopes[used[0]]:
-                centre[used[0]] = best_centre(self.found.along(number), low, high)[used[0]]
-        return centre
 
     @staticmethod
     def _smooth(planner: GroupPlanner) -> Callable[[float], GroupPlan | None]:
@@ -128,17 +80,6 @@ class SumPlanner:
                 return planner.affine_product(0.9 * share) or planner.best_product(0.9 * share)
             fit = planner.lines[0].smallest(0.94 * share, start=1)
             return None if fit is None else planner.single(planner.lines[0].polished(len(fit)))
-
-        return make
-
-    def _along(self, problem: Problem) -> Callable[[float], AxisPlan | None]:
-        def make(share: float) -> AxisPlan | None:
-            kinks = KINKS[self.dtype] if any(link.kind == "kink" for link in problem.links) else 0.0
-            made = make_plan(problem, Aim((0.93 - kinks) * share, kinks * share, share, 0.0), self.dtype, MOST, None)
-            if made is None or not kinks or max(cell.fit.error for cell in made.parts) > 0.05 * share:
-                return made
-            softer = make_plan(problem, Aim(0.1 * share, STRAIGHT * share, share, 0.0), self.dtype, MOST, None)
-            return made if softer is None or softer.cells > made.cells else softer
 
         return make
 
@@ -163,7 +104,7 @@ class SumPlanner:
         return SumPlan(self.found, made, tuple(needed), self.centre) if len(made) == count else None
 
 
-def _shared(parts: list[_Part], units: int, unit: float) -> list[float]:
+def _shared(parts: list[Part], units: int, unit: float) -> list[float]:
     """Units of the error for parts whose tokens grow with accuracy: the fewest tokens in all."""
     if len(parts) <= 1:
         return [float(units)] * len(parts)

@@ -43,7 +43,7 @@ def sum_of(expression: Expression, box: Box) -> Sum | None:
     """The parts of a sum of at least two, where all that switch in the box have one direction and some do; else None."""
     if expression.count != 1 or not expression.used:
         return None
-    groups = groups_of(_folded(_settled(expression, box)), apart=True)
+    groups = groups_of(_folded(settled(expression, box)), apart=True)
     slopes, constant = [Fraction(0)] * expression.dimension, Fraction(0)
     parts: list[Group] = []
     for group in groups:
@@ -57,7 +57,7 @@ def sum_of(expression: Expression, box: Box) -> Sum | None:
         for row, c in zip(group.directions, form.exact[0], strict=True):
             for i, w in enumerate(row):
                 slopes[i] += c * w
-    flags = [_switching(group) for group in parts]
+    flags = [switching(_own(group)) for group in parts]
     if len(parts) < 2 or not any(flags) or any(flag and group.dimension > 1 for flag, group in zip(flags, parts, strict=True)):
         return None
     if constant:
@@ -72,12 +72,12 @@ def _own(group: Group) -> Expression:
     return group.expression
 
 
-def _switching(group: Group) -> bool:
+def switching(expression: Expression) -> bool:
     """Whether something in it switches, or is singular at an end that a root may reach."""
-    return any(one.kind != "singular" or one.op in ("sqrt", "cbrt") for one in switches(_own(group)))
+    return any(one.kind != "singular" or one.op in ("sqrt", "cbrt") for one in switches(expression))
 
 
-def _settled(expression: Expression, box: Box) -> Expression:
+def settled(expression: Expression, box: Box) -> Expression:
     """The expression without the switches that stay on one side throughout the box, by enclosures of their arguments."""
     whole = Interval(box.low[None], box.high[None])
     choices = {}

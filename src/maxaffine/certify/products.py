@@ -1,0 +1,212 @@
+"""The certificate of products of clusters: every factor proved along its own direction, and what multiplying them costs.
+
+Scores add up, so masses and weights are products, and so are the pieces: with blends N_i = sup sum_k Omega_k |h_i - p_k| over the
+clusters that answer (axis_clusters.py), S_i = sup |h_i|, T_i = S_i + N_i and a shift that all values share,
+
+    |F - f| <= prod_i T_i - prod_i S_i                                             (telescoping: sum Omega_k |p_k| <= T_i)
+             + prod_i (e^{2 eta_i} T_i + e^{eta_i} X_i) - prod_i e^{2 eta_i} T_i   (X_i: clusters far away, and their values)
+
+Computed scores are wrong by at most eta = sum_i eta_i where clusters answer, so computed masses are at most e^{2 eta}/(1 - phi)
+times the exact ones, phi the mass far away.  Inside a cluster logits of factor i are wrong by eta_j, and
+
+    sum w eta_j |prod v - prod p| <= lost_i prod_{n != i} A_n + heavy_i sum_{m != i} spread_m prod_{n != i, m} A_n,
+
+lost = sum w eta |v - p|, heavy = sum w eta |v|, spread = sum w |v - p|, A = sum w |v|, per factor.  The stored offsets are sums and
+the stored values products, both rounded: offsets off by d_i count with eta_i, values off by rho times their size cost rho prod_i A_i.
+The rounding of z moves every factor by its modulus.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.certify.axis_certificate import FLOATS
+from maxaffine.certify.axis_clusters import EXTENDED, AxisParts, AxisTarget, prover
+from maxaffine.certify.certificate import EVERY_X, Certificate
+from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
+from maxaffine.certify.spectral import FLINT
+from maxaffine.certify.sums import tilt_error
+from maxaffine.certify.two_level import LOGARITHM, UP, literal_rounding, output_rounding
+from maxaffine.core.errors import Refused
+from maxaffine.core.rounding import FLOAT64, compute_format, gamma
+from maxaffine.layer.build_axis import axis_group
+from maxaffine.layer.clusters import Cluster, ClusterGroup
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.plan.products import ProductPlan
+from maxaffine.runtime.grouped import tree_terms
+from maxaffine.runtime.two_level import SKIP
+
+Array = NDArray[np.float64]
+
+THEOREM = "products: every factor proved by clusters along its own direction, their errors multiplied out"
+U = FLOAT64.unit
+NOT_A_PRODUCT = "its clusters are not the combinations of its factors' clusters."
+
+
+def certify_products(layer: GroupedLayer, plan: ProductPlan, error: float, runtime: str = "any") -> Certificate:
+    """The bound for the two-level runtime (also by default), or for the literal one (`dense`)."""
+    if len(layer.groups) != 1 or not isinstance(layer.groups[0], ClusterGroup):
+        raise Refused("it is not a layer of one group of clusters.")
+    group, shift = layer.groups[0], plan.shift
+    alone = [replace(layer, groups=(axis_group(one.row, list(one.parts), one.sites),), tilt=None) for one in plan.factors]
+    factors = [one.groups[0] for one in alone]
+    stored = _compare(group, [one for one in factors if isinstance(one, ClusterGroup)], plan.affine, shift)
+    provers = []
+    for one, target, share, slack in zip(alone, plan.found.factors, plan.shares, stored.offsets, strict=True):
+        (own,) = one.groups
+        assert isinstance(own, ClusterGroup)
+        along = AxisTarget(target.h, target.direction)
+        provers.append(prover(one, own, along, share, None, len(factors), slack))
+    parts = [one.parts() for one in provers]
+    bound = _joined(parts, plan.affine, stored.values, abs(shift), compute_format(layer.dtype).tiny)
+    rounding = bound.rounding + tilt_error(layer, plan.found.slopes) + abs(float(Fraction(shift) - plan.lift)) * UP
+    size = bound.size + bound.near + bound.leak + abs(shift)
+    rounding += output_rounding(layer, size * UP)
+    if runtime == "dense":
+        rounding += literal_rounding(layer, group, bound.near + bound.leak + bound.rounding, bound.size + abs(shift))
+    sizes = [part.size for part in parts]
+    real = sum(one.moved(True) * _others(sizes, i) for i, one in enumerate(provers))
+    every = bound.near + bound.leak + rounding + real <= 0.99 * error
+    rounding += real if every else sum(one.moved(False) * _others(sizes, i) for i, one in enumerate(provers))
+    if not math.isfinite(rounding + bound.near + bound.leak):
+        raise Refused(f"the logits of the literal softmax are not resolved in {layer.dtype}; the two-level runtime is proved.")
+    return Certificate.proved(
+        math.inf,
+        {"approximation": (bound.near - bound.doubt) * UP, "leakage": bound.leak * UP, "rounding": rounding * UP,
+         "target_rounding": bound.doubt},
+        route="products", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT), domain=EVERY_X if every else FLOATS,
+        details={"factors": float(len(parts)), "clusters": float(len(group.clusters)), "values": stored.values},
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What storing did: per factor (C_i,) bounds for the offsets, and values off by this times prod |v| + |shift|."""
+
+    offsets: list[Array]
+    values: float
+
+
+def _compare(group: ClusterGroup, factors: list[ClusterGroup], affine: int, shift: float) -> _Stored:
+    """The stored group against the combinations of its factors: keys, places and slopes alike, offsets and values nearly."""
+    E, counts = len(factors), [len(one.clusters) for one in factors]
+    rows = [one.matrix[0] for one in factors]
+    if not np.array_equal(group.matrix, np.stack(rows)) or len(group.clusters) != math.prod(counts):
+        raise Refused(NOT_A_PRODUCT)
+    ratio = off = 0.0
+    for k, numbers in enumerate(itertools.product(*(range(c) for c in counts))):
+        own = [one.clusters[n] for one, n in zip(factors, numbers, strict=True)]
+        slopes = [float(one.site_slopes[n, 0]) for one, n in zip(factors, numbers, strict=True)]
+        if not (_same_keys(group.clusters[k], own) and np.array_equal(group.site_slopes[k].astype(np.float64), slopes)):
+            raise Refused(NOT_A_PRODUCT)
+        offsets = [float(one.site_offsets[n]) for one, n in zip(factors, numbers, strict=True)]
+        lacks = abs(math.fsum([float(group.site_offsets[k]), *(-b for b in offsets)]))
+        if lacks:
+            ratio = max(ratio, lacks / sum(abs(b) for b in offsets) * UP) if any(offsets) else math.inf
+        off = max(off, _values_off(group.clusters[k], own, affine, shift))
+    if not (math.isfinite(ratio) and off < 0.1):
+        raise Refused(NOT_A_PRODUCT)
+    slack = [ratio * np.abs(one.site_offsets.astype(np.float64)) * UP for one in factors]
+    return _Stored(slack, off * (1.0 + E * U))
+
+
+def _same_keys(cluster: Cluster, own: list[Cluster]) -> bool:
+    """Whether a cluster has its factors' keys, origins and radii."""
+    return all(
+        cluster.origin[e] == one.origin[0] and cluster.radius[e] == one.radius[0]
+        and np.array_equal(cluster.axes[e].slopes, one.axes[0].slopes)
+        and np.array_equal(cluster.axes[e].offsets, one.axes[0].offsets)
+        for e, one in enumerate(own)
+    )  # fmt: skip
+
+
+def _values_off(cluster: Cluster, own: list[Cluster], affine: int, shift: float) -> float:
+    """The largest |stored - product| over |product| + |shift|, for values and slopes; infinite where only one of them is zero."""
+    wide = np.longdouble
+    values = [one.values[:, 0].astype(wide) for one in own]
+    slopes = [one.slopes[:, 0, 0].astype(wide) if e == affine and one.slopes is not None else values[e] for e, one in enumerate(own)]
+    if any(one.slopes is not None and np.any(one.slopes) for e, one in enumerate(own) if e != affine):
+        raise Refused("more than one of its factors has affine values.")
+    lean = np.zeros((*cluster.values.shape, len(own))) if cluster.slopes is None else cluster.slopes
+    others = [e for e in range(len(own)) if e != affine]
+    if np.any(lean[..., others]):
+        return math.inf
+    worst = 0.0
+    for exact, here, added in (
+        (reduce(np.multiply.outer, values), cluster.values[..., 0], shift),
+        (reduce(np.multiply.outer, slopes), lean[..., 0, affine], 0.0),
+    ):
+        size = np.abs(exact) + abs(added)
+        away = np.abs(here.astype(wide) - (exact + wide(added)))
+        if np.any((size == 0) & (away > 0)):
+            return math.inf
+        quotient = np.divide(away, size, out=np.zeros_like(size), where=size > 0)
+        worst = max(worst, float(quotient.max()) * UP)
+    return worst + 4.0 * (len(own) + 1) * EXTENDED
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """Of the whole, in the two-level runtime: near, leak, rounding (that of z and of the output left out), sup |prod h|, doubt."""
+
+    near: float
+    leak: float
+    rounding: float
+    size: float
+    doubt: float
+
+
+def _others(numbers: list[float], *left: int) -> float:
+    """The product of all numbers but some."""
+    return math.prod(number for i, number in enumerate(numbers) if i not in left) * UP
+
+
+def _joined(parts: list[AxisParts], affine: int, off: float, shift: float, tiny: float) -> _Bound:
+    """The factors' parts multiplied out; `off` is what storing did to values, `shift` what all of them share."""
+    E = len(parts)
+    sizes, tops = [part.size for part in parts], [part.size + part.near for part in parts]
+    eta, far = sum(part.eta for part in parts), sum(part.far for part in parts)
+    if not (eta < 1.0 and far <= 0.25):
+        raise Refused("the scores of its clusters are lost to rounding.")
+    size = math.prod(sizes) * UP
+    near = _excess(sizes, [part.near for part in parts])
+    doubt = min(sum(part.doubt * _others(tops, i) for i, part in enumerate(parts)), near)
+    masses = math.exp(2.0 * eta) / (1.0 - far)
+    heads = [part.heads for part in parts]
+    A = [head.size for head in heads]
+    lost = 0.0
+    for i, head in enumerate(heads):
+        lost += head.lost * _others(A, i)
+        lost += sum(head.heavy * other.spread * _others(A, i, m) for m, other in enumerate(heads) if m != i)
+    blur = math.exp(min(2.04 * sum(head.eta for head in heads), 50.0))
+    terms = sum(head.keys + tree_terms(head.keys) + 12 for head in heads)
+    whole = math.prod(A) + shift
+    head = blur * 1.02 * lost + gamma(terms, U) * whole + 4 * U * heads[affine].reach * heads[affine].lean * _others(A, affine)
+    head += math.prod(one.keys for one in heads) * tiny * (math.prod(one.largest for one in heads) + shift)
+    # far away: the pieces as computed, whose weights are wrong by blur at most
+    reached = [math.exp(2.0 * p.eta) * (t + (blur - 1.0 + gamma(terms, U)) * a) for p, t, a in zip(parts, tops, A, strict=True)]
+    away = [math.exp(p.eta) * p.leak for p in parts]
+    leak = _excess(reached, away) / (1.0 - far)
+    count = math.prod(part.count for part in parts)
+    rounding = (masses - 1.0) * near + masses * head
+    rounding += masses * off * (math.prod(a + x for a, x in zip(A, away, strict=True)) + shift)
+    rounding += gamma(tree_terms(count) + count + 8, U) * (size + near + leak + shift)
+    rounding += count * (SKIP + 4.0 * FLOAT64.tiny) * (math.prod(part.largest for part in parts) + shift)
+    return _Bound(near, leak, rounding * (1.0 + E * 1e-12), size, doubt)
+
+
+def _excess(base: list[float], more: list[float]) -> float:
+    """prod (base + more) - prod base, without cancellation."""
+    total, grown = 0.0, 1.0
+    for i, (a, b) in enumerate(zip(base, more, strict=True)):
+        total += grown * b * math.prod(base[i + 1 :])
+        grown *= a + b
+    return total * UP
