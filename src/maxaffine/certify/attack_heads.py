@@ -31,6 +31,10 @@ CURVES = (
     "max(({x})**2+({y})**2, {a})", "abs(({x})**2+{b}*({y})**2-{a})", "relu(({x})**2+({y})**2-{a})", "min(({x})**2+({y})**2, {a})",
     "max({a}-({x})**2-({y})**2, 0)*{d}", "max(({x})**2+{b}*({y})**2, {a}+{d}*({x}))",
 )  # fmt: skip
+MAXIMA = (
+    "max(sin({k}*({u})), {h})", "abs({h}-cos({k}*({u})))", "min(exp({u}), {h})*{d}", "{a}*max(1/({p}+({u})), {h})-({u})**2",
+    "relu({h}-({u})**2)+{x}*{y}", "cos({u})-{b}*abs(tanh({k}*({u}))-({h}))", "max(({u})**3, {h})", "min(sqrt({u}+{p}), {g})",
+)  # fmt: skip
 LEVELS = (
     "where(({x})**2+({y})**2<{a}, 1, 0)", "where(({x})**2+{b}*({y})**2<{a}, {d}, -{d})", "sign({a}-({x})**2-({y})**2)",
     "where(({x})**4+({y})**2<{a}, 1, 0)",
@@ -148,6 +152,12 @@ def _curved(rng: np.random.Generator) -> Case:
     return Case(_filled(rng, str(rng.choice(CURVES)), variables), box, _error(rng, 0.6, 1.7, dtype), dtype, "curved", "inf")
 
 
+def _maximum(rng: np.random.Generator) -> Case:
+    box, variables = _box(rng, int(rng.choice([2, 2, 3])), rng.random() < 0.7)
+    dtype = _dtype(rng)
+    return Case(_filled(rng, str(rng.choice(MAXIMA)), variables), box, _error(rng, 0.6, 4.5, dtype), dtype, "curved", "inf")
+
+
 def _level(rng: np.random.Generator) -> Case:
     box, variables = _box(rng, 2, rng.random() < 0.7)
     norm = float(rng.choice([1.0, 1.0, 2.0]))
@@ -169,6 +179,22 @@ def _spectral(rng: np.random.Generator) -> Case:
 
 
 def _products(rng: np.random.Generator) -> Case:
+    """Factors of one direction each, the first of which switches or is singular."""
+    count, dtype = int(rng.choice([2, 2, 2, 3])), str(rng.choice(["float64", "float32"], p=[0.8, 0.2]))
+    box, variables = _box(rng, count, rng.random() < 0.6)
+    rows = []
+    for i, v in enumerate(variables):
+        u = _direction(rng, variables) if rng.random() < 0.2 else v
+        hard = SINGULAR if rng.random() < 0.25 else KINKED
+        patterns = hard if i == 0 or rng.random() < 0.3 else (*SMOOTH, *FACTORS)
+        rows.append(f"({_filled(rng, str(rng.choice(patterns)), [v], u)})")
+    text = f"{_number(rng.uniform(-2.0, 2.0))}*{'*'.join(rows)}"
+    if rng.random() < 0.4:
+        text += " + " + " + ".join(f"{_number(rng.uniform(-2.0, 2.0))}*({v})" for v in variables)
+    return Case(text, box, _error(rng, 1.0, 5.0 if count == 2 else 2.0, dtype), dtype, "products", "inf")
+
+
+def _product_keys(rng: np.random.Generator) -> Case:
     count, dtype = int(rng.integers(2, 6)), str(rng.choice(["float64", "float32"], p=[0.75, 0.25]))
     box, variables = _box(rng, count, rng.random() < 0.7)
     rows = []
@@ -217,9 +243,11 @@ HEADS: dict[str, Callable[[np.random.Generator], Case]] = {
     "regions, gap": _regions_gapped,
     "regions, L_p": _regions_integrated,
     "curved": _curved,
+    "curved, maximum": _maximum,
     "level": _level,
     "tree": _tree,
-    "spectral": _spectral,
     "products": _products,
+    "spectral": _spectral,
+    "spectral, products": _product_keys,
     "ridges": _ridges,
 }

@@ -51,6 +51,8 @@ def moved(tensors: Mapping[str, Any], record: Mapping[str, Any], rng: np.random.
     if len(picked) > 1:  # the centre and the matrix are what most proofs are strictest about
         picked = [kind for kind in picked if kind not in ("matrix", "centre")]
     scale = 10.0 ** rng.uniform(-13.0, -0.5)
+    if told["plan"].get("plan") == "products" and rng.random() < 0.4:
+        return _one_factor(made, told, scale, rng)
     how = str(rng.choice(["every", "every", "additive", "one", "swap", "steeper"]))
     for kind in picked:
         shared: dict[float, float] = {}
@@ -69,6 +71,27 @@ def moved(tensors: Mapping[str, Any], record: Mapping[str, Any], rng: np.random.
         told["layer"]["bonus"] = max(0.0, float(told["layer"]["bonus"]) * rng.uniform(0.2, 1.3))
         picked.append("bonus")
     return made, told, f"{how} {'+'.join(picked)} by {scale:.1e}"
+
+
+def _one_factor(
+    made: Tensors, told: dict[str, Any], scale: float, rng: np.random.Generator
+) -> tuple[Tensors, dict[str, Any], str]:
+    """A product of clusters with the values of one factor moved, in all combinations alike: it stays a product."""
+    counts = [int(row["clusters"]) for row in told["plan"]["factors"]]
+    shapes = made["group.0.shapes"].astype(int).reshape(*counts, len(counts))
+    e = int(rng.integers(len(counts)))
+    lengths = shapes[tuple(slice(None) if i == e else 0 for i in range(len(counts)))][:, e]
+    noise, first = 1.0 + scale * rng.normal(size=int(lengths.sum())), np.cumsum([0, *lengths])
+    factor = []
+    for place in np.ndindex(*counts):
+        grid = np.ones(shapes[place])
+        along = noise[first[place[e]] : first[place[e] + 1]]
+        factor.append((grid * along.reshape([-1 if i == e else 1 for i in range(len(counts))])).ravel())
+    for name, axes in (("group.0.values", 1), ("group.0.value_slopes", 2)):
+        wide = made[name].astype(np.float64) * np.concatenate(factor).reshape(-1, *(1,) * axes)
+        made[name] = wide.astype(made[name].dtype)
+    told["plan"]["factors"][e]["value"] *= float(noise[told["plan"]["factors"][e]["anchor"]])
+    return made, told, f"factor {e} by {scale:.1e}"
 
 
 def _changed(wide: Any, kind: str, how: str, scale: float, rng: np.random.Generator, shared: dict[float, float]) -> Any:

@@ -151,9 +151,14 @@ class HeadErrors:
     keys: int
     largest: float  # max |v|
 
+    @property
+    def summed(self) -> float:
+        """sum w (|c| + |G t|), which is what is added up: sums of c and of G are formed by themselves."""
+        return self.size + 2.0 * self.reach * self.lean
+
     def total(self, tiny: float) -> float:
         """What rounding does to p."""
-        sums = gamma(self.keys + tree_terms(self.keys) + 12, U) * self.size + 4 * U * self.reach * self.lean
+        sums = gamma(self.keys + tree_terms(self.keys) + 12, U) * self.summed + 4 * U * self.reach * self.lean
         lost = math.exp(min(2.04 * self.eta, 50.0)) * 1.02 * self.lost
         return (lost + sums + self.keys * tiny * self.largest) * UP
 

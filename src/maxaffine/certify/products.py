@@ -9,11 +9,11 @@ clusters that answer (axis_clusters.py), S_i = sup |h_i|, T_i = S_i + N_i and a 
 Computed scores are wrong by at most eta = sum_i eta_i where clusters answer, so computed masses are at most e^{2 eta}/(1 - phi)
 times the exact ones, phi the mass far away.  Inside a cluster logits of factor i are wrong by eta_j, and
 
-    sum w eta_j |prod v - prod p| <= lost_i prod_{n != i} A_n + heavy_i sum_{m != i} spread_m prod_{n != i, m} A_n,
+    sum w eta_j |prod v - prod p| <= lost_i prod_{n != i} A_n + heavy_i sum_{m != i} spread_m prod_{n != i, m} A_n
 
-lost = sum w eta |v - p|, heavy = sum w eta |v|, spread = sum w |v - p|, A = sum w |v|, per factor.  The stored offsets are sums and
-the stored values products, both rounded: offsets off by d_i count with eta_i, values off by rho times their size cost rho prod_i A_i.
-The rounding of z moves every factor by its modulus.
+by telescoping with factor i last; lost = sum w eta |v - p|, heavy = sum w eta |v|, spread = sum w |v - p|, A = sum w |v|, per factor.
+The stored offsets are sums and the stored values products, both rounded: offsets off by d_i count with eta_i, and values off by
+rho times their size cost rho prod_i sum w (|c| + |G t|).  The rounding of z moves every factor by its modulus.
 """
 
 from __future__ import annotations
@@ -132,8 +132,9 @@ def _values_off(cluster: Cluster, own: list[Cluster], affine: int, shift: float)
     """The largest |stored - product| over |product| + |shift|, for values and slopes; infinite where only one of them is zero."""
     wide = np.longdouble
     values = [one.values[:, 0].astype(wide) for one in own]
-    slopes = [one.slopes[:, 0, 0].astype(wide) if e == affine and one.slopes is not None else values[e] for e, one in enumerate(own)]
-    if any(one.slopes is not None and np.any(one.slopes) for e, one in enumerate(own) if e != affine):
+    slopes = list(values)
+    slopes[affine] = _lean(own[affine]).astype(wide)
+    if any(np.any(_lean(one)) for e, one in enumerate(own) if e != affine):
         raise Refused("more than one of its factors has affine values.")
     lean = np.zeros((*cluster.values.shape, len(own))) if cluster.slopes is None else cluster.slopes
     others = [e for e in range(len(own)) if e != affine]
@@ -153,9 +154,14 @@ def _values_off(cluster: Cluster, own: list[Cluster], affine: int, shift: float)
     return worst + 4.0 * (len(own) + 1) * EXTENDED
 
 
+def _lean(cluster: Cluster) -> Array:
+    """The slopes (p,) of a cluster of one coordinate."""
+    return np.zeros(cluster.count) if cluster.slopes is None else cluster.slopes[:, 0, 0]
+
+
 @dataclass(frozen=True)
 class _Bound:
-    """Of the whole, in the two-level runtime: near, leak, rounding (that of z and of the output left out), sup |prod h|, doubt."""
+    """Of the whole, in the two-level runtime: near, leak, rounding (of z and of the output left out), sup |prod h|, doubt."""
 
     near: float
     leak: float
@@ -188,17 +194,18 @@ def _joined(parts: list[AxisParts], affine: int, off: float, shift: float, tiny:
         lost += sum(head.heavy * other.spread * _others(A, i, m) for m, other in enumerate(heads) if m != i)
     blur = math.exp(min(2.04 * sum(head.eta for head in heads), 50.0))
     terms = sum(head.keys + tree_terms(head.keys) + 12 for head in heads)
-    whole = math.prod(A) + shift
-    head = blur * 1.02 * lost + gamma(terms, U) * whole + 4 * U * heads[affine].reach * heads[affine].lean * _others(A, affine)
+    added = math.prod(one.summed for one in heads) + shift
+    head = blur * 1.02 * lost + gamma(terms, U) * added + 4 * U * heads[affine].reach * heads[affine].lean * _others(A, affine)
     head += math.prod(one.keys for one in heads) * tiny * (math.prod(one.largest for one in heads) + shift)
-    # far away: the pieces as computed, whose weights are wrong by blur at most
-    reached = [math.exp(2.0 * p.eta) * (t + (blur - 1.0 + gamma(terms, U)) * a) for p, t, a in zip(parts, tops, A, strict=True)]
+    # where some factor is far away, the others' pieces as computed
+    computed = [top + blur * 1.02 * one.lost + gamma(terms, U) * one.summed for top, one in zip(tops, heads, strict=True)]
+    reached = [math.exp(2.0 * part.eta) * top for part, top in zip(parts, computed, strict=True)]
     away = [math.exp(p.eta) * p.leak for p in parts]
     leak = _excess(reached, away) / (1.0 - far)
     count = math.prod(part.count for part in parts)
     rounding = (masses - 1.0) * near + masses * head
-    rounding += masses * off * (math.prod(a + x for a, x in zip(A, away, strict=True)) + shift)
-    rounding += gamma(tree_terms(count) + count + 8, U) * (size + near + leak + shift)
+    rounding += masses * off * (math.prod(one.summed + x for one, x in zip(heads, away, strict=True)) + shift)
+    rounding += masses * gamma(tree_terms(count) + count + 8, U) * (math.prod(computed) + leak + shift)
     rounding += count * (SKIP + 4.0 * FLOAT64.tiny) * (math.prod(part.largest for part in parts) + shift)
     return _Bound(near, leak, rounding * (1.0 + E * 1e-12), size, doubt)
 

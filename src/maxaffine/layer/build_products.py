@@ -20,7 +20,8 @@ Array = NDArray[np.float64]
 
 def build_products(plan: ProductPlan, target: Target, dtype: str) -> GroupedLayer:
     """One group of clusters over all directions, the affine part as tilt."""
-    clusters = tuple(_cluster(cells, plan.affine, plan.shift) for cells in itertools.product(*(one.parts for one in plan.factors)))
+    combined = itertools.product(*(one.parts for one in plan.factors))
+    clusters = tuple(_cluster(cells, plan.affine, plan.shift) for cells in combined)
     slopes = _combined([one.sites.slopes for one in plan.factors])
     offsets = np.array([math.fsum(row) for row in itertools.product(*(one.sites.offsets for one in plan.factors))])
     group = ClusterGroup(np.stack([one.row for one in plan.factors]), slopes, offsets, clusters)

@@ -58,10 +58,14 @@ class LocalFit:
 
 
 class Library:
-    """Residual operators of all small heads, for one error and one size of function values; values affine in t or constant."""
+    """Residual operators of all small heads, for one error and one size of function values; values affine in t or constant.
 
-    def __init__(self, error: float, scale: float, dtype: str, affine: bool = True) -> None:
+    `strain` is the price of large values that cancel, in units of what rounding the logits does to them.
+    """
+
+    def __init__(self, error: float, scale: float, dtype: str, affine: bool = True, strain: float = 0.0) -> None:
         self.error, self.scale, self.dtype, self.affine = error, max(scale, 1e-300), dtype, affine
+        self.strain = strain
         self.deltas = DELTAS if affine else DELTAS_OF_CONSTANTS
         self.unit = compute_format(dtype).unit
         self.damping = min(max(0.02 * error / self.scale, 8.0 * self.unit), 1e100)  # a target that is zero has no scale
@@ -157,7 +161,7 @@ class Library:
         # what rounding of the logits does to p: sum w eta |v - p|
         eta = 4.0 * (np.multiply.outer(np.abs(CHECK), np.abs(keys.slopes)) + np.abs(keys.offsets)) + 20.0
         v = c + np.multiply.outer(CHECK, G)
-        loss = self.unit * float((W[:, :p] * eta * np.abs(v - g[:, None])).sum(axis=1).max())
+        loss = self.unit * float((W[:, :p] * eta * (np.abs(v - g[:, None]) + self.strain * np.abs(v))).sum(axis=1).max())
         return LocalFit(away + loss if math.isfinite(away + loss) else np.inf, keys, c, G)
 
     def _lawson(self, start: LocalFit, samples: Array, exact: Array) -> LocalFit:

@@ -199,9 +199,12 @@ class Aim:
 
 
 def make_plan(
-    problem: Problem, aim: Aim, dtype: str, most: int, gap: float | None, affine: bool = True
+    problem: Problem, aim: Aim, dtype: str, most: int, gap: float | None, affine: bool = True, strain: float = 0.0
 ) -> AxisPlan | None:
-    """The fewest tokens, their values affine or constant, for a problem, at most `most`; None where that does not do."""
+    """The fewest tokens for a problem, at most `most`; None where that does not do.
+
+    Values are affine or constant, and large ones are avoided for `strain` (see `Library`).
+    """
     z = np.linspace(problem.low, problem.high, 2001)
     with np.errstate(all="ignore"):
         seen = problem.f(z)
@@ -209,7 +212,7 @@ def make_plan(
     if not len(seen):
         return None
     size = float(np.abs(seen).max())
-    library = Library(aim.fit, size, dtype, affine)
+    library = Library(aim.fit, size, dtype, affine, strain)
     made = _cells(problem, aim, library, most)
     if made is None:
         return None

@@ -60,15 +60,15 @@ class Part:
         return min(share, max(SPARE * found.expected, 1e-3 * share)) if isinstance(found, GroupPlan) else share
 
 
-def along(problem: Problem, dtype: str, affine: bool = True) -> Callable[[float], AxisPlan | None]:
+def along(problem: Problem, dtype: str, affine: bool = True, strain: float = 0.0) -> Callable[[float], AxisPlan | None]:
     """Clusters along one direction for a share of the error, with affine or constant values."""
 
     def make(share: float) -> AxisPlan | None:
         kinks = KINKS[dtype] if any(link.kind == "kink" for link in problem.links) else 0.0
-        made = make_plan(problem, Aim((0.93 - kinks) * share, kinks * share, share, 0.0), dtype, MOST, None, affine)
+        made = make_plan(problem, Aim((0.93 - kinks) * share, kinks * share, share, 0.0), dtype, MOST, None, affine, strain)
         if made is None or not kinks or max(cell.fit.error for cell in made.parts) > 0.05 * share:
             return made
-        softer = make_plan(problem, Aim(0.1 * share, STRAIGHT * share, share, 0.0), dtype, MOST, None, affine)
+        softer = make_plan(problem, Aim(0.1 * share, STRAIGHT * share, share, 0.0), dtype, MOST, None, affine, strain)
         return made if softer is None or softer.cells > made.cells else softer
 
     return make

@@ -25,11 +25,9 @@ from maxaffine.target.products import Product
 Array = NDArray[np.float64]
 
 MOST_TOKENS = 60_000
-SPLITS = {
-    2: ((0.5, 0.5), (0.2, 0.8), (0.8, 0.2), (0.05, 0.95), (0.95, 0.05)),
-    3: ((0.34, 0.33, 0.33), (0.1, 0.45, 0.45), (0.45, 0.1, 0.45), (0.45, 0.45, 0.1),
-        (0.1, 0.1, 0.8), (0.1, 0.8, 0.1), (0.8, 0.1, 0.1)),
-}  # fmt: skip
+MOST_FACTORS = 4
+STRAIN = 3.0  # values of one factor meet those of the others
+TILTS = (4.0, 4.0)  # how many times more of the error one factor gets, one after the other as long as that helps
 
 
 @dataclass(frozen=True)
@@ -76,34 +74,40 @@ class ProductPlanner:
     """Plans of one product on a box, for errors of any size."""
 
     def __init__(self, found: Product, box: Box, error: float, dtype: str) -> None:
-        self.found, self.why = found, None if len(found.factors) in SPLITS else "there are more than three directions"
+        many = len(found.factors) > MOST_FACTORS
+        self.found, self.why = found, f"there are more than {MOST_FACTORS} directions" if many else None
         self.centre = shared_centre(found.factors, (), found.slopes, box)
         self.problems = [expression_problem(one, box.low, box.high, error, self.centre) for one in found.factors]
         if any(link.kind == "jump" for problem in self.problems for link in problem.links):
             self.why = "a factor of the target jumps"
         self.sizes = [_size(problem) for problem in self.problems]
-        self._parts = [{affine: Part(along(problem, dtype, affine)) for affine in (True, False)} for problem in self.problems]
+        self._parts = [{affine: Part(along(problem, dtype, affine, STRAIN)) for affine in (True, False)} for problem in self.problems]
 
     def plan(self, error: float, most: int) -> ProductPlan | None:
-        """The fewest tokens for an error, at most `most`; None where that does not do."""
-        best: tuple[float, int, tuple[float, ...]] | None = None
-        for split in SPLITS[len(self.problems)]:
-            shares = tuple(error * part / self._others(i) for i, part in enumerate(split))
-            for affine in range(len(shares)):
-                tokens = 1.0
-                for i, share in enumerate(shares):
-                    tokens *= self._parts[i][i == affine].tokens(share)
-                    if tokens > most:
-                        break
-                else:
-                    if best is None or tokens < best[0]:
-                        best = tokens, affine, shares
-        if best is None:
+        """Few tokens for an error, at most `most`; None where that does not do."""
+        even = (1.0 / len(self.problems),) * len(self.problems)
+        tokens, affine, split = min((self._tokens(error, even, a), a, even) for a in range(len(even)))
+        for number in range(len(even)):  # more for one of them, and still more where that has helped
+            for grow in TILTS:
+                weights = [part * (grow if i == number else 1.0) for i, part in enumerate(split)]
+                tilted = tuple(weight / sum(weights) for weight in weights)
+                found = self._tokens(error, tilted, affine)
+                if not found < tokens:
+                    break
+                tokens, split = found, tilted
+        if not tokens <= most:
             return None
-        _, affine, shares = best
+        shares = self._shares(error, split)
         made = [self._parts[i][i == affine].plan(share) for i, share in enumerate(shares)]
         plans = tuple(plan for plan in made if isinstance(plan, AxisPlan))
         return ProductPlan(self.found, plans, affine, shares, self.centre)
+
+    def _shares(self, error: float, split: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(error * part / self._others(i) for i, part in enumerate(split))
+
+    def _tokens(self, error: float, split: tuple[float, ...], affine: int) -> float:
+        shares = self._shares(error, split)
+        return math.prod(self._parts[i][i == affine].tokens(share) for i, share in enumerate(shares))
 
     def _others(self, number: int) -> float:
         """What an error of a factor is multiplied by."""

@@ -14,6 +14,7 @@ from maxaffine.search.found import Found, proved
 from maxaffine.target.products import product_of
 
 AIMS = (0.97, 0.9, 0.8, 0.62)  # of the error, for all factors together
+FEW = 128  # tokens of product keys that smooth factors are left to
 
 
 def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
@@ -25,6 +26,9 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
     found = product_of(target.expression, target.box)
     if found is None:
         reasons.append("the target is not a product of functions of one direction each, plus an affine one")
+        return None
+    if fewest is not None and fewest <= (6 if any(found.switching) else FEW):
+        reasons.append(f"{fewest:,} tokens are few for a product")
         return None
     try:
         planner = ProductPlanner(found, target.box, request.error, request.dtype)
@@ -40,7 +44,7 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
         with np.errstate(all="ignore"):
             plan = planner.plan(aim * request.error, most)
         if plan is None:
-            reasons.append(f"more than {most:,} tokens are needed")
+            reasons.append(f"more than {most:,} tokens are needed, or values larger than {request.dtype} can add up")
             return None
         if plan.cells == before and aim < AIMS[1]:
             continue
