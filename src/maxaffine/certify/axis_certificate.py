@@ -8,7 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from maxaffine.certify.axis_clusters import AxisProof, AxisTarget, prove_axis
+from maxaffine.certify.axis_clusters import prove_axis
+from maxaffine.certify.axis_line import AxisTarget
+from maxaffine.certify.axis_parts import AxisProof
 from maxaffine.certify.certificate import EVERY_X, Certificate
 from maxaffine.certify.lookup import ELEMENTARY
 from maxaffine.certify.spectral import FLINT

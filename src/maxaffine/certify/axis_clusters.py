@@ -18,13 +18,16 @@ are small.
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.certify.axis_head import LocalHead, sup_error
+from maxaffine.certify.axis_head import sup_error
+from maxaffine.certify.axis_line import UP, Axis, AxisTarget, U, outward
+from maxaffine.certify.axis_parts import AxisParts, AxisProof, HeadErrors, Hole
+from maxaffine.certify.axis_scores import Scores
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64, compute_format, gamma
@@ -34,238 +37,15 @@ from maxaffine.runtime.grouped import tree_terms
 from maxaffine.runtime.two_level import SKIP
 from maxaffine.target.breaks import Break, Pieces, find_pieces
 from maxaffine.target.expression import Expression
-from maxaffine.target.structure import Direction
-from maxaffine.target.switches import moved
 from maxaffine.target.tree import Graph
 
 Array = NDArray[np.float64]
-EXTENDED = float(np.finfo(np.longdouble).eps) / 2.0
-U = FLOAT64.unit
-UP = 1.0 + 1e-12
 LEAK = 0.004  # of the error, for all clusters far from the query
 RAW = 0.2  # a cell of which more than this lies beyond its branch is compared with the function itself
 LOOK = 2048
 
 
-@dataclass(frozen=True)
-class AxisTarget:
-    """h(w . x) as an expression of t = w . x; what the tilt of the layer carries is not part of it."""
-
-    expression: Expression
-    direction: Direction
-
-
-@dataclass(frozen=True)
-class Axis:
-    """The target in z, exactly: t = w . centre + z / scale; z of the box in [low, high], computed z within `blur`."""
-
-    f: Expression
-    low: float
-    high: float
-    scale: Fraction
-    drift: float  # of the matrix from scale w, and of sums and products: absolute
-    relative: float  # of z
-    real: float  # what rounding x to float64 does to z
-
-    @classmethod
-    def of(cls, layer: GroupedLayer, group: ClusterGroup, target: AxisTarget) -> Axis:
-        """From the stored matrix and centre."""
-        w, row = target.direction, group.matrix[0]
-        lead = max(range(len(w)), key=lambda i: abs(w[i]))
-        scale = Fraction(float(row[lead])) / w[lead]
-        if scale <= 0:
-            raise Refused("the layer's matrix does not follow the target's direction.")
-        middle = sum((c * Fraction(float(m)) for c, m in zip(w, layer.centre, strict=True)), Fraction(0))
-        ends = [(c * Fraction(float(a)), c * Fraction(float(b))) for c, a, b in zip(w, layer.low, layer.high, strict=True)]
-        low = (sum((min(pair) for pair in ends), Fraction(0)) - middle) * scale
-        high = (sum((max(pair) for pair in ends), Fraction(0)) - middle) * scale
-        reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low) * (1 + 4 * U)
-        drift = sum(abs(float(Fraction(float(m)) - scale * c)) * r for m, c, r in zip(row, w, reach, strict=True)) * UP
-        used = [i for i, m in enumerate(row) if m]
-        exact = len(used) == 1 and math.frexp(abs(float(row[used[0]])))[0] == 0.5
-        relative = 1.01 * U if exact else 0.0
-        if not exact:
-            drift += float(gamma(layer.dimension + 3, U) * (np.abs(row) @ reach)) * UP
-        largest = np.maximum(np.abs(layer.low), np.abs(layer.high))
-        real = float(np.abs(row) @ largest) * U * UP
-        if exact and _without_rounding(layer, used[0]):
-            relative_ends = 0.0
-        else:
-            relative_ends = relative * max(abs(float(low)), abs(float(high))) + drift
-        low_float, high_float = _outward(low, high)
-        return cls(
-            moved(target.expression, middle, 1 / scale), low_float - relative_ends * UP, high_float + relative_ends * UP,
-            scale, drift, relative, real,
-        )  # fmt: skip
-
-
-def _without_rounding(layer: GroupedLayer, i: int) -> bool:
-    """Whether both ends of the box minus the centre are numbers: then no computed z lies beyond them."""
-    centre = Fraction(float(layer.centre[i]))
-    return all(Fraction(float(e[i] - layer.centre[i])) == Fraction(float(e[i])) - centre for e in (layer.low, layer.high))
-
-
-def _outward(low: Fraction, high: Fraction) -> tuple[float, float]:
-    a, b = float(low), float(high)
-    a = a if Fraction(a) <= low else float(np.nextafter(a, -np.inf))
-    return a, b if Fraction(b) >= high else float(np.nextafter(b, np.inf))
-
-
-@dataclass(frozen=True)
-class Hole:
-    """An open interval of z about a jump that the statement leaves out."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class AxisProof:
-    """Parts of the bound of one group, the largest |f|, what holes cost, and what was left out."""
-
-    approximation: float
-    leakage: float
-    rounding: float
-    doubt: float
-    size: float
-    layer_size: float
-    holes: tuple[Hole, ...]
-    every_x: bool  # real x; else those that are float64 numbers
-    cells: int
-
-
-@dataclass(frozen=True)
-class HeadErrors:
-    """A cluster's head where it answers: sums over its keys that rounding meets, eta the errors of logits, v the values.
-
-    Of several clusters, the largest of each.
-    """
-
-    lost: float  # sum w eta |v - p|
-    heavy: float  # sum w eta |v|
-    spread: float  # sum w |v - p|
-    size: float  # sum w |v|
-    lean: float  # sum w |G|
-    eta: float
-    reach: float  # |t|
-    keys: int
-    largest: float  # max |v|
-
-    @property
-    def summed(self) -> float:
-        """sum w (|c| + |G t|), which is what is added up: sums of c and of G are formed by themselves."""
-        return self.size + 2.0 * self.reach * self.lean
-
-    def total(self, tiny: float) -> float:
-        """What rounding does to p."""
-        sums = gamma(self.keys + tree_terms(self.keys) + 12, U) * self.summed + 4 * U * self.reach * self.lean
-        lost = math.exp(min(2.04 * self.eta, 50.0)) * 1.02 * self.lost
-        return (lost + sums + self.keys * tiny * self.largest) * UP
-
-    @classmethod
-    def worst(cls, rows: list[HeadErrors]) -> HeadErrors:
-        """The largest of each."""
-        return cls(*(max(column) for column in zip(*(astuple(row) for row in rows), strict=True)))
-
-
-@dataclass(frozen=True)
-class AxisParts:
-    """What is known of clusters along one coordinate, at every z of its range, before rounding of the whole is counted."""
-
-    worst: float  # sup |f_k - p_k| where cluster k answers
-    kinks: float  # and what clusters say beyond a break
-    leak: float  # sum over the others of their computed masses times (|f| + |p_k|)
-    far: float  # those masses
-    doubt: float  # of worst
-    size: float  # sup |f|
-    eta: float  # error of scores where clusters answer
-    heads: HeadErrors
-    rounding: float  # of a head p_k alone, the largest
-    top: float  # |p_k| where it answers
-    largest: float  # max |v| a little beyond
-    count: int
-    cells: int
-
-    @property
-    def near(self) -> float:
-        """sup over z of the sum of Omega_k |f - p_k| over the clusters that answer there."""
-        return self.worst + self.kinks
-
-
-class _Scores:
-    """Scores of the clusters in extended precision, with their errors."""
-
-    def __init__(self, group: ClusterGroup) -> None:
-        self.heads = [LocalHead.of(c) for c in group.clusters]
-        self.origin = [float(c.origin[0]) for c in group.clusters]
-        self.radius = [float(c.radius[0]) for c in group.clusters]
-        self.A = group.site_slopes[:, 0].astype(np.float64)
-        self.b = group.site_offsets.astype(np.float64)
-        spans = [(h.keys.slopes.min() / r, h.keys.slopes.max() / r) for h, r in zip(self.heads, self.radius, strict=True)]
-        # lower bounds of D_k'
-        self.lam = [
-            float((self.A[k + 1] + spans[k + 1][0]) - (self.A[k] + spans[k][1]))
-            - 8 * U * float(abs(self.A[k]) + abs(self.A[k + 1]) + sum(abs(v) for v in (*spans[k], *spans[k + 1])))
-            for k in range(len(self.heads) - 1)
-        ]
-
-    def inner(self, k: int) -> float:
-        """The largest slope of a key of its own, in z."""
-        return float(np.abs(self.heads[k].keys.slopes).max()) / self.radius[k] * UP
-
-    def t(self, k: int, z: float) -> float:
-        """The local coordinate, rounded."""
-        return (z - self.origin[k]) / self.radius[k]
-
-    def score(self, k: int, z: float) -> tuple[float, float]:
-        """S_k(z) and a bound of its error, as long doubles in float clothing: differences are taken before rounding."""
-        value, slack = self._score(k, z)
-        return float(value), slack
-
-    def _score(self, k: int, z: float) -> tuple[np.longdouble, float]:
-        keys = self.heads[k].keys
-        t = (np.longdouble(z) - np.longdouble(self.origin[k])) / np.longdouble(self.radius[k])
-        logits = keys.slopes.astype(np.longdouble) * t + keys.offsets.astype(np.longdouble)
-        top = logits.max()
-        value = np.longdouble(self.A[k]) * np.longdouble(z) + np.longdouble(self.b[k]) + top + np.log(np.exp(logits - top).sum())
-        local = float((np.abs(keys.slopes) * abs(float(t)) + np.abs(keys.offsets)).max())
-        size = float(abs(self.A[k] * z) + abs(self.b[k])) + local + 8.0
-        return value, size * EXTENDED * (16.0 + len(keys))
-
-    def gap(self, k: int, z: float) -> tuple[float, float]:
-        """D_k(z), enclosed: low and high."""
-        right, more = self._score(k + 1, z)
-        left, less = self._score(k, z)
-        value, slack = float(right - left), (more + less) * UP
-        slack += U * abs(value)
-        return value - slack, value + slack
-
-    def edge(self, k: int, wanted: float, low: float, high: float, side: int) -> float:
-        """side 1: the first z of [low, high] from which on D_k >= wanted, surely, or `high`; side -1: the last z up to which
-        D_k <= -wanted, or `low`."""
-
-        def good(z: float) -> bool:
-            below, above = self.gap(k, z)
-            return below >= wanted if side > 0 else above <= -wanted
-
-        inside, outside = (high, low) if side > 0 else (low, high)
-        if not good(inside):
-            return inside
-        if good(outside):
-            return outside
-        spans = sum(float(np.ptp(self.heads[i].keys.slopes)) / self.radius[i] for i in (k, k + 1))
-        fine = 0.02 * wanted / (self.lam[k] + 2.0 * spans)
-        while abs(inside - outside) > fine:
-            middle = inside + (outside - inside) / 2.0
-            if middle in (inside, outside):
-                break
-            inside, outside = (middle, outside) if good(middle) else (inside, middle)
-        return inside
-
-
-def prove_axis(
-    layer: GroupedLayer, group: ClusterGroup, target: AxisTarget, error: float, gap: float | None = None
-) -> AxisProof:
+def prove_axis(layer: GroupedLayer, group: ClusterGroup, target: AxisTarget, error: float, gap: float | None = None) -> AxisProof:
     """Everything about one group of clusters on one coordinate; `gap` is the distance from jumps in units of w . x."""
     return prover(layer, group, target, error, gap).prove()
 
@@ -290,7 +70,7 @@ def prover(
     found = find_pieces(axis.f, axis.low, axis.high)
     blur = axis.drift + axis.relative * max(abs(axis.low), abs(axis.high))
     holes = _holes(axis, found, error, gap, blur + axis.real)
-    scores = _Scores(group)
+    scores = Scores(group)
     if not all(lam > 0 for lam in scores.lam):
         raise Refused("the keys of neighbouring clusters are not sorted by their slopes.")
     slack = np.zeros(len(group.clusters)) if offsets is None else offsets
@@ -338,7 +118,7 @@ class AxisProver:
     """The proof of one group of clusters along one coordinate."""
 
     def __init__(
-        self, layer: GroupedLayer, group: ClusterGroup, axis: Axis, found: Pieces, holes: list[Hole | None], scores: _Scores,
+        self, layer: GroupedLayer, group: ClusterGroup, axis: Axis, found: Pieces, holes: list[Hole | None], scores: Scores,
         error: float, coordinates: int, slack: Array,
     ) -> None:  # fmt: skip
         self.layer, self.group, self.axis, self.found, self.holes = layer, group, axis, found, holes
@@ -487,7 +267,7 @@ class AxisProver:
 
     def _local(self, k: int, low: float, high: float) -> tuple[float, float]:
         origin, radius = Fraction(self.scores.origin[k]), Fraction(self.scores.radius[k])
-        return _outward((Fraction(low) - origin) / radius, (Fraction(high) - origin) / radius)
+        return outward((Fraction(low) - origin) / radius, (Fraction(high) - origin) / radius)
 
     # -- beyond a break
 

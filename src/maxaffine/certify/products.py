@@ -11,8 +11,8 @@ times the exact ones, phi the mass far away.  Inside a cluster logits of factor 
 
     sum w eta_j |prod v - prod p| <= lost_i prod_{n != i} A_n + heavy_i sum_{m != i} spread_m prod_{n != i, m} A_n
 
-by telescoping with factor i last; lost = sum w eta |v - p|, heavy = sum w eta |v|, spread = sum w |v - p|, A = sum w |v|, per factor.
-The stored offsets are sums and the stored values products, both rounded: offsets off by d_i count with eta_i, and values off by
+by telescoping with factor i last; lost = sum w eta |v - p|, heavy = sum w eta |v|, spread = sum w |v - p| and A = sum w |v|, per
+factor.  The stored offsets are sums and the stored values products, both rounded: offsets off by d_i count with eta_i, and values off by
 rho times their size cost rho prod_i sum w (|c| + |G t|).  The rounding of z moves every factor by its modulus.
 """
 
@@ -28,7 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.axis_certificate import FLOATS
-from maxaffine.certify.axis_clusters import EXTENDED, AxisParts, AxisTarget, prover
+from maxaffine.certify.axis_clusters import prover
+from maxaffine.certify.axis_line import AxisTarget
+from maxaffine.certify.axis_parts import AxisParts
+from maxaffine.certify.axis_scores import EXTENDED
 from maxaffine.certify.certificate import EVERY_X, Certificate
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.certify.spectral import FLINT
@@ -189,9 +192,9 @@ def _joined(parts: list[AxisParts], affine: int, off: float, shift: float, tiny:
     heads = [part.heads for part in parts]
     A = [head.size for head in heads]
     lost = 0.0
-    for i, head in enumerate(heads):
-        lost += head.lost * _others(A, i)
-        lost += sum(head.heavy * other.spread * _others(A, i, m) for m, other in enumerate(heads) if m != i)
+    for i, one in enumerate(heads):
+        lost += one.lost * _others(A, i)
+        lost += sum(one.heavy * other.spread * _others(A, i, m) for m, other in enumerate(heads) if m != i)
     blur = math.exp(min(2.04 * sum(head.eta for head in heads), 50.0))
     terms = sum(head.keys + tree_terms(head.keys) + 12 for head in heads)
     added = math.prod(one.summed for one in heads) + shift

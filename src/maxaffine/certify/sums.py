@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.axis_certificate import FLOATS
-from maxaffine.certify.axis_clusters import AxisTarget, prove_axis
+from maxaffine.certify.axis_clusters import prove_axis
+from maxaffine.certify.axis_line import AxisTarget
 from maxaffine.certify.certificate import EVERY_X, Certificate
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.certify.spectral import FLINT, GroupBound, _factored, _listed, normaliser_range
