@@ -1,4 +1,4 @@
-"""Kinks along a convex curve: two branches and a polygon, proved in the sup norm."""
+"""Kinks along a curve: a maximum of two convex polygons where one direction is curved, else two branches and a polygon."""
 
 import math
 from functools import partial
@@ -8,26 +8,55 @@ from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.curved import certify_curved
+from maxaffine.certify.curved_maximum import certify_curved_maximum
 from maxaffine.layer.build_curved import build_curved
+from maxaffine.layer.build_curved_maximum import build_curved_maximum
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan.curved import CurvedPlan, curved_plan
+from maxaffine.plan.curved_maximum import CurvedMaximumPlan, CurvedMaximumPlanner
 from maxaffine.plan.level_sets import curve_of
 from maxaffine.request import Request
 from maxaffine.search.found import ROOM, Found, proved
+from maxaffine.target.curved_maximum import curved_switch
 from maxaffine.target.switches import affine_form, forced, switches
 
 Array = NDArray[np.float64]
 
 MOST = 4000
 AIMS = (1.0, 0.8)
+MAXIMUM = (ROOM, 0.97, 0.9)  # of the error, for maxima
 
 
 def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
+    """For expressions with one kink: along one direction and an affine part a maximum, else in two variables a convex curve."""
+    target = request.target
+    if target.expression is None or target.d_out * target.n_out != 1 or math.isfinite(request.norm):
+        reasons.append("curved kinks are for expressions of one output in the sup norm")
+        return None
+    switch = curved_switch(target.expression, target.box)
+    if switch is None:
+        return _convex(request, reasons, fewest)
+    with np.errstate(all="ignore"):
+        planner = CurvedMaximumPlanner(switch, target.box, request.dtype)
+        for aim in MAXIMUM:
+            plan = planner.plan(aim * request.error, MOST if fewest is None else min(MOST, fewest - 1))
+            if plan is None:
+                reasons.append("a smooth part is out of reach, or both sides of the maximum need more tokens than there may be")
+                break
+            layer = build_curved_maximum(plan, target, request.dtype)
+            made = proved("curved", plan, layer, partial(_maximum, plan, layer, request), request, reasons, "two-level")
+            if made is not None:
+                return made
+    return _convex(request, reasons, fewest)
+
+
+def _convex(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
     """A smooth head, an inner cluster and edges; for expressions of two variables with one kink."""
     target, box = request.target, request.target.box
     expression = target.expression
-    if expression is None or box.dimension != 2 or target.d_out * target.n_out != 1 or math.isfinite(request.norm):
-        reasons.append("curved kinks are for expressions of two variables in the sup norm")
+    assert expression is not None
+    if box.dimension != 2:
+        reasons.append("curves are followed for expressions of two variables")
         return None
     found = switches(expression)
     if len(found) != 1 or found[0].kind != "kink" or not expression.is_continuous or affine_form(found[0].argument) is not None:
@@ -69,3 +98,7 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
 
 def _certify(plan: CurvedPlan, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
     return certify_curved(layer, request.target, plan.place, plan.choice, request.error * ROOM, runtime)
+
+
+def _maximum(plan: CurvedMaximumPlan, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+    return certify_curved_maximum(layer, plan, request.error, runtime)

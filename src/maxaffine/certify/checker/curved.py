@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.certify.checker.curved_maximum import check_curved_maximum
 from maxaffine.certify.checker.spectral import _Head
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.certify.checker.tree import DOUBLE, Clusters, _rows
@@ -29,7 +30,9 @@ SILENT = 50.0
 
 
 def check_curved(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> tuple[float, str]:
-    """sup |layer - target| of a smooth head and an inner cluster among edges."""
+    """sup |layer - target| of a smooth head and an inner cluster among edges, or of a maximum of two polygons."""
+    if record["plan"].get("plan") == "curved maximum":
+        return check_curved_maximum(tensors, record, target, error)
     expression = target.expression
     if expression is None or target.n_out != 1 or target.d_out != 1 or target.box.dimension != 2:
         raise NotProved("its target is not one that curved kinks are proved for.")

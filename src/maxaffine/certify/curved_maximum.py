@@ -1,0 +1,193 @@
+"""Sup-norm certificates of curved maxima: a smooth part, two convex polygons along one direction, and how soft their maximum is.
+
+    f = S + sigma max(phi_1(t) + m . x, phi_2(t)),        F = p_S + sigma sum_k w_k v_k,        w = softmax(R v)
+
+v_k are the stored affine values (times sigma), A_i the largest of those of side i.  The larger of two numbers moves by no more
+than they do, and a softmax of R v is below max v by at most W0((N-1)/e)/R (theory, 10.1):
+
+    |F - f| <= |p_S - S| + max_i sup |A_i - phi_i| + W0((N-1)/e)/R + rounding.
+
+The smooth part is proved by Ehlich and Zeller, group by group.  A polygon: with slopes in increasing order and points
+c_1 <= c_2 <= .. where neighbours meet up to d_k, piece k is the largest on [c_k-1, c_k] up to sum d_k, because differences of
+neighbours increase.
+There phi is compared with one affine function, on intervals with middle value, middle slope and an enclosed second derivative.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
+from maxaffine.certify.spectral import FLINT
+from maxaffine.certify.sums import _product
+from maxaffine.certify.two_level import LOGARITHM, UP, blend_constant, kink_rounding, output_rounding, query
+from maxaffine.core.errors import Refused
+from maxaffine.core.intervals import Interval
+from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.plan.curved_maximum import SMOOTH, CurvedMaximumPlan
+from maxaffine.target.expression import Expression
+
+Array = NDArray[np.float64]
+
+THEOREM = "maximum of two convex polygons: |F - f| <= smooth part + the worse polygon + W0((N-1)/e)/R"
+FIRST = 4  # intervals per piece
+CUTS = 6  # times that an interval is halved
+CLOSE = 1.01  # a bound this close to an error that was seen is not improved
+
+
+def certify_curved_maximum(layer: GroupedLayer, plan: CurvedMaximumPlan, error: float, runtime: str = "two-level") -> Certificate:
+    """Prove a sup-norm bound for a stored layer of single tokens and a smooth part."""
+    if runtime == "dense":
+        raise Refused("curved kinks are proved for expressions, in the two-level runtime.")
+    tokens, found = layer.groups[0], plan.found
+    if not isinstance(tokens, ClusterGroup) or len(layer.groups) != 1 + len(plan.smooth) or layer.d_out != 1:
+        raise Refused("the layer is not that of a curved maximum.")
+    values = _values(tokens, found.sign, plan.sharpness)
+    alone = replace(layer, bonus=0.0)
+    share = SMOOTH * error / max(1, len(plan.smooth))
+    smooth = [_product(alone, group, made, share) for group, made in zip(layer.groups[1:], plan.smooth, strict=True)]  # type: ignore[arg-type]
+    along = _along(layer, tokens, plan)
+    sides = [values[values[:, 1] == side] for side in (1.0, 0.0)]
+    bounds = [along.polygon(rows, phi, level) for rows, phi, level in
+              zip(sides, (found.inner, found.outer), (along.inner_level, along.outer_level), strict=True)]  # fmt: skip
+    polygons, doubt = max(one[0] for one in bounds), max(one[1] for one in bounds)
+    kappa = 1.0 / plan.sharpness
+    blend = kappa * blend_constant(len(values))
+    z = query(layer, tokens)
+    size = float((np.abs(values[:, :2]) @ (z.size + z.error) + np.abs(values[:, 2])).max()) * UP
+    rounding = kink_rounding(layer, tokens, kappa, size) + sum(part.rounding for part in smooth)
+    rounding += output_rounding(layer, (size + sum(part.largest for part in smooth)) * UP) + along.tilt
+    if not math.isfinite(rounding):
+        raise Refused(f"its logits are not resolved in {layer.dtype}.")
+    parts = {
+        "approximation": polygons - min(doubt, polygons) + sum(part.approximation for part in smooth),
+        "leakage": blend,
+        "rounding": rounding + along.lean,
+        "target_rounding": min(doubt, polygons) + sum(part.doubt for part in smooth),
+    }
+    return Certificate.proved(
+        math.inf, parts, route="curved maximum", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT),
+        details={"pieces": float(len(values)), "sharpness": plan.sharpness, "groups": float(len(layer.groups))},
+    )  # fmt: skip
+
+
+def _values(tokens: ClusterGroup, sign: int, sharpness: float) -> Array:
+    """Slopes and constants (N, 3) of sigma v_k in z, where every score is R times that, exactly, and slopes across are 0 or 1."""
+    rows = []
+    if len(tokens.matrix) != 2 or not (sharpness > 0 and math.frexp(sharpness)[0] == 0.5):
+        raise Refused("the layer is not that of a curved maximum.")
+    for slopes, offset, cluster in zip(tokens.site_slopes, tokens.site_offsets, tokens.clusters, strict=True):
+        plain = cluster.count == 1 and not cluster.origin.any() and bool(np.all(cluster.radius == 1.0))
+        plain = plain and cluster.slopes is not None and not any(float(a.slopes[0]) or float(a.offsets[0]) for a in cluster.axes)
+        if not plain or cluster.slopes is None:
+            raise Refused("its clusters are not single tokens with affine values.")
+        row = sign * np.append(cluster.slopes.astype(np.float64).ravel(), float(cluster.values.ravel()[0]))
+        if not np.array_equal(sharpness * row, np.append(slopes.astype(np.float64), float(offset))) or row[1] not in (0.0, 1.0):
+            raise Refused("the scores of its tokens are not their values times the sharpness.")
+        rows.append(row)
+    return np.array(rows)
+
+
+def _along(layer: GroupedLayer, tokens: ClusterGroup, plan: CurvedMaximumPlan) -> Along:
+    """The first group's coordinates against the target's, in exact arithmetic."""
+    found = plan.found
+    centre = [Fraction(float(c)) for c in layer.centre]
+    reach = [max(Fraction(float(b)) - c, c - Fraction(float(a))) for a, b, c in zip(layer.low, layer.high, centre, strict=True)]
+    half = Fraction(plan.half)
+    rows = [[Fraction(float(m)) for m in row] for row in tokens.matrix]
+
+    def apart(stored: list[Fraction], wanted: tuple[Fraction, ...], scale: Fraction) -> Fraction:
+        return sum((abs(scale * a - b) * r for a, b, r in zip(stored, wanted, reach, strict=True)), Fraction(0))
+
+    tilt = [Fraction(0)] * len(centre) if layer.tilt is None else [Fraction(float(a)) for a in layer.tilt[0]]
+    middle, lean, slopes = (
+        sum((a * c for a, c in zip(row, centre, strict=True)), Fraction(0)) for row in (found.direction, found.lean, found.slopes)
+    )
+    return Along(
+        Interval.exact(middle), plan.half,
+        _up(sum((abs(m) * r for m, r in zip(rows[0], reach, strict=True)), Fraction(0))),
+        _up(apart(rows[0], found.direction, half)), _up(apart(rows[1], found.lean, Fraction(1))),
+        _up(apart(tilt, found.slopes, Fraction(1))),
+        Interval.exact(lean + found.sign * slopes), Interval.exact(found.sign * slopes),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Along:
+    """t = middle + half z up to `off`, |z| <= reach; errors of the affine parts; and what the affine parts are at the centre."""
+
+    middle: Interval
+    half: float
+    reach: float
+    off: float
+    lean: float
+    tilt: float
+    inner_level: Interval
+    outer_level: Interval
+
+    def polygon(self, values: Array, phi: Expression, level: Interval) -> tuple[float, float]:
+        """sup |max_k v_k - phi - level|, and how much of it is doubt about phi."""
+        if not len(values):
+            raise Refused("one side of the maximum has no token.")
+        order = np.argsort(values[:, 0], kind="stable")
+        slopes, constants = values[order, 0], values[order, 2]
+        cuts, apart = self._corners(slopes, constants)
+        edges = np.concatenate([[-self.reach], cuts, [self.reach]])
+        shares = np.linspace(0.0, 1.0, FIRST + 1)
+        inside = edges[:-1, None] + np.diff(edges)[:, None] * shares
+        inside[:, 0], inside[:, -1] = edges[:-1], edges[1:]
+        low, high = inside[:, :-1].ravel(), inside[:, 1:].ravel()
+        piece = np.repeat(np.arange(len(slopes)), FIRST)
+        first, second = phi.gradient(), phi.gradient().gradient()
+        worst = seen = doubt = 0.0
+        for cut in range(CUTS + 1):
+            middle = low + (high - low) / 2.0
+            reach = np.maximum(high - middle, middle - low) * (1 + 2.0**-50)
+            at, over = self._t(Interval.point(middle)), self._t(Interval(low, high))
+            line = Interval.point(slopes[piece]) * Interval.point(middle) + Interval.point(constants[piece])
+            value = phi.enclose(at)[:, 0] + level
+            gap, lean = line - value, Interval.point(slopes[piece]) - first.enclose(at)[:, 0] * self.half
+            bend = abs(second.enclose(over)[:, 0]).hi * self.half**2 * UP
+            bound = abs(gap).hi + (abs(lean).hi * reach + bend * reach**2 / 2.0) * UP
+            if not np.isfinite(bound).all():
+                raise Refused("a side of the maximum, or a derivative of it, is not bounded.")
+            seen, doubt = max(seen, float(gap.mignitude.max())), max(doubt, float(value.width.max()))
+            more = np.flatnonzero(bound > CLOSE * seen) if cut < CUTS else np.zeros(0, dtype=np.intp)
+            done = np.ones(len(bound), dtype=bool)
+            done[more] = False
+            worst = max(worst, float(bound[done].max(initial=0.0)))
+            if not len(more):
+                break
+            low, high = np.concatenate([low[more], middle[more]]), np.concatenate([middle[more], high[more]])
+            piece = np.concatenate([piece[more], piece[more]])
+        return (worst + apart) * UP, doubt
+
+    def _t(self, z: Interval) -> Interval:
+        """t as a column, with what it may be off by: one number for every x, so that derivatives in z are those of phi."""
+        t = self.middle + z * self.half
+        return (t + Interval.of(-self.off, self.off) if self.off else t).reshape(-1, 1)
+
+    def _corners(self, slopes: Array, constants: Array) -> tuple[Array, float]:
+        """Points in order where neighbours meet, and a bound of what every piece exceeds the one that is taken by."""
+        if not np.all(np.diff(slopes) > 0):
+            raise Refused("two tokens of a side have the same slope.")
+        if len(slopes) == 1:
+            return np.zeros(0), 0.0
+        cuts = np.clip(-np.diff(constants) / np.diff(slopes), -self.reach, self.reach)
+        cuts = np.maximum.accumulate(cuts)
+        at = Interval.point(cuts)
+        before = Interval.point(slopes[:-1]) * at + Interval.point(constants[:-1])
+        after = Interval.point(slopes[1:]) * at + Interval.point(constants[1:])
+        return cuts, float(abs(after - before).hi.sum()) * UP
+
+
+def _up(value: Fraction) -> float:
+    return float(value) * (1 + 2.0**-50) + (2.0**-1074 if value else 0.0)

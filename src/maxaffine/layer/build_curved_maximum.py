@@ -1,0 +1,40 @@
+"""From the plan of a curved maximum to a layer: single tokens whose scores are R times their values, beside the smooth part."""
+
+import math
+
+import numpy as np
+
+from maxaffine.core.rounding import numpy_dtype
+from maxaffine.layer.build import input_shapes
+from maxaffine.layer.clusters import Cluster, ClusterGroup
+from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.plan.curved_maximum import CurvedMaximumPlan
+from maxaffine.plan.keys import AxisKeys
+from maxaffine.target.target import Target
+
+
+def build_curved_maximum(plan: CurvedMaximumPlan, target: Target, dtype: str) -> GroupedLayer:
+    """Coordinates of the first group: t, scaled, and the affine part of the switch; a power of two makes scores of values."""
+    box, found = target.box, plan.found
+    matrix = np.stack([np.array([float(c) for c in found.direction]) / plan.half, np.array([float(c) for c in found.lean])])
+    pieces = np.concatenate([plan.inner, plan.outer])
+    stored = numpy_dtype(dtype)
+    c, G = (pieces[:, i].astype(stored).astype(np.float64) for i in (1, 0))
+    across = np.concatenate([np.ones(len(plan.inner)), np.zeros(len(plan.outer))])
+    lean = np.stack([G, across], axis=1)
+    keys = (AxisKeys(np.zeros(1), np.zeros(1)),) * 2
+    origin, radius = np.zeros(2), np.ones(2)
+    clusters = tuple(
+        Cluster(origin, radius, keys, np.full((1, 1, 1), found.sign * a), (found.sign * g).reshape(1, 1, 1, 2))
+        for a, g in zip(c, lean, strict=True)
+    )
+    tokens = ClusterGroup(matrix, plan.sharpness * lean, plan.sharpness * c, clusters)
+    smooth = []
+    for part in plan.smooth:
+        axes = tuple(axis.keys for axis in part.axes)
+        smooth.append(Group(part.group.matrix() / part.half[:, None], axes, part.values, part.factors, part.slopes))
+    tilt = np.array([[float(s) for s in found.slopes]]) if any(found.slopes) else None
+    reach = np.abs(matrix) @ (box.width / 2.0)
+    spread = plan.sharpness * float((np.abs(lean) @ reach + np.abs(c)).max())
+    bonus = 2.0 ** math.ceil(math.log2(2.0 * spread + 100.0)) if smooth else 0.0  # between the groups of the literal layer
+    return GroupedLayer(plan.centre, (tokens, *smooth), bonus, box.low, box.high, input_shapes(target), dtype, tilt)
