@@ -217,14 +217,18 @@ def _search(request: Request, method: str) -> Found:
     best: Found | None = None
     if not given and method != "lookup":
         limit = lookup.fewest_tokens(request) if method == "auto" else None
+        constant = lookup.constant(request) if method == "auto" else None
+        if constant is not None:
+            limit = constant.cost.tokens + 1  # a head of as few tokens says more
         for name in SEARCHES if method == "auto" else (method,):
             if name == "tree" and method == "auto" and _rarely_better(best, request.target.box.dimension):
                 continue
             request.progress(f"{name} heads", 0, 1)
             fewest = limit if best is None else _fewer(best.cost.tokens, limit)
             best = _better(best, attempt(name, request, reasons.setdefault(name, []), fewest))
-            if best is not None and best.certificate.kind == "proved" and best.cost.tokens <= ENOUGH:
+            if best is not None and best.certificate.kind == "proved" and best.cost.tokens <= max(ENOUGH, request.target.n_out):
                 break
+        best = _better(best, constant)
         if best is not None:
             return best
         if method != "auto":

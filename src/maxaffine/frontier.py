@@ -17,7 +17,7 @@ from maxaffine.plan.gather import gather
 from maxaffine.plan.spectral import SpectralPlan, spectral_plans
 from maxaffine.request import Request, absolute_error, check_error, check_gap, check_norm, resolve
 from maxaffine.search.found import ROOM, Discontinuous
-from maxaffine.search.lookup import plan_cost, proposals
+from maxaffine.search.lookup import constant_plan, plan_cost, proposals
 
 DECADES = tuple(10.0**-k for k in range(1, 11))
 SEARCHED = ("piecewise", "axis", "sums", "regions", "curved", "level", "tree")
@@ -85,6 +85,9 @@ def _candidates(request: Request) -> Iterator[Plan | SpectralPlan]:
         yield from _first(spectral_plans(request.target, request.error, request.dtype))
         if request.dtype == "bfloat16":
             return
+        constant = constant_plan(request)
+        if constant is not None:
+            yield constant
         if lookup.provable(request.evidence):
             plans = list(lookup.sup_norm_plans(request.target.box, request.evidence, request.error * ROOM))
             for route in sorted({plan.route for plan in plans}):

@@ -1,4 +1,4 @@
-"""Sup-norm certificates of lookups on a uniform grid: routes E1 to E4 (values f(centre)) and G4 (cell enclosures).
+"""Sup-norm certificates of lookups on a uniform grid: routes E1 to E4 (values f(centre)), G4 (cell enclosures) and C (one value).
 
 The proof speaks about the STORED layer: cell widths are read off its coordinates, its values are compared with
 enclosures of f at the true centres, and every rounding enters as a logit error (certify/rounding.py, plan/theorems.py).
@@ -30,6 +30,7 @@ THEOREMS = {
     "E2": "E2: |f(x)-f(y)| <= L|x-y|_2 gives error <= L sqrt((1/4 + (2/rho) W0(1/e) + tau2) sum_i h_i^2)",
     "E3": "E3: modulus w in max|x_i-y_i| gives error <= w(max h_i) + range D q/(1-q)",
     "E4": "E4: concave modulus w in sum|x_i-y_i| gives error <= w((1/2 + 2q/(1-q)) sum_i h_i)",
+    "C": "C: one token, error <= max(sup f - y, y - inf f), the range of f enclosed by branch and bound",
     "G4": "G4: error <= max_j sup |f - y_j| on cells enlarged by g + range D (e^{-rho g} + q/(1-q))",
 }
 
@@ -42,7 +43,7 @@ def certify_grid(layer: Layer, target: Target, evidence: Evidence, route: str, m
     rounding = rounding_of(layer, runtime)
     eta = rounding.eta + layer.sharpness * offset_error(layer)
     parts = _PARTS[route](layer, target, evidence, eta, margin)
-    if route == "G4":
+    if route in ("G4", "C"):
         deviation = (0.0, 0.0)
     elif deviation is None:
         deviation = values_deviation(layer, target, evidence)
@@ -63,6 +64,7 @@ def certify_grid(layer: Layer, target: Target, evidence: Evidence, route: str, m
 
 _USES = {
     "E1": ("lipschitz",), "E2": ("euclidean",), "E3": ("modulus", "range"), "E4": ("concave_modulus",), "G4": (),
+    "C": ("range",),
 }  # fmt: skip
 
 
@@ -141,7 +143,16 @@ def _parts_g4(layer: Layer, target: Target, evidence: Evidence, eta: float, marg
     return {"approximation": approximation, "leakage": exact, "rounding": rounded - exact}
 
 
-_PARTS = {"E1": _parts_e1, "E2": _parts_e2, "E3": _parts_e3, "E4": _parts_e4, "G4": _parts_g4}
+def _parts_c(layer: Layer, target: Target, evidence: Evidence, eta: float, margin: float) -> dict[str, float]:
+    """The softmax over one key is 1 whatever its logit, so nothing leaks."""
+    if evidence.extent is None or layer.keys.count != 1:
+        raise Refused("one value for the whole box is proved where there is one key and the range of the target is known.")
+    value = layer.values.reshape(-1).astype(np.float64)
+    away = np.maximum(evidence.extent[1] - value, value - evidence.extent[0])
+    return {"approximation": float(away.max()) * (1 + 4 * FLOAT64.unit), "leakage": 0.0, "rounding": 0.0}
+
+
+_PARTS = {"E1": _parts_e1, "E2": _parts_e2, "E3": _parts_e3, "E4": _parts_e4, "G4": _parts_g4, "C": _parts_c}
 
 
 def values_deviation(layer: Layer, target: Target, evidence: Evidence) -> tuple[float, float]:

@@ -1,7 +1,8 @@
 """From a plan to a layer: the keys the plan names and the values that the target says.
 
-Values of a lookup: f at the cell's centre (routes E1 to E4), the mid-range of f on the enlarged cell (G4), or the
-p-mean of f over the cell (L_p): the median for p = 1, the mean for p = 2, in between the minimiser of the mean of |f - y|^p.
+Values of a lookup: f at the cell's centre (routes E1 to E4), the mid-range of f on the enlarged cell (G4) or on the box (C),
+or the p-mean of f over the cell (L_p): the median for p = 1, the mean for p = 2, in between the minimiser of the mean of
+|f - y|^p.
 """
 
 import math
@@ -44,6 +45,12 @@ def build_grid(
         progress("values", stop, plan.cells)
     shaped = values.reshape(*plan.counts, target.d_out, target.n_out)
     return _layer(target, coordinates, grid_keys(plan.counts), plan.sharpness, shaped, dtype)
+
+
+def build_constant(plan: GridPlan, target: Target, dtype: str, middle: Array) -> Layer:
+    """The layer of route C: one key, and the middle (K,) of the target's range as its value."""
+    values = middle.reshape(*plan.counts, target.d_out, target.n_out).astype(numpy_dtype(dtype))
+    return _layer(target, grid_coordinates(target.box, plan.counts), grid_keys(plan.counts), plan.sharpness, values, dtype)
 
 
 def build_centres(plan: CentresPlan, target: Target, dtype: str) -> Layer:

@@ -24,6 +24,7 @@ class Evidence:
     ellipses: tuple[Array, float] | None = None  # radii and bound of |f| on Bernstein ellipses about every side
     derivatives: tuple[int, Array] | None = None  # order q and bounds (D,) of |d^q f / dx_i^q|
     spread: float | None = None  # sup f - inf f, the largest over the output entries
+    extent: Array | None = None  # (2, K): a lower and an upper bound of every output entry
     origin: dict[str, str] | None = None  # fact name -> "declared: ..." or "derived: ..."
     per_output: Array | None = None  # (K, D): Lipschitz constants of every output entry apart
     why_not: str = ""  # why the Lipschitz constants are not known, as part of a sentence

@@ -93,6 +93,7 @@ def _derive(target: Target, known: dict[str, Any], origin: dict[str, str]) -> No
         raise Refused(f"{finite.why} Change the box or the expression.")
     spread = derive_range(expression, box)
     if spread.finite:
+        known["extent"] = np.asarray(spread.value)
         known["spread"] = float((spread.value[1] - spread.value[0]).max()) * (1 + 1e-14)
         origin["range"] = f"derived: {spread.how}"
     if "lipschitz" not in known:

@@ -7,6 +7,7 @@ Routes to a sup-norm bound with values f(cell centre), h_i the cell widths (docs
     E3  modulus w(max |x-y|)     w(max_i h_i) + range * D * tail(rho)
     E4  concave modulus in l1    w(mean distance(rho) sum_i h_i)
     G4  enclosures of f on cells enlarged by a margin g, values mid-range, for continuous f without any constant
+    C   one value for the whole box, the middle of f's range, where the error is larger than half of it
     I   covering centres of a set of points given by the user
 
 The planner takes the cheapest route that applies; sharper than the paper's rho0 often saves tokens.
@@ -72,6 +73,20 @@ def sup_norm_proposals(box: Box, evidence: Evidence, error: float) -> Iterator[G
         if plan is not None and plan.cells > cells:
             cells = plan.cells
             yield plan
+
+
+def constant_plan(box: Box, evidence: Evidence, error: float) -> GridPlan | None:
+    """Route C: one cell, where the range of f is known and half of it is at most `error`; jumps do not matter."""
+    if evidence.extent is None:
+        return None
+    half = float((evidence.extent[1] / 2.0 - evidence.extent[0] / 2.0).max())
+    return GridPlan("C", (1,) * box.dimension, theorems.RHO0, half) if half <= error else None
+
+
+def middle_of_range(extent: Array) -> Array:
+    """The value (K,) of route C."""
+    middle: Array = extent[0] / 2.0 + extent[1] / 2.0
+    return middle
 
 
 def sup_norm_plans(box: Box, evidence: Evidence, error: float) -> Iterator[GridPlan]:

@@ -42,7 +42,8 @@ def summary(compiled: Compiled) -> str:
     kind = "hard" if c.method == "hard" else "softmax"
     lines = [
         f"target     {c.target.name or c.target.text or 'callable'}",
-        f"layer      one {kind} head, {c.attention_kind}-attention, {c.tokens:,} tokens ({keys}), {c.method}, "
+        f"layer      one {kind} head, {c.attention_kind}-attention, {c.tokens:,} token{'' if c.tokens == 1 else 's'} ({keys}), "
+        f"{c.method}, "
         f"{'' if c.sharpness is None else f'sharpness {c.sharpness:.4g}, '}{c.dtype}, {size(c.layer.nbytes)}",
     ]
     norm = c.certificate.norm_name
@@ -142,6 +143,8 @@ def _advice(c: Compiled) -> str:
     if worst == "target_rounding":
         return "the target's own evaluation is the limit; nothing about the layer would help"
     counts = c.layer.keys.shape
+    if c.certificate.route == "C":
+        return "one value for the whole box: half the range of the target is below the error; a smaller `error` adds tokens"
     if not c.layer.is_product:
         return "the size of the cells dominates; more or better placed sites are what would help"
     more = math.prod(n + 1 for n in counts) * c.layer.n_out

@@ -14,7 +14,7 @@ from maxaffine.certify.prove import Plan, certify
 from maxaffine.core.errors import Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import numpy_dtype
-from maxaffine.layer.build import build_centres, build_grid, build_partition
+from maxaffine.layer.build import build_centres, build_constant, build_grid, build_partition
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.streamed import STREAM, peak_bytes, stream_grid
 from maxaffine.plan import integral, lookup
@@ -32,10 +32,35 @@ def fewest_tokens(request: Request) -> int | None:
     return None if plan is None or request.dtype == "bfloat16" else plan.cells * request.target.n_out
 
 
+def constant_plan(request: Request) -> lookup.GridPlan | None:
+    """One token with the middle of the target's range, where the error is larger than half of that."""
+    given = request.partition is not None or request.centres is not None
+    if given or math.isfinite(request.norm) or request.target.expression is None or request.dtype == "bfloat16":
+        return None
+    return lookup.constant_plan(request.target.box, request.evidence, request.error * ROOM)
+
+
+def constant(request: Request) -> Found | None:
+    """The layer of one token, where it is proved and the checker agrees; the paper's construction with one cell."""
+    plan = constant_plan(request)
+    if plan is None or request.evidence.extent is None:
+        return None
+    layer = build_constant(plan, request.target, request.dtype, lookup.middle_of_range(request.evidence.extent))
+    prove = partial(_certify, plan, layer, request)
+    certificate = prove("any")
+    if certificate.bound is None or not certificate.bound <= request.error:
+        return None
+    found = Found("lookup", plan, layer, certificate, plan_cost(plan, request), prove=prove)
+    return found if unconfirmed(found, request) is None else None
+
+
 def search(request: Request) -> Found:
     """Lookups of growing cost, until one is proved; for a target without facts, until one is observed to fit."""
     if request.dtype == "bfloat16":
         raise Refused("a lookup is not proved in bfloat16: its logits are rounded by 2^-8 of hundreds; use float32.")
+    smallest = constant(request)
+    if smallest is not None:
+        return smallest
     closest: Found | None = None
     for plan in proposals(request):
         cost = plan_cost(plan, request)
@@ -103,7 +128,7 @@ def plan_cost(plan: Plan, request: Request) -> Cost:
 
 def _is_streamed(plan: lookup.GridPlan, request: Request) -> bool:
     """Whether values go straight to the file: there is one, values are f at the sites, and they are many."""
-    if request.out is None or math.isfinite(request.norm) or plan.route == "G4":
+    if request.out is None or math.isfinite(request.norm) or plan.route in ("G4", "C"):
         return False
     if not lookup.provable(request.evidence):
         return False

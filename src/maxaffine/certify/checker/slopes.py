@@ -16,11 +16,19 @@ BUDGET = 400_000
 DOUBTS = 20_000  # points at which declared constants are doubted
 
 
-def supremum(measure: Callable[[Array, Array], Array], low: Array, high: Array, scale: Array | None = None) -> Array:
+def supremum(
+    measure: Callable[[Array, Array], Array],
+    low: Array,
+    high: Array,
+    scale: Array | None = None,
+    enough: float = 0.0,
+    smallest: float = 0.0,
+) -> Array:
     """Upper bounds of sup_x g_k(x), k = 1..K, from measure(low, high) (n, D) -> upper bounds (n, K) over boxes.
 
     What a box's midpoint reaches is known to be reached; boxes whose bound exceeds that by more than SLACK are cut in three
-    along the axis that is longest relative to the whole.
+    along the axis that is longest relative to the whole.  Boxes whose bound is at most `enough`, or that are no longer
+    than `smallest` times the whole, are not cut.
     """
     width = high - low
     lows, highs = low[None].copy(), high[None].copy()
@@ -34,8 +42,10 @@ def supremum(measure: Callable[[Array, Array], Array], low: Array, high: Array, 
         reached = np.maximum(reached, np.where(np.isfinite(here), here, 0.0).max(axis=0))
         spent += 2 * len(lows)
         floor = 0.0 if scale is None else 1e-3 * float((reached * scale).max()) / np.maximum(scale, 1e-300)
-        goal = np.maximum(reached * (1 + SLACK), floor)
+        goal = np.maximum(np.maximum(reached * (1 + SLACK), floor), enough)
         loose = np.any(upper > goal, axis=1)
+        if smallest > 0.0:
+            loose &= np.any(highs - lows > smallest * width, axis=1)
         settled = np.maximum(settled, upper[~loose].max(axis=0, initial=0.0))
         if not loose.any():
             return np.asarray(settled)
