@@ -52,6 +52,7 @@ SEARCHES = {
     "curved": "curved",
     "level": "level_sets",
     "spectral": "spectral",
+    "products": "products",
     "tree": "tree",
 }
 METHODS = ("auto", *SEARCHES, "lookup")

@@ -20,7 +20,7 @@ from maxaffine.search.found import ROOM, Discontinuous
 from maxaffine.search.lookup import constant_plan, plan_cost, proposals
 
 DECADES = tuple(10.0**-k for k in range(1, 11))
-SEARCHED = ("piecewise", "axis", "sums", "regions", "curved", "level", "tree")
+SEARCHED = ("piecewise", "axis", "sums", "regions", "curved", "level", "products", "tree")
 FEW = 3  # errors for which trees are built
 
 

@@ -60,19 +60,19 @@ def test_literal_logits_are_rounded_and_that_is_counted():
     fine, rough = (made.certificate_for(runtime).parts for runtime in ("two-level", "dense"))
     error = away(made.layer, x, "dense")
     assert away(made.layer, x, "two-level") <= fine["rounding"]
-    assert 4.0 * fine["rounding"] < error <= rough["rounding"] + sums.literal_leak(made.layer)
+    assert 4.0 * fine["rounding"] < error <= rough["rounding"] + sums.literal_leak(made.layer, made.prove.args[1])
 
 
 def test_the_tilt_leaks_with_the_tokens_that_carry_it():
     """Columns of other groups see the tilt of the first one's tokens, e^-bonus of it."""
     made = compiled("abs(x)+abs(y)+3000*z", 1e-1, "xyz")
-    levels = sums.normalisers(made.layer)
+    levels = sums.normalisers(made.layer, made.prove.args[1])
     spread = max(b[1] - a[0] for a in levels for b in levels)
     layer = replace(made.layer, bonus=spread + 4.0)
     x = np.array([[a, b, 1.0] for a in (-1.0, 0.0, 1.0) for b in (-1.0, 0.0, 1.0)])
-    error, leak = away(layer, x, "dense"), sums.literal_leak(layer)
+    error, leak = away(layer, x, "dense"), sums.literal_leak(layer, made.prove.args[1])
     plain = replace(layer, tilt=None)
-    assert error > 10.0 * sums.literal_leak(plain) and error <= leak < math.inf
+    assert error > 10.0 * sums.literal_leak(plain, made.prove.args[1]) and error <= leak < math.inf
 
 
 def test_errors_of_parts_add_up_in_the_checker():

@@ -30,15 +30,14 @@ from numpy.typing import NDArray
 from maxaffine.certify.axis_certificate import FLOATS
 from maxaffine.certify.axis_clusters import prover
 from maxaffine.certify.axis_line import AxisTarget
-from maxaffine.certify.axis_parts import AxisParts
+from maxaffine.certify.axis_parts import AxisParts, AxisProof
 from maxaffine.certify.axis_scores import EXTENDED
 from maxaffine.certify.certificate import EVERY_X, Certificate
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.certify.spectral import FLINT
-from maxaffine.certify.sums import tilt_error
-from maxaffine.certify.two_level import LOGARITHM, UP, literal_rounding, output_rounding
+from maxaffine.certify.two_level import LOGARITHM, UP, literal_rounding, output_rounding, tilt_error
 from maxaffine.core.errors import Refused
-from maxaffine.core.rounding import FLOAT64, compute_format, gamma
+from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
 from maxaffine.layer.build_axis import axis_group
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
@@ -57,36 +56,53 @@ def certify_products(layer: GroupedLayer, plan: ProductPlan, error: float, runti
     """The bound for the two-level runtime (also by default), or for the literal one (`dense`)."""
     if len(layer.groups) != 1 or not isinstance(layer.groups[0], ClusterGroup):
         raise Refused("it is not a layer of one group of clusters.")
-    group, shift = layer.groups[0], plan.shift
-    alone = [replace(layer, groups=(axis_group(one.row, list(one.parts), one.sites),), tilt=None) for one in plan.factors]
-    factors = [one.groups[0] for one in alone]
-    stored = _compare(group, [one for one in factors if isinstance(one, ClusterGroup)], plan.affine, shift)
-    provers = []
-    for one, target, share, slack in zip(alone, plan.found.factors, plan.shares, stored.offsets, strict=True):
-        (own,) = one.groups
-        assert isinstance(own, ClusterGroup)
-        along = AxisTarget(target.h, target.direction)
-        provers.append(prover(one, own, along, share, None, len(factors), slack))
+    group = layer.groups[0]
+    proof = prove_product(layer, group, plan, error)
+    rounding = proof.rounding + tilt_error(layer, plan.found.slopes) + output_rounding(layer, proof.layer_size)
+    if runtime == "dense":
+        blend = proof.approximation + proof.leakage + proof.doubt + proof.rounding
+        rounding += literal_rounding(layer, group, blend, proof.size)
+    if not math.isfinite(rounding):
+        raise Refused(f"the logits of the literal softmax are not resolved in {layer.dtype}; the two-level runtime is proved.")
+    parts = {
+        "approximation": proof.approximation, "leakage": proof.leakage, "rounding": rounding, "target_rounding": proof.doubt,
+    }  # fmt: skip
+    return Certificate.proved(
+        math.inf, parts, route="products", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT), domain=EVERY_X if proof.every_x else FLOATS,
+        details={"factors": float(len(plan.factors)), "clusters": float(len(group.clusters))},
+    )  # fmt: skip
+
+
+def factor_layers(layer: GroupedLayer, plan: ProductPlan) -> list[GroupedLayer]:
+    """Every factor as a layer of its own."""
+    return [
+        replace(layer, groups=(axis_group(one.row, list(one.parts), one.sites),), bonus=0.0, tilt=None) for one in plan.factors
+    ]
+
+
+def prove_product(layer: GroupedLayer, group: ClusterGroup, plan: ProductPlan, error: float) -> AxisProof:
+    """Everything about one group of products but the tilt and the output; the shares of the plan are those of its factors."""
+    shift, alone = plan.shift, factor_layers(layer, plan)
+    factors = [one for layer_of_one in alone for one in layer_of_one.groups if isinstance(one, ClusterGroup)]
+    stored = _compare(group, factors, plan.affine, shift, 2.0 * dtype_of(layer.dtype).unit)
+    provers = [
+        prover(one, own, AxisTarget(target.h, target.direction), share, None, len(factors), slack)
+        for one, own, target, share, slack in zip(alone, factors, plan.found.factors, plan.shares, stored.offsets, strict=True)
+    ]
     parts = [one.parts() for one in provers]
     bound = _joined(parts, plan.affine, stored.values, abs(shift), compute_format(layer.dtype).tiny)
-    rounding = bound.rounding + tilt_error(layer, plan.found.slopes) + abs(float(Fraction(shift) - plan.lift)) * UP
-    size = bound.size + bound.near + bound.leak + abs(shift)
-    rounding += output_rounding(layer, size * UP)
-    if runtime == "dense":
-        rounding += literal_rounding(layer, group, bound.near + bound.leak + bound.rounding, bound.size + abs(shift))
     sizes = [part.size for part in parts]
+    rounding = bound.rounding + abs(float(Fraction(shift) - plan.lift)) * UP
     real = sum(one.moved(True) * _others(sizes, i) for i, one in enumerate(provers))
     every = bound.near + bound.leak + rounding + real <= 0.99 * error
     rounding += real if every else sum(one.moved(False) * _others(sizes, i) for i, one in enumerate(provers))
-    if not math.isfinite(rounding + bound.near + bound.leak):
-        raise Refused(f"the logits of the literal softmax are not resolved in {layer.dtype}; the two-level runtime is proved.")
-    return Certificate.proved(
-        math.inf,
-        {"approximation": (bound.near - bound.doubt) * UP, "leakage": bound.leak * UP, "rounding": rounding * UP,
-         "target_rounding": bound.doubt},
-        route="products", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
-        assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT), domain=EVERY_X if every else FLOATS,
-        details={"factors": float(len(parts)), "clusters": float(len(group.clusters)), "values": stored.values},
+    if not math.isfinite(bound.near + bound.leak + rounding):
+        raise Refused("a factor could not be bounded.")
+    size = bound.size + abs(shift)
+    return AxisProof(
+        (bound.near - bound.doubt) * UP, bound.leak * UP, rounding * UP, bound.doubt, size * UP,
+        (size + bound.near + bound.leak + bound.rounding) * UP, (), every, sum(part.cells for part in parts),
     )  # fmt: skip
 
 
@@ -98,8 +114,11 @@ class _Stored:
     values: float
 
 
-def _compare(group: ClusterGroup, factors: list[ClusterGroup], affine: int, shift: float) -> _Stored:
-    """The stored group against the combinations of its factors: keys, places and slopes alike, offsets and values nearly."""
+def _compare(group: ClusterGroup, factors: list[ClusterGroup], affine: int, shift: float, unit: float) -> _Stored:
+    """The stored group against the combinations of its factors: keys, places and slopes alike, offsets and values nearly.
+
+    Offsets are sums up to `unit` of their terms.
+    """
     E, counts = len(factors), [len(one.clusters) for one in factors]
     rows = [one.matrix[0] for one in factors]
     if not np.array_equal(group.matrix, np.stack(rows)) or len(group.clusters) != math.prod(counts):
@@ -115,7 +134,7 @@ def _compare(group: ClusterGroup, factors: list[ClusterGroup], affine: int, shif
         if lacks:
             ratio = max(ratio, lacks / sum(abs(b) for b in offsets) * UP) if any(offsets) else math.inf
         off = max(off, _values_off(group.clusters[k], own, affine, shift))
-    if not (math.isfinite(ratio) and off < 0.1):
+    if not (ratio <= unit and off < 0.1):
         raise Refused(NOT_A_PRODUCT)
     slack = [ratio * np.abs(one.site_offsets.astype(np.float64)) * UP for one in factors]
     return _Stored(slack, off * (1.0 + E * U))

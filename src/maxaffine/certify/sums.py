@@ -26,12 +26,14 @@ from maxaffine.certify.axis_clusters import prove_axis
 from maxaffine.certify.axis_line import AxisTarget
 from maxaffine.certify.certificate import EVERY_X, Certificate
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
+from maxaffine.certify.products import factor_layers, prove_product
 from maxaffine.certify.spectral import FLINT, GroupBound, _factored, _listed, normaliser_range
-from maxaffine.certify.two_level import LOGARITHM, UP, literal_errors, literal_rounding, output_rounding, query
+from maxaffine.certify.two_level import LOGARITHM, UP, literal_errors, literal_rounding, output_rounding, query, tilt_error
 from maxaffine.core.errors import Refused
-from maxaffine.core.rounding import FLOAT64, compute_format, gamma
+from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.plan.products import ProductPlan
 from maxaffine.plan.spectral import GroupPlan
 from maxaffine.plan.sums import SumPlan
 from maxaffine.runtime.grouped import tree_terms
@@ -56,7 +58,10 @@ def certify_sums(layer: GroupedLayer, plan: SumPlan, error: float, runtime: str 
     alone = layer if literal else replace(layer, bonus=0.0)  # without a bonus its rounding is none
     for number, (group, made, share) in enumerate(zip(layer.groups, plan.parts, plan.shares, strict=True)):
         if isinstance(group, ClusterGroup):
-            proof = prove_axis(layer, group, _target(layer, plan, number), share * scale)
+            if isinstance(made, ProductPlan):
+                proof = prove_product(layer, group, made, share * scale)
+            else:
+                proof = prove_axis(layer, group, _target(layer, plan, number), share * scale)
             blend = proof.approximation + proof.leakage + proof.doubt
             lost = proof.rounding
             if literal:
@@ -70,7 +75,7 @@ def certify_sums(layer: GroupedLayer, plan: SumPlan, error: float, runtime: str 
         approximation, doubt, rounding = approximation + parts.approximation, doubt + parts.doubt, rounding + parts.rounding
         size += parts.largest
     if literal:
-        leakage += literal_leak(layer)
+        leakage += literal_leak(layer, plan)
         rounding += gamma(2 * tree_terms(layer.tokens) + 8, FLOAT64.unit) * _lean(layer)  # the tilt in the weighted sum
     rounding += tilt_error(layer, plan.found.slopes) + output_rounding(layer, size * UP)
     if not math.isfinite(rounding + leakage):
@@ -97,20 +102,32 @@ def _target(layer: GroupedLayer, plan: SumPlan, number: int) -> AxisTarget:
     return AxisTarget(found.shifted(lift), found.direction)
 
 
-def tilt_error(layer: GroupedLayer, slopes: tuple[Fraction, ...]) -> float:
-    """How far the stored tilt is from the affine part, over the box."""
-    stored = np.zeros(layer.dimension) if layer.tilt is None else layer.tilt[0].astype(np.float64)
-    reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low) * (1 + 1e-15)
-    rows = zip(slopes, stored, reach, strict=True)
-    return sum(abs(float(a - Fraction(float(b)))) * float(r) * UP for a, b, r in rows)
-
-
 # ---------------------------------------------------------------------- the literal layer
 
 
-def normalisers(layer: GroupedLayer) -> list[tuple[float, float]]:
+def normalisers(layer: GroupedLayer, plan: SumPlan) -> list[tuple[float, float]]:
     """Bounds of log Z_g over the box, Z_g = sum_j exp(logit_j) without the bonus."""
-    return [normaliser_range(group) if isinstance(group, Group) else _range(layer, group) for group in layer.groups]
+    found = []
+    for group, made in zip(layer.groups, plan.parts, strict=True):
+        if isinstance(group, Group):
+            found.append(normaliser_range(group))
+        elif isinstance(made, ProductPlan):
+            found.append(_product_range(layer, made))
+        else:
+            found.append(_range(layer, group))
+    return found
+
+
+def _product_range(layer: GroupedLayer, made: ProductPlan) -> tuple[float, float]:
+    """log Z of a product is the sum of its factors'; the stored offsets are sums, rounded."""
+    low = high = 0.0
+    for one in factor_layers(layer, made):
+        (group,) = one.groups
+        assert isinstance(group, ClusterGroup)
+        bounds = _range(one, group)
+        slack = 2.0 * dtype_of(layer.dtype).unit * float(np.abs(group.site_offsets.astype(np.float64)).max())
+        low, high = low + bounds[0] - slack, high + bounds[1] + slack
+    return low, high
 
 
 def _range(layer: GroupedLayer, group: ClusterGroup) -> tuple[float, float]:
@@ -163,9 +180,9 @@ def _lean(layer: GroupedLayer) -> float:
     return float((np.abs(layer.tilt.astype(np.float64)) @ reach).max()) * 1.01
 
 
-def pair_leaks(layer: GroupedLayer) -> list[float]:
+def pair_leaks(layer: GroupedLayer, plan: SumPlan) -> list[float]:
     """log of (Z_g'/Z_g)(max |v_g'| + max |v_g|) e^{eta_g + eta_g'} for every ordered pair of groups."""
-    levels, sizes = normalisers(layer), _sizes(layer)
+    levels, sizes = normalisers(layer, plan), _sizes(layer)
     found = []
     for g, (own, (eta, top)) in enumerate(zip(levels, sizes, strict=True)):
         for other, (level, (more, height)) in enumerate(zip(levels, sizes, strict=True)):
@@ -174,9 +191,9 @@ def pair_leaks(layer: GroupedLayer) -> list[float]:
     return found
 
 
-def wanted_bonus(layer: GroupedLayer, allowed: float) -> float:
+def wanted_bonus(layer: GroupedLayer, plan: SumPlan, allowed: float) -> float:
     """Lambda, with few bits, for which the leak of the literal layer is at most `allowed` (with exact logits)."""
-    levels, sizes = normalisers(layer), [top for _, top in _sizes(layer)]
+    levels, sizes = normalisers(layer, plan), [top for _, top in _sizes(layer)]
     worst = max(
         other[1] - own[0] for g, own in enumerate(levels) for k, other in enumerate(levels) if k != g
     )  # fmt: skip
@@ -186,9 +203,9 @@ def wanted_bonus(layer: GroupedLayer, allowed: float) -> float:
     return math.ldexp(math.ceil(mantissa * 256.0) / 256.0, exponent)
 
 
-def literal_leak(layer: GroupedLayer) -> float:
+def literal_leak(layer: GroupedLayer, plan: SumPlan) -> float:
     """What the other groups contribute to every query column of the literal layer; infinite where logits are not resolved."""
-    pairs = pair_leaks(layer)
+    pairs = pair_leaks(layer, plan)
     if not all(math.isfinite(pair) for pair in pairs):
         return math.inf
     return sum(math.exp(min(pair - layer.bonus, 700.0)) for pair in pairs) * (1 + 1e-9)

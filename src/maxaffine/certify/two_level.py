@@ -36,6 +36,7 @@ Assumed: exp is accurate to 4 ulp in the dtype and log to 4 ulp in float64; sums
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -306,3 +307,11 @@ def output_rounding(layer: GroupedLayer, size: float) -> float:
         tilt += float((lean @ (U * largest + gamma(layer.dimension + 3, U) * reach)).max())
         size = size + float((lean @ reach).max())
     return (tilt + (compute_format(layer.dtype).unit + gamma(len(layer.groups) + 3, U)) * size) * UP
+
+
+def tilt_error(layer: GroupedLayer, slopes: tuple[Fraction, ...]) -> float:
+    """How far the stored tilt is from the affine part, over the box."""
+    stored = np.zeros(layer.dimension) if layer.tilt is None else layer.tilt[0].astype(np.float64)
+    reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low) * (1 + 1e-15)
+    rows = zip(slopes, stored, reach, strict=True)
+    return sum(abs(float(a - Fraction(float(b)))) * float(r) * UP for a, b, r in rows)

@@ -20,13 +20,18 @@ Array = NDArray[np.float64]
 
 def build_products(plan: ProductPlan, target: Target, dtype: str) -> GroupedLayer:
     """One group of clusters over all directions, the affine part as tilt."""
+    tilt = np.array([[float(c) for c in plan.found.slopes]]) if any(plan.found.slopes) else None
+    low, high = target.box.low, target.box.high
+    return GroupedLayer(plan.centre, (product_group(plan),), 0.0, low, high, input_shapes(target), dtype, tilt)
+
+
+def product_group(plan: ProductPlan) -> ClusterGroup:
+    """All combinations of the factors' clusters."""
     combined = itertools.product(*(one.parts for one in plan.factors))
     clusters = tuple(_cluster(cells, plan.affine, plan.shift) for cells in combined)
     slopes = _combined([one.sites.slopes for one in plan.factors])
     offsets = np.array([math.fsum(row) for row in itertools.product(*(one.sites.offsets for one in plan.factors))])
-    group = ClusterGroup(np.stack([one.row for one in plan.factors]), slopes, offsets, clusters)
-    tilt = np.array([[float(c) for c in plan.found.slopes]]) if any(plan.found.slopes) else None
-    return GroupedLayer(plan.centre, (group,), 0.0, target.box.low, target.box.high, input_shapes(target), dtype, tilt)
+    return ClusterGroup(np.stack([one.row for one in plan.factors]), slopes, offsets, clusters)
 
 
 def _combined(columns: Sequence[Array]) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,10 @@ from maxaffine.target.box import Box
 from maxaffine.target.one_direction import OneDirection
 from maxaffine.target.structure import Direction
 
+if TYPE_CHECKING:
+    from maxaffine.plan.products import ProductPlan
+
 Array = NDArray[np.float64]
-Made = AxisPlan | GroupPlan | None
 
 KINKS = {"float64": 0.05, "float32": 0.2, "bfloat16": 0.3}  # of a part's share, for its kinks
 STRAIGHT = 0.75  # the same where the branches are straight lines, which clusters hold exactly
@@ -28,10 +31,10 @@ MOST = 1500
 class Part:
     """Plans of one part by their share of the error; smaller shares never have fewer tokens."""
 
-    make: Callable[[float], Made]
-    known: dict[float, Made] = field(default_factory=dict)
+    make: Callable[[float], AxisPlan | GroupPlan | ProductPlan | None]
+    known: dict[float, AxisPlan | GroupPlan | ProductPlan | None] = field(default_factory=dict)
 
-    def plan(self, share: float) -> Made:
+    def plan(self, share: float) -> AxisPlan | GroupPlan | ProductPlan | None:
         """The plan for a share; one for a smaller share where that has no more tokens than one for a larger share."""
         if share not in self.known:
             tighter = [other for other in self.known if other < share and self.known[other] is not None]
@@ -46,8 +49,8 @@ class Part:
         return self._count(self.plan(share))
 
     @staticmethod
-    def _count(found: Made) -> float:
-        return math.inf if found is None else found.cells if isinstance(found, AxisPlan) else found.tokens
+    def _count(found: AxisPlan | GroupPlan | ProductPlan | None) -> float:
+        return math.inf if found is None else found.tokens if isinstance(found, GroupPlan) else found.cells
 
     def straight(self, share: float) -> bool:
         """Whether its clusters hold their branches exactly, so that its share serves its kinks alone."""

@@ -58,7 +58,11 @@ class ProductPlan:
         return self.found.constant + sum((a * Fraction(float(c)) for a, c in pairs), Fraction(0))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: per factor its direction, clusters, tokens, share, and the value that tells it from the other factors."""
+        """Plain data: the factors."""
+        return {"plan": "products", "method": "products", "route": self.route, "factors": self.factors_json()}
+
+    def factors_json(self) -> list[dict[str, Any]]:
+        """Per factor its direction, clusters, tokens, share, and the value that tells it from the other factors."""
         rows = []
         for number, (factor, share) in enumerate(zip(self.factors, self.shares, strict=True)):
             values = np.concatenate([cell.fit.values for cell in factor.parts])
@@ -67,16 +71,16 @@ class ProductPlan:
                 "direction": [str(c) for c in factor.direction], "clusters": len(factor.parts), "tokens": factor.cells,
                 "share": share, "anchor": at, "value": float(values[at]), "affine": number == self.affine,
             })  # fmt: skip
-        return {"plan": "products", "method": "products", "route": self.route, "factors": rows}
+        return rows
 
 
 class ProductPlanner:
     """Plans of one product on a box, for errors of any size."""
 
-    def __init__(self, found: Product, box: Box, error: float, dtype: str) -> None:
+    def __init__(self, found: Product, box: Box, error: float, dtype: str, centre: Array | None = None) -> None:
         many = len(found.factors) > MOST_FACTORS
         self.found, self.why = found, f"there are more than {MOST_FACTORS} directions" if many else None
-        self.centre = shared_centre(found.factors, (), found.slopes, box)
+        self.centre = shared_centre(found.factors, (), found.slopes, box) if centre is None else centre
         self.problems = [expression_problem(one, box.low, box.high, error, self.centre) for one in found.factors]
         if any(link.kind == "jump" for problem in self.problems for link in problem.links):
             self.why = "a factor of the target jumps"

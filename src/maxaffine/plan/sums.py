@@ -1,4 +1,4 @@
-"""Plans of sums some parts of which switch: clusters along a direction for those, product keys for the others.
+"""Plans of sums some parts of which switch: clusters along a direction, or products of them, and product keys for the others.
 
 The errors of the parts add up.  A part whose tokens do not depend on its share of the error (a kink between straight lines) gets
 a small one; the others share the rest so that the tokens in all are fewest.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from maxaffine.plan.axis_plan import AxisPlan, expression_problem
 from maxaffine.plan.axis_shares import Part, along, shared_centre
+from maxaffine.plan.products import MOST_TOKENS, ProductPlan, ProductPlanner
 from maxaffine.plan.spectral import GroupPlan, GroupPlanner, _analytic
 from maxaffine.target.box import Box
 from maxaffine.target.sums import Sum
@@ -25,6 +27,7 @@ Array = NDArray[np.float64]
 UNITS = 16  # parts of the error that are shared out, where few parts of the sum need them
 CHOICES = (15, 1, 8, 4, 12)  # of them, in the order in which they are looked at
 FEW = 6  # parts
+PRODUCTS = 0.75  # of the error, for all parts that are products of clusters, where there are others
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class SumPlan:
     """One plan per part, in the order of the sum, and every part's share of the error."""
 
     found: Sum
-    parts: tuple[AxisPlan | GroupPlan, ...]
+    parts: tuple[AxisPlan | GroupPlan | ProductPlan, ...]
     shares: tuple[float, ...]
     centre: Array
     route: str = "sums"
@@ -40,14 +43,16 @@ class SumPlan:
     @property
     def cells(self) -> int:
         """Tokens of all parts together."""
-        return sum(part.cells if isinstance(part, AxisPlan) else part.tokens for part in self.parts)
+        return sum(part.tokens if isinstance(part, GroupPlan) else part.cells for part in self.parts)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the directions of every part, what kind of keys it has, and its share of the error."""
-        rows = []
+        rows: list[dict[str, Any]] = []
         for group, part, share in zip(self.found.parts, self.parts, self.shares, strict=True):
-            kind = "clusters" if isinstance(part, AxisPlan) else "products"
+            kind = "products" if isinstance(part, GroupPlan) else "clusters"
             rows.append({"directions": [[str(c) for c in w] for w in group.directions], "keys": kind, "share": share})
+            if isinstance(part, ProductPlan):
+                rows[-1]["factors"] = part.factors_json()
         return {"plan": "sums", "method": "sums", "route": self.route, "groups": rows}
 
 
@@ -56,8 +61,10 @@ class SumPlanner:
 
     def __init__(self, found: Sum, box: Box, error: float, dtype: str) -> None:
         self.found, self.box, self.dtype = found, box, dtype
+        products = {n: found.product(n, box) for n in range(len(found.parts)) if found.is_product(n)}
         steep = [found.along(n) for n, group in enumerate(found.parts) if group.dimension == 1 and found.switching[n]]
-        rest = [group for n, group in enumerate(found.parts) if group.dimension > 1 or not found.switching[n]]
+        steep += [one for product in products.values() for one in product.factors]
+        rest = [group for n, group in enumerate(found.parts) if not found.switching[n]]
         self.centre = shared_centre(steep, [w for group in rest for w in group.directions], found.slopes, box)
         self.why: str | None = None
         self._parts: list[Part] = []
@@ -65,6 +72,10 @@ class SumPlanner:
             if not found.switching[number] and _analytic(group, box.low, box.high):
                 planner = GroupPlanner(group, box.low, box.high, error, dtype)
                 self._parts.append(Part(self._smooth(planner)))
+            elif number in products:
+                factors = ProductPlanner(products[number], box, error, dtype, self.centre)
+                self.why = self.why or factors.why
+                self._parts.append(Part(partial(factors.plan, most=MOST_TOKENS)))
             elif group.dimension == 1:
                 problem = expression_problem(found.along(number), box.low, box.high, error, self.centre)
                 if any(link.kind == "jump" for link in problem.links):
@@ -85,23 +96,35 @@ class SumPlanner:
 
     def plan(self, error: float) -> SumPlan | None:
         """The fewest tokens for an error; None where some part is out of reach."""
-        count = len(self._parts)
+        products = [self.found.is_product(n) for n in range(len(self._parts))]
+        others = [part for part, product in zip(self._parts, products, strict=True) if not product]
+        left = error if not any(products) else (1.0 - PRODUCTS) * error if others else 0.0
+        found = iter(self._added(others, left))
+        each = (error - left) / max(1, sum(products))
+        rows = [(part.plan(each), each) if product else next(found) for part, product in zip(self._parts, products, strict=True)]
+        made = tuple(plan for plan, _ in rows if plan is not None)
+        return SumPlan(self.found, made, tuple(share for _, share in rows), self.centre) if len(made) == len(rows) else None
+
+    def _added(self, parts: list[Part], error: float) -> list[tuple[AxisPlan | GroupPlan | ProductPlan | None, float]]:
+        """Plans of parts whose tokens and errors add up, with their shares of the error."""
+        if not parts:
+            return []
+        count = len(parts)
         units = UNITS if count <= FEW else 3 * count
         unit = error / units
-        flat = [part.tokens(unit) <= part.tokens((units - count + 1) * unit) for part in self._parts]
-        curved = [part for part, straight in zip(self._parts, flat, strict=True) if not straight]
+        flat = [part.tokens(unit) <= part.tokens((units - count + 1) * unit) for part in parts]
+        curved = [part for part, straight in zip(parts, flat, strict=True) if not straight]
         shares = iter(_shared(curved, units - sum(flat), unit))
         chosen = [unit if straight else next(shares) * unit for straight in flat]
-        needed = [part.needed(share) for part, share in zip(self._parts, chosen, strict=True)]
-        loose = [part.straight(share) for part, share in zip(self._parts, chosen, strict=True)]
-        plans = [part.plan(share) for part, share in zip(self._parts, chosen, strict=True)]
+        needed = [part.needed(share) for part, share in zip(parts, chosen, strict=True)]
+        loose = [part.straight(share) for part, share in zip(parts, chosen, strict=True)]
+        plans = [part.plan(share) for part, share in zip(parts, chosen, strict=True)]
         if any(loose):  # kinks between straight lines are soft if they may be, which is kind to the literal layer
             left = error - sum(share for share, straight in zip(needed, loose, strict=True) if not straight)
             needed = [max(left / sum(loose), share) if straight else share for share, straight in zip(needed, loose, strict=True)]
-            for i, (part, share, straight) in enumerate(zip(self._parts, needed, loose, strict=True)):
+            for i, (part, share, straight) in enumerate(zip(parts, needed, loose, strict=True)):
                 plans[i] = part.make(share) if straight else plans[i]
-        made = tuple(plan for plan in plans if plan is not None)
-        return SumPlan(self.found, made, tuple(needed), self.centre) if len(made) == count else None
+        return list(zip(plans, needed, strict=True))
 
 
 def _shared(parts: list[Part], units: int, unit: float) -> list[float]:

@@ -1,4 +1,4 @@
-"""Products of functions of one direction each: all combinations of clusters along their directions."""
+"""Products of functions of one direction each, and sums of them: all combinations of clusters along their directions."""
 
 import math
 from functools import partial
@@ -11,22 +11,27 @@ from maxaffine.layer.build_products import build_products
 from maxaffine.plan.products import MOST_TOKENS, ProductPlanner
 from maxaffine.request import Request
 from maxaffine.search.found import Found, proved
+from maxaffine.search.sums import search_parts
 from maxaffine.target.products import product_of
+from maxaffine.target.sums import sum_of
 
 AIMS = (0.97, 0.9, 0.8, 0.62)  # of the error, for all factors together
 FEW = 128  # tokens of product keys that smooth factors are left to
 
 
 def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
-    """The fewest tokens for a product of functions of one direction each."""
+    """The fewest tokens for a product of functions of one direction each, or for a sum with such parts."""
     target = request.target
     if target.expression is None or target.n_out != 1 or target.d_out != 1 or math.isfinite(request.norm):
         reasons.append("they need an expression with one output, and the sup norm")
         return None
     found = product_of(target.expression, target.box)
     if found is None:
-        reasons.append("the target is not a product of functions of one direction each, plus an affine one")
-        return None
+        parts = sum_of(target.expression, target.box)
+        if parts is None or not any(parts.is_product(n) for n in range(len(parts.parts))):
+            reasons.append("the target is no product of functions of one direction each, nor a sum with such a part")
+            return None
+        return search_parts("products", parts, request, reasons, fewest)
     if fewest is not None and fewest <= (6 if any(found.switching) else FEW):
         reasons.append(f"{fewest:,} tokens are few for a product")
         return None

@@ -13,7 +13,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan.sums import SumPlan, SumPlanner
 from maxaffine.request import Request
 from maxaffine.search.found import Found, proved
-from maxaffine.target.sums import sum_of
+from maxaffine.target.sums import Sum, sum_of
 
 AIMS = (0.97, 0.9, 0.8, 0.62)  # of the error, for the shares of all parts
 
@@ -28,6 +28,15 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
     if found is None:
         reasons.append("the target is not a sum of parts of which some switch, each along one direction")
         return None
+    if any(found.is_product(n) for n in range(len(found.parts))):
+        reasons.append("a part that switches has several directions")
+        return None
+    return search_parts("sums", found, request, reasons, fewest)
+
+
+def search_parts(method: str, found: Sum, request: Request, reasons: list[str], fewest: int | None) -> Found | None:
+    """The fewest tokens for the parts of a sum."""
+    target = request.target
     if fewest is not None and 2 * len(found.parts) > fewest:
         reasons.append(f"{len(found.parts)} parts are no fewer than {fewest:,} tokens")
         return None
@@ -53,7 +62,7 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
             continue
         before = plan.cells
         layer = _build(plan, request)
-        made = proved("sums", plan, layer, partial(_certified, layer, plan, request.error), request, reasons)
+        made = proved(method, plan, layer, partial(_certified, layer, plan, request.error), request, reasons)
         if made is not None:
             return made
     return None
@@ -63,7 +72,7 @@ def _build(plan: SumPlan, request: Request) -> GroupedLayer:
     """The layer, with the bonus that its literal form needs: the leak is far below the error, and as small as rounding."""
     layer = build_sums(plan, request.target, request.dtype)
     allowed = min(1e-4 * request.error, 1e-14) if request.dtype == "float64" else 1e-4 * request.error
-    return build_sums(plan, request.target, request.dtype, wanted_bonus(layer, allowed))
+    return build_sums(plan, request.target, request.dtype, wanted_bonus(layer, plan, allowed))
 
 
 def _certified(layer: GroupedLayer, plan: SumPlan, error: float, runtime: str) -> Certificate:

@@ -1,7 +1,8 @@
 """Targets that are sums of parts of few directions each, some of which switch: f(x) = sum_g f_g(w_g . x) + slopes . x, exactly.
 
-max(a, b) with an affine a - b is (a + b)/2 + abs(a - b)/2, a function of one direction and what a and b are besides.  Affine
-parts are gathered in `slopes`; their constant goes to the first part that switches.
+max(a, b) with an affine a - b is (a + b)/2 + abs(a - b)/2, a function of one direction and what a and b are besides.  A part that
+switches has one direction, or is a product of functions of one direction each.  Affine parts are gathered in `slopes`; their
+constant goes to the first part that switches.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from maxaffine.core.intervals import Interval
 from maxaffine.target.box import Box
 from maxaffine.target.expression import Expression
 from maxaffine.target.one_direction import OneDirection
+from maxaffine.target.products import Product, number, of_one_term
+from maxaffine.target.settled import settled, split_roots, switching
 from maxaffine.target.structure import Group, groups_of
-from maxaffine.target.switches import _copy, affine_form, forced, switches
+from maxaffine.target.switches import _copy, affine_form
 from maxaffine.target.tree import Graph
 
 
@@ -25,6 +27,7 @@ class Sum:
     parts: tuple[Group, ...]
     switching: tuple[bool, ...]
     slopes: tuple[Fraction, ...]
+    constant: Fraction  # where the first part that switches is a product; else its expression has it
 
     def along(self, number: int) -> OneDirection:
         """A part of one direction, the affine part with the first of those that switch."""
@@ -33,6 +36,16 @@ class Sum:
         zero = tuple(Fraction(0) for _ in self.slopes)
         return OneDirection(group.expression, group.directions[0], self.slopes if number == self.first else zero)
 
+    def is_product(self, number: int) -> bool:
+        """Whether a part switches and has several directions."""
+        return self.switching[number] and self.parts[number].dimension > 1
+
+    def product(self, number: int, box: Box) -> Product:
+        """A part that is a product, the affine part with the first of those that switch."""
+        if number == self.first:
+            return of_one_term(self.parts[number], box, self.slopes, self.constant)
+        return of_one_term(self.parts[number], box, tuple(Fraction(0) for _ in self.slopes), Fraction(0))
+
     @property
     def first(self) -> int:
         """The part that the tilt of a layer is counted with: the first one that switches."""
@@ -40,10 +53,10 @@ class Sum:
 
 
 def sum_of(expression: Expression, box: Box) -> Sum | None:
-    """The parts of a sum of at least two, where all that switch in the box have one direction and some do; else None."""
+    """The parts of a sum of at least two, where some switch in the box, each of one direction or a product; else None."""
     if expression.count != 1 or not expression.used:
         return None
-    groups = groups_of(_folded(settled(expression, box)), apart=True)
+    groups = groups_of(_folded(split_roots(settled(expression, box), box)), apart=True)
     slopes, constant = [Fraction(0)] * expression.dimension, Fraction(0)
     parts: list[Group] = []
     for group in groups:
@@ -57,36 +70,63 @@ def sum_of(expression: Expression, box: Box) -> Sum | None:
         for row, c in zip(group.directions, form.exact[0], strict=True):
             for i, w in enumerate(row):
                 slopes[i] += c * w
-    flags = [switching(_own(group)) for group in parts]
-    if len(parts) < 2 or not any(flags) or any(flag and group.dimension > 1 for flag, group in zip(flags, parts, strict=True)):
+    kept: list[Group] = []
+    for group in parts:
+        if group.dimension > 1 and _switching(group, box):
+            terms = _terms(group)
+            if terms is None:
+                return None
+            kept += terms[0]
+            constant += terms[1]
+        else:
+            kept.append(group)
+    flags = [_switching(group, box) for group in kept]
+    if len(kept) < 2 or not any(flags):
         return None
-    if constant:
-        at = flags.index(True)
-        expressions = OneDirection(_own(parts[at]), parts[at].directions[0], tuple(slopes)).shifted(constant)
-        parts[at] = Group(parts[at].directions, expressions, None)
-    return Sum(tuple(parts), tuple(flags), tuple(slopes))
+    at = flags.index(True)
+    if constant and kept[at].dimension == 1:
+        expressions = OneDirection(_own(kept[at]), kept[at].directions[0], tuple(slopes)).shifted(constant)
+        kept[at] = Group(kept[at].directions, expressions, None)
+        constant = Fraction(0)
+    return Sum(tuple(kept), tuple(flags), tuple(slopes), constant)
+
+
+def _switching(group: Group, box: Box) -> bool:
+    return switching(_own(group), group.range(box.low, box.high))
+
+
+def _terms(group: Group) -> tuple[list[Group], Fraction] | None:
+    """The terms of a sum of products, each as a group of the directions it has, and their constant; else None."""
+    if group.factors is None:
+        return None
+    terms, constant = [], Fraction(0)
+    for row in group.factors:
+        value = number(row)
+        if value is not None:
+            constant += value
+            continue
+        pairs = [(h, w) for h, w in zip(row, group.directions, strict=True) if h is not None]
+        whole = _multiplied([h for h, _ in pairs])
+        terms.append(Group(tuple(w for _, w in pairs), whole, (tuple(h for h, _ in pairs),)))
+    return terms, constant
+
+
+def _multiplied(factors: list[Expression]) -> Expression:
+    """The product of functions of one variable each, in variables of their own."""
+    graph = Graph()
+    total = graph.one
+    for e, factor in enumerate(factors):
+        copies: list[int] = []
+        for node in factor.nodes:
+            args = tuple(copies[a] for a in node.args)
+            copies.append(graph.variable(e) if node.op == "var" else graph.make(node.op, args, node.data))
+        total = graph.multiply(total, copies[factor.outputs[0]])
+    return Expression._of("a product", tuple(f"t{e + 1}" for e in range(len(factors))), graph, (total,))
 
 
 def _own(group: Group) -> Expression:
     assert group.expression is not None
     return group.expression
-
-
-def switching(expression: Expression) -> bool:
-    """Whether something in it switches, or is singular at an end that a root may reach."""
-    return any(one.kind != "singular" or one.op in ("sqrt", "cbrt") for one in switches(expression))
-
-
-def settled(expression: Expression, box: Box) -> Expression:
-    """The expression without the switches that stay on one side throughout the box, by enclosures of their arguments."""
-    whole = Interval(box.low[None], box.high[None])
-    choices = {}
-    for one in switches(expression):
-        if one.chosen and one.op != "floor":
-            found = one.argument.enclose(whole)
-            if found.lo[0, 0] > 0.0 or found.hi[0, 0] < 0.0:
-                choices[one.place] = 1 if found.lo[0, 0] > 0.0 else -1
-    return forced(expression, choices) if choices else expression
 
 
 def _folded(expression: Expression) -> Expression:
