@@ -165,7 +165,10 @@ def sup_error(f: Expression, head: LocalHead, low: float, high: float, goal: flo
                     continue
             middle = a + (b - a) / 2.0
             if depth > 120 or not a < middle < b:
-                raise Refused("the target could not be enclosed at points of its axis.")
+                if not math.isfinite(here):
+                    raise Refused("the target could not be enclosed at points of its axis.")
+                bound = max(bound, here)  # between neighbouring numbers a root moves by more than its share: a bound all the same
+                continue
             stack += [(a, middle, depth + 1), (middle, b, depth + 1)]
     return Sup(bound * (1 + 1e-12), min(doubt, bound), cells, points)
 

@@ -413,8 +413,9 @@ class Interval:
     def sqrt(self) -> Interval:
         """The square root; undefined where x reaches below 0."""
         with _quiet():
-            lo = np.maximum(_down(np.sqrt(self.lo)), 0.0)
-            hi = np.where(self.hi == 0, 0.0, _up(np.sqrt(self.hi)))
+            low, high = np.sqrt(self.lo), np.sqrt(self.hi)
+            lo = np.where(_short(low) & (low * low == self.lo), low, np.maximum(_down(low), 0.0))
+            hi = np.where(_short(high) & (high * high == self.hi), high, _up(high))
         return Interval(lo, hi)._undefined(self.lo < 0)
 
     def cbrt(self) -> Interval:

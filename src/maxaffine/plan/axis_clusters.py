@@ -24,6 +24,8 @@ from maxaffine.plan.axis_fit import MOST_LOCAL, POINTS, Curve, Library, LocalFit
 Array = NDArray[np.float64]
 
 OVERLAP = 0.05  # of a cell's width, on either side, where its head is fitted beyond the cell
+WIDEST = 0.3  # of a cell so short that its switches would be lost to the rounding of z
+ROOM = 2.0**13 * 2.0**-53  # of |z|: what a switch of some thirty logits needs for scores that are right to a percent or two
 KINK = 0.2785  # W0(1/e): the largest y / (1 + e^y)
 GROW = 4.0
 DEEPEST = 90  # halvings of a segment that a cell may be short by
@@ -117,8 +119,9 @@ def _walk_back(reach: list[float], came: list[tuple[int, int]], segment: Segment
 def fitted(segment: Segment, low: Array, high: Array) -> tuple[Array, Array]:
     """The intervals on which heads of the cells [low, high] are fitted."""
     width = high - low
-    left = np.where((low > segment.low) | (segment.left == "open"), OVERLAP * width, 0.0)
-    right = np.where((high < segment.high) | (segment.right == "open"), OVERLAP * width, 0.0)
+    room = np.clip(ROOM * np.maximum(np.abs(low), np.abs(high)), OVERLAP * width, WIDEST * width)
+    left = np.where((low > segment.low) | (segment.left == "open"), room, 0.0)
+    right = np.where((high < segment.high) | (segment.right == "open"), room, 0.0)
     return low - left, high + right
 
 

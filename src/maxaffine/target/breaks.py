@@ -18,6 +18,7 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.target.expression import Expression
 from maxaffine.target.switches import Switch, forced, switches
+from maxaffine.target.tight import factored
 from maxaffine.target.tree import Graph
 
 Array = NDArray[np.float64]
@@ -105,7 +106,7 @@ def _outputs(expression: Expression, count: int) -> Expression:
 
 def _split(forced_now: Expression, output: int, switch: Switch, part: _Part) -> tuple[list[_Part], list[Break]]:
     """The part cut where this switch's argument vanishes (for a floor: is an integer)."""
-    argument = forced_now.output(output)
+    argument = _product(forced_now.output(output))
     if not argument.used:
         choice = _settled(switch, argument.enclose(Interval.point(np.zeros((1, 1)))))
         return [_Part(part.low, part.high, {**part.choices, switch.place: choice})], []
@@ -115,6 +116,13 @@ def _split(forced_now: Expression, output: int, switch: Switch, part: _Part) -> 
     cells, roots = isolate(argument, part.low, part.high, jump)
     breaks = [Break(a, b, "jump" if jump else "kink") for a, b in roots]
     return [_Part(a, b, {**part.choices, switch.place: sign}) for a, b, sign in cells], breaks
+
+
+def _product(argument: Expression) -> Expression:
+    """The argument as a product where it is one: the signs of products are exact next to their roots."""
+    graph = Graph(argument.nodes)
+    place = factored(graph, argument.outputs[0])
+    return argument if place is None else Expression._of(argument.text, argument.names, graph, (place,))
 
 
 def _settled(switch: Switch, value: Interval) -> int:
@@ -223,6 +231,10 @@ def _one_root(
             break
         above = float(argument.evaluate(np.array([[middle]]))[0, 0]) > 0
         lo, hi = (lo, middle) if above == rising else (middle, hi)
+    if not ends:
+        for root in (lo, hi):
+            if a < root < b and _vanishes(argument, root):
+                return [(a, root, before), (root, b, after)]
     lo = lo if _sign(argument, lo) == before else _push(argument, lo, a, before, negligible, left_to_right=False)
     hi = hi if _sign(argument, hi) == after else _push(argument, hi, b, after, negligible, left_to_right=True)
     return [(a, lo, before), (lo, hi, 0), (hi, b, after)]

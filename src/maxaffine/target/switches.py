@@ -174,6 +174,8 @@ def _same(graph: Graph, node: Node, places: list[int]) -> int:
         return graph.divide(places[0], places[1])
     if node.op in ("abs", "min", "max", "where") or (len(places) == 1 and node.data is None):
         return graph.apply(node.op, *places)
+    if node.op == "powr" and isinstance(node.data, Fraction):
+        return graph.power(places[0], graph.number(node.data))
     return graph.make(node.op, tuple(places), node.data)
 
 
@@ -188,7 +190,7 @@ def _chosen(graph: Graph, op: str, places: list[int], choice: int) -> int:
     if op == "sign":
         return graph.number(choice)
     if op == "cbrt":
-        root = graph.make("powr", (u if choice > 0 else graph.negate(u),), Fraction(1, 3))
+        root = graph.power(u if choice > 0 else graph.negate(u), graph.number(Fraction(1, 3)))
         return root if choice > 0 else graph.negate(root)
     first = (op == "max") == (choice > 0)
     return places[0] if first else places[1]

@@ -8,16 +8,19 @@ from front to back evaluates everything once, without recursion.  `Graph` builds
     const  an exact rational number
 
 so an affine subexpression is one affine form ((x+y)-(x+y) is 0, and 5*(x+y) is 5x + 5y), x*x is x^2, and derivatives share
-what they can.  A term is dropped only where it is defined everywhere: log(x)-log(x) keeps the domain of log.
+what they can.  A term is dropped only where it is defined everywhere: log(x)-log(x) keeps the domain of log.  Arguments of roots
+are factored where they can be (tight.py).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
 from maxaffine.core.errors import BadInput
+from maxaffine.target.tight import tightened
 
 MAX_EXPONENT = 1_000_000
 MAX_BITS = 20_000
@@ -284,8 +287,9 @@ class Graph:
         if exponent.denominator == 1:
             return self.integer_power(a, int(exponent))
         if exponent == Fraction(1, 2):
-            return self.make("sqrt", (a,))
-        return self.make("powr", (a,), exponent)
+            return self.apply("sqrt", a)
+        tight = tightened(self, "powr", a, exponent)
+        return self.make("powr", (a,), exponent) if tight is None else tight
 
     def integer_power(self, a: int, n: int) -> int:
         """a ** n for an integer n; a ** 0 is 1, also for a = 0."""
@@ -319,7 +323,8 @@ class Graph:
             folded = _fold(op, value)
             if folded is not None:
                 return self.number(folded)
-        return self.make(op, args)
+        tight = tightened(self, op, args[0]) if len(args) == 1 else None
+        return self.make(op, args) if tight is None else tight
 
     def compare(self, relation: str, a: int, b: int) -> int:
         """The condition a < b, a <= b, a == b, ... as a comparison of one difference with 0."""
@@ -357,8 +362,14 @@ def _fold(op: str, value: Fraction) -> Fraction | None:
         return Fraction(0)
     if value == 0 and op in ("cos", "exp", "cosh"):
         return Fraction(1)
-    if value == 1 and op in ("log", "sqrt", "cbrt"):
-        return Fraction(value.numerator if op != "log" else 0)
+    if value == 1 and op == "log":
+        return Fraction(0)
+    if op == "sqrt" and value > 0:
+        root = Fraction(math.isqrt(value.numerator), math.isqrt(value.denominator))
+        return root if root**2 == value else None
+    if op == "cbrt" and max(abs(value.numerator), value.denominator) < 2**50:
+        root = Fraction(round(math.cbrt(value.numerator)), round(math.cbrt(value.denominator)))
+        return root if root**3 == value else None
     return None
 
 
