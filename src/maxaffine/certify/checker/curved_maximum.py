@@ -59,7 +59,7 @@ def check_curved_maximum(
                 zip(sides, (found.inner, found.outer), along.levels, strict=True))  # fmt: skip
     total += worst + _largest_blend(len(values)) / sharpness * (1 + 1e-12) + tokens.rounding(1.0 / sharpness)
     size = float((np.abs(values[:, :2]) @ along.reach + np.abs(values[:, 2])).max())
-    parts = Sum(found.parts, (False,) * len(found.parts), found.slopes)
+    parts = Sum(found.parts, (False,) * len(found.parts), found.slopes, Fraction(0))
     for g in range(len(found.parts)):
         bound, top = _smooth(_renamed(tensors, g), dtype, parts, g, target, SMOOTH * error / len(found.parts))
         total, size = total + bound, size + top
