@@ -19,6 +19,7 @@ from maxaffine.certify.checker.grid import check_integral, check_sup
 from maxaffine.certify.checker.level_sets import check_level_sets
 from maxaffine.certify.checker.listed import check_centres, check_partition
 from maxaffine.certify.checker.piecewise import check_piecewise
+from maxaffine.certify.checker.products import check_products
 from maxaffine.certify.checker.regions import check_regions
 from maxaffine.certify.checker.spectral import check_spectral
 from maxaffine.certify.checker.stored import NotProved, Stored
@@ -44,9 +45,10 @@ GROUPED: dict[str, Prover] = {
     "regions": check_regions,
     "level": check_level_sets,
     "sums": check_sums,
+    "products": check_products,
 }
 INTEGRAL: frozenset[str] = frozenset({"axis", "level", "regions"})  # those of them that prove L_p bounds as well
-SPEAKING: frozenset[str] = frozenset({"axis", "regions", "sums"})  # they compare the certificate's domain themselves
+SPEAKING: frozenset[str] = frozenset({"axis", "regions", "sums", "products"})  # they compare the certificate's domain themselves
 EVERY_X = "all real x of the box, rounded once to float64 (and every x of the box representable in the dtype)"
 WHOLE = "the integral over the box of |layer - target|^p"
 

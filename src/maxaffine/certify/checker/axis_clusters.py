@@ -7,8 +7,8 @@ at most log(1 + e^{-1-d})/s.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -135,6 +135,34 @@ def check_axis(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     return bound, f"{len(check.clusters)} clusters, each where it is in the race"
 
 
+@dataclass(frozen=True)
+class _Parts:
+    """What clusters along one coordinate say at every z of its range, before rounding of the whole."""
+
+    size: float  # sup |f|
+    near: float  # of the clusters in the race: sup of the sum of their masses times |f - p_k|
+    far: float  # of the others: computed masses times (|f| + |p_k|)
+    mass: float  # and these masses
+    eta: float  # errors of scores in the race
+    lost: float  # of a head by errors of its logits
+    head: float  # of a head, its sums as well
+    weight: float  # sum w (|c| + |G t|) of a head, as computed
+    keys: int  # of a cluster, at most
+    largest: float  # max (|c| + |G t|) in the race
+    top: float  # |p_k| in the race
+
+
+@dataclass(frozen=True)
+class _Head:
+    """Errors of one computed head, and of its score."""
+
+    lost: float
+    sums: float
+    weight: float
+    largest: float
+    score: float
+
+
 @dataclass
 class _Check:
     clusters: list[_Cluster]
@@ -153,6 +181,8 @@ class _Check:
     volume: float
     across: float  # volume of the box per unit of z, at most
     tilt: float
+    coordinates: int = 1  # whose scores are added up: those of a product are several
+    slack: list[float] = field(default_factory=list)  # what the stored offsets lack, per cluster; empty: nothing
 
     @classmethod
     def read(
@@ -232,14 +262,12 @@ class _Check:
         lift = sum((s * m for s, m in zip(found.slopes, exact, strict=True)), Fraction(0))
         f = moved(found.shifted(lift), middle, 1 / scale)
         real = float(np.abs(row) @ np.maximum(np.abs(low), np.abs(high))) * DOUBLE * (1 + 1e-9)
-        off = sum(abs(float(s - Fraction(float(t)))) * float(r) for s, t, r in zip(found.slopes, lean, reach, strict=True))
-        size = float(np.abs(lean) @ reach)
-        off += float(np.abs(lean) @ np.maximum(np.abs(low), np.abs(high))) * DOUBLE + (len(row) + 6) * DOUBLE * size
+        off, size = _tilted(found.slopes, lean, centre, low, high)
         volume = float(np.prod(high - low)) * (1 + 1e-12)
         sup = error if math.isinf(norm) else error / volume ** (1.0 / norm)
         pieces = find_pieces(f, a, b)
         across = volume / float(high[lead] - low[lead]) / abs(float(row[lead])) * (1 + 1e-12)
-        made = cls(clusters, f, a, b, pieces, [], sup, norm, dtype, drift, relative, real, off * (1 + 1e-9), volume, across, size)
+        made = cls(clusters, f, a, b, pieces, [], sup, norm, dtype, drift, relative, real, off, volume, across, size)
         made._same()
         made.holes = made._find_holes(None if gap is None else gap * float(scale) * (1 - 1e-5))  # spoken of to six digits
         return made
@@ -277,36 +305,46 @@ class _Check:
 
     # -- the whole
 
-    def prove(self) -> tuple[float, bool, int]:
-        """The bound, whether it holds for all real x, and how many jumps are left out."""
+    def parts(self) -> _Parts:
+        """Where every cluster is in the race, its head against the target there, and what is said elsewhere."""
         C = len(self.clusters)
         for one, two in zip(self.clusters[:-1], self.clusters[1:], strict=True):
             if not self._slope(one, two) > 0:
                 raise NotProved("the slopes of its tokens do not grow from cluster to cluster.")
         size = self._size()
-        spans, far = [], 0.0
+        spans, far, mass = [], 0.0, 0.0
         for k, cluster in enumerate(self.clusters):
-            low, high, out = self._span(k, cluster, size, FAR * self.error / C)
+            low, high, out, there = self._span(k, cluster, size, FAR * self.error / C)
             spans.append((low, high))
-            far += out
+            far, mass = far + out, mass + there
         homes = [self._home(k, spans) for k in range(C)]
-        worst = lost = eta = top = 0.0
+        worst = top = 0.0
+        heads = []
         for k, (low, high) in enumerate(spans):
             if not low <= high:
                 continue
             branch = self.f if homes[k] is None else self.pieces.pieces[homes[k] or 0].branch
             for a, b in self._outside(low, high):
                 worst = max(worst, self._compare(branch, self.clusters[k], a, b))
-            moved_head, moved_score = self._finite(k, low, high)
-            lost, eta = max(lost, moved_head), max(eta, moved_score)
+            heads.append(self._finite(k, low, high))
             top = max(top, self._height(k, low, high))
         kink = self._kinks(spans, homes)
-        blend = worst + kink + far
-        eta += DOUBLE * 800.0
-        if not eta < 0.8:
+        eta = max((head.score for head in heads), default=math.inf) + DOUBLE * 800.0
+        if not (eta < 0.8 and mass < 0.5):
             raise NotProved("the scores of its clusters are lost to rounding.")
+        return _Parts(
+            size, worst + kink, far, mass * (1 + 1e-9), eta, max(head.lost for head in heads),
+            max(head.lost + head.sums for head in heads) * (1 + 1e-9), max(head.weight for head in heads),
+            max(len(c.c) for c in self.clusters), max(head.largest for head in heads), top,
+        )  # fmt: skip
+
+    def prove(self) -> tuple[float, bool, int]:
+        """The bound, whether it holds for all real x, and how many jumps are left out."""
+        C, one = len(self.clusters), self.parts()
+        size, far, eta, top = one.size, one.far, one.eta, one.top
+        blend = one.near / (1.0 - one.mass) * (1 + 1e-12) + far  # in the race masses add up to one without the others'
         depth = 8 * (2 + int(math.log(C + 1, 8))) + C + 12
-        total = blend + math.exp(2 * eta) * (2.0 * math.expm1(eta) * blend + lost)
+        total = blend + math.exp(2 * eta) * (2.0 * math.expm1(eta) * blend + one.head)
         total += depth * DOUBLE * (size + blend + top) + C * 2.0**-118 * top
         total += self.off + (compute_format(self.dtype).unit + 6 * DOUBLE) * (size + blend + self.tilt)
         jumps = sum(hole is not None for hole in self.holes)
@@ -364,9 +402,9 @@ class _Check:
         """S_{k+1} - S_k at z."""
         return balls.bounds(self.clusters[k + 1].score(z) - self.clusters[k].score(z))
 
-    def _span(self, k: int, cluster: _Cluster, size: float, share: float) -> tuple[float, float, float]:
-        """Where a cluster is in the race, and what it says outside."""
-        low, high, out = self.low, self.high, 0.0
+    def _span(self, k: int, cluster: _Cluster, size: float, share: float) -> tuple[float, float, float, float]:
+        """Where a cluster is in the race, what it says outside, and its mass there."""
+        low, high, out, mass = self.low, self.high, 0.0, 0.0
         wanted = math.log(6.0 * (size + cluster.top(1.3)) / share + 1.0)
         for side in (-1, 1):
             link = k if side > 0 else k - 1
@@ -394,14 +432,16 @@ class _Check:
             lead = a if side > 0 else -b
             slip = self._score_error(link, inside) + self._score_error(link + 1, inside)
             u = compute_format(self.dtype).unit
-            grows = sum(8 * DOUBLE * abs(c.A) + (4 * u + 8 * DOUBLE) * float(np.abs(c.alpha).max()) / c.r for c in (one, two))
+            sites, local = (6 + 2 * self.coordinates) * DOUBLE, 4 * u + (7 + self.coordinates) * DOUBLE
+            grows = sum(sites * abs(c.A) + local * float(np.abs(c.alpha).max()) / c.r for c in (one, two))
             if not (slope > 4.0 * grows and lead > 2.0 * slip):
                 raise NotProved("the lead of a cluster is lost to rounding.")
             t = max(abs(v) for v in self._t(k, inside, inside))
             bend = float(np.abs(cluster.G).max()) / (cluster.r * (slope - 2.0 * grows) * math.e)
+            mass += 1.25 * math.exp(slip - lead)
             out += 1.25 * math.exp(slip - lead) * (size + cluster.top(t) + bend)
             low, high = (low, min(high, inside)) if side > 0 else (max(low, inside), high)
-        return low, high, out
+        return low, high, out, mass
 
     def _home(self, k: int, spans: list[tuple[float, float]]) -> int | None:
         """The piece whose branch a cluster is compared with; None: the function itself."""
@@ -564,9 +604,11 @@ class _Check:
         t = max(abs(v) for v in self._t(k, z, z))
         inner = float((np.abs(c.alpha) * t + np.abs(c.beta)).max())
         logit = u * (4.2 * inner + 130.0 if self.dtype != "float64" else 4.2 * inner + 780.0) if len(c.c) > 1 else u * 4.2 * inner
-        return logit + DOUBLE * (3.2 * (abs(c.A * z) + abs(c.b)) + 12.0 * inner + 100.0 + 4.0 * len(c.c))
+        sites, local = 2.0 * self.coordinates + 1.2, 11.0 + self.coordinates
+        sums = DOUBLE * (sites * (abs(c.A * z) + abs(c.b)) + local * inner + 100.0 + 4.0 * len(c.c))
+        return logit + sums + (1.01 * self.slack[k] if self.slack else 0.0)
 
-    def _finite(self, k: int, low: float, high: float) -> tuple[float, float]:
+    def _finite(self, k: int, low: float, high: float) -> _Head:
         """Errors of the computed head and score of a cluster where it is in the race."""
         c, u = self.clusters[k], compute_format(self.dtype).unit
         first, last = self._t(k, low, high)
@@ -586,10 +628,13 @@ class _Check:
         reach = max(abs(first), abs(last))
         sway = (c.steep(reach) + np.abs(c.G)) * half
         lost = float((w * eta * (np.abs(v - p[:, None]) + sway)).sum(axis=1).max()) * grow
-        lost *= math.exp(min(2.1 * float(eta.max()), 40.0))
+        blur = math.exp(min(2.1 * float(eta.max()), 40.0))
+        lost *= blur
         size = float((w * (np.abs(v) + np.abs(c.G) * (half + reach))).sum(axis=1).max()) * grow
         sums = DOUBLE * (3.0 * len(c.c) + 50.0) * size + len(c.c) * 2.0**-148 * c.top(reach)
-        return (lost + sums) * (1 + 1e-9), max(self._score_error(k, low), self._score_error(k, high))
+        weight = float((w @ np.abs(c.c) + (w @ np.abs(c.G)) * (np.abs(t) + half)).max()) * grow * blur
+        score = max(self._score_error(k, low), self._score_error(k, high))
+        return _Head(lost * (1 + 1e-9), sums, weight * (1 + 1e-9), c.top(reach), score)
 
     def _sway(self, d: float) -> float:
         """How far f changes when z moves by d + relative |z|: on a piece, or from one to the next across a break."""
@@ -629,6 +674,15 @@ class _Check:
                 return math.inf
             low, high = _thirds(low[~done], high[~done])
         return worst
+
+
+def _tilted(slopes: Sequence[Fraction], lean: Array, centre: Array, low: Array, high: Array) -> tuple[float, float]:
+    """What the stored tilt lacks of the slopes and what rounding does to it, and how large it is over the box."""
+    reach = np.maximum(high - centre, centre - low) * (1 + 1e-15)
+    off = sum(abs(float(s - Fraction(float(t)))) * float(r) for s, t, r in zip(slopes, lean, reach, strict=True))
+    size = float(np.abs(lean) @ reach)
+    off += float(np.abs(lean) @ np.maximum(np.abs(low), np.abs(high))) * DOUBLE + (len(lean) + 6) * DOUBLE * size
+    return off * (1 + 1e-9), size
 
 
 def _thirds(low: Array, high: Array) -> tuple[Array, Array]:
