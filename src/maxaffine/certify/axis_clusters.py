@@ -373,15 +373,15 @@ class AxisProver:
         v = head.values + np.multiply.outer(t, head.slopes)
         p = (w * v).sum(axis=1, keepdims=True)
         drift = head.steepness(first, last) * half + np.abs(head.slopes) * half
-        apart, sizes_of_v = np.abs(v - p) + drift, np.abs(v) + np.abs(head.slopes) * half
+        apart = np.abs(v - p) + drift
         reach_t = max(abs(first), abs(last))
 
         def most(part: Array) -> float:
             return float((w * part).sum(axis=1).max()) * grow * UP
 
         return HeadErrors(
-            most(eta * apart), most(eta * sizes_of_v), most(apart), most(sizes_of_v), most(np.abs(head.slopes)), float(eta.max()),
-            reach_t, len(keys), head.largest(reach_t),
+            most(eta * apart), most(np.abs(v) + np.abs(head.slopes) * half), most(np.abs(head.slopes)), float(eta.max()), reach_t,
+            len(keys), head.largest(reach_t),
         )  # fmt: skip
 
     def _modulus(self, d: float) -> float:

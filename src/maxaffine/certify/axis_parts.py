@@ -43,8 +43,6 @@ class HeadErrors:
     """
 
     lost: float  # sum w eta |v - p|
-    heavy: float  # sum w eta |v|
-    spread: float  # sum w |v - p|
     size: float  # sum w |v|
     lean: float  # sum w |G|
     eta: float
@@ -57,11 +55,15 @@ class HeadErrors:
         """sum w (|c| + |G t|), which is what is added up: sums of c and of G are formed by themselves."""
         return self.size + 2.0 * self.reach * self.lean
 
+    @property
+    def moved(self) -> float:
+        """What the errors of the logits do to p."""
+        return math.exp(min(2.04 * self.eta, 50.0)) * 1.02 * self.lost
+
     def total(self, tiny: float) -> float:
         """What rounding does to p."""
         sums = gamma(self.keys + tree_terms(self.keys) + 12, U) * self.summed + 4 * U * self.reach * self.lean
-        lost = math.exp(min(2.04 * self.eta, 50.0)) * 1.02 * self.lost
-        return (lost + sums + self.keys * tiny * self.largest) * UP
+        return (self.moved + sums + self.keys * tiny * self.largest) * UP
 
     @classmethod
     def worst(cls, rows: list[HeadErrors]) -> HeadErrors:

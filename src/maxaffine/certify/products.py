@@ -4,16 +4,13 @@ Scores add up, so masses and weights are products, and so are the pieces: with b
 clusters that answer (axis_clusters.py), S_i = sup |h_i|, T_i = S_i + N_i and a shift that all values share,
 
     |F - f| <= prod_i T_i - prod_i S_i                                             (telescoping: sum Omega_k |p_k| <= T_i)
-             + prod_i (e^{2 eta_i} T_i + e^{eta_i} X_i) - prod_i e^{2 eta_i} T_i   (X_i: clusters far away, and their values)
+             + prod_i (e^{2 eta_i} R_i + e^{eta_i} X_i) - prod_i e^{2 eta_i} R_i   (X_i: clusters far away, and their values)
 
-Computed scores are wrong by at most eta = sum_i eta_i where clusters answer, so computed masses are at most e^{2 eta}/(1 - phi)
-times the exact ones, phi the mass far away.  Inside a cluster logits of factor i are wrong by eta_j, and
-
-    sum w eta_j |prod v - prod p| <= lost_i prod_{n != i} A_n + heavy_i sum_{m != i} spread_m prod_{n != i, m} A_n
-
-by telescoping with factor i last; lost = sum w eta |v - p|, heavy = sum w eta |v|, spread = sum w |v - p| and A = sum w |v|, per
-factor.  The stored offsets are sums and the stored values products, both rounded: offsets off by d_i count with eta_i, and values off by
-rho times their size cost rho prod_i sum w (|c| + |G t|).  The rounding of z moves every factor by its modulus.
+Computed weights are products as well: errors of logits move the piece of factor i by l_i, and their product by
+prod_i (T_i + l_i) - prod_i T_i; R_i = T_i + l_i and what sums lose.  Computed scores are wrong by at most eta = sum_i eta_i
+where clusters answer, so computed masses are at most e^{2 eta}/(1 - phi) times the exact ones, phi the mass far away.  The stored
+offsets are sums and the stored values products, both rounded: offsets off by d_i count with eta_i, and values off by rho times
+their size cost rho prod_i sum w (|c| + |G t|).  The rounding of z moves every factor by its modulus.
 """
 
 from __future__ import annotations
@@ -209,24 +206,19 @@ def _joined(parts: list[AxisParts], affine: int, off: float, shift: float, tiny:
     doubt = min(sum(part.doubt * _others(tops, i) for i, part in enumerate(parts)), near)
     masses = math.exp(2.0 * eta) / (1.0 - far)
     heads = [part.heads for part in parts]
-    A = [head.size for head in heads]
-    lost = 0.0
-    for i, one in enumerate(heads):
-        lost += one.lost * _others(A, i)
-        lost += sum(one.heavy * other.spread * _others(A, i, m) for m, other in enumerate(heads) if m != i)
-    blur = math.exp(min(2.04 * sum(head.eta for head in heads), 50.0))
     terms = sum(head.keys + tree_terms(head.keys) + 12 for head in heads)
-    added = math.prod(one.summed for one in heads) + shift
-    head = blur * 1.02 * lost + gamma(terms, U) * added + 4 * U * heads[affine].reach * heads[affine].lean * _others(A, affine)
-    head += math.prod(one.keys for one in heads) * tiny * (math.prod(one.largest for one in heads) + shift)
+    summed = [head.summed for head in heads]
+    lost = _excess(tops, [head.moved for head in heads]) + gamma(terms, U) * (math.prod(summed) + shift)
+    lost += 4 * U * heads[affine].reach * heads[affine].lean * _others(summed, affine)
+    lost += math.prod(head.keys for head in heads) * tiny * (math.prod(head.largest for head in heads) + shift)
     # where some factor is far away, the others' pieces as computed
-    computed = [top + blur * 1.02 * one.lost + gamma(terms, U) * one.summed for top, one in zip(tops, heads, strict=True)]
+    computed = [top + head.moved + gamma(terms, U) * head.summed for top, head in zip(tops, heads, strict=True)]
     reached = [math.exp(2.0 * part.eta) * top for part, top in zip(parts, computed, strict=True)]
     away = [math.exp(p.eta) * p.leak for p in parts]
     leak = _excess(reached, away) / (1.0 - far)
     count = math.prod(part.count for part in parts)
-    rounding = (masses - 1.0) * near + masses * head
-    rounding += masses * off * (math.prod(one.summed + x for one, x in zip(heads, away, strict=True)) + shift)
+    rounding = (masses - 1.0) * near + masses * lost
+    rounding += masses * off * (math.prod(a + b for a, b in zip(summed, away, strict=True)) + shift)
     rounding += masses * gamma(tree_terms(count) + count + 8, U) * (math.prod(computed) + leak + shift)
     rounding += count * (SKIP + 4.0 * FLOAT64.tiny) * (math.prod(part.largest for part in parts) + shift)
     return _Bound(near, leak, rounding * (1.0 + E * 1e-12), size, doubt)

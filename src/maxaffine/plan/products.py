@@ -25,8 +25,8 @@ from maxaffine.target.products import Product
 Array = NDArray[np.float64]
 
 MOST_TOKENS = 60_000
-MOST_FACTORS = 4
-STRAIN = 3.0  # values of one factor meet those of the others
+MOST_FACTORS = 3
+STRAIN = 0.5  # values of one factor meet those of the others, rounded
 TILTS = (4.0, 4.0)  # how many times more of the error one factor gets, one after the other as long as that helps
 
 
@@ -85,7 +85,9 @@ class ProductPlanner:
         if any(link.kind == "jump" for problem in self.problems for link in problem.links):
             self.why = "a factor of the target jumps"
         self.sizes = [_size(problem) for problem in self.problems]
-        self._parts = [{affine: Part(along(problem, dtype, affine, STRAIN)) for affine in (True, False)} for problem in self.problems]
+        self._parts = [
+            {affine: Part(along(problem, dtype, affine, STRAIN)) for affine in (True, False)} for problem in self.problems
+        ]
 
     def plan(self, error: float, most: int) -> ProductPlan | None:
         """Few tokens for an error, at most `most`; None where that does not do."""

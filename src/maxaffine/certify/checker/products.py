@@ -43,26 +43,33 @@ def check_products(tensors: Mapping[str, Any], record: Mapping[str, Any], target
     if found is None or len(found.factors) not in (2, 3):
         raise NotProved("its target is not a product of functions of two or three directions.")
     _multiplies(found, target)
-    rows = hints_of(record["plan"]["factors"], found)
-    stored = Stored.read(tensors, record["layer"], target, found, rows)
+    stated = record["certificate"].get("domain")
+    if stated not in (EVERY, FLOATS):
+        raise NotProved("the x its certificate speaks of are not those that products are proved for.")
+    rows = record["plan"]["factors"]
+    bound, _, clusters = multiplied_out(tensors, record["layer"], target, found, rows, stated == EVERY)
+    return bound, f"{len(found.factors)} factors, {clusters} clusters, each factor where its clusters are in the race"
+
+
+def multiplied_out(
+    tensors: Mapping[str, Any], layer: Mapping[str, Any], target: Target, found: Product, told: Any, real: bool
+) -> tuple[float, float, int]:
+    """The bound of one group, for `real` x or for those that are numbers, a bound of its function's size, and its clusters."""
+    rows = hints_of(told, found)
+    stored = Stored.read(tensors, layer, target, found, rows)
     try:
         with balls.precision(BITS):
             checks = [stored.factor(e, found, row.share) for e, row in enumerate(rows)]
             parts = [check.parts() for check in checks]
             total = _multiplied(parts, stored) + stored.tilt_off
             sizes = [part.size for part in parts]
-            moved = [check._sway(check.drift + check.real) * _others(sizes, i) for i, check in enumerate(checks)]
-            every = total + sum(moved) <= error
-            if not every:
-                moved = [check._sway(check.drift) * _others(sizes, i) for i, check in enumerate(checks)]
+            for i, check in enumerate(checks):
+                total += check._sway(check.drift + (check.real if real else 0.0)) * _others(sizes, i)
     except Refused as failure:
         raise NotProved(str(failure)) from None
-    bound = (total + sum(moved)) * (1 + 1e-11)
-    if record["certificate"].get("domain") not in ((EVERY, FLOATS) if every or bound > error else (FLOATS,)):
-        raise NotProved("the x it is proved for are not those its certificate speaks of.")
-    if not math.isfinite(bound):
+    if not math.isfinite(total):
         raise NotProved("its factors could not be bounded.")
-    return bound, f"{len(rows)} factors, {math.prod(stored.counts)} clusters, each factor where its clusters are in the race"
+    return total * (1 + 1e-11), math.prod(sizes) + abs(stored.shift) + stored.tilt, math.prod(stored.counts)
 
 
 def _multiplies(found: Product, target: Target) -> None:

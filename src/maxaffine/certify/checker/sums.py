@@ -1,8 +1,8 @@
 """Sums some parts of which switch, re-proved: the target's parts read off its expression again, each proved by itself.
 
-Groups of clusters are proved along their direction (checker/axis_clusters.py), groups of product keys by Chebyshev points and
-ellipses (checker/spectral.py); the first part that switches carries the tilt.  The sum of the parts is compared with the
-target at random points.
+Groups of clusters are proved along their direction (checker/axis_clusters.py) or factor by factor (checker/products.py), groups
+of product keys by Chebyshev points and ellipses (checker/spectral.py); the first part that switches carries the tilt.  The sum
+of the parts is compared with the target at random points.
 """
 
 import math
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from maxaffine.certify.checker.axis_clusters import BITS, EVERY, FLOATS, _Check
+from maxaffine.certify.checker.products import multiplied_out
 from maxaffine.certify.checker.spectral import _Part
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core import balls
@@ -55,9 +56,14 @@ def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
         raise NotProved("it has more groups than its target has parts.")
     total = size = 0.0
     every, heads = True, 0
+    stated = record["certificate"].get("domain")
     for g, count in enumerate(counts):
         goal = shares[g] * scale
-        if count:
+        if count and found.is_product(g):
+            names, own = _alone(tensors, layer, found, g)
+            bound, top, _ = multiplied_out(names, own, target, found.product(g, target.box), rows[g]["factors"], stated == EVERY)
+            every, heads = every and stated == EVERY, heads + count
+        elif count:
             bound, real, top = _along(tensors, layer, target, found, g, goal)
             every, heads = every and real, heads + count
         else:
@@ -66,7 +72,6 @@ def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
         if not math.isfinite(total + size):
             raise NotProved("a part could not be bounded.")
     total += (compute_format(dtype).unit * 1.01 + (len(counts) + 6.0) * DOUBLE) * (size + total)
-    stated = record["certificate"].get("domain")
     if stated != (EVERY if every else FLOATS) and not (every and stated == FLOATS):
         raise NotProved("the x it is proved for are not those its certificate speaks of.")
     return total * (1 + 1e-12), f"{len(counts)} parts, {heads} clusters"
@@ -80,6 +85,8 @@ def _adds_up(found: Sum, target: Target) -> None:
     for i, c in enumerate(found.slopes):
         if c:
             total = total + Interval.exact(c) * Interval(x[:, i : i + 1], x[:, i : i + 1])
+    if found.constant:
+        total = total + Interval.exact(found.constant)
     for group in found.parts:
         assert group.expression is not None
         total = total + group.expression.enclose(Interval.stack([group.range(point, point) for point in x], axis=0))
@@ -88,15 +95,22 @@ def _adds_up(found: Sum, target: Target) -> None:
         raise NotProved("the sum of its parts is not its target.")
 
 
-def _along(
-    tensors: Mapping[str, Any], layer: Mapping[str, Any], target: Target, found: Sum, g: int, goal: float
-) -> tuple[float, bool, float]:
-    """A group of clusters as if it stood alone: its bound, whether it holds for real x, and the size of its function."""
+def _alone(
+    tensors: Mapping[str, Any], layer: Mapping[str, Any], found: Sum, g: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A group of clusters as if it stood alone, the first one that switches with the tilt: tensors and description."""
     names = {name: tensors[name] for name in FRAME}
     names |= {f"group.0.{n.removeprefix(f'group.{g}.')}": tensor for n, tensor in tensors.items() if n.startswith(f"group.{g}.")}
     if g == found.first and "tilt" in tensors:
         names["tilt"] = tensors["tilt"]
-    own = {**layer, "directions": [1], "clusters": [layer["clusters"][g]]}
+    return names, {**layer, "directions": [found.parts[g].dimension], "clusters": [layer["clusters"][g]]}
+
+
+def _along(
+    tensors: Mapping[str, Any], layer: Mapping[str, Any], target: Target, found: Sum, g: int, goal: float
+) -> tuple[float, bool, float]:
+    """A group of clusters as if it stood alone: its bound, whether it holds for real x, and the size of its function."""
+    names, own = _alone(tensors, layer, found, g)
     try:
         check = _Check.read(names, own, target, found.along(g), goal, math.inf, None)
         with balls.precision(BITS):
