@@ -6,7 +6,7 @@ import numpy as np
 
 import maxaffine as ma
 from maxaffine.certify.integral import certify_integral, soft_part
-from maxaffine.certify.observe import observe_integral
+from maxaffine.certify.observe_integral import observe_integral
 from maxaffine.layer.build import build_grid
 from maxaffine.layer.layer import Layer
 from maxaffine.plan.evidence import Evidence

@@ -235,6 +235,7 @@ class Compiled:
             "kind": self.certificate.kind,
             "observed": self.observed.error,
             "observed_at": list(self.observed.at),
+            "observed_standard_error": self.observed.standard_error,
             "sharpness": self.sharpness,
             "dtype": self.dtype,
             "parts": parts if self.bound is not None else None,

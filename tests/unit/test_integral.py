@@ -7,7 +7,7 @@ import pytest
 
 import maxaffine as ma
 from maxaffine.certify.integral import certify_integral, hard_part, soft_part
-from maxaffine.certify.observe import observe_integral
+from maxaffine.certify.observe_integral import observe_integral
 from maxaffine.core.errors import Refused
 from maxaffine.layer.build import build_grid
 from maxaffine.layer.layer import Layer

@@ -2,8 +2,7 @@
 
 Half of the points lie on or next to faces and corners of the cells, where lookups are worst, or on and next to the switches
 between clusters, where kinks are; the worst points then climb by a pattern search with shrinking steps.  L_p errors are
-measured by quadrature on pieces graded towards the faces (the transition layers of the softmax have width h/rho) and refined
-where the error varies most (jumps).
+estimated in certify/observe_integral.py.
 """
 
 import math
@@ -32,24 +31,33 @@ CLIMBERS, STEPS, ROUNDS = 24, 8, 24
 
 @dataclass(frozen=True)
 class Observed:
-    """The largest error found: where, over how many points, from which seed, and in which norm."""
+    """The largest error found: where, over how many points, from which seed, and in which norm.
+
+    In L_p an estimate of the error: from random points, then with its standard error, or by quadrature.
+    """
 
     error: float
     at: tuple[float, ...]
     points: int
     seed: int
     norm: float = math.inf
+    standard_error: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
         norm = "inf" if math.isinf(self.norm) else self.norm
-        return {"error": self.error, "at": list(self.at), "points": self.points, "seed": self.seed, "norm": norm}
+        found = {"error": self.error, "at": list(self.at), "points": self.points, "seed": self.seed, "norm": norm}
+        return found if self.standard_error is None else {**found, "standard_error": self.standard_error}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Observed":
         """The inverse of to_json."""
         norm = math.inf if data["norm"] == "inf" else float(data["norm"])
-        return cls(float(data["error"]), tuple(map(float, data["at"])), int(data["points"]), int(data["seed"]), norm)
+        doubt = data.get("standard_error")
+        return cls(
+            float(data["error"]), tuple(map(float, data["at"])), int(data["points"]), int(data["seed"]), norm,
+            None if doubt is None else float(doubt),
+        )  # fmt: skip
 
 
 def pointwise(evaluate: Evaluate, target: Target, x: Array) -> Array:
@@ -245,84 +253,3 @@ def _climb(
         height = np.maximum(height, found.max(axis=0))
         step = step * 0.75
     return x, height, spent
-
-
-def observe_integral(
-    evaluate: Evaluate, target: Target, layer: Layer | GroupedLayer, p: float, seed: int, flops: int
-) -> Observed:
-    """The L_p error by adaptive quadrature: two Gauss points per axis against the same on halves, refined where they differ."""
-    low, high = _graded_pieces(layer)
-    budget = int(np.clip(4 * FLOPS / max(flops, 1), 20_000, 2_000_000))
-    total = np.zeros(layer.d_out * layer.n_out)
-    spent, worst, at = 0, -1.0, layer.low
-    estimate, points, errors = _gauss(evaluate, target, low, high, p)
-    spent += len(points)
-    while True:
-        if errors.max() > worst:
-            worst, at = float(errors.max()), points[int(errors.argmax())]
-        fine_low, fine_high, owner = _bisect(low, high)
-        if spent + len(fine_low) * 2 ** layer.dimension > budget:
-            total += estimate.sum(axis=0)
-            break
-        fine, points, errors = _gauss(evaluate, target, fine_low, fine_high, p)
-        spent += len(points)
-        summed = np.zeros_like(estimate)
-        np.add.at(summed, owner, fine)
-        change = np.abs(summed - estimate).max(axis=1)
-        limit = 1e-3 * float(max(total.max() + summed.sum(axis=0).max(), 1e-300)) / max(len(change), 1)
-        rough = change > limit
-        total += summed[~rough].sum(axis=0)
-        if not rough.any():
-            break
-        again = rough[owner]
-        low, high, estimate = fine_low[again], fine_high[again], fine[again]
-    return Observed(float(total.max() ** (1.0 / p)), tuple(float(v) for v in at), spent, seed, p)
-
-
-def _graded_pieces(layer: Layer | GroupedLayer) -> tuple[Array, Array]:
-    """Cells cut per axis at their transition layers, as boxes; whole cells where there are too many.  Else a coarse grid."""
-    D = layer.dimension
-    if isinstance(layer, GroupedLayer):
-        return _coarse_pieces(layer)
-    rho = layer.sharpness
-    inner = min(0.25, 6.0 / rho)
-    cuts = np.array([-0.5, -0.5 + inner, 0.0, 0.5 - inner, 0.5]) if layer.keys.count * 4**D <= 300_000 else np.array([-0.5, 0.5])
-    lows, highs = [], []
-    for i in range(D):
-        sites = np.arange(layer.keys.shape[i]) - (layer.keys.shape[i] - 1) / 2.0
-        scale, centre = layer.coordinates.matrix[i, i], layer.coordinates.centre[i]
-        lows.append(np.clip(centre + (sites[:, None] + cuts[:-1]).ravel() / scale, layer.low[i], layer.high[i]))
-        highs.append(np.clip(centre + (sites[:, None] + cuts[1:]).ravel() / scale, layer.low[i], layer.high[i]))
-    low = np.stack([a.ravel() for a in np.meshgrid(*lows, indexing="ij")], axis=1)
-    high = np.stack([a.ravel() for a in np.meshgrid(*highs, indexing="ij")], axis=1)
-    return low, high
-
-
-def _coarse_pieces(layer: GroupedLayer) -> tuple[Array, Array]:
-    """The box in equal pieces, about a thousand of them."""
-    count = max(2, round(1024 ** (1.0 / layer.dimension)))
-    edges = [np.linspace(a, b, count + 1) for a, b in zip(layer.low, layer.high, strict=True)]
-    low = np.stack([a.ravel() for a in np.meshgrid(*(e[:-1] for e in edges), indexing="ij")], axis=1)
-    high = np.stack([a.ravel() for a in np.meshgrid(*(e[1:] for e in edges), indexing="ij")], axis=1)
-    return low, high
-
-
-def _bisect(low: Array, high: Array) -> tuple[Array, Array, NDArray[np.intp]]:
-    """Each box cut in two along its longest axis."""
-    axis = (high - low).argmax(axis=1)
-    rows = np.arange(len(low))
-    middle = (low[rows, axis] + high[rows, axis]) / 2.0
-    right_low, left_high = low.copy(), high.copy()
-    right_low[rows, axis], left_high[rows, axis] = middle, middle
-    return np.concatenate([low, right_low]), np.concatenate([left_high, high]), np.concatenate([rows, rows])
-
-
-def _gauss(evaluate: Evaluate, target: Target, low: Array, high: Array, p: float) -> tuple[Array, Array, Array]:
-    """Integrals (n, K) of |layer - target|^p over the boxes by 2^D Gauss points; the points and their errors."""
-    D = low.shape[1]
-    node = 0.5 / math.sqrt(3.0)
-    signs = np.stack(np.meshgrid(*[[-node, node]] * D, indexing="ij"), axis=-1).reshape(-1, D)
-    points = ((low + high)[:, None] / 2.0 + (high - low)[:, None] * signs).reshape(-1, D)
-    away = np.abs(evaluate(points).astype(np.float64) - target.values(points)).reshape(len(points), -1)
-    integral = (away**p).reshape(len(low), len(signs), -1).mean(axis=1) * np.prod(high - low, axis=1)[:, None]
-    return integral, points, away.max(axis=1)

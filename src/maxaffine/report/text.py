@@ -16,6 +16,7 @@ from maxaffine.runtime import chooser
 from maxaffine.runtime.gpu.choice import choose as choose_kernel
 
 if TYPE_CHECKING:
+    from maxaffine.certify.observe import Observed
     from maxaffine.compiled import Compiled
 
 CLUSTER_MEANING = {
@@ -56,8 +57,16 @@ def summary(compiled: Compiled) -> str:
     small = entries.smaller(c)
     if small:
         lines.append(f"size       {small}")
-    lines.append(f"observed   error {c.observed.error:.6g} over {c.observed.points:,} points (not a bound)")
+    lines.append(f"observed   {_observed(c.observed)} (not a bound)")
     return "\n".join(lines)
+
+
+def _observed(found: Observed) -> str:
+    """What the number is: the largest error seen, or an estimate of an integral."""
+    if math.isinf(found.norm):
+        return f"error {found.error:.6g} over {found.points:,} points"
+    doubt = "" if found.standard_error is None else f" +- {found.standard_error:.1g} (standard error)"
+    return f"error {found.error:.4g}{doubt}, estimated from {found.points:,} points"
 
 
 def explain(compiled: Compiled, batch: int | None = None, device: str = "cpu") -> str:

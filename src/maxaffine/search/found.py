@@ -12,7 +12,8 @@ import numpy as np
 
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.checker import check
-from maxaffine.certify.observe import Observed, local_evaluation, observe, observe_integral
+from maxaffine.certify.observe import Observed, local_evaluation, observe
+from maxaffine.certify.observe_integral import observe_integral
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.streams import Pending
 from maxaffine.layer.file import to_tensors
