@@ -77,13 +77,18 @@ def _multiplies(found: Product, target: Target) -> None:
     x = target.box.sample(120, np.random.default_rng(31))
     value = target.enclose(x, x)
     known = np.isfinite(value.lo[:, 0, 0]) & np.isfinite(value.hi[:, 0, 0])
-    whole = Interval.point(np.ones((len(x), 1)))
-    for factor in found.factors:
-        whole = whole * factor.h.enclose(_along(factor.direction, x))
-    whole = whole + _along(found.slopes, x) + Interval.exact(found.constant)
+    whole = product_at(found, x)
     apart = (whole.hi[:, 0] < value.lo[:, 0, 0]) | (whole.lo[:, 0] > value.hi[:, 0, 0])
     if np.any(apart) or np.count_nonzero(known & np.isfinite(whole.lo[:, 0]) & np.isfinite(whole.hi[:, 0])) < 60:
         raise NotProved("the product of its factors is not its target.")
+
+
+def product_at(found: Product, x: Array) -> Interval:
+    """The factors' product and the affine part at points (B, D), enclosed: (B, 1)."""
+    whole = Interval.point(np.ones((len(x), 1)))
+    for factor in found.factors:
+        whole = whole * factor.h.enclose(_along(factor.direction, x))
+    return whole + _along(found.slopes, x) + Interval.exact(found.constant)
 
 
 def _along(w: tuple[Fraction, ...], x: Array) -> Interval:
@@ -121,8 +126,8 @@ def _multiplied(parts: list[_Parts], stored: Stored) -> float:
     # of the masses of one factor add up to 2 at most.
     heavy = [m * part.weight + y for m, part, y in zip(mu, parts, out, strict=True)]
     terms = DOUBLE * sum(1.5 * part.keys + 50.0 for part in parts)
-    a, shift = stored.affine, abs(stored.shift)
-    heads = (terms * (1.0 + stored.off) + stored.off) * (math.prod(heavy) + stored.floor + 4.0 * stored.lean_floor * heavy[a])
+    a, shift, many = stored.affine, abs(stored.shift), 2.0 ** (len(parts) - 1)
+    heads = (terms * (1.0 + stored.off) + stored.off) * (math.prod(heavy) + stored.floor + many * stored.lean_floor * heavy[a])
     largest = [part.largest for part in parts]
     unseen = math.prod(largest) + stored.floor + stored.lean_floor * largest[a]
     heads += math.prod(part.keys for part in parts) * 2.0**-147 * unseen

@@ -1,8 +1,9 @@
 """Clusters over several coordinates as a file has them, taken apart into those of the factors of a product, and what it lacks.
 
 Slopes, places and keys are the same in every combination.  Offsets are sums and values are products, both rounded: the record
-names a token of every factor and its value there, hints from which the factors' values follow by division, and what the stored
-numbers lack of the combinations is measured one by one, so that a wrong hint proves nothing false.
+names a token of every factor and its value there, hints from which the factors' values follow by division (one factor has
+affine values c + G t, and takes what the others leave), and what the stored numbers lack of the combinations is measured one by
+one, so that a wrong hint proves nothing false.
 """
 
 import math
@@ -28,6 +29,7 @@ Whole = NDArray[np.int64]
 FRAME = ("box.low", "box.high", "coordinates.centre")
 EXACT = ("matrix", "shapes", "origins", "radii")
 MOST_TOKENS = 1 << 19
+LEAST = 1e-30  # slopes below it may have lost digits
 SMALL = 1e-6  # of the largest value or offset: what is smaller need not be met to its last digit
 NOT_COMBINED = "its clusters are not the combinations of its factors' clusters."
 
@@ -58,10 +60,10 @@ def hints_of(rows: Any, found: Product) -> list[Hint]:
         if not (counts[0] <= counts[1] <= MOST_TOKENS and 0 <= counts[2] < counts[1]):
             raise NotProved("the token that a factor is told by is none of its own.")
         share, value = row["share"], row["value"]
-        if any(type(n) not in (int, float) or not math.isfinite(n) for n in (share, value)) or not share > 0 or value == 0:
+        if any(type(n) not in (int, float) or not math.isfinite(n) for n in (share, value)) or not share > 0:
             raise NotProved("the share or the value of a factor is not a number that can be used.")
-        if type(row["affine"]) is not bool:
-            raise NotProved("whether a factor has affine values is not said.")
+        if type(row["affine"]) is not bool or (value == 0 and not row["affine"]):
+            raise NotProved("a factor is told by the value zero, or it is not said whether its values are affine.")
         made.append(Hint(counts[0], counts[1], float(share), counts[2], float(value), row["affine"]))
     if sum(hint.affine for hint in made) != 1:
         raise NotProved("not exactly one of its factors has affine values.")
@@ -209,31 +211,37 @@ def _values(
     at = tuple(hint.anchor for hint in hints)
     if np.any(np.delete(slopes, affine, axis=1)):
         raise NotProved("its values lean in a coordinate that is not that of its affine factor.")
-    c, lean = values[place].astype(wide), slopes[:, affine][place].astype(wide)
+    c, lean = values[place].astype(wide) - wide(shift), slopes[:, affine][place].astype(wide)
+    rounded = LONG * (np.abs(c) + abs(shift))
     with np.errstate(all="ignore"):
-        rest = [wide(math.prod(hint.value for n, hint in enumerate(hints) if n != e)) for e in range(E)]
-        v = [np.asarray((_line(c, e, at) - wide(shift)) / rest[e], dtype=np.float64) for e in range(E)]
-        g = np.asarray(_line(lean, affine, at) / rest[affine], dtype=np.float64)
+        rest = wide(math.prod(hint.value for hint in hints if not hint.affine))
+        own, steep = _line(c, affine, at), _line(lean, affine, at)
+        # The others follow from slopes, which no shift has rounded, or from values where there are none.
+        leans = float(np.abs(steep).max()) > LEAST
+        table = lean if leans else c
+        at = tuple(int(np.abs(steep if leans else own).argmax()) if e == affine else i for e, i in enumerate(at))
+        v = [_line(table, e, at) * wide(hint.value) / table[at] for e, hint in enumerate(hints)]
+        v[affine] = own / rest
+        v = [one.astype(np.float64).astype(wide) for one in v]
+        g = (steep / rest).astype(np.float64).astype(wide)
         most = [float(np.abs(one).max()) for one in v]
-        floor = abs(shift) + SMALL * math.prod(most)
         others = math.prod(top for e, top in enumerate(most) if e != affine)
-        lean_floor = abs(shift) / most[affine] + SMALL * others if most[affine] > 0 else math.nan
+        floor = abs(shift) + SMALL * others * (most[affine] + float(np.abs(g).max()))
+        lean_floor = SMALL * others + (0.0 if leans else abs(shift) / most[affine])
         if not all(np.isfinite(one).all() for one in (*v, g)) or not (0 < floor < math.inf and 0 < lean_floor < math.inf):
             raise NotProved("its factors do not follow from the values that its record names.")
-        made = reduce(np.multiply.outer, [one.astype(wide) for one in v])
+        made = reduce(np.multiply.outer, v)
         size = np.abs(made)
-        away = np.abs(c - (made + wide(shift))) + (E + 3) * LONG * (size + np.abs(c) + abs(shift))
-        off = float((away / (size + floor)).max())
-        leaning = [np.abs(g if e == affine else one).astype(wide) for e, one in enumerate(v)]
-        made = reduce(np.multiply.outer, [g.astype(wide) if e == affine else one.astype(wide) for e, one in enumerate(v)])
-        steep = leaning[affine].reshape([-1 if n == affine else 1 for n in range(E)])
-        size = np.abs(made) + steep * lean_floor
-        away = np.abs(lean - made) + (E + 3) * LONG * (np.abs(made) + np.abs(lean))
+        off = float(((np.abs(c - made) + (E + 3) * LONG * size + 2.0 * rounded) / (size + floor)).max())
+        made = reduce(np.multiply.outer, [g if e == affine else one for e, one in enumerate(v)])
+        away = np.abs(lean - made) + (E + 3) * LONG * np.abs(made)
+        size = np.abs(made) + np.abs(g).reshape([-1 if n == affine else 1 for n in range(E)]) * lean_floor
         ratio = np.divide(away, size, out=np.where(away > 0, wide(np.inf), wide(0)), where=size > 0)
     off = max(off, float(ratio.max())) * (1 + 1e-9)
     if not off < 0.05:
         raise NotProved("its values are not the products of its factors' values.")
-    return v, g, (off, floor * (1 + 1e-9), lean_floor * (1 + 1e-9))
+    narrow = [one.astype(np.float64) for one in v]
+    return narrow, g.astype(np.float64), (off, floor * (1 + 1e-9), lean_floor * (1 + 1e-9))
 
 
 def _offsets(stored: Array) -> tuple[list[Array], list[list[float]]]:
