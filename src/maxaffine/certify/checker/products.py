@@ -77,18 +77,18 @@ def _multiplies(found: Product, target: Target) -> None:
     x = target.box.sample(120, np.random.default_rng(31))
     value = target.enclose(x, x)
     known = np.isfinite(value.lo[:, 0, 0]) & np.isfinite(value.hi[:, 0, 0])
-    whole = product_at(found, x)
+    whole = factors_at(found, x) + _along(found.slopes, x) + Interval.exact(found.constant)
     apart = (whole.hi[:, 0] < value.lo[:, 0, 0]) | (whole.lo[:, 0] > value.hi[:, 0, 0])
     if np.any(apart) or np.count_nonzero(known & np.isfinite(whole.lo[:, 0]) & np.isfinite(whole.hi[:, 0])) < 60:
         raise NotProved("the product of its factors is not its target.")
 
 
-def product_at(found: Product, x: Array) -> Interval:
-    """The factors' product and the affine part at points (B, D), enclosed: (B, 1)."""
+def factors_at(found: Product, x: Array) -> Interval:
+    """The factors' product at points (B, D), enclosed: (B, 1)."""
     whole = Interval.point(np.ones((len(x), 1)))
     for factor in found.factors:
         whole = whole * factor.h.enclose(_along(factor.direction, x))
-    return whole + _along(found.slopes, x) + Interval.exact(found.constant)
+    return whole
 
 
 def _along(w: tuple[Fraction, ...], x: Array) -> Interval:

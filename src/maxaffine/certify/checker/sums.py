@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from maxaffine.certify.checker.axis_clusters import BITS, EVERY, FLOATS, _Check
-from maxaffine.certify.checker.products import multiplied_out
+from maxaffine.certify.checker.products import factors_at, multiplied_out
 from maxaffine.certify.checker.spectral import _Part
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core import balls
@@ -87,7 +87,10 @@ def _adds_up(found: Sum, target: Target) -> None:
             total = total + Interval.exact(c) * Interval(x[:, i : i + 1], x[:, i : i + 1])
     if found.constant:
         total = total + Interval.exact(found.constant)
-    for group in found.parts:
+    for g, group in enumerate(found.parts):
+        if found.is_product(g):
+            total = total + factors_at(found.product(g, target.box), x)
+            continue
         assert group.expression is not None
         total = total + group.expression.enclose(Interval.stack([group.range(point, point) for point in x], axis=0))
     slack = 1e-9 * (1.0 + np.abs(total.lo))
