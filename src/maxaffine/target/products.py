@@ -34,7 +34,7 @@ def product_of(expression: Expression, box: Box) -> Product | None:
         return None
     slopes, constant = [Fraction(0)] * expression.dimension, Fraction(0)
     found: Group | None = None
-    for group in groups_of(split_roots(settled(expression, box), box), apart=True):
+    for group in groups_of(settled(split_roots(expression, box), box), apart=True):
         assert group.expression is not None
         form = affine_form(group.expression)
         if form is None or form.exact is None:

@@ -35,8 +35,11 @@ def settled(expression: Expression, box: Box) -> Expression:
     for one in switches(expression):
         if one.chosen and one.op != "floor":
             found = one.argument.enclose(whole)
-            if found.lo[0, 0] > 0.0 or found.hi[0, 0] < 0.0:
-                choices[one.place] = 1 if found.lo[0, 0] > 0.0 else -1
+            low, high = float(found.lo[0, 0]), float(found.hi[0, 0])
+            if low > 0.0 or (low == 0.0 and one.kind == "kink"):  # where a kink's argument is zero its branches are equal
+                choices[one.place] = 1
+            elif high < 0.0 or (high == 0.0 and one.kind == "kink"):
+                choices[one.place] = -1
     return forced(expression, choices) if choices else expression
 
 

@@ -26,7 +26,7 @@ Direction = tuple[Fraction, ...]
 
 MOST_TERMS = 200  # of an expanded product; beyond it the product stays as it is
 MOST_POWER = 6
-SWITCHING = frozenset({"abs", "max", "min", "sign", "floor", "negative", "nonpositive", "zero", "cbrt", "sqrt"})
+SWITCHING = frozenset({"abs", "max", "min", "sign", "floor", "negative", "nonpositive", "zero", "cbrt", "sqrt", "powr"})
 
 
 @dataclass(frozen=True)

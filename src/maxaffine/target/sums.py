@@ -56,7 +56,7 @@ def sum_of(expression: Expression, box: Box) -> Sum | None:
     """The parts of a sum of at least two, where some switch in the box, each of one direction or a product; else None."""
     if expression.count != 1 or not expression.used:
         return None
-    groups = groups_of(_folded(split_roots(settled(expression, box), box)), apart=True)
+    groups = groups_of(_folded(settled(split_roots(expression, box), box)), apart=True)
     slopes, constant = [Fraction(0)] * expression.dimension, Fraction(0)
     parts: list[Group] = []
     for group in groups:

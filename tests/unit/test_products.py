@@ -1,0 +1,244 @@
+"""Products of functions of one direction each: taken apart exactly, planned by factor, built as combinations, proved, refused."""
+
+import functools
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+import pytest
+
+import maxaffine as ma
+from maxaffine.certify.attack_points import Domain, worst_point
+from maxaffine.certify.checker import check
+from maxaffine.certify.products import _excess, certify_products, factor_layers
+from maxaffine.core.errors import Refused
+from maxaffine.layer.clusters import Cluster
+from maxaffine.plan.axis_fit import Library
+from maxaffine.runtime import chooser
+from maxaffine.target.expression import Expression
+from maxaffine.target.products import product_of
+from maxaffine.target.sums import sum_of
+
+SQUARE = ma.Box(x=(-1, 1), y=(-1, 1))
+CORNER = ma.Box(x=(0, 1), y=(0, 2))
+CUBE = ma.Box(x=(-1, 1), y=(-1, 1), z=(-1, 1))
+
+
+def parsed(text, box=SQUARE):
+    return Expression.parse(text, box.names)
+
+
+@functools.cache
+def compiled(text, error, box=SQUARE, method="products", dtype="float64"):
+    return ma.compile(text, box, error=error, method=method, dtype=dtype)
+
+
+# ---------------------------------------------------------------------- the factors
+
+
+@pytest.mark.parametrize(
+    ("text", "box", "switching"),
+    [
+        ("abs(x*y)", SQUARE, [True, True]),
+        ("abs(sin(7*x))*exp(y)+2*x-1", SQUARE, [True, False]),
+        ("exp(-abs(x)-abs(y))", SQUARE, [True, True]),
+        ("sqrt((x+1)*(y+1))", SQUARE, [True, True]),
+        ("sqrt(2*x**3*y/(1+y))", CORNER, [True, True]),
+        ("sqrt(x**2*y)", CORNER, [False, True]),  # abs(x) is x there
+        ("(x*y)**0.4 - y/3", CORNER, [True, True]),
+        ("cbrt(x*(y-.3))", SQUARE, [True, True]),
+        ("(x+y)*abs(x-2*y)", SQUARE, [False, True]),
+        ("max(x,0)*y/(1.5+x)", SQUARE, [True, False]),
+        ("abs(x)*abs(sin(3*y))*exp(z)+.25", CUBE, [True, True, False]),
+    ],
+)
+def test_a_product_is_taken_apart_exactly(text, box, switching):
+    found = product_of(parsed(text, box), box)
+    assert list(found.switching) == switching
+    x = box.sample(300, np.random.default_rng(0))
+    total = np.ones(len(x))
+    for factor in found.factors:
+        direction = np.array([float(c) for c in factor.direction])
+        total = total * factor.h.evaluate((x @ direction)[:, None])[:, 0]
+    total = total + x @ np.array([float(c) for c in found.slopes]) + float(found.constant)
+    assert np.abs(total - parsed(text, box).evaluate(x)[:, 0]).max() < 1e-14
+
+
+@pytest.mark.parametrize(
+    "text", ["sin(x)+cos(y)", "abs(x)*y+x*y", "sqrt(x*y)", "abs(x*y+.5)", "x", "exp(x*y)", "sqrt(2+x)*cos(x*y)", "(x*y)**0.5"]
+)
+def test_what_is_no_product_is_none(text):
+    """On a box where x and y change their signs the root of their product is not the product of their roots."""
+    assert product_of(parsed(text), SQUARE) is None
+
+
+def test_sums_have_products_among_their_parts():
+    found = sum_of(parsed("sqrt(x)*sin(y)+x*y+x**2+2-y/3", CORNER), CORNER)
+    kinds = [(group.dimension, found.is_product(n)) for n, group in enumerate(found.parts)]
+    assert kinds == [(2, True), (2, False), (1, False)] and found.constant == 2 and found.slopes == (0, Fraction(-1, 3))
+    product = found.product(0, CORNER)
+    assert product.constant == 2 and product.slopes == found.slopes and product.switching == (True, False)
+    assert sum_of(parsed("sqrt(x)*cos(x*y)+y", CORNER), CORNER) is None
+
+
+# ---------------------------------------------------------------------- constant values
+
+
+@pytest.mark.parametrize(("affine", "count"), [(True, 1), (False, 2)])
+def test_constant_values_follow_a_line_by_keys_that_hardly_differ(affine, count):
+    library = Library(1e-6, 1.0, "float64", affine)
+    assert library.polish(lambda t: 3.0 * t - 1.0, count, 1e-6).error <= 1e-6
+    fit = library.polish(lambda t: 3.0 * t - 1.0, count, 1e-6)
+    assert affine or (not np.any(fit.slopes) and np.abs(fit.values).max() > 100)
+
+
+# ---------------------------------------------------------------------- the layer
+
+
+def test_the_layer_is_the_product_of_its_factors():
+    layer = compiled("abs(sin(7*x))*exp(y)+2*x-1", 1e-2)
+    plan = layer.prove.args[1]
+    x = SQUARE.sample(500, np.random.default_rng(0))
+    product = np.ones(len(x))
+    for one in factor_layers(layer.layer, plan):
+        product = product * chooser.evaluate(one, x)[:, 0, 0]
+    assert np.abs(product + 2 * x[:, 0] - 1 - layer(x)).max() < 1e-11
+    assert layer.tokens == np.prod([factor.cells for factor in plan.factors])
+    assert sum(any(cell.fit.slopes.any() for cell in factor.parts) for factor in plan.factors) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "box", "error", "most"),
+    [
+        ("abs(sin(7*x))*exp(y)", SQUARE, 1e-2, 48),
+        ("abs(sin(7*x))*exp(y)", SQUARE, 1e-4, 96),
+        ("sqrt(x*y)", CORNER, 1e-2, 80),
+        ("(x+y)*abs(x-y)", SQUARE, 1e-6, 4),
+        ("abs(x)*abs(sin(3*y))*exp(z)+.25", CUBE, 1e-2, 72),
+        ("sqrt(x)*sin(y)+x*y+x**2+2-y/3", CORNER, 1e-2, 24),
+        ("abs(x)*y+abs(y)*x+1", SQUARE, 1e-4, 8),
+    ],
+)
+def test_products_are_proved_with_few_tokens(text, box, error, most):
+    layer = compiled(text, error, box)
+    assert layer.method == "products" and layer.certificate.kind == "proved"
+    assert layer.bound <= error and layer.tokens <= most and layer.observed.error <= layer.bound
+    found = worst_point(layer.layer, layer.target, np.random.default_rng(1), "two-level", Domain((), True))
+    assert 0.1 * layer.bound < found.error <= layer.bound
+
+
+def test_the_literal_layer_is_proved_too():
+    for text in ("(x+y)*abs(x-y)", "abs(x)*y+abs(y)*x+1"):
+        layer = compiled(text, 1e-4)
+        statement = layer.certificate_for("dense")
+        assert layer.bound < statement.bound < 2e-4
+        found = worst_point(layer.layer, layer.target, np.random.default_rng(1), "dense", Domain((), True))
+        assert found.error <= statement.bound
+
+
+def test_float32_by_two_levels():
+    layer = compiled("abs(sin(7*x))*exp(y)", 1e-3, dtype="float32")
+    assert layer.layer.dtype == "float32" and layer.bound <= 1e-3
+    found = worst_point(layer.layer, layer.target, np.random.default_rng(0), "two-level", Domain((), True))
+    assert found.error <= layer.bound
+
+
+def test_files_survive_and_exports_agree(tmp_path):
+    layer = compiled("abs(sin(7*x))*exp(y)+2*x-1", 1e-2)
+    layer.save(tmp_path / "f.safetensors")
+    again = ma.load(tmp_path / "f.safetensors")
+    x = SQUARE.sample(200, np.random.default_rng(0))
+    assert np.array_equal(again(x), layer(x)) and check(*again._record()).passed
+    torch = pytest.importorskip("torch")
+    module = layer.to_torch()
+    assert np.abs(module(torch.tensor(x)).numpy().reshape(-1) - layer(x).reshape(-1)).max() < 1e-9
+
+
+# ---------------------------------------------------------------------- other layers, same plan
+
+
+def moved(layer, change):
+    """The layer with its first cluster of several tokens changed."""
+    (group,) = layer.groups
+    clusters = list(group.clusters)
+    at = next(i for i, cluster in enumerate(clusters) if cluster.count > 1)
+    clusters[at] = change(clusters[at])
+    return replace(layer, groups=(replace(group, clusters=tuple(clusters)),))
+
+
+def noisy(factor, cluster: Cluster):
+    return replace(cluster, values=cluster.values * factor[: cluster.values.size].reshape(cluster.values.shape))
+
+
+def keys_moved(cluster: Cluster):
+    axes = list(cluster.axes)
+    axes[0] = replace(axes[0], offsets=axes[0].offsets + 1e-9)
+    return replace(cluster, axes=tuple(axes))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        keys_moved,
+        lambda cluster: replace(cluster, origin=cluster.origin + 1e-12),
+        lambda cluster: replace(cluster, radius=cluster.radius * 1.0001),
+        lambda cluster: replace(cluster, slopes=cluster.slopes + 1e-9),
+        lambda cluster: replace(cluster, values=1.5 * cluster.values),
+    ],
+)
+def test_layers_that_are_no_products_are_refused(change):
+    layer = compiled("abs(sin(7*x))*exp(y)", 1e-2)
+    with pytest.raises(Refused, match="combinations"):
+        certify_products(moved(layer.layer, change), *layer.prove.args[1:])
+
+
+def test_offsets_must_be_sums():
+    layer = compiled("abs(sin(7*x))*exp(y)", 1e-2)
+    (group,) = layer.layer.groups
+    offsets = group.site_offsets.copy()
+    offsets[1] += 1e-6 * abs(offsets).max()
+    with pytest.raises(Refused, match="combinations"):
+        certify_products(replace(layer.layer, groups=(replace(group, site_offsets=offsets),)), *layer.prove.args[1:])
+
+
+def test_values_that_are_nearly_products_cost_what_they_are_off_by():
+    layer = compiled("abs(sin(7*x))*exp(y)", 1e-2)
+    plan = layer.prove.args[1]
+    rng = np.random.default_rng(0)
+    for scale in (1e-6, 1e-3):
+        noise = partial(noisy, 1.0 + scale * rng.normal(size=100))
+        other = moved(layer.layer, noise)
+        bound = certify_products(other, plan, 1e-2).bound
+        assert bound > layer.bound
+        assert worst_point(other, layer.target, np.random.default_rng(0), "two-level", Domain((), True)).error <= bound
+
+
+def test_the_excess_of_a_product():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        base, more = rng.uniform(0, 2, 3), rng.uniform(0, 1e-3, 3)
+        exact = np.prod((base + more).astype(np.longdouble)) - np.prod(base.astype(np.longdouble))
+        assert exact <= _excess(list(base), list(more)) <= exact * (1 + 1e-9)
+
+
+# ---------------------------------------------------------------------- refusals and the driver
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("sign(x-.1)*exp(y)", "jumps"),
+        ("sin(x)+cos(y)", "no product"),
+        ("abs(x)*cos(x*y)", "no product"),
+    ],
+)
+def test_refusals_say_why(text, why):
+    with pytest.raises(Refused, match=why):
+        ma.compile(text, SQUARE, error=1e-2, method="products")
+
+
+def test_auto_takes_products_where_they_have_the_fewest_tokens():
+    layer = ma.compile("abs(sin(7*x))*exp(y)", SQUARE, error=1e-2)
+    assert layer.method == "products" and layer.tokens <= 48
+    assert ma.compile("sin(x)*cos(y)", SQUARE, error=1e-3).method == "spectral"
