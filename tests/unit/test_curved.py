@@ -5,9 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import maxaffine as ma
 from maxaffine.certify.checker.curved import check_curved
+from maxaffine.certify.checker.soft_kink import _off
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.certify.curved import certify_curved
+from maxaffine.certify.soft_kink import _lambert
 from maxaffine.core.errors import Refused
 from maxaffine.layer.build_curved import build_curved
 from maxaffine.layer.clusters import ClusterGroup
@@ -17,6 +20,7 @@ from maxaffine.plan.curved import CurvedPlan, curved_plan
 from maxaffine.plan.level_sets import curve_of
 from maxaffine.runtime import chooser
 from maxaffine.target.box import Box
+from maxaffine.target.curved_maximum import extremum
 from maxaffine.target.switches import forced, switches
 from maxaffine.target.target import Target
 
@@ -35,7 +39,8 @@ def made(text: str, choice: int) -> tuple[Target, CurvedPlan, GroupedLayer]:
     def both(z: np.ndarray) -> np.ndarray:
         return np.concatenate([branch.evaluate(np.clip(z, -1, 1)) for branch in branches], axis=1)
 
-    plan = curved_plan(both, curve, ERROR, 1.0, "float64", 500, switch.place, choice)
+    soft = extremum(target.expression, switch.place, SQUARE) is not None
+    plan = curved_plan(both, curve, 0.95 * ERROR, 1.0, "float64", 500, switch.place, choice, soft)
     assert plan is not None
     return target, plan, build_curved(plan, target, "float64")
 
@@ -94,3 +99,46 @@ def test_the_wrong_side_and_other_targets_are_not_proved() -> None:
     other = Target.of("max(x**2+y**2, 0.53)", SQUARE)
     with pytest.raises(NotProved):
         checked(layer, other, plan)
+
+
+def test_edges_as_soft_as_the_error_allows_need_fewer_tokens() -> None:
+    made_of = {error: ma.compile("max(x**2+y**2, .5)", SQUARE, error=error, method="curved") for error in (2e-2, 2e-4)}
+    for error, compiled in made_of.items():
+        assert compiled.certificate.kind == "proved" and compiled.certificate.bound is not None
+        assert isinstance(compiled.layer, GroupedLayer) and compiled.certificate.bound <= error
+        assert worst(compiled.layer, compiled.target) <= compiled.certificate.bound
+    assert made_of[2e-2].layer.tokens <= 20 and made_of[2e-4].layer.tokens <= 105
+
+
+def test_a_target_that_is_neither_the_larger_nor_the_smaller_of_its_branches_is_proved_by_signs() -> None:
+    target, plan, layer = made("(x+.2)*abs(x**2+y**2-.5)", -1)
+    certificate = certify_curved(layer, target, plan.place, plan.choice, ERROR)
+    again = checked(layer, target, plan)
+    assert certificate.bound is not None and worst(layer, target) <= min(certificate.bound, again)
+    assert max(certificate.bound, again) <= ERROR
+
+
+@pytest.mark.parametrize(
+    ("text", "sign"),
+    [("max(x**2+y**2, .5)", 1), ("min(x**2+y**2, .5)/3", -1), ("2-abs(x**2+y**2-.5)*exp(x)", -1), ("x*abs(x**2+y**2-.5)", None),
+     ("exp(max(x**2+y**2, .5))", 1), ("max(x**2+y**2, .5)**2", 1), ("(max(x, y)-.2)**2", None), ("max(y, max(x, y)+.1)", 1)],
+)  # fmt: skip
+def test_which_targets_are_the_larger_or_the_smaller_of_their_branches(text: str, sign: int | None) -> None:
+    expression = Target.of(text, SQUARE).expression
+    assert expression is not None
+    place = switches(expression)[0].place
+    assert extremum(expression, place, SQUARE) == sign
+    if sign is not None:
+        x = np.random.default_rng(4).uniform(-1, 1, (2000, 2))
+        branches = [forced(expression, {place: side}).evaluate(x) for side in (-1, 1)]
+        assert np.allclose(expression.evaluate(x), np.maximum(*branches) if sign > 0 else np.minimum(*branches), atol=1e-12)
+
+
+def test_the_largest_share_of_the_wrong_branch() -> None:
+    """Both proofs' constants against the supremum itself, which they attain."""
+    u = np.linspace(0.0, 60.0, 600_001)
+    for lam, level in ((0.5, -3.0), (2.0, 0.0), (1.0, 1.4), (7.0, 12.0)):
+        most = float((u / (1.0 + np.exp(np.minimum(lam * u - level, 700.0)))).max())
+        ours, theirs = _lambert(np.array([level - 1.0]))[0] / lam, _off(np.array([1e9]), np.array([lam]), np.array([level]))[0]
+        assert most * (1 - 1e-12) <= min(ours, theirs) and max(ours, theirs) <= most * (1 + 1e-6)
+    assert np.all(_lambert(np.array([-1e9, 1e300])) > 0) and _off(np.ones(1), np.zeros(1), np.zeros(1))[0] == 0.5

@@ -3,8 +3,9 @@
     inside    |F - f| <= |p_A - f_A| + (1 - Omega_in) |q|          q = p_A - p_o, the inner cluster's piece
     outside   |F - f| <= |p_o - f_o| + Omega_in |q|
 
-Branches are proved by Ehlich and Zeller.  The products of masses with |q| are bounded on boxes: the switch's argument is enclosed
-on a box; S_in lies above its tangent and below its values at the corners; where the side is not decided |q| counts in full.
+Branches are proved by Ehlich and Zeller.  The products of masses with |q| are bounded on boxes.  Where the target is the larger
+or the smaller of its branches everywhere, certify/soft_kink.py does that; else the switch's argument is enclosed on a box, S_in
+lies above its tangent and below its values at the corners, and where the side is not decided |q| counts in full.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.ehlich_zeller import Head, prove
 from maxaffine.certify.enclosed import PieceAt
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
+from maxaffine.certify.soft_kink import SoftKink
 from maxaffine.certify.spectral import FLINT
 from maxaffine.certify.tree import box_reach, local_head
 from maxaffine.certify.two_level import LOGARITHM, cluster_errors, output_rounding, whole_reach
@@ -29,6 +31,7 @@ from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.runtime.two_level import SKIP
+from maxaffine.target.curved_maximum import extremum
 from maxaffine.target.expression import Expression
 from maxaffine.target.switches import forced, switches
 from maxaffine.target.target import Target
@@ -73,8 +76,11 @@ def certify_curved(
     lost += gamma(4 * len(rows[1]) + 40, FLOAT64.unit) * 2.0 * size + len(rows[1]) * SKIP * size
     if not eta < 1.0:
         raise Refused(f"the scores are uncertain by {eta:.3g} in {layer.dtype}.")
-    kink = _Kink(layer, inner, PieceAt(piece, 0), found[0].argument, choice, 2.0 * eta)
-    wrong, boxes = kink.largest(error * 0.997 - branch - lost)
+    sign, goal = extremum(expression, place, target.box), error * 0.997 - branch - lost
+    if sign is not None:
+        wrong, boxes = SoftKink(inner, PieceAt(piece, 0), sign, 2.0 * eta, EDGE).largest(goal)
+    else:
+        wrong, boxes = _Kink(layer, inner, PieceAt(piece, 0), found[0].argument, choice, 2.0 * eta).largest(goal)
     doubt = max(proof.doubt for proof in branches)
     parts = {"approximation": branch - min(doubt, branch), "leakage": wrong, "rounding": lost, "target_rounding": doubt}
     return Certificate.proved(

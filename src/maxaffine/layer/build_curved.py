@@ -16,7 +16,7 @@ def build_curved(plan: CurvedPlan, target: Target, dtype: str) -> GroupedLayer:
     """Values of the inner cluster are the differences of the two pieces."""
     box, piece = target.box, plan.piece
     matrix, origin, radius = np.diag(2.0 / (box.high - box.low)), np.zeros(2), np.full(2, 1.0 + 2.0**-39)
-    axes = piece.axes(dtype)
+    axes = tuple(axis.keys for axis in piece.axes)
     outer = Cluster(origin, radius, axes, piece.values[..., :1], piece.slopes[..., :1, :])
     values, slopes = piece.values[..., 1:] - piece.values[..., :1], piece.slopes[..., 1:, :] - piece.slopes[..., :1, :]
     keys = (AxisKeys(np.zeros(1), np.zeros(1)),) * 2

@@ -4,8 +4,12 @@
 
 f_A and f_o are the target's two branches, equal on the curve, and p_A, p_o their pieces on the whole box with the same keys.
 Omega_in is the mass of the inner cluster against K tokens of value zero, whose scores are tangent planes of the inner cluster's
-own score plus lam (n_k . z - rho_k): a polygon.  Following a curve of curvature c by edges of length L costs c L^2 / 16 times the
-kink's slope, so that K grows like error^(-1/2), whatever the branches are.
+own score plus lam times those of the branches' difference on the curve: a polygon, rounded off by the softmax itself.
+
+How soft it should be: with w = lam error, scores that are off by D at the curve cost W0(e^(D-1))/lam, which is the error for
+D = 1 + w + log w.  Between two tangents at a distance L on a curve of curvature c along which the branches part at slope s,
+scores vary by lam c s L^2/8 - log 2 = 2 D; L is longest for w = .71, where L^2 = 38 error/(c s), against 16 for hard edges.  K
+grows like error^(-1/2), whatever the branches are.
 """
 
 from __future__ import annotations
@@ -17,18 +21,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.plan.affine_fit import AffineProducts, Function, ProductFit
 from maxaffine.plan.level_sets import Curve
-from maxaffine.plan.local_fit import Function, LocalFitter, Piece
 from maxaffine.plan.spectral_keys import weights
 
 Array = NDArray[np.float64]
+
+
+FIT = 0.08  # of the error, for the pieces of both branches
+SOFT = 0.97  # of the error, for both branches and what the wrong one says near the curve
+WIDTHS = (0.71, 0.6, 0.85, 1.0)  # w
+NEAR = 4  # edges to both sides that are heard at a point of the curve
+ENDS = 0.06  # of an edge, by which a curve that leaves the box is followed beyond its ends
 
 
 @dataclass(frozen=True)
 class CurvedPlan:
     """The pieces (two outputs: outside and inside), the edges' scores in z, and which switch of the target is meant."""
 
-    piece: Piece
+    piece: ProductFit
     slopes: Array  # (K, 2)
     offsets: Array  # (K,)
     place: int
@@ -46,27 +57,100 @@ class CurvedPlan:
 
 
 def curved_plan(
-    both: Function, curve: Curve, error: float, scale: float, dtype: str, most: int, place: int, choice: int
+    both: Function, curve: Curve, error: float, scale: float, dtype: str, most: int, place: int, choice: int, soft: bool = True
 ) -> CurvedPlan | None:
-    """Pieces of `both` branches (M, 2) -> (M, 2: outside, inside) on the box, and as many edges as the kink needs."""
-    fitter = LocalFitter(both, 2, 0.1 * error, dtype)
-    fitter.scale = scale
-    edge = np.full((1, 2), 1.0 + 2.0**-40)
-    (piece,) = fitter.pieces(-edge, edge, 8)
+    """Pieces of `both` branches (M, 2) -> (M, 2: outside, inside) on the box, and as many edges as the kink needs.
+
+    `soft` edges count on a target that is the larger or the smaller of its branches everywhere.
+    """
+    piece = AffineProducts(both, 2, FIT * error, scale, dtype).smallest(FIT * error, 400)
     if piece is None:
         return None
     middles = curve.points + 0.5 * curve.lengths[:, None] * np.stack([-curve.normals[:, 1], curve.normals[:, 0]], axis=1)
-    step = 1e-5
-    apart = [np.abs(np.diff(both(np.clip(middles + s * step * curve.normals, -1, 1)), axis=1)[:, 0]) / step for s in (-1.0, 1.0)]
-    slope = float(np.maximum(*apart).max()) * 1.02
+    slopes = _parting(both, middles, curve.normals)
+    if soft:
+        left = SOFT * error - 1.2 * piece.error
+        made = _soft_edges(piece, curve, middles, slopes, left, most - 2 * piece.tokens)
+        return None if made is None else CurvedPlan(piece, *made, place, choice)
+    slope = float(slopes.max()) * 1.03
     sharpness = 0.2785 * slope / (0.06 * error)
     for edges in _counts(most - 2 * piece.tokens):
         normals, offsets, anchors, away = chebyshev_polygon(curve, middles, edges)
         if away * slope <= 0.75 * error:
-            value, lean = _score(piece, dtype, anchors)
-            slopes = lean + sharpness * normals
-            return CurvedPlan(piece, slopes, value - (lean * anchors).sum(axis=1) - sharpness * offsets, place, choice)
+            value, lean = _score(piece, anchors)
+            steep = lean + sharpness * normals
+            return CurvedPlan(piece, steep, value - (lean * anchors).sum(axis=1) - sharpness * offsets, place, choice)
     return None
+
+
+def _parting(both: Function, middles: Array, normals: Array) -> Array:
+    """The slope with which the branches part at points of the curve, from values a little to both sides, inside the box."""
+    total, steps = np.zeros(len(middles)), np.full(len(middles), 1e-12)
+    for s in (-1e-5, 1e-5):
+        beside = np.clip(middles + s * normals, -1.0, 1.0)
+        total += np.abs(np.diff(both(beside), axis=1)[:, 0])
+        steps += np.abs(((beside - middles) * normals).sum(axis=1))
+    return np.asarray(total / steps)
+
+
+def _soft_edges(
+    piece: ProductFit, curve: Curve, middles: Array, slopes: Array, error: float, most: int
+) -> tuple[Array, Array] | None:
+    """Slopes and offsets of the fewest edges found for one of WIDTHS; the curve's `middles`, where branches part at `slopes`."""
+    density = np.sqrt(curve.bends * curve.lengths * slopes) + 1e-9 * curve.lengths
+    inner = _score(piece, middles)[0]
+    best: tuple[Array, Array] | None = None
+    for width in WIDTHS:
+        lam = width / error
+        reach = (2.0 * (1.0 + width + math.log(width)) + math.log(2.0)) * 8.0 / width
+        count = max(3, math.ceil(0.97 * float(density.sum()) / math.sqrt(reach * error)))
+        limit = most if best is None else len(best[1]) - 1
+        while count <= limit:
+            found, off = _edges(piece, curve, middles, inner, density, slopes, lam, count)
+            costs = lambert_of_exp(np.array([off - 1.0]))[0] / lam
+            if costs <= error:
+                best = found
+                break
+            count = max(count + 1, math.ceil(count * 1.015))
+    return best
+
+
+def _edges(
+    piece: ProductFit, curve: Curve, middles: Array, inner: Array, density: Array, slopes: Array, lam: float, count: int
+) -> tuple[tuple[Array, Array], float]:
+    """That many edges, levelled so that their scores are off by as little as they can on the curve; and how much that is."""
+    total = np.cumsum(density)
+    is_open = float(np.linalg.norm(curve.points[0] - curve.points[-1])) > 4.0 * float(curve.lengths[0] + curve.lengths[-1])
+    spare = ENDS * total[-1] / count if is_open else 0.0
+    place = (total - density / 2.0 + spare) / (total[-1] + 2.0 * spare) * count
+    owner = np.minimum(place.astype(int), count - 1)
+    at = np.minimum(np.searchsorted(place, np.arange(count) + 0.5), len(place) - 1)
+    anchors, (value, lean) = middles[at], _score(piece, middles[at])
+    edges = lean + lam * slopes[at, None] * curve.normals[at]
+    offsets = value - (edges * anchors).sum(axis=1)
+    window = np.arange(-NEAR, NEAR + 1) if count > 2 * NEAR else np.arange(count)
+    near = owner[:, None] + window
+    missing = np.where((near >= 0) & (near < count) | (not is_open) | (count <= 2 * NEAR), 0.0, -np.inf)
+    near = near % count
+    lines = np.einsum("mkd,md->mk", edges[near], middles) - inner[:, None] + missing
+    off = np.zeros(len(middles))
+    starts = np.searchsorted(owner, np.arange(count))
+    for step in range(5):
+        scores = lines + offsets[near]
+        top = scores.max(axis=1)
+        off = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
+        if step < 4:
+            level = (np.maximum.reduceat(off, starts) + np.minimum.reduceat(off, starts)) / 2.0
+            offsets = offsets - level
+    return (edges, offsets), float(np.abs(off).max())
+
+
+def lambert_of_exp(y: Array) -> Array:
+    """W0(e^y): the root of w + log w = y, within a few units of roundoff."""
+    w = np.where(y > 1.0, np.maximum(y - np.log(np.maximum(y, 1.0)), 0.5), np.exp(np.minimum(y, 1.0)) / 2.0)
+    for _ in range(40):
+        w = np.maximum(w - w * (w + np.log(w) - y) / (w + 1.0), w * 1e-3)
+    return np.asarray(w)
 
 
 def _counts(most: int) -> list[int]:
@@ -96,10 +180,10 @@ def chebyshev_polygon(curve: Curve, middles: Array, edges: int) -> tuple[Array, 
     return normals, offsets, anchors, float(np.abs(away).max())
 
 
-def _score(piece: Piece, dtype: str, z: Array) -> tuple[Array, Array]:
+def _score(piece: ProductFit, z: Array) -> tuple[Array, Array]:
     """Log-sum-exp of the inner cluster's keys at points, and its gradient."""
     value, lean = np.zeros(len(z)), np.zeros_like(z)
-    for e, axis in enumerate(piece.axes(dtype)):
+    for e, axis in enumerate(one.keys for one in piece.axes):
         logits = np.multiply.outer(z[:, e], axis.slopes) + axis.offsets
         value += np.log(np.exp(logits).sum(axis=1))
         lean[:, e] = weights(axis, z[:, e]) @ axis.slopes

@@ -56,7 +56,7 @@ class LevelPlan:
         return {"plan": "level", "method": "level", "edges": len(self.offsets), "sharpness": self.sharpness}
 
 
-def curve_of(h: Side) -> Curve | None:
+def curve_of(h: Side, count: int = RAYS) -> Curve | None:
     """The boundary of {h < 0} within [-1, 1]^2 by rays from its middle; None unless it looks convex and has an inside."""
     grid = np.linspace(-1.0, 1.0, 201)
     mesh = np.stack([a.ravel() for a in np.meshgrid(grid, grid, indexing="ij")], axis=1)
@@ -66,11 +66,11 @@ def curve_of(h: Side) -> Curve | None:
     middle = mesh[inside].mean(axis=0)
     if not h(middle[None])[0] < 0:
         return None
-    angles = 2.0 * np.pi * (np.arange(RAYS) + 0.5) / RAYS
+    angles = 2.0 * np.pi * (np.arange(count) + 0.5) / count
     rays = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     with np.errstate(divide="ignore"):
         walls = np.min(np.where(rays > 0, (1.0 - middle) / rays, np.where(rays < 0, (-1.0 - middle) / rays, np.inf)), axis=1)
-    low, high = np.zeros(RAYS), walls.copy()
+    low, high = np.zeros(count), walls.copy()
     meets = h(middle + high[:, None] * rays) >= 0
     for _ in range(48):
         half = (low + high) / 2.0

@@ -17,13 +17,14 @@ from maxaffine.plan.curved_maximum import CurvedMaximumPlan, CurvedMaximumPlanne
 from maxaffine.plan.level_sets import curve_of
 from maxaffine.request import Request
 from maxaffine.search.found import ROOM, Found, proved
-from maxaffine.target.curved_maximum import curved_switch
+from maxaffine.target.curved_maximum import curved_switch, extremum
 from maxaffine.target.switches import affine_form, forced, switches
 
 Array = NDArray[np.float64]
 
 MOST = 4000
-AIMS = (1.0, 0.8)
+AIMS = {True: (1.0, 0.95, 0.88, 0.75), False: (1.0, 0.8)}  # of the error, for soft edges and for hard ones
+FINE = 1 << 15  # points of the curve
 MAXIMUM = (ROOM, 0.97, 0.9)  # of the error, for maxima
 
 
@@ -69,8 +70,9 @@ def _convex(request: Request, reasons: list[str], fewest: int | None) -> Found |
     def within(z: Array) -> Array:
         return np.asarray(np.clip(middle + half * z, box.low, box.high))
 
+    soft = extremum(expression, switch.place, box) is not None
     for choice in (-1, 1):
-        curve = curve_of(lambda z, side=choice: -side * switch.argument.evaluate(within(z))[:, 0])  # type: ignore[misc]
+        curve = curve_of(lambda z, side=choice: -side * switch.argument.evaluate(within(z))[:, 0], FINE)  # type: ignore[misc]
         if curve is None:
             continue
         branches = [forced(expression, {switch.place: side}) for side in (-choice, choice)]
@@ -82,10 +84,10 @@ def _convex(request: Request, reasons: list[str], fewest: int | None) -> Found |
         if not math.isfinite(size):
             reasons.append("a branch of the target is not defined on the whole box")
             continue
-        for aim in AIMS:
-            plan = curved_plan(both, curve, aim * request.error, size, request.dtype, most, switch.place, choice)
+        for aim in AIMS[soft]:
+            plan = curved_plan(both, curve, aim * request.error, size, request.dtype, most, switch.place, choice, soft)
             if plan is None:
-                reasons.append(f"a branch needs more than 8 keys per axis, or the curve more than {most:,} tokens")
+                reasons.append(f"a branch is out of reach, or the curve needs more than {most:,} tokens")
                 break
             layer = build_curved(plan, target, request.dtype)
             made = proved("curved", plan, layer, partial(_certify, plan, layer, request), request, reasons, "two-level")

@@ -11,15 +11,19 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
+from maxaffine.core.intervals import Interval
 from maxaffine.target.box import Box
 from maxaffine.target.expression import Expression
 from maxaffine.target.one_direction import OneDirection, one_direction
+from maxaffine.target.settled import settled
 from maxaffine.target.structure import Direction, Group, groups_of
-from maxaffine.target.sums import settled
 from maxaffine.target.switches import _copy, affine_form, switches
 from maxaffine.target.tree import Graph
 
 MOST_WAVES = 64
+CELLS = 24  # per variable, on which a factor is seen to keep its sign
 FREQUENCY = Fraction(20, 7)  # of the first wave, in z: a period a little longer than the range -1 to 1
 
 
@@ -105,18 +109,11 @@ def curved_switch(expression: Expression, box: Box) -> CurvedSwitch | None:
     found = [one for one in switches(expression) if one.kind != "singular" or one.op == "cbrt"]
     if len(found) != 1 or found[0].kind != "kink":
         return None
-    place, graph = found[0].place, Graph()
-    node, ends, argument = expression.nodes[place], [], graph.zero
-    for choice in (-1, 1):
-        copies: list[int | bool] = []
-        for i, one in enumerate(expression.nodes):
-            copies.append(_copy(graph, one, [copies[a] for a in one.args], choice if i == place else None))
-        end = copies[expression.outputs[0]]
-        args = [copies[a] for a in node.args]
-        if isinstance(end, bool) or any(isinstance(a, bool) for a in args):
-            return None
-        ends.append(end)
-        argument = args[0] if node.op == "abs" else graph.subtract(args[0], args[1])
+    graph = Graph()
+    branches = _branches(expression, found[0].place, graph)
+    if branches is None:
+        return None
+    *ends, argument = branches
     apart = graph.subtract(ends[1], ends[0])
     ratio = _ratio(graph, apart, argument)
     if ratio is None:
@@ -132,6 +129,21 @@ def curved_switch(expression: Expression, box: Box) -> CurvedSwitch | None:
             return None
         over[side] = along
     return CurvedSwitch(sign, bases, over)
+
+
+def _branches(expression: Expression, place: int, graph: Graph) -> tuple[int, int, int] | None:
+    """f_-, f_+ and the argument of one kink, in a graph of their own."""
+    node, ends, argument = expression.nodes[place], [], graph.zero
+    for choice in (-1, 1):
+        copies: list[int | bool] = []
+        for i, one in enumerate(expression.nodes):
+            copies.append(_copy(graph, one, [copies[a] for a in one.args], choice if i == place else None))
+        end, args = copies[expression.outputs[0]], [copies[a] for a in node.args]
+        if isinstance(end, bool) or any(isinstance(a, bool) for a in args):
+            return None
+        ends.append(end)
+        argument = args[0] if node.op == "abs" else graph.subtract(args[0], args[1])
+    return ends[0], ends[1], argument
 
 
 def _ratio(graph: Graph, apart: int, argument: int) -> Fraction | None:
@@ -180,3 +192,28 @@ def _with(parts: list[Group], direction: Direction, lift: Lift, sign: int) -> li
     graph = Graph()
     place = graph.multiply(graph.number(sign), lift.place(graph))
     return [*parts, Group((direction,), Expression._of("waves", ("t1",), graph, (place,)), None)]
+
+
+def extremum(expression: Expression, place: int, box: Box) -> int | None:
+    """+1 where f is the larger of its branches at one kink everywhere in the box, -1 where it is the smaller; None if unknown.
+
+    With the kink's value as a variable v of its own, f = F(x, v): where F never falls with v between the values of both branches,
+    F(x, max(a, b)) = max(F(x, a), F(x, b)).
+    """
+    node, graph, D = expression.nodes[place], Graph(), expression.dimension
+    copies: list[int | bool] = []
+    for i, one in enumerate(expression.nodes):
+        copies.append(graph.variable(D) if i == place else _copy(graph, one, [copies[a] for a in one.args], None))
+    end, args = copies[expression.outputs[0]], [copies[a] for a in node.args]
+    if node.op not in ("abs", "max", "min") or isinstance(end, bool) or any(isinstance(a, bool) for a in args):
+        return None
+    values = [int(a) for a in args] if node.op != "abs" else [int(args[0]), graph.negate(int(args[0]))]
+    cells = [np.linspace(low, high, CELLS + 1) for low, high in zip(box.low, box.high, strict=True)]
+    lows = np.stack([a.ravel() for a in np.meshgrid(*(cell[:-1] for cell in cells), indexing="ij")], axis=1)
+    highs = np.stack([a.ravel() for a in np.meshgrid(*(cell[1:] for cell in cells), indexing="ij")], axis=1)
+    both = Expression._of("both values", expression.names, graph, values).enclose(Interval(lows, highs))
+    low, high = both.lo.min(axis=1, keepdims=True), both.hi.max(axis=1, keepdims=True)
+    free = Expression._of("with a free kink", (*expression.names, "kink"), graph, (end,)).gradient().output(D)
+    slope = free.enclose(Interval(np.concatenate([lows, low], axis=1), np.concatenate([highs, high], axis=1)))
+    sign = 1 if bool((slope.lo >= 0).all()) else -1 if bool((slope.hi <= 0).all()) else None
+    return sign if sign is None or node.op != "min" else -sign

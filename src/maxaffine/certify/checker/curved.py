@@ -2,7 +2,8 @@
 
 The layer is p_o + Omega_in q.  Where the switch's argument has the inner cluster's sign the target is f_A, elsewhere f_o; so
 |layer - target| is at most |p_o + q - f_A| + (1 - Omega_in)|q| or |p_o - f_o| + Omega_in |q|, and the larger of both where the
-sign is not decided.  Scores of the inner cluster change along an axis by at most its steepest key.
+sign is not decided.  Scores of the inner cluster change along an axis by at most its steepest key.  A target that is the larger
+or the smaller of its branches everywhere needs no sign: checker/soft_kink.py.
 """
 
 import math
@@ -13,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.checker.curved_maximum import check_curved_maximum
+from maxaffine.certify.checker.soft_kink import wrong_share
 from maxaffine.certify.checker.spectral import _Head
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.certify.checker.tree import DOUBLE, Clusters, _rows
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
+from maxaffine.target.curved_maximum import extremum
 from maxaffine.target.expression import Expression
 from maxaffine.target.switches import forced, switches
 from maxaffine.target.target import Target
@@ -67,7 +70,11 @@ def check_curved(tensors: Mapping[str, Any], record: Mapping[str, Any], target: 
     lost += count * 1e-35 * size + 2.1 * compute_format(outer.dtype).unit * size
     if not eta < 1.0:
         raise NotProved(f"its scores are uncertain by {eta:.3g}.")
-    wrong, boxes = _wrong(inner, q, found[0].argument, choice, error * 0.9995 - branch - lost, 2.0 * eta)
+    goal, sign = error * 0.9995 - branch - lost, extremum(expression, place, target.box)
+    if sign is not None:
+        wrong, boxes = wrong_share(inner, q, sign, goal, 2.0 * eta)
+    else:
+        wrong, boxes = _wrong(inner, q, found[0].argument, choice, goal, 2.0 * eta)
     return branch + lost + wrong, f"both branches on the box, {boxes:,} boxes for {count - 1:,} edges"
 
 
