@@ -233,14 +233,13 @@ def _search(request: Request, method: str) -> Found:
         if best is not None:
             return best
         if method != "auto":
-            raise Refused(f"no {method} head was proved: {_told(reasons[method])}.")
+            said = _told(reasons[method]) or ["nothing fits"]
+            raise Refused.after(f"no {method} head was proved: {said[-1]}.", said[:-1])
     try:
         return lookup.search(request)
     except Refused as refusal:
-        tried = "; ".join(f"{name} heads: {_told(said)}" for name, said in reasons.items() if said)
-        if not tried:
-            raise
-        raise Refused(f"{refusal} Tried before: {tried}.") from None
+        tried = [f"{name}: {'; '.join(_told(said))}" for name, said in reasons.items() if said]
+        raise Refused.after(str(refusal), tried) from None
 
 
 def _rarely_better(best: Found | None, dimension: int) -> bool:
@@ -271,9 +270,9 @@ def _better(best: Found | None, found: Found | None) -> Found | None:
     return min(best, found, key=lambda made: (made.certificate.kind != "proved", made.cost.tokens))
 
 
-def _told(said: list[str]) -> str:
+def _told(said: list[str]) -> list[str]:
     """What was tried: the first and the closest attempts."""
-    return "; ".join(said if len(said) <= 3 else [said[0], "...", *said[-2:]])
+    return said if len(said) <= 3 else [said[0], f"{len(said) - 3} more", *said[-2:]]
 
 
 def _validate(compiled: Compiled) -> None:

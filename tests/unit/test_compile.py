@@ -267,6 +267,19 @@ def test_a_step_in_the_sup_norm_is_refused_with_the_reason_and_the_way_out():
     assert "norm=1" in text
 
 
+def test_what_was_tried_stands_in_the_notes_of_a_refusal():
+    with pytest.raises(ma.Refused) as auto:
+        ma.compile("sign(x - .1)*exp(x) + abs(x + .5)", LINE, error=1e-3)
+    assert "piecewise" not in str(auto.value) and len(str(auto.value)) < 500
+    assert auto.value.tried == tuple(auto.value.__notes__) and len(auto.value.tried) > 5
+    assert auto.value.tried[1].startswith("tried axis: the target jumps at 0.1")
+    with pytest.raises(ma.Refused) as one:
+        lookup("sign(x)", LINE, error=1e-3)
+    assert one.value.tried == ()
+    with pytest.raises(ma.Refused, match=r"no regions head was proved: .*jumps on a plane"):
+        ma.compile("sign(x)", LINE, error=1e-3, method="regions")
+
+
 def test_more_tokens_than_memory_are_refused_with_the_numbers_and_the_way_out():
     text = sentence("+".join(f"sin(x{i})" for i in range(1, 9)), ma.Box([-3] * 8, [3] * 8), error=1e-3, kind=ma.Refused)
     assert "tokens" in text

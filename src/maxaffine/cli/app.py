@@ -4,6 +4,8 @@
     1   `check` could not prove      70   a fault of maxaffine itself, with its traceback
     130 interrupted                  141  the reader of standard output went away
 
+Under the sentence of a refusal stands what was tried before, a line each.
+
 Nothing but the standard library is imported before the arguments are looked at, so that an interrupt during a slow import
 is answered like any other.
 """
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return code
     except MaxaffineError as failure:
-        return _answer(str(failure), REFUSED)
+        return _answer("\n  ".join([str(failure), *getattr(failure, "__notes__", ())]), REFUSED)
     except KeyboardInterrupt:
         return _answer("interrupted; nothing half-written was left.", INTERRUPTED)
     except BrokenPipeError:

@@ -119,7 +119,7 @@ class Attempts:
         return Observed(worst, at, count, self.request.seed)
 
     def refusal(self, advice: str) -> Refused:
-        """How far so many tokens come, in one sentence."""
+        """How far the closest attempt comes, in one sentence, and the others as what was tried."""
         best: dict[int, float] = {}
         for tokens, error in sorted(self.left):
             best[tokens] = min(error, best.get(tokens, math.inf))
@@ -128,12 +128,12 @@ class Attempts:
             if error < least:
                 told.append(f"{tokens:,} tokens leave {error:.3g}")
                 least = error
-        shown = "; ".join([*told[:2], "...", *told[-3:]] if len(told) > 6 else told)
-        reasons = "; ".join(([shown] if shown else []) + self.why[-2:])
+        shown = [*told[:2], f"{len(told) - 5} more", *told[-3:]] if len(told) > 6 else told
+        closest = (shown or self.why[-1:] or ["nothing fits"])[-1]
         kind = self.data.entries.kind
-        return Refused(
-            f"`error` (={self.request.error:g}) is not reached at every entry of the {kind}: {reasons or 'nothing fits'}. "
-            f"{advice}"
+        return Refused.after(
+            f"`error` (={self.request.error:g}) is not reached at every entry of the {kind}: {closest}. {advice}",
+            [*shown[:-1], *(why for why in self.why[-2:] if why != closest)],
         )
 
 
