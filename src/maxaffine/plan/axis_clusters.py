@@ -28,6 +28,7 @@ WIDEST = 0.3  # of a cell so short that its switches would be lost to the roundi
 ROOM = 2.0**13 * 2.0**-53  # of |z|: what a switch of some thirty logits needs for scores that are right to a percent or two
 KINK = 0.2785  # W0(1/e): the largest y / (1 + e^y)
 GROW = 4.0
+REST = 0.3  # of the cell before it: a last cell shorter than that is a rest
 DEEPEST = 90  # halvings of a segment that a cell may be short by
 
 
@@ -99,7 +100,7 @@ def cut(segment: Segment, library: Library, goal: float, most: int, slack: float
         if best >= segment.high - 1e-14 * (segment.high - segment.low):
             reach.append(segment.high)
             came.append(choice)
-            return _walk_back(reach, came, segment)
+            return _evened(_walk_back(reach, came, segment), segment, library, goal * slack)
         reach.append(best)
         came.append(choice)
     return None
@@ -114,6 +115,26 @@ def _walk_back(reach: list[float], came: list[tuple[int, int]], segment: Segment
             cells.append((p, reach[before], reach[T]))
         T = before
     return cells[::-1]
+
+
+def _evened(
+    cells: list[tuple[int, float, float]], segment: Segment, library: Library, goal: float
+) -> list[tuple[int, float, float]]:
+    """The last cell made wider at the expense of the one before it, where it is but a rest: short cells need steep sites."""
+    if len(cells) < 2:
+        return cells
+    (p, before, a), (q, _, high) = cells[-2:]
+    if high - a > REST * (a - before):
+        return cells
+    widths = np.geomspace(high - a, (high - before) / 2.0, 24)[1:]
+    cuts = high - widths
+    good = library.errors(q, _samples(segment, cuts, np.full(len(cuts), high))) <= goal
+    good &= library.errors(p, _samples(segment, np.full(len(cuts), before), cuts)) <= goal
+    places = np.flatnonzero(good & (cuts < a) & (cuts > before))
+    if not len(places):
+        return cells
+    cut_at = float(cuts[places[-1]])
+    return [*cells[:-2], (p, before, cut_at), (q, cut_at, high)]
 
 
 def fitted(segment: Segment, low: Array, high: Array) -> tuple[Array, Array]:
@@ -251,10 +272,11 @@ def place_sites(cells: list[Cell], handovers: list[Handover], dtype: str) -> Sit
     for k, (left, right) in enumerate(pairwise(cells)):
         over = handovers[k]
         steps[k + 1] = over.sharpness + left.score(over.at)[1] - right.score(over.at)[1]
-    raw = np.cumsum(steps)
     best: tuple[float, Sites] | None = None
     for zero in {0, C - 1, *np.linspace(0, C - 1, min(C, 40)).astype(int), int(np.argmax([c.radius for c in cells]))}:
-        sites = _offsets(cells, handovers, raw - raw[zero], int(zero), dtype)
+        # Added up from the cell itself: next to a singular end steps are so large that others would drown in a common sum.
+        slopes = np.concatenate([-np.cumsum(steps[zero:0:-1])[::-1], [0.0], np.cumsum(steps[zero + 1 :])])
+        sites = _offsets(cells, handovers, slopes, int(zero), dtype)
         size = np.abs(sites.slopes) * np.array([max(abs(c.first), abs(c.last)) for c in cells]) + np.abs(sites.offsets)
         if best is None or float(size.max()) < best[0]:
             best = float(size.max()), sites
