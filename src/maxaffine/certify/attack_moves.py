@@ -53,6 +53,8 @@ def moved(tensors: Mapping[str, Any], record: Mapping[str, Any], rng: np.random.
     scale = 10.0 ** rng.uniform(-13.0, -0.5)
     if told["plan"].get("plan") == "products" and rng.random() < 0.4:
         return _one_factor(made, told, scale, rng)
+    if told["plan"].get("plan") == "curved maximum" and rng.random() < 0.6:
+        return _with_scores(made, told, scale, rng)
     how = str(rng.choice(["every", "every", "additive", "one", "swap", "steeper"]))
     for kind in picked:
         shared: dict[float, float] = {}
@@ -92,6 +94,23 @@ def _one_factor(
         made[name] = wide.astype(made[name].dtype)
     told["plan"]["factors"][e]["value"] *= float(noise[told["plan"]["factors"][e]["anchor"]])
     return made, told, f"factor {e} by {scale:.1e}"
+
+
+def _with_scores(
+    made: Tensors, told: dict[str, Any], scale: float, rng: np.random.Generator
+) -> tuple[Tensors, dict[str, Any], str]:
+    """Tokens whose scores are their values times a number, with both moved alike: all tokens, or one."""
+    values, lean = (made[f"group.0.{name}"].astype(np.float64) for name in ("values", "value_slopes"))
+    most = int(np.abs(values[:, 0]).argmax())
+    factor = float(made["group.0.sites.offsets"].astype(np.float64)[most] / values[most, 0])
+    chosen = np.ones(len(values)) if rng.random() < 0.5 else np.arange(len(values)) == rng.integers(len(values))
+    values[:, 0] += scale * chosen * rng.normal(size=len(values))
+    lean[:, 0, 0] += scale * chosen * rng.normal(size=len(values))
+    for name, wide in (("values", values), ("value_slopes", lean)):
+        made[f"group.0.{name}"] = wide.astype(made[f"group.0.{name}"].dtype)
+    for name, wide in (("sites.offsets", made["group.0.values"][:, 0]), ("sites.slopes", made["group.0.value_slopes"][:, 0])):
+        made[f"group.0.{name}"] = (factor * wide.astype(np.float64)).astype(made[f"group.0.{name}"].dtype)
+    return made, told, f"values with their scores by {scale:.1e}"
 
 
 def _changed(wide: Any, kind: str, how: str, scale: float, rng: np.random.Generator, shared: dict[float, float]) -> Any:

@@ -36,5 +36,6 @@ def build_curved_maximum(plan: CurvedMaximumPlan, target: Target, dtype: str) ->
     tilt = np.array([[float(s) for s in found.slopes]]) if any(found.slopes) else None
     reach = np.abs(matrix) @ (box.width / 2.0)
     spread = plan.sharpness * float((np.abs(lean) @ reach + np.abs(c)).max())
-    bonus = 2.0 ** math.ceil(math.log2(2.0 * spread + 100.0)) if smooth else 0.0  # between the groups of the literal layer
+    mantissa, exponent = math.frexp(1.001 * spread + 150.0)  # scores of the tokens are within +- spread, the others' small
+    bonus = math.ldexp(math.ceil(mantissa * 256.0) / 256.0, exponent) if smooth else 0.0  # between groups of the literal layer
     return GroupedLayer(plan.centre, (tokens, *smooth), bonus, box.low, box.high, input_shapes(target), dtype, tilt)

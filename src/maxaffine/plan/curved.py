@@ -134,14 +134,16 @@ def _edges(
     near = near % count
     lines = np.einsum("mkd,md->mk", edges[near], middles) - inner[:, None] + missing
     off = np.zeros(len(middles))
-    starts = np.searchsorted(owner, np.arange(count))
     for step in range(5):
         scores = lines + offsets[near]
         top = scores.max(axis=1)
         off = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
         if step < 4:
-            level = (np.maximum.reduceat(off, starts) + np.minimum.reduceat(off, starts)) / 2.0
-            offsets = offsets - level
+            high, low = np.full(count, -np.inf), np.full(count, np.inf)
+            np.maximum.at(high, owner, off)
+            np.minimum.at(low, owner, off)
+            known = high >= low  # an edge that owns no point stays
+            offsets = offsets - (np.where(known, high, 0.0) + np.where(known, low, 0.0)) / 2.0
     return (edges, offsets), float(np.abs(off).max())
 
 

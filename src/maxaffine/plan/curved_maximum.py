@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.plan.curved import lambert_of_exp
 from maxaffine.plan.spectral import GroupPlan, GroupPlanner, _analytic
 from maxaffine.target.box import Box
 from maxaffine.target.curved_maximum import FREQUENCY, CurvedMaximum, CurvedSwitch, Lift
@@ -30,7 +31,7 @@ Split = tuple[float, tuple[float, tuple[float, ...], tuple[float, ...]]]
 WAVES = (0, 2, 4, 6, 8, 12, 16, 24)  # of the function that makes both sides convex
 LOOKS = 301  # points at which second derivatives are looked at
 WITHIN = 33  # points per piece
-POLYGONS, SMOOTH, BLEND = 0.925, 0.045, 0.03  # of the error: both polygons, the smooth part, the softness of the maximum
+POLYGONS, SMOOTH, BLEND = 0.93, 0.045, 0.022  # of the error: both polygons, the smooth part, the softness of the maximum
 MOST = 6000
 
 
@@ -133,8 +134,8 @@ class CurvedMaximumPlanner:
                 return None
             sides.append(pieces)
             most -= len(pieces)
-        blend = math.log(max(2, len(sides[0]) + len(sides[1]))) / (BLEND * error)
-        sharpness = 2.0 ** math.ceil(math.log2(blend))
+        blend = float(lambert_of_exp(np.array([math.log(len(sides[0]) + len(sides[1]) - 1) - 1.0]))[0])  # W0((N-1)/e)
+        sharpness = 2.0 ** math.ceil(math.log2(blend / (BLEND * error)))
         return CurvedMaximumPlan(found, side, lift, self.half, sides[0], sides[1], sharpness, tuple(smooth), self.centre)
 
 
