@@ -43,7 +43,8 @@ def frontier(
 
     Lookups are sized by their theorems; spectral heads are fitted, and their tokens are those of the first fit that is
     expected to meet the error: their proofs come with `compile`.  Heads for kinks, jumps and local features are searched for as
-    `compile` does, so their tokens are proved ones; trees, the slowest, where three errors or fewer are asked for.
+    `compile` does, so their tokens are proved ones; trees, the slowest, where three errors or fewer are asked for, and only as far
+    as the fewest tokens that another head is proved with.
     """
     made = resolve(target, box, vectorize)
     p = check_norm(norm)
@@ -67,7 +68,8 @@ def _searched(request: Request, trees: bool, refused: list[dict[str, Any]]) -> l
             continue
         reasons: list[str] = []
         try:
-            found = attempt(name, request, reasons, None)
+            fewest = min((int(row["tokens"]) for row in rows), default=None) if name == "tree" else None
+            found = attempt(name, request, reasons, fewest)
         except Discontinuous as refusal:
             reasons, found = [str(refusal).rstrip(".")], None
         if found is None:
