@@ -208,17 +208,20 @@ def _joined(parts: list[AxisParts], affine: int, off: float, shift: float, tiny:
     heads = [part.heads for part in parts]
     terms = sum(head.keys + tree_terms(head.keys) + 12 for head in heads)
     summed = [head.summed for head in heads]
-    lost = _excess(tops, [head.moved for head in heads]) + gamma(terms, U) * (math.prod(summed) + shift)
-    lost += 4 * U * heads[affine].reach * heads[affine].lean * _others(summed, affine)
+    blur = math.exp(min(2.04 * sum(head.eta for head in heads), 50.0))  # of computed weights, above the exact ones
+    sums = blur * gamma(terms, U)
+    lost = _excess(tops, [head.moved for head in heads]) + sums * (math.prod(summed) + shift)
+    lost += blur * 4 * U * heads[affine].reach * heads[affine].lean * _others(summed, affine)
     lost += math.prod(head.keys for head in heads) * tiny * (math.prod(head.largest for head in heads) + shift)
     # where some factor is far away, the others' pieces as computed
-    computed = [top + head.moved + gamma(terms, U) * head.summed for top, head in zip(tops, heads, strict=True)]
+    computed = [top + head.moved for top, head in zip(tops, heads, strict=True)]
     reached = [math.exp(2.0 * part.eta) * top for part, top in zip(parts, computed, strict=True)]
+    added = [math.exp(2.0 * part.eta) * size for part, size in zip(parts, summed, strict=True)]
     away = [math.exp(p.eta) * p.leak for p in parts]
-    leak = _excess(reached, away) / (1.0 - far)
+    leak = (_excess(reached, away) + sums * _excess(added, away)) / (1.0 - far)
     count = math.prod(part.count for part in parts)
     rounding = (masses - 1.0) * near + masses * lost
-    rounding += masses * off * (math.prod(a + b for a, b in zip(summed, away, strict=True)) + shift)
+    rounding += masses * blur * off * (math.prod(a + b for a, b in zip(summed, away, strict=True)) + shift)
     rounding += masses * gamma(tree_terms(count) + count + 8, U) * (math.prod(computed) + leak + shift)
     rounding += count * (SKIP + 4.0 * FLOAT64.tiny) * (math.prod(part.largest for part in parts) + shift)
     return _Bound(near, leak, rounding * (1.0 + E * 1e-12), size, doubt)
