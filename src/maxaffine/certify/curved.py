@@ -55,7 +55,7 @@ def certify_curved(
     expression = target.expression
     if not (isinstance(outer, ClusterGroup) and isinstance(inner, ClusterGroup)) or expression is None or runtime == "dense":
         raise Refused("curved kinks are proved for expressions, in the two-level runtime.")
-    found = switches(expression)
+    found = [one for one in switches(expression) if one.chosen]  # poles and roots are the branches' own business
     if len(found) != 1 or found[0].place != place or found[0].kind != "kink" or target.d_out != 1 or layer.dimension != 2:
         raise Refused("curved kinks are proved for one kink of one function of two variables.")
     _check(outer, inner)

@@ -59,7 +59,7 @@ def _convex(request: Request, reasons: list[str], fewest: int | None) -> Found |
     if box.dimension != 2:
         reasons.append("curves are followed for expressions of two variables")
         return None
-    found = switches(expression)
+    found = [one for one in switches(expression) if one.chosen]  # poles and roots are the branches' own business
     if len(found) != 1 or found[0].kind != "kink" or not expression.is_continuous or affine_form(found[0].argument) is not None:
         reasons.append("the target has not one kink along a curve")
         return None

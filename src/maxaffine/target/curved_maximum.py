@@ -106,7 +106,7 @@ def curved_switch(expression: Expression, box: Box) -> CurvedSwitch | None:
     if expression.count != 1 or not expression.used:
         return None
     expression = settled(expression, box)
-    found = [one for one in switches(expression) if one.kind != "singular" or one.op == "cbrt"]
+    found = [one for one in switches(expression) if one.chosen or one.kind == "jump"]
     if len(found) != 1 or found[0].kind != "kink":
         return None
     graph = Graph()

@@ -39,7 +39,7 @@ def check_curved(tensors: Mapping[str, Any], record: Mapping[str, Any], target: 
     expression = target.expression
     if expression is None or target.n_out != 1 or target.d_out != 1 or target.box.dimension != 2:
         raise NotProved("its target is not one that curved kinks are proved for.")
-    found = switches(expression)
+    found = [one for one in switches(expression) if one.chosen]
     choice = record["plan"]["side"]
     if len(found) != 1 or found[0].kind != "kink" or choice not in (-1, 1):
         raise NotProved("its target has not one kink.")
