@@ -31,7 +31,7 @@ ERROR = 1e-2
 def made(text: str, choice: int) -> tuple[Target, CurvedPlan, GroupedLayer]:
     target = Target.of(text, SQUARE)
     assert target.expression is not None
-    (switch,) = switches(target.expression)
+    (switch,) = [one for one in switches(target.expression) if one.chosen]
     branches = [forced(target.expression, {switch.place: side}) for side in (-choice, choice)]
     curve = curve_of(lambda z: -choice * switch.argument.evaluate(z)[:, 0])
     assert curve is not None
