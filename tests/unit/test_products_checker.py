@@ -305,7 +305,7 @@ def test_masses_far_away_are_missing_near_the_query(monkeypatch):
     """Computed masses add up to one with those far away: near ones are larger than exact ones by what those had."""
     made_axis = ma.compile("abs(x)", ma.Box(x=(-1, 1)), error=1e-2, method="axis")
     tensors, record = made_axis._record()
-    plain = axis_clusters._Check.parts
+    plain = axis_clusters.AxisCheck.parts
     before = check(tensors, record | {"error": 1.0}).bound
     near = []
 
@@ -314,7 +314,7 @@ def test_masses_far_away_are_missing_near_the_query(monkeypatch):
         near.append(found.near)
         return replace(found, mass=0.25)
 
-    monkeypatch.setattr(axis_clusters._Check, "parts", heavier)
+    monkeypatch.setattr(axis_clusters.AxisCheck, "parts", heavier)
     after = check(tensors, record | {"error": 1.0}).bound
     assert near[0] > 0
     assert after - before == pytest.approx(near[0] / 3.0, rel=1e-3)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-import flint
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.certify.checker.axis_cluster import DOUBLE, LONG, AxisCluster, AxisHead, AxisParts
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
@@ -30,8 +30,6 @@ from maxaffine.target.tree import Graph
 
 Array = NDArray[np.float64]
 
-DOUBLE = 2.0**-53
-LONG = float(np.finfo(np.longdouble).eps)
 RADII = (1.2, 1.6, 2.1, 2.8, 3.6, 5.0, 7.0, 10.0, 16.0)
 DENSE = 8
 DEGREES = 100
@@ -41,70 +39,6 @@ FAR = 0.003  # of the error, for clusters out of the race
 BITS = 160
 EVERY = "all real x of the box, rounded once to float64 (and every x of the box representable in the dtype)"
 FLOATS = "every x of the box that is a float64 number"
-
-
-@dataclass(frozen=True)
-class _Cluster:
-    """One cluster: A z + b + log sum exp(alpha t + beta), values c + G t, t = (z - o)/r."""
-
-    A: float
-    b: float
-    o: float
-    r: float
-    alpha: Array
-    beta: Array
-    c: Array
-    G: Array
-
-    def score(self, z: float) -> Any:
-        """S(z) as a ball."""
-        t = (flint.arb(z) - flint.arb(self.o)) / flint.arb(self.r)
-        total = flint.arb(0)
-        for a, b in zip(self.alpha, self.beta, strict=True):
-            total += (flint.arb(float(a)) * t + flint.arb(float(b))).exp()
-        return flint.arb(self.A) * flint.arb(z) + flint.arb(self.b) + total.log()
-
-    def top(self, reach: float) -> float:
-        """max |c + G t| for |t| <= reach."""
-        return float((np.abs(self.c) + np.abs(self.G) * reach).max()) * (1 + 1e-13)
-
-    def steep(self, reach: float) -> float:
-        """A bound of |dp/dt| for |t| <= reach."""
-        apart = float(np.ptp(self.c)) + float(np.ptp(self.G)) * reach
-        return (float(np.abs(self.G).max()) + float(np.ptp(self.alpha)) * apart) * (1 + 1e-12)
-
-    def at(self, z: NDArray[np.longdouble]) -> tuple[Array, float]:
-        """p at points, and how wrong."""
-        t = (z - np.longdouble(self.o)) / np.longdouble(self.r)
-        logits = np.multiply.outer(t, self.alpha.astype(np.longdouble)) + self.beta.astype(np.longdouble)
-        w = np.exp(logits - logits.max(axis=1)[:, None])
-        v = self.c.astype(np.longdouble) + np.multiply.outer(t, self.G.astype(np.longdouble))
-        p = (w * v).sum(axis=1) / w.sum(axis=1)
-        reach = float(np.abs(t).max())
-        shift = 10.0 * LONG * (float(np.abs(z).max()) + abs(self.o)) / self.r + 4.0 * LONG * reach
-        logit = 6.0 * (float(np.abs(self.alpha).max()) * reach + float(np.abs(self.beta).max()) + len(self.c) + 12.0)
-        wrong = self.top(reach) * (LONG * logit + DOUBLE) + self.steep(reach) * shift
-        return p.astype(np.float64), wrong * 1.01
-
-    def strip(self, centre: float, wide: float, tall: float) -> float:
-        """S with sum |w_j| <= S where |Re t - centre| <= wide and |Im t| <= tall."""
-        n = len(self.alpha) - 1
-        if n == 0:
-            return 1.0
-        step = float(self.alpha[-1] - self.alpha[0]) / n
-        if step <= 0 or step * tall >= 3.14:
-            return math.inf
-        j = np.arange(n + 1.0)
-        logs = np.array([math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) for i in range(n + 1)])
-        line = self.beta - logs
-        lean = float(line[-1] - line[0]) / n
-        level = float(np.median(line - lean * j))
-        size = abs(centre) + wide + tall
-        off = np.abs(self.alpha - self.alpha[0] - step * j) * size + np.abs(line - lean * j - level)
-        tau = float(off.max()) + 1e-13 * (1.0 + n + abs(level) + abs(lean) * n + float(np.abs(self.alpha).max()) * size * 1e-2)
-        plain = math.cos(step * tall / 2.0) ** -n * (1 + 1e-11 * (n + 1))
-        left = 1.0 - math.expm1(min(tau, 1.0)) * plain
-        return math.exp(tau) * plain / left if tau < 1.0 and left > 0 else math.inf
 
 
 def check_axis(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> tuple[float, str]:
@@ -121,7 +55,7 @@ def check_axis(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     if gap is not None and not (isinstance(gap, float) and math.isfinite(gap) and gap > 0):
         raise NotProved("its gap about jumps is not a positive number.")
     try:
-        check = _Check.read(tensors, record["layer"], target, found, error, norm, gap)
+        check = AxisCheck.read(tensors, record["layer"], target, found, error, norm, gap)
         with balls.precision(BITS):
             bound, every, jumps = check.prove()
     except Refused as failure:
@@ -135,37 +69,11 @@ def check_axis(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     return bound, f"{len(check.clusters)} clusters, each where it is in the race"
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """What clusters along one coordinate say at every z of its range, before rounding of the whole."""
-
-    size: float  # sup |f|
-    near: float  # of the clusters in the race: sup of the sum of their masses times |f - p_k|
-    far: float  # of the others: computed masses times (|f| + |p_k|)
-    mass: float  # and these masses
-    eta: float  # errors of scores in the race
-    lost: float  # of a head by errors of its logits
-    head: float  # of a head, its sums as well
-    weight: float  # sum w (|c| + |G t|) of a head, as computed
-    keys: int  # of a cluster, at most
-    largest: float  # max (|c| + |G t|) in the race
-    top: float  # |p_k| in the race
-
-
-@dataclass(frozen=True)
-class _Head:
-    """Errors of one computed head, and of its score."""
-
-    lost: float
-    sums: float
-    weight: float
-    largest: float
-    score: float
-
-
 @dataclass
-class _Check:
-    clusters: list[_Cluster]
+class AxisCheck:
+    """Clusters along one direction beside their target in z, and what rounding does to z."""
+
+    clusters: list[AxisCluster]
     f: Expression
     low: float
     high: float
@@ -188,7 +96,8 @@ class _Check:
     def read(
         cls, tensors: Mapping[str, Any], layer: Mapping[str, Any], target: Target, found: OneDirection, error: float, norm: float,
         gap: float | None,
-    ) -> "_Check":  # fmt: skip
+    ) -> "AxisCheck":  # fmt: skip
+        """From the tensors of a layer of one group; NotProved where they are not those of such a layer."""
         dtype, D = str(layer["dtype"]), target.box.dimension
         if dtype not in DTYPES or list(layer["directions"]) != [1] or len(layer.get("clusters", [])) != 1:
             raise NotProved("it is not a layer of one group of clusters along one direction.")
@@ -225,7 +134,7 @@ class _Check:
         clusters = []
         for k in range(C):
             cut = slice(ends[k], ends[k + 1])
-            clusters.append(_Cluster(
+            clusters.append(AxisCluster(
                 float(number["sites.slopes"][k, 0]), float(number["sites.offsets"][k]), float(number["origins"][k, 0]),
                 float(number["radii"][k, 0]), number["keys.0.slopes"][cut], number["keys.0.offsets"][cut],
                 number["values"][cut, 0], number["value_slopes"][cut, 0, 0],
@@ -234,9 +143,9 @@ class _Check:
 
     @classmethod
     def _on_axis(
-        cls, clusters: list[_Cluster], row: Array, centre: Array, low: Array, high: Array, lean: Array, found: OneDirection,
+        cls, clusters: list[AxisCluster], row: Array, centre: Array, low: Array, high: Array, lean: Array, found: OneDirection,
         error: float, norm: float, gap: float | None, dtype: str,
-    ) -> "_Check":  # fmt: skip
+    ) -> "AxisCheck":  # fmt: skip
         w, exact = found.direction, [Fraction(float(c)) for c in centre]
         lead = int(np.argmax([abs(float(c)) for c in w]))
         scale = Fraction(float(row[lead])) / w[lead]
@@ -262,7 +171,7 @@ class _Check:
         lift = sum((s * m for s, m in zip(found.slopes, exact, strict=True)), Fraction(0))
         f = moved(found.shifted(lift), middle, 1 / scale)
         real = float(np.abs(row) @ np.maximum(np.abs(low), np.abs(high))) * DOUBLE * (1 + 1e-9)
-        off, size = _tilted(found.slopes, lean, centre, low, high)
+        off, size = tilted(found.slopes, lean, centre, low, high)
         volume = float(np.prod(high - low)) * (1 + 1e-12)
         sup = error if math.isinf(norm) else error / volume ** (1.0 / norm)
         pieces = find_pieces(f, a, b)
@@ -305,7 +214,7 @@ class _Check:
 
     # -- the whole
 
-    def parts(self) -> _Parts:
+    def parts(self) -> AxisParts:
         """Where every cluster is in the race, its head against the target there, and what is said elsewhere."""
         C = len(self.clusters)
         for one, two in zip(self.clusters[:-1], self.clusters[1:], strict=True):
@@ -332,7 +241,7 @@ class _Check:
         eta = max((head.score for head in heads), default=math.inf) + DOUBLE * 800.0
         if not (eta < 0.8 and mass < 0.5):
             raise NotProved("the scores of its clusters are lost to rounding.")
-        return _Parts(
+        return AxisParts(
             size, worst + kink, far, mass * (1 + 1e-9), eta, max(head.lost for head in heads),
             max(head.lost + head.sums for head in heads) * (1 + 1e-9), max(head.weight for head in heads),
             max(len(c.c) for c in self.clusters), max(head.largest for head in heads), top,
@@ -366,7 +275,7 @@ class _Check:
         return min(float(np.abs(g).max()) + wrong + c.steep(reach) * (last - first) / 499.0, c.top(reach))
 
     @staticmethod
-    def _slope(one: _Cluster, two: _Cluster) -> float:
+    def _slope(one: AxisCluster, two: AxisCluster) -> float:
         """A lower bound of the slope of the lead of `two` over `one`."""
         parts = [two.A, float(two.alpha.min()) / two.r, -one.A, -float(one.alpha.max()) / one.r]
         return math.fsum(parts) - 8 * DOUBLE * sum(abs(v) for v in parts)
@@ -402,7 +311,7 @@ class _Check:
         """S_{k+1} - S_k at z."""
         return balls.bounds(self.clusters[k + 1].score(z) - self.clusters[k].score(z))
 
-    def _span(self, k: int, cluster: _Cluster, size: float, share: float) -> tuple[float, float, float, float]:
+    def _span(self, k: int, cluster: AxisCluster, size: float, share: float) -> tuple[float, float, float, float]:
         """Where a cluster is in the race, what it says outside, and its mass there."""
         low, high, out, mass = self.low, self.high, 0.0, 0.0
         wanted = math.log(6.0 * (size + cluster.top(1.3)) / share + 1.0)
@@ -463,7 +372,7 @@ class _Check:
 
     # -- heads
 
-    def _compare(self, f: Expression, cluster: _Cluster, low: float, high: float) -> float:
+    def _compare(self, f: Expression, cluster: AxisCluster, low: float, high: float) -> float:
         """sup |f - p| on [low, high], by thirds."""
         stack, worst, count = [(low, high)], 0.0, 0
         goal = 0.98 * self.error
@@ -496,7 +405,7 @@ class _Check:
                 stack += [(cuts[i], cuts[i + 1]) for i in range(3)]
         return worst
 
-    def _degree(self, f: Expression, cluster: _Cluster, a: float, b: float, allowed: float) -> tuple[int, float] | None:
+    def _degree(self, f: Expression, cluster: AxisCluster, a: float, b: float, allowed: float) -> tuple[int, float] | None:
         z, reach = (a + b) / 2.0, (b - a) / 2.0 * (1 + 1e-11) + (abs(a) + abs(b)) * 2.0**-52
         t, slack = (z - cluster.o) / cluster.r, 6.0 * DOUBLE * (abs(z) + abs(cluster.o)) / cluster.r
         best: tuple[int, float] | None = None
@@ -516,7 +425,7 @@ class _Check:
                 best = m, 4.0 * size / ((r - 1.0) * r**m) * (1 + 1e-11)
         return best if best is not None and best[0] <= DEGREES else None
 
-    def _points(self, f: Expression, cluster: _Cluster, a: float, b: float, m: int) -> tuple[float, float]:
+    def _points(self, f: Expression, cluster: AxisCluster, a: float, b: float, m: int) -> tuple[float, float]:
         n = DENSE * m
         half_turn = np.arccos(np.longdouble(-1))
         angle = half_turn * (np.arange(n, dtype=np.longdouble) + np.longdouble(0.5)) / n
@@ -531,7 +440,7 @@ class _Check:
             return math.inf, math.inf
         return float(away.max()) * (1 + 1e-13), float((value.hi - value.lo).max()) + wrong
 
-    def _range(self, f: Expression, cluster: _Cluster, a: float, b: float) -> float:
+    def _range(self, f: Expression, cluster: AxisCluster, a: float, b: float) -> float:
         value = f.enclose(Interval(np.array([[a]]), np.array([[b]])))
         lo, hi = float(value.lo[0, 0]), float(value.hi[0, 0])
         g, wrong = cluster.at(np.array([np.longdouble(a), np.longdouble(b)]))
@@ -608,7 +517,7 @@ class _Check:
         sums = DOUBLE * (sites * (abs(c.A * z) + abs(c.b)) + local * inner + 100.0 + 4.0 * len(c.c))
         return logit + sums + (1.01 * self.slack[k] if self.slack else 0.0)
 
-    def _finite(self, k: int, low: float, high: float) -> _Head:
+    def _finite(self, k: int, low: float, high: float) -> AxisHead:
         """Errors of the computed head and score of a cluster where it is in the race."""
         c, u = self.clusters[k], compute_format(self.dtype).unit
         first, last = self._t(k, low, high)
@@ -634,7 +543,7 @@ class _Check:
         sums = DOUBLE * (3.0 * len(c.c) + 50.0) * size + len(c.c) * 2.0**-148 * c.top(reach)
         weight = float((w @ np.abs(c.c) + (w @ np.abs(c.G)) * (np.abs(t) + half)).max()) * grow * blur
         score = max(self._score_error(k, low), self._score_error(k, high))
-        return _Head(lost * (1 + 1e-9), sums, weight * (1 + 1e-9), c.top(reach), score)
+        return AxisHead(lost * (1 + 1e-9), sums, weight * (1 + 1e-9), c.top(reach), score)
 
     def _sway(self, d: float) -> float:
         """How far f changes when z moves by d + relative |z|: on a piece, or from one to the next across a break."""
@@ -676,7 +585,7 @@ class _Check:
         return worst
 
 
-def _tilted(slopes: Sequence[Fraction], lean: Array, centre: Array, low: Array, high: Array) -> tuple[float, float]:
+def tilted(slopes: Sequence[Fraction], lean: Array, centre: Array, low: Array, high: Array) -> tuple[float, float]:
     """What the stored tilt lacks of the slopes and what rounding does to it, and how large it is over the box."""
     reach = np.maximum(high - centre, centre - low) * (1 + 1e-15)
     off = sum(abs(float(s - Fraction(float(t)))) * float(r) for s, t, r in zip(slopes, lean, reach, strict=True))

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.certify.checker.axis_clusters import BITS, DOUBLE, EVERY, FLOATS, _Parts
+from maxaffine.certify.checker.axis_cluster import DOUBLE, AxisParts
+from maxaffine.certify.checker.axis_clusters import BITS, EVERY, FLOATS
 from maxaffine.certify.checker.products_stored import Stored, hints_of
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core import balls
@@ -112,7 +113,7 @@ def _grown(base: list[float], more: list[float]) -> float:
     return total
 
 
-def _multiplied(parts: list[_Parts], stored: Stored) -> float:
+def _multiplied(parts: list[AxisParts], stored: Stored) -> float:
     """The bound at a computed z, with the rounding of the output; the stored tilt and the rounding of z left out."""
     if not all(part.eta < 0.2 and part.mass < 0.1 for part in parts):
         raise NotProved("the scores of its clusters are lost to rounding.")

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.certify.checker.axis_clusters import CLUSTERS, LONG, _Check, _Cluster, _tilted
+from maxaffine.certify.checker.axis_cluster import LONG, AxisCluster
+from maxaffine.certify.checker.axis_clusters import CLUSTERS, AxisCheck, tilted
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core.rounding import DTYPES
 from maxaffine.target.products import Product
@@ -82,7 +83,7 @@ class Stored:
     low: Array
     high: Array
     counts: tuple[int, ...]
-    clusters: list[list[_Cluster]]
+    clusters: list[list[AxisCluster]]
     slack: list[list[float]]  # of offsets, per factor and cluster
     off: float  # a stored value lacks this times (prod |v| + floor), a slope this times |g| (prod |v| of the others + lean_floor)
     floor: float
@@ -147,16 +148,16 @@ class Stored:
             g = slopes if e == affine else np.zeros(len(alpha))
             numbers = [(float(A[k]), float(offsets[e][k]), float(o[k]), float(r[k])) for k in range(counts[e])]
             tables = [(alpha[a:b], beta[a:b], values[e][a:b], g[a:b]) for a, b in pairwise(ends)]
-            clusters.append([_Cluster(*one, *table) for one, table in zip(numbers, tables, strict=True)])
-        tilt_off, size = _tilted(found.slopes, lean, centre, low, high)
+            clusters.append([AxisCluster(*one, *table) for one, table in zip(numbers, tables, strict=True)])
+        tilt_off, size = tilted(found.slopes, lean, centre, low, high)
         shift_off = abs(float(lift - Fraction(shift))) * (1 + 1e-12)
         matrix = number["matrix"]
         return cls(dtype, matrix, centre, low, high, counts, clusters, slack, *fit, affine, shift, shift_off, size, tilt_off)
 
-    def factor(self, e: int, found: Product, share: float) -> _Check:
+    def factor(self, e: int, found: Product, share: float) -> AxisCheck:
         """A factor along its own direction, to be proved with others beside it."""
         zero = np.zeros(len(self.centre))
-        check = _Check._on_axis(
+        check = AxisCheck._on_axis(
             self.clusters[e], self.matrix[e], self.centre, self.low, self.high, zero, found.factors[e], share, math.inf, None,
             self.dtype,
         )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from maxaffine.certify.checker.axis_clusters import BITS, EVERY, FLOATS, _Check
+from maxaffine.certify.checker.axis_clusters import BITS, EVERY, FLOATS, AxisCheck
 from maxaffine.certify.checker.products import factors_at, multiplied_out
 from maxaffine.certify.checker.spectral import _Part
 from maxaffine.certify.checker.stored import NotProved
@@ -115,7 +115,7 @@ def _along(
     """A group of clusters as if it stood alone: its bound, whether it holds for real x, and the size of its function."""
     names, own = _alone(tensors, layer, found, g)
     try:
-        check = _Check.read(names, own, target, found.along(g), goal, math.inf, None)
+        check = AxisCheck.read(names, own, target, found.along(g), goal, math.inf, None)
         with balls.precision(BITS):
             bound, every, jumps = check.prove()
             size = check._size() + check.tilt
