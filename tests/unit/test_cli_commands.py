@@ -254,6 +254,22 @@ def test_check_prints_both_bounds_and_passes(run, saved):
     assert found["passed"] is True and found["bound"] <= found["error"] == 0.3 and found["claimed"] <= 0.3
 
 
+def test_check_says_plainly_that_a_stated_bound_is_not_confirmed(run, saved, tmp_path):
+    assert "not confirmed" not in run("check", saved).out and run("check", saved, "--json").json["bound_confirmed"] is True
+    tensors, record = read_container(saved)
+    path = tmp_path / "boast.safetensors"
+    write_container(path, tensors, {**record, "certificate": {**record["certificate"], "bound": 1e-9}})
+    answer = run("check", path)
+    assert answer.code == 0 and answer.err == ""
+    assert answer.out.splitlines()[-2:] == [
+        "verdict    proved",
+        "           the error alone: the claimed bound is not confirmed, it is below what the checker finds",
+    ]
+    found = run("check", path, "--json").json
+    assert found["passed"] is True and found["bound_confirmed"] is False and found["claimed"] == 1e-9
+    assert "only the error is" in found["reason"]
+
+
 def test_check_says_that_a_callable_cannot_be_proved_again(run, tmp_path):
     path = tmp_path / "f.safetensors"
     ma.compile(lambda x: x[:, 0], ma.Box(x=(0, 1)), error=0.5, lipschitz=1).save(path)

@@ -28,6 +28,7 @@ def run(
     """Prove a saved layer again with the independent checker.
 
     Exit code 0 when the checker's own bound is at most the error that the file promises, 1 when it cannot prove that.
+    The file also states the compiler's bound; where the checker's is above 1.2 times that one, the verdict says so.
     A layer does not keep the table that it was compiled from, only its SHA-256: name the table again with --table.
 
     \b
@@ -52,7 +53,7 @@ def run(
             data = named.read(progress)[0]
     try:
         with progress_bar() as progress, stage(progress, "prove again"):
-            verdict = check(tensors, record, data, progress)
+            verdict = check(tensors, record, data, progress, closer=True)
     except MaxaffineError as failure:
         raise BadInput(f"{file!r} does not hold a compiled layer: {failure}") from None
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as failure:
@@ -72,6 +73,7 @@ def run(
                 "error": verdict.error,
                 "bound": verdict.bound,
                 "claimed": claimed,
+                "bound_confirmed": verdict.confirmed,
                 "how": verdict.how,
                 "reason": reason,
             }
@@ -86,6 +88,8 @@ def run(
         say(f"claimed    bound {_number(claimed)}, by the compiler")
         say(f"checked    bound {_number(verdict.bound)}, by the checker{f': {verdict.how}' if verdict.how else ''}")
         say(f"verdict    {'proved' if verdict.passed else 'not proved'}")
+        if verdict.passed and not verdict.confirmed:
+            say("           the error alone: the claimed bound is not confirmed, it is below what the checker finds")
     if verdict.passed:
         return 0
     complain(f"{file} is not proved: {reason}")
