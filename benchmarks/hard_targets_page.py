@@ -8,6 +8,7 @@ COLOURS = {
     "piecewise": "#009e73",
     "axis": "#0072b2",
     "regions": "#e69f00",
+    "products": "#000000",
     "curved": "#8c8c00",
     "spectral": "#56b4e9",
     "tree": "#cc79a7",
@@ -49,8 +50,8 @@ def text(made: dict[str, Any] | None, before: int | None) -> str:
     return f"{made['method']}: **{made['tokens']:,}**{yardstick} {bound}, {seen}"
 
 
-def page(rows: Sequence[Any], errors: Sequence[float], known: dict[str, Any]) -> str:
-    """The whole table as Markdown."""
+def page(rows: Sequence[Any], beyond: Sequence[Any], errors: Sequence[float], known: dict[str, Any]) -> str:
+    """The whole table as Markdown, and one of targets that have no yardstick."""
     total = counts(rows, errors, known)
     lines = [
         "# Hard targets through `auto`",
@@ -65,13 +66,25 @@ def page(rows: Sequence[Any], errors: Sequence[float], known: dict[str, Any]) ->
         "",
         "![tokens of every target](images/hard-targets.png)",
         "",
-        "| target | D | " + " | ".join(f"{error:g}" for error in errors) + " |",
-        "|---|---|" + "---|" * len(errors),
+        *table(rows, errors, known),
+        "",
+        "## Products and sums of them",
+        "",
+        "Kinks and singular ends in the factors of a product, each factor along one direction, and sums with such parts "
+        "([decision 17](decisions/0017-products-of-clusters.md)); roots of what is no straight line. These have no yardstick.",
+        "",
+        *table(beyond, errors, known),
     ]
+    return "\n".join(lines) + "\n"
+
+
+def table(rows: Sequence[Any], errors: Sequence[float], known: dict[str, Any]) -> list[str]:
+    """Lines of a table, one per target."""
+    lines = ["| target | D | " + " | ".join(f"{error:g}" for error in errors) + " |", "|---|---|" + "---|" * len(errors)]
     for row in rows:
         cells = [text(known.get(f"{row.name} @ {e:g}"), before) for e, before in zip(errors, row.yardstick, strict=True)]
         lines.append(f"| {row.name} | {row.dimension} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def draw(rows: Sequence[Any], errors: Sequence[float], known: dict[str, Any], path: Path) -> None:

@@ -80,15 +80,19 @@ class Library:
             self._combinations[count] = found
         return self._combinations[count]
 
+    def _every(self, count: int) -> int:
+        """Of the points, every first or second one serves a search: constant values have half the freedom of affine ones."""
+        return 2 if not self.affine and count < MOST_LOCAL else 1
+
     def residuals(self, count: int) -> Array:
-        """Operators (combinations, M, M) from samples at POINTS to residuals there."""
+        """Operators (combinations, M, M) from samples at POINTS, or at every second one, to residuals there."""
         if count not in self._residuals:
             found = []
             for delta, shift in self.combinations(count):
-                A = design(shifted_keys(count, delta, shift, self.dtype), POINTS, self.affine)
+                A = design(shifted_keys(count, delta, shift, self.dtype), POINTS[:: self._every(count)], self.affine)
                 U, S, _ = np.linalg.svd(A, full_matrices=False)
                 keep = S * S / (S * S + self.damping**2)
-                found.append(np.eye(len(POINTS)) - (U * keep) @ U.T)
+                found.append(np.eye(len(A)) - (U * keep) @ U.T)
             self._residuals[count] = np.stack(found)
         return self._residuals[count]
 
@@ -98,14 +102,15 @@ class Library:
         best = np.full(samples.shape[1], np.inf)
         if good.any():
             operators = self.residuals(count)
-            left = operators.reshape(-1, len(POINTS)) @ samples[:, good]
-            worst = np.abs(left).reshape(len(operators), len(POINTS), -1).max(axis=1)
+            M = operators.shape[1]
+            left = operators.reshape(-1, M) @ samples[:: self._every(count), good]
+            worst = np.abs(left).reshape(len(operators), M, -1).max(axis=1)
             best[good] = worst.min(axis=0)
         return best
 
     def start(self, count: int, samples: Array) -> tuple[float, float]:
         """The best (delta, mu) for one interval."""
-        left = self.residuals(count) @ samples
+        left = self.residuals(count) @ samples[:: self._every(count)]
         return self.combinations(count)[int(np.abs(left).max(axis=1).argmin())]
 
     # -- one interval in earnest
