@@ -75,3 +75,13 @@ def test_the_report_says_that_the_number_is_an_estimate(tmp_path):
     assert ma.load(tmp_path / "f.safetensors").observed == layer.observed
     sup = ma.compile("x*y", SQUARE, error=0.1)
     assert "estimated" not in sup.explain() and sup.to_json()["observed_standard_error"] is None
+
+
+def test_a_polygon_of_few_edges_is_seen_whole_and_one_of_many_across_its_edges():
+    few = ma.compile("where(x**2 + y**2 < 0.489, 1, 0)", ma.Box(x=(-1, 1), y=(-1, 1)), error=0.8, norm=1, method="level")
+    axis = (np.arange(1500) + 0.5) / 750 - 1.0
+    x = np.stack([a.ravel() for a in np.meshgrid(axis, axis)], axis=1)
+    rule = 4.0 * float(np.abs(few(x) - few.target.values(x)[:, 0, 0]).mean())
+    assert few.tokens < 10 and few.observed.error == pytest.approx(rule, rel=0.01)
+    many = ma.compile("where(x**2 + y**2 < 1, 1, 0)", SQUARE, error=0.01, norm=1, method="level")
+    assert many.observed.standard_error is None and 0.0075 < many.observed.error < 0.0085
