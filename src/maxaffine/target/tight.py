@@ -180,7 +180,8 @@ def _root(graph: Graph, op: str, place: int, exponent: Fraction, new: bool) -> i
         if op == "cbrt" and n % 3 == 0:
             out.append(graph.integer_power(base, n // 3))
         elif n % 2 == 0:
-            out.append(graph.power(graph.apply("abs", base), graph.number(n * exponent)))
+            size = base if _positive(graph, base) else graph.apply("abs", base)
+            out.append(graph.power(size, graph.number(n * exponent)))
         else:
             continue
         del left[base]
@@ -196,6 +197,21 @@ def _root(graph: Graph, op: str, place: int, exponent: Fraction, new: bool) -> i
     for one in out:
         product = graph.multiply(product, one)
     return product
+
+
+def _positive(graph: Graph, place: int) -> bool:
+    """Whether a look at the form shows that something is never negative or zero."""
+    node = graph.nodes[place]
+    if node.op != "lin":
+        return node.op in ("exp", "cosh", "sigmoid")
+    numbers = [graph.rational(a) for a in (node.args[0], *node.args[1::2])]
+    if not all(value is not None and value > 0 for value in numbers):
+        return False
+    return all(_squared(graph.nodes[a]) or _positive(graph, a) for a in node.args[2::2])
+
+
+def _squared(node: Node) -> bool:
+    return node.op == "abs" or (node.op == "prod" and isinstance(node.data, tuple) and all(n % 2 == 0 for n in node.data))
 
 
 def _again(graph: Graph, op: str, place: int, exponent: Fraction) -> int:
