@@ -49,10 +49,10 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
         layer = build_level(plan, target, request.dtype)
         found = proved("level", plan, layer, partial(_certify, layer, request), request, reasons, "two-level")
         if found is not None:
-            seen = look(request, found)
-            if (seen.standard_error or 0.0) > SHARP * seen.error:
-                seen = _seen(layer, request, curve, plan.strip)
-            return replace(found, observed=seen)
+            observed = look(request, found)
+            if (observed.standard_error or 0.0) > SHARP * observed.error:
+                observed = _seen(layer, request, curve, plan.strip)
+            return replace(found, observed=observed)
     return None
 
 
