@@ -60,7 +60,7 @@ def checked(layer: GroupedLayer, target: Target, plan: CurvedPlan) -> float:
 
 
 @pytest.mark.parametrize(
-    "text", ["max(x**2+y**2, 0.5)", "min(2*x**2+2*y**2, x+1.5)", "abs(x**2+y**2-0.5)", "min(1/(3-x**2-y**2), 0.4)"]
+    "text", ["max(x**2+y**2, 0.5)", "min(2*x**2+2*y**2, x+1.5)", "abs(x**2+y**2-0.5)", "min(11/(6-x**2-y**2), 2)"]
 )
 def test_a_kink_along_a_curve_is_proved_twice_with_few_tokens(text: str) -> None:
     target, plan, layer = made(text, -1)  # the paraboloid is below on a convex set

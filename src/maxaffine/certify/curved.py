@@ -31,7 +31,7 @@ from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.runtime.two_level import SKIP
-from maxaffine.target.curved_maximum import extremum
+from maxaffine.target.curved_maximum import extremum, parting
 from maxaffine.target.expression import Expression
 from maxaffine.target.switches import forced, switches
 from maxaffine.target.target import Target
@@ -65,7 +65,7 @@ def certify_curved(
     piece = local_head(layer, inner, inner.clusters[0], expression)
     assert first.slopes is not None and piece.slopes is not None
     other = local_head(layer, outer, outer.clusters[0], forced(expression, {place: choice}))
-    second = Head(other.source, other.axes, other.deltas, first.values + piece.values, first.slopes + piece.slopes)
+    second = Head(other.source, piece.axes, piece.deltas, first.values + piece.values, first.slopes + piece.slopes)
     size = float(np.abs(first.values).max() + np.abs(piece.values).max() + np.abs(first.slopes).sum(axis=-1).max()
                  + np.abs(piece.slopes).sum(axis=-1).max()) * (1 + 1e-9)  # fmt: skip
     branches = [prove(head, error, give_up=error) for head in (first, second)]
@@ -77,8 +77,10 @@ def certify_curved(
     if not eta < 1.0:
         raise Refused(f"the scores are uncertain by {eta:.3g} in {layer.dtype}.")
     sign, goal = extremum(expression, place, target.box), error * 0.997 - branch - lost
-    if sign is not None:
-        wrong, boxes = SoftKink(inner, PieceAt(piece, 0), sign, 2.0 * eta, EDGE).largest(goal)
+    apart = parting(expression, place, choice)
+    if sign is not None and apart is not None:
+        soft = SoftKink(inner, PieceAt(piece, 0), sign, 2.0 * eta, EDGE, apart, 2.0 * branch, layer.centre)
+        wrong, boxes = soft.largest(goal)
     else:
         wrong, boxes = _Kink(layer, inner, PieceAt(piece, 0), found[0].argument, choice, 2.0 * eta).largest(goal)
     doubt = max(proof.doubt for proof in branches)
@@ -91,12 +93,16 @@ def certify_curved(
 
 
 def _check(outer: ClusterGroup, inner: ClusterGroup) -> None:
-    """One cluster outside; the same keys inside, on the same coordinates; single tokens of value zero behind the edges."""
+    """One cluster outside; the same keys inside, on the same coordinates; single tokens of value zero behind the edges.
+
+    A single token outside, which is an affine function, goes with any keys inside.
+    """
     a, b = outer.clusters[0], inner.clusters[0]
-    same = len(outer.clusters) == 1 and np.array_equal(outer.matrix, inner.matrix) and a.slopes is not None
-    same = same and b.slopes is not None and a.shape == b.shape
-    for x, y in zip(a.axes, b.axes, strict=True):
-        same = same and np.array_equal(x.slopes, y.slopes) and np.array_equal(x.offsets, y.offsets)
+    same = a.shape == b.shape and all(
+        np.array_equal(x.slopes, y.slopes) and np.array_equal(x.offsets, y.offsets) for x, y in zip(a.axes, b.axes, strict=True))
+    same = same or (a.count == 1 and not any(np.any(x.slopes) or np.any(x.offsets) for x in a.axes))
+    same = same and len(outer.clusters) == 1 and np.array_equal(outer.matrix, inner.matrix)
+    same = same and a.slopes is not None and b.slopes is not None
     unit = all(np.all(c.origin == 0) and np.array_equal(c.radius, a.radius) for c in (a, *inner.clusters))
     tokens = all(c.count == 1 and not any(np.any(x) for x in c.arrays()[2:]) for c in inner.clusters[1:])
     diagonal = not np.count_nonzero(outer.matrix - np.diag(np.diag(outer.matrix)))

@@ -9,6 +9,7 @@ the edges' masses against it, the layer takes Q/(1 + X) where max(Q, 0) is right
 for some lam >= 0; then the layer is off by at most W0(e^(U-1))/lam and W0(e^(-L-1))/lam, the largest u/(1 + e^(lam u - U)).  Near
 the curve lam Q cancels the slope of log X, so boxes need not be smaller than the edges are long.  S lies above its tangent, and
 the logarithm of a sum of exponentials of affine functions is convex: U is taken at the corners, L at the middle with its slope.
+Q itself is followed by its tangent at the middle, or by that of the branches' true difference, whichever is closer on the box.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from numpy.typing import NDArray
 from maxaffine.certify.enclosed import PieceAt, _contract
 from maxaffine.certify.head_bounds import axis_weights
 from maxaffine.core.errors import Refused
+from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.plan.curved import lambert_of_exp
+from maxaffine.target.expression import Expression
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -44,6 +47,9 @@ class SoftKink:
     sign: int
     blur: float
     edge: float
+    apart: Expression  # the branches' difference, of which q is an approximation
+    away: float  # |q - apart| over the box
+    centre: Array
 
     def largest(self, goal: float) -> tuple[float, int]:
         """A bound of what the layer is off by besides its branches, at most `goal`, and the boxes it took."""
@@ -92,6 +98,7 @@ class _Box:
         q, lean = kink.piece.at(t)
         self.Q, self.lean = kink.sign * q, kink.sign * lean / cluster.radius
         self.bend = self._bend(t) + 400.0 * FLOAT64.unit * (kink.piece.size() + 1.0)
+        self._follow(low, high, middle)
         value, tangent = np.full(len(t), float(kink.group.site_offsets[0])), np.zeros_like(t)
         spread = np.zeros(2)
         for e, axis in enumerate(head.axes):
@@ -132,6 +139,24 @@ class _Box:
                          + spread[e] * spread[g] * ranges[f] + spread[f] * spread[g] * ranges[e] for g in range(2)]  # fmt: skip
                 total += 0.5 * (np.abs(here) + self.reach @ np.array(third)) * self.reach[:, e] * self.reach[:, f]
         return total * 1.001
+
+    def _follow(self, low: Array, high: Array, middle: Array) -> None:
+        """The tangent of the branches' difference instead of q's own, on boxes where it is closer."""
+        kink = self.kink
+        scale = Interval.point(np.diag(kink.group.matrix))
+        at, over = (z / scale + Interval.point(kink.centre) for z in (Interval.point(middle), Interval(low, high)))
+        first = kink.apart.gradient()
+        value, slope, second = kink.apart.enclose(at)[:, 0], first.enclose(at), first.gradient().enclose(over)
+        size = np.diag(kink.group.matrix)
+        bend = kink.away + value.width + (slope.width * self.half / size).sum(axis=1)
+        for n in range(4):
+            e, f = divmod(n, 2)
+            bend = bend + 0.5 * abs(second[:, n]).hi / (size[e] * size[f]) * self.half[:, e] * self.half[:, f]
+        bend = bend * (1 + 1e-9) + 400.0 * FLOAT64.unit * (np.abs(value.mid) + 1.0)
+        closer = np.isfinite(bend) & (bend < self.bend)
+        self.Q = np.where(closer, kink.sign * value.mid, self.Q)
+        self.lean = np.where(closer[:, None], kink.sign * slope.mid / size, self.lean)
+        self.bend = np.where(closer, bend, self.bend)
 
     def bound(self, doubt: float, tail: float, goal: float) -> Array:
         """What the layer is off by on every box, besides its branches."""

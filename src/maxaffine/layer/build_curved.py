@@ -17,10 +17,12 @@ def build_curved(plan: CurvedPlan, target: Target, dtype: str) -> GroupedLayer:
     box, piece = target.box, plan.piece
     matrix, origin, radius = np.diag(2.0 / (box.high - box.low)), np.zeros(2), np.full(2, 1.0 + 2.0**-39)
     axes = tuple(axis.keys for axis in piece.axes)
+    bare = (AxisKeys(np.zeros(1), np.zeros(1)),) * 2
     outer = Cluster(origin, radius, axes, piece.values[..., :1], piece.slopes[..., :1, :])
+    if plan.flat:
+        outer = Cluster(origin, radius, bare, piece.values[:1, :1, :1], piece.slopes[:1, :1, :1])
     values, slopes = piece.values[..., 1:] - piece.values[..., :1], piece.slopes[..., 1:, :] - piece.slopes[..., :1, :]
-    keys = (AxisKeys(np.zeros(1), np.zeros(1)),) * 2
-    edge = Cluster(origin, radius, keys, np.zeros((1, 1, 1)), np.zeros((1, 1, 1, 2)))
+    edge = Cluster(origin, radius, bare, np.zeros((1, 1, 1)), np.zeros((1, 1, 1, 2)))
     inner = (Cluster(origin, radius, axes, values, slopes), *([edge] * len(plan.offsets)))
     groups = (
         ClusterGroup(matrix, np.zeros((1, 2)), np.zeros(1), (outer,)),

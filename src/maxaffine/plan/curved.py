@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.rounding import numpy_dtype
 from maxaffine.plan.affine_fit import AffineProducts, Function, ProductFit
 from maxaffine.plan.level_sets import Curve
 from maxaffine.plan.spectral_keys import weights
@@ -28,9 +29,10 @@ from maxaffine.plan.spectral_keys import weights
 Array = NDArray[np.float64]
 
 
-FIT = 0.08  # of the error, for the pieces of both branches
+FIT = 0.06  # of the error, for the pieces of both branches
 SOFT = 0.97  # of the error, for both branches and what the wrong one says near the curve
-WIDTHS = (0.71, 0.6, 0.85, 1.0)  # w
+WIDTHS = (0.71, 0.6, 0.85, 1.0, 1.5, 2.5, 5.0)  # w
+LOOKS = 61  # points per axis at which a layer with few edges is looked at
 NEAR = 4  # edges to both sides that are heard at a point of the curve
 ENDS = 0.06  # of an edge, by which a curve that leaves the box is followed beyond its ends
 
@@ -44,12 +46,13 @@ class CurvedPlan:
     offsets: Array  # (K,)
     place: int
     choice: int
+    flat: bool = False  # the outer piece is one affine function, whose token is one
     route: str = "curved kink"
 
     @property
     def cells(self) -> int:
         """Key tokens in all."""
-        return 2 * self.piece.tokens + len(self.offsets)
+        return self.piece.tokens + (1 if self.flat else self.piece.tokens) + len(self.offsets)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; the numbers themselves are the layer's."""
@@ -63,24 +66,45 @@ def curved_plan(
 
     `soft` edges count on a target that is the larger or the smaller of its branches everywhere.
     """
-    piece = AffineProducts(both, 2, FIT * error, scale, dtype).smallest(FIT * error, 400)
+    piece, flat = _pieces(both, FIT * error, scale, dtype)
     if piece is None:
         return None
+    most -= piece.tokens + (1 if flat else piece.tokens)
     middles = curve.points + 0.5 * curve.lengths[:, None] * np.stack([-curve.normals[:, 1], curve.normals[:, 0]], axis=1)
     slopes = _parting(both, middles, curve.normals)
     if soft:
         left = SOFT * error - 1.2 * piece.error
-        made = _soft_edges(piece, curve, middles, slopes, left, most - 2 * piece.tokens)
-        return None if made is None else CurvedPlan(piece, *made, place, choice)
+        made = _soft_edges(piece, both, curve, middles, slopes, left, most)
+        return None if made is None else CurvedPlan(piece, *made, place, choice, flat)
     slope = float(slopes.max()) * 1.03
     sharpness = 0.2785 * slope / (0.06 * error)
-    for edges in _counts(most - 2 * piece.tokens):
+    for edges in _counts(most):
         normals, offsets, anchors, away = chebyshev_polygon(curve, middles, edges)
         if away * slope <= 0.75 * error:
             value, lean = _score(piece, anchors)
             steep = lean + sharpness * normals
-            return CurvedPlan(piece, steep, value - (lean * anchors).sum(axis=1) - sharpness * offsets, place, choice)
+            return CurvedPlan(piece, steep, value - (lean * anchors).sum(axis=1) - sharpness * offsets, place, choice, flat)
     return None
+
+
+def _pieces(both: Function, error: float, scale: float, dtype: str) -> tuple[ProductFit | None, bool]:
+    """Both branches on the same keys; where the outer one is affine, it is taken as it is and the other one fitted alone."""
+    z = np.random.default_rng(13).uniform(-1.0, 1.0, (400, 2))
+    outer, columns = both(z)[:, 0], np.concatenate([np.ones((400, 1)), z], axis=1)
+    flat = np.linalg.lstsq(columns, outer, rcond=None)[0]
+    if float(np.abs(columns @ flat - outer).max()) > 1e-13 * (scale + 1.0):
+        return AffineProducts(both, 2, error, scale, dtype).smallest(error, 400), False
+
+    def apart(t: Array) -> Array:
+        return np.diff(both(t), axis=1)
+
+    fit = AffineProducts(apart, 2, error, scale, dtype).smallest(error, 400)
+    if fit is None:
+        return None, True
+    stored = flat.astype(numpy_dtype(dtype)).astype(np.float64)
+    values = np.concatenate([np.full_like(fit.values, stored[0]), fit.values + stored[0]], axis=-1)
+    slopes = np.concatenate([np.broadcast_to(stored[1:], fit.slopes.shape), fit.slopes + stored[1:]], axis=-2)
+    return ProductFit(fit.error, fit.axes, values, slopes), True
 
 
 def _parting(both: Function, middles: Array, normals: Array) -> Array:
@@ -94,9 +118,13 @@ def _parting(both: Function, middles: Array, normals: Array) -> Array:
 
 
 def _soft_edges(
-    piece: ProductFit, curve: Curve, middles: Array, slopes: Array, error: float, most: int
+    piece: ProductFit, both: Function, curve: Curve, middles: Array, slopes: Array, error: float, most: int
 ) -> tuple[Array, Array] | None:
     """Slopes and offsets of the fewest edges found for one of WIDTHS; the curve's `middles`, where branches part at `slopes`."""
+    mesh = np.stack([a.ravel() for a in np.meshgrid(*(np.linspace(-1.0, 1.0, LOOKS),) * 2, indexing="ij")], axis=1)
+    apart, score = np.diff(both(mesh), axis=1)[:, 0], _score(piece, mesh)[0]
+    within = np.diff(both(np.clip(middles - 1e-5 * curve.normals, -1.0, 1.0)), axis=1)[:, 0]
+    apart = apart * (1.0 if float(np.median(within)) > 0 else -1.0)  # positive inside
     density = np.sqrt(curve.bends * curve.lengths * slopes) + 1e-9 * curve.lengths
     inner = _score(piece, middles)[0]
     best: tuple[Array, Array] | None = None
@@ -109,10 +137,23 @@ def _soft_edges(
             found, off = _edges(piece, curve, middles, inner, density, slopes, lam, count)
             costs = lambert_of_exp(np.array([off - 1.0]))[0] / lam
             if costs <= error:
-                best = found
+                if _seen(found, mesh, apart, score) <= error:
+                    best = found
                 break
             count = max(count + 1, math.ceil(count * 1.015))
     return best
+
+
+def _seen(found: tuple[Array, Array], mesh: Array, apart: Array, score: Array) -> float:
+    """What the wrong branch adds at points of a mesh: with few edges, far from the curve they may still be heard together."""
+    worst = 0.0
+    for rows in np.array_split(np.arange(len(mesh)), max(1, len(mesh) * len(found[1]) // 2_000_000)):
+        logits = mesh[rows] @ found[0].T + found[1] - score[rows, None]
+        top = logits.max(axis=1)
+        total = top + np.log(np.exp(logits - top[:, None]).sum(axis=1))
+        shares = 1.0 / (1.0 + np.exp(np.clip(np.where(apart[rows] > 0, -total, total), -600.0, 600.0)))
+        worst = max(worst, float((np.abs(apart[rows]) * shares).max()))
+    return worst
 
 
 def _edges(

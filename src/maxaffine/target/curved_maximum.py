@@ -194,6 +194,16 @@ def _with(parts: list[Group], direction: Direction, lift: Lift, sign: int) -> li
     return [*parts, Group((direction,), Expression._of("waves", ("t1",), graph, (place,)), None)]
 
 
+def parting(expression: Expression, place: int, choice: int) -> Expression | None:
+    """The branch of one choice minus the other one, of one kink."""
+    graph = Graph()
+    found = _branches(expression, place, graph)
+    if found is None:
+        return None
+    apart = graph.subtract(found[1], found[0]) if choice > 0 else graph.subtract(found[0], found[1])
+    return Expression._of("what the branches are apart", expression.names, graph, (apart,))
+
+
 def extremum(expression: Expression, place: int, box: Box) -> int | None:
     """+1 where f is the larger of its branches at one kink everywhere in the box, -1 where it is the smaller; None if unknown.
 

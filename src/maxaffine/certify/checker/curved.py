@@ -20,7 +20,7 @@ from maxaffine.certify.checker.stored import NotProved
 from maxaffine.certify.checker.tree import DOUBLE, Clusters, _rows
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
-from maxaffine.target.curved_maximum import extremum
+from maxaffine.target.curved_maximum import extremum, parting
 from maxaffine.target.expression import Expression
 from maxaffine.target.switches import forced, switches
 from maxaffine.target.target import Target
@@ -44,12 +44,15 @@ def check_curved(tensors: Mapping[str, Any], record: Mapping[str, Any], target: 
     if len(found) != 1 or found[0].kind != "kink" or choice not in (-1, 1):
         raise NotProved("its target has not one kink.")
     outer, inner = (_group(tensors, record["layer"], target, g) for g in (0, 1))
-    same = all(np.array_equal(a.a, b.a) and np.array_equal(a.b, b.b) for a, b in zip(outer.axes[0], inner.axes[0], strict=True))
-    same = same and len(outer.sites) == 1 and len(inner.sites) > 1 and np.array_equal(outer.scale, inner.scale)
+    keys = zip(outer.axes[0], inner.axes[0], strict=True)
+    same = outer.values[0].shape == inner.values[0].shape and all(
+        np.array_equal(a.a, b.a) and np.array_equal(a.b, b.b) for a, b in keys)  # fmt: skip
+    flat = outer.values[0].size == 1 and not any(np.any(a.a) or np.any(a.b) for a in outer.axes[0])  # an affine function
+    same = (same or flat) and len(outer.sites) == 1 and len(inner.sites) > 1 and np.array_equal(outer.scale, inner.scale)
     radius = outer.radii[0]
     same = same and not np.any(inner.origins) and not np.any(outer.origins) and bool(np.all(inner.radii == radius))
     same = same and not np.any(inner.sites[0, :-1])  # its slope is that of its keys alone, as `_wrong` takes it
-    same = same and outer.values[0].shape == inner.values[0].shape and bool(np.all(radius >= outer.reach))
+    same = same and bool(np.all(radius >= outer.reach))
     for k in range(1, len(inner.sites)):
         bare = not any(np.any(axis.a) or np.any(axis.b) for axis in inner.axes[k])
         same = same and bare and inner.values[k].size == 1 and not np.any(inner.values[k]) and not np.any(inner.slopes[k])
@@ -60,7 +63,7 @@ def check_curved(tensors: Mapping[str, Any], record: Mapping[str, Any], target: 
     q = inner.head(0, 0, expression)
     assert plain.slopes is not None and q.slopes is not None
     other = outer.head(0, 0, forced(expression, {place: choice}))
-    other = _Head(other.expression, other.middle, other.half, other.axes, plain.values + q.values, plain.slopes + q.slopes)
+    other = _Head(other.expression, other.middle, other.half, q.axes, plain.values + q.values, plain.slopes + q.slopes)
     size = float((np.abs(plain.values[..., 0]) + np.abs(plain.slopes).sum(axis=-1)).max())
     size += float((np.abs(q.values[..., 0]) + np.abs(q.slopes).sum(axis=-1)).max())
     branch = max(plain.supremum(error), other.supremum(error)) + 16.0 * DOUBLE * size
@@ -71,8 +74,9 @@ def check_curved(tensors: Mapping[str, Any], record: Mapping[str, Any], target: 
     if not eta < 1.0:
         raise NotProved(f"its scores are uncertain by {eta:.3g}.")
     goal, sign = error * 0.9995 - branch - lost, extremum(expression, place, target.box)
-    if sign is not None:
-        wrong, boxes = wrong_share(inner, q, sign, goal, 2.0 * eta)
+    apart = parting(expression, place, choice)
+    if sign is not None and apart is not None:
+        wrong, boxes = wrong_share(inner, q, sign, goal, 2.0 * eta, apart, 2.0 * branch)
     else:
         wrong, boxes = _wrong(inner, q, found[0].argument, choice, goal, 2.0 * eta)
     return branch + lost + wrong, f"both branches on the box, {boxes:,} boxes for {count - 1:,} edges"

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from maxaffine.certify.checker.spectral import _Head
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.certify.checker.tree import Clusters
+from maxaffine.core.intervals import Interval
+from maxaffine.target.expression import Expression
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -24,8 +26,10 @@ SILENT = 50.0
 CORNERS = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
 
 
-def wrong_share(inner: Clusters, q: _Head, sign: int, goal: float, blur: float) -> tuple[float, int]:
-    """A bound, at most `goal`, of |Q/(1 + X) - max(Q, 0)| over the box, and the boxes it took."""
+def wrong_share(
+    inner: Clusters, q: _Head, sign: int, goal: float, blur: float, apart: Expression, away: float
+) -> tuple[float, int]:
+    """A bound, at most `goal`, of |Q/(1 + X) - max(Q, 0)| over the box, and the boxes it took; |q - apart| is at most `away`."""
     if not goal > 0:
         raise NotProved("its branches alone are off by more than was promised.")
     slopes, offsets = inner.sites[1:, :-1], inner.sites[1:, -1]
@@ -33,7 +37,7 @@ def wrong_share(inner: Clusters, q: _Head, sign: int, goal: float, blur: float) 
     edge = inner.reach * (1 + 1e-13) + 1e-14
     low, high = -edge[None], edge[None]
     who = np.arange(len(offsets))[None]
-    piece = _Piece(q, sign, inner.radii[0])
+    piece = _Piece(q, sign, inner.radii[0], _Difference(apart, sign, inner.scale, inner.centre, away))
     for _ in range(6):
         low, high, who = _thirds(low, high, who)
     worst, used = 0.0, 0
@@ -59,12 +63,35 @@ def wrong_share(inner: Clusters, q: _Head, sign: int, goal: float, blur: float) 
     return worst, used
 
 
+class _Difference:
+    """The branches' difference, with the sign of Q, and its derivatives in z as intervals."""
+
+    def __init__(self, apart: Expression, sign: int, scale: Array, centre: Array, away: float) -> None:
+        self.apart, self.slope, self.sign, self.away = apart, apart.gradient(), sign, away
+        self.bend, self.scale, self.centre = self.slope.gradient(), scale, centre
+
+    def _x(self, low: Array, high: Array) -> Interval:
+        return Interval(low, high) / Interval.point(self.scale) + Interval.point(self.centre)
+
+    def at(self, low: Array, high: Array) -> tuple[Array, Array, Array]:
+        """Value and slopes at the middle, and what Q may differ from that tangent by inside the box."""
+        z, half = (low + high) / 2.0, (high - low) / 2.0 * (1 + 1e-14)
+        here, bend = self._x(z, z), self.bend.enclose(self._x(low, high))
+        value, slope = self.apart.enclose(here), self.slope.enclose(here)
+        reach = half / self.scale
+        outer = np.einsum("be,bf->bef", reach, reach).reshape(-1, 4)
+        off = self.away + (value.hi - value.lo)[:, 0] + ((slope.hi - slope.lo) * reach).sum(axis=1)
+        off = off + 0.5 * (np.maximum(np.abs(bend.lo), np.abs(bend.hi)) * outer).sum(axis=1)
+        middle, lean = (value.lo + value.hi)[:, 0] / 2.0, (slope.lo + slope.hi) / 2.0 / self.scale
+        return self.sign * middle, self.sign * lean, off * (1 + 1e-9) + 800.0 * DOUBLE * (np.abs(middle) + 1.0)
+
+
 class _Piece:
     """Q and its derivatives at many points, in z; third derivatives are bounded once for all."""
 
-    def __init__(self, q: _Head, sign: int, radius: Array) -> None:
+    def __init__(self, q: _Head, sign: int, radius: Array, difference: _Difference) -> None:
         assert q.slopes is not None
-        self.axes, self.radius = q.axes, radius
+        self.axes, self.radius, self.difference = q.axes, radius, difference
         self.values, self.lean = sign * q.values[..., 0], sign * q.slopes.reshape(*q.values.shape[:2], 2)
         spread = np.array([axis.spread for axis in q.axes])
         median = np.median(self.lean.reshape(-1, 2), axis=0)
@@ -111,6 +138,10 @@ def _bounds(
     """What the layer is off by on every box besides its branches, and which of `who` can be heard there."""
     z, half = (low + high) / 2.0, (high - low) / 2.0 * (1 + 1e-14)
     Q, lean, off, own, above = piece.at(z, half)
+    with np.errstate(invalid="ignore", over="ignore"):
+        true, steep, other = piece.difference.at(low, high)
+    closer = np.isfinite(other) & (other < off)
+    Q, off, lean = np.where(closer, true, Q), np.where(closer, other, off), np.where(closer[:, None], steep, lean)
     score = inner.scores(np.zeros(len(z), dtype=np.intp), z)
     level = np.where(who < 0, -np.inf, np.einsum("bmd,bd->bm", slopes[who], z) + offsets[who] - score[:, None])
     lines = slopes[who] - own[:, None]
