@@ -80,6 +80,8 @@ def factor_layers(layer: GroupedLayer, plan: ProductPlan) -> list[GroupedLayer]:
 
 def prove_product(layer: GroupedLayer, group: ClusterGroup, plan: ProductPlan, error: float) -> AxisProof:
     """Everything about one group of products but the tilt and the output; the shares of the plan are those of its factors."""
+    if not np.array_equal(layer.centre, plan.centre):
+        raise Refused("its centre is not that of its plan.")
     shift, alone = plan.shift, factor_layers(layer, plan)
     factors = [one for layer_of_one in alone for one in layer_of_one.groups if isinstance(one, ClusterGroup)]
     stored = _compare(group, factors, plan.affine, shift, 2.0 * dtype_of(layer.dtype).unit)

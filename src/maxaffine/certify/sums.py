@@ -62,8 +62,8 @@ def certify_sums(layer: GroupedLayer, plan: SumPlan, error: float, runtime: str 
                 proof = prove_product(layer, group, made, share * scale)
             else:
                 proof = prove_axis(layer, group, _target(layer, plan, number), share * scale)
-            blend = proof.approximation + proof.leakage + proof.doubt
             lost = proof.rounding
+            blend = proof.approximation + proof.leakage + proof.doubt + lost  # what stored products lack is in what is lost
             if literal:
                 lost += literal_rounding(layer, group, blend, proof.size, bonus=layer.bonus)
             parts = GroupBound(proof.approximation, proof.doubt, lost, proof.layer_size)

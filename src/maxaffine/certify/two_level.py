@@ -271,12 +271,33 @@ def _sums(layer: GroupedLayer, largest: float) -> float:
 def underflow(layer: GroupedLayer) -> float:
     """What results below the smallest normal number lose: the answer in its dtype, products and sums of values in float64.
 
-    Infinite where an answer, or a sum of values before it is divided by its normaliser, may be too large for its dtype.
+    Infinite where an answer, or a sum of values before it is divided by its normaliser, may be too large for its dtype, or what
+    leads to the scores of clusters may be: far from a small cluster its local coordinate is a large number.
     """
     most = float(np.finfo(compute_dtype(layer.dtype)).max)
-    if not (_largest(layer) < most / 2.0 and _largest(layer) * layer.tokens < 2.0**1020):
+    if not (_largest(layer) < most / 2.0 and _largest(layer) * layer.tokens < 2.0**1020 and _resolved(layer)):
         return math.inf
     return compute_format(layer.dtype).tiny + 64.0 * (layer.dimension + 2) * layer.tokens * FLOAT64.tiny
+
+
+def _resolved(layer: GroupedLayer) -> bool:
+    """Whether local coordinates, logits and scores of all clusters are numbers of their formats throughout the box."""
+    most, wide = LARGEST[compute_format(layer.dtype).name], LARGEST["float64"]
+    for group in layer.groups:
+        if not isinstance(group, ClusterGroup):
+            continue
+        q, reach = query(layer, group), whole_reach(layer, group)
+        sites = np.abs(group.site_slopes.astype(np.float64)) @ (q.size + q.error) + np.abs(group.site_offsets.astype(np.float64))
+        if not (reach < most).all():
+            return False
+        for cluster, row, site in zip(group.clusters, reach, sites, strict=True):
+            tops = [
+                float(np.abs(axis.slopes.astype(np.float64)).max() * t + np.abs(axis.offsets.astype(np.float64)).max())
+                for axis, t in zip(cluster.axes, row, strict=True)
+            ]
+            if not (max(tops) < most and float(site) + sum(tops) < wide):
+                return False
+    return True
 
 
 def _largest(layer: GroupedLayer) -> float:

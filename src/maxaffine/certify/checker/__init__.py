@@ -194,6 +194,8 @@ def _prove_grouped(
     if record["norm"] != "inf" and method not in INTEGRAL:
         raise NotProved(f"{method} layers are proved in the sup norm only.")
     bound, how = GROUPED[method](tensors, record, target, error)
+    if not _scored(tensors, target, compute_format(str(record["layer"]["dtype"])).name):
+        raise NotProved("far from its clusters, local coordinates or scores may be too large for its dtype.")
     if not _answers(tensors, target) < 0.4 * float(np.finfo(compute_format(str(record["layer"]["dtype"])).name).max):
         raise NotProved("its answers may be too large for its dtype.")
     # Results below the smallest normal number: the answer in its dtype, and every product and sum of a stored number.
@@ -201,6 +203,32 @@ def _prove_grouped(
     lost += 100.0 * (target.box.dimension + 2) * sum(int(np.size(tensor)) for tensor in tensors.values()) * 2.0**-1074
     volume = 1.0 if record["norm"] == "inf" else float(np.prod(target.box.width)) ** (1.0 / float(record["norm"]))
     return bound + lost * max(volume, 1.0) * (1 + 1e-9), how
+
+
+def _scored(tensors: Mapping[str, Any], target: Target, compute: str) -> bool:
+    """Whether what leads to the scores of clusters are numbers of their formats: t of the farthest query, logits and sites.
+
+    A logit is a product and a sum in the dtype that computes, sites are added to them in float64; inf - inf answers nothing.
+    """
+    span, most = target.box.high - target.box.low, 0.1 * float(np.finfo(compute).max)
+    for name in sorted(name for name in tensors if name.endswith(".radii")):
+        group = name.removesuffix("radii")
+        part = {
+            kind: np.abs(np.asarray(tensors[f"{group}{kind}"], dtype=np.float64))
+            for kind in ("matrix", "origins", "radii", "sites.slopes", "sites.offsets")
+        }
+        z = part["matrix"] @ span
+        with np.errstate(all="ignore"):
+            t = ((z + part["origins"]) / part["radii"]).max(axis=0)
+            logits = [
+                at * float(np.abs(np.asarray(tensors[f"{group}keys.{e}.slopes"], dtype=np.float64)).max())
+                + float(np.abs(np.asarray(tensors[f"{group}keys.{e}.offsets"], dtype=np.float64)).max())
+                for e, at in enumerate(t)
+            ]
+            sites = (part["sites.slopes"] @ z + part["sites.offsets"]).max()
+            if not (max(*t, *logits) < most and sites + sum(logits) < 2.0**1015):
+                return False
+    return True
 
 
 def _answers(tensors: Mapping[str, Any], target: Target) -> float:
