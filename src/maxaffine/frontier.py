@@ -43,8 +43,8 @@ def frontier(
 
     Lookups are sized by their theorems; spectral heads are fitted, and their tokens are those of the first fit that is
     expected to meet the error: their proofs come with `compile`.  Heads for kinks, jumps and local features are searched for as
-    `compile` does, so their tokens are proved ones; trees, the slowest, where three errors or fewer are asked for, and only as far
-    as the fewest tokens that another head is proved with.
+    `compile` does, so their tokens are proved ones; trees, the slowest, where three errors or fewer are asked for, and only as
+    far as the fewest tokens that another head is proved with.
     """
     made = resolve(target, box, vectorize)
     p = check_norm(norm)
@@ -62,7 +62,7 @@ def frontier(
 
 def _searched(request: Request, trees: bool, refused: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The heads that are found by searching for them, and why the others are not."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in SEARCHED:
         if name == "tree" and not trees:
             continue

@@ -49,10 +49,10 @@ def product_of(expression: Expression, box: Box) -> Product | None:
     if found is None or found.dimension < 2 or found.factors is None:
         return None
     products = []
-    for row in found.factors:
-        value = number(row)
+    for term in found.factors:
+        value = number(term)
         if value is None:
-            products.append(row)
+            products.append(term)
         else:
             constant += value
     if len(products) != 1 or any(factor is None for factor in products[0]):
