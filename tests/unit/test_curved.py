@@ -20,7 +20,7 @@ from maxaffine.plan.curved import CurvedPlan, curved_plan
 from maxaffine.plan.level_sets import curve_of
 from maxaffine.runtime import chooser
 from maxaffine.target.box import Box
-from maxaffine.target.curved_maximum import extremum
+from maxaffine.target.branches import extremum
 from maxaffine.target.switches import forced, switches
 from maxaffine.target.target import Target
 

@@ -58,12 +58,13 @@ def worst(layer: GroupedLayer, target: Target, count: int = 60_000) -> float:
     rng = np.random.default_rng(0)
     low, high = target.box.low, target.box.high
     x = rng.uniform(low, high, (count, len(low)))
-    half, over = x[: count // 2], switch.apart[1]
-    direction, lean = (np.array([float(c) for c in row]) for row in (over.direction, over.slopes))
-    for _ in range(3):  # secant steps along the steepest variable of the affine part
+    half, direction = x[: count // 2], np.array([float(c) for c in switch.direction])
+    for over in [side for side in switch.heights[0] if any(side.lean)]:
+        lean, part = np.array([float(c) for c in over.lean]), half[rng.integers(2) :: 2]
         i = int(np.abs(lean).argmax())
-        away = over.h.evaluate((half @ direction)[:, None])[:, 0] + half @ lean
-        half[:, i] -= away / lean[i] + rng.normal(size=len(half)) * 3.0 * ERROR
+        for _ in range(3):  # secant steps along the steepest variable of the affine part
+            away = over.phi.evaluate((part @ direction)[:, None])[:, 0] + part @ lean
+            part[:, i] -= away / lean[i] + rng.normal(size=len(part)) * 3.0 * ERROR
     x = np.clip(x, low, high)
     return float(np.abs(chooser.evaluate(layer, x)[:, :, 0] - target.values(x)[:, :, 0]).max())
 
@@ -71,7 +72,8 @@ def worst(layer: GroupedLayer, target: Target, count: int = 60_000) -> float:
 CASES = [
     ("max(sin(3*x), y)", SQUARE), ("min(exp(x), 2*y)", SQUARE), ("cos(x+2*y)-abs(sin(x+2*y)-x)/3", SQUARE),
     ("1+.3*relu(y-x**2)+x*y", SQUARE), ("max(1/(2+x), y)", Box(x=(0, 3), y=(-2, 1))),
-    ("abs(cos(2*x)-y+z/2)", Box(x=(-1, 1), y=(-1, 1), z=(0, 1))),
+    ("abs(cos(2*x)-y+z/2)", Box(x=(-1, 1), y=(-1, 1), z=(0, 1))), ("max(sin(3*x), y, .2-x)", SQUARE),
+    ("x-min(x**2, y, cos(3*x))/2", SQUARE),
 ]  # fmt: skip
 
 
@@ -105,7 +107,7 @@ def test_what_was_tampered_with_is_not_proved(part: str) -> None:
     tokens, smooth = layer.groups
     assert isinstance(tokens, ClusterGroup) and isinstance(smooth, Group) and smooth.values is not None
     clusters, slopes, offsets = list(tokens.clusters), tokens.site_slopes.copy(), tokens.site_offsets.copy()
-    R, k = plan.sharpness, len(plan.inner) // 2
+    R, k = plan.sharpness, len(plan.pieces[0]) // 2
     assert clusters[k].slopes is not None
     tilt = np.zeros((1, 2)) if layer.tilt is None else np.array(layer.tilt)
     centre, matrix = layer.centre, tokens.matrix
@@ -144,8 +146,8 @@ def test_moved_pieces_are_bounded_as_they_are() -> None:
     target, plan, _ = made("abs(sin(3*x)-y)", SQUARE, 1e-2)
     rng = np.random.default_rng(3)
     for scale in (1e-6, 1e-3, 1e-2, 0.1):
-        rows = [side + scale * rng.normal(size=side.shape) * 0.02 for side in (plan.inner, plan.outer)]
-        other = replace(plan, inner=rows[0], outer=rows[1])
+        rows = tuple(side + scale * rng.normal(size=side.shape) * 0.02 for side in plan.pieces)
+        other = replace(plan, pieces=rows)
         layer = build_curved_maximum(other, target, "float64")
         seen = worst(layer, target, 20_000)
         bounds = [checked(layer, target, other, 1e-2)]
@@ -159,7 +161,7 @@ def test_moved_pieces_are_bounded_as_they_are() -> None:
 def test_the_file_may_add_any_function_but_must_take_it_off_again() -> None:
     target, plan, layer = made("max(sin(3*x), y)", SQUARE)
     for other in (
-        replace(plan, lift=replace(plan.lift, square=plan.lift.square + 0.01)), replace(plan, side=-plan.side),
+        replace(plan, lift=replace(plan.lift, square=plan.lift.square + 0.01)), replace(plan, base=1 - plan.base),
         replace(plan, lift=replace(plan.lift, sines=plan.lift.sines[:-1])),
     ):  # fmt: skip
         with contextlib.suppress(NotProved):
@@ -172,21 +174,23 @@ def test_the_file_may_add_any_function_but_must_take_it_off_again() -> None:
 
 @pytest.mark.parametrize(
     ("text", "sign", "lean"),
-    [("max(sin(3*x), y)", 1, {-1: (0, -1), 1: (0, 1)}), ("min(sin(3*x), y)", -1, {-1: (0, -1), 1: (0, 1)}),
-     ("3-2*abs(y-x**2)", -1, {-1: (0, 4), 1: (0, -4)})],
+    [("max(sin(3*x), y)", 1, [[0, 1], [-1, 0]]), ("min(sin(3*x), y)", -1, [[0, -1], [1, 0]]),
+     ("3-2*abs(y-x**2)", -1, [[0, -4], [4, 0]]),
+     ("min(y, x**2, x+.3)-x", -1, [[0, 1, 1], [-1, 0, 0], [-1, 0, 0]]), ("max(0, exp(x), max(-x, y))/2", 1, None)],
 )  # fmt: skip
-def test_a_switch_is_a_maximum_or_a_minimum(text: str, sign: int, lean: dict[int, tuple[int, int]]) -> None:
+def test_a_switch_is_a_maximum_or_a_minimum(text: str, sign: int, lean: list[list[int]] | None) -> None:
+    """`lean`: of every side in y, for every base."""
     target = Target.of(text, SQUARE)
     assert target.expression is not None
     switch = curved_switch(target.expression, SQUARE)
     assert switch is not None and switch.sign == sign
     x = np.random.default_rng(1).uniform(-1, 1, (500, 2))
-    for side, row in lean.items():
-        found = switch.lifted(side, Lift(0.1, 0.8, 0.7, (0.3, -0.2), (0.5,)))
-        assert found.lean == tuple(Fraction(c) for c in row)
+    for base in range(len(switch.bases)):
+        found = switch.lifted(base, Lift(0.1, 0.8, 0.7, (0.3, -0.2), (0.5,)))
+        assert lean is None or [side.lean for side in found.sides] == [(Fraction(0), Fraction(c)) for c in lean[base]]
         t = x @ np.array([float(c) for c in found.direction])
-        sides = found.inner.evaluate(t[:, None])[:, 0] + x @ np.array(row, dtype=float), found.outer.evaluate(t[:, None])[:, 0]
-        total = found.sign * np.maximum(*sides) + x @ np.array([float(c) for c in found.slopes])
+        sides = [side.phi.evaluate(t[:, None])[:, 0] + x @ np.array([float(c) for c in side.lean]) for side in found.sides]
+        total = found.sign * np.max(sides, axis=0) + x @ np.array([float(c) for c in found.slopes])
         for group in found.parts:
             assert group.expression is not None
             total += group.expression.evaluate(x @ group.matrix().T)[:, 0]
@@ -194,7 +198,8 @@ def test_a_switch_is_a_maximum_or_a_minimum(text: str, sign: int, lean: dict[int
 
 
 @pytest.mark.parametrize(
-    "text", ["max(x**2+y**2, .5)", "max(x, y)", "abs(x)", "max(sin(3*x), y)*x", "sign(y-x**2)", "max(sin(3*x)+x*y, x*y)"]
+    "text", ["max(x**2+y**2, .5)", "max(x, y)", "abs(x)", "max(sin(3*x), y)*x", "sign(y-x**2)", "max(sin(3*x)+x*y, x*y)",
+             "max(x, y, 0)", "max(sin(3*x), min(y, .5))", "max(sin(3*x), y)+max(max(sin(3*x), y), 0)", "max(sin(x), cos(y), x)"]
 )
 def test_other_targets_are_no_such_maximum(text: str) -> None:
     expression = Target.of(text, SQUARE).expression

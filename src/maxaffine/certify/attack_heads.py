@@ -34,6 +34,7 @@ CURVES = (
 MAXIMA = (
     "max(sin({k}*({u})), {h})", "abs({h}-cos({k}*({u})))", "min(exp({u}), {h})*{d}", "{a}*max(1/({p}+({u})), {h})-({u})**2",
     "relu({h}-({u})**2)+{x}*{y}", "cos({u})-{b}*abs(tanh({k}*({u}))-({h}))", "max(({u})**3, {h})", "min(sqrt({u}+{p}), {g})",
+    "max(sin({k}*({u})), {h}, {a})", "{d}*min(({u})**2, {h}, cos({k}*({u})))",
 )  # fmt: skip
 LEVELS = (
     "where(({x})**2+({y})**2<{a}, 1, 0)", "where(({x})**2+{b}*({y})**2<{a}, {d}, -{d})", "sign({a}-({x})**2-({y})**2)",

@@ -31,7 +31,7 @@ from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.runtime.two_level import SKIP
-from maxaffine.target.curved_maximum import extremum, parting
+from maxaffine.target.branches import extremum, parting
 from maxaffine.target.expression import Expression
 from maxaffine.target.switches import forced, switches
 from maxaffine.target.target import Target

@@ -1,8 +1,8 @@
-"""Sup-norm certificates of curved maxima: a smooth part, two convex polygons along one direction, and how soft their maximum is.
+"""Sup-norm certificates of curved maxima: a smooth part, convex polygons along one direction, and how soft their maximum is.
 
-    f = S + sigma max(phi_1(t) + m . x, phi_2(t)),        F = p_S + sigma sum_k w_k v_k,        w = softmax(R v)
+    f = S + sigma max_i(phi_i(t) + m_i . x),        F = p_S + sigma sum_k w_k v_k,        w = softmax(R v)
 
-v_k are the stored affine values (times sigma), A_i the largest of those of side i.  The larger of two numbers moves by no more
+v_k are the stored affine values (times sigma), A_i the largest of those of side i.  The largest of some numbers moves by no more
 than they do, and a softmax of R v is below max v by at most W0((N-1)/e)/R (theory, 10.1):
 
     |F - f| <= |p_S - S| + max_i sup |A_i - phi_i| + W0((N-1)/e)/R + rounding.
@@ -40,7 +40,7 @@ from maxaffine.target.expression import Expression
 
 Array = NDArray[np.float64]
 
-THEOREM = "maximum of two convex polygons: |F - f| <= smooth part + the worse polygon + W0((N-1)/e)/R"
+THEOREM = "maximum of convex polygons: |F - f| <= smooth part + the worst polygon + W0((N-1)/e)/R"
 FIRST = 4  # intervals per piece
 CUTS = 6  # times that an interval is halved
 CLOSE = 1.01  # a bound this close to an error that was seen is not improved
@@ -55,15 +55,13 @@ def certify_curved_maximum(layer: GroupedLayer, plan: CurvedMaximumPlan, error: 
     alone = layer if literal else replace(layer, bonus=0.0)  # without a bonus its rounding is none
     share = SMOOTH * error / max(1, len(plan.smooth))
     smooth = [_product(alone, group, made, share) for group, made in zip(layer.groups[1:], plan.smooth, strict=True)]  # type: ignore[arg-type]
-    along = _along(layer, tokens, plan)
-    sides = [values[values[:, 1] == side] for side in (1.0, 0.0)]
-    bounds = [along.polygon(rows, phi, level) for rows, phi, level in
-              zip(sides, (found.inner, found.outer), (along.inner_level, along.outer_level), strict=True)]  # fmt: skip
+    along, sides = _along(layer, tokens, plan), _sides(values, plan)
+    bounds = [along.polygon(rows, side.phi, level) for rows, side, level in zip(sides, found.sides, along.levels, strict=True)]
     polygons, doubt = max(one[0] for one in bounds), max(one[1] for one in bounds)
     kappa = 1.0 / plan.sharpness
     blend = kappa * blend_constant(len(values))
     z = query(layer, tokens)
-    size = float((np.abs(values[:, :2]) @ (z.size + z.error) + np.abs(values[:, 2])).max()) * UP
+    size = float((np.abs(values[:, :-1]) @ (z.size + z.error) + np.abs(values[:, -1])).max()) * UP
     rounding = (_literal if literal else kink_rounding)(layer, tokens, kappa, size) + sum(part.rounding for part in smooth)
     leak = _leak(layer, plan.sharpness * size) if literal else 0.0
     rounding += output_rounding(layer, (size + sum(part.largest for part in smooth)) * UP) + along.tilt
@@ -106,9 +104,9 @@ def _leak(layer: GroupedLayer, score: float) -> float:
 
 
 def _values(tokens: ClusterGroup, sign: int, sharpness: float) -> Array:
-    """Slopes and constants (N, 3) of sigma v_k in z, where every score is R times that, exactly, and slopes across are 0 or 1."""
+    """Slopes and constants (N, E + 1) of sigma v_k in z, where every score is R times that, exactly."""
     rows = []
-    if len(tokens.matrix) != 2 or not (sharpness > 0 and math.frexp(sharpness)[0] == 0.5):
+    if not (sharpness > 0 and math.frexp(sharpness)[0] == 0.5):
         raise Refused("the layer is not that of a curved maximum.")
     for slopes, offset, cluster in zip(tokens.site_slopes, tokens.site_offsets, tokens.clusters, strict=True):
         plain = cluster.count == 1 and not cluster.origin.any() and bool(np.all(cluster.radius == 1.0))
@@ -116,10 +114,22 @@ def _values(tokens: ClusterGroup, sign: int, sharpness: float) -> Array:
         if not plain or cluster.slopes is None:
             raise Refused("its clusters are not single tokens with affine values.")
         row = sign * np.append(cluster.slopes.astype(np.float64).ravel(), float(cluster.values.ravel()[0]))
-        if not np.array_equal(sharpness * row, np.append(slopes.astype(np.float64), float(offset))) or row[1] not in (0.0, 1.0):
+        if not np.array_equal(sharpness * row, np.append(slopes.astype(np.float64), float(offset))):
             raise Refused("the scores of its tokens are not their values times the sharpness.")
         rows.append(row)
     return np.array(rows)
+
+
+def _sides(values: Array, plan: CurvedMaximumPlan) -> list[Array]:
+    """The tokens of every side, whose slopes across are 1 along the side's own affine part and 0 along the others'."""
+    leans, counts = plan.found.leans(), [len(rows) for rows in plan.pieces]
+    if len(values) != sum(counts) or values.shape[1] != len(leans) + 2:
+        raise Refused("its tokens are not those of its plan.")
+    found = np.split(values, np.cumsum(counts)[:-1])
+    for side, rows in zip(plan.found.sides, found, strict=True):
+        if not np.all(rows[:, 1:-1] == np.array([float(side.lean == row) for row in leans])):
+            raise Refused("its tokens lean otherwise than the sides of the maximum.")
+    return found
 
 
 def _along(layer: GroupedLayer, tokens: ClusterGroup, plan: CurvedMaximumPlan) -> Along:
@@ -134,15 +144,21 @@ def _along(layer: GroupedLayer, tokens: ClusterGroup, plan: CurvedMaximumPlan) -
         return sum((abs(scale * a - b) * r for a, b, r in zip(stored, wanted, reach, strict=True)), Fraction(0))
 
     tilt = [Fraction(0)] * len(centre) if layer.tilt is None else [Fraction(float(a)) for a in layer.tilt[0]]
-    middle, lean, slopes = (
-        sum((a * c for a, c in zip(row, centre, strict=True)), Fraction(0)) for row in (found.direction, found.lean, found.slopes)
-    )
+    leans = found.leans()
+    if len(rows) != 1 + len(leans):
+        raise Refused("the layer is not that of a curved maximum.")
+
+    def at_centre(row: tuple[Fraction, ...]) -> Fraction:
+        return sum((a * c for a, c in zip(row, centre, strict=True)), Fraction(0))
+
+    slopes = found.sign * at_centre(found.slopes)
     return Along(
-        Interval.exact(middle), plan.half,
+        Interval.exact(at_centre(found.direction)), plan.half,
         _up(sum((abs(m) * r for m, r in zip(rows[0], reach, strict=True)), Fraction(0))),
-        _up(apart(rows[0], found.direction, half)), _up(apart(rows[1], found.lean, Fraction(1))),
+        _up(apart(rows[0], found.direction, half)),
+        _up(max(apart(row, lean, Fraction(1)) for row, lean in zip(rows[1:], leans, strict=True))),
         _up(apart(tilt, found.slopes, Fraction(1))),
-        Interval.exact(lean + found.sign * slopes), Interval.exact(found.sign * slopes),
+        tuple(Interval.exact(at_centre(side.lean) + slopes) for side in found.sides),
     )  # fmt: skip
 
 
@@ -156,15 +172,14 @@ class Along:
     off: float
     lean: float
     tilt: float
-    inner_level: Interval
-    outer_level: Interval
+    levels: tuple[Interval, ...]
 
     def polygon(self, values: Array, phi: Expression, level: Interval) -> tuple[float, float]:
         """sup |max_k v_k - phi - level|, and how much of it is doubt about phi."""
         if not len(values):
             raise Refused("one side of the maximum has no token.")
         order = np.argsort(values[:, 0], kind="stable")
-        slopes, constants = values[order, 0], values[order, 2]
+        slopes, constants = values[order, 0], values[order, -1]
         cuts, apart = self._corners(slopes, constants)
         edges = np.concatenate([[-self.reach], cuts, [self.reach]])
         shares = np.linspace(0.0, 1.0, FIRST + 1)

@@ -14,18 +14,20 @@ from maxaffine.target.target import Target
 
 
 def build_curved_maximum(plan: CurvedMaximumPlan, target: Target, dtype: str) -> GroupedLayer:
-    """Coordinates of the first group: t, scaled, and the affine part of the switch; a power of two makes scores of values."""
-    box, found = target.box, plan.found
-    matrix = np.stack([np.array([float(c) for c in found.direction]) / plan.half, np.array([float(c) for c in found.lean])])
-    pieces = np.concatenate([plan.inner, plan.outer])
+    """Coordinates of the first group: t, scaled, and the sides' affine parts; a power of two makes scores of values."""
+    box, found, leans = target.box, plan.found, plan.found.leans()
+    rows = [np.array([float(c) for c in row]) for row in (found.direction, *leans)]
+    matrix = np.stack([rows[0] / plan.half, *rows[1:]])
+    E = len(matrix)
+    pieces = np.concatenate(plan.pieces)
     stored = numpy_dtype(dtype)
     c, G = (pieces[:, i].astype(stored).astype(np.float64) for i in (1, 0))
-    across = np.concatenate([np.ones(len(plan.inner)), np.zeros(len(plan.outer))])
-    lean = np.stack([G, across], axis=1)
-    keys = (AxisKeys(np.zeros(1), np.zeros(1)),) * 2
-    origin, radius = np.zeros(2), np.ones(2)
+    across = [[float(side.lean == row) for row in leans] for side, own in zip(found.sides, plan.pieces, strict=True) for _ in own]
+    lean = np.concatenate([G[:, None], np.array(across)], axis=1)
+    keys = (AxisKeys(np.zeros(1), np.zeros(1)),) * E
+    origin, radius, one = np.zeros(E), np.ones(E), (1,) * E
     clusters = tuple(
-        Cluster(origin, radius, keys, np.full((1, 1, 1), found.sign * a), (found.sign * g).reshape(1, 1, 1, 2))
+        Cluster(origin, radius, keys, np.full((*one, 1), found.sign * a), (found.sign * g).reshape(*one, 1, E))
         for a, g in zip(c, lean, strict=True)
     )
     tokens = ClusterGroup(matrix, plan.sharpness * lean, plan.sharpness * c, clusters)

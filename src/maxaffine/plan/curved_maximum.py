@@ -1,11 +1,11 @@
-"""A kink along the graph of a function of one direction: a maximum of two convex polygons, and a smooth part.
+"""Kinks along graphs of functions of one direction: a maximum of convex polygons, and a smooth part.
 
-    f = S + sigma max(phi_1(t) + m . x, phi_2(t)),        F = p_S + sum_k softmax_k(R v_k) sigma v_k
+    f = S + sigma max_i(phi_i(t) + m_i . x),        F = p_S + sum_k softmax_k(R v_k) sigma v_k
 
-Both sides phi_1, phi_2 are convex (target/curved_maximum.py adds a function g to both and takes it off S), so each is the maximum
-of its best affine pieces v_k, one token each: a convex function of curvature c is held to E by pieces of length 4 sqrt(E/c), and
-the maximum of two maxima of affine functions is one softmax whose scores are R times its values.  Tokens grow like
-error^(-1/2), whatever the switch looks like, because only one direction is curved.
+All sides phi_i are convex (target/curved_maximum.py adds a function g to each and takes it off S), so each is the maximum of its
+best affine pieces v_k, one token each: a convex function of curvature c is held to E by pieces of length 4 sqrt(E/c), and the
+maximum of maxima of affine functions is one softmax whose scores are R times its values.  Tokens grow like error^(-1/2), whatever
+the switch looks like, because only one direction is curved.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from maxaffine.plan.curved import lambert_of_exp
 from maxaffine.plan.spectral import GroupPlan, GroupPlanner, _analytic
 from maxaffine.target.box import Box
-from maxaffine.target.curved_maximum import FREQUENCY, CurvedMaximum, CurvedSwitch, Lift
+from maxaffine.target.curved_maximum import FREQUENCY, CurvedMaximum, CurvedSwitch, Lift, Side
 from maxaffine.target.expression import Expression
 
 Array = NDArray[np.float64]
@@ -37,14 +37,13 @@ MOST = 6000
 
 @dataclass(frozen=True)
 class CurvedMaximumPlan:
-    """Affine pieces (K, 2: slope and constant in z, t = middle + half z) of both sides, the sharpness, and the smooth groups."""
+    """Affine pieces (K, 2: slope and constant in z, t = middle + half z) of every side, the sharpness, and the smooth groups."""
 
     found: CurvedMaximum
-    side: int
+    base: int
     lift: Lift
     half: float
-    inner: Array
-    outer: Array
+    pieces: tuple[Array, ...]
     sharpness: float
     smooth: tuple[GroupPlan, ...]
     centre: Array
@@ -53,14 +52,14 @@ class CurvedMaximumPlan:
     @property
     def cells(self) -> int:
         """Key tokens in all."""
-        return len(self.inner) + len(self.outer) + sum(part.tokens for part in self.smooth)
+        return sum(len(rows) for rows in self.pieces) + sum(part.tokens for part in self.smooth)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data: the side and the function that make both sides of the maximum convex."""
+        """Plain data: the base and the function that make all sides of the maximum convex."""
         lift = dataclasses.asdict(self.lift)
         return {
-            "plan": "curved maximum", "method": "curved", "route": self.route, "side": self.side, "lift": lift,
-            "pieces": [len(self.inner), len(self.outer)],
+            "plan": "curved maximum", "method": "curved", "route": self.route, "base": self.base, "lift": lift,
+            "pieces": [len(rows) for rows in self.pieces],
         }  # fmt: skip
 
 
@@ -70,8 +69,7 @@ class CurvedMaximumPlanner:
     def __init__(self, switch: CurvedSwitch, box: Box, dtype: str) -> None:
         self.switch, self.box, self.dtype = switch, box, dtype
         self.centre = np.asarray((box.low + box.high) / 2.0)
-        direction = switch.apart[1].direction
-        row = np.array([float(c) for c in direction])
+        row = np.array([float(c) for c in switch.direction])
         self.half = float(np.abs(row) @ (box.width / 2.0)) * (1.0 + 2.0**-40)
         self.origin = float(row @ self.centre)
         self._known: dict[int, Split | None] = {}
@@ -80,30 +78,38 @@ class CurvedMaximumPlanner:
         """The fewest tokens among bases and numbers of waves; None where there are too many."""
         best: CurvedMaximumPlan | None = None
         worse = 0
-        for cost, side, lift in self._lifts():
+        for cost, base, lift in self._lifts():
             limit = min(MOST, most if best is None else best.cells - 1)
             if worse < 2 and cost / math.sqrt(POLYGONS * error) <= limit:
-                made = self._carry_out(side, lift, error, limit)
+                made = self._carry_out(base, lift, error, limit)
                 best, worse = (best, worse + (best is not None)) if made is None else (made, 0)
         return best
 
     def _lifts(self) -> Iterator[tuple[float, int, Lift]]:
         """Bases and functions g with more and more waves, and the pieces that they ask for in units of error^(-1/2)."""
         z = np.linspace(-1.0, 1.0, LOOKS)
-        bent = {side: self._bent(self.switch.apart[side].h, z) for side in (-1, 1)}
-        for side, row in bent.items():
-            if row is not None and row.min() >= -1e-9 * np.abs(row).max():  # convex as it is
-                yield float(np.sqrt(np.maximum(row, 0.0)).mean()) / 2.0, side, Lift(self.origin, self.half)
-                return
         none = Lift(self.origin, self.half)
-        side = min((-1, 1), key=lambda side: len(self.switch.lifted(side, none).parts))
+        most = self.box.dimension  # coordinates of the tokens
+        bases = [base for base in range(len(self.switch.bases)) if len(self.switch.lifted(base, none).leans()) < most]
+        found = [[self._bent(side.phi, z) for side in self.switch.heights[base]] for base in bases]
+        bent = {}
+        for base, bends in zip(bases, found, strict=True):
+            known = [row for row in bends if row is not None]
+            if len(known) == len(bends):
+                bent[base] = np.stack(known)
+        for base, rows in bent.items():
+            if rows.min() >= -1e-9 * np.abs(rows).max():  # convex as they are
+                yield float(np.sqrt(np.maximum(rows, 0.0)).mean(axis=1).sum()) / 2.0, base, none
+                return
+        if not bent:
+            return
+        base = min(bent, key=lambda base: len(self.switch.lifted(base, none).parts))
         for waves in WAVES:
-            row = bent[side]
-            if waves not in self._known and row is not None:
-                self._known[waves] = _convex_split(row, z, waves)
-            made = self._known.get(waves)
+            if waves not in self._known:
+                self._known[waves] = _convex_split(bent[base], z, waves)
+            made = self._known[waves]
             if made is not None:
-                yield made[0], side, Lift(self.origin, self.half, *made[1])
+                yield made[0], base, Lift(self.origin, self.half, *made[1])
 
     def _bent(self, h: Expression, z: Array) -> Array | None:
         """h'' in z at points."""
@@ -112,8 +118,8 @@ class CurvedMaximumPlanner:
             values = second.evaluate(self.origin + self.half * z[:, None])[:, 0] * self.half**2
         return values if np.isfinite(values).all() else None
 
-    def _carry_out(self, side: int, lift: Lift, error: float, most: int) -> CurvedMaximumPlan | None:
-        found = self.switch.lifted(side, lift)
+    def _carry_out(self, base: int, lift: Lift, error: float, most: int) -> CurvedMaximumPlan | None:
+        found = self.switch.lifted(base, lift)
         smooth = []
         for group in found.parts:
             if not _analytic(group, self.box.low, self.box.high):
@@ -125,18 +131,21 @@ class CurvedMaximumPlanner:
             smooth.append(made)
             most -= made.tokens
         left = sum(float(c) * float(a) for c, a in zip(found.slopes, self.centre, strict=True)) * found.sign
-        lean = sum(float(c) * float(a) for c, a in zip(found.lean, self.centre, strict=True))
         sides = []
-        for phi, level in ((found.inner, left + lean), (found.outer, left)):
-            pieces = polygon(lambda z, phi=phi, level=level: phi.evaluate(self.origin + self.half * z[:, None])[:, 0] + level,  # type: ignore[misc]
-                             POLYGONS * error, most)  # fmt: skip
+        for side in found.sides:
+            level = left + sum(float(c) * float(a) for c, a in zip(side.lean, self.centre, strict=True))
+
+            def phi(z: Array, side: Side = side, level: float = level) -> Array:
+                return np.asarray(side.phi.evaluate(self.origin + self.half * z[:, None])[:, 0] + level)
+
+            pieces = polygon(phi, POLYGONS * error, most)
             if pieces is None:
                 return None
             sides.append(pieces)
             most -= len(pieces)
-        blend = float(lambert_of_exp(np.array([math.log(len(sides[0]) + len(sides[1]) - 1) - 1.0]))[0])  # W0((N-1)/e)
+        blend = float(lambert_of_exp(np.array([math.log(sum(len(rows) for rows in sides) - 1) - 1.0]))[0])  # W0((N-1)/e)
         sharpness = 2.0 ** math.ceil(math.log2(blend / (BLEND * error)))
-        return CurvedMaximumPlan(found, side, lift, self.half, sides[0], sides[1], sharpness, tuple(smooth), self.centre)
+        return CurvedMaximumPlan(found, base, lift, self.half, tuple(sides), sharpness, tuple(smooth), self.centre)
 
 
 def _smooth_part(planner: GroupPlanner, error: float) -> GroupPlan | None:
@@ -147,7 +156,7 @@ def _smooth_part(planner: GroupPlanner, error: float) -> GroupPlan | None:
 
 
 def _convex_split(bent: Array, z: Array, waves: int) -> Split | None:
-    """g with g'' = q >= max(0, -bent) and few pieces: the mean of (sqrt q + sqrt(bent + q))/2, and g's numbers.
+    """g with g'' = q >= -bent of every side (S, M) and few pieces: the mean of sum_i sqrt(bent_i + q)/2, and g's numbers.
 
     Linear programs, each with the weights that make it the linearisation of that mean at the solution of the one before.
     """
@@ -156,7 +165,7 @@ def _convex_split(bent: Array, z: Array, waves: int) -> Split | None:
     size = float(np.abs(bent).max())
     turns = float(FREQUENCY) * np.arange(1, waves + 1)
     columns = np.concatenate([np.ones((len(z), 1)), *(wave(np.multiply.outer(z, turns)) for wave in (np.cos, np.sin))], axis=1)
-    needed, weights = np.maximum(0.0, -bent) + 1e-4 * size, np.ones(len(z))
+    needed, weights = np.maximum(0.0, -bent.min(axis=0)) + 1e-4 * size, np.ones(len(z))
     best: tuple[float, Array] | None = None
     for _ in range(5):
         limits = [(-8.0 * size, 8.0 * size)] * columns.shape[1]
@@ -164,10 +173,10 @@ def _convex_split(bent: Array, z: Array, waves: int) -> Split | None:
         if answer.status != 0:
             break
         q = columns @ answer.x
-        cost = float((np.sqrt(np.maximum(q, 0.0)) + np.sqrt(np.maximum(bent + q, 0.0))).mean()) / 2.0
+        cost = float(np.sqrt(np.maximum(bent + q, 0.0)).mean(axis=1).sum()) / 2.0
         if best is None or cost < best[0]:
             best = cost, np.asarray(answer.x)
-        weights = 1.0 / np.sqrt(np.maximum(q, 0.0) + 0.01 * size) + 1.0 / np.sqrt(np.maximum(bent + q, 0.0) + 0.01 * size)
+        weights = (1.0 / np.sqrt(np.maximum(bent + q, 0.0) + 0.01 * size)).sum(axis=0)
     if best is None:
         return None
     cosines, sines = (tuple(float(c) for c in -row / turns**2) for row in (best[1][1 : 1 + waves], best[1][1 + waves :]))

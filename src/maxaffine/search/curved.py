@@ -17,7 +17,8 @@ from maxaffine.plan.curved_maximum import CurvedMaximumPlan, CurvedMaximumPlanne
 from maxaffine.plan.level_sets import curve_of
 from maxaffine.request import Request
 from maxaffine.search.found import ROOM, Found, proved
-from maxaffine.target.curved_maximum import curved_switch, extremum
+from maxaffine.target.branches import extremum
+from maxaffine.target.curved_maximum import curved_switch
 from maxaffine.target.switches import affine_form, forced, switches
 
 Array = NDArray[np.float64]

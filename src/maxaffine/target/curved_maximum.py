@@ -1,8 +1,9 @@
-"""A kink along the graph of a function of one direction: f = smooth part + sigma max(h(w . x) + m . x + g, g), exactly.
+"""Kinks along graphs of functions of one direction: f = smooth part + sigma max_i(h_i(w . x) + m_i . x + g(w . x)), exactly.
 
-A target that switches once between f_- and f_+ with f_+ - f_- = c u, u the switch's argument and c a rational number, is the
-larger of the two for c > 0 and the smaller for c < 0.  Where u is a function of one direction and an affine part, any function g
-of the same direction may be added to both sides of the maximum and taken off the smooth part: that makes both sides convex.
+A target whose switches are nested maxima (or minima, or one absolute value) of a_1, .., a_n with branches f_i, where
+f_i - f_j = c (a_i - a_j) with a rational number c, is the largest of its branches for c > 0 and the smallest for c < 0; for
+minima the other way round.  Where the differences are functions of one direction and affine parts, any function g of the same
+direction may be added to all sides of the maximum and taken off the smooth part: that makes all of them convex.
 """
 
 from __future__ import annotations
@@ -11,9 +12,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
-from maxaffine.core.intervals import Interval
 from maxaffine.target.box import Box
 from maxaffine.target.expression import Expression
 from maxaffine.target.one_direction import OneDirection, one_direction
@@ -23,7 +21,7 @@ from maxaffine.target.switches import _copy, affine_form, switches
 from maxaffine.target.tree import Graph
 
 MOST_WAVES = 64
-CELLS = 24  # per variable, on which a factor is seen to keep its sign
+MOST_SIDES = 8
 FREQUENCY = Fraction(20, 7)  # of the first wave, in z: a period a little longer than the range -1 to 1
 
 
@@ -63,87 +61,140 @@ class Lift:
 
 
 @dataclass(frozen=True)
+class Side:
+    """phi(t) + lean . x, one side of a maximum."""
+
+    phi: Expression
+    lean: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True)
 class CurvedMaximum:
-    """f(x) = sum of `parts` + slopes . x + sign max(inner(t) + lean . x, outer(t)), t = direction . x."""
+    """f(x) = sum of `parts` + slopes . x + sign max_i(phi_i(t) + lean_i . x), t = direction . x."""
 
     parts: tuple[Group, ...]
     slopes: tuple[Fraction, ...]
     sign: int
     direction: Direction
-    inner: Expression
-    outer: Expression
-    lean: tuple[Fraction, ...]
+    sides: tuple[Side, ...]
+
+    def leans(self) -> list[tuple[Fraction, ...]]:
+        """The affine parts that are not zero, each once."""
+        return list(dict.fromkeys(side.lean for side in self.sides if any(side.lean)))
 
 
 @dataclass(frozen=True)
 class CurvedSwitch:
-    """One switch: the branch that stays when `side` is chosen, and what the maximum compares with zero, for both sides."""
+    """Branches, any of which may be the base, and sign (f_i - base) of every branch i as functions of one direction."""
 
     sign: int
-    bases: dict[int, Expression]
-    apart: dict[int, OneDirection]
+    direction: Direction
+    bases: tuple[Expression, ...]
+    heights: tuple[tuple[Side, ...], ...]
 
-    def lifted(self, side: int, lift: Lift) -> CurvedMaximum:
-        """f = base + sign max(H, 0) with g added to both sides; `side` +1 or -1 says which branch is the base."""
-        over = self.apart[side]
-        parts, slopes, constant = _smooth(self.bases[side])
+    def lifted(self, base: int, lift: Lift) -> CurvedMaximum:
+        """f = base + sign max_i(H_i), with g added to every side."""
+        parts, slopes, constant = _smooth(self.bases[base])
         level = self.sign * constant
-        inner, outer = Graph(over.h.nodes), Graph()
-        names = ("t1",)
-        places = (
-            inner.total([over.h.outputs[0], lift.place(inner), inner.number(level)]),
-            outer.total([lift.place(outer), outer.number(level)]),
-        )
-        sides = [Expression._of(text, names, graph, (place,)) for text, graph, place in
-                 zip(("one side of the maximum", "the other side"), (inner, outer), places, strict=True)]  # fmt: skip
+        sides = []
+        for height in self.heights[base]:
+            graph = Graph(height.phi.nodes)
+            place = graph.total([height.phi.outputs[0], lift.place(graph), graph.number(level)])
+            sides.append(Side(Expression._of("a side of the maximum", ("t1",), graph, (place,)), height.lean))
         if not lift.is_zero:
-            parts = _with(parts, over.direction, lift, -self.sign)
-        return CurvedMaximum(tuple(parts), tuple(slopes), self.sign, over.direction, sides[0], sides[1], over.slopes)
+            parts = _with(parts, self.direction, lift, -self.sign)
+        return CurvedMaximum(tuple(parts), tuple(slopes), self.sign, self.direction, tuple(sides))
 
 
 def curved_switch(expression: Expression, box: Box) -> CurvedSwitch | None:
-    """The one switch of an expression as a maximum or minimum along one direction and an affine part; None for all others."""
+    """The switches of an expression as one maximum or minimum along one direction and affine parts; None for all others."""
     if expression.count != 1 or not expression.used:
         return None
     expression = settled(expression, box)
     found = [one for one in switches(expression) if one.chosen or one.kind == "jump"]
-    if len(found) != 1 or found[0].kind != "kink":
+    if not found or any(one.kind != "kink" for one in found):
+        return None
+    graph, kinks = Graph(), {one.place for one in found}
+    ends = _ends(expression, max(kinks), kinks, graph)
+    if ends is None or not 2 <= len(ends) <= MOST_SIDES:
+        return None
+    ratios = [_ratio(graph, graph.subtract(end, ends[0][0]), graph.subtract(leaf, ends[0][1])) for end, leaf in ends[1:]]
+    if any(ratio is None or ratio != ratios[0] for ratio in ratios) or ratios[0] is None:
+        return None
+    sign = (1 if ratios[0] > 0 else -1) * (-1 if expression.nodes[max(kinks)].op == "min" else 1)
+    bases = tuple(Expression._of("a branch", expression.names, graph, (end,)) for end, _ in ends)
+    if any(one.chosen for base in bases for one in switches(base)):
+        return None
+    heights: list[tuple[Side, ...]] = []
+    direction: Direction = ()
+    for base, _ in ends:
+        row = []
+        for end, _ in ends:
+            apart = graph.multiply(graph.number(sign), graph.subtract(end, base))
+            along = _along(Expression._of("what the branches are apart", expression.names, graph, (apart,)))
+            if along is None or (direction and along.direction and direction != along.direction):
+                return None
+            direction = along.direction or direction
+            row.append(Side(along.h, along.slopes))
+        heights.append(tuple(row))
+    if not direction:
+        return None
+    turned = tuple(tuple(_across(side, direction) for side in row) for row in heights)
+    return None if all(len({side.lean for side in row}) == 1 for row in turned) else CurvedSwitch(sign, direction, bases, turned)
+
+
+def _across(side: Side, direction: Direction) -> Side:
+    """The same side with an affine part at right angles to the direction."""
+    along = sum((a * w for a, w in zip(side.lean, direction, strict=True)), Fraction(0)) / sum(w * w for w in direction)
+    if not along:
+        return side
+    graph = Graph(side.phi.nodes)
+    place = graph.add(side.phi.outputs[0], graph.multiply(graph.number(along), graph.variable(0)))
+    lean = tuple(a - along * w for a, w in zip(side.lean, direction, strict=True))
+    return Side(Expression._of("a side", ("t1",), graph, (place,)), lean)
+
+
+def _ends(expression: Expression, top: int, kinks: set[int], graph: Graph) -> list[tuple[int, int]] | None:
+    """Branches with what the switch chooses for them: of nested maxima, of nested minima, or of one absolute value."""
+    op, leaves, waiting, met = expression.nodes[top].op, [], [top], set[int]()
+    while waiting:
+        place = waiting.pop()
+        if place in kinks and expression.nodes[place].op == op and (place == top or op != "abs"):
+            met.add(place)
+            waiting += reversed(expression.nodes[place].args)
+        else:
+            leaves.append(place)
+    if met != kinks:
+        return None
+    found = []
+    for leaf, sign in [(leaves[0], 1), (leaves[0], -1)] if op == "abs" else [(leaf, 1) for leaf in dict.fromkeys(leaves)]:
+        copies: list[int | bool] = []
+        chosen: int | bool = False
+        for i, one in enumerate(expression.nodes):
+            if i != top:
+                copies.append(_copy(graph, one, [copies[a] for a in one.args], None))
+                continue
+            chosen = copies[leaf]
+            if isinstance(chosen, bool):
+                return None
+            chosen = chosen if sign > 0 else graph.negate(chosen)
+            copies.append(chosen)
+        end = copies[expression.outputs[0]]
+        if isinstance(end, bool) or isinstance(chosen, bool):
+            return None
+        found.append((end, chosen))
+    return found
+
+
+def _along(expression: Expression) -> OneDirection | None:
+    """A function of one direction and an affine part; one that is affine has no direction of its own."""
+    form = affine_form(expression)
+    if form is None:
+        return one_direction(expression)
+    if form.exact is None:
         return None
     graph = Graph()
-    branches = _branches(expression, found[0].place, graph)
-    if branches is None:
-        return None
-    *ends, argument = branches
-    apart = graph.subtract(ends[1], ends[0])
-    ratio = _ratio(graph, apart, argument)
-    if ratio is None:
-        return None
-    sign = 1 if ratio > 0 else -1
-    bases, over = {}, {}
-    for side in (-1, 1):
-        # base f_- and H = sign (f_+ - f_-), or base f_+ and H = sign (f_- - f_+)
-        bases[side] = Expression._of("a branch", expression.names, graph, (ends[0] if side < 0 else ends[1],))
-        height = graph.multiply(graph.number(-side * sign), apart)
-        along = one_direction(Expression._of("what the branches are apart", expression.names, graph, (height,)))
-        if along is None or not any(along.slopes):
-            return None
-        over[side] = along
-    return CurvedSwitch(sign, bases, over)
-
-
-def _branches(expression: Expression, place: int, graph: Graph) -> tuple[int, int, int] | None:
-    """f_-, f_+ and the argument of one kink, in a graph of their own."""
-    node, ends, argument = expression.nodes[place], [], graph.zero
-    for choice in (-1, 1):
-        copies: list[int | bool] = []
-        for i, one in enumerate(expression.nodes):
-            copies.append(_copy(graph, one, [copies[a] for a in one.args], choice if i == place else None))
-        end, args = copies[expression.outputs[0]], [copies[a] for a in node.args]
-        if isinstance(end, bool) or any(isinstance(a, bool) for a in args):
-            return None
-        ends.append(end)
-        argument = args[0] if node.op == "abs" else graph.subtract(args[0], args[1])
-    return ends[0], ends[1], argument
+    return OneDirection(Expression._of("a constant", ("t1",), graph, (graph.number(form.exact[1]),)), (), form.exact[0])
 
 
 def _ratio(graph: Graph, apart: int, argument: int) -> Fraction | None:
@@ -192,38 +243,3 @@ def _with(parts: list[Group], direction: Direction, lift: Lift, sign: int) -> li
     graph = Graph()
     place = graph.multiply(graph.number(sign), lift.place(graph))
     return [*parts, Group((direction,), Expression._of("waves", ("t1",), graph, (place,)), None)]
-
-
-def parting(expression: Expression, place: int, choice: int) -> Expression | None:
-    """The branch of one choice minus the other one, of one kink."""
-    graph = Graph()
-    found = _branches(expression, place, graph)
-    if found is None:
-        return None
-    apart = graph.subtract(found[1], found[0]) if choice > 0 else graph.subtract(found[0], found[1])
-    return Expression._of("what the branches are apart", expression.names, graph, (apart,))
-
-
-def extremum(expression: Expression, place: int, box: Box) -> int | None:
-    """+1 where f is the larger of its branches at one kink everywhere in the box, -1 where it is the smaller; None if unknown.
-
-    With the kink's value as a variable v of its own, f = F(x, v): where F never falls with v between the values of both branches,
-    F(x, max(a, b)) = max(F(x, a), F(x, b)).
-    """
-    node, graph, D = expression.nodes[place], Graph(), expression.dimension
-    copies: list[int | bool] = []
-    for i, one in enumerate(expression.nodes):
-        copies.append(graph.variable(D) if i == place else _copy(graph, one, [copies[a] for a in one.args], None))
-    end, args = copies[expression.outputs[0]], [copies[a] for a in node.args]
-    if node.op not in ("abs", "max", "min") or isinstance(end, bool) or any(isinstance(a, bool) for a in args):
-        return None
-    values = [int(a) for a in args] if node.op != "abs" else [int(args[0]), graph.negate(int(args[0]))]
-    cells = [np.linspace(low, high, CELLS + 1) for low, high in zip(box.low, box.high, strict=True)]
-    lows = np.stack([a.ravel() for a in np.meshgrid(*(cell[:-1] for cell in cells), indexing="ij")], axis=1)
-    highs = np.stack([a.ravel() for a in np.meshgrid(*(cell[1:] for cell in cells), indexing="ij")], axis=1)
-    both = Expression._of("both values", expression.names, graph, values).enclose(Interval(lows, highs))
-    low, high = both.lo.min(axis=1, keepdims=True), both.hi.max(axis=1, keepdims=True)
-    free = Expression._of("with a free kink", (*expression.names, "kink"), graph, (end,)).gradient().output(D)
-    slope = free.enclose(Interval(np.concatenate([lows, low], axis=1), np.concatenate([highs, high], axis=1)))
-    sign = 1 if bool((slope.lo >= 0).all()) else -1 if bool((slope.hi <= 0).all()) else None
-    return sign if sign is None or node.op != "min" else -sign

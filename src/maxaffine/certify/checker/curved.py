@@ -20,7 +20,7 @@ from maxaffine.certify.checker.stored import NotProved
 from maxaffine.certify.checker.tree import DOUBLE, Clusters, _rows
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
-from maxaffine.target.curved_maximum import extremum, parting
+from maxaffine.target.branches import extremum, parting
 from maxaffine.target.expression import Expression
 from maxaffine.target.switches import forced, switches
 from maxaffine.target.target import Target

@@ -1,9 +1,10 @@
-"""Curved maxima re-proved: chords above and tokens below both polygons, the smooth part group by group.
+"""Curved maxima re-proved: chords above and tokens below every polygon, the smooth part group by group.
 
-The target is smooth part + sigma max(phi_1(t) + m . x, phi_2(t)), read off its expression again; the function g that the file
-adds to both sides may be any.  A side's polygon A(t) = max_k v_k(t) is convex: between two points a < b it is at most the chord
-of A(a) and A(b), and at least any one token.  Both are affine, and on [a, b] an affine function minus phi is at most its values
-at the ends and (b - a)^2/8 sup |phi''| apart from zero.  The layer's softmax is below the largest value by at most W0((N-1)/e)/R.
+The target is smooth part + sigma max_i(phi_i(t) + m_i . x), read off its expression again; the function g that the file adds to
+all sides may be any, and so may be which tokens it counts to which side.  A side's polygon A(t) = max_k v_k(t) is convex: between
+two points a < b it is at most the chord of A(a) and A(b), and at least any one token.  Both are affine, and on [a, b] an affine
+function minus phi is at most its values at the ends and (b - a)^2/8 sup |phi''| apart from zero.  The layer's softmax is below
+the largest value by at most W0((N-1)/e)/R.
 """
 
 import math
@@ -42,7 +43,8 @@ def check_curved_maximum(
         raise NotProved("its target is not one that curved maxima are proved for.")
     found = _maximum(expression, target, plan)
     counts, directions, dtype = layer.get("clusters"), list(layer["directions"]), str(layer["dtype"])
-    wanted = [2, *(group.dimension for group in found.parts)]
+    leans = found.leans()
+    wanted = [1 + len(leans), *(group.dimension for group in found.parts)]
     if not isinstance(counts, list) or directions != wanted or [int(c) for c in counts[1:]] != [0] * len(found.parts):
         raise NotProved("its groups are not those of its target.")
     if dtype not in DTYPES or not 2 <= int(counts[0]) <= TOKENS:
@@ -51,14 +53,19 @@ def check_curved_maximum(
     if names - {"tilt"} != set(FRAME):
         raise NotProved("its tensors are not those of a curved maximum.")
     first = {name: tensors[name] for name in (*FRAME, *(name for name in tensors if name.startswith("group.0.")))}
-    tokens = Tokens.read(first, {**layer, "directions": [2], "clusters": [counts[0]]}, target)
+    tokens = Tokens.read(first, {**layer, "directions": wanted[:1], "clusters": [counts[0]]}, target)
     values, sharpness = _values(tensors, found.sign)
     total, along = _affine_parts(tensors, tokens, found, dtype)
-    sides = [values[values[:, 1] == across] for across in (1.0, 0.0)]
-    worst = max(_polygon(rows, phi, along, level) for rows, phi, level in
-                zip(sides, (found.inner, found.outer), along.levels, strict=True))  # fmt: skip
+    ends = np.cumsum([int(n) for n in plan["pieces"]])
+    if len(ends) != len(found.sides) or ends[-1] != len(values) or np.any(np.diff(ends, prepend=0) < 1):
+        raise NotProved("its tokens are not shared out among the sides of its maximum.")
+    worst = 0.0
+    for rows, side, level in zip(np.split(values, ends[:-1]), found.sides, along.levels, strict=True):
+        if not np.array_equal(rows[:, 1:-1], np.tile([float(side.lean == row) for row in leans], (len(rows), 1))):
+            raise NotProved("its tokens lean otherwise than the sides of the maximum.")
+        worst = max(worst, _polygon(rows, side.phi, along, level))
     total += worst + _largest_blend(len(values)) / sharpness * (1 + 1e-12) + tokens.rounding(1.0 / sharpness)
-    size = float((np.abs(values[:, :2]) @ along.reach + np.abs(values[:, 2])).max())
+    size = float((np.abs(values[:, :-1]) @ along.reach + np.abs(values[:, -1])).max())
     parts = Sum(found.parts, (False,) * len(found.parts), found.slopes, Fraction(0))
     for g in range(len(found.parts)):
         bound, top = _smooth(_renamed(tensors, g), dtype, parts, g, target, SMOOTH * error / len(found.parts))
@@ -68,20 +75,20 @@ def check_curved_maximum(
     total += (compute_format(dtype).unit * 1.01 + (len(directions) + target.box.dimension + 8.0) * DOUBLE * 2.0) * (size + total)
     if not math.isfinite(total):
         raise NotProved("a part could not be bounded.")
-    return total * (1 + 1e-12), f"{len(values):,} tokens on two convex polygons, {len(found.parts)} smooth groups"
+    return total * (1 + 1e-12), f"{len(values):,} tokens on {len(ends)} convex polygons, {len(found.parts)} smooth groups"
 
 
 def _maximum(expression: Expression, target: Target, plan: Mapping[str, Any]) -> CurvedMaximum:
     """The target as the file wants it taken apart, compared with the target at random points."""
-    side, row = plan["side"], plan["lift"]
-    if side not in (-1, 1):
-        raise NotProved("its plan names no side of the switch.")
+    base, row = plan["base"], plan["lift"]
     numbers = float(row["origin"]), float(row["scale"]), float(row["square"])
     lift = Lift(*numbers, tuple(float(c) for c in row["cosines"]), tuple(float(c) for c in row["sines"]))
     switch = curved_switch(expression, target.box)
     if switch is None:
         raise NotProved("its target is not a maximum along one direction.")
-    found = switch.lifted(side, lift)
+    if not isinstance(base, int) or not 0 <= base < len(switch.bases):
+        raise NotProved("its plan names no branch of its target.")
+    found = switch.lifted(base, lift)
     if not _adds_up(found, expression, target.box.low, target.box.high):
         raise NotProved("the parts of the maximum are not its target.")
     return found
@@ -100,8 +107,10 @@ def _adds_up(found: CurvedMaximum, expression: Expression, low: Array, high: Arr
         return total
 
     t = linear(found.direction)
-    one, two = found.inner.enclose(t) + linear(found.lean), found.outer.enclose(t)
-    total = linear(found.slopes) + (one.maximum(two) if found.sign > 0 else -one.maximum(two))
+    top = found.sides[0].phi.enclose(t) + linear(found.sides[0].lean)
+    for side in found.sides[1:]:
+        top = top.maximum(side.phi.enclose(t) + linear(side.lean))
+    total = linear(found.slopes) + (top if found.sign > 0 else -top)
     for group in found.parts:
         assert group.expression is not None
         total = total + group.expression.enclose(Interval.concatenate([linear(row) for row in group.directions], axis=1))
@@ -117,7 +126,7 @@ def _renamed(tensors: Mapping[str, Any], g: int) -> dict[str, Any]:
 
 
 def _values(tensors: Mapping[str, Any], sign: int) -> tuple[Array, float]:
-    """sigma v_k as slopes along, across, and constants (N, 3); and R, by which every score is that, bit for bit."""
+    """sigma v_k as slopes along, across, and constants (N, E + 1); and R, by which every score is that, bit for bit."""
     part = {name: np.asarray(tensors[f"group.0.{name}"]).astype(np.float64) for name in
             ("origins", "radii", "sites.slopes", "sites.offsets", "values", "value_slopes")}  # fmt: skip
     if np.any(part["origins"]) or np.any(part["radii"] != 1.0):
@@ -128,15 +137,13 @@ def _values(tensors: Mapping[str, Any], sign: int) -> tuple[Array, float]:
     sharpness = float(scores[largest] / values[largest]) if values[largest] else 0.0
     if not (sharpness > 0 and math.log2(sharpness).is_integer() and np.array_equal(values * sharpness, scores)):
         raise NotProved("its scores are not its values times a power of two.")
-    if not np.all((values[:, 1] == 0.0) | (values[:, 1] == 1.0)):
-        raise NotProved("its tokens lean otherwise than the sides of the maximum.")
     return values, sharpness
 
 
 class _Along:
     """t = middle + half z up to `off`, |z| <= reach[0]; the sides' constants at the layer's centre."""
 
-    def __init__(self, middle: Interval, half: Interval, off: float, reach: Array, levels: tuple[Interval, Interval]) -> None:
+    def __init__(self, middle: Interval, half: Interval, off: float, reach: Array, levels: list[Interval]) -> None:
         self.middle, self.half, self.off, self.reach, self.levels = middle, half, off, reach, levels
 
     def t(self, low: Array, high: Array) -> Interval:
@@ -165,14 +172,17 @@ def _affine_parts(
             raise NotProved("its tilt is not one row of finite numbers in its dtype.")
         tilt = [Fraction(float(a)) for a in stored[0].astype(np.float64)]
     off = sum((abs(half * m - w) * r for m, w, r in zip(M[0], found.direction, reach, strict=True)), Fraction(0))
-    lost = sum((abs(m - w) * r for m, w, r in zip(M[1], found.lean, reach, strict=True)), Fraction(0))
+    lost = max(
+        sum((abs(m - w) * r for m, w, r in zip(row, lean, reach, strict=True)), Fraction(0))
+        for row, lean in zip(M[1:], found.leans(), strict=True)
+    )
     lost += sum((abs(a - w) * r for a, w, r in zip(tilt, found.slopes, reach, strict=True)), Fraction(0))
-    middle, lean, slopes = (
+    middle, slopes, *leans = (
         sum((w * c for w, c in zip(row, tokens.centre, strict=True)), Fraction(0))
-        for row in (found.direction, found.lean, found.slopes)
+        for row in (found.direction, found.slopes, *(side.lean for side in found.sides))
     )
     spans = np.array([float(sum((abs(m) * r for m, r in zip(row, reach, strict=True)), Fraction(0))) for row in M]) * (1 + 1e-15)
-    levels = Interval.exact(lean + found.sign * slopes), Interval.exact(found.sign * slopes)
+    levels = [Interval.exact(lean + found.sign * slopes) for lean in leans]
     along = _Along(Interval.exact(middle), Interval.exact(half), float(off) * (1 + 1e-15), spans, levels)
     return float(lost) * (1 + 1e-15), along
 
@@ -181,7 +191,7 @@ def _polygon(rows: Array, phi: Expression, along: _Along, level: Interval) -> fl
     """sup |max_k v_k - phi - level| over |z| <= reach."""
     if not len(rows):
         raise NotProved("one side of its maximum has no token.")
-    a, b = rows[:, 0], rows[:, 2]
+    a, b = rows[:, 0], rows[:, -1]
     edge = float(along.reach[0])
     order = np.argsort(a, kind="stable")
     with np.errstate(all="ignore"):
