@@ -1,17 +1,29 @@
 """Products of clusters under attack: numbers that leave their formats, layers that are not their plan's, forged files."""
 
 import functools
+import itertools
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import maxaffine as ma
+from maxaffine.certify import products
+from maxaffine.certify.axis_clusters import AxisProver, prover
+from maxaffine.certify.axis_line import AxisTarget
+from maxaffine.certify.axis_parts import AxisParts, HeadErrors
 from maxaffine.certify.checker import _scored, check
+from maxaffine.certify.checker import products as checker_products
+from maxaffine.certify.checker.axis_cluster import AxisParts as CheckedParts
+from maxaffine.certify.checker.axis_clusters import AxisCheck
+from maxaffine.certify.checker.products_stored import Stored, hints_of
 from maxaffine.certify.products import certify_products
 from maxaffine.core.errors import Refused
+from maxaffine.layer.clusters import Cluster
 from maxaffine.layer.file import from_tensors
+from maxaffine.plan.keys import AxisKeys
 from maxaffine.runtime import two_level
 
 SQUARE = ma.Box(x=(-1, 1), y=(-1, 1))
@@ -98,3 +110,233 @@ def test_another_centre_is_refused():
     moved = replace(layer.layer, centre=layer.layer.centre + 1e-6)
     with pytest.raises(Refused, match="centre"):
         certify_products(moved, *layer.prove.args[1:])
+
+
+# ---------------------------------------------------------------------- every term of the bound
+
+QUIET = HeadErrors(lost=0.0, size=0.0, lean=0.0, eta=0.0, reach=0.0, keys=1, largest=0.0)
+
+
+def part(size, heads=None, **known):
+    """A factor of which nothing is wrong but what is named."""
+    zero = dict.fromkeys(("worst", "kinks", "leak", "far", "doubt", "eta", "rounding", "largest"), 0.0)
+    return AxisParts(**(zero | {"top": size, "count": 1, "cells": 1} | known), size=size, heads=replace(QUIET, **(heads or {})))
+
+
+def total(one, two, affine=0, off=0.0, shift=0.0, tiny=0.0):
+    found = products._joined([one, two], affine, off, shift, tiny)
+    return found.near + found.leak + found.rounding
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "more", "least"),
+    [
+        (part(3.0, worst=0.1), part(5.0), {}, 0.5),
+        (part(3.0, kinks=0.1), part(5.0, kinks=0.2), {}, 3.1 * 5.2 - 15.0),
+        (part(3.0, worst=0.1, eta=0.01), part(5.0, eta=0.02), {}, 0.5 * math.exp(0.06)),
+        (part(3.0, worst=0.1, far=0.05), part(5.0, far=0.1), {}, 0.5 / 0.85),
+        (part(3.0, leak=0.1), part(5.0), {}, 0.5),
+        (part(3.0, leak=0.1), part(5.0, leak=0.2), {}, 3.1 * 5.2 - 15.0),
+        (part(3.0, leak=0.1), part(5.0, worst=0.2), {}, 0.1 * 5.2 + 3.0 * 0.2),
+        (part(3.0, leak=0.1), part(5.0, {"lost": 0.2}), {}, 0.1 * 5.2 + 3.0 * 0.2),
+        (part(3.0, leak=0.1, eta=0.1), part(5.0), {}, 0.5 * math.exp(0.1)),
+        (part(3.0, leak=0.1), part(5.0, eta=0.1), {}, 0.5 * math.exp(0.2)),
+        (part(3.0, leak=0.1, far=0.1), part(5.0, far=0.05), {}, 0.5 / 0.85),
+        (part(3.0, {"lost": 0.1}), part(5.0), {}, 0.5),
+        (part(3.0, {"lost": 0.1}), part(5.0, worst=0.2), {}, 3.0 * 0.2 + 0.1 * 5.2),
+        (part(3.0, {"lost": 0.1, "eta": 0.2}), part(5.0), {}, 0.5 * math.exp(0.4)),
+        (part(3.0, {"lost": 0.1}, eta=0.1), part(5.0), {}, 0.5 * math.exp(0.2)),
+        (part(3.0, {"size": 4.0}), part(5.0, {"size": 6.0}), {"off": 0.01}, 0.24),
+        (part(3.0, {"size": 4.0, "lean": 1.0, "reach": 2.0}), part(5.0, {"size": 6.0}), {"off": 0.01}, 0.48),
+        (part(3.0, {"size": 4.0}, eta=0.1), part(5.0, {"size": 6.0}, far=0.1), {"off": 0.01}, 0.24 * math.exp(0.2) / 0.9),
+        (part(3.0, {"size": 4.0}, leak=0.1), part(5.0, {"size": 6.0}), {"off": 0.01}, 0.5 + 0.01 * 4.1 * 6.0),
+        (part(3.0), part(5.0), {"off": 0.01, "shift": 7.0}, 0.07),
+        (part(3.0, {"size": 4.0, "keys": 10**9}), part(5.0, {"size": 6.0}), {}, 24e9 * 2.0**-53),
+        (part(3.0, {"size": 4.0}), part(5.0, {"size": 6.0, "keys": 10**9}), {}, 24e9 * 2.0**-53),
+        (part(3.0), part(5.0, {"keys": 10**9}), {"shift": 7.0}, 7e9 * 2.0**-53),
+        (part(3.0, {"largest": 4.0, "keys": 2}), part(5.0, {"largest": 6.0, "keys": 3}), {"tiny": 1e-3}, 0.144),
+        (part(3.0, {"keys": 2}), part(5.0, {"keys": 3}), {"tiny": 1e-3, "shift": 7.0}, 0.042),
+        (part(3.0, count=10**5), part(5.0, count=10**4), {}, 15e9 * 2.0**-53),
+        (part(3.0, count=10**5, worst=1.0), part(5.0, count=10**4, eta=0.05), {}, 5.0 * math.exp(0.1) + 20e9 * 2.0**-53),
+        (part(3.0, count=10**9), part(5.0), {"shift": 7.0}, 22e9 * 2.0**-53),
+        (part(3.0, largest=1e20), part(5.0, largest=1e16, count=10), {}, 10.0 * 2.0**-120 * 1e36),
+        (part(3.0, count=10), part(5.0), {"shift": 1e36}, 10.0 * 2.0**-120 * 1e36),
+    ],
+)
+def test_every_term_of_a_product_is_counted_times_the_others(one, two, more, least):
+    found = total(one, two, **more)
+    assert least <= found <= 1.6 * least + 1e-13 * (1.0 + more.get("shift", 0.0))
+    turned = total(two, one, **(more | ({"affine": 1 - more.get("affine", 0)})))
+    assert turned == pytest.approx(found, rel=1e-9)
+
+
+def test_the_local_coordinate_of_affine_values_is_rounded():
+    one, two = part(3.0, {"lean": 1e9, "reach": 2.0}), part(5.0, {"size": 6.0})
+    assert total(one, two) - total(one, two, affine=1) >= 0.99 * 4.0 * 2.0**-53 * 2e9 * 6.0
+
+
+def test_products_whose_scores_are_lost_are_refused():
+    for wrong in ({"eta": 0.6}, {"far": 0.13}):
+        with pytest.raises(Refused, match="lost to rounding"):
+            total(part(3.0, **wrong), part(5.0, **wrong))
+
+
+def test_scores_of_several_coordinates_are_added_up():
+    """Every product of a site and every top meets all sums behind it: errors of a score grow with the coordinates."""
+    layer = compiled("abs(x)*exp(y)+x/3")
+    plan = layer.prove.args[1]
+    one = products.factor_layers(layer.layer, plan)[0]
+    (group,) = one.groups
+    target = AxisTarget(plan.found.factors[0].h, plan.found.factors[0].direction)
+    offsets = np.full(len(group.clusters), 0.01)
+    errors = []
+    for count in (1, 2, 3):
+        made_prover = prover(one, group, target, plan.shares[0], None, count, None)
+        with_slack = prover(one, group, target, plan.shares[0], None, count, offsets)
+        errors.append(made_prover._score_error(0, 1.0))
+        assert with_slack._score_error(0, 1.0) >= errors[-1] + 0.01
+    site = abs(float(group.site_slopes[0, 0])) + abs(float(group.site_offsets[0]))
+    keys = group.clusters[0].axes[0]
+    top = float(np.abs(keys.offsets).max())
+    assert min(np.diff(errors)) >= 2.0 * 2.0**-53 * (site + top)
+    assert errors[0] >= 3.0 * 2.0**-53 * site
+
+
+def test_what_rounding_does_to_z_counts_for_every_factor(monkeypatch):
+    layer = compiled("abs(x)*exp(y)+x/3")
+    plan = layer.prove.args[1]
+    monkeypatch.setattr(AxisProver, "moved", lambda self, real: 0.0)
+    before = certify_products(layer.layer, plan, 1.0).bound
+    for chosen, other in ((0, math.e), (1, 1.0)):  # sup |h| of the other factor
+        calls = itertools.count()
+
+        def moved(self, real, calls=calls, chosen=chosen):
+            return 1e-4 if next(calls) % 2 == chosen else 0.0
+
+        monkeypatch.setattr(AxisProver, "moved", moved)
+        assert certify_products(layer.layer, plan, 1.0).bound - before == pytest.approx(1e-4 * other, rel=1e-2)
+    monkeypatch.setattr(AxisProver, "moved", lambda self, real: 1.0 if real else 0.0)
+    found = certify_products(layer.layer, plan, 1e-2)
+    assert found.bound == pytest.approx(before, rel=1e-9) and found.domain.startswith("every x of the box that is a float64")
+
+
+def test_another_tilt_is_counted():
+    layer = compiled("abs(x)*exp(y)+x/3")
+    other = replace(layer.layer, tilt=layer.layer.tilt + np.array([[0.0, 1e-3]]))
+    assert certify_products(other, *layer.prove.args[1:]).bound >= layer.bound + 0.999e-3
+
+
+def test_offsets_of_factors_have_room_for_what_their_sums_lack():
+    layer = compiled("abs(sin(3*x))*abs(y-.3)", dtype="float32")
+    plan = layer.prove.args[1]
+    (group,) = layer.layer.groups
+    offsets = group.site_offsets.copy()
+    offsets[-1] = np.nextafter(offsets[-1], np.float32(np.inf))
+    group = replace(group, site_offsets=offsets)
+    factors = [one.groups[0] for one in products.factor_layers(layer.layer, plan)]
+    found = products._compare(group, factors, plan.affine, plan.shift, 2.0**-23)
+    exact = [one.site_offsets.astype(np.float64) for one in factors]
+    lacks = np.abs(group.site_offsets.astype(np.float64).reshape(len(exact[0]), -1) - exact[0][:, None] - exact[1])
+    assert lacks[-1, -1] > 0
+    assert np.all(lacks <= found.offsets[0][:, None] + found.offsets[1])
+
+
+@pytest.mark.parametrize("shift", [0.0, 7.0])
+def test_stored_values_are_off_by_at_most_what_is_measured(shift):
+    rng = np.random.default_rng(3)
+    keys = AxisKeys(np.zeros(3), np.zeros(3))
+    own = [
+        Cluster(np.zeros(1), np.ones(1), (keys,), rng.normal(size=(3, 1)), lean)
+        for lean in (rng.normal(size=(3, 1, 1)), None)
+    ]
+    values, slopes = np.multiply.outer(own[0].values[:, 0], own[1].values[:, 0]), np.zeros((3, 3, 1, 2))
+    slopes[..., 0, 0] = np.multiply.outer(own[0].slopes[:, 0, 0], own[1].values[:, 0])
+    for scale in (1e-3, 1e-9):
+        for noise in (scale * rng.normal(size=(3, 3)), np.zeros((3, 3))):
+            lean = slopes.copy()
+            lean[..., 0, 0] *= 1.0 + (scale if not noise.any() else 0.0)
+            stored = Cluster(np.zeros(2), np.ones(2), (keys, keys), (values + shift + noise)[..., None], lean)
+            off = products._values_off(stored, own, 0, shift)
+            away = np.abs(stored.values[..., 0] - values - shift) / (np.abs(values) + shift)
+            assert max(away.max(), scale if not noise.any() else 0.0) <= off * (1 + 1e-6) <= 2.0 * (away.max() + scale) + 1e-15
+
+
+# ---------------------------------------------------------------------- and of the checker's
+
+
+def seen_part(size, **known):
+    zero = dict.fromkeys(("near", "far", "mass", "eta", "lost", "head", "weight", "largest"), 0.0)
+    return CheckedParts(**(zero | {"top": size, "keys": 1} | known), size=size)
+
+
+def checked(one, two, affine=0, **known):
+    names = ("off", "floor", "lean_floor", "shift", "shift_off", "tilt", "tilt_off")
+    none = np.zeros(2)
+    rest = dict.fromkeys(names, 0.0) | {"dtype": "float64", "counts": (1, 1)} | known
+    stored = Stored(matrix=none, centre=none, low=none, high=none, clusters=[], slack=[], affine=affine, **rest)
+    return checker_products._multiplied([one, two], stored)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "more", "least"),
+    [
+        (seen_part(3.0, near=0.1), seen_part(5.0, near=0.2), {}, 3.1 * 5.2 - 15.0),
+        (seen_part(3.0, near=0.1, eta=0.01), seen_part(5.0, eta=0.02), {}, 0.5 * math.exp(0.06)),
+        (seen_part(3.0, near=0.1, mass=0.05), seen_part(5.0, mass=0.09), {}, 0.5 / 0.95 / 0.91),
+        (seen_part(3.0, lost=0.1), seen_part(5.0, near=0.2), {}, 0.1 * 5.2 + 3.0 * 0.2),
+        (seen_part(3.0, far=0.1), seen_part(5.0, far=0.2), {}, 3.1 * 5.2 - 15.0),
+        (seen_part(3.0, far=0.1), seen_part(5.0, near=0.2), {}, 0.1 * 5.2 + 3.0 * 0.2),
+        (seen_part(3.0, far=0.1), seen_part(5.0, lost=0.2), {}, 0.1 * 5.2 + 3.0 * 0.2),
+        (seen_part(3.0, far=0.1, eta=0.1), seen_part(5.0, eta=0.05), {}, 0.5 * math.exp(0.2)),
+        (seen_part(3.0, far=0.1, mass=0.05), seen_part(5.0, mass=0.09), {}, 0.5 / 0.95 / 0.91),
+        (seen_part(3.0, weight=4.0), seen_part(5.0, weight=6.0), {"off": 0.01}, 0.24),
+        (seen_part(3.0, weight=4.0, eta=0.1), seen_part(5.0, weight=6.0, mass=0.09), {"off": 0.01}, 0.24 * math.exp(0.2) / 0.91),
+        (seen_part(3.0, weight=4.0, far=0.1), seen_part(5.0, weight=6.0), {"off": 0.01}, 0.5 + 0.01 * 4.1 * 6.0),
+        (seen_part(3.0), seen_part(5.0), {"off": 0.01, "floor": 7.0}, 0.07),
+        (seen_part(3.0, weight=4.0), seen_part(5.0), {"off": 0.01, "lean_floor": 7.0}, 0.56),
+        (seen_part(3.0, weight=4.0, keys=10**9), seen_part(5.0, weight=6.0), {}, 1.1 * 24e9 * 2.0**-53),
+        (seen_part(3.0, keys=10**9), seen_part(5.0), {"floor": 7.0}, 1.1 * 7e9 * 2.0**-53),
+        (seen_part(3.0, largest=1e30, keys=2), seen_part(5.0, largest=1e14, keys=3), {}, 6e44 * 2.0**-147),
+        (seen_part(3.0), seen_part(5.0), {"counts": (10**5, 10**4)}, 15e9 * 2.0**-53),
+        (seen_part(3.0), seen_part(5.0), {"counts": (10**5, 10**4), "shift": -7.0}, 22e9 * 2.0**-53),
+        (seen_part(3.0), seen_part(5.0), {"shift_off": 0.1}, 0.1),
+        (seen_part(3.0), seen_part(5.0), {"dtype": "float32", "shift": -7.0, "tilt": 2.0}, 24.0 * 2.0**-24),
+    ],
+)
+def test_every_term_of_the_checker_is_counted_times_the_others(one, two, more, least):
+    found = checked(one, two, **more)
+    assert least <= found <= 1.7 * least + 1e-13
+    turned = checked(two, one, **(more | {"affine": 1, "counts": more.get("counts", (1, 1))[::-1]}))
+    assert turned == pytest.approx(found, rel=1e-9)
+
+
+@pytest.mark.parametrize("spoken", ["EVERY", "FLOATS"])
+def test_the_checker_counts_what_rounding_does_to_z(spoken, monkeypatch):
+    tensors, record = made(compiled("abs(x)*exp(y)+x/3"))
+    record["certificate"]["domain"] = getattr(checker_products, spoken)
+    moves, sizes = [], (1.0, math.e)
+    monkeypatch.setattr(AxisCheck, "_sway", lambda self, d: moves.append(d - self.drift) or 0.0)
+    before = check(tensors, record).bound
+    assert all((move > 0) == (spoken == "EVERY") for move in moves) and len(moves) == 2
+    for chosen in (0, 1):
+        calls = itertools.count()
+        monkeypatch.setattr(AxisCheck, "_sway", lambda self, d, calls=calls, chosen=chosen: 1e-4 * (next(calls) == chosen))
+        assert check(tensors, record).bound - before == pytest.approx(1e-4 * sizes[1 - chosen], rel=1e-2)
+
+
+def test_the_checker_adds_up_the_scores_of_several_coordinates():
+    layer = compiled("abs(x)*exp(y)+x/3")
+    tensors, record = made(layer)
+    found = checker_products.product_of(layer.target.expression, layer.target.box)
+    hints = hints_of(record["plan"]["factors"], found)
+    one = Stored.read(tensors, record["layer"], layer.target, found, hints).factor(0, found, hints[0].share)
+    assert one.coordinates == 2
+    cluster, errors = one.clusters[0], []
+    for count in (1, 2, 3):
+        one.coordinates, one.slack = count, []
+        errors.append(one._score_error(0, 1.0))
+        one.slack = [0.01] * len(one.clusters)
+        assert one._score_error(0, 1.0) >= errors[-1] + 0.01
+    site = abs(cluster.A) + abs(cluster.b)
+    assert min(np.diff(errors)) >= 2.0**-53 * (2.0 * site + float(np.abs(cluster.beta).max()))
+    assert errors[0] >= 3.0 * 2.0**-53 * site
