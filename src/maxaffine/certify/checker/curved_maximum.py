@@ -71,7 +71,9 @@ def check_curved_maximum(
         bound, top = _smooth(_renamed(tensors, g), dtype, parts, g, target, SMOOTH * error / len(found.parts))
         total, size = total + bound, size + top
     if "tilt" in tensors:
-        size += float(np.abs(np.asarray(tensors["tilt"], dtype=np.float64)[0]) @ (target.box.high - target.box.low))
+        lean, span = np.abs(np.asarray(tensors["tilt"]).astype(np.float64)[0]), target.box.high - target.box.low
+        far = np.maximum(np.abs(target.box.low), np.abs(target.box.high))  # x is rounded to float64, wherever the box lies
+        size, total = size + float(lean @ span), total + float(lean @ (far + 8.0 * span)) * DOUBLE * 1.01
     total += (compute_format(dtype).unit * 1.01 + (len(directions) + target.box.dimension + 8.0) * DOUBLE * 2.0) * (size + total)
     if not math.isfinite(total):
         raise NotProved("a part could not be bounded.")
