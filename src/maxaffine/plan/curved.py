@@ -29,8 +29,8 @@ from maxaffine.plan.spectral_keys import weights
 Array = NDArray[np.float64]
 
 
-FIT = 0.06  # of the error, for the pieces of both branches
-SOFT = 0.97  # of the error, for both branches and what the wrong one says near the curve
+FITS, HARD = (0.06, 0.01), 0.08  # of the error, for the pieces of both branches: with soft edges, and with hard ones
+SOFT = 0.975  # of the error, for both branches and what the wrong one says near the curve
 WIDTHS = (0.71, 0.6, 0.85, 1.0, 1.5, 2.5, 5.0)  # w
 LOOKS = 61  # points per axis at which a layer with few edges is looked at
 NEAR = 4  # edges to both sides that are heard at a point of the curve
@@ -66,19 +66,25 @@ def curved_plan(
 
     `soft` edges count on a target that is the larger or the smaller of its branches everywhere.
     """
-    piece, flat = _pieces(both, FIT * error, scale, dtype)
-    if piece is None:
-        return None
-    most -= piece.tokens + (1 if flat else piece.tokens)
     middles = curve.points + 0.5 * curve.lengths[:, None] * np.stack([-curve.normals[:, 1], curve.normals[:, 0]], axis=1)
     slopes = _parting(both, middles, curve.normals)
+    best: CurvedPlan | None = None
+    for share in FITS if soft else ():
+        piece, flat = _pieces(both, share * error, scale, dtype)
+        if piece is None:
+            continue
+        limit = (most if best is None else best.cells - 1) - piece.tokens - (1 if flat else piece.tokens)
+        left = SOFT * error - 1.9 * piece.error  # both pieces may move the curve, besides what each is off by
+        made = _soft_edges(piece, both, curve, middles, slopes, left, limit)
+        best = best if made is None else CurvedPlan(piece, *made, place, choice, flat)
     if soft:
-        left = SOFT * error - 1.2 * piece.error
-        made = _soft_edges(piece, both, curve, middles, slopes, left, most)
-        return None if made is None else CurvedPlan(piece, *made, place, choice, flat)
+        return best
+    piece, flat = _pieces(both, HARD * error, scale, dtype)
+    if piece is None:
+        return None
     slope = float(slopes.max()) * 1.03
     sharpness = 0.2785 * slope / (0.06 * error)
-    for edges in _counts(most):
+    for edges in _counts(most - piece.tokens - (1 if flat else piece.tokens)):
         normals, offsets, anchors, away = chebyshev_polygon(curve, middles, edges)
         if away * slope <= 0.75 * error:
             value, lean = _score(piece, anchors)
