@@ -20,7 +20,10 @@ KINKED = (
     "abs(tanh({k}*({u}-{c})))", "min(({u})**2, {a})", "max(0, sin({k}*{u}))**2", "abs(({u})**2-{a})", "({u}-{c})*abs({u}-{c})",
     "cos({u})*abs({u}-{c})", "max({u}, sin({k}*{u}), {c})", "log(1+abs({k}*{u}))", "abs({u}-{c})+abs({u}+{c})",
 )  # fmt: skip
-SINGULAR = ("sqrt({u}+1)", "sqrt(abs({u}-{c}))", "cbrt({u}-{c})", "log({u}+{p})", "1/({p}-({u}))", "(({u})+1)**1.5")
+SINGULAR = (
+    "sqrt({u}+1)", "sqrt(abs({u}-{c}))", "cbrt({u}-{c})", "log({u}+{p})", "1/({p}-({u}))", "(({u})+1)**1.5", "sqrt(1-({u})**2)",
+    "asin({u})", "acos({u})", "sqrt(1-({u}))*cos({u})", "(1-({u})**2)**.7", "sqrt(1-({u})**4)", "sqrt(2-2*cos({u}-{c}))",
+)  # fmt: skip
 JUMPING = (
     "sign({u}-{c})*exp({u})+abs({u}+{a})", "floor({m}*{u})", "sign(sin({k}*{u}))", "where({u}<{c}, sin({k}*{u}), cos({u}))",
     "floor(2.3*({u}))*({u})", "sign({u}-{c})", "where({u}<{c}, {u}, 1-abs({u}))",

@@ -67,7 +67,7 @@ def prover(
     if len(group.matrix) != 1 or group.outputs != 1:
         raise Refused("clusters are proved along one coordinate and for one output here.")
     axis = Axis.of(layer, group, target)
-    found = find_pieces(axis.f, axis.low, axis.high)
+    found = find_pieces(axis.f, axis.first, axis.last)
     blur = axis.drift + axis.relative * max(abs(axis.low), abs(axis.high))
     holes = _holes(axis, found, error, gap, blur + axis.real)
     scores = Scores(group)
@@ -134,11 +134,13 @@ class AxisProver:
         cells = 0
         heads: list[HeadErrors] = []
         eta = 0.0
+        inner = [self._inside(reach) for reach in reaches]
         for k, reach in enumerate(reaches):
-            for low, high in self._without_holes(reach.low, reach.high):
+            for low, high in self._without_holes(inner[k].low, inner[k].high) if reach.low < reach.high else []:
                 branch = self.axis.f if reach.piece is None else self.found.pieces[reach.piece].branch
                 found = sup_error(branch, self.scores.heads[k], low, high, 0.97 * self.error)
-                worst, doubt, cells = max(worst, found.bound), max(doubt, found.doubt), cells + found.cells
+                bound = found.bound + self._slide(k, reach)
+                worst, doubt, cells = max(worst, bound), max(doubt, found.doubt), cells + found.cells
             if reach.low <= reach.high:
                 heads.append(self._rounding(k, reach))
                 eta = max(eta, self._score_error(k, reach.low), self._score_error(k, reach.high))
@@ -147,7 +149,7 @@ class AxisProver:
             raise Refused(f"the scores of the clusters are wrong by up to {eta:.2g} in {self.layer.dtype}.")
         top = max(self._top(k, r) for k, r in enumerate(reaches) if r.low <= r.high)
         return AxisParts(
-            worst, self._kinks(reaches), leak, far, doubt, size, eta, HeadErrors.worst(heads),
+            worst, self._kinks(inner), leak, far, doubt, size, eta, HeadErrors.worst(heads),
             max(head.total(self.compute.tiny) for head in heads), top, max(h.largest(2.0) for h in self.scores.heads),
             self.count, cells,
         )  # fmt: skip
@@ -257,13 +259,25 @@ class AxisProver:
         return best if shares[best] >= (1.0 - RAW) * (high - low) or len(shares) == 1 else None
 
     def _without_holes(self, low: float, high: float) -> list[tuple[float, float]]:
-        """What is left of an interval outside the holes."""
-        parts = [(low, high)] if low < high else []
-        for hole in self.holes:
+        """What is left of an interval outside the holes; of a single point, the point."""
+        parts = [(low, high)]
+        for hole in self.holes if low < high else []:
             if hole is not None:
                 cut = [((a, min(b, hole.low)), (max(a, hole.high), b)) for a, b in parts]
                 parts = [pair for both in cut for pair in both if pair[0] < pair[1]]
         return parts
+
+    def _inside(self, reach: _Reach) -> _Reach:
+        """What f has to say to a cluster: the part of its interval on the box, or the end of the box that is next to it."""
+        low, high = (min(max(z, self.axis.first), self.axis.last) for z in (reach.low, reach.high))
+        return _Reach(low, high, reach.piece)
+
+    def _slide(self, k: int, reach: _Reach) -> float:
+        """How far p_k moves between the end of the box and what is computed for it."""
+        beyond = max(self.axis.first - reach.low, reach.high - self.axis.last, 0.0) * UP
+        if beyond == 0.0:
+            return 0.0
+        return self.scores.heads[k].steepness(*self._local(k, reach.low, reach.high)) * beyond / self.scores.radius[k] * UP
 
     def _local(self, k: int, low: float, high: float) -> tuple[float, float]:
         origin, radius = Fraction(self.scores.origin[k]), Fraction(self.scores.radius[k])
@@ -402,7 +416,7 @@ class AxisProver:
             apart = sum(beside) + 2.0 * _distance(self.axis.f, self.found, one)
             # two points across a break are both next to it
             far = (d + self.axis.relative * max(abs(one.low), abs(one.high))) * 1.01
-            first, last = max(one.low - far, self.axis.low), min(one.high + far, self.axis.high)
+            first, last = max(one.low - far, self.axis.first), min(one.high + far, self.axis.last)
             found = self.axis.f.enclose(Interval(np.array([[first]]), np.array([[last]])))
             width = float(found.hi[0, 0] - found.lo[0, 0])
             worst = max(worst, min(apart, width if math.isfinite(width) else math.inf))

@@ -30,9 +30,15 @@ class AxisTarget:
 
 @dataclass(frozen=True)
 class Axis:
-    """The target in z, exactly: t = w . centre + z / scale; z of the box in [low, high], computed z within `blur`."""
+    """The target in z, exactly: t = w . centre + z / scale; z of the box in [first, last], computed z in [low, high].
+
+    A computed z beyond [first, last] is held against f at the nearer end, which is no farther from the exact z: f need not be
+    defined beyond the box.
+    """
 
     f: Expression
+    first: float
+    last: float
     low: float
     high: float
     scale: Fraction
@@ -61,21 +67,15 @@ class Axis:
             drift += float(gamma(layer.dimension + 3, U) * (np.abs(row) @ reach)) * UP
         largest = np.maximum(np.abs(layer.low), np.abs(layer.high))
         real = float(np.abs(row) @ largest) * U * UP
-        if exact and _without_rounding(layer, used[0]):
-            relative_ends = 0.0
+        first, last = outward(low, high)
+        if exact:  # rounding is monotone: no computed z lies beyond the computed ends
+            i = used[0]
+            ends_z = sorted(float((e[i] - layer.centre[i]) * row[i]) for e in (layer.low, layer.high))
+            seen = min(first, ends_z[0]), max(last, ends_z[1])
         else:
-            relative_ends = relative * max(abs(float(low)), abs(float(high))) + drift
-        low_float, high_float = outward(low, high)
-        return cls(
-            moved(target.expression, middle, 1 / scale), low_float - relative_ends * UP, high_float + relative_ends * UP,
-            scale, drift, relative, real,
-        )  # fmt: skip
-
-
-def _without_rounding(layer: GroupedLayer, i: int) -> bool:
-    """Whether both ends of the box minus the centre are numbers: then no computed z lies beyond them."""
-    centre = Fraction(float(layer.centre[i]))
-    return all(Fraction(float(e[i] - layer.centre[i])) == Fraction(float(e[i])) - centre for e in (layer.low, layer.high))
+            wide = (relative * max(abs(float(low)), abs(float(high))) + drift) * UP
+            seen = first - wide, last + wide
+        return cls(moved(target.expression, middle, 1 / scale), first, last, *seen, scale, drift, relative, real)
 
 
 def outward(low: Fraction, high: Fraction) -> tuple[float, float]:

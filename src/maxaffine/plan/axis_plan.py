@@ -19,6 +19,8 @@ from maxaffine.core.intervals import Interval
 from maxaffine.plan.axis_clusters import (
     KINK,
     OVERLAP,
+    ROOM,
+    WIDEST,
     Cell,
     Handover,
     Segment,
@@ -128,37 +130,39 @@ def _link(left: Expression, right: Expression, at: float, kind: str, error: floa
 
 
 def best_centre(found: OneDirection, low: Array, high: Array) -> Array:
-    """The middle of the box; on one axis the place where the target is steepest beyond measure, if there is one.
+    """The middle of the box; or the corner, or the place on one axis, where the target is steepest beyond measure.
 
     Differences from the centre lose no digits near it, which is what a singular end needs.
     """
     middle = (low + high) / 2.0
-    used = [i for i, c in enumerate(found.direction) if c]
-    if len(used) != 1 or any(found.slopes):
+    w = np.array([float(c) for c in found.direction])
+    used = np.flatnonzero(w)
+    if not len(used) or any(found.slopes):
         return np.asarray(middle)
-    i = used[0]
     f = curve(found.h)
-    width = float(high[i] - low[i])
-    places = [float(low[i]), float(high[i])]
-    try:
-        breaks = find_pieces(found.h, places[0], places[1]).breaks
-        places += [float((b.low + b.high) / 2.0) for b in breaks if b and b.kind == "kink"]
-    except Refused:
-        pass
-    inside = np.linspace(places[0], places[1], 203)[1:-1]
+    first, last = (np.where(w == 0, middle, np.where(w * side > 0, high, low)) for side in (-1.0, 1.0))
+    centres = {float(w @ first): first, float(w @ last): last}  # w . x -> where
+    ends = min(centres), max(centres)
+    width = ends[1] - ends[0]
+    if len(used) == 1 and w[used[0]] == 1.0:
+        try:
+            breaks = find_pieces(found.h, *ends).breaks
+        except Refused:
+            breaks = ()
+        for place in (float((b.low + b.high) / 2.0) for b in breaks if b and b.kind == "kink"):
+            centres.setdefault(place, np.where(w == 0, middle, place))
+    inside = np.linspace(*ends, 203)[1:-1]
     typical = float(np.nanmedian(np.abs(f(inside + 1e-6 * width) - f(inside - 1e-6 * width)))) / (2e-6 * width)
     best, steepest = middle, 300.0 * max(typical, 1e-300)
-    for place in places:
+    for place, centre in centres.items():
         step = 1e-9 * width
         # Not at the place itself, where the function may jump.
         near = place + step * np.array([[-2.0, -1.0], [1.0, 2.0]])
-        inside_box = (near >= low[i]).all(axis=1) & (near <= high[i]).all(axis=1)
+        inside_box = (near >= ends[0]).all(axis=1) & (near <= ends[1]).all(axis=1)
         slopes = np.abs(np.diff(f(near[inside_box]), axis=1)).ravel() / step
         slopes = slopes[np.isfinite(slopes)]
         if len(slopes) and float(slopes.max()) > steepest:
-            steepest = float(slopes.max())
-            best = middle.copy()
-            best[i] = place
+            steepest, best = float(slopes.max()), centre
     return np.asarray(best)
 
 
@@ -284,7 +288,7 @@ def _across(problem: Problem, link: Link, library: Library, goal: float, width: 
     """One token across a singular point: the widest cell on which an affine function does."""
     w = width / 4.0
     for _ in range(220):
-        reach = w * (1.0 + 2.0 * OVERLAP)
+        reach = w + min(max(2.0 * OVERLAP * w, ROOM), WIDEST * w)
         with np.errstate(all="ignore"):
             samples = problem.f(link.at + reach * POINTS)
         if np.isfinite(samples).all() and float(library.errors(1, samples[:, None])[0]) <= 0.9 * goal:

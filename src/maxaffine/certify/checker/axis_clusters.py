@@ -75,6 +75,8 @@ class AxisCheck:
 
     clusters: list[AxisCluster]
     f: Expression
+    first: float  # z of the box; what is computed lies in [low, high], and beyond the box f is held at its end
+    last: float
     low: float
     high: float
     pieces: Pieces
@@ -161,12 +163,14 @@ class AxisCheck:
         if not plain:
             drift += (len(row) + 5) * DOUBLE * float(np.abs(row) @ reach)
         drift *= 1 + 1e-9
-        ends = [(Fraction(float(e[lead] - centre[lead])), Fraction(float(e[lead])) - exact[lead]) for e in (low, high)]
-        tight = plain and all(rounded == difference for rounded, difference in ends)
-        wide = 0.0 if tight else relative * float(max(abs(first), abs(last))) + drift
         a, b = float(first), float(last)
-        a = (a if Fraction(a) <= first else math.nextafter(a, -math.inf)) - wide * 1.001
-        b = (b if Fraction(b) >= last else math.nextafter(b, math.inf)) + wide * 1.001
+        a = a if Fraction(a) <= first else math.nextafter(a, -math.inf)
+        b = b if Fraction(b) >= last else math.nextafter(b, math.inf)
+        wide = 1.001 * (relative * float(max(abs(first), abs(last))) + drift)
+        below, above = a - wide, b + wide
+        if plain:  # differences from the centre are rounded in order
+            rounded = [float(e[lead] - centre[lead]) * float(row[lead]) for e in (low, high)]
+            below, above = min(a, *rounded), max(b, *rounded)
         middle = sum((c * m for c, m in zip(w, exact, strict=True)), Fraction(0))
         lift = sum((s * m for s, m in zip(found.slopes, exact, strict=True)), Fraction(0))
         f = moved(found.shifted(lift), middle, 1 / scale)
@@ -176,7 +180,9 @@ class AxisCheck:
         sup = error if math.isinf(norm) else error / volume ** (1.0 / norm)
         pieces = find_pieces(f, a, b)
         across = volume / float(high[lead] - low[lead]) / abs(float(row[lead])) * (1 + 1e-12)
-        made = cls(clusters, f, a, b, pieces, [], sup, norm, dtype, drift, relative, real, off, volume, across, size)
+        made = cls(
+            clusters, f, a, b, below, above, pieces, [], sup, norm, dtype, drift, relative, real, off, volume, across, size
+        )
         made._same()
         made.holes = made._find_holes(None if gap is None else gap * float(scale) * (1 - 1e-5))  # spoken of to six digits
         return made
@@ -233,11 +239,16 @@ class AxisCheck:
             if not low <= high:
                 continue
             branch = self.f if homes[k] is None else self.pieces.pieces[homes[k] or 0].branch
-            for a, b in self._outside(low, high):
-                worst = max(worst, self._compare(branch, self.clusters[k], a, b))
+            ends = self._held(low), self._held(high)
+            slide = 0.0
+            if low < self.first or high > self.last:
+                slide = self.clusters[k].steep(max(abs(t) for t in self._t(k, low, high))) / self.clusters[k].r
+                slide *= 1.001 * max(self.first - low, high - self.last)
+            for a, b in self._outside(*ends) if low < high else []:
+                worst = max(worst, self._compare(branch, self.clusters[k], a, b) + slide)
             heads.append(self._finite(k, low, high))
             top = max(top, self._height(k, low, high))
-        kink = self._kinks(spans, homes)
+        kink = self._kinks([(self._held(a), self._held(b)) for a, b in spans], homes)
         eta = max((head.score for head in heads), default=math.inf) + DOUBLE * 800.0
         if not (eta < 0.8 and mass < 0.5):
             raise NotProved("the scores of its clusters are lost to rounding.")
@@ -363,9 +374,13 @@ class AxisCheck:
         best = int(np.argmax(inside))
         return best if inside[best] >= 0.8 * (high - low) or len(inside) == 1 else None
 
+    def _held(self, z: float) -> float:
+        """The nearest z of the box."""
+        return min(max(z, self.first), self.last)
+
     def _outside(self, low: float, high: float) -> list[tuple[float, float]]:
-        parts = [(low, high)] if low < high else []
-        for hole in self.holes:
+        parts = [(low, high)]  # a single point stays
+        for hole in self.holes if low < high else []:
             if hole is not None:
                 parts = [p for a, b in parts for p in ((a, min(b, hole[0])), (max(a, hole[1]), b)) if p[0] < p[1]]
         return parts
@@ -401,7 +416,10 @@ class AxisCheck:
                 third = (b - a) / 3.0
                 cuts = [a, a + third, b - third, b]
                 if not cuts[0] < cuts[1] < cuts[2] < cuts[3]:
-                    raise NotProved("the target could not be enclosed at points of its axis.")
+                    if not math.isfinite(here):
+                        raise NotProved("the target could not be enclosed at points of its axis.")
+                    worst = max(worst, here)  # next to a root neighbouring numbers are far apart: a bound all the same
+                    continue
                 stack += [(cuts[i], cuts[i + 1]) for i in range(3)]
         return worst
 
@@ -559,7 +577,7 @@ class AxisCheck:
                 near = [n for n in (i - 1, i) if 0 <= n < len(on_piece)]
                 step = sum(2.0 * self._apart(self.pieces.pieces[n].branch, one.low, one.high) + on_piece[n] for n in near)
                 move = (d + self.relative * max(abs(one.low), abs(one.high))) * 1.02
-                box = Interval(np.array([[max(one.low - move, self.low)]]), np.array([[min(one.high + move, self.high)]]))
+                box = Interval(np.array([[max(one.low - move, self.first)]]), np.array([[min(one.high + move, self.last)]]))
                 value = self.f.enclose(box)
                 width = float(value.hi[0, 0] - value.lo[0, 0])
                 worst = max(worst, min(step, width if math.isfinite(width) else math.inf))
