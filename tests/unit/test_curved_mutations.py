@@ -1,0 +1,194 @@
+"""The proofs of curved kinks, broken on purpose: bounds lie above what points show, and every mutation is caught by that."""
+
+import functools
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maxaffine.certify import curved_maximum, soft_kink
+from maxaffine.certify.checker import curved as checker_curved
+from maxaffine.certify.checker import curved_maximum as checker_maximum
+from maxaffine.certify.checker import soft_kink as checker_soft
+from maxaffine.certify.checker.spectral import _Head
+from maxaffine.certify.checker.tree import Clusters
+from maxaffine.certify.enclosed import PieceAt
+from maxaffine.certify.tree import local_head
+from maxaffine.core.errors import Refused
+from maxaffine.core.intervals import Interval
+from maxaffine.layer.build_curved import build_curved
+from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.file import to_tensors
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.plan.curved import curved_plan
+from maxaffine.plan.level_sets import curve_of
+from maxaffine.target.box import Box
+from maxaffine.target.branches import extremum, parting
+from maxaffine.target.expression import Expression
+from maxaffine.target.switches import forced, switches
+from maxaffine.target.target import Target
+
+SQUARE = Box(x=(-1, 1), y=(-1, 1))
+TEXT = "max(x**2+y**2, 0.3+0.3*x)"
+BOXES, POINTS = 3000, 120
+
+
+@functools.cache
+def kink(error: float) -> tuple[Target, GroupedLayer, ClusterGroup, tuple[np.ndarray, np.ndarray]]:
+    """A layer of soft edges, and random boxes of many sizes about its curve."""
+    target = Target.of(TEXT, SQUARE)
+    assert target.expression is not None
+    (switch,) = switches(target.expression)
+    branches = [forced(target.expression, {switch.place: side}) for side in (1, -1)]
+    curve = curve_of(lambda z: switch.argument.evaluate(z)[:, 0], 1 << 13)
+    assert curve is not None
+    plan = curved_plan(
+        lambda z: np.concatenate([branch.evaluate(np.clip(z, -1, 1)) for branch in branches], axis=1),
+        curve, error, 1.0, "float64", 500, switch.place, -1,
+    )  # fmt: skip
+    assert plan is not None
+    layer = build_curved(plan, target, "float64")
+    group = layer.groups[1]
+    assert isinstance(group, ClusterGroup)
+    rng = np.random.default_rng(2)
+    rows = rng.integers(0, len(curve.points), BOXES)
+    middle = curve.points[rows] + curve.normals[rows] * rng.normal(size=(BOXES, 1)) * 3.0 * error
+    half = 10.0 ** rng.uniform(-3.0, -0.7, (BOXES, 1)) * rng.uniform(0.5, 2.0, (BOXES, 2))
+    return target, layer, group, (np.clip(middle - half, -1.0, 0.999), np.clip(middle + half, -0.999, 1.0))
+
+
+@functools.cache
+def seen(error: float) -> np.ndarray:
+    """The largest |Q/(1 + X) - max(Q, 0)| at points of every box."""
+    target, layer, group, (low, high) = kink(error)
+    assert target.expression is not None
+    rng, worst, cluster = np.random.default_rng(4), np.zeros(len(low)), group.clusters[0]
+    piece = PieceAt(local_head(layer, group, cluster, target.expression), 0)
+    for share in np.concatenate([rng.uniform(0, 1, (POINTS, 2)), [[0, 0], [0, 1], [1, 0], [1, 1]]]):
+        z = low + share * (high - low)
+        Q, score = piece.at(z / cluster.radius)[0], np.zeros(len(z))  # the larger branch: Q = q
+        for e, axis in enumerate(cluster.axes):
+            score += np.log(np.exp(np.multiply.outer(z[:, e] / cluster.radius[e], axis.slopes) + axis.offsets).sum(axis=1))
+        logits = z @ group.site_slopes[1:].T + group.site_offsets[1:] - score[:, None]
+        X = np.exp(np.minimum(logits, 300.0)).sum(axis=1)
+        worst = np.maximum(worst, np.abs(Q / (1.0 + X) - np.maximum(Q, 0.0)))
+    return worst
+
+
+def apart_of(target: Target) -> Expression:
+    assert target.expression is not None
+    place = switches(target.expression)[0].place
+    apart = parting(target.expression, place, -1)
+    assert apart is not None and extremum(target.expression, place, SQUARE) == 1
+    return apart
+
+
+def soft_kinks_are_bounded_from_above() -> None:
+    for error in (3e-2, 3e-3):
+        target, layer, group, (low, high) = kink(error)
+        assert target.expression is not None
+        piece = PieceAt(local_head(layer, group, group.clusters[0], target.expression), 0)
+        for away in (0.1 * error, 1.0):  # by the tangent of the difference, and by that of the piece
+            made = soft_kink.SoftKink(group, piece, 1, 1e-12, 1.0, apart_of(target), away, layer.centre)
+            edges = np.broadcast_to(np.arange(len(group.clusters) - 1), (BOXES, len(group.clusters) - 1))
+            box = soft_kink._Box(made, low, high, edges, group.site_slopes[1:], group.site_offsets[1:])
+            bound = box.bound(1e-12, 0.0, np.inf)
+            assert np.all(seen(error) <= bound) and np.median(bound / np.maximum(seen(error), 1e-3 * error)) < 3.0
+
+
+def the_checker_bounds_soft_kinks_from_above() -> None:
+    for error in (3e-2, 3e-3):
+        target, layer, _, (low, high) = kink(error)
+        assert target.expression is not None
+        tensors, description = to_tensors(layer)
+        inner: Clusters = checker_curved._group(tensors, description, target, 1)
+        head: _Head = inner.head(0, 0, target.expression)
+        edges = np.broadcast_to(np.arange(len(inner.sites) - 1), (BOXES, len(inner.sites) - 1))
+        for away in (0.1 * error, 1.0):
+            difference = checker_soft._Difference(apart_of(target), 1, inner.scale, inner.centre, away)
+            piece = checker_soft._Piece(head, 1, inner.radii[0], difference)
+            sites = inner.sites[1:]
+            bound, _ = checker_soft._bounds(inner, piece, low, high, edges, sites[:, :-1], sites[:, -1], 1e-12, np.inf)
+            assert np.all(seen(error) <= bound) and np.median(bound / np.maximum(seen(error), 1e-3 * error)) < 3.0
+
+
+def polygons() -> list[tuple[np.ndarray, Expression, float]]:
+    """Random affine pieces about convex functions, with how far their maximum is from them."""
+    rng, found = np.random.default_rng(6), []
+    z = np.linspace(-1.0, 1.0, 40_001)
+    for count in (1, 2, 7, 30):
+        for lift, noise in ((0.0, 0.0), (0.0, 0.02), (0.0, 1.0), (0.1, 0.02), (2.0, 0.0)):
+            at = np.sort(rng.uniform(-1, 1, count))
+            shift = lift + noise * rng.normal(size=count) / count**2
+            rows = np.stack([2 * np.exp(2 * at), np.ones(count), np.exp(2 * at) * (1 - 2 * at) + shift], axis=1)
+            away = np.abs((np.multiply.outer(z, rows[:, 0]) + rows[:, 2]).max(axis=1) - np.exp(2 * z)).max()
+            found.append((rows, Expression.parse("exp(2*t)", ("t",)), float(away)))
+    rows = np.array([[1.0, 1.0, 3.0], [3.0, 1.0, 0.0], [9.0, 1.0, 3.0]])  # the one in the middle is never the largest
+    away = np.abs((np.multiply.outer(z, rows[:, 0]) + rows[:, 2]).max(axis=1) - np.exp(2 * z)).max()
+    found.append((rows, Expression.parse("exp(2*t)", ("t",)), float(away)))
+    return found
+
+
+def polygons_are_bounded_from_above() -> None:
+    zero = Interval.point(np.zeros(()))
+    along = curved_maximum.Along(zero, 1.0, 1.0, 0.0, 0.0, 0.0, (zero,))
+    for rows, phi, true in polygons():
+        try:
+            bound = along.polygon(rows, phi, zero)[0]
+        except Refused:
+            continue
+        assert true * (1 - 1e-9) <= bound
+
+
+def the_checker_bounds_polygons_from_above() -> None:
+    zero, one = Interval.point(np.zeros(())), Interval.point(np.ones(()))
+    along = checker_maximum._Along(zero, one, 0.0, np.ones(2), [zero])
+    for rows, phi, true in polygons():
+        assert true * (1 - 1e-9) <= checker_maximum._polygon(rows, phi, along, zero) <= 1.02 * true
+
+
+CHECKS = [soft_kinks_are_bounded_from_above, the_checker_bounds_soft_kinks_from_above, polygons_are_bounded_from_above,
+          the_checker_bounds_polygons_from_above]  # fmt: skip
+
+MUTATIONS: dict[str, tuple[ModuleType, str, str, Any]] = {
+    "the upper side is taken at the middle": (soft_kink, r"self\.half \* np\.array\(\[s, r\]\)", "self.half * 0.0", CHECKS[0]),
+    "the lower side is taken at the middle": (soft_kink, r"\(np\.abs\(mean\) \* self\.half\)", "(0.0 * self.half)", CHECKS[0]),
+    "what the tangent leaves out is dropped": (soft_kink, r"doubt \+ k \* self\.bend", "doubt", CHECKS[0]),
+    "the outside is not counted": (soft_kink, r"np\.maximum\(inside \+ over \* tail, outside\)", "inside", CHECKS[0]),
+    "the inside is not counted": (soft_kink, r"np\.maximum\(inside \+ over \* tail, outside\)", "outside", CHECKS[0]),
+    "the largest share is too small": (soft_kink, r"w = lambert_of_exp\(y\)", "w = 0.9 * lambert_of_exp(y)", CHECKS[0]),
+    "the checker's upper side is taken at the middle": (checker_soft, r"half \* corner\)", "half * 0.0 * corner)", CHECKS[1]),
+    "the checker's lower side is taken at the middle": (checker_soft, r"total - drop - above", "total - above", CHECKS[1]),
+    "the checker drops what the tangent leaves out": (checker_soft, r"room \+ times \* off", "room", CHECKS[1]),
+    "the checker does not count the outside": (checker_soft, r", _off\(least, times, low_side\)\)", ", 0.0)", CHECKS[1]),
+    "the checker's largest share is too small": (checker_soft, r"high \* \(1 \+ 1e-12\)", "0.9 * high", CHECKS[1]),
+    "a polygon's curvature is dropped": (curved_maximum, r" \+ bend \* reach\*\*2 / 2\.0", "", CHECKS[2]),
+    "a polygon's slope is dropped": (curved_maximum, r"abs\(lean\)\.hi \* reach", "0.0 * reach", CHECKS[2]),
+    "pieces that do not meet in order": (curved_maximum, r"\(worst \+ apart\)", "worst", CHECKS[2]),
+    "the checker drops a polygon's curvature": (checker_maximum, r"\+ room \+ slack", "+ slack", CHECKS[3]),
+    "the checker looks below only": (checker_maximum, r"np\.maximum\(above, below\)", "below", CHECKS[3]),
+    "the checker looks above only": (checker_maximum, r"np\.maximum\(above, below\)", "above", CHECKS[3]),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_sound_code_passes(check: Any) -> None:
+    check()
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_broken_proof_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, pattern, replacement, check = MUTATIONS[name]
+    source = Path(str(module.__file__)).read_text(encoding="utf-8")
+    changed, count = re.subn(pattern, lambda _: replacement, source)
+    assert count, f"the mutation {pattern!r} no longer applies to {module.__name__}: write it anew"
+    space: dict[str, Any] = {"__name__": module.__name__, "__file__": module.__file__}
+    exec(compile(changed, str(module.__file__), "exec"), space)  # noqa: S102
+    for key, value in space.items():
+        if getattr(value, "__module__", None) == module.__name__ and callable(value):
+            monkeypatch.setattr(module, key, value)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        check()
