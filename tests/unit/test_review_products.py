@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -150,6 +151,9 @@ def total(one, two, affine=0, off=0.0, shift=0.0, tiny=0.0):
         (part(3.0, {"size": 4.0, "lean": 1.0, "reach": 2.0}), part(5.0, {"size": 6.0}), {"off": 0.01}, 0.48),
         (part(3.0, {"size": 4.0}, eta=0.1), part(5.0, {"size": 6.0}, far=0.1), {"off": 0.01}, 0.24 * math.exp(0.2) / 0.9),
         (part(3.0, {"size": 4.0}, leak=0.1), part(5.0, {"size": 6.0}), {"off": 0.01}, 0.5 + 0.01 * 4.1 * 6.0),
+        (part(3.0, {"size": 4.0, "eta": 0.2}), part(5.0, {"size": 6.0}), {"off": 0.01}, 0.24 * math.exp(0.4)),
+        (part(3.0, {"size": 4.0, "eta": 0.2, "keys": 10**9}), part(5.0, {"size": 6.0}), {}, 24e9 * 2.0**-53 * math.exp(0.4)),
+        (part(3.0, {"size": 4.0}, leak=0.5), part(5.0, {"size": 6.0, "keys": 10**9}), {}, 2.5 + 27e9 * 2.0**-53),
         (part(3.0), part(5.0), {"off": 0.01, "shift": 7.0}, 0.07),
         (part(3.0, {"size": 4.0, "keys": 10**9}), part(5.0, {"size": 6.0}), {}, 24e9 * 2.0**-53),
         (part(3.0, {"size": 4.0}), part(5.0, {"size": 6.0, "keys": 10**9}), {}, 24e9 * 2.0**-53),
@@ -188,15 +192,16 @@ def test_scores_of_several_coordinates_are_added_up():
     one = products.factor_layers(layer.layer, plan)[0]
     (group,) = one.groups
     target = AxisTarget(plan.found.factors[0].h, plan.found.factors[0].direction)
-    offsets = np.full(len(group.clusters), 0.01)
+    offsets, last = np.full(len(group.clusters), 0.01), len(group.clusters) - 1
     errors = []
     for count in (1, 2, 3):
         made_prover = prover(one, group, target, plan.shares[0], None, count, None)
         with_slack = prover(one, group, target, plan.shares[0], None, count, offsets)
-        errors.append(made_prover._score_error(0, 1.0))
-        assert with_slack._score_error(0, 1.0) >= errors[-1] + 0.01
-    site = abs(float(group.site_slopes[0, 0])) + abs(float(group.site_offsets[0]))
-    keys = group.clusters[0].axes[0]
+        errors.append(made_prover._score_error(last, 1.0))
+        assert with_slack._score_error(last, 1.0) >= errors[-1] + 0.01
+    site = abs(float(group.site_slopes[last, 0])) + abs(float(group.site_offsets[last]))
+    assert site > 10.0
+    keys = group.clusters[last].axes[0]
     top = float(np.abs(keys.offsets).max())
     assert min(np.diff(errors)) >= 2.0 * 2.0**-53 * (site + top)
     assert errors[0] >= 3.0 * 2.0**-53 * site
@@ -215,9 +220,34 @@ def test_what_rounding_does_to_z_counts_for_every_factor(monkeypatch):
 
         monkeypatch.setattr(AxisProver, "moved", moved)
         assert certify_products(layer.layer, plan, 1.0).bound - before == pytest.approx(1e-4 * other, rel=1e-2)
-    monkeypatch.setattr(AxisProver, "moved", lambda self, real: 1.0 if real else 0.0)
+    monkeypatch.setattr(AxisProver, "moved", lambda self, real: 1.0 if real else 1e-4)
     found = certify_products(layer.layer, plan, 1e-2)
-    assert found.bound == pytest.approx(before, rel=1e-9) and found.domain.startswith("every x of the box that is a float64")
+    assert found.domain.startswith("every x of the box that is a float64")
+    assert found.bound - before == pytest.approx(1e-4 * (1.0 + math.e), rel=1e-2)
+
+
+def test_factors_are_proved_beside_each_other(monkeypatch):
+    """The proof of a factor knows how many scores are added to its own, and what the stored offsets lack."""
+    layer = compiled("abs(x)*exp(y)+x/3")
+    asked = []
+
+    def seen(*args):
+        asked.append(args[-2:])
+        return prover(*args)
+
+    lacks = [np.full(len(one.parts), 1e-12 * (i + 1)) for i, one in enumerate(layer.prove.args[1].factors)]
+    monkeypatch.setattr(products, "prover", seen)
+    monkeypatch.setattr(products, "_compare", lambda *args: products._Stored(lacks, 0.0))
+    certify_products(layer.layer, *layer.prove.args[1:])
+    assert [count for count, _ in asked] == [2, 2] and all(a is b for (_, a), b in zip(asked, lacks, strict=True))
+
+
+def test_what_the_shift_lacks_is_counted(monkeypatch):
+    layer = compiled("abs(x)*exp(y)+x/3")
+    plan, shift = layer.prove.args[1], layer.prove.args[1].shift
+    monkeypatch.setattr(type(plan), "shift", property(lambda self: shift))
+    monkeypatch.setattr(type(plan), "lift", property(lambda self: Fraction(shift) - Fraction(1, 1000)))
+    assert certify_products(layer.layer, plan, 1.0).bound >= layer.bound + 0.999e-3
 
 
 def test_another_tilt_is_counted():
@@ -329,14 +359,21 @@ def test_the_checker_adds_up_the_scores_of_several_coordinates():
     tensors, record = made(layer)
     found = checker_products.product_of(layer.target.expression, layer.target.box)
     hints = hints_of(record["plan"]["factors"], found)
-    one = Stored.read(tensors, record["layer"], layer.target, found, hints).factor(0, found, hints[0].share)
-    assert one.coordinates == 2
-    cluster, errors = one.clusters[0], []
-    for count in (1, 2, 3):
-        one.coordinates, one.slack = count, []
-        errors.append(one._score_error(0, 1.0))
-        one.slack = [0.01] * len(one.clusters)
-        assert one._score_error(0, 1.0) >= errors[-1] + 0.01
-    site = abs(cluster.A) + abs(cluster.b)
-    assert min(np.diff(errors)) >= 2.0**-53 * (2.0 * site + float(np.abs(cluster.beta).max()))
-    assert errors[0] >= 3.0 * 2.0**-53 * site
+    stored = Stored.read(tensors, record["layer"], layer.target, found, hints)
+    sites, locals_ = [], []
+    for e, hint in enumerate(hints):
+        one = stored.factor(e, found, hint.share)
+        assert one.coordinates == 2 and one.slack == stored.slack[e]
+        for k, cluster in enumerate(one.clusters):
+            errors = []
+            for count in (1, 2, 3):
+                one.coordinates, one.slack = count, []
+                errors.append(one._score_error(k, 1.0))
+                one.slack = [0.01] * len(one.clusters)
+                assert one._score_error(k, 1.0) >= errors[-1] + 0.01
+            site, local = abs(cluster.A) + abs(cluster.b), float(np.abs(cluster.beta).max())
+            assert min(np.diff(errors)) >= 0.999 * 2.0**-53 * (2.0 * site + local)
+            assert errors[0] >= 3.0 * 2.0**-53 * site
+            sites.append(site)
+            locals_.append(local)
+    assert max(sites) > 10.0 and max(locals_) > 0.5
