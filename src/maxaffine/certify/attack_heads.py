@@ -183,7 +183,7 @@ def _spectral(rng: np.random.Generator) -> Case:
 
 
 def _products(rng: np.random.Generator) -> Case:
-    """Factors of one direction each, the first of which switches or is singular."""
+    """Factors of one direction each, the first of which switches or is singular; in some cases beside other terms."""
     count, dtype = int(rng.choice([2, 2, 2, 3])), str(rng.choice(["float64", "float32"], p=[0.8, 0.2]))
     box, variables = _box(rng, count, rng.random() < 0.6)
     rows = []
@@ -193,6 +193,10 @@ def _products(rng: np.random.Generator) -> Case:
         patterns = hard if i == 0 or rng.random() < 0.3 else (*SMOOTH, *FACTORS)
         rows.append(f"({_filled(rng, str(rng.choice(patterns)), [v], u)})")
     text = f"{_number(rng.uniform(-2.0, 2.0))}*{'*'.join(rows)}"
+    if rng.random() < 0.3:
+        text += f" + ({_filled(rng, str(rng.choice((*KINKED, *SMOOTH))), [variables[0]], variables[0])})"
+    if rng.random() < 0.15:
+        text += f" + abs({variables[0]}-{_number(rng.uniform(-0.5, 0.5))})*cos({_number(rng.uniform(0.5, 4.0))}*{variables[1]})"
     if rng.random() < 0.4:
         text += " + " + " + ".join(f"{_number(rng.uniform(-2.0, 2.0))}*({v})" for v in variables)
     return Case(text, box, _error(rng, 1.0, 5.0 if count == 2 else 2.0, dtype), dtype, "products", "inf")

@@ -56,6 +56,8 @@ def certify_products(layer: GroupedLayer, plan: ProductPlan, error: float, runti
     group = layer.groups[0]
     proof = prove_product(layer, group, plan, error)
     rounding = proof.rounding + tilt_error(layer, plan.found.slopes) + output_rounding(layer, proof.layer_size)
+    if not math.isfinite(rounding):
+        raise Refused(f"far from its clusters some numbers leave {layer.dtype}.")
     if runtime == "dense":
         blend = proof.approximation + proof.leakage + proof.doubt + proof.rounding
         rounding += literal_rounding(layer, group, blend, proof.size)
