@@ -68,6 +68,8 @@ def multiplied_out(
                 total += check._sway(check.drift + (check.real if real else 0.0)) * _others(sizes, i)
     except Refused as failure:
         raise NotProved(str(failure)) from None
+    except OverflowError:
+        raise NotProved("the factors that its record names leave float64.") from None
     if not math.isfinite(total):
         raise NotProved("its factors could not be bounded.")
     return total * (1 + 1e-11), math.prod(sizes) + abs(stored.shift) + stored.tilt, math.prod(stored.counts)
