@@ -87,6 +87,8 @@ def cut(segment: Segment, library: Library, goal: float, most: int, slack: float
     extents: list[Array] = []
     while len(reach) <= most:
         a = reach[-1]
+        if len(reach) > MOST_LOCAL + 1 and a <= reach[-MOST_LOCAL - 2]:
+            return None  # no cell is longer than nothing here, whatever its tokens
         if len(reach) > 1 and a <= reach[-2] and a > segment.low:
             extents.append(extents[-1])
         else:
