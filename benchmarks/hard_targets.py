@@ -186,10 +186,16 @@ def cell(row: Row, error: float, limit: float) -> dict[str, Any]:
         return {**base, "kind": "refused", "reason": f"stopped after {limit:g} s", "seconds": limit}
     base["seconds"] = time.perf_counter() - begun
     if done.returncode != 0:
-        return {**base, "kind": "refused", "reason": done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "?"}
+        return {**base, "kind": "refused", "reason": _said(done.stderr)}
     made = json.loads(done.stdout)
     keep = ("method", "route", "layout", "tokens", "bound", "kind", "observed", "domain")
     return {**base, **{key: made.get(key) for key in keep}, "asked": made["error"]}
+
+
+def _said(stderr: str) -> str:
+    """The sentence of a refusal; what was tried follows it, a line each, and progress may stand before it."""
+    lines = stderr.strip().splitlines()
+    return next((line for line in lines if line.startswith("maxaffine:")), lines[-1] if lines else "?")
 
 
 def load() -> dict[str, dict[str, Any]]:
