@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.plan.axis_fit import MOST_LOCAL, POINTS, Curve, Library, LocalFit
+from maxaffine.plan.spectral_keys import weights
 
 Array = NDArray[np.float64]
 
@@ -30,6 +31,8 @@ KINK = 0.2785  # W0(1/e): the largest y / (1 + e^y)
 GROW = 4.0
 REST = 0.3  # of the cell before it: a last cell shorter than that is a rest
 DEEPEST = 90  # halvings of a segment that a cell may be short by
+DEEPEST_CUT = 3  # cuts of a segment where it bends most
+LOOK = 8192
 
 
 @dataclass(frozen=True)
@@ -220,12 +223,17 @@ def carry_out(segment: Segment, cells: list[tuple[int, float, float]], library: 
     return made
 
 
-def plan_segment(segment: Segment, library: Library, goal: float, most: int) -> list[Cell] | None:
-    """The fewest tokens for a segment: cells by least squares with some slack, which polishing has to make up for."""
+def plan_segment(segment: Segment, library: Library, goal: float, most: int, deep: int = 0) -> list[Cell] | None:
+    """The fewest tokens for a segment: cells by least squares with some slack, which polishing has to make up for.
+
+    A feature between the points of a long cell is seen on many points alone; then the segment is cut where it bends most.
+    """
     best: list[Cell] | None = None
+    first: list[tuple[int, float, float]] | None = None
     for slack in (1.0, 1.35, 1.8):
         limit = most if best is None else sum(len(c.fit.keys) for c in best) - 1
         cells = cut(segment, library, goal, limit, slack) if limit > 0 else None
+        first = first or cells
         made = None if cells is None else carry_out(segment, cells, library, goal)
         if made is None:
             break
@@ -235,7 +243,43 @@ def plan_segment(segment: Segment, library: Library, goal: float, most: int) -> 
         best = None if cells is None else carry_out(segment, cells, library, goal)
         if best is not None or cells is None:
             break
-    return best
+    overlooked = best is not None and deep < DEEPEST_CUT and _overlooked(segment, best, goal)
+    if (best is not None and not overlooked) or first is None or deep >= DEEPEST_CUT:
+        return best
+    at = _bend(segment)
+    if at is None:
+        return None
+    left = plan_segment(Segment(segment.low, at, segment.f, segment.left, "open"), library, goal, most, deep + 1)
+    if left is None:
+        return None
+    rest = most - sum(len(c.fit.keys) for c in left)
+    right = plan_segment(Segment(at, segment.high, segment.f, "open", segment.right), library, goal, rest, deep + 1)
+    return None if right is None else [*left, *right]
+
+
+def _overlooked(segment: Segment, cells: list[Cell], goal: float) -> bool:
+    """Whether some head misses the function by far between the points it was made from."""
+    z = np.linspace(segment.low, segment.high, LOOK + 1)[1:-1]
+    with np.errstate(all="ignore"):
+        exact = segment.f(z)
+    for cell in cells:
+        inside = (z >= cell.low) & (z <= cell.high)
+        t = (z[inside] - cell.origin) / cell.radius
+        w = weights(cell.fit.keys, t)
+        away = np.abs((w * (cell.fit.values + np.multiply.outer(t, cell.fit.slopes))).sum(axis=1) - exact[inside])
+        if np.max(away, initial=0.0, where=np.isfinite(away)) > 2.0 * goal:
+            return True
+    return False
+
+
+def _bend(segment: Segment) -> float | None:
+    """Where the function bends most, on many points inside; None where it is not finite or a straight line."""
+    z = np.linspace(segment.low, segment.high, LOOK + 1)
+    with np.errstate(all="ignore"):
+        bends = np.abs(np.diff(segment.f(z[1:-1]), 2))
+    if not np.isfinite(bends).all() or not bends.max() > 0:
+        return None
+    return float(z[2 + int(bends.argmax())])
 
 
 @dataclass(frozen=True)
