@@ -241,3 +241,20 @@ def test_directions_and_affine_parts_are_read_exactly():
 def test_a_callable_that_jumps_by_less_than_the_error_is_not_refused():
     layer = ma.compile(lambda x: np.sin(x[:, 0]) + 1e-2 * np.sign(x[:, 0] - 0.2), ma.Box(-1, 1), error=0.02)
     assert layer.observed.error <= 0.02
+
+
+@pytest.mark.parametrize("width", [0.005, 0.0005])
+def test_features_between_the_points_of_a_cell_are_found(width):
+    """A bump that no point of a long cell meets: the segment is cut where it bends most."""
+    layer = ma.compile(f"exp(-(x-.3217)**2/(2*{width}**2))", ma.Box(x=(-1, 1)), error=1e-2, method="axis")
+    assert layer.certificate.kind == "proved" and layer.tokens <= 12
+    both = ma.compile(
+        f"exp(-((x-.549005)**2+(y-.554293)**2)/(2*{width}**2))", ma.Box(x=(-1, 1), y=(-1, 1)), error=1e-2, method="products"
+    )
+    assert both.certificate.kind == "proved" and both.tokens <= 160
+
+
+def test_a_cell_that_cannot_grow_ends_the_search():
+    """x^0.05 needs a cell of 1e-40 next to 0, which no halving reaches: refused at once, not after 1,500 tokens."""
+    with pytest.raises(ma.Refused):
+        ma.compile("x**0.05", ma.Box(x=(0, 1)), error=1e-3, method="axis")
