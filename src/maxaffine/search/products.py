@@ -3,19 +3,17 @@
 import math
 from functools import partial
 
-import numpy as np
-
 from maxaffine.certify.products import certify_products
 from maxaffine.core.errors import Refused
 from maxaffine.layer.build_products import build_products
 from maxaffine.plan.products import MOST_TOKENS, ProductPlanner
 from maxaffine.request import Request
-from maxaffine.search.found import Found, proved
+from maxaffine.search.aims import first_proved
+from maxaffine.search.found import Found
 from maxaffine.search.sums import search_parts
 from maxaffine.target.products import product_of
 from maxaffine.target.sums import sum_of
 
-AIMS = (0.97, 0.9, 0.8, 0.62)  # of the error, for all factors together
 FEW = 128  # tokens of product keys that smooth factors are left to
 
 
@@ -43,19 +41,6 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
     if planner.why is not None:
         reasons.append(planner.why)
         return None
-    most = MOST_TOKENS if fewest is None else min(MOST_TOKENS, fewest - 1)
-    before = 0
-    for aim in AIMS:
-        with np.errstate(all="ignore"):
-            plan = planner.plan(aim * request.error, most)
-        if plan is None:
-            reasons.append(f"more than {most:,} tokens are needed, or values larger than {request.dtype} can add up")
-            return None
-        if plan.cells == before and aim < AIMS[1]:
-            continue
-        before = plan.cells
-        layer = build_products(plan, target, request.dtype)
-        made = proved("products", plan, layer, partial(certify_products, layer, plan, request.error), request, reasons)
-        if made is not None:
-            return made
-    return None
+    plans = partial(planner.plan, most=MOST_TOKENS)
+    build = partial(build_products, target=target, dtype=request.dtype)
+    return first_proved("products", plans, build, certify_products, request, reasons, fewest)

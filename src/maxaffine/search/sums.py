@@ -3,19 +3,15 @@
 import math
 from functools import partial
 
-import numpy as np
-
-from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.sums import certify_sums, wanted_bonus
 from maxaffine.core.errors import Refused
 from maxaffine.layer.build_sums import build_sums
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan.sums import SumPlan, SumPlanner
 from maxaffine.request import Request
-from maxaffine.search.found import Found, proved
+from maxaffine.search.aims import first_proved
+from maxaffine.search.found import Found
 from maxaffine.target.sums import Sum, sum_of
-
-AIMS = (0.97, 0.9, 0.8, 0.62)  # of the error, for the shares of all parts
 
 
 def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
@@ -48,24 +44,7 @@ def search_parts(method: str, found: Sum, request: Request, reasons: list[str], 
     if planner.why is not None:
         reasons.append(planner.why)
         return None
-    before = 0
-    for aim in AIMS:
-        with np.errstate(all="ignore"):
-            plan = planner.plan(aim * request.error)
-        if plan is None:
-            reasons.append("a part needs more tokens than there may be")
-            return None
-        if fewest is not None and plan.cells >= fewest:
-            reasons.append(f"{plan.cells:,} tokens are no fewer than {fewest:,}")
-            return None
-        if plan.cells == before and aim < AIMS[1]:
-            continue
-        before = plan.cells
-        layer = _build(plan, request)
-        made = proved(method, plan, layer, partial(_certified, layer, plan, request.error), request, reasons)
-        if made is not None:
-            return made
-    return None
+    return first_proved(method, planner.plan, partial(_build, request=request), certify_sums, request, reasons, fewest)
 
 
 def _build(plan: SumPlan, request: Request) -> GroupedLayer:
@@ -73,7 +52,3 @@ def _build(plan: SumPlan, request: Request) -> GroupedLayer:
     layer = build_sums(plan, request.target, request.dtype)
     allowed = min(1e-4 * request.error, 1e-14) if request.dtype == "float64" else 1e-4 * request.error
     return build_sums(plan, request.target, request.dtype, wanted_bonus(layer, plan, allowed))
-
-
-def _certified(layer: GroupedLayer, plan: SumPlan, error: float, runtime: str) -> Certificate:
-    return certify_sums(layer, plan, error, runtime)

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from maxaffine.target.affine_part import affine_part
 from maxaffine.target.box import Box
 from maxaffine.target.expression import Expression
 from maxaffine.target.one_direction import OneDirection, one_direction
@@ -214,22 +215,10 @@ def _ratio(graph: Graph, apart: int, argument: int) -> Fraction | None:
 
 def _smooth(base: Expression) -> tuple[list[Group], list[Fraction], Fraction]:
     """The base as groups that are not affine, the slopes of what is, and a constant."""
-    slopes, constant = [Fraction(0)] * base.dimension, Fraction(0)
     form = affine_form(base)
     if form is not None and form.exact is not None:
         return [], list(form.exact[0]), form.exact[1]
-    parts = []
-    for group in groups_of(base):
-        assert group.expression is not None
-        form = affine_form(group.expression)
-        if form is None or form.exact is None:
-            parts.append(group)
-            continue
-        constant += form.exact[1]
-        for row, c in zip(group.directions, form.exact[0], strict=True):
-            for i, w in enumerate(row):
-                slopes[i] += c * w
-    return parts, slopes, constant
+    return affine_part(groups_of(base), base.dimension)
 
 
 def _with(parts: list[Group], direction: Direction, lift: Lift, sign: int) -> list[Group]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from maxaffine.target.affine_part import affine_part
 from maxaffine.target.expression import Expression
-from maxaffine.target.structure import Direction, Group, groups_of
-from maxaffine.target.switches import affine_form
+from maxaffine.target.structure import Direction, groups_of
 from maxaffine.target.tree import Graph
 
 
@@ -36,17 +36,7 @@ def one_direction(expression: Expression) -> OneDirection | None:
     groups = groups_of(expression)
     if any(group.dimension != 1 or group.expression is None for group in groups):
         return None
-    curved: list[Group] = []
-    slopes, constant = [Fraction(0)] * expression.dimension, Fraction(0)
-    for group in groups:
-        assert group.expression is not None
-        form = affine_form(group.expression)
-        if form is None or form.exact is None:
-            curved.append(group)
-            continue
-        constant += form.exact[1]
-        for i, c in enumerate(group.directions[0]):
-            slopes[i] += form.exact[0][0] * c
+    curved, slopes, constant = affine_part(groups, expression.dimension)
     if len(curved) != 1 or curved[0].expression is None:
         return None
     found = OneDirection(curved[0].expression, curved[0].directions[0], tuple(slopes))

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from maxaffine.target.affine_part import affine_part
 from maxaffine.target.box import Box
 from maxaffine.target.expression import Expression
 from maxaffine.target.one_direction import OneDirection
 from maxaffine.target.settled import settled, split_roots, switching
 from maxaffine.target.structure import Group, groups_of
-from maxaffine.target.switches import affine_form
 from maxaffine.target.tree import Graph
 
 
@@ -32,24 +32,13 @@ def product_of(expression: Expression, box: Box) -> Product | None:
     """The factors of a target that is one product of at least two directions and an affine part; else None."""
     if expression.count != 1 or len(expression.used) < 2:
         return None
-    slopes, constant = [Fraction(0)] * expression.dimension, Fraction(0)
-    found: Group | None = None
-    for group in groups_of(settled(split_roots(expression, box), box), apart=True):
-        assert group.expression is not None
-        form = affine_form(group.expression)
-        if form is None or form.exact is None:
-            if found is not None:
-                return None
-            found = group
-            continue
-        constant += form.exact[1]
-        for row, c in zip(group.directions, form.exact[0], strict=True):
-            for i, w in enumerate(row):
-                slopes[i] += c * w
-    if found is None or found.dimension < 2 or found.factors is None:
+    groups = groups_of(settled(split_roots(expression, box), box), apart=True)
+    others, slopes, constant = affine_part(groups, expression.dimension)
+    if len(others) != 1 or others[0].dimension < 2 or others[0].factors is None:
         return None
+    (found,) = others
     products = []
-    for term in found.factors:
+    for term in found.factors or ():
         value = number(term)
         if value is None:
             products.append(term)

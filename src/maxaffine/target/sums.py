@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from maxaffine.target.affine_part import affine_part
 from maxaffine.target.box import Box
 from maxaffine.target.expression import Expression
 from maxaffine.target.one_direction import OneDirection
 from maxaffine.target.products import Product, number, of_one_term
 from maxaffine.target.settled import settled, split_roots, switching
 from maxaffine.target.structure import Group, groups_of
-from maxaffine.target.switches import _copy, affine_form
+from maxaffine.target.switches import _copy
 from maxaffine.target.tree import Graph
 
 
@@ -57,19 +58,7 @@ def sum_of(expression: Expression, box: Box) -> Sum | None:
     if expression.count != 1 or not expression.used:
         return None
     groups = groups_of(_folded(settled(split_roots(expression, box), box)), apart=True)
-    slopes, constant = [Fraction(0)] * expression.dimension, Fraction(0)
-    parts: list[Group] = []
-    for group in groups:
-        if group.expression is None:
-            return None
-        form = affine_form(group.expression)
-        if form is None or form.exact is None:
-            parts.append(group)
-            continue
-        constant += form.exact[1]
-        for row, c in zip(group.directions, form.exact[0], strict=True):
-            for i, w in enumerate(row):
-                slopes[i] += c * w
+    parts, slopes, constant = affine_part(groups, expression.dimension)
     kept: list[Group] = []
     for group in parts:
         if group.dimension > 1 and _switching(group, box):
