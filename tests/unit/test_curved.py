@@ -56,7 +56,7 @@ def worst(layer: GroupedLayer, target: Target) -> float:
 
 def checked(layer: GroupedLayer, target: Target, plan: CurvedPlan) -> float:
     tensors, description = to_tensors(layer)
-    return check_curved(tensors, {"layer": description, "plan": plan.to_json()}, target, ERROR)[0]
+    return check_curved(tensors, {"layer": description, "plan": plan.to_json()}, target, ERROR).bound
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def bound_of(certificate: Certificate) -> float:
 
 def checked(layer: GroupedLayer, target: Target, plan: CurvedMaximumPlan, error: float = ERROR) -> float:
     tensors, description = to_tensors(layer)
-    return check_curved(tensors, {"layer": description, "plan": plan.to_json()}, target, error)[0]
+    return check_curved(tensors, {"layer": description, "plan": plan.to_json()}, target, error).bound
 
 
 def worst(layer: GroupedLayer, target: Target, count: int = 60_000) -> float:

@@ -249,7 +249,7 @@ def the_checker_counts_the_blend():
     changed = from_tensors(tensors, record["layer"])
     x = near_planes(layer, 2000)
     away = float(np.abs(chooser.evaluate(changed, x) - layer.target.values(x)).max())
-    assert away <= checker.check_regions(tensors, record, Target.from_json(record["target"]), 1e-4)[0]
+    assert away <= checker.check_regions(tensors, record, Target.from_json(record["target"]), 1e-4).bound
 
 
 def the_stored_scores_count():
@@ -260,7 +260,7 @@ def the_stored_scores_count():
     changed = from_tensors(tensors, record["layer"])
     x = near_planes(layer, 2000)
     away = float(np.abs(chooser.evaluate(changed, x) - layer.target.values(x)).max())
-    assert 1e-3 < away <= checker.check_regions(tensors, record, Target.from_json(record["target"]), 1e-4)[0]
+    assert 1e-3 < away <= checker.check_regions(tensors, record, Target.from_json(record["target"]), 1e-4).bound
 
 
 MUTATIONS = {

@@ -226,7 +226,7 @@ def stored(layer):
 
 def bound_of(tensors, record):
     target = Target.from_json(record["target"])
-    return checker.check_spectral(tensors, record, target, float(record["error"]))[0]
+    return checker.check_spectral(tensors, record, target, float(record["error"])).bound
 
 
 def the_checker_covers_every_cell():

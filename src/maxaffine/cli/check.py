@@ -27,8 +27,8 @@ def run(
 ) -> int:
     """Prove a saved layer again with the independent checker.
 
-    Exit code 0 when the checker's own bound is at most the error that the file promises, 1 when it cannot prove that.
-    The file also states the compiler's bound; where the checker's is above 1.2 times that one, the verdict says so.
+    Exit code 0 when everything that the file promises is proved again, 1 otherwise: the error, the bound that the file states
+    (the checker's own must be at most 1.2 times that one), and the bounds that it claims of its literal form, if any.
     A layer does not keep the table that it was compiled from, only its SHA-256: name the table again with --table.
 
     \b
@@ -53,7 +53,7 @@ def run(
             data = named.read(progress)[0]
     try:
         with progress_bar() as progress, stage(progress, "prove again"):
-            verdict = check(tensors, record, data, progress, closer=True)
+            verdict = check(tensors, record, data, progress)
     except MaxaffineError as failure:
         raise BadInput(f"{file!r} does not hold a compiled layer: {failure}") from None
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as failure:
@@ -74,6 +74,10 @@ def run(
                 "bound": verdict.bound,
                 "claimed": claimed,
                 "bound_confirmed": verdict.confirmed,
+                "literal": {
+                    claim.arithmetic: {"stated": claim.stated, "checked": claim.checked, "confirmed": claim.confirmed}
+                    for claim in verdict.claims
+                },
                 "how": verdict.how,
                 "reason": reason,
             }
@@ -87,9 +91,9 @@ def run(
             say(f"spoken of  {printable(domain)}{'' if norm in ('inf', 'entries') else printable(f', in L_{norm}')}")
         say(f"claimed    bound {_number(claimed)}, by the compiler")
         say(f"checked    bound {_number(verdict.bound)}, by the checker{f': {verdict.how}' if verdict.how else ''}")
+        for claim in verdict.claims:
+            say(f"literal    {claim.arithmetic}: stated {_number(claim.stated)}, checked {_number(claim.checked)}")
         say(f"verdict    {'proved' if verdict.passed else 'not proved'}")
-        if verdict.passed and not verdict.confirmed:
-            say("           the error alone: the claimed bound is not confirmed, it is below what the checker finds")
     if verdict.passed:
         return 0
     complain(f"{file} is not proved: {reason}")

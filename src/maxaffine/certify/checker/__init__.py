@@ -19,8 +19,10 @@ from maxaffine.certify.checker.entries import check_entries
 from maxaffine.certify.checker.grid import check_integral, check_sup
 from maxaffine.certify.checker.level_sets import check_level_sets
 from maxaffine.certify.checker.listed import check_centres, check_partition
+from maxaffine.certify.checker.literal import Claim, claims_of, proved_again
 from maxaffine.certify.checker.piecewise import check_piecewise
 from maxaffine.certify.checker.products import check_products
+from maxaffine.certify.checker.proved import Proved
 from maxaffine.certify.checker.regions import check_regions
 from maxaffine.certify.checker.spectral import check_spectral
 from maxaffine.certify.checker.stored import NotProved, Stored
@@ -34,9 +36,9 @@ from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
 from maxaffine.target.target import Target
 
-Prover = Callable[[Mapping[str, Any], Mapping[str, Any], Target, float], tuple[float, str]]
+Prover = Callable[[Mapping[str, Any], Mapping[str, Any], Target, float], Proved]
 
-# One line per method of grouped layers: (tensors, record, target, error) -> (bound, how), or NotProved.
+# One line per method of grouped layers: (tensors, record, target, error) -> what is proved, or NotProved.
 GROUPED: dict[str, Prover] = {
     "spectral": check_spectral,
     "piecewise": check_piecewise,
@@ -61,10 +63,10 @@ CONFIRMS = 1.2
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the file's promise was proved again: the checker's own bound, the file's, the error promised, and why.
+    """Whether everything that the file promises was proved again: the checker's own bound, the file's, the error, and why.
 
-    The promise is the error.  The bound that a file states beside it is smaller, and may say more than can be proved:
-    `confirmed` tells whether the checker's own is at most CONFIRMS times the one stated.
+    Promised are the error, the bound that the file states for the layer as it runs by default (`confirmed`: the checker's own is
+    at most CONFIRMS times that), and a bound of its literal form for every arithmetic that the file claims one for (`claims`).
     """
 
     passed: bool
@@ -73,11 +75,12 @@ class Verdict:
     error: float
     reason: str
     how: str = ""
+    claims: tuple[Claim, ...] = ()
 
     @property
     def confirmed(self) -> bool:
-        """Whether the bound that the file states is proved again as well, up to the checker's own constants."""
-        return self.passed and self.bound is not None and self.bound <= CONFIRMS * _stated(self.claimed)
+        """Whether the bound that the file states is proved again, up to the checker's own constants."""
+        return self.bound is not None and self.bound <= self.error and self.bound <= CONFIRMS * _stated(self.claimed)
 
 
 def check(
@@ -85,15 +88,13 @@ def check(
     record: Mapping[str, Any],
     table: Table | Samples | None = None,
     progress: Progress = silent,
-    closer: bool = False,
 ) -> Verdict:
-    """Prove ||layer - target|| <= promised error from tensors and record, or say why not; BadInput for a malformed record.
+    """Prove what a file promises from tensors and record, or say why not; BadInput for a malformed record.
 
-    `table`: the Table or Samples that the layer was compiled from, which its file does not hold.  `closer`: where a proof that
-    stops at the error does not confirm the stated bound, try again with that for its aim.
+    `table`: the Table or Samples that the layer was compiled from, which its file does not hold.
     """
     try:
-        return _check(tensors, record, table, progress, closer)
+        return _check(tensors, record, table, progress)
     except BadInput:
         raise
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError) as failure:
@@ -102,8 +103,8 @@ def check(
 
 
 def check_file(path: Any, table: Table | Samples | None = None) -> Verdict:
-    """`check` of a saved file, its stated bound included."""
-    return check(*read_container(path), table, closer=True)
+    """`check` of a saved file."""
+    return check(*read_container(path), table)
 
 
 def _stated(claimed: Any) -> float:
@@ -111,9 +112,7 @@ def _stated(claimed: Any) -> float:
     return float(claimed) if isinstance(claimed, (int, float)) and not isinstance(claimed, bool) else math.nan
 
 
-def _check(
-    tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table | Samples | None, progress: Progress, closer: bool
-) -> Verdict:
+def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table | Samples | None, progress: Progress) -> Verdict:
     certificate = record["certificate"]
     error, claimed = float(record["error"]), certificate.get("bound")
     if certificate.get("kind") != "proved":
@@ -125,48 +124,64 @@ def _check(
             "its target is a Python callable, which a file cannot hold; only expressions can be proved again.",
         )  # fmt: skip
     try:
+        claims = claims_of(record)
         if target.entries is not None:
-            bound, how = check_entries(tensors, record, target, table, error)
-            if bound <= error:
-                told = f"proved again at the {target.entries.count:,} entries: error <= {bound:.6g}, and {error:g} was promised."
-                return _weighed(Verdict(True, bound, claimed, error, told, how))
-            reason = f"the checker's own bound at the entries is {bound:.6g}, above the {error:g} promised."
-            return Verdict(False, bound, claimed, error, reason, how)
-        if table is not None:
-            raise NotProved("its target is an expression, and a table was given; leave the table out.")
-        _spoken(record)
-        bound, how = _bound(tensors, record, target, error, progress)
+            where = f"at the {target.entries.count:,} entries"
+
+            def prove(goal: float) -> Proved:
+                return check_entries(tensors, record, target, table, goal)
+
+        else:
+            if table is not None:
+                raise NotProved("its target is an expression, and a table was given; leave the table out.")
+            _spoken(record, claims)
+            where = ""
+
+            def prove(goal: float) -> Proved:
+                return _bound(tensors, record, target, goal, progress)
+
+        found = prove(error)
     except NotProved as failure:
         return Verdict(False, None, claimed, error, str(failure))
-    if not bound <= error:
-        reason = f"the checker's own bound is {bound:.6g}, above the {error:g} promised."
-        return Verdict(False, bound, claimed, error, reason, how)
+    told = f"{where} " if where else ""
+    if not found.bound <= error:
+        reason = f"the checker's own bound {told}is {found.bound:.6g}, above the {error:g} promised."
+        return Verdict(False, found.bound, claimed, error, reason, found.how)
     aim = CONFIRMS * _stated(claimed)
-    if closer and 0.0 < aim < bound:
+    if 0.0 < aim < found.bound:
         with suppress(NotProved):  # the same proof of a smaller error, which counts where it succeeds
-            nearer, way = _bound(tensors, record, target, aim, progress)
-            bound, how = (nearer, way) if nearer <= aim else (bound, how)
-    return _weighed(Verdict(True, bound, claimed, error, f"proved again: error <= {bound:.6g}, and {error:g} was promised.", how))
+            nearer = prove(aim)
+            found = nearer if nearer.bound <= aim else found
+    reason = f"proved again{f' {where}' if where else ''}: error <= {found.bound:.6g}, and {error:g} was promised."
+    verdict = Verdict(True, found.bound, claimed, error, reason, found.how)
+    if not verdict.confirmed:
+        told = f"the error is {reason} The bound that the file states ({str(claimed)[:30]}) is not confirmed, only the error is."
+        return replace(verdict, passed=False, reason=told)
+    return _literally(verdict, found, claims)
 
 
-def _weighed(verdict: Verdict) -> Verdict:
-    """A verdict that says so where the error is proved and the bound that the file states is not."""
-    if verdict.confirmed:
+def _literally(verdict: Verdict, found: Proved, claims: tuple[Claim, ...]) -> Verdict:
+    """The verdict with what the file claims of its literal form: every claim must be proved again."""
+    if not claims:
         return verdict
-    told = f"{verdict.reason} The bound that the file states ({str(verdict.claimed)[:30]}) is not confirmed, only the error is."
-    return replace(verdict, reason=told)
+    checked = tuple(proved_again(claim, found) for claim in claims)
+    verdict = replace(verdict, claims=checked)
+    wrong = [claim for claim in checked if not claim.confirmed]
+    if not wrong:
+        return verdict
+    return replace(verdict, passed=False, reason=f"its default form is {verdict.reason} {' '.join(one.why for one in wrong)}")
 
 
 def _bound(
     tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float, progress: Progress
-) -> tuple[float, str]:
-    """A bound, proved where it is at most `error`, and how; NotProved where there is none."""
+) -> Proved:
+    """A bound, proved where it is at most `error`; NotProved where there is none."""
     if record["layer"]["keys"] == "grouped":
         return _prove_grouped(tensors, record, target, error)
     return _prove(Stored.read(tensors, record["layer"], target), target, record, error, progress)
 
 
-def _spoken(record: Mapping[str, Any]) -> None:
+def _spoken(record: Mapping[str, Any], claims: tuple[Claim, ...]) -> None:
     """The certificate speaks of the norm, the dtype, the runtimes and the domain that are proved here, and of nothing else."""
     certificate, layer, plan = record["certificate"], record["layer"], record["plan"]
     if certificate.get("norm") != record["norm"]:
@@ -178,22 +193,21 @@ def _spoken(record: Mapping[str, Any]) -> None:
     clusters = layer["keys"] == "grouped" and any(layer.get("clusters", ()))
     if certificate.get("runtime") not in (("any", "two-level") if clusters else ("any",)):
         raise NotProved(f"its certificate speaks of the runtime {str(certificate.get('runtime'))[:20]!r} alone; not re-proved.")
+    del claims
     listed = layer["keys"] not in ("grouped", "product")
     own = plan.get("method") in SPEAKING if layer["keys"] == "grouped" else listed and plan.get("plan") == "centres"
     if not own and certificate.get("domain") != (EVERY_X if record["norm"] == "inf" else WHOLE):
         raise NotProved("the x it is proved for are not those its certificate speaks of.")
 
 
-def _prove_grouped(
-    tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float
-) -> tuple[float, str]:
+def _prove_grouped(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """Grouped layers, by the prover of the method that the plan names: it looks at the tensors and the target alone."""
     method = record["plan"].get("method", "spectral")
     if method not in GROUPED:
         raise NotProved(f"this checker does not know the method {str(method)[:40]!r}; it knows {', '.join(GROUPED)}.")
     if record["norm"] != "inf" and method not in INTEGRAL:
         raise NotProved(f"{method} layers are proved in the sup norm only.")
-    bound, how = GROUPED[method](tensors, record, target, error)
+    found = GROUPED[method](tensors, record, target, error)
     if not _scored(tensors, target, compute_format(str(record["layer"]["dtype"])).name):
         raise NotProved("far from its clusters, local coordinates or scores may be too large for its dtype.")
     if not _answers(tensors, target) < 0.4 * float(np.finfo(compute_format(str(record["layer"]["dtype"])).name).max):
@@ -202,7 +216,7 @@ def _prove_grouped(
     lost = compute_format(str(record["layer"]["dtype"])).tiny
     lost += 100.0 * (target.box.dimension + 2) * sum(int(np.size(tensor)) for tensor in tensors.values()) * 2.0**-1074
     volume = 1.0 if record["norm"] == "inf" else float(np.prod(target.box.width)) ** (1.0 / float(record["norm"]))
-    return bound + lost * max(volume, 1.0) * (1 + 1e-9), how
+    return replace(found, bound=found.bound + lost * max(volume, 1.0) * (1 + 1e-9))
 
 
 def _scored(tensors: Mapping[str, Any], target: Target, compute: str) -> bool:
@@ -260,7 +274,7 @@ def _answers(tensors: Mapping[str, Any], target: Target) -> float:
 
 def _prove(
     layer: Stored, target: Target, record: Mapping[str, Any], error: float, progress: Progress = silent
-) -> tuple[float, str]:
+) -> Proved:
     norm = record["norm"]
     hints = record["certificate"].get("details", {})
     declared = record.get("declared") or {}

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.checker.axis_cluster import DOUBLE, LONG, AxisCluster, AxisHead, AxisParts
+from maxaffine.certify.checker.proved import Proved
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
@@ -41,7 +42,7 @@ EVERY = "all real x of the box, rounded once to float64 (and every x of the box 
 FLOATS = "every x of the box that is a float64 number"
 
 
-def check_axis(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> tuple[float, str]:
+def check_axis(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """The bound of a layer of one group of clusters along one direction."""
     if target.expression is None or target.d_out != 1 or target.n_out != 1:
         raise NotProved("its target is not one that clusters along one direction are proved for.")
@@ -66,7 +67,7 @@ def check_axis(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     stated = record["certificate"].get("domain")
     if stated != spoken and not (every and stated == spoken.replace(EVERY, FLOATS)):
         raise NotProved("the x it is proved for are not those its certificate speaks of.")
-    return bound, f"{len(check.clusters)} clusters, each where it is in the race"
+    return Proved(bound, f"{len(check.clusters)} clusters, each where it is in the race")
 
 
 @dataclass

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.checker.curved_maximum import check_curved_maximum
+from maxaffine.certify.checker.proved import Proved
 from maxaffine.certify.checker.soft_kink import wrong_share
 from maxaffine.certify.checker.spectral import _Head
 from maxaffine.certify.checker.stored import NotProved
@@ -32,7 +33,7 @@ CHUNK = 20_000
 SILENT = 50.0
 
 
-def check_curved(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> tuple[float, str]:
+def check_curved(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """sup |layer - target| of a smooth head and an inner cluster among edges, or of a maximum of two polygons."""
     if record["plan"].get("plan") == "curved maximum":
         return check_curved_maximum(tensors, record, target, error)
@@ -79,7 +80,7 @@ def check_curved(tensors: Mapping[str, Any], record: Mapping[str, Any], target: 
         wrong, boxes = wrong_share(inner, q, sign, goal, 2.0 * eta, apart, 2.0 * branch)
     else:
         wrong, boxes = _wrong(inner, q, found[0].argument, choice, goal, 2.0 * eta)
-    return branch + lost + wrong, f"both branches on the box, {boxes:,} boxes for {count - 1:,} edges"
+    return Proved(branch + lost + wrong, f"both branches on the box, {boxes:,} boxes for {count - 1:,} edges")
 
 
 def _group(tensors: Mapping[str, Any], description: Mapping[str, Any], target: Target, g: int) -> Clusters:

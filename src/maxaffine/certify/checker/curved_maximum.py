@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.checker.piecewise import Tokens, _largest_blend
+from maxaffine.certify.checker.proved import Proved
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.certify.checker.sums import FRAME, _smooth
 from maxaffine.core.intervals import Interval
@@ -36,7 +37,7 @@ SMOOTH = 0.06  # of the error, for the smooth part
 
 def check_curved_maximum(
     tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float
-) -> tuple[float, str]:
+) -> Proved:
     """sup |layer - target| of single tokens whose scores are their values times R, and groups of product keys."""
     expression, layer, plan = target.expression, record["layer"], record["plan"]
     if expression is None or target.n_out != 1 or target.d_out != 1:
@@ -77,7 +78,7 @@ def check_curved_maximum(
     total += (compute_format(dtype).unit * 1.01 + (len(directions) + target.box.dimension + 8.0) * DOUBLE * 2.0) * (size + total)
     if not math.isfinite(total):
         raise NotProved("a part could not be bounded.")
-    return total * (1 + 1e-12), f"{len(values):,} tokens on {len(ends)} convex polygons, {len(found.parts)} smooth groups"
+    return Proved(total * (1 + 1e-12), f"{len(values):,} tokens on {len(ends)} convex polygons, {len(found.parts)} smooth groups")
 
 
 def _maximum(expression: Expression, target: Target, plan: Mapping[str, Any]) -> CurvedMaximum:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.certify.checker.proved import Proved
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core.rounding import DTYPES, compute_format, numpy_dtype
 from maxaffine.target.entries import Entries
@@ -38,7 +39,7 @@ ROOM = 1.0 + 1e-9
 
 def check_entries(
     tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, table: Table | Samples | None, error: float
-) -> tuple[float, str]:
+) -> Proved:
     """The checker's own bound of max |layer - value| over the entries, and how; NotProved with what stands in the way."""
     entries = target.entries
     assert entries is not None
@@ -56,10 +57,10 @@ def check_entries(
     layer = Numbers.read(tensors, record, target)
     _spoken(record, entries, layer)
     if layer.hard:
-        return _nearest(layer, table), "the site of every entry, compared bit by bit"
+        return Proved(_nearest(layer, table), "the site of every entry, compared bit by bit")
     if layer.listed:
-        return _listed(layer, table), "the softmax over all keys at every entry"
-    return _product(layer, table, error), "extended precision along the axes, every entry"
+        return Proved(_listed(layer, table), "the softmax over all keys at every entry")
+    return Proved(_product(layer, table, error), "extended precision along the axes, every entry")
 
 
 def _same_variables(table: Table | Samples, target: Target) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.checker import slopes
+from maxaffine.certify.checker.proved import Proved
 from maxaffine.certify.checker.softmax import distance, largest_mean, outside, square
 from maxaffine.certify.checker.stored import NotProved, Stored
 from maxaffine.core.intervals import Interval
@@ -25,7 +26,7 @@ MARGIN = 11 / 256  # enlargement of the cells where no constant bounds the targe
 
 def check_sup(
     layer: Stored, target: Target, declared: Mapping[str, Any], error: float, progress: Progress = silent
-) -> tuple[float, str]:
+) -> Proved:
     """|F - f| <= sum_i L_i h_i E|z_i - c_K| + |y - f(site)|, or the oscillation on enlarged cells plus what leaks past them."""
     _covers(layer)
     eta, tail = layer.logit_error(), layer.summation_error()
@@ -33,7 +34,7 @@ def check_sup(
     if len(layer.values) == 1:
         away = _from_one_value(layer, target, error - tail)
         if away + tail <= error:
-            return away + tail, "boxes cut in three, the target against the one value"
+            return Proved(away + tail, "boxes cut in three, the target against the one value")
     known, how = _constants(target, declared)
     widths = (1.0 / layer.scale) * (1 + 4e-16)
     best, proof = math.inf, ""
@@ -60,7 +61,7 @@ def check_sup(
         other = oscillation + leak * spread * (1 + 1e-12) + tail
         if other < best:
             best, proof = other, f"enclosures on cells enlarged by {MARGIN:.4g}"
-    return best, proof
+    return Proved(best, proof)
 
 
 def _from_one_value(layer: Stored, target: Target, error: float) -> float:
@@ -170,7 +171,7 @@ def _oscillation(layer: Stored, target: Target, progress: Progress = silent) -> 
 # -- L_p
 
 
-def check_integral(layer: Stored, target: Target, p: float, error: float) -> tuple[float, str]:
+def check_integral(layer: Stored, target: Target, p: float, error: float) -> Proved:
     """||f - g||_p by upper sums over pieces of the cells, plus ||F - g||_p from the stored values."""
     _covers(layer)
     eta, tail = layer.logit_error(), layer.summation_error()
@@ -194,9 +195,9 @@ def check_integral(layer: Stored, target: Target, p: float, error: float) -> tup
         raise NotProved(f"logits are not under control in {layer.dtype}.")
     soft = min(sharp, crude) * math.exp(2.0 * eta / p) * (1 + 1e-9) + tail * volume ** (1 / p)
     if soft >= error:
-        return soft, "the soft part alone"
+        return Proved(soft, "the soft part alone")
     hard = _upper_sum(layer, target, p, (error - soft) * (1 - 1e-9))
-    return hard + soft, "upper sums of |f - y|^p and the stored steps"
+    return Proved(hard + soft, "upper sums of |f - y|^p and the stored steps")
 
 
 PIECES = 6_000_000

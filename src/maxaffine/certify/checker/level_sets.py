@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.certify.checker.proved import Proved
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.certify.checker.tree import Clusters
 from maxaffine.core.rounding import compute_format
@@ -27,7 +28,7 @@ CHUNK = 15_000
 SILENT = 50.0  # tokens that trail by this are not looked at one by one
 
 
-def check_level_sets(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> tuple[float, str]:
+def check_level_sets(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """||layer - target||_p of single tokens with constant values."""
     p = float(record["norm"]) if record["norm"] != "inf" else math.inf
     if not 1.0 <= p <= 64.0:
@@ -48,7 +49,7 @@ def check_level_sets(tensors: Mapping[str, Any], record: Mapping[str, Any], targ
     lost = (compute_format(stored.dtype).unit + (8.0 * count + 90.0) * DOUBLE) * 2.1 * size * volume
     values = np.stack([v.reshape(-1) for v in stored.values])
     total, used = _refined(stored, values, target, p, max(error - lost, 0.0) * 0.9999, 2.0 * eta)
-    return total ** (1.0 / p) * (1 + 1e-12) + lost, f"{used:,} boxes cut in three"
+    return Proved(total ** (1.0 / p) * (1 + 1e-12) + lost, f"{used:,} boxes cut in three")
 
 
 @dataclass(frozen=True)

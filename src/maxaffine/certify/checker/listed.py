@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.checker import slopes
+from maxaffine.certify.checker.proved import Proved
 from maxaffine.certify.checker.stored import NotProved, Stored
 from maxaffine.core.intervals import Interval
 from maxaffine.target.target import Target
@@ -18,7 +19,7 @@ BOXES = 300_000
 PAIRS = 1 << 22
 
 
-def check_centres(layer: Stored, target: Target, declared: Mapping[str, Any], radius: float) -> tuple[float, str]:
+def check_centres(layer: Stored, target: Target, declared: Mapping[str, Any], radius: float) -> Proved:
     """For every x within `radius` of a site: |F - f| <= L sqrt(E|x - v_K|^2), mean energy <= least + (log N + 2 eta)/R."""
     if not (math.isfinite(radius) and radius > 0) or len(set(layer.scale)) != 1:
         raise NotProved("the file does not say within which radius of its centres it speaks.")
@@ -44,10 +45,10 @@ def check_centres(layer: Stored, target: Target, declared: Mapping[str, Any], ra
     y = layer.values
     low, high = f.lo.reshape(len(sites), -1), f.hi.reshape(len(sites), -1)
     away = float(np.maximum(high - y, y - low).max()) + slack
-    return constant * math.sqrt(spread) * (1 + 1e-12) + away + layer.summation_error(), "Gibbs' variational principle"
+    return Proved(constant * math.sqrt(spread) * (1 + 1e-12) + away + layer.summation_error(), "Gibbs' variational principle")
 
 
-def check_partition(layer: Stored, target: Target, error: float) -> tuple[float, str]:
+def check_partition(layer: Stored, target: Target, error: float) -> Proved:
     """Boxes of x with the keys that can win there by a margin; each must be near every value that can be heard in it.
 
     Inside a box every key that trails some other key by more than g throughout weighs at most e^{-R g + 2 eta}; the layer's
@@ -70,14 +71,14 @@ def check_partition(layer: Stored, target: Target, error: float) -> tuple[float,
         settled = max(settled, float(bounds[~loose].max(initial=0.0)))
         low, high = low[loose], high[loose]
         if spent + 2 * len(low) > BOXES:
-            return max(settled, float(bounds[loose].max())) + allowed + tail, "branch and bound, budget spent"
+            return Proved(max(settled, float(bounds[loose].max())) + allowed + tail, "branch and bound, budget spent")
         axis = np.argmax(high - low, axis=1)
         rows = np.arange(len(low))
         middle = (low[rows, axis] + high[rows, axis]) / 2.0
         right, left = low.copy(), high.copy()
         right[rows, axis], left[rows, axis] = middle, middle
         low, high = np.concatenate([low, right]), np.concatenate([left, high])
-    return settled + allowed + tail, "branch and bound over the box"
+    return Proved(settled + allowed + tail, "branch and bound over the box")
 
 
 def _heard(layer: Stored, target: Target, low: Array, high: Array, a: Array, b: Array, margin: float) -> Array:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.checker.piecewise_dual import compared
+from maxaffine.certify.checker.proved import Proved
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core.intervals import Interval
 from maxaffine.core.polytopes import Affine, Polytope, TooLarge
@@ -39,7 +40,7 @@ STEPS = 3_000_000  # vertices looked at while the box is cut
 LARGE = {"float64": 1e290, "float32": 1e36}
 
 
-def check_piecewise(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> tuple[float, str]:
+def check_piecewise(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """sup |layer - target| of a layer whose clusters are single tokens."""
     if target.expression is None or target.n_out != 1:
         raise NotProved("its target is not one that piecewise affine layers are proved for.")
@@ -56,7 +57,7 @@ def check_piecewise(tensors: Mapping[str, Any], record: Mapping[str, Any], targe
         kappa = (1 + 1e-9) / float(record["plan"]["sharpness"])  # any number will do: what it misses is counted
         doubt, count = compared(tokens, target.expression, error, kappa, _form)
         how = f"{count:,} cells of the target, every token by duality"
-    return kappa * _largest_blend(len(tokens.scores)) + doubt + tokens.rounding(kappa), how
+    return Proved(kappa * _largest_blend(len(tokens.scores)) + doubt + tokens.rounding(kappa), how)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from maxaffine.certify.checker.axis_cluster import DOUBLE, AxisParts
 from maxaffine.certify.checker.axis_clusters import BITS, EVERY, FLOATS
 from maxaffine.certify.checker.products_stored import Stored, hints_of
+from maxaffine.certify.checker.proved import Proved
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
@@ -36,7 +37,7 @@ from maxaffine.target.target import Target
 Array = NDArray[np.float64]
 
 
-def check_products(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> tuple[float, str]:
+def check_products(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """sup |layer - target| of a group of clusters over two or three coordinates, for a product of functions of one each."""
     if target.expression is None or target.n_out != 1 or target.d_out != 1:
         raise NotProved("its target is not one that products are proved for.")
@@ -49,7 +50,7 @@ def check_products(tensors: Mapping[str, Any], record: Mapping[str, Any], target
         raise NotProved("the x its certificate speaks of are not those that products are proved for.")
     rows = record["plan"]["factors"]
     bound, _, clusters = multiplied_out(tensors, record["layer"], target, found, rows, stated == EVERY)
-    return bound, f"{len(found.factors)} factors, {clusters} clusters, each factor where its clusters are in the race"
+    return Proved(bound, f"{len(found.factors)} factors, {clusters} clusters, each factor where its clusters are in the race")
 
 
 def multiplied_out(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.certify.checker.proved import Proved
 from maxaffine.certify.checker.spectral import Axis, _Head
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core.intervals import Interval
@@ -30,7 +31,7 @@ THIRDS = {1: 81, 2: 18, 3: 8}
 EVERY_X = "all real x of the box, rounded once to float64 (and every x of the box representable in the dtype)"
 
 
-def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> tuple[float, str]:
+def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """sup |layer - target|, outside the gap that the certificate's domain names where the target jumps."""
     if target.expression is None or target.n_out != 1 or target.d_out != 1:
         raise NotProved("its target is not one that regions are proved for.")
@@ -77,7 +78,7 @@ def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target:
     if math.isfinite(norm):
         pointwise = worst + rounding + mixed * (_blend(len(signs)) + 2.0 * (drift + layer.score_error()))
         planes = [(found.planes[i], float(lam[i]), [row[i] for row in signs]) for i in jumps]
-        return _integrated(layer, pointwise, size, planes, drift + layer.score_error(), norm, volume)
+        return Proved(*_integrated(layer, pointwise, size, planes, drift + layer.score_error(), norm, volume))
     blend = mixed * (_blend(len(signs)) + 2.0 * drift)
     for i in jumps:
         length = math.sqrt(float(sum(c * c for c in found.planes[i][:-1]))) * (1 - 1e-14)
@@ -90,7 +91,7 @@ def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target:
     total += math.exp(2.0 * eta) * (2.0 * math.expm1(eta) * total + rounding)
     ends = layer.largest()
     total += (len(signs) * 4.0 + 60.0) * DOUBLE * ends + len(signs) * 1e-30 * ends
-    return (total + layer.unit * 1.01 * (size + total)) * (1 + 1e-12), "branches on the whole box, planes between them"
+    return Proved((total + layer.unit * 1.01 * (size + total)) * (1 + 1e-12), "branches on the whole box, planes between them")
 
 
 def _integrated(

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.certify.checker.proved import Proved
 from maxaffine.certify.checker.slopes import lipschitz
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core import balls
@@ -61,7 +62,7 @@ class Axis:
         return scores / scores.sum(axis=1)[:, None]
 
 
-def check_spectral(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> tuple[float, str]:
+def check_spectral(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """Sum over the groups of sup |F_g - f_g|, the leak between groups, and rounding."""
     description = record["layer"]
     dtype = str(description["dtype"])
@@ -96,7 +97,7 @@ def check_spectral(tensors: Mapping[str, Any], record: Mapping[str, Any], target
     if not reserve >= 0.0:
         raise NotProved("what it reserves for a collapse is not a number of at least 0.")
     total += reserve + 2.0**-42 * sum(largest)
-    return total, "Chebyshev points and ellipses, group by group"
+    return Proved(total, "Chebyshev points and ellipses, group by group")
 
 
 FRACTION = re.compile(r"-?[0-9]{1,40}(/[1-9][0-9]{0,39})?")

@@ -162,7 +162,8 @@ class Stored:
             alive *= count
             del axis
         rounds = -(-len(self.values) // BLOCK)
-        terms = max(2.0 * alive + 4.0 * rounds + 16.0, sum(2.0 * len(b) + 4.0 for b in self.offsets) if alive > 1e6 else 0.0)
+        terms = 2.0 * alive + 4.0 * rounds + 4.0 * len(self.scale) + 6.0
+        terms = max(terms, sum(2.0 * len(b) + 4.0 for b in self.offsets) if alive > 1e6 else 0.0)
         if terms * self.unit > 0.1:
             raise NotProved(f"sums over {alive:.3g} keys are not under control in {self.dtype}.")
         largest = max(float(np.abs(piece).max()) for _, piece in pieces(self.values, PIECE))

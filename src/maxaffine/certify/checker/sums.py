@@ -13,6 +13,7 @@ import numpy as np
 
 from maxaffine.certify.checker.axis_clusters import BITS, EVERY, FLOATS, AxisCheck
 from maxaffine.certify.checker.products import factors_at, multiplied_out
+from maxaffine.certify.checker.proved import Proved
 from maxaffine.certify.checker.spectral import _Part
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core import balls
@@ -27,7 +28,7 @@ FRAME = ("box.low", "box.high", "coordinates.centre")
 MOST_PARTS = 64
 
 
-def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> tuple[float, str]:
+def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """sup |layer - target| of groups of clusters and groups of product keys whose functions add up to the target."""
     if target.expression is None or target.n_out != 1 or target.d_out != 1:
         raise NotProved("its target is not one that sums are proved for.")
@@ -74,7 +75,7 @@ def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     total += (compute_format(dtype).unit * 1.01 + (len(counts) + 6.0) * DOUBLE) * (size + total)
     if stated != (EVERY if every else FLOATS) and not (every and stated == FLOATS):
         raise NotProved("the x it is proved for are not those its certificate speaks of.")
-    return total * (1 + 1e-12), f"{len(counts)} parts, {heads} clusters"
+    return Proved(total * (1 + 1e-12), f"{len(counts)} parts, {heads} clusters")
 
 
 def _adds_up(found: Sum, target: Target) -> None:

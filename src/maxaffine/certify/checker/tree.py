@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.certify.checker.proved import Proved
 from maxaffine.certify.checker.spectral import Axis, _Head
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core.intervals import Interval
@@ -33,7 +34,7 @@ NEAR_KINKS = 600_000
 SHARE = 0.012  # of the error, for clusters that trail
 
 
-def check_tree(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> tuple[float, str]:
+def check_tree(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """sup |layer - target| of one group of clusters on scaled variables."""
     if target.expression is None or target.n_out != 1:
         raise NotProved("its target is not one that trees are proved for.")
@@ -59,7 +60,7 @@ def check_tree(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
                 raise NotProved(f"a piece is off by {worst:.4g} on its box.")
     leak = SHARE * error * (1 + 1e-9) + count * 1e-35 * stored.farthest()
     last = (compute_format(stored.dtype).unit + (6.0 * count + 60.0) * DOUBLE) * 2.1 * size
-    return worst + leak + last, f"{boxes:,} boxes tell {count:,} clusters apart; every piece on its own box"
+    return Proved(worst + leak + last, f"{boxes:,} boxes tell {count:,} clusters apart; every piece on its own box")
 
 
 @dataclass(frozen=True)

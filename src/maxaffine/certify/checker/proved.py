@@ -1,0 +1,45 @@
+"""What a prover of the checker hands over: its bound, how it was found, and the way to a bound of the literal form."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from maxaffine.core.rounding import DTYPES
+
+
+@dataclass(frozen=True)
+class Form:
+    """An arithmetic that a literal form is evaluated in: unit roundoff, smallest normal number, the largest logit followed."""
+
+    name: str
+    unit: float
+    normal: float
+    largest: float
+
+    def gamma(self, count: float) -> float:
+        """What that many roundings make of a product or a sum, relative to its terms; infinite where that says nothing."""
+        return rounded(count, self.unit)
+
+
+FORMS = {
+    "float64": Form("float64", DTYPES["float64"].unit, 2.0**-1022, 1e300),
+    "float32": Form("float32", DTYPES["float32"].unit, 2.0**-126, 1e37),
+}
+DOUBLE = FORMS["float64"].unit
+
+
+def rounded(count: float, unit: float) -> float:
+    """n u / (1 - n u)."""
+    whole = count * unit
+    return whole / (1.0 - whole) if whole < 0.5 else float("inf")
+
+
+@dataclass(frozen=True)
+class Proved:
+    """A bound of the layer as it runs by default, how it was proved, and what proves a bound of its literal form.
+
+    `literal` takes an arithmetic and a goal, the bound that is claimed; None where this checker has no proof of such forms.
+    """
+
+    bound: float
+    how: str
+    literal: Callable[[Form, float], float] | None = None
