@@ -4,11 +4,14 @@
 
 All points of a batch are queries of one head over one context.  Sums of groups have one query column per group and a final sum.
 Numbers are in the layer's dtype (bfloat16 layers in float32).  Needs the extra ``maxaffine[onnx]``.
+
+`Graph` is what this form shares with the one that keeps the structure (onnx_fast.py): inputs, the box, the model around them.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,44 +23,82 @@ from maxaffine.export.head import Head
 OLDEST, ATTENTION = 13, 23
 
 
-def build(head: Head, output: tuple[int, ...], shapes: Any, dtype: str, opset: int, semantics: dict[str, Any]) -> Any:
-    """The model, checked by onnx's own checker."""
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
+class Graph:
+    """Nodes and constants of a model whose inputs and output are of `dtype`; its constants are `number`s."""
 
-    newest = onnx.defs.onnx_opset_version()
-    if not OLDEST <= opset <= newest:
-        raise BadInput(f"`opset` (={opset}) must lie between {OLDEST} and {newest}, the newest that this onnx knows.")
-    number = np.float64 if dtype == "float64" else np.float32
-    kind = TensorProto.DOUBLE if dtype == "float64" else TensorProto.FLOAT
-    n_q, k, D = head.query_map.shape
-    d_out = head.outputs[0]
-    constants: dict[str, Any] = {}
-    nodes: list[Any] = []
+    def __init__(self, dtype: str, opset: int, number: Any = None) -> None:
+        import onnx
 
-    def constant(name: str, array: Any, of: Any = number) -> str:
-        constants[name] = numpy_helper.from_array(np.ascontiguousarray(array, dtype=of), name)
+        newest = onnx.defs.onnx_opset_version()
+        if not OLDEST <= opset <= newest:
+            raise BadInput(f"`opset` (={opset}) must lie between {OLDEST} and {newest}, the newest that this onnx knows.")
+        self.opset = opset
+        self.kind = onnx.TensorProto.DOUBLE if dtype == "float64" else onnx.TensorProto.FLOAT
+        self.number = (np.float64 if dtype == "float64" else np.float32) if number is None else number
+        self.constants: dict[str, Any] = {}
+        self.nodes: list[Any] = []
+        self.inputs: list[Any] = []
+
+    def constant(self, name: str, array: Any, of: Any = None) -> str:
+        """A constant, a `number` unless told."""
+        from onnx import numpy_helper
+
+        made = np.ascontiguousarray(array, dtype=self.number if of is None else of)
+        self.constants[name] = numpy_helper.from_array(made, name)
         return name
 
-    def node(op: str, *inputs: str, out: str, **attributes: Any) -> str:
-        nodes.append(helper.make_node(op, list(inputs), [out], **attributes))
+    def node(self, op: str, *inputs: str, out: str, **attributes: Any) -> str:
+        """A node with one output."""
+        from onnx import helper
+
+        self.nodes.append(helper.make_node(op, list(inputs), [out], **attributes))
         return out
 
-    inputs = []
-    flat = []
-    for index, (d, n) in enumerate(shapes):
-        name = "x" if len(shapes) == 1 else ("x_q", "x_kv")[index]
-        sequence = n > 1
-        inputs.append(helper.make_tensor_value_info(name, kind, ["batch", d, n] if sequence else ["batch", d]))
-        if sequence:
-            turned = node("Transpose", name, out=f"{name}_turned", perm=[0, 2, 1])
-            name = node("Reshape", turned, constant(f"{name}_shape", [-1, d * n], np.int64), out=f"{name}_flat")
-        flat.append(name)
-    joined = flat[0] if len(flat) == 1 else node("Concat", *flat, out="joined", axis=1)
-    raised = node("Max", joined, constant("low", head.low[None]), out="raised")
-    inside = node("Min", raised, constant("high", head.high[None]), out="inside")
+    def points(self, shapes: Sequence[tuple[int, int]]) -> str:
+        """The inputs (batch, d) or (batch, d, n), declared, and all their numbers side by side: (batch, D)."""
+        from onnx import helper
+
+        flat = []
+        for index, (d, n) in enumerate(shapes):
+            name = "x" if len(shapes) == 1 else ("x_q", "x_kv")[index]
+            sequence = n > 1
+            self.inputs.append(helper.make_tensor_value_info(name, self.kind, ["batch", d, n] if sequence else ["batch", d]))
+            if sequence:
+                turned = self.node("Transpose", name, out=f"{name}_turned", perm=[0, 2, 1])
+                shape = self.constant(f"{name}_shape", [-1, d * n], np.int64)
+                name = self.node("Reshape", turned, shape, out=f"{name}_flat")
+            flat.append(name)
+        return flat[0] if len(flat) == 1 else self.node("Concat", *flat, out="joined", axis=1)
+
+    def inside(self, points: str, low: Any, high: Any) -> str:
+        """The nearest points of the box."""
+        raised = self.node("Max", points, self.constant("low", low[None]), out="raised")
+        return self.node("Min", raised, self.constant("high", high[None]), out="inside")
+
+    def model(self, last: str, output: tuple[int, ...], semantics: dict[str, Any]) -> Any:
+        """The model whose output y is `last` in the shape (batch, *output), checked by onnx's own checker."""
+        import onnx
+        from onnx import helper
+
+        self.node("Reshape", last, self.constant("output_shape", [-1, *output], np.int64), out="y")
+        results = [helper.make_tensor_value_info("y", self.kind, ["batch", *output])]
+        graph = helper.make_graph(self.nodes, "maxaffine", self.inputs, results, list(self.constants.values()))
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], producer_name="maxaffine")
+        model.ir_version = min(model.ir_version, 10 if self.opset >= ATTENTION else 8)
+        helper.set_model_props(model, {"maxaffine": canonical_json(semantics)})
+        onnx.checker.check_model(model, full_check=True)
+        return model
+
+
+def build(head: Head, output: tuple[int, ...], shapes: Any, dtype: str, opset: int, semantics: dict[str, Any]) -> Any:
+    """The model, checked by onnx's own checker."""
+    graph = Graph(dtype, opset)
+    constant, node = graph.constant, graph.node
+    n_q, k, D = head.query_map.shape
+    d_out = head.outputs[0]
+    inside = graph.inside(graph.points(shapes), head.low, head.high)
     # In float32 the centre is a sum of two numbers: rounded to one it would shift x by half a unit in its last place.
-    coarse = np.asarray(head.centre, dtype=number)
+    coarse = np.asarray(head.centre, dtype=graph.number)
     near = node("Sub", inside, constant("centre", coarse[None]), out="near")
     z = node("Sub", near, constant("centre_rest", (head.centre - coarse.astype(np.float64))[None]), out="z")
     maps = head.query_map.transpose(2, 0, 1).reshape(D, n_q * k)
@@ -85,15 +126,7 @@ def build(head: Head, output: tuple[int, ...], shapes: Any, dtype: str, opset: i
         columns = node("Reshape", leaned, constant("column_shape", [-1, n_q, d_out], np.int64), out="columns")
     turned = node("Transpose", columns, out="turned", perm=[0, 2, 1])
     summed = node("MatMul", turned, constant("mix", head.mix), out="summed")
-    node("Reshape", summed, constant("output_shape", [-1, *output], np.int64), out="y")
-    graph = helper.make_graph(
-        nodes, "maxaffine", inputs, [helper.make_tensor_value_info("y", kind, ["batch", *output])], list(constants.values())
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], producer_name="maxaffine")
-    model.ir_version = min(model.ir_version, 10 if opset >= ATTENTION else 8)
-    helper.set_model_props(model, {"maxaffine": canonical_json(semantics)})
-    onnx.checker.check_model(model, full_check=True)
-    return model
+    return graph.model(summed, output, semantics)
 
 
 def metadata(model: Any) -> dict[str, Any]:

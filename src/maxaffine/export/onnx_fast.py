@@ -1,0 +1,307 @@
+"""A layer as an ONNX model that keeps the structure: the softmax of NumPy's runtimes, operation by operation, in float64.
+
+    x  ->  float64  ->  clip to the box  ->  x - centre  ->  sum over groups of F_g  ->  the dtype asked for
+
+Product keys have one softmax per direction, clusters two levels (runtime/two_level.py), and no token is listed.  Listed keys
+have one softmax over all.  Numbers are the stored ones, widened; inputs are widened before anything is done with them and the
+output is rounded once.  A hard layer leaves as its softmax.
+
+ONNX Runtime takes liberties with constants of a single number: it drops an addend or a factor that float32 cannot tell from zero
+or one (NoopElimination), and rounds a factor beside a MatMul to float32 (MatMulScaleFusion).  Such numbers meet the points as
+rows as long as the batch, `Fast.by`.
+
+Inside, the batch is the last axis: arrays are (clusters, keys, batch), with one cluster where keys are a product, so that every
+operation runs along contiguous rows of points.  Needs the extra ``maxaffine[onnx]``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import Refused
+from maxaffine.export.onnx_model import Graph
+from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.layer import Layer
+from maxaffine.plan.budget import size
+from maxaffine.plan.keys import AxisKeys, ProductKeys
+from maxaffine.runtime.two_level import SKIP, Family, families
+
+Array = NDArray[Any]
+
+LARGEST = (1 << 31) - (1 << 20)  # bytes of a model: protobuf ends at 2 GiB
+AXES_AS_INPUT = 18  # from this opset on ReduceMax takes its axes as an input, as ReduceSum always did
+
+
+def build_fast(
+    layer: Layer | GroupedLayer, output: tuple[int, ...], shapes: Any, dtype: str, opset: int, semantics: dict[str, Any]
+) -> Any:
+    """The model, checked by onnx's own checker; inputs and output in `dtype`, float64 in between."""
+    needed = 8 * _numbers(layer)
+    if needed > LARGEST:
+        raise Refused(f"the layer has {size(needed)} of numbers in float64, and an ONNX model holds at most {size(LARGEST)}.")
+    graph = Fast(dtype, opset, np.float64)
+    points = graph.points(shapes)
+    wide = points if dtype == "float64" else graph("Cast", points, to=_double())
+    inside = graph("Transpose", graph.inside(wide, layer.low, layer.high), perm=[1, 0])  # (D, B)
+    graph.zeros = graph("MatMul", graph.const(np.zeros((1, layer.dimension))), inside)
+    centre = layer.centre if isinstance(layer, GroupedLayer) else layer.coordinates.centre
+    away = graph.by("Sub", inside, centre[:, None])
+    total = _groups(graph, layer, away) if isinstance(layer, GroupedLayer) else _lookup(graph, layer, away)
+    rows = graph("Transpose", total, perm=[1, 0])
+    return graph.model(rows if dtype == "float64" else graph("Cast", rows, to=graph.kind), output, semantics)
+
+
+class Fast(Graph):
+    """A graph whose nodes and constants name themselves; `zeros` is a row (1, B) of them."""
+
+    zeros: str
+
+    def __call__(self, op: str, *inputs: str, **attributes: Any) -> str:
+        """A node."""
+        return self.node(op, *inputs, out=f"{op.lower()}_{len(self.nodes)}", **attributes)
+
+    def const(self, array: Any, of: Any = None) -> str:
+        """A constant."""
+        return self.constant(f"constant_{len(self.constants)}", array, of)
+
+    def by(self, op: str, name: str, array: Array) -> str:
+        """`op` (Add, Sub, Mul or Div) with a constant second; none with the single number that changes nothing."""
+        if array.size > 1:
+            return self(op, name, self.const(array))
+        if array.item() == (1.0 if op in ("Mul", "Div") else 0.0):
+            return name
+        return self(op, name, self("Sub", self.const(array), self.zeros))
+
+    def reduce(self, op: str, of: str, axis: int, keep: bool = True) -> str:
+        """ReduceMax or ReduceSum along one axis."""
+        if op == "ReduceMax" and self.opset < AXES_AS_INPUT:
+            return self(op, of, axes=[axis], keepdims=int(keep))
+        return self(op, of, self.const([axis], np.int64), keepdims=int(keep))
+
+    def shaped(self, name: str, *shape: int) -> str:
+        """The same numbers in another shape."""
+        return self("Reshape", name, self.const(shape, np.int64))
+
+    def split(self, name: str, parts: int, each: int) -> list[str]:
+        """(F, parts * each, B) as that many (F, each, B)."""
+        if parts == 1:
+            return [name]
+        from onnx import helper
+
+        names = [f"{name}_{i}" for i in range(parts)]
+        self.nodes.append(helper.make_node("Split", [name, self.const([each] * parts, np.int64)], names, axis=1))
+        return names
+
+    def sum(self, names: list[str]) -> str:
+        """From the left."""
+        total = names[0]
+        for name in names[1:]:
+            total = self("Add", total, name)
+        return total
+
+    def rows(self, matrix: Array, away: str) -> list[str]:
+        """The coordinates matrix @ away, one (1, B) for every row."""
+        found = []
+        for row in matrix:
+            used = np.flatnonzero(row) if row.any() else np.arange(1)
+            part = away if len(used) == len(row) else self("Gather", away, self.const(used, np.int64), axis=0)
+            part = self.by("Mul", part, row[used, None])
+            found.append(part if len(used) == 1 else self.reduce("ReduceSum", part, 0))
+        return found
+
+
+def _groups(graph: Fast, layer: GroupedLayer, away: str) -> str:
+    """F(x) of a grouped layer, (K, B)."""
+    parts = [] if layer.tilt is None else [graph("MatMul", graph.const(layer.tilt), away)]
+    for group in layer.groups:
+        z = graph.rows(group.matrix, away)
+        if isinstance(group, ClusterGroup):
+            parts.append(_clusters(graph, families(layer, group), group, z))
+        elif group.factors is not None:
+            parts.append(_factors(graph, group, z))
+        else:
+            parts.append(_product(graph, group, z))
+    return graph.sum([graph.zeros, *parts])  # a constant alone has no batch
+
+
+def _lookup(graph: Fast, layer: Layer, away: str) -> str:
+    """F(x) of a lookup, (d_out n_out, B)."""
+    matrix, sharpness = layer.coordinates.matrix, layer.sharpness
+    t = graph.rows(matrix, away)
+    shape, values = layer.keys.shape, layer.values.reshape(1, *layer.keys.shape, -1)
+    slopes = None if layer.slopes is None else layer.slopes.reshape(*values.shape, -1)
+    if isinstance(layer.keys, ProductKeys):
+        axes = [AxisKeys(_wide(a.slopes)[None], sharpness * _wide(a.offsets)[None]) for a in layer.keys.axes]
+        soft = [_softmax(graph, graph.by("Mul", z, np.array([[sharpness]])), axis) for z, axis in zip(t, axes, strict=True)]
+        return _quotient(graph, _mixed(graph, [w for _, w, _ in soft], shape, t, values, slopes), [norm for *_, norm in soft])
+    z = graph("MatMul", graph.const(matrix), away)
+    logits = graph("MatMul", graph.const(sharpness * _wide(layer.keys.slopes)[None]), z)
+    logits = graph.by("Add", logits, sharpness * _wide(layer.keys.offsets)[None, :, None])
+    _, weights, norm = _exponentials(graph, logits)
+    return _quotient(graph, _mixed(graph, [weights], shape, t, values, slopes), [norm])
+
+
+def _product(graph: Fast, group: Group, z: list[str]) -> str:
+    """F_g of product keys, (K, B)."""
+    assert group.values is not None
+    slopes = None if group.slopes is None else group.slopes[None]
+    return _quotient(graph, *_head(graph, z, _stacked(group), group.values[None], slopes)[1:])
+
+
+def _quotient(graph: Fast, answer: str, norms: list[str]) -> str:
+    """What one head answers, (K, B)."""
+    for norm in norms:
+        answer = graph("Div", answer, norm)
+    return graph("Squeeze", answer, graph.const([0], np.int64))
+
+
+def _factors(graph: Fast, group: Group, z: list[str]) -> str:
+    """F_g where the values are a sum of products over the directions, (1, B)."""
+    assert group.factors is not None
+    product = ""
+    for one, axis, factor in zip(z, _stacked(group), group.factors, strict=True):
+        _, weight, norm = _softmax(graph, one, axis)
+        found = graph("Div", graph("MatMul", graph.const(factor.T[None]), weight), norm)  # (1, R, B)
+        product = found if not product else graph("Mul", product, found)
+    return graph.reduce("ReduceSum", graph("Squeeze", product, graph.const([0], np.int64)), 0)
+
+
+def _clusters(graph: Fast, held: tuple[Family, ...], group: ClusterGroup, z: list[str]) -> str:
+    """F_g of clusters, (K, B): exp(A - max A) of every cluster times what its head answers, over the same times its norm."""
+    heads, scores = [], []
+    for family in held:
+        affine = family.values.reshape(*family.values.shape[:-1], group.outputs, -1)  # c, then G
+        t = [_local(graph, one, family.origin[:, e], family.radius[:, e]) for e, one in enumerate(z)]
+        keys = [AxisKeys(slopes, offsets) for slopes, offsets in family.keys]
+        tops, answer, norms = _head(graph, t, keys, affine[..., 0], affine[..., 1:] if family.affine else None)
+        if len(group.clusters) == 1:
+            return _quotient(graph, answer, norms)
+        heads.append((answer, norms))
+        sites = _wide(group.site_slopes[family.members])
+        grown = [graph.by("Mul", one, sites[:, e, None, None]) for e, one in enumerate(z)]
+        site = graph.by("Add", graph.sum(grown), group.site_offsets[family.members, None, None])
+        scores.append(graph.sum([site, *tops]))
+    tops = [graph.reduce("ReduceMax", score, 0) for score in scores]
+    top = graph("Max", *tops) if len(tops) > 1 else tops[0]  # (1, 1, B)
+    above, below = [], []
+    for family, score, (answer, norms) in zip(held, scores, heads, strict=True):
+        mass = _mass(graph, graph("Sub", score, top), family)
+        above.append(graph.reduce("ReduceSum", graph("Mul", mass, answer), 0, keep=False))
+        for norm in norms:
+            mass = graph("Mul", mass, norm)
+        below.append(graph.reduce("ReduceSum", mass, 0, keep=False))
+    return graph("Div", graph.sum(above), graph.sum(below))
+
+
+def _mass(graph: Fast, behind: str, family: Family) -> str:
+    """exp(behind), (F, 1, B), and zero where the runtime leaves a cluster out."""
+    floor = math.log(SKIP) - 1e-9 - sum(math.log(slopes.shape[1]) for slopes, _ in family.keys)
+    seen = graph("GreaterOrEqual", behind, graph.const(floor))
+    return graph("Where", seen, graph("Exp", behind), graph.const(0.0))
+
+
+def _local(graph: Fast, z: str, origin: Array, radius: Array) -> str:
+    """t = (z - origin) / radius, (F, 1, B), or (1, B) where all clusters have z itself."""
+    moved = graph.by("Sub", z, origin[:, None, None]) if origin.any() else z
+    return graph.by("Div", moved, radius[:, None, None]) if (radius != 1.0).any() else moved
+
+
+def _head(
+    graph: Fast, t: list[str], keys: list[AxisKeys], values: Array, slopes: Array | None
+) -> tuple[list[str], str, list[str]]:
+    """What F heads of equal shape say at t: their largest logits, sum_j w_j v_j(t) (F, K, B), and the sums of their weights.
+
+    Keys are (F, p_e), values (F, p_1, .., p_E, K), slopes (.., K, E).  A direction of one key has the weight one.
+    """
+    tops, weights, norms = [], [], []
+    for one, axis in zip(t, keys, strict=True):
+        if axis.slopes.shape[1] > 1:
+            top, weight, norm = _softmax(graph, one, axis)
+            tops.append(top)
+            weights.append(weight)
+            norms.append(norm)
+            continue
+        weights.append("")
+        if axis.slopes.any() or axis.offsets.any():
+            tops.append(_logits(graph, one, axis))
+    shape = tuple(axis.slopes.shape[1] for axis in keys)
+    return tops, _mixed(graph, weights, shape, t, values, slopes), norms
+
+
+def _logits(graph: Fast, t: str, axis: AxisKeys) -> str:
+    """(F, p, B) of keys (F, p)."""
+    return graph.by("Add", graph.by("Mul", t, axis.slopes[:, :, None]), axis.offsets[:, :, None])
+
+
+def _softmax(graph: Fast, t: str, axis: AxisKeys) -> tuple[str, str, str]:
+    """Of keys (F, p): the largest logit (F, 1, B), exp(logit - largest) (F, p, B) and its sum (F, 1, B)."""
+    return _exponentials(graph, _logits(graph, t, axis))
+
+
+def _exponentials(graph: Fast, logits: str) -> tuple[str, str, str]:
+    top = graph.reduce("ReduceMax", logits, 1)
+    weights = graph("Exp", graph("Sub", logits, top))
+    return top, weights, graph.reduce("ReduceSum", weights, 1)
+
+
+def _mixed(
+    graph: Fast, weights: list[str], shape: tuple[int, ...], t: list[str], values: Array, slopes: Array | None
+) -> str:  # fmt: skip
+    """sum_j w_j (c_j + G_j t), (F, K, B): values (F, *shape, K) contracted with (F, p_e, B), the longest direction first.
+
+    Directions without weights ("") have one key.  (F, K, 1) where nothing depends on the point.
+    """
+    F, K = values.shape[0], values.shape[-1]
+    parts, lean = [_wide(values)], []
+    for e in range(0 if slopes is None else slopes.shape[-1]):
+        part = _wide(slopes[..., e])  # type: ignore[index]
+        if part.any():
+            parts.append(part)
+            lean.append(e)
+    order = sorted((e for e, weight in enumerate(weights) if weight), key=lambda e: shape[e])
+    singles = [e for e in range(len(shape)) if e not in order]
+    table = np.stack(parts, axis=-1)  # (F, *shape, K, parts)
+    table = table.transpose(0, table.ndim - 1, table.ndim - 2, *(1 + e for e in (*singles, *order)))
+    if not order:
+        names = [graph.const(table[:, i].reshape(F, K, 1)) for i in range(len(parts))]
+    else:
+        first = order.pop()
+        mixed = graph("MatMul", graph.const(table.reshape(F, -1, shape[first])), weights[first])
+        left = len(parts) * K * math.prod(shape[e] for e in order)
+        while order:
+            e = order.pop()
+            left //= shape[e]
+            cube = graph.shaped(mixed, F, left, shape[e], -1)
+            product = graph("Mul", cube, graph("Unsqueeze", weights[e], graph.const([1], np.int64)))
+            mixed = graph.reduce("ReduceSum", product, 2, keep=False)
+        names = graph.split(mixed, len(parts), K)
+    answer = names[0]
+    for e, name in zip(lean, names[1:], strict=True):
+        answer = graph("Add", answer, graph("Mul", name, t[e]))
+    return answer
+
+
+def _stacked(group: Group) -> list[AxisKeys]:
+    """The keys of a group as those of one head: (1, N_e)."""
+    return [AxisKeys(axis.slopes[None], axis.offsets[None]) for axis in group.axes]
+
+
+def _wide(array: Array) -> NDArray[np.float64]:
+    return np.asarray(array, dtype=np.float64)
+
+
+def _numbers(layer: Layer | GroupedLayer) -> int:
+    """Numbers that are stored, about."""
+    itemsize = layer.itemsize if isinstance(layer, GroupedLayer) else layer.values.itemsize
+    return layer.nbytes // itemsize
+
+
+def _double() -> int:
+    import onnx
+
+    return int(onnx.TensorProto.DOUBLE)
