@@ -157,7 +157,17 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table |
     if not verdict.confirmed:
         told = f"the error is {reason} The bound that the file states ({str(claimed)[:30]}) is not confirmed, only the error is."
         return replace(verdict, passed=False, reason=told)
+    if not _adds_up(certificate.get("parts"), float(claimed)):
+        return replace(verdict, passed=False, reason="the bound that it states is not the sum of its parts.")
     return _literally(verdict, found, claims)
+
+
+def _adds_up(parts: Any, stated: float) -> bool:
+    """Whether the parts of a stated bound are numbers of at least 0 that add up to it, as far as float64 tells."""
+    numbers = list(parts.values()) if isinstance(parts, dict) else []
+    if not numbers or any(type(part) not in (int, float) or not 0.0 <= part < math.inf for part in numbers):
+        return False
+    return math.isclose(math.fsum(numbers), stated, rel_tol=1e-9)
 
 
 def _literally(verdict: Verdict, found: Proved, claims: tuple[Claim, ...]) -> Verdict:
@@ -193,7 +203,11 @@ def _spoken(record: Mapping[str, Any], claims: tuple[Claim, ...]) -> None:
     clusters = layer["keys"] == "grouped" and any(layer.get("clusters", ()))
     if certificate.get("runtime") not in (("any", "two-level") if clusters else ("any",)):
         raise NotProved(f"its certificate speaks of the runtime {str(certificate.get('runtime'))[:20]!r} alone; not re-proved.")
-    del claims
+    if clusters and certificate["runtime"] == "any":
+        # "any" is every form: the literal one as well, which is a claim of its own
+        stated = _stated(certificate.get("bound"))
+        if not any(claim.arithmetic == "float64" and claim.stated <= stated for claim in claims):
+            raise NotProved("its certificate speaks of every runtime, and nothing as small is claimed of its literal form.")
     listed = layer["keys"] not in ("grouped", "product")
     own = plan.get("method") in SPEAKING if layer["keys"] == "grouped" else listed and plan.get("plan") == "centres"
     if not own and certificate.get("domain") != (EVERY_X if record["norm"] == "inf" else WHOLE):
