@@ -1,16 +1,21 @@
 """A layer as a torch.nn.Module: the literal attention, or the fast form through its structure.
 
-Both take a batch of points (B, D) and give what `layer(x)` gives; sequences are (B, d, n), two inputs two arguments.  Queries are
-clamped to the box.  Buffers have the layer's dtype, so that `.double()` loses nothing; with `trainable=True` keys and values are
-parameters, and a compiled layer can be fine-tuned.  What maps x to coordinates is stored and applied in float64 and its result
-rounded once, as the certificate assumes; its buffers stay float64 through `.float()` and `.to(dtype)`: a rounded centre costs
-four digits on a box around 1000.  Needs the extra ``maxaffine[torch]``.
+Both take a batch of points (B, D) and give what `layer(x)` gives; sequences are (B, d, n), two inputs two arguments.  x is taken
+as it comes, in float64, and clamped to the box.  The fast form computes in float64 throughout and rounds its answer to the
+module's dtype; the literal forms round z once and run in the module's dtype.  That is the layer's, float32 for bfloat16 (whose
+numbers float32 holds exactly); with `trainable=True` keys and values are parameters, and a compiled layer can be fine-tuned.
+What maps x to coordinates is stored in float64 and stays so through `.float()` and `.to(dtype)`: a rounded centre costs four
+digits on a box around 1000.
+
+`module.statement` says what is proved of the module, where something is.  It speaks about the numbers and the dtype that the
+module was made with: converted, overwritten or trained, the module withdraws it.  Needs the extra ``maxaffine[torch]``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from maxaffine.certify.statement import Statement
 from maxaffine.core.errors import BadInput
 from maxaffine.export.head import Head, head_of
 from maxaffine.layer.grouped import GroupedLayer
@@ -25,11 +31,11 @@ from maxaffine.layer.layer import Layer
 from maxaffine.layer.records import CrossMatrices, LinearMap, SelfMatrices
 from maxaffine.runtime import torch_factorised
 
-DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.float32}
 
 
 class Exported(nn.Module):
-    """What all exported modules share: the box, the shapes, and what the numbers mean (`semantics`)."""
+    """What all exported modules share: box, shapes, what the numbers mean (`semantics`) and what is proved (`statement`)."""
 
     low: Tensor
     high: Tensor
@@ -39,6 +45,9 @@ class Exported(nn.Module):
         self.inputs = tuple((int(d), int(n)) for d, n in inputs)
         self.output = tuple(output)
         self.semantics: dict[str, Any] = {}
+        self._statement: Statement | None = None
+        self._mark: tuple[tuple[int, int], ...] = ()  # of the numbers that the statement is about
+        self.register_load_state_dict_post_hook(_loaded)
         self.exact: tuple[str, ...] = ()  # buffers that stay float64
         self.carrier = carrier
         self.keep_exact("low", low)
@@ -46,16 +55,39 @@ class Exported(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """What the module computes in: the dtype of the tensor named `carrier`."""
+        """What the module answers in: the dtype of the tensor named `carrier`."""
         found: torch.dtype = getattr(self, self.carrier).dtype
         return found
 
+    @property
+    def statement(self) -> Statement | None:
+        """What is proved of this module, None where nothing was said; withdrawn once its numbers have been written to."""
+        if self._statement is not None and self._statement.covered and self._mark != self._marks():
+            self._statement = self._statement.withdrawn("the module's numbers were changed after it was made")
+        return self._statement
+
+    @statement.setter
+    def statement(self, statement: Statement | None) -> None:
+        self._statement, self._mark = statement, self._marks()
+
+    def withdraw(self, why: str) -> None:
+        """Say of a proved module that its bound no longer holds, and why; the first reason stays."""
+        if self.statement is not None and self.statement.covered:
+            self.statement = self.statement.withdrawn(why)
+
+    def _numbers(self) -> Iterator[tuple[str, Tensor]]:
+        yield from self.named_parameters()
+        yield from self.named_buffers()
+
+    def _marks(self) -> tuple[tuple[int, int], ...]:
+        """Where every tensor is and how often it was written to: equal as long as nobody touched them."""
+        return tuple((tensor.data_ptr(), -1 if tensor.is_inference() else tensor._version) for _, tensor in self._numbers())
+
     def points(self, *x: Tensor) -> Tensor:
-        """Points (B, D) in the module's dtype, moved into the box; a sequence (B, d, n) is read column by column."""
+        """Points (B, D) in float64, moved into the box; a sequence (B, d, n) is read column by column."""
         flat = [one.transpose(1, 2).reshape(one.shape[0], -1) if one.dim() == 3 else one for one in x]
         joined = flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)
-        exact = joined.to(self.dtype).double()
-        return torch.minimum(torch.maximum(exact, self.low), self.high).to(self.dtype)
+        return torch.clamp(joined.to(torch.float64), self.low, self.high)
 
     def present(self, y: Tensor) -> Tensor:
         """(B, d_out, n_out) in the shape of the target: (B,), (B, K) or (B, d_out, n_out)."""
@@ -76,20 +108,60 @@ class Exported(nn.Module):
             self.exact = (*self.exact, name)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        said, before = self.statement, self._dtypes()
         kept = {name: getattr(self, name) for name in self.exact}
         super()._apply(fn, recurse)
         for name, tensor in kept.items():  # moved to where the others went, but not rounded
             setattr(self, name, tensor.to(device=getattr(self, name).device))
+        place = self.low.device.type
+        self.statement = said if said is None or kept["low"].device.type == place else replace(said, device=place)
+        after = self._dtypes()
+        for name, dtype in before.items():
+            if after[name] != dtype:
+                words = [str(one).removeprefix("torch.") for one in (dtype, after[name])]
+                self.withdraw(f"the module was converted from {words[0]} to {words[1]} after it was made")
         return self
+
+    def _dtypes(self) -> dict[str, torch.dtype]:
+        """The dtypes of all numbers that may be rounded."""
+        return {name: one.dtype for name, one in self._numbers() if name not in self.exact and one.is_floating_point()}
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        said = self.statement
+        for name, tensor in self._numbers():
+            other = state_dict.get(prefix + name)
+            if isinstance(other, Tensor) and not _same(tensor, other):
+                self.withdraw(f"the module was given other numbers (`{name}`) after it was made")
+                said = self.statement
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        self._statement = said
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_statement": self.statement}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._mark = self._marks()
 
     def extra_repr(self) -> str:
         """What it computes."""
         inputs = sum(d * n for d, n in self.inputs)
-        return f"{self.semantics.get('target', 'layer')!r}, {inputs} inputs -> {self.output or 'scalar'}"
+        line = f"{self.semantics.get('target', 'layer')!r}, {inputs} inputs -> {self.output or 'scalar'}"
+        return line if self.statement is None else f"{line}\n{self.statement}"
+
+
+def _loaded(module: Exported, keys: Any) -> None:
+    """A state was loaded, children included: what `_load_from_state_dict` left of the statement is about these numbers."""
+    module.statement = module._statement
+
+
+def _same(ours: Tensor, other: Tensor) -> bool:
+    """Whether loading a tensor changes nothing: the same numbers in the same dtype."""
+    return ours.dtype == other.dtype and ours.shape == other.shape and torch.equal(ours.detach(), other.to(ours.device))
 
 
 class FastLayer(Exported):
-    """The layer through its structure: one softmax per group and direction, or per cluster."""
+    """The layer through its structure: one softmax per group and direction, clusters by two levels, all in float64."""
 
     def __init__(self, layer: Layer | GroupedLayer, output: tuple[int, ...], trainable: bool) -> None:
         dtype = DTYPES[layer.dtype]
@@ -108,7 +180,8 @@ class FastLayer(Exported):
     def forward(self, *x: Tensor) -> Tensor:
         """Values of the layer."""
         tensors = {name: getattr(self, attribute) for name, attribute in self.names.items()}
-        return self.present(torch_factorised.evaluate(self.structure, tensors, self.points(*x)))
+        run = torch_factorised.evaluate if torch.compiler.is_compiling() else torch_factorised.in_chunks
+        return self.present(run(self.structure, tensors, self.points(*x)).to(self.dtype))
 
 
 class LiteralAttention(Exported):
@@ -147,10 +220,10 @@ class LiteralAttention(Exported):
         """Linear(X) in float64, where x - centre and value + slope (x - centre) cancel; rounded once."""
         R: Tensor = getattr(self, f"{name}_R").double()
         if not hasattr(self, f"{name}_P"):
-            return R.expand(X.shape[0], *R.shape).to(X.dtype)
+            return R.expand(X.shape[0], *R.shape).to(self.dtype)
         P, Q = getattr(self, f"{name}_P").double(), getattr(self, f"{name}_Q").double()
-        moved: Tensor = torch.einsum("ipd,bdn,inm->bpm", P, X.double(), Q)
-        return (moved + R).to(X.dtype)
+        moved: Tensor = torch.einsum("ipd,bdn,inm->bpm", P, X, Q)
+        return (moved + R).to(self.dtype)
 
     def forward(self, *x: Tensor) -> Tensor:
         """Values of the layer, by literal attention."""
@@ -166,9 +239,12 @@ class LiteralAttention(Exported):
             Z_K = self._linear("linear", parts[0])
             Z_Q = Z_K
         Z_Q = Z_Q[:, :, self.used]
-        q, k, v = (self.W_Q @ Z_Q).transpose(1, 2), (self.W_K @ Z_K).transpose(1, 2), (self.W_V @ Z_K).transpose(1, 2)
-        mixed = nn.functional.scaled_dot_product_attention(q, k, v, scale=1.0)
-        return self.present(mixed.transpose(1, 2) @ self.W_O)
+        q, k, v = self.W_Q @ Z_Q, self.W_K @ Z_K, self.W_V @ Z_K
+        scores = q.transpose(1, 2) @ k
+        # Written out: the exponential of fused attention on the CPU may be off by 20 units in the last place of float32.
+        mass = torch.exp(scores - scores.detach().amax(2, keepdim=True))
+        alpha = mass / mass.sum(2, keepdim=True)
+        return self.present(v @ alpha.transpose(1, 2) @ self.W_O)
 
 
 class AttentionBlock(Exported):
@@ -213,8 +289,7 @@ class AttentionBlock(Exported):
 
     def embed(self, *x: Tensor) -> tuple[Tensor, Tensor]:
         """Query tokens (B, n_q, width) and context tokens (B, m, width) for the attention module."""
-        inside = self.points(*x)
-        z = (inside.double() - self.centre).to(inside.dtype)
+        z = (self.points(*x) - self.centre).to(self.dtype)
         query = z.new_zeros(len(z), self.queries, self.width)
         query[:, :, : self.dimension] = z[:, None]
         query[:, :, self.dimension] = 1.0
@@ -226,9 +301,9 @@ class AttentionBlock(Exported):
         return query, context
 
     def forward(self, *x: Tensor) -> Tensor:
-        """Values of the layer, by MultiheadAttention."""
+        """Values of the layer, by MultiheadAttention; asked for its weights, it multiplies and exponentiates plainly."""
         query, context = self.embed(*x)
-        out = self.attention(query, context, context, need_weights=False)[0][:, :, : self.d_out]
+        out = self.attention(query, context, context, need_weights=True)[0][:, :, : self.d_out]
         return self.present(torch.einsum("bcr,cn->brn", out, self.mix))
 
 

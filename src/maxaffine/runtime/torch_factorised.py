@@ -1,14 +1,20 @@
-"""A layer as a pure function of PyTorch tensors: one softmax per group and direction, differentiable in everything.
+"""A layer as a pure function of PyTorch tensors, differentiable in everything: the NumPy runtimes' operations, all in float64.
 
     F(x) = evaluate(structure, tensors, x),      tensors named as in the saved file (layer/file.py)
 
+Product keys have one softmax per direction, clusters two levels (runtime/two_level.py); x and every stored number are widened to
+float64, exactly, and nothing is rounded to a smaller dtype before the caller does so.  Normalisers are summed in a tree, as the
+certificates count.  Queries stand along the last axis, so that maxima and sums over keys are sums of long rows.
+
 Nothing but tensor operations: autograd, `torch.compile` and `torch.func` pass through it, and any of the tensors (keys, values,
-slopes, even coordinates) may be parameters.  Computed in the dtype of x; coordinates are formed in float64 and rounded once.
+slopes, even coordinates) may be parameters.  Shifts by a maximum cancel and have no gradient.  A cluster whose mass is below
+exp(FLOOR) answers at its origin, so that what it would say far away, a number times nothing, is nothing in every derivative.
 Needs the extra ``maxaffine[torch]``.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,21 +27,63 @@ from maxaffine.layer import file as layer_file
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
+from maxaffine.runtime.grouped import BRANCH
 
 Tensor = torch.Tensor
 Tensors = Mapping[str, Tensor]
 
 COORDINATES = ("box.low", "box.high", "coordinates.centre", "coordinates.matrix", ".matrix", ".origins", ".radii", ".shapes")
+WORKSPACE = 1 << 30  # bytes that the intermediate results of a chunk of queries may take on a device
+CACHE = 4 << 20  # and on the CPU, where what stays in the cache is faster
+SHORTEST = 1024  # queries of a chunk at least, where WORKSPACE allows: values are read and operations begun once for all of them
+FLOOR = -700.0  # scores behind the largest by more: e^FLOOR is far below SKIP of runtime/two_level.py, and no subnormal number
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some rows of a tensor in a new shape: from `first` on where they follow one another, else those that `index` lists."""
+
+    shape: tuple[int, ...]
+    first: int | None
+    index: Tensor
+
+    @classmethod
+    def of(cls, index: NDArray[np.int64]) -> Rows:
+        """Rows numbered by an array."""
+        flat = index.reshape(-1)
+        together = bool(np.all(np.diff(flat) == 1))
+        return cls(tuple(int(n) for n in index.shape), int(flat[0]) if together else None, torch.from_numpy(index.copy()))
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        """The rows, (shape, ..)."""
+        if self.first is None:
+            return tensor[self.index.to(tensor.device)]
+        return tensor.narrow(0, self.first, math.prod(self.shape)).reshape(*self.shape, *tensor.shape[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyStructure:
+    """Clusters of equal shape: which (F,), per direction their keys (F, p_e), and their tokens (F, P), in the file's order."""
+
+    shape: tuple[int, ...]
+    members: Rows
+    keys: tuple[Rows, ...]
+    tokens: Rows
+
+    @property
+    def count(self) -> int:
+        """F."""
+        return self.members.shape[0]
 
 
 @dataclass(frozen=True)
 class GroupStructure:
-    """How the tensors of one group belong together; `tokens` tells clusters, (C or none, then per direction) for every token."""
+    """How the tensors of one group belong together; a group of clusters has `families`."""
 
     directions: int
     factored: bool
     affine: bool
-    tokens: tuple[NDArray[np.int64], ...] | None = None
+    families: tuple[FamilyStructure, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -63,24 +111,28 @@ def structure_of(layer: Layer | GroupedLayer) -> Structure:
         E = len(group.matrix)
         if isinstance(group, ClusterGroup):
             affine = any(cluster.slopes is not None for cluster in group.clusters)
-            groups.append(GroupStructure(E, False, affine, _tokens(group)))
+            groups.append(GroupStructure(E, False, affine, _families(group)))
         else:
             groups.append(GroupStructure(E, group.factors is not None, group.slopes is not None))
     return Structure("grouped", layer.dimension, layer.d_out, 1, 0, 1.0, False, tuple(groups), layer.tilt is not None)
 
 
-def _tokens(group: ClusterGroup) -> tuple[NDArray[np.int64], ...]:
-    """For every token its cluster, and per direction its key in the concatenated rows of keys."""
-    E = len(group.matrix)
-    found: list[list[NDArray[np.int64]]] = [[] for _ in range(E + 1)]
-    first = [0] * E
-    for c, cluster in enumerate(group.clusters):
-        index = np.unravel_index(np.arange(cluster.count), cluster.shape)
-        found[0].append(np.full(cluster.count, c, dtype=np.int64))
-        for e in range(E):
-            found[e + 1].append(np.asarray(index[e] + first[e], dtype=np.int64))
-            first[e] += cluster.shape[e]
-    return tuple(np.concatenate(one) for one in found)
+def _families(group: ClusterGroup) -> tuple[FamilyStructure, ...]:
+    """The clusters by shape, with the places of their keys and tokens in the file's rows."""
+    shapes = np.array([cluster.shape for cluster in group.clusters], dtype=np.int64)
+    first = np.cumsum(shapes, axis=0) - shapes  # of the keys, (C, E)
+    counts = shapes.prod(axis=1)
+    token = np.cumsum(counts) - counts
+    by_shape: dict[tuple[int, ...], list[int]] = {}
+    for k, cluster in enumerate(group.clusters):
+        by_shape.setdefault(cluster.shape, []).append(k)
+    found = []
+    for shape, listed in by_shape.items():
+        members = np.asarray(listed, dtype=np.int64)
+        keys = tuple(Rows.of(first[members, e, None] + np.arange(n)) for e, n in enumerate(shape))
+        tokens = Rows.of(token[members, None] + np.arange(math.prod(shape)))
+        found.append(FamilyStructure(shape, Rows.of(members), keys, tokens))
+    return tuple(found)
 
 
 def tensors_of(layer: Layer | GroupedLayer, device: Any = None, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
@@ -97,104 +149,182 @@ def tensors_of(layer: Layer | GroupedLayer, device: Any = None, dtype: torch.dty
 
 
 def evaluate(structure: Structure, tensors: Tensors, x: Tensor) -> Tensor:
-    """F(x) for points (B, D): (B, d_out, n_out) in the dtype of x."""
-    if structure.kind == "grouped":
-        out = _tilted(structure, tensors, x)
-        for g, group in enumerate(structure.groups):
-            prefix = f"group.{g}."
-            z = _coordinates(x, tensors["coordinates.centre"], tensors[prefix + "matrix"])
-            out = out + (_product if group.tokens is None else _clusters)(group, tensors, prefix, z)
-        return out.reshape(len(x), structure.d_out, structure.n_out)
-    z = _coordinates(x, tensors["coordinates.centre"], tensors["coordinates.matrix"])
-    values, slopes = tensors["values"].to(x.dtype), tensors.get("value_slopes")
-    outputs = structure.d_out * structure.n_out
-    if structure.kind == "product":
-        weights = [
-            torch.softmax(
-                structure.sharpness * (z[:, e, None] * tensors[f"keys.{e}.slopes"] + tensors[f"keys.{e}.offsets"]), dim=1
-            ).to(x.dtype)
-            for e in range(structure.directions)
-        ]
-        mixed = contract(weights, values)
-        lean = None if slopes is None else contract(weights, slopes.to(x.dtype))
-    else:
-        logits = structure.sharpness * (z @ tensors["keys.slopes"].T.to(x.dtype) + tensors["keys.offsets"].to(x.dtype))
-        alpha = torch.softmax(logits, dim=1)
-        mixed = alpha @ values.reshape(len(values), -1)
-        lean = None if slopes is None else alpha @ slopes.reshape(len(slopes), -1).to(x.dtype)
-    if lean is not None:
-        mixed = mixed + (lean.reshape(len(x), outputs, -1) * z[:, None, :]).sum(dim=2)
-    return mixed.reshape(len(x), structure.d_out, structure.n_out)
+    """F(x) for points (B, D) of the box, of any dtype: (B, d_out, n_out) in float64."""
+    numbers = {name: tensor.to(torch.float64) for name, tensor in tensors.items()}
+    away = x.to(torch.float64).T - numbers["coordinates.centre"][:, None]  # (D, B)
+    out = (_grouped if structure.kind == "grouped" else _lookup)(structure, numbers, away)
+    return out.T.reshape(x.shape[0], structure.d_out, structure.n_out)
+
+
+def in_chunks(structure: Structure, tensors: Tensors, x: Tensor) -> Tensor:
+    """`evaluate` for so many queries at a time that their intermediate results stay small."""
+    each = bytes_per_query(structure, tensors)
+    step = max(1, WORKSPACE // each)
+    if x.device.type == "cpu":
+        step = min(step, max(SHORTEST, CACHE // each))
+    if x.shape[0] <= step:
+        return evaluate(structure, tensors, x)
+    numbers = {name: tensor.to(torch.float64) for name, tensor in tensors.items()}
+    return torch.cat([evaluate(structure, numbers, part) for part in x.split(step)])
+
+
+def tree_sum(terms: Tensor, dim: int) -> Tensor:
+    """The sum along an axis in a tree of BRANCH terms per level, so that the rounding grows with log N, not with N."""
+    while terms.shape[dim] > BRANCH:
+        count = terms.shape[dim]
+        whole = count // BRANCH
+        level = terms.narrow(dim, 0, whole * BRANCH).unflatten(dim, (whole, BRANCH)).sum(dim + 1)
+        rest = count - whole * BRANCH
+        terms = torch.cat([level, terms.narrow(dim, count - rest, rest).sum(dim, keepdim=True)], dim) if rest else level
+    return terms.sum(dim)
 
 
 def contract(weights: list[Tensor], values: Tensor) -> Tensor:
-    """values (N_1, .., N_E, rest..) contracted with weights (B, N_e): (B, rest)."""
-    queries = len(weights[0])
-    partial = weights[0] @ values.reshape(len(values), -1)
+    """values (.., N_1, .., N_E, rest) with weights (.., N_e, B), where .. is a batch of clusters or nothing: (.., rest, B)."""
+    lead, (count, *_) = weights[0].shape[:-2], weights[0].shape[-2:]
+    partial = values.reshape(*lead, count, -1).transpose(-1, -2) @ weights[0]
     for alpha in weights[1:]:
-        partial = torch.bmm(alpha[:, None, :], partial.reshape(queries, alpha.shape[1], -1))[:, 0]
-    return partial.reshape(queries, -1)
+        count = alpha.shape[-2]
+        partial = (partial.unflatten(-2, (count, -1)) * alpha.unsqueeze(-2)).sum(-3)
+    return partial
 
 
-def _coordinates(x: Tensor, centre: Tensor, matrix: Tensor) -> Tensor:
-    """M (x - centre) in float64, rounded once to the dtype of x."""
-    return ((x.to(torch.float64) - centre) @ matrix.T).to(x.dtype)
+def _softmax(logits: Tensor) -> Tensor:
+    """Over keys, (.., N, B)."""
+    mass = torch.exp(logits - logits.detach().amax(-2, keepdim=True))
+    return mass / tree_sum(mass, mass.ndim - 2).unsqueeze(-2)
 
 
-def _tilted(structure: Structure, tensors: Tensors, x: Tensor) -> Tensor:
-    if not structure.tilt:
-        return torch.zeros((len(x), structure.d_out), dtype=x.dtype, device=x.device)
-    away = (x.to(torch.float64) - tensors["coordinates.centre"]).to(x.dtype)
-    return away @ tensors["tilt"].T.to(x.dtype)
+def _lookup(structure: Structure, numbers: Tensors, away: Tensor) -> Tensor:
+    """Product or listed keys, scaled as runtime/softmax.py does: (d_out n_out, B)."""
+    z, values, slopes = numbers["coordinates.matrix"] @ away, numbers["values"], numbers.get("value_slopes")
+    scaled = z * structure.sharpness
+    if structure.kind == "product":
+        weights = [
+            _softmax(
+                numbers[f"keys.{e}.slopes"][:, None] * scaled[e] + structure.sharpness * numbers[f"keys.{e}.offsets"][:, None]
+            )
+            for e in range(structure.directions)
+        ]
+    else:
+        weights = [_softmax(numbers["keys.slopes"] @ scaled + structure.sharpness * numbers["keys.offsets"][:, None])]
+    out = contract(weights, values)
+    return out if slopes is None else out + _leaning(contract(weights, slopes), z)
 
 
-def _product(group: GroupStructure, tensors: Tensors, prefix: str, z: Tensor) -> Tensor:
+def _leaning(slopes: Tensor, z: Tensor) -> Tensor:
+    """sum_e slopes_ke z_e for slopes (K E, B): (K, B)."""
+    terms: Tensor = slopes.unflatten(0, (-1, z.shape[0])) * z
+    return terms.sum(1)
+
+
+def _grouped(structure: Structure, numbers: Tensors, away: Tensor) -> Tensor:
+    """The sum over the groups, and the tilt: (K, B)."""
+    out = numbers["tilt"] @ away if structure.tilt else None
+    for g, group in enumerate(structure.groups):
+        prefix = f"group.{g}."
+        z = numbers[prefix + "matrix"] @ away
+        added = (_product if group.families is None else _clusters)(group, numbers, prefix, z)
+        out = added if out is None else out + added
+    assert out is not None
+    return out
+
+
+def _product(group: GroupStructure, numbers: Tensors, prefix: str, z: Tensor) -> Tensor:
     """One softmax per direction, then values or factors."""
     weights = [
-        torch.softmax(z[:, e, None] * tensors[f"{prefix}{e}.slopes"] + tensors[f"{prefix}{e}.offsets"], dim=1).to(z.dtype)
+        _softmax(numbers[f"{prefix}{e}.slopes"][:, None] * z[e] + numbers[f"{prefix}{e}.offsets"][:, None])
         for e in range(group.directions)
     ]
     if group.factored:
-        product = weights[0] @ tensors[f"{prefix}0.factor"].to(z.dtype)
+        product = numbers[f"{prefix}0.factor"].T @ weights[0]
         for e in range(1, group.directions):
-            product = product * (weights[e] @ tensors[f"{prefix}{e}.factor"].to(z.dtype))
-        return product.sum(dim=1, keepdim=True)
-    out = contract(weights, tensors[prefix + "values"].to(z.dtype))
+            product = product * (numbers[f"{prefix}{e}.factor"].T @ weights[e])
+        return product.sum(0, keepdim=True)
+    out = contract(weights, numbers[prefix + "values"])
+    return out + _leaning(contract(weights, numbers[prefix + "value_slopes"]), z) if group.affine else out
+
+
+def _clusters(group: GroupStructure, numbers: Tensors, prefix: str, z: Tensor) -> Tensor:
+    """Two levels: sum_k exp(A_k - max A) (sum_j w_kj v_kj(t)) / sum_k exp(A_k - max A) prod_e W_ke, as runtime/two_level.py."""
+    assert group.families is not None
+    sites = numbers[prefix + "sites.slopes"] @ z + numbers[prefix + "sites.offsets"][:, None]  # (C, B)
+    local, scores = [], []
+    for family in group.families:
+        score = family.members(sites)
+        places: list[Tensor] = []
+        logits: list[Tensor | None] = []
+        origins, radii = (family.members(numbers[prefix + name]) for name in ("origins", "radii"))
+        for e, rows in enumerate(family.keys):
+            t = (z[e] - origins[:, e, None]) / radii[:, e, None]  # (F, B)
+            slopes, offsets = (rows(numbers[f"{prefix}keys.{e}.{name}"])[:, :, None] for name in ("slopes", "offsets"))
+            logit = slopes * t[:, None] + offsets  # (F, p_e, B)
+            if family.shape[e] == 1:  # one key: its weight is one
+                score = score + logit[:, 0]
+                logits.append(None)
+            else:
+                top = logit.detach().amax(1)
+                score = score + top
+                logits.append(logit - top[:, None])
+            places.append(t)
+        scores.append(score)
+        local.append((places, logits))
+    every = torch.cat(scores)
+    behind = every - every.detach().amax(0)
+    above, below, first = None, [], 0
+    for family, (places, logits) in zip(group.families, local, strict=True):
+        mine = behind[first : first + family.count]
+        first += family.count
+        answer, norm = _heads(group, family, numbers, prefix, places, logits, mine.detach() >= FLOOR)
+        mass = torch.exp(mine)
+        added = (mass[:, None] * answer).sum(0)  # (K, B)
+        above = added if above is None else above + added
+        below.append(mass if norm is None else mass * norm)
+    assert above is not None
+    return above / tree_sum(torch.cat(below), 0)
+
+
+def _heads(
+    group: GroupStructure, family: FamilyStructure, numbers: Tensors, prefix: str, places: list[Tensor],
+    logits: list[Tensor | None], near: Tensor,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """sum_j w_j v_j(t) (F, K, B) and prod_e W_e (F, B), None where it is one; at the origin where a cluster is not near."""
+    values = family.tokens(numbers[prefix + "values"])[..., None]  # (F, P, K, 1)
     if group.affine:
-        lean = contract(weights, tensors[prefix + "value_slopes"].to(z.dtype))
-        out = out + (lean.reshape(*out.shape, group.directions) * z[:, None, :]).sum(dim=2)
-    return out
-
-
-def _clusters(group: GroupStructure, tensors: Tensors, prefix: str, z: Tensor) -> Tensor:
-    """One softmax over all tokens of all clusters, logits formed in the clusters' own coordinates."""
-    assert group.tokens is not None
-    cluster, *keys = (torch.from_numpy(index).to(z.device) for index in group.tokens)
-    origins, radii = tensors[prefix + "origins"].to(z.dtype), tensors[prefix + "radii"].to(z.dtype)
-    t = (z[:, None, :] - origins) / radii  # (B, C, E)
-    sites = z @ tensors[prefix + "sites.slopes"].T.to(z.dtype) + tensors[prefix + "sites.offsets"].to(z.dtype)
-    logits = sites[:, cluster]
-    for e, key in enumerate(keys):
-        slopes, offsets = tensors[f"{prefix}keys.{e}.slopes"].to(z.dtype), tensors[f"{prefix}keys.{e}.offsets"].to(z.dtype)
-        logits = logits + t[:, :, e][:, cluster] * slopes[key] + offsets[key]
-    alpha = torch.softmax(logits, dim=1)  # (B, N)
-    out = alpha @ tensors[prefix + "values"].to(z.dtype)
+        values = torch.cat([values, family.tokens(numbers[prefix + "value_slopes"])], dim=-1)
+    F, width = family.count, values.shape[-1]
+    weights: list[Tensor] = []
+    norm: Tensor | None = None
+    for logit in logits:
+        if logit is not None:
+            weights.append(torch.exp(torch.where(near[:, None], logit, 0.0)))
+            total = tree_sum(weights[-1], 1)
+            norm = total if norm is None else norm * total
+    if weights:
+        mixed = contract(weights, values.reshape(F, *(n for n in family.shape if n > 1), -1))
+    else:
+        mixed = values.reshape(F, -1, 1)
+    mixed = mixed.unflatten(1, (-1, width))  # (F, K, width, B)
+    answer = mixed[:, :, 0]
     if group.affine:
-        lean = tensors[prefix + "value_slopes"].to(z.dtype)  # (N, K, E)
-        out = out + torch.einsum("bn,nke,bne->bk", alpha, lean, t[:, cluster])
-    return out
+        for e, t in enumerate(places):
+            answer = answer + mixed[:, :, 1 + e] * torch.where(near, t, 0.0)[:, None]
+    return answer, norm
 
 
-def bytes_per_query(structure: Structure, tensors: Tensors, itemsize: int) -> int:
-    """Bytes per query that the largest intermediate results take, about."""
+def bytes_per_query(structure: Structure, tensors: Tensors, itemsize: int = 8) -> int:
+    """Bytes per query that the intermediate results take, about; `itemsize` is that of float64, in which they are."""
     if structure.kind == "listed":
         return 4 * itemsize * len(tensors["keys.offsets"])
     if structure.kind == "product":
         return 4 * itemsize * _partial(tensors["values"], tensors.get("value_slopes"))
     total = 0
     for g, group in enumerate(structure.groups):
-        if group.tokens is not None:
-            total += 4 * itemsize * len(group.tokens[0]) * (1 + group.directions)
+        if group.families is not None:
+            outputs = structure.d_out * (1 + group.directions if group.affine else 1)
+            for family in group.families:
+                rest = math.prod(family.shape) // max(family.shape)
+                total += 4 * itemsize * family.count * (sum(family.shape) + rest * outputs + 2 + group.directions)
         elif group.factored:
             total += 4 * itemsize * sum(len(tensors[f"group.{g}.{e}.slopes"]) for e in range(group.directions))
         else:

@@ -23,16 +23,19 @@ Tensor = torch.Tensor
 
 def evaluate(
     target: Target, layer: Layer | GroupedLayer, *x: Tensor, runtime: str | None = None, outside: str = "error",
-    error: float = 0.0, reserve: float = 0.0,
+    error: float = 0.0, reserve: float = 0.0, narrow: float | None = None,
 ) -> Tensor:  # fmt: skip
     """Values in the target's shape, on the device and in the dtype of the tensors that came, differentiable in them.
 
-    A kernel may take polynomials that differ from the layer by an eighth of `error` in float32, by `reserve` in float64; its
-    own bound, roundings counted, is `TorchLayer.bound`.  The CPU's runtimes may differ by `reserve`, as they do on arrays.
+    A kernel may take polynomials that differ from the layer by `narrow` in float32 (an eighth of `error` where it is not given,
+    which may be more than the certificate reserves), by `reserve` in float64; its own bound, roundings counted, is
+    `TorchLayer.bound`.  The CPU's runtimes may differ by `reserve`, as they do on arrays.
     """
     points, single = as_points(target, *x, outside=outside)
     kernels = launch.runs_on(points.device)
-    tolerance = error / 8.0 if kernels and points.dtype == torch.float32 else reserve
+    tolerance = reserve
+    if kernels and points.dtype == torch.float32:
+        tolerance = error / 8.0 if narrow is None else narrow
     out = torch_layer(layer, points.device, points.dtype, runtime, tolerance)(points)
     out = out.reshape(len(points), *target.output_shape)
     return out[0] if single else out

@@ -2,10 +2,14 @@
 
     collapsed    spectral heads as short polynomials, by Triton kernels            CUDA devices
     windowed     lookups on a uniform grid, by a Triton kernel                     CUDA devices
-    factorised   one softmax per direction, by PyTorch's own operations            every device; gradients in keys and values
+    factorised   the layer's softmax, clusters by two levels, by PyTorch           every device; gradients in keys and values
     native       the NumPy and numba runtimes of the layer                         CPU tensors without gradients
 
-Queries outside the box are taken at its nearest point; not-a-number stays what it is.  Needs the extra ``maxaffine[torch]``.
+Whatever the tensors' dtype, `factorised` and `native` take x as it is, in float64, and round the answer once, to that dtype.  So
+asking for a gradient changes no answer by more than the layer's rounding (and, of spectral layers, what `native` may take from
+the certificate's reserve for polynomials).  Queries outside the box are taken at its nearest point; not-a-number stays what it
+is.  A hard layer answers with its nearest entry: that is constant but for jumps, and its gradient in x is zero.  Needs the
+extra ``maxaffine[torch]``.
 """
 
 from __future__ import annotations
@@ -27,15 +31,15 @@ from maxaffine.runtime.gpu.tables import Polynomials
 Tensor = torch.Tensor
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
-WORKSPACE = 1 << 30  # bytes a chunk of queries may take on its way through PyTorch's operations
 
 
 class TorchLayer:
     """A layer on one device and in one dtype; call it with points (B, D) for values (B, d_out, n_out).
 
     `tensors` holds keys and values by their names in the file.  Set `requires_grad_()` on any of them and the layer runs
-    through PyTorch's operations, so that gradients reach them.  `bound` is what the chosen kernel may differ from the layer by,
-    roundings counted; None where PyTorch's own operations or the CPU's runtimes compute.
+    through PyTorch's operations, so that gradients reach them (of a hard layer: through its softmax, another function than its
+    nearest entry).  `bound` is what the chosen kernel may differ from the layer by, roundings counted; None where PyTorch's own
+    operations or the CPU's runtimes compute, whose rounding the layer's certificate counts.
     """
 
     def __init__(
@@ -47,9 +51,8 @@ class TorchLayer:
         if runtime not in (None, "collapsed", "windowed", "factorised", "native"):
             raise BadInput(f"`runtime` (={runtime!r}) must be collapsed, windowed, factorised or native on tensors.")
         self.layer, self.dtype, self.device = layer, dtype, torch.device("cpu" if device is None else device)
-        self.compute = torch.float32 if layer.dtype != "float64" and dtype == torch.float32 else torch.float64
         self.structure = torch_factorised.structure_of(layer)
-        self.tensors = torch_factorised.tensors_of(layer, self.device, self.compute)
+        self.tensors = torch_factorised.tensors_of(layer, self.device)
         self.tolerance = tolerance
         self.kernel: launch.CollapsedKernel | launch.WindowedKernel | None = None
         self.runtime, self.reason = self._choose(runtime, tolerance)
@@ -93,7 +96,7 @@ class TorchLayer:
         if learning or self.runtime == "factorised":
             return self.factorised(x)
         if getattr(self.layer, "hard", False) and self.runtime == "native":
-            return self._native(x)
+            return self._nearest(x)
         if self.runtime == "native":
             return self.factorised(x) if x.requires_grad and torch.is_grad_enabled() else self._native(x)
         assert self.kernel is not None
@@ -104,15 +107,16 @@ class TorchLayer:
         return out.reshape(len(x), self.structure.d_out, self.structure.n_out)
 
     def factorised(self, x: Tensor) -> Tensor:
-        """F(x) through PyTorch's operations alone, differentiable any number of times."""
-        low, high = self.tensors["box.low"], self.tensors["box.high"]
-        wide = torch.clamp(x.to(self.compute), low.to(self.compute), high.to(self.compute))
-        each = torch_factorised.bytes_per_query(self.structure, self.tensors, wide.element_size())
-        chunk = max(1, WORKSPACE // each)
-        parts = [torch_factorised.evaluate(self.structure, self.tensors, part) for part in wide.split(chunk)] if len(x) else [
-            torch_factorised.evaluate(self.structure, self.tensors, wide)
-        ]  # fmt: skip
-        return (parts[0] if len(parts) == 1 else torch.cat(parts)).to(x.dtype)
+        """F(x) through PyTorch's operations alone, in float64, differentiable any number of times."""
+        wide = torch.clamp(x.to(torch.float64), self.tensors["box.low"], self.tensors["box.high"])
+        return torch_factorised.in_chunks(self.structure, self.tensors, wide).to(x.dtype)
+
+    def _nearest(self, x: Tensor) -> Tensor:
+        """The nearest entry of a hard layer; where x has a gradient the answer has one too, and it is zero."""
+        found = self._native(x)
+        if x.requires_grad and torch.is_grad_enabled():
+            found = found + (0.0 * torch.nan_to_num(x)).sum(dim=1)[:, None, None]
+        return found
 
     def _native(self, x: Tensor) -> Tensor:
         points = np.clip(x.detach().cpu().numpy().astype(np.float64), self.layer.low, self.layer.high)
