@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from maxaffine._version import __version__
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.observe import Observed
+from maxaffine.certify.routes import literal_bounds, narrow_tolerance, statement, statements
+from maxaffine.certify.statement import Bound, Statement
 from maxaffine.core.container import container_bytes, read_container, write_container
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer import file as layer_file
@@ -35,7 +38,8 @@ from maxaffine.target.entries import Entries
 from maxaffine.target.target import Target
 
 if TYPE_CHECKING:
-    from maxaffine.export.judge import Introduced
+    from maxaffine.certify.checker import Verdict
+    from maxaffine.export.judge import Judged
     from maxaffine.export.torch_module import AttentionBlock, Exported
 
 Array = NDArray[Any]
@@ -58,6 +62,8 @@ class Compiled:
     evidence: Evidence | None = None  # what the certificate was proved from; a loaded layer has none
     spectral: SpectralPlan | None = None  # the plan of a spectral layer; a loaded layer has none
     prove: Callable[[str], Certificate] | None = field(default=None, compare=False, repr=False)  # not when loaded
+    stated: Mapping[str, float | str] | None = None  # a loaded layer's bounds of the literal softmax, per arithmetic
+    standing: str = field(default="proved", compare=False)  # "proved" here, "stated" in a file, or "checked" from it
     declared: Mapping[str, Any] = field(default_factory=dict)  # constants that the user declared
     file: str | None = field(default=None, compare=False)
 
@@ -66,7 +72,7 @@ class Compiled:
     def __call__(
         self, *x: ArrayLike, runtime: str | None = None, outside: str = "error", threads: int | None = None
     ) -> Array:
-        """Values in the target's shape: (B, D) -> (B,) or (B, K), one point -> a scalar or (K,).
+        """Values in the target's shape: (B, D) -> (B,) or (B, K), one point -> a scalar or (K,); `statement` says how exact.
 
         Tensors of PyTorch give tensors on the same device and in the same dtype, differentiable in x (runtime/torch_runtime.py).
         `threads` of large batches: by default OMP_NUM_THREADS, else all processors; the values do not depend on it.
@@ -76,11 +82,12 @@ class Compiled:
 
             given: Any = x
             found = torch_queries.evaluate(
-                self.target, self.layer, *given, runtime=runtime, outside=outside, error=self.error, reserve=self.reserve or 0.0
-            )
+                self.target, self.layer, *given, runtime=runtime, outside=outside, narrow=narrow_tolerance(self),
+                reserve=self.reserve or 0.0,
+            )  # fmt: skip
             return found  # type: ignore[return-value]
         if runtime == "collapsed" and self.reserve is None:
-            raise BadInput("`runtime` (='collapsed') cannot run this layer: its certificate holds nothing in reserve for it.")
+            raise BadInput("`runtime` (='collapsed') cannot run this layer: its certificate leaves no margin for it.")
         points, single = as_points(self.target, *x, outside=outside)
         out = self.target.present(chooser.evaluate(self.layer, points, runtime, self.reserve, threads))
         return out[0] if single else out
@@ -122,9 +129,33 @@ class Compiled:
         return self.layer.tokens
 
     @property
-    def bound(self) -> float | None:
-        """The certificate's bound."""
-        return self.certificate.bound
+    def bound(self) -> Bound | None:
+        """What is proved of `layer(x)`; of a loaded layer what its file states, and its `standing` says so until `check`."""
+        return None if self.certificate.bound is None else Bound(self.certificate.bound, self.standing)
+
+    @cached_property
+    def literal(self) -> Mapping[str, float | str]:
+        """Of the literal softmax over all tokens, per arithmetic: a proved bound, or why there is none."""
+        return literal_bounds(self.layer, self.certificate) if self.stated is None else dict(self.stated)
+
+    def statement(self, route: str = "arrays", dtype: str | None = None, device: str = "cpu") -> Statement:
+        """What is proved of one way to run this layer (certify/routes.py lists them), or why nothing is."""
+        return statement(self, route, dtype, device)
+
+    def statements(self) -> list[Statement]:
+        """The statements of all routes that this layer has."""
+        return statements(self)
+
+    def check(self) -> Verdict:
+        """Prove this layer again by the independent checker; what passes is no longer merely stated."""
+        from maxaffine.certify.checker import check
+
+        tensors, record = self._record()
+        table = None if isinstance(self.target.data, Entries) else self.target.data
+        verdict = check(tensors, record, table)
+        if verdict.passed and self.standing == "stated":
+            object.__setattr__(self, "standing", "checked")
+        return verdict
 
     @property
     def sharpness(self) -> float | None:
@@ -179,7 +210,14 @@ class Compiled:
             raise BadInput(f"`runtime` (={runtime!r}) cannot run this layer; choose any of {names}.")
         if self.prove is None or self.certificate.kind != "proved":
             raise Refused("this layer carries no evidence to prove from; compile it again.")
-        return self.prove(runtime)
+        if runtime == "dense" and isinstance(self.layer, GroupedLayer) and self.layer.has_clusters:
+            found = self.statement("dense")
+            if found.bound is None:
+                raise Refused(f"{found.why}.")
+            rounding = self.certificate.parts["rounding"] + found.bound - float(self.certificate.bound or 0.0)
+            parts = {**self.certificate.parts, "rounding": rounding}
+            return replace(self.certificate, bound=found.bound, parts=parts, runtime="dense")
+        return self.certificate if runtime in ("any", self.certificate.runtime) else self.prove(runtime)
 
     # -- tell
 
@@ -206,6 +244,7 @@ class Compiled:
 
     def __repr__(self) -> str:
         bound = "no bound" if self.bound is None else f"bound {self.bound:.4g}"
+        bound += " (stated, not checked)" if self.standing == "stated" and self.bound is not None else ""
         what = self.target.name or self.target.text or "callable"
         where = " at the entries" if self.certificate.over == "entries" else ""
         return (
@@ -231,7 +270,9 @@ class Compiled:
             "layout": self.layer.layout(),
             "error": self.error,
             "norm": self.certificate.norm_label,
-            "bound": self.bound,
+            "bound": None if self.bound is None else float(self.bound),
+            "standing": self.standing,
+            "literal": {name: _claim(bound) for name, bound in self.literal.items()},
             "kind": self.certificate.kind,
             "observed": self.observed.error,
             "observed_at": list(self.observed.at),
@@ -250,7 +291,7 @@ class Compiled:
 
     def to_torch(self, kind: str = "self", form: str = "fast", trainable: bool = False) -> Exported:
         """A torch.nn.Module: "fast" through the structure, or the "literal" self- or cross-attention."""
-        from maxaffine.export import torch_module
+        from maxaffine.export import torch_module, write
 
         if kind not in ("self", "cross") or form not in ("fast", "literal"):
             raise BadInput(f'`kind` (={kind!r}) must be "self" or "cross", and `form` (={form!r}) "fast" or "literal".')
@@ -258,44 +299,54 @@ class Compiled:
             kind = "cross"
         made = self.matrices(kind) if form == "literal" else None
         module = torch_module.to_torch(self.layer, self.target.output_shape, made, trainable)
-        module.semantics = self.semantics()
+        module.statement = self.statement("module" if form == "fast" else "literal module")
+        module.semantics = self.semantics(module.statement)
+        write.judge_module(self, module, form)
         return module
 
     def to_multihead_attention(self) -> AttentionBlock:
         """A module around a stock torch.nn.MultiheadAttention (`.attention`) that holds this layer."""
-        from maxaffine.export import torch_module
+        from maxaffine.export import torch_module, write
 
         module = torch_module.to_multihead_attention(self.layer, self.target.output_shape)
-        module.semantics = self.semantics()
+        module.statement = self.statement("multihead")
+        module.semantics = self.semantics(module.statement)
+        write.judge_module(self, module, "mha")
         return module
 
-    def to_onnx(self, path: str | Path, opset: int = 23) -> tuple[Introduced, ...]:
-        """An ONNX model, run in ONNX Runtime before it is kept; returns what it adds to the error, per dtype."""
-        return self.export("onnx", path, opset=opset)
+    def to_onnx(self, path: str | Path, opset: int = 23, form: str | None = None) -> tuple[Judged, ...]:
+        """An ONNX model, run in ONNX Runtime before it is kept; returns how far it was seen from the layer, per dtype.
 
-    def to_safetensors(self, path: str | Path) -> tuple[Introduced, ...]:
+        `form` "literal" is the Attention operator over all tokens, "fast" follows the structure in float64; left out, the literal
+        one where it is proved to 1.1 times the bound of the layer.
+        """
+        return self.export("onnx", path, opset=opset, form=form)
+
+    def to_safetensors(self, path: str | Path) -> tuple[Judged, ...]:
         """Weights for other tools under the names of export/safetensors_file.py."""
         return self.export("safetensors", path)
 
     def export(
-        self, to: str, path: str | Path, *, opset: int = 23, form: str = "fast", kind: str = "self"
-    ) -> tuple[Introduced, ...]:
+        self, to: str, path: str | Path, *, opset: int = 23, form: str | None = None, kind: str = "self"
+    ) -> tuple[Judged, ...]:
         """Write "torch", "mha", "onnx" or "safetensors"; checked by reading it back, and nothing is left of a failed one."""
         from maxaffine.export import write
 
+        if form not in (None, "fast", "literal"):
+            raise BadInput(f'`form` (={form!r}) must be "fast" or "literal".')
         if to == "onnx":
-            return write.write_onnx(self, path, opset)
+            return write.write_onnx(self, path, opset, form)
         if to == "safetensors":
             return write.write_safetensors(self, path)
         if to in ("torch", "mha"):
-            return write.write_torch(self, path, "mha" if to == "mha" else form, kind)
+            return write.write_torch(self, path, "mha" if to == "mha" else form or "fast", kind)
         raise BadInput(f"`to` (={to!r}) is not known; choose one of {', '.join(write.FORMATS)}.")
 
-    def semantics(self) -> dict[str, Any]:
-        """What an export says about itself: inputs, outputs, domain, certificate."""
+    def semantics(self, said: Statement) -> dict[str, Any]:
+        """What an export says about itself: inputs, outputs, domain, the layer's certificate, and its own statement."""
         from maxaffine.export.semantics import semantics
 
-        return semantics(self.target, self.certificate, self.observed, self.error, self.method, self.dtype)
+        return semantics(self.target, self.certificate, self.observed, self.error, self.method, self.dtype, said)
 
     # -- keep
 
@@ -309,6 +360,7 @@ class Compiled:
             "error": self.error,
             "norm": self.certificate.norm_label,
             "certificate": self.certificate.to_json(),
+            "literal": {name: _claim(bound) for name, bound in self.literal.items()},
             "observed": self.observed.to_json(),
             "plan": dict(self.plan),
             "cost": self.cost.to_json(),
@@ -334,8 +386,8 @@ class Compiled:
         write_container(path, tensors, record)
 
     @classmethod
-    def load(cls, path: str | Path) -> Compiled:
-        """The layer of a saved file, with the certificate it was saved with (`maxaffine check` proves it again)."""
+    def load(cls, path: str | Path, check: bool = False) -> Compiled:
+        """The layer of a saved file, with what the file states of it; `check` proves that again, or refuses."""
         tensors, record = read_container(path)
         shown = repr(str(path))
         try:
@@ -345,7 +397,7 @@ class Compiled:
                 raise BadInput("its layer and its target have different shapes")
             if not (np.array_equal(layer.low, target.box.low) and np.array_equal(layer.high, target.box.high)):
                 raise BadInput("its layer and its target speak about different boxes")
-            return cls(
+            made = cls(
                 target=target,
                 layer=layer,
                 certificate=Certificate.from_json(record["certificate"]),
@@ -357,9 +409,16 @@ class Compiled:
                 cost=Cost(*(int(record["cost"][k]) for k in ("tokens", "bytes", "peak_bytes", "flops_per_query"))),
                 declared=dict(record["declared"]),
                 file=str(path),
+                stated=_claims(record.get("literal", {})),
+                standing="stated",
             )
         except (KeyError, TypeError, ValueError, AttributeError) as failure:
             raise BadInput(f"{shown} does not hold a compiled layer: {failure}.") from None
+        if check:
+            verdict = made.check()
+            if not verdict.passed:
+                raise Refused(f"{shown} is not confirmed by the independent checker: {verdict.reason}")
+        return made
 
 
 def _is_tensor(x: object) -> bool:
@@ -374,6 +433,23 @@ def _afford(needed: int, what: str, way_out: str) -> None:
         raise Refused(f"{what} take {size(needed)}, and {size(limit)} may be used here; {way_out}.")
 
 
-def load(path: str | Path) -> Compiled:
-    """The layer that `Compiled.save` or `maxaffine compile --out` wrote."""
-    return Compiled.load(path)
+def _claim(bound: float | str) -> dict[str, float | str]:
+    """A bound of the literal softmax as a file has it, or why there is none."""
+    return {"why": bound} if isinstance(bound, str) else {"bound": float(bound)}
+
+
+def _claims(record: Any) -> dict[str, float | str]:
+    """What a file states of the literal softmax; other things in their place say nothing."""
+    found: dict[str, float | str] = {}
+    for name in ("float64", "float32"):
+        claim = record.get(name) if isinstance(record, dict) else None
+        if isinstance(claim, dict):
+            bound = claim.get("bound")
+            good = isinstance(bound, (int, float)) and not isinstance(bound, bool) and math.isfinite(bound)
+            found[name] = float(bound) if good else str(claim.get("why", "nothing is stated of it"))[:300]  # type: ignore[arg-type]
+    return found
+
+
+def load(path: str | Path, check: bool = False) -> Compiled:
+    """The layer that `Compiled.save` or `maxaffine compile --out` wrote; `check=True` proves it again first."""
+    return Compiled.load(path, check)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.certify.certificate import LEAST_INTEGRAL
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.progress import Progress
 from maxaffine.core.rounding import compute_dtype, dtype_of
@@ -17,6 +18,9 @@ from maxaffine.plan.maxaffine import MaxAffine
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
+
+NARROWEST = 1e-30  # the width of a variable where keys are stored in fewer digits than float64
+SMALLEST = 1e-200  # the volume of a box in L_p
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,31 @@ def check_norm(norm: Any) -> float:
     if math.isfinite(p) and p > 64:
         raise BadInput(f"`norm` (={p:g}) is above 64; ask for the sup norm instead.")
     return p
+
+
+def check_scales(p: float, target: Target, dtype: str) -> None:
+    """What is too narrow for the keys of a dtype, or too small or large to be integrated."""
+    box = target.box
+    thin = int(box.width.argmin())
+    if dtype != "float64" and box.width[thin] < NARROWEST:
+        raise Refused(
+            f"`box`: the edges of `{box.names[thin]}` (={box.low[thin]:g}, {box.high[thin]:g}) lie {box.width[thin]:.3g} apart, "
+            f"and {dtype} needs at least {NARROWEST:g}; scale the variable, or use dtype float64 (--dtype float64)."
+        )
+    if math.isfinite(p) and not SMALLEST <= box.volume <= 1.0 / SMALLEST:
+        raise Refused(
+            f"`norm` (={p:g}) integrates over the box, whose volume {box.volume:.3g} is beyond what float64 can integrate "
+            f'({SMALLEST:g} to {1.0 / SMALLEST:g}); scale the variables, or ask for the sup norm with `norm="inf"` (--norm inf).'
+        )
+
+
+def check_power(p: float, error: float) -> None:
+    """In L_p the p-th power of the error must be a number that float64 can integrate."""
+    if math.isfinite(p) and error < LEAST_INTEGRAL ** (1.0 / p):
+        raise Refused(
+            f"`error` (={error:g}) is below what float64 can integrate in L_{p:g}: its power {p:g} is below {LEAST_INTEGRAL:g}. "
+            f'Ask for at least {LEAST_INTEGRAL ** (1.0 / p):.2g}, or for the sup norm with `norm="inf"` (--norm inf).'
+        )
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:

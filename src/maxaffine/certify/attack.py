@@ -91,7 +91,7 @@ def attack(
 
 def _attack_one(tally: Tally, case: Case, compiled: Any, rng: np.random.Generator) -> None:
     if case.norm != "inf":
-        tally.record("as compiled, L_p by quadrature", case, compiled.bound, compiled.observed.error, compiled.observed.at)
+        tally.record("as compiled, L_p by quadrature", case, compiled.bound, compiled.observed.surely, compiled.observed.at)
         return
     scale = 10.0 ** rng.uniform(-9.0, -1.0)
     if isinstance(compiled.layer, GroupedLayer) and compiled.layer.has_clusters:

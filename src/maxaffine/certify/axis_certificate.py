@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -14,7 +14,7 @@ from maxaffine.certify.axis_parts import AxisProof
 from maxaffine.certify.certificate import EVERY_X, Certificate
 from maxaffine.certify.lookup import ELEMENTARY
 from maxaffine.certify.spectral import FLINT
-from maxaffine.certify.two_level import LOGARITHM, literal_rounding, output_rounding
+from maxaffine.certify.two_level import LOGARITHM, output_rounding
 from maxaffine.core.errors import Refused
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
@@ -36,7 +36,7 @@ class Statement:
     gap: float | None
 
 
-def certify_axis(layer: GroupedLayer, target: OneDirection, asked: Statement, runtime: str = "any") -> Certificate:
+def certify_axis(layer: GroupedLayer, target: OneDirection, asked: Statement, runtime: str = "two-level") -> Certificate:
     """Prove a bound for a stored layer of one group of clusters along the target's direction."""
     group = layer.groups[0]
     if len(layer.groups) != 1 or not isinstance(group, ClusterGroup):
@@ -52,22 +52,19 @@ def certify_axis(layer: GroupedLayer, target: OneDirection, asked: Statement, ru
     volume = float(np.prod(layer.high - layer.low)) * (1 + 1e-12)
     sup = asked.error if math.isinf(asked.norm) else asked.error / volume ** (1.0 / asked.norm)
     proof = prove_axis(layer, group, AxisTarget(target.shifted(lift), target.direction), sup, asked.gap)
-    rounding = proof.rounding
-    if runtime == "dense":
-        blend = proof.approximation + proof.leakage + proof.doubt
-        rounding = rounding + literal_rounding(layer, group, blend, proof.size)
-        if not math.isfinite(rounding):
-            return Certificate.nothing(asked.norm, "the logits of the literal softmax are not resolved", layer.dtype)
     parts = {
         "approximation": proof.approximation, "leakage": proof.leakage, "target_rounding": proof.doubt,
-        "rounding": rounding + off + output_rounding(layer, proof.layer_size),
+        "rounding": proof.rounding + off + output_rounding(layer, proof.layer_size),
     }  # fmt: skip
+    known = proof.heard
     if math.isfinite(asked.norm):
+        known = replace(known, blend=known.blend + 2.0 * proof.layer_size + 2.0 * proof.size)  # next to a jump both sides speak
         parts = _integral(layer, group, proof, sum(parts.values()), asked.norm, volume, off)
     return Certificate.proved(
         asked.norm, parts, route="axis clusters", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, ELEMENTARY, FLINT), domain=domain(proof.every_x, len(proof.holes), asked),
         details={"clusters": float(len(group.clusters)), "jumps": float(len(proof.holes)), "gap": asked.gap or 0.0},
+        heard=(known,),
     )  # fmt: skip
 
 

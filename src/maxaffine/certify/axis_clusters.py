@@ -28,6 +28,7 @@ from maxaffine.certify.axis_head import sup_error
 from maxaffine.certify.axis_line import UP, Axis, AxisTarget, U, outward
 from maxaffine.certify.axis_parts import AxisParts, AxisProof, HeadErrors, Hole
 from maxaffine.certify.axis_scores import Scores
+from maxaffine.certify.literal import Heard
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64, compute_format, gamma
@@ -129,10 +130,11 @@ class AxisProver:
     def parts(self) -> AxisParts:
         """Everything but the rounding of the whole and of z."""
         size = self._size()
-        reaches, leak, far = self._reaches(size)
+        reaches, leak, far, edge, pace = self._reaches(size)
         worst = doubt = 0.0
         cells = 0
         heads: list[HeadErrors] = []
+        heard = np.zeros(self.count)
         eta = 0.0
         inner = [self._inside(reach) for reach in reaches]
         for k, reach in enumerate(reaches):
@@ -143,6 +145,7 @@ class AxisProver:
                 worst, doubt, cells = max(worst, bound), max(doubt, found.doubt), cells + found.cells
             if reach.low <= reach.high:
                 heads.append(self._rounding(k, reach))
+                heard[k] = heads[-1].reach
                 eta = max(eta, self._score_error(k, reach.low), self._score_error(k, reach.high))
         eta += U * (-FLOAT64.exp_floor + FLOAT64.exp_ulps + 8.0)
         if not (eta < 1.0 and far <= 0.25):
@@ -151,7 +154,7 @@ class AxisProver:
         return AxisParts(
             worst, self._kinks(inner), leak, far, doubt, size, eta, HeadErrors.worst(heads),
             max(head.total(self.compute.tiny) for head in heads), top, max(h.largest(2.0) for h in self.scores.heads),
-            self.count, cells,
+            self.count, cells, heard, edge, pace,
         )  # fmt: skip
 
     def prove(self) -> AxisProof:
@@ -166,9 +169,10 @@ class AxisProver:
         every = blend + rounding + real <= 0.99 * self.error
         moved_by = real if every else self.moved(False)
         holes = tuple(hole for hole in self.holes if hole is not None)
+        known = Heard(blend, one.size, one.reach[:, None], one.leak, one.edge, one.pace)
         return AxisProof(
             (one.near - one.doubt) * UP, one.leak, (rounding + moved_by) * UP, one.doubt, one.size,
-            max(one.size + blend, one.top + one.leak) * UP, holes, every, one.cells,
+            max(one.size + blend, one.top + one.leak) * UP, holes, every, one.cells, known,
         )  # fmt: skip
 
     def moved(self, real: bool) -> float:
@@ -210,9 +214,12 @@ class AxisProver:
 
     # -- where clusters answer
 
-    def _reaches(self, size: float) -> tuple[list[_Reach], float, float]:
-        """K_k for every cluster, what all clusters together say outside of them, and their mass there."""
-        reaches, leak, mass = [], 0.0, 0.0
+    def _reaches(self, size: float) -> tuple[list[_Reach], float, float, float, float]:
+        """K_k for every cluster, what all clusters together say outside of them, and their mass there.
+
+        And, for the literal form, the size of logits at the ends of K_k, and how they grow beyond in units of the lag.
+        """
+        reaches, leak, mass, size_there, pace = [], 0.0, 0.0, 0.0, 0.0
         share = LEAK * self.error / self.count
         c_local = 3.1 * self.compute.unit + 8 * U
         for k, head in enumerate(self.scores.heads):
@@ -235,6 +242,9 @@ class AxisProver:
                 slip = self._score_error(number, at) + self._score_error(number + 1, at)
                 sites = (8 + 2 * self.coordinates) * U
                 steep = sum(sites * abs(float(self.scores.A[i])) + c_local * self.scores.inner(i) for i in (number, number + 1))
+                grows = sum(abs(float(self.scores.A[i])) + self.scores.inner(i) for i in (number, number + 1))
+                pace = max(pace, grows / lam)
+                size_there = max(size_there, sum(self._logits(i, at) for i in (number, number + 1)))
                 rest = lam - 2.0 * steep
                 if rest <= 0.1 * lam or slip > 0.5 * lead:
                     raise Refused(f"a cluster's lead over its neighbour is lost to rounding in {self.layer.dtype}.")
@@ -246,7 +256,7 @@ class AxisProver:
             reaches.append(_Reach(low, high, None))
         for k, reach in enumerate(reaches):
             reach.piece = self._piece(k, reach, reaches)
-        return reaches, leak, mass
+        return reaches, leak, mass, size_there, pace
 
     def _piece(self, k: int, reach: _Reach, reaches: list[_Reach]) -> int | None:
         """The piece whose branch the cluster follows; None where it lies across a break."""
@@ -367,6 +377,13 @@ class AxisProver:
         # one product and two sums per coordinate of the size of the site's score; the rest is of the size of the local logits
         sums = (2.0 * self.coordinates + 1.1) * site + (6.0 + 2.0 * self.coordinates) * size
         return (logit + exp + U * (sums + 8.0 * tree_terms(len(keys)) + 64.0) + float(self.slack[k])) * UP
+
+    def _logits(self, k: int, z: float) -> float:
+        """A bound of |logit| of the tokens of cluster k at z, its terms added up."""
+        keys = self.scores.heads[k].keys
+        t = (abs(z) + abs(self.scores.origin[k])) / self.scores.radius[k]
+        inner = float((np.abs(keys.slopes) * t + np.abs(keys.offsets)).max())
+        return (abs(float(self.scores.A[k]) * z) + abs(float(self.scores.b[k])) + inner) * UP
 
     def _rounding(self, k: int, reach: _Reach) -> HeadErrors:
         """What rounding meets in p_k where the cluster answers."""

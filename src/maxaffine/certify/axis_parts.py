@@ -5,8 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import astuple, dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.certify.literal import Heard
 from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.runtime.grouped import tree_terms
+
+Array = NDArray[np.float64]
 
 U = FLOAT64.unit
 UP = 1.0 + 1e-12
@@ -33,6 +39,7 @@ class AxisProof:
     holes: tuple[Hole, ...]
     every_x: bool  # real x; else those that are float64 numbers
     cells: int
+    heard: Heard  # for the literal form
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,9 @@ class AxisParts:
     largest: float  # max |v| a little beyond
     count: int
     cells: int
+    reach: Array  # (C,): |t| where cluster k answers
+    edge: float  # size of the logits where clusters cease to answer
+    pace: float  # and how much faster than their lags they grow beyond
 
     @property
     def near(self) -> float:

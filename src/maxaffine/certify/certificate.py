@@ -3,10 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maxaffine.certify.literal import Heard
 
 PARTS = ("approximation", "leakage", "rounding", "target_rounding")
 SAFETY = 1.0 + 1e-12  # the closed forms are sums of fewer than 1,000 positive terms evaluated in float64
+LEAST_INTEGRAL = 1e-260  # of |layer - target|^p that is claimed: powers below the numbers of float64 vanish beside it
 EVERY_X = "all real x of the box, rounded once to float64 (and every x of the box representable in the dtype)"
 
 
@@ -30,11 +34,16 @@ class Certificate:
     domain: str = EVERY_X
     details: Mapping[str, float] = field(default_factory=dict)
     over: str = "box"  # "box" | "entries"
+    # per group what the proof knows of its clusters, for the literal form (certify/literal.py); no part of a file
+    heard: tuple["Heard | None", ...] = field(default=(), compare=False, repr=False)
 
     @classmethod
     def proved(cls, norm: float, parts: Mapping[str, float], **words: Any) -> "Certificate":
-        """A proved bound, the sum of its parts, each rounded up."""
+        """A proved bound, the sum of its parts, each rounded up; in L_p no smaller than what float64 can integrate."""
         rounded = {name: float(parts.get(name, 0.0)) * SAFETY for name in PARTS}
+        if math.isfinite(norm):
+            missing = LEAST_INTEGRAL ** (1.0 / norm) - math.fsum(rounded.values())
+            rounded["rounding"] += max(0.0, missing)
         return cls("proved", norm, math.fsum(rounded.values()) * (1.0 + 2.0**-52), rounded, **words)
 
     @classmethod

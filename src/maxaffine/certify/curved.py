@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.ehlich_zeller import Head, prove
 from maxaffine.certify.enclosed import PieceAt
+from maxaffine.certify.literal import Heard
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.certify.soft_kink import SoftKink
 from maxaffine.certify.spectral import FLINT
@@ -53,8 +54,8 @@ def certify_curved(
     """Prove a sup-norm bound for a stored layer whose inner cluster stands for branch `choice` of switch `place`."""
     outer, inner = layer.groups
     expression = target.expression
-    if not (isinstance(outer, ClusterGroup) and isinstance(inner, ClusterGroup)) or expression is None or runtime == "dense":
-        raise Refused("curved kinks are proved for expressions, in the two-level runtime.")
+    if not (isinstance(outer, ClusterGroup) and isinstance(inner, ClusterGroup)) or expression is None:
+        raise Refused("curved kinks are proved for expressions.")
     found = [one for one in switches(expression) if one.chosen]  # poles and roots are the branches' own business
     if len(found) != 1 or found[0].place != place or found[0].kind != "kink" or target.d_out != 1 or layer.dimension != 2:
         raise Refused("curved kinks are proved for one kink of one function of two variables.")
@@ -89,6 +90,7 @@ def certify_curved(
         math.inf, parts, route="curved kink", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(EXPONENTIAL, ELEMENTARY, FLINT, LOGARITHM),
         details={"edges": float(len(inner.clusters) - 1), "boxes": float(boxes), "score_error": eta},
+        heard=(Heard(0.0, size), Heard(wrong, size)),  # of the inner group: 2 Omega (1 - Omega) |q| <= 2 wrong
     )  # fmt: skip
 
 

@@ -7,8 +7,6 @@ than they do, and a softmax of R v is below max v by at most W0((N-1)/e)/R (theo
 
     |F - f| <= |p_S - S| + max_i sup |A_i - phi_i| + W0((N-1)/e)/R + rounding.
 
-In the literal layer the groups leak into each other, and logits of the size of the bonus are rounded (certify/sums.py).
-
 The smooth part is proved by Ehlich and Zeller, group by group.  A polygon: with slopes in increasing order and points
 c_1 <= c_2 <= .. where neighbours meet up to d_k, piece k is the largest on [c_k-1, c_k] up to sum d_k, because differences of
 neighbours increase.
@@ -25,17 +23,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.literal import Heard
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
-from maxaffine.certify.spectral import FLINT, normaliser_range
-from maxaffine.certify.sums import _lean, _product, _sizes
-from maxaffine.certify.two_level import LOGARITHM, UP, blend_constant, kink_rounding, literal_errors, output_rounding, query
+from maxaffine.certify.spectral import FLINT
+from maxaffine.certify.sums import product_bound
+from maxaffine.certify.two_level import LOGARITHM, UP, blend_constant, kink_rounding, output_rounding, query
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
-from maxaffine.core.rounding import FLOAT64, compute_format, gamma
 from maxaffine.layer.clusters import ClusterGroup
-from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan.curved_maximum import SMOOTH, CurvedMaximumPlan
-from maxaffine.runtime.grouped import tree_terms
 from maxaffine.target.expression import Expression
 
 Array = NDArray[np.float64]
@@ -48,13 +45,13 @@ CLOSE = 1.01  # a bound this close to an error that was seen is not improved
 
 def certify_curved_maximum(layer: GroupedLayer, plan: CurvedMaximumPlan, error: float, runtime: str = "two-level") -> Certificate:
     """Prove a sup-norm bound for a stored layer of single tokens and a smooth part."""
-    tokens, found, literal = layer.groups[0], plan.found, runtime == "dense"
+    tokens, found = layer.groups[0], plan.found
     if not isinstance(tokens, ClusterGroup) or len(layer.groups) != 1 + len(plan.smooth) or layer.d_out != 1:
         raise Refused("the layer is not that of a curved maximum.")
     values = _values(tokens, found.sign, plan.sharpness)
-    alone = layer if literal else replace(layer, bonus=0.0)  # without a bonus its rounding is none
+    alone = replace(layer, bonus=0.0)  # the groups are run one by one
     share = SMOOTH * error / max(1, len(plan.smooth))
-    smooth = [_product(alone, group, made, share) for group, made in zip(layer.groups[1:], plan.smooth, strict=True)]  # type: ignore[arg-type]
+    smooth = [product_bound(alone, group, made, share) for group, made in zip(layer.groups[1:], plan.smooth, strict=True)]  # type: ignore[arg-type]
     along, sides = _along(layer, tokens, plan), _sides(values, plan)
     bounds = [along.polygon(rows, side.phi, level) for rows, side, level in zip(sides, found.sides, along.levels, strict=True)]
     polygons, doubt = max(one[0] for one in bounds), max(one[1] for one in bounds)
@@ -62,14 +59,13 @@ def certify_curved_maximum(layer: GroupedLayer, plan: CurvedMaximumPlan, error: 
     blend = kappa * blend_constant(len(values))
     z = query(layer, tokens)
     size = float((np.abs(values[:, :-1]) @ (z.size + z.error) + np.abs(values[:, -1])).max()) * UP
-    rounding = (_literal if literal else kink_rounding)(layer, tokens, kappa, size) + sum(part.rounding for part in smooth)
-    leak = _leak(layer, plan.sharpness * size) if literal else 0.0
+    rounding = kink_rounding(layer, tokens, kappa, size) + sum(part.rounding for part in smooth)
     rounding += output_rounding(layer, (size + sum(part.largest for part in smooth)) * UP) + along.tilt
-    if not math.isfinite(rounding + leak):
-        raise Refused(f"its logits are not resolved in {layer.dtype}{'; the two-level runtime is proved' if literal else ''}.")
+    if not math.isfinite(rounding):
+        raise Refused(f"its logits are not resolved in {layer.dtype}.")
     parts = {
         "approximation": polygons - min(doubt, polygons) + sum(part.approximation for part in smooth),
-        "leakage": blend + leak,
+        "leakage": blend,
         "rounding": rounding + along.lean,
         "target_rounding": min(doubt, polygons) + sum(part.doubt for part in smooth),
     }
@@ -77,30 +73,8 @@ def certify_curved_maximum(layer: GroupedLayer, plan: CurvedMaximumPlan, error: 
         math.inf, parts, route="curved maximum", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT),
         details={"pieces": float(len(values)), "sharpness": plan.sharpness, "groups": float(len(layer.groups))},
+        heard=(Heard(blend, size), *([None] * len(plan.smooth))),
     )  # fmt: skip
-
-
-def _literal(layer: GroupedLayer, tokens: ClusterGroup, kappa: float, size: float) -> float:
-    """As kink_rounding, for the literal softmax among other groups: the bonus is part of every logit, the tilt of every value."""
-    eta, lost, _ = literal_errors(layer, tokens, layer.bonus)
-    sums = gamma(2 * tree_terms(layer.tokens) + 8, FLOAT64.unit) + layer.tokens * 4.0 * compute_format(layer.dtype).tiny
-    return (2.0 * kappa * eta + lost + sums * (size + _lean(layer))) * UP
-
-
-def _leak(layer: GroupedLayer, score: float) -> float:
-    """What the other groups add to every query column (certify/sums.py), where scores of single tokens are at most `score`."""
-    if len(layer.groups) == 1:
-        return 0.0
-    levels = [(-score, score + math.log(layer.groups[0].count) + 1e-9)]
-    levels += [normaliser_range(group) for group in layer.groups[1:] if isinstance(group, Group)]
-    rows = list(zip(levels, _sizes(layer), strict=True))
-    total = 0.0
-    for g, (own, (eta, top)) in enumerate(rows):
-        for k, (other, (more, height)) in enumerate(rows):
-            if k != g:
-                ratio = other[1] - own[0] + eta + more + math.log(top + height + 1e-300) - layer.bonus
-                total += math.exp(min(ratio, 700.0)) if math.isfinite(ratio) else math.inf
-    return total * (1 + 1e-9)
 
 
 def _values(tokens: ClusterGroup, sign: int, sharpness: float) -> Array:

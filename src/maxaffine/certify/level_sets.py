@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.literal import Heard
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.certify.two_level import LOGARITHM, cluster_errors, output_rounding, whole_reach
 from maxaffine.core.errors import Refused
@@ -45,8 +46,8 @@ def certify_level_sets(layer: GroupedLayer, target: Target, p: float, error: flo
         raise Refused("level sets are proved for clusters of one token with a constant value.")
     if any(np.any(axis.slopes) or np.any(axis.offsets) for cluster in group.clusters for axis in cluster.axes):
         raise Refused("level sets are proved for tokens whose scores are those of their sites alone.")
-    if np.count_nonzero(group.matrix - np.diag(np.diag(group.matrix))) or runtime not in ("any", "two-level"):
-        raise Refused("level sets are proved on scaled variables, for the two-level runtime.")
+    if np.count_nonzero(group.matrix - np.diag(np.diag(group.matrix))):
+        raise Refused("level sets are proved on scaled variables.")
     rows = [cluster_errors(layer, group, k, row) for k, row in enumerate(whole_reach(layer, group))]
     eta = max(row.score for row in rows) + 1e-12
     if not eta < 1.0:
@@ -61,6 +62,7 @@ def certify_level_sets(layer: GroupedLayer, target: Target, p: float, error: flo
         runtime=runtime, assumptions=(EXPONENTIAL, ELEMENTARY, LOGARITHM),
         domain="the integral over the box of |layer - target|^p",
         details={"clusters": float(C), "boxes": float(boxes), "score_error": eta},
+        heard=(Heard(2.0 * size, size),),  # at a jump all that tokens say
     )  # fmt: skip
 
 

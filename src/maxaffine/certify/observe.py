@@ -1,7 +1,8 @@
 """Observed errors: the largest error that sampling and an adversarial search find.  Never called a bound.
 
 Half of the points lie on or next to faces and corners of the cells, where lookups are worst, or on and next to the switches
-between clusters, where kinks are; the worst points then climb by a pattern search with shrinking steps.  L_p errors are
+between clusters, where kinks are; the worst points then climb by a pattern search with shrinking steps.  Climbing uses float64
+values of the target; what is reported is an enclosed error of the worst points (certify/known_error.py).  L_p errors are
 estimated in certify/observe_integral.py.
 """
 
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.certify.known_error import worst_known
 from maxaffine.certify.rounding import is_unit_grid
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
@@ -42,6 +44,11 @@ class Observed:
     seed: int
     norm: float = math.inf
     standard_error: float | None = None
+
+    @property
+    def surely(self) -> float:
+        """The error itself, or what four standard errors leave of an estimate: above a bound, this is more than noise."""
+        return self.error if self.standard_error is None else max(0.0, self.error - 4.0 * self.standard_error)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -199,22 +206,8 @@ def observe(
     if start is None:
         climbers, heights, more = _climb(evaluate, target, layer, climbers, heights, rounds, rng)
         spent += more
-    heights = heights - _own_rounding(target, climbers, heights)
-    top = int(heights.argmax())
-    return Observed(float(heights[top]), tuple(float(v) for v in climbers[top]), spent, seed)
-
-
-def _own_rounding(target: Target, x: Array, heights: Array) -> Array:
-    """What float64 values of an expression may be off by at these points, as the width of its enclosures there.
-
-    Without it the rounding of -0.8 x - 81399 near x = -1e5 would be called an error of the layer, and bounds that are attained
-    would seem to be exceeded.
-    """
-    if target.expression is None:
-        return np.zeros(len(x))
-    found = target.enclose(x, x)
-    width = np.nan_to_num((found.hi - found.lo).max(axis=(1, 2)), nan=0.0, posinf=0.0)
-    return np.asarray(np.minimum(width, heights))
+    error, at = worst_known(evaluate, target, np.concatenate([climbers, x]), np.concatenate([heights, errors]))
+    return Observed(error, tuple(float(v) for v in at), spent, seed)
 
 
 def _around(start: Array, reach: float, count: int, rng: np.random.Generator, layer: Layer | GroupedLayer) -> Array:

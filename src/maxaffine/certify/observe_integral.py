@@ -7,24 +7,56 @@ softmax have width h/rho) and refined where the error varies most (jumps).
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.certify.known_error import exact_differences, sure_differences
 from maxaffine.certify.observe import FLOPS, Evaluate, Observed
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
+Differences = Callable[[Array], Array]  # |layer - target| at points (n, D): (n, K)
 
 PILOT, FIRST = 12, 400  # points that tell how the error varies on a piece that was cut, and on one of the first
 FLOOR = 0.2  # the share of the points that goes by volume alone
 
 
-def observe_integral(
-    evaluate: Evaluate, target: Target, layer: Layer | GroupedLayer, p: float, seed: int, flops: int
+def _without_noise(
+    estimate: Callable[[Differences, bool], Observed], evaluate: Evaluate, target: Target, bound: float | None
 ) -> Observed:
+    """What `estimate` makes of |layer - target|; where that is above the bound, without what float64 adds to the target's values.
+
+    Intervals leave of every difference what is sure.  Where that is little, balls tell the difference, at few points (True).
+    """
+    seen = estimate(partial(_differences, evaluate, target), False)
+    if bound is None or seen.error <= bound or target.expression is None:
+        return seen
+    sure = estimate(partial(sure_differences, evaluate, target), False)
+    return sure if sure.error >= 0.5 * seen.error else estimate(partial(exact_differences, evaluate, target), True)
+
+
+def _differences(evaluate: Evaluate, target: Target, x: Array) -> Array:
+    """|layer - target| in float64: (n, K)."""
+    return np.abs(evaluate(x).astype(np.float64) - target.values(x)).reshape(len(x), -1)
+
+
+def observe_integral(
+    evaluate: Evaluate, target: Target, layer: Layer | GroupedLayer, p: float, seed: int, flops: int, bound: float | None = None
+) -> Observed:
+    """The L_p error by stratified sampling, with its standard error; where that is above the bound, judged by enclosures."""
+
+    def estimate(differences: Differences, few: bool) -> Observed:
+        budget = 20_000 if few else int(np.clip(4 * FLOPS / max(flops, 1), 20_000, 2_000_000))
+        return _stratified(differences, layer, p, seed, budget)
+
+    return _without_noise(estimate, evaluate, target, bound)
+
+
+def _stratified(differences: Differences, layer: Layer | GroupedLayer, p: float, seed: int, budget: int) -> Observed:
     """The L_p error by stratified sampling, with its standard error.
 
     Half of the points find pieces of the box on which the error varies little.  The sum over these is no good estimate where the
@@ -32,11 +64,10 @@ def observe_integral(
     fresh points are drawn, more where the error varies: whatever the pieces are, the mean of these is right, and how far it may
     be off is seen from the points themselves.
     """
-    budget = int(np.clip(4 * FLOPS / max(flops, 1), 20_000, 2_000_000))
     rng = np.random.default_rng(seed)
 
     def draw(low: Array, high: Array, count: NDArray[np.int64]) -> _Strata:
-        return _drawn(evaluate, target, low, high, p, count, rng)
+        return _drawn(differences, low, high, p, count, rng)
 
     low, high, varies, spent = _refined(draw, layer, budget)
     volume = np.prod(high - low, axis=1)
@@ -61,12 +92,12 @@ class _Strata:
 
 
 def _drawn(
-    evaluate: Evaluate, target: Target, low: Array, high: Array, p: float, count: NDArray[np.int64], rng: np.random.Generator
+    differences: Differences, low: Array, high: Array, p: float, count: NDArray[np.int64], rng: np.random.Generator
 ) -> _Strata:
     """Points drawn in every piece, two of them at least."""
     owner = np.repeat(np.arange(len(low)), count)
     points = low[owner] + rng.random((len(owner), low.shape[1])) * (high - low)[owner]
-    away = np.abs(evaluate(points).astype(np.float64) - target.values(points)).reshape(len(points), -1)
+    away = differences(points)
     first = np.concatenate([[0], np.cumsum(count)[:-1]])
     mean = np.add.reduceat(away**p, first, axis=0) / count[:, None]
     variance = np.add.reduceat((away**p - mean[owner]) ** 2, first, axis=0) / (count - 1)[:, None]
@@ -101,7 +132,9 @@ def _spread(found: _Strata, low: Array, high: Array) -> Array:
     return np.asarray(np.sqrt(found.variance.max(axis=1)) * np.prod(high - low, axis=1))
 
 
-def observe_along(evaluate: Evaluate, target: Target, nodes: Array, row: Array, p: float, seed: int) -> Observed:
+def observe_along(
+    evaluate: Evaluate, target: Target, nodes: Array, row: Array, p: float, seed: int, bound: float | None = None
+) -> Observed:
     """The L_p error where it depends on t = row . x alone, by four Gauss points between neighbouring nodes (n, D) of a line.
 
     Between nodes that close in on a jump by a constant factor the error falls like exp(-t): four points see that, two ends do
@@ -111,11 +144,15 @@ def observe_along(evaluate: Evaluate, target: Target, nodes: Array, row: Array, 
     step = np.diff(nodes, axis=0)
     x = (nodes[:-1, None] + (0.5 + 0.5 * at)[:, None] * step[:, None]).reshape(-1, nodes.shape[1])
     x = np.clip(x, target.box.low, target.box.high)
-    away = np.abs(evaluate(x).astype(np.float64) - target.values(x)).reshape(len(x), -1)
     measure = (0.5 * weight * np.abs(step @ row)[:, None]).ravel() * _density(x @ row, row, target) * target.box.volume
-    worst = int(away.max(axis=1).argmax())
-    error = float((away**p * measure[:, None]).sum(axis=0).max()) ** (1.0 / p)
-    return Observed(error, tuple(float(v) for v in x[worst]), len(x), seed, p)
+
+    def estimate(differences: Differences, few: bool) -> Observed:
+        away = differences(x)
+        worst = int(away.max(axis=1).argmax())
+        error = float((away**p * measure[:, None]).sum(axis=0).max()) ** (1.0 / p)
+        return Observed(error, tuple(float(v) for v in x[worst]), len(x), seed, p)
+
+    return _without_noise(estimate, evaluate, target, bound)
 
 
 DRAWN = 1 << 14  # points from which the density along a direction is found

@@ -15,11 +15,11 @@ from fractions import Fraction
 import numpy as np
 
 from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.literal import Heard
 from maxaffine.certify.two_level import (
     LOGARITHM,
     blend_constant,
     kink_rounding,
-    literal_kink_rounding,
     output_rounding,
 )
 from maxaffine.core.errors import Refused
@@ -31,15 +31,15 @@ THEOREM = "PWA: |v_k - f| <= max s - s_k for every token gives error <= W0((N-1)
 ELEMENTARY = "constants such as pi are enclosed by NumPy's functions, accurate to the ulps stated in core/intervals.py"
 
 
-def certify_piecewise(layer: GroupedLayer, plan: PiecewisePlan, runtime: str = "any") -> Certificate:
-    """The bound for the two-level runtime (also by default), or for the literal one (`dense`)."""
+def certify_piecewise(layer: GroupedLayer, plan: PiecewisePlan, runtime: str = "two-level") -> Certificate:
+    """The bound for the two-level runtime."""
     (group,) = layer.groups
     assert isinstance(group, ClusterGroup)
     scores, values = stored_errors(layer, group, plan)
     kappa = 1.0 / plan.sharpness * (1 + 2.0**-50)
     blend = kappa * blend_constant(plan.cells) if plan.cells > 1 else 0.0
     size = _size(plan) + blend + 2.0 * kappa * scores + values  # of the layer, however far it is from the target
-    rounded = literal_kink_rounding(layer, group, kappa) if runtime == "dense" else kink_rounding(layer, group, kappa, size)
+    rounded = kink_rounding(layer, group, kappa, size)
     if not math.isfinite(rounded):
         raise Refused(f"its logits overflow in {layer.dtype}.")
     exact = plan.pieces.error
@@ -53,6 +53,7 @@ def certify_piecewise(layer: GroupedLayer, plan: PiecewisePlan, runtime: str = "
         math.inf, parts, route="PWA", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, ELEMENTARY) if exact else (LOGARITHM,),
         details={"tokens": float(plan.cells), "sharpness": plan.sharpness},
+        heard=(Heard(blend + 2.0 * kappa * scores + values + (_up(exact) if exact else 0.0), size),),
     )  # fmt: skip
 
 

@@ -30,9 +30,10 @@ from maxaffine.certify.axis_line import AxisTarget
 from maxaffine.certify.axis_parts import AxisParts, AxisProof
 from maxaffine.certify.axis_scores import EXTENDED
 from maxaffine.certify.certificate import EVERY_X, Certificate
+from maxaffine.certify.literal import Heard
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.certify.spectral import FLINT
-from maxaffine.certify.two_level import LOGARITHM, UP, literal_rounding, output_rounding, tilt_error
+from maxaffine.certify.two_level import LOGARITHM, UP, output_rounding, tilt_error
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
 from maxaffine.layer.build_axis import axis_group
@@ -49,8 +50,8 @@ U = FLOAT64.unit
 NOT_A_PRODUCT = "its clusters are not the combinations of its factors' clusters."
 
 
-def certify_products(layer: GroupedLayer, plan: ProductPlan, error: float, runtime: str = "any") -> Certificate:
-    """The bound for the two-level runtime (also by default), or for the literal one (`dense`)."""
+def certify_products(layer: GroupedLayer, plan: ProductPlan, error: float, runtime: str = "two-level") -> Certificate:
+    """The bound for the two-level runtime."""
     if len(layer.groups) != 1 or not isinstance(layer.groups[0], ClusterGroup):
         raise Refused("it is not a layer of one group of clusters.")
     group = layer.groups[0]
@@ -58,11 +59,6 @@ def certify_products(layer: GroupedLayer, plan: ProductPlan, error: float, runti
     rounding = proof.rounding + tilt_error(layer, plan.found.slopes) + output_rounding(layer, proof.layer_size)
     if not math.isfinite(rounding):
         raise Refused(f"far from its clusters some numbers leave {layer.dtype}.")
-    if runtime == "dense":
-        blend = proof.approximation + proof.leakage + proof.doubt + proof.rounding
-        rounding += literal_rounding(layer, group, blend, proof.size)
-    if not math.isfinite(rounding):
-        raise Refused(f"the logits of the literal softmax are not resolved in {layer.dtype}; the two-level runtime is proved.")
     parts = {
         "approximation": proof.approximation, "leakage": proof.leakage, "rounding": rounding, "target_rounding": proof.doubt,
     }  # fmt: skip
@@ -70,6 +66,7 @@ def certify_products(layer: GroupedLayer, plan: ProductPlan, error: float, runti
         math.inf, parts, route="products", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT), domain=EVERY_X if proof.every_x else FLOATS,
         details={"factors": float(len(plan.factors)), "clusters": float(len(group.clusters))},
+        heard=(proof.heard,),
     )  # fmt: skip
 
 
@@ -101,9 +98,16 @@ def prove_product(layer: GroupedLayer, group: ClusterGroup, plan: ProductPlan, e
     if not math.isfinite(bound.near + bound.leak + rounding):
         raise Refused("a factor could not be bounded.")
     size = bound.size + abs(shift)
+    reach = np.stack([axis.ravel() for axis in np.meshgrid(*(part.reach for part in parts), indexing="ij")], axis=1)
+    # what stored products lack is in the rounding
+    known = Heard(
+        (bound.near + bound.leak + rounding) * UP, size * UP, reach, bound.far * UP, sum(part.edge for part in parts),
+        sum(part.pace for part in parts),
+    )
     return AxisProof(
         (bound.near - bound.doubt) * UP, bound.leak * UP, rounding * UP, bound.doubt, size * UP,
         (size + bound.near + bound.leak + bound.rounding) * UP, (), every, sum(part.cells for part in parts),
+        known,
     )  # fmt: skip
 
 
@@ -191,6 +195,7 @@ class _Bound:
     rounding: float
     size: float
     doubt: float
+    far: float  # masses of tokens far away times their values and |prod h|
 
 
 def _others(numbers: list[float], *left: int) -> float:
@@ -228,7 +233,8 @@ def _joined(parts: list[AxisParts], affine: int, off: float, shift: float, tiny:
     rounding += masses * blur * off * (math.prod(a + b for a, b in zip(summed, away, strict=True)) + shift)
     rounding += masses * gamma(tree_terms(count) + count + 8, U) * (math.prod(computed) + leak + shift)
     rounding += count * (SKIP + 4.0 * FLOAT64.tiny) * (math.prod(part.largest for part in parts) + shift)
-    return _Bound(near, leak, rounding * (1.0 + E * 1e-12), size, doubt)
+    distant = 2.0 * (_excess(added, away) / (1.0 - far) + sum(math.exp(2.0 * p.eta) * p.far for p in parts) * (size + shift))
+    return _Bound(near, leak, rounding * (1.0 + E * 1e-12), size, doubt, distant)
 
 
 def _excess(base: list[float], more: list[float]) -> float:

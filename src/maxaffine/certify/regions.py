@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import EVERY_X, Certificate
 from maxaffine.certify.ehlich_zeller import FromAffine, Head, prove
+from maxaffine.certify.literal import Heard
 from maxaffine.certify.lookup import ELEMENTARY
 from maxaffine.certify.spectral import FLINT
-from maxaffine.certify.two_level import LOGARITHM, blend_constant, literal_rounding, output_rounding, two_level_rounding
+from maxaffine.certify.two_level import LOGARITHM, blend_constant, output_rounding, two_level_rounding
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.layer.clusters import ClusterGroup
@@ -40,9 +41,9 @@ PIECES = {1: 64, 2: 14, 3: 7}  # of the box per axis, for enclosures of slopes a
 
 
 def certify_regions(
-    layer: GroupedLayer, plan: RegionsPlan, error: float, slopes: list[float], runtime: str = "any"
+    layer: GroupedLayer, plan: RegionsPlan, error: float, slopes: list[float], runtime: str = "two-level"
 ) -> Certificate:
-    """The bound for the two-level runtime (also by default), or for the literal one; `slopes` are those of `plane_slopes`."""
+    """The bound for the two-level runtime; `slopes` are those of `plane_slopes`."""
     (group,) = layer.groups
     assert isinstance(group, ClusterGroup)
     arrangement, D = plan.arrangement, layer.dimension
@@ -64,10 +65,7 @@ def certify_regions(
         steep = 2.0 * plan.steepness[i] * (plan.gap or 0.0) * (1 - 1e-5) * _length(arrangement.planes[i]) - 2.0 * stored
         far += count * math.exp(-max(min(steep, 700.0), -700.0)) * (2.0 * size + approximation)
     blend = (approximation + doubt + leak + far) * (1 + 1e-12)
-    if runtime == "dense":
-        rounded = literal_rounding(layer, group, blend, size)
-    else:
-        rounded = two_level_rounding(layer, group, blend, size).total
+    rounded = two_level_rounding(layer, group, blend, size).total
     if not math.isfinite(rounded):
         raise Refused(f"its scores are too steep for {layer.dtype}.")
     parts = {
@@ -80,6 +78,7 @@ def certify_regions(
     return Certificate.proved(
         math.inf, parts, route="regions", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, ELEMENTARY, FLINT), domain=domain(len(set(jumps)), plan.gap), details=details,
+        heard=(Heard(blend, size),),
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.literal import Heard
 from maxaffine.certify.lookup import ELEMENTARY
 from maxaffine.certify.regions import _branches, _size, stored_scores
 from maxaffine.certify.spectral import FLINT
@@ -27,11 +28,8 @@ from maxaffine.certify.two_level import (
     LOGARITHM,
     UP,
     U,
-    _sums,
-    _values,
     blend_constant,
     cluster_errors,
-    literal_errors,
     output_rounding,
     whole_reach,
 )
@@ -51,9 +49,9 @@ WHOLE = "the integral over the box of |layer - target|^p"
 
 
 def certify_regions_integral(
-    layer: GroupedLayer, plan: RegionsPlan, p: float, error: float, slopes: list[float], runtime: str = "any"
+    layer: GroupedLayer, plan: RegionsPlan, p: float, error: float, slopes: list[float], runtime: str = "two-level"
 ) -> Certificate:
-    """||layer - target||_p for the two-level runtime (also by default), or for the literal one."""
+    """||layer - target||_p for the two-level runtime."""
     (group,) = layer.groups
     if not isinstance(group, ClusterGroup) or layer.tilt is not None:
         raise Refused("one group of clusters is needed.")
@@ -67,7 +65,7 @@ def certify_regions_integral(
     kappa = max((slopes[i] / (2.0 * plan.steepness[i]) for i in kinks), default=0.0) * (1 + 1e-12)
     if not math.isfinite(size + kappa):
         raise Refused("a branch of the target could not be enclosed.")
-    eta, head = _literal(layer, group) if runtime == "dense" else _two_levels(layer, group)
+    eta, head = _two_levels(layer, group)
     if not eta < 1.0:
         raise Refused(f"its scores are too steep for {layer.dtype}.")
     drift = stored_scores(layer, group, plan) + eta
@@ -88,6 +86,7 @@ def certify_regions_integral(
     return Certificate.proved(
         p, parts, route="regions in L_p", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, ELEMENTARY, FLINT), domain=WHOLE, details=details,
+        heard=(Heard(2.0 * (size + approximation), size),),  # at a jump all that both sides say
     )  # fmt: skip
 
 
@@ -106,12 +105,3 @@ def _two_levels(layer: GroupedLayer, group: ClusterGroup) -> tuple[float, float]
     head = max(one.head for one in rows) + gamma(tree_terms(count) + count + 8, U) * largest
     return eta * UP, (head + count * (SKIP + 4.0 * FLOAT64.tiny) * largest) * UP
 
-
-def _literal(layer: GroupedLayer, group: ClusterGroup) -> tuple[float, float]:
-    """The same for the literal softmax: weights e^{d} inside a cluster move its head by (e^{2 eta} - 1) sum w |v - p|."""
-    eta, lost, top = literal_errors(layer, group)
-    if not eta < 1.0:
-        return math.inf, math.inf
-    rows = zip(group.clusters, whole_reach(layer, group), strict=True)
-    inside = max(_values(cluster, row)[1] for cluster, row in rows)
-    return eta, (math.expm1(2.0 * eta) * inside + math.exp(2.0 * eta) * lost + _sums(layer, top)) * UP

@@ -20,9 +20,10 @@ from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.covering import Scores, cover
 from maxaffine.certify.ehlich_zeller import FromAffine, Head, prove
 from maxaffine.certify.enclosed import supremum
+from maxaffine.certify.literal import Heard
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.certify.spectral import FLINT
-from maxaffine.certify.two_level import LOGARITHM, cluster_errors, literal_rounding, output_rounding, whole_reach
+from maxaffine.certify.two_level import LOGARITHM, cluster_errors, output_rounding, whole_reach
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64, gamma
@@ -70,16 +71,13 @@ def certify_tree(layer: GroupedLayer, target: Target, error: float, runtime: str
     approximation, doubt = max(b.approximation for b in bounds), max(b.doubt for b in bounds)
     near = np.full(len(layer.centre), EDGE)
     rounding = output_rounding(layer, size) + gamma(3 * C + 24, FLOAT64.unit) * 2.0 * size
-    if runtime == "dense":
-        blend = approximation + doubt + leak
-        rounding += literal_rounding(layer, group, blend, size, np.tile(near, (C, 1)), C * math.exp(-gap) / size)
-    else:
-        rounding += max(cluster_errors(layer, group, k, near).head for k in range(C))
+    rounding += max(cluster_errors(layer, group, k, near).head for k in range(C))
+    known = Heard(approximation + doubt + leak, size, np.tile(near, (C, 1)), leak + 2.0 * size * C * math.exp(2.0 * eta - gap))
     parts = {"approximation": approximation, "leakage": leak, "rounding": rounding, "target_rounding": doubt}
     return Certificate.proved(
         math.inf, parts, route="tree", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(EXPONENTIAL, ELEMENTARY, FLINT, LOGARITHM),
-        details={"clusters": float(C), "gap": gap, "boxes": float(boxes), "score_error": eta},
+        details={"clusters": float(C), "gap": gap, "boxes": float(boxes), "score_error": eta}, heard=(known,),
     )  # fmt: skip
 
 

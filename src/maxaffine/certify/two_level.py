@@ -1,4 +1,4 @@
-"""What finite precision does to a group of clusters, run by two levels or literally.
+"""What finite precision does to a group of clusters run by two levels; its literal softmax is certify/literal.py's.
 
 Let g = sum_k Omega_k p_k be the layer of the stored numbers in exact arithmetic and S_k the scores, Omega = softmax(S).
 
@@ -21,10 +21,6 @@ the error of the scores adds 2 kappa eta and nothing else.  (sum_k Omega_k (max 
 
 **Inside a cluster** logits of t have errors eta_j, so p_k moves by at most (e^{2 eta} - 1) sum_j w_j |v_j - p_k|, and that sum is
 at most twice the largest distance of the values v_j(t) from their mean; affine values take t in float64.
-
-**Literally** every token has a logit of its own, formed in the dtype from slopes a_k + alpha/r of the size of the steepest
-site: the same formulas with tokens in place of clusters, sum W |v - g| <= max_k sum_j w_j |v_j - p_k| + 2 eps, and an eta that
-grows with the sites' slopes times u.
 
 **Computed** are exp(A_k - max A) prod_e W_ke and their sum (runtime/two_level.py): W_ke enters as a factor where the formulas
 above count the error of its logarithm, which is larger; the sum of masses loses two roundings, that of values one per cluster.
@@ -211,63 +207,6 @@ def kink_rounding(layer: GroupedLayer, group: ClusterGroup, kappa: float, size: 
     return (total + count * (SKIP + 4.0 * FLOAT64.tiny) * largest) * UP
 
 
-def literal_errors(layer: GroupedLayer, group: ClusterGroup, bonus: float = 0.0) -> tuple[float, float, float]:
-    """The literal runtime: largest error of a logit, of a value, and the largest |value|, over all tokens and the box.
-
-    A bonus is added to every logit of the group, whose sum is rounded once more.
-    """
-    q, compute = query(layer, group), compute_format(layer.dtype)
-    eta = lost = largest = 0.0
-    E = len(q.size)
-    for k, cluster in enumerate(group.clusters):
-        a, b = np.abs(group.site_slopes[k].astype(np.float64)), abs(float(group.site_offsets[k]))
-        inside = np.array([np.abs(axis.slopes.astype(np.float64)).max() for axis in cluster.axes]) / cluster.radius
-        beta = sum(float(np.abs(axis.offsets.astype(np.float64)).max()) for axis in cluster.axes)
-        steep, offset = a + inside, b + beta + float(inside @ np.abs(cluster.origin))
-        top = float(steep @ (q.size + q.narrow)) + offset
-        if not top + bonus < LARGEST[compute.name]:
-            return math.inf, math.inf, math.inf
-        logit = compute.unit * 1.01 * (top + bonus) if bonus else 0.0
-        logit += float(steep @ q.narrow) + (gamma(E + 3, compute.unit) + gamma(2 * E + 8, U)) * top
-        eta = max(eta, logit + compute.unit * (min(2.0 * top, -compute.exp_floor) + compute.exp_ulps + 4.0))
-        c = np.abs(cluster.values.astype(np.float64)).reshape(cluster.count, -1)
-        if cluster.slopes is not None:
-            G = _slopes(cluster).reshape(*c.shape, E) / cluster.radius
-            sizes = c + G @ (np.abs(cluster.origin) + q.size + q.narrow)
-            lost = max(lost, float((G @ q.narrow + gamma(2 * E + 6, U) * sizes).max()))
-            c = sizes
-        largest = max(largest, float(c.max()))
-    return eta * UP, lost * UP, largest * UP
-
-
-def literal_rounding(
-    layer: GroupedLayer, group: ClusterGroup, blend: float, size: float, reach: Array | None = None, far: float = 0.0,
-    bonus: float = 0.0,
-) -> float:  # fmt: skip
-    """As `two_level_rounding`, for the literal softmax over all tokens of this group (with a bonus, among others)."""
-    eta, lost, top = literal_errors(layer, group, bonus)
-    whole = whole_reach(layer, group)
-    rows = whole if reach is None else np.minimum(reach, whole)
-    inside = max(_values(cluster, row)[1] for cluster, row in zip(group.clusters, rows, strict=True))
-    if not (eta < 30.0 and math.isfinite(lost) and far <= 0.5):
-        return math.inf
-    total = math.exp(2.0 * eta) * (math.expm1(eta) * (2.0 * blend + inside) + lost) / (1.0 - far)
-    if reach is not None and far > 0.0:
-        total += 8.0 * math.exp(min(math.log(far) + 2.0 * eta, 600.0)) * (top + size + blend)
-    return (total + _sums(layer, top)) * UP
-
-
-def literal_kink_rounding(layer: GroupedLayer, group: ClusterGroup, kappa: float) -> float:
-    """As `kink_rounding`, for the literal softmax over clusters of one token each."""
-    eta, lost, top = literal_errors(layer, group)
-    return (2.0 * kappa * eta + lost + _sums(layer, top)) * UP
-
-
-def _sums(layer: GroupedLayer, largest: float) -> float:
-    """Normaliser, weighted sum, and weights that are subnormal numbers, of the literal softmax."""
-    return (gamma(2 * tree_terms(layer.tokens) + 8, U) + layer.tokens * 4.0 * compute_format(layer.dtype).tiny) * largest
-
-
 def underflow(layer: GroupedLayer) -> float:
     """What results below the smallest normal number lose: the answer in its dtype, products and sums of values in float64.
 
@@ -275,7 +214,7 @@ def underflow(layer: GroupedLayer) -> float:
     leads to the scores of clusters may be: far from a small cluster its local coordinate is a large number.
     """
     most = float(np.finfo(compute_dtype(layer.dtype)).max)
-    if not (_largest(layer) < most / 2.0 and _largest(layer) * layer.tokens < 2.0**1020 and _resolved(layer)):
+    if not (token_values(layer) < most / 2.0 and token_values(layer) * layer.tokens < 2.0**1020 and _resolved(layer)):
         return math.inf
     return compute_format(layer.dtype).tiny + 64.0 * (layer.dimension + 2) * layer.tokens * FLOAT64.tiny
 
@@ -300,7 +239,7 @@ def _resolved(layer: GroupedLayer) -> bool:
     return True
 
 
-def _largest(layer: GroupedLayer) -> float:
+def token_values(layer: GroupedLayer) -> float:
     """A bound of |F| over the box from the values of its tokens alone: the largest of every group, and the tilt."""
     reach, total = np.maximum(layer.high - layer.centre, layer.centre - layer.low), 0.0
     if layer.tilt is not None:

@@ -200,9 +200,9 @@ def _clusters(graph: Fast, held: tuple[Family, ...], group: ClusterGroup, z: lis
 
 def _mass(graph: Fast, behind: str, family: Family) -> str:
     """exp(behind), (F, 1, B), and zero where the runtime leaves a cluster out."""
-    floor = math.log(SKIP) - 1e-9 - sum(math.log(slopes.shape[1]) for slopes, _ in family.keys)
-    seen = graph("GreaterOrEqual", behind, graph.const(floor))
-    return graph("Where", seen, graph("Exp", behind), graph.const(0.0))
+    floor = graph.const(math.log(SKIP) - 1e-9 - sum(math.log(slopes.shape[1]) for slopes, _ in family.keys))
+    mass = graph("Exp", graph("Max", behind, floor))  # exp is slow where it underflows
+    return graph("Where", graph("GreaterOrEqual", behind, floor), mass, graph.const(0.0))
 
 
 def _local(graph: Fast, z: str, origin: Array, radius: Array) -> str:

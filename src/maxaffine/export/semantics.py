@@ -1,4 +1,4 @@
-"""What an exported file or module says about itself: inputs, outputs, domain, certificate."""
+"""What an export says about itself: inputs, outputs, domain, the layer's certificate, and the statement of its own route."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from maxaffine._version import __version__
 if TYPE_CHECKING:
     from maxaffine.certify.certificate import Certificate
     from maxaffine.certify.observe import Observed
+    from maxaffine.certify.statement import Statement
     from maxaffine.target.target import Target
 
 CLAMP = "inputs outside the box are moved to the nearest point of it"
 
 
 def semantics(
-    target: Target, certificate: Certificate, observed: Observed, error: float, method: str, dtype: str
+    target: Target, certificate: Certificate, observed: Observed, error: float, method: str, dtype: str, said: Statement
 ) -> dict[str, Any]:
     """A plain dictionary, JSON without NaN or infinities."""
     boxes = target.boxes or (target.box,)
@@ -34,11 +35,6 @@ def semantics(
         "dtype": dtype,
         "certificate": certificate.to_json(),
         "observed": observed.error,
-        "certificate_covers": f"{_layer(method)} in {dtype} run by maxaffine; the table of this export says what the export adds",
+        "statement": said.to_json(),
         "producer": f"maxaffine {__version__}",
     }  # fmt: skip
-
-
-def _layer(method: str) -> str:
-    """What was certified; an export is a softmax, whatever the layer is."""
-    return "the layer" if method != "hard" else "the nearest entry, and not the softmax that this export is,"

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.observe import Observed
+from maxaffine.certify.statement import Statement
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.records import canonical_json, replace_atomically
 from maxaffine.export.head import Head, head_of
-from maxaffine.export.judge import Introduced, judge, points
+from maxaffine.export.judge import Judged, judge, points
 from maxaffine.export.semantics import semantics
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
@@ -24,6 +25,7 @@ from maxaffine.target.target import Target
 
 Array = NDArray[Any]
 
+LOOSE = 1.1  # times the bound of the layer, up to which a literal form is preferred
 FORMATS = {"torch": ".safetensors", "mha": ".safetensors", "onnx": ".onnx", "safetensors": ".safetensors"}
 
 
@@ -45,13 +47,14 @@ class Source(Protocol):
 
     def to_torch(self, kind: str = "self", form: str = "fast", trainable: bool = False) -> Any: ...  # noqa: D102
     def to_multihead_attention(self) -> Any: ...  # noqa: D102
+    def statement(self, route: str = "arrays", dtype: str | None = None, device: str = "cpu") -> Statement: ...  # noqa: D102
     def __call__(self, *x: Any, runtime: str | None = None, outside: str = "error") -> Array: ...  # noqa: D102
 
 
-def meaning(source: Source) -> dict[str, Any]:
+def meaning(source: Source, said: Statement) -> dict[str, Any]:
     """The record that travels with an export."""
     layer = source.layer
-    return semantics(source.target, source.certificate, source.observed, source.error, source.method, layer.dtype)
+    return semantics(source.target, source.certificate, source.observed, source.error, source.method, layer.dtype, said)
 
 
 def listed_head(source: Source) -> Head:
@@ -66,27 +69,49 @@ def listed_head(source: Source) -> Head:
     return head_of(layer)
 
 
-def write_onnx(source: Source, path: str | Path, opset: int) -> tuple[Introduced, ...]:
-    """An ONNX model; returns what it adds to the error, per dtype."""
+def write_onnx(source: Source, path: str | Path, opset: int, form: str | None = None) -> tuple[Judged, ...]:
+    """An ONNX model; returns how far it was seen from the layer, per dtype, and what is proved of it.
+
+    `form` None: the Attention operator where its statement is at most LOOSE times the layer's, else by the structure.
+    """
     _suffix(path, "onnx")
+    from maxaffine.export.onnx_fast import build_fast
     from maxaffine.export.onnx_model import build, session
 
-    head, record = listed_head(source), meaning(source)
+    if form is None:
+        said, bound = source.statement("literal onnx"), source.certificate.bound
+        near = said.bound is not None and bound is not None and said.bound <= LOOSE * bound
+        form = "literal" if near or _softened_only(source) else "fast"
+    route = "literal onnx" if form == "literal" else "onnx"
     shapes, output = source.layer.inputs, source.target.output_shape
     own = "float64" if source.layer.dtype == "float64" else "float32"
-    rows: list[Introduced] = []
+    head = listed_head(source) if form == "literal" else None
+    rows: list[Judged] = []
     data = b""
+    name = f"onnx opset {opset}, {form}"
     for dtype in ("float64", "float32"):
-        made = build(head, output, shapes, dtype, opset, {**record, "dtype": dtype}).SerializeToString()
-        rows.append(_judge(source, f"onnx opset {opset}", dtype, _feeder(session(made), dtype, shapes), dtype == own))
+        said = source.statement(route)
+        if dtype != own:
+            said = said.withdrawn(f"it is proved in {own}")
+        record = {**meaning(source, said), "dtype": dtype, "form": form}
+        if head is not None:
+            made = build(head, output, shapes, dtype, opset, record).SerializeToString()
+        else:
+            made = build_fast(source.layer, output, shapes, dtype, opset, record).SerializeToString()
+        rows.append(_judge(source, name, dtype, _feeder(session(made), dtype, shapes), said))
         data = made if dtype == own else data
 
     def save(place: Path) -> None:
         place.write_bytes(data)
-        _judge(source, f"onnx opset {opset}", own, _feeder(session(place.read_bytes()), own, shapes), True)
+        _judge(source, name, own, _feeder(session(place.read_bytes()), own, shapes), source.statement(route))
 
     replace_atomically(Path(path), save)
     return (*rows, *_softened(source))
+
+
+def _softened_only(source: Source) -> bool:
+    """Whether the layer is hard: its exports are the softmax in any form."""
+    return isinstance(source.layer, Layer) and source.layer.hard
 
 
 def _feeder(made: Any, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Callable[[Array], Array]:
@@ -110,79 +135,88 @@ def _shaped(x: Array, shapes: tuple[tuple[int, int], ...]) -> list[Array]:
     return parts
 
 
-def _judge(source: Source, form: str, dtype: str, run: Callable[[Array], Any], binding: bool) -> Introduced:
+def _judge(source: Source, form: str, dtype: str, run: Callable[[Array], Any], said: Statement) -> Judged:
     layer = source.layer
-    x = points(layer.low, layer.high, source.observed.at)
+    x = points(layer, source.observed.at)
     if dtype != "float64":
         x = x.astype(np.float32).astype(np.float64)
         x = np.clip(x, layer.low, layer.high)
     # The softmax itself, not a collapse of it: what is measured is what the export adds.
     runtime = next(name for name in ("two-level", "factorised", "dense", "blocked") if name in chooser.available(layer))
     expected = np.asarray(source(*_shaped(x, layer.inputs), runtime=runtime, outside="clamp"), dtype=np.float64)
-    scale = float(np.abs(expected).max()) + 1e-300
-    exact = dtype == "float64" == layer.dtype  # a layer that runs in float32 itself differs from its export in float64
-    allowed = max(1e-9 * scale, 0.05 * source.error) if exact else max(1e-5 * scale, source.error)
-    return judge(form, dtype, run, x, expected, allowed if binding else None)
+    return judge(form, dtype, run, x, expected, said, source.certificate.bound)
 
 
-def _softened(source: Source) -> tuple[Introduced, ...]:
+def _softened(source: Source) -> tuple[Judged, ...]:
     """A hard layer leaves as the softmax of its sharpness: how far that is from what the nearest key alone answers."""
     layer = source.layer
     if not (isinstance(layer, Layer) and layer.hard):
         return ()
-    x = _shaped(points(layer.low, layer.high, source.observed.at), layer.inputs)
+    places = points(layer, source.observed.at)
+    x = _shaped(places, layer.inputs)
     runtime = next(name for name in ("factorised", "dense", "blocked") if name in chooser.available(layer))
     soft, nearest = (np.asarray(source(*x, runtime=name, outside="clamp"), dtype=np.float64) for name in (runtime, "hard"))
-    return (Introduced("softmax for nearest", layer.dtype, float(np.abs(soft - nearest).max()), None),)
+    said = source.statement("module")
+    return (Judged("softmax for nearest", layer.dtype, float(np.abs(soft - nearest).max()), len(places), said),)
 
 
-def write_safetensors(source: Source, path: str | Path) -> tuple[Introduced, ...]:
+def write_safetensors(source: Source, path: str | Path) -> tuple[Judged, ...]:
     """Weights under stable names; reading them back gives the same layer, bit for bit."""
     _suffix(path, "safetensors")
     from maxaffine.export.safetensors_file import pack, run, unpack
     from maxaffine.layer.file import to_tensors
 
-    data = pack(source.layer, listed_head(source), meaning(source))
-    rows: list[Introduced] = []
+    said = source.statement("safetensors")
+    data = pack(source.layer, listed_head(source), meaning(source, said))
+    rows: list[Judged] = []
 
     def save(place: Path) -> None:
         place.write_bytes(data)
         again = to_tensors(unpack(place)[0])[0]
         if not all(np.array_equal(again[name], array) for name, array in to_tensors(source.layer)[0].items()):
             raise Refused("the exported weights do not read back as the same layer; nothing is written.")
-        rows.append(_judge(source, "safetensors", "float64", lambda x: source.target.present(run(place, x)), True))
+        rows.append(_judge(source, "safetensors", "float64", lambda x: source.target.present(run(place, x)), said))
 
     replace_atomically(Path(path), save)
     return (*rows, *_softened(source))
 
 
-def write_torch(source: Source, path: str | Path, form: str, kind: str = "self") -> tuple[Introduced, ...]:
+def write_torch(source: Source, path: str | Path, form: str, kind: str = "self") -> tuple[Judged, ...]:
     """The state of a module, as safetensors: form "fast" or "literal" of to_torch, or "mha" for MultiheadAttention."""
     _suffix(path, "torch")
     import torch
     from safetensors.torch import load_file, save_file
 
     own = "float64" if source.layer.dtype == "float64" else "float32"
-    rows: list[Introduced] = []
+    rows: list[Judged] = []
 
     def fresh() -> Any:
         return source.to_multihead_attention() if form == "mha" else source.to_torch(kind, form)
 
+    said = source.statement({"mha": "multihead", "literal": "literal module"}.get(form, "module"))
     for dtype in ("float64", "float32"):
         module = fresh().to(getattr(torch, dtype))
-        rows.append(_judge(source, f"torch {form}", dtype, _caller(module, dtype, source.layer.inputs), dtype == own))
+        here = said if dtype == own else said.withdrawn(f"it is proved in {own}")
+        rows.append(_judge(source, f"torch {form}", dtype, _caller(module, dtype, source.layer.inputs), here))
     state = {name: tensor.contiguous() for name, tensor in fresh().state_dict().items()}
 
     def save(place: Path) -> None:
-        save_file(state, place, metadata={"maxaffine": canonical_json({**meaning(source), "module": form, "kind": kind})})
+        record = {**meaning(source, said), "module": form, "kind": kind}
+        save_file(state, place, metadata={"maxaffine": canonical_json(record)})
         again = fresh()
         for tensor in again.state_dict().values():
             tensor.zero_()
         again.load_state_dict(load_file(place))
-        _judge(source, f"torch {form}", own, _caller(again.to(getattr(torch, own)), own, source.layer.inputs), True)
+        _judge(source, f"torch {form}", own, _caller(again.to(getattr(torch, own)), own, source.layer.inputs), said)
 
     replace_atomically(Path(path), save)
     return (*rows, *_softened(source))
+
+
+def judge_module(source: Source, module: Any, form: str) -> Judged:
+    """A module as it is handed out, judged where it stands."""
+    own = "float64" if source.layer.dtype == "float64" else "float32"
+    return _judge(source, f"torch {form}", own, _caller(module, own, source.layer.inputs), module.statement)
 
 
 def _caller(module: Any, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Callable[[Array], Array]:

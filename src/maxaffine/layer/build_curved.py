@@ -9,8 +9,6 @@ from maxaffine.plan.curved import CurvedPlan
 from maxaffine.plan.keys import AxisKeys
 from maxaffine.target.target import Target
 
-BONUS = 80.0  # between the groups of the literal layer
-
 
 def build_curved(plan: CurvedPlan, target: Target, dtype: str) -> GroupedLayer:
     """Values of the inner cluster are the differences of the two pieces."""
@@ -28,4 +26,4 @@ def build_curved(plan: CurvedPlan, target: Target, dtype: str) -> GroupedLayer:
         ClusterGroup(matrix, np.zeros((1, 2)), np.zeros(1), (outer,)),
         ClusterGroup(matrix, np.vstack([np.zeros((1, 2)), plan.slopes]), np.concatenate([[0.0], plan.offsets]), inner),
     )
-    return GroupedLayer(box.centre, groups, BONUS, box.low, box.high, input_shapes(target), dtype)
+    return GroupedLayer(box.centre, groups, 0.0, box.low, box.high, input_shapes(target), dtype)

@@ -1,7 +1,5 @@
 """From the plan of a curved maximum to a layer: single tokens whose scores are R times their values, beside the smooth part."""
 
-import math
-
 import numpy as np
 
 from maxaffine.core.rounding import numpy_dtype
@@ -36,8 +34,4 @@ def build_curved_maximum(plan: CurvedMaximumPlan, target: Target, dtype: str) ->
         axes = tuple(axis.keys for axis in part.axes)
         smooth.append(Group(part.group.matrix() / part.half[:, None], axes, part.values, part.factors, part.slopes))
     tilt = np.array([[float(s) for s in found.slopes]]) if any(found.slopes) else None
-    reach = np.abs(matrix) @ (box.width / 2.0)
-    spread = plan.sharpness * float((np.abs(lean) @ reach + np.abs(c)).max())
-    mantissa, exponent = math.frexp(1.001 * spread + 150.0)  # scores of the tokens are within +- spread, the others' small
-    bonus = math.ldexp(math.ceil(mantissa * 256.0) / 256.0, exponent) if smooth else 0.0  # between groups of the literal layer
-    return GroupedLayer(plan.centre, (tokens, *smooth), bonus, box.low, box.high, input_shapes(target), dtype, tilt)
+    return GroupedLayer(plan.centre, (tokens, *smooth), 0.0, box.low, box.high, input_shapes(target), dtype, tilt)

@@ -13,8 +13,8 @@ from maxaffine.plan.sums import SumPlan
 from maxaffine.target.target import Target
 
 
-def build_sums(plan: SumPlan, target: Target, dtype: str, bonus: float = 0.0) -> GroupedLayer:
-    """One group per part, the affine part as tilt; `bonus` keeps the groups apart in the literal layer."""
+def build_sums(plan: SumPlan, target: Target, dtype: str) -> GroupedLayer:
+    """One group per part, the affine part as tilt."""
     groups: list[Group | ClusterGroup] = []
     for part in plan.parts:
         if isinstance(part, AxisPlan):
@@ -27,4 +27,4 @@ def build_sums(plan: SumPlan, target: Target, dtype: str, bonus: float = 0.0) ->
     slopes = plan.found.slopes
     tilt = np.array([[float(c) for c in slopes]]) if any(slopes) else None
     low, high = target.box.low, target.box.high
-    return GroupedLayer(plan.centre, tuple(groups), bonus, low, high, input_shapes(target), dtype, tilt)
+    return GroupedLayer(plan.centre, tuple(groups), 0.0, low, high, input_shapes(target), dtype, tilt)

@@ -58,7 +58,7 @@ class Basis:
 
 def affine_values(bases: Sequence[Basis], samples: Array, damping: float) -> tuple[Array, Array]:
     """Values c (N_1, .., N_E, K) and slopes G (.., K, E) for samples on the product of the bases' grids."""
-    E = len(bases)
+    E, damping = len(bases), min(damping, 1e100)  # its square is a number
     core = spread([b.U.T for b in bases], samples)
     slopes = []
     for e in range(E):

@@ -67,9 +67,11 @@ def headline(compiled: Any) -> str:
     """Method, tokens, what is proved, what was observed."""
     tokens = int(compiled.tokens)
     parts = [str(compiled.method), f"{tokens:,} token{'s' if tokens != 1 else ''}", bound_words(compiled)]
-    error = getattr(getattr(compiled, "observed", None), "error", None)
+    observed = getattr(compiled, "observed", None)
+    error, doubt = getattr(observed, "error", None), getattr(observed, "standard_error", None)
     if error is not None and math.isfinite(float(error)):
-        parts.append(f"observed {_in_norm(compiled.norm)}error {style.number(float(error))}{_where(compiled)}")
+        noise = f" ± {style.number(float(doubt))}" if doubt else ""
+        parts.append(f"observed {_in_norm(compiled.norm)}error {style.number(float(error))}{noise}{_where(compiled)}")
     return "  ·  ".join(parts)
 
 

@@ -57,16 +57,18 @@ def summary(compiled: Compiled) -> str:
     small = entries.smaller(c)
     if small:
         lines.append(f"size       {small}")
-    lines.append(f"observed   {_observed(c.observed)} (not a bound)")
+    lines.append(f"observed   {_observed(c.observed, c.bound)} (not a bound)")
     return "\n".join(lines)
 
 
-def _observed(found: Observed) -> str:
-    """What the number is: the largest error seen, or an estimate of an integral."""
+def _observed(found: Observed, bound: float | None) -> str:
+    """What the number is: the largest error seen, or an estimate of an integral, which may lie above the bound by its noise."""
     if math.isinf(found.norm):
         return f"error {found.error:.6g} over {found.points:,} points"
     doubt = "" if found.standard_error is None else f" +- {found.standard_error:.1g} (standard error)"
-    return f"error {found.error:.4g}{doubt}, estimated from {found.points:,} points"
+    noise = bound is not None and found.surely <= bound < found.error
+    above = ", above the bound by the noise of the estimate alone" if noise else ""
+    return f"error {found.error:.4g}{doubt}, estimated from {found.points:,} points{above}"
 
 
 def explain(compiled: Compiled, batch: int | None = None, device: str = "cpu") -> str:

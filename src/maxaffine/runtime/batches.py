@@ -1,7 +1,8 @@
-"""What a batch decides about a runtime: NumPy or compiled code, threads, order and chunks, none of which changes a bit.
+"""What a batch decides about a runtime: NumPy or compiled code, threads, order and chunks, and whether that may change a bit.
 
 Which runtime runs a layer follows from the layer alone, because runtimes round differently and a query's value must not depend
-on its company.  How it runs is chosen batch by batch, by the functions that the runtimes themselves ask.
+on its company.  How it runs is chosen batch by batch, by the functions that the runtimes themselves ask, and changes no bit but
+where sums go through a BLAS (`same_bits`): literal runtimes, factorised lookups, and groups of products whose tables are large.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from maxaffine.core.errors import BadInput
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.runtime import cell_order, collapsed, parallel, two_level, windowed
+from maxaffine.runtime import cell_order, collapsed, grouped, parallel, two_level, windowed
 
 AnyLayer = Layer | GroupedLayer
 
@@ -51,7 +52,7 @@ def _windowed(layer: Any, tolerance: float) -> Ways:
 
 def _two_level(layer: Any, tolerance: float) -> Ways:
     work = max(two_level.work_per_query(layer, group) for group in layer.groups if isinstance(group, ClusterGroup))
-    return Ways("two_level", work, same_bits=all(isinstance(group, ClusterGroup) for group in layer.groups))
+    return Ways("two_level", work, same_bits=grouped.in_order(layer))
 
 
 WAYS: dict[str, Callable[[Any, float], Ways]] = {
@@ -64,7 +65,10 @@ WAYS: dict[str, Callable[[Any, float], Ways]] = {
 
 def ways(layer: AnyLayer, name: str, tolerance: float, chunk: int) -> Ways:
     """How batches of a layer run by the runtime of that name; `chunk` is what NumPy's runtimes are cut into."""
-    return WAYS[name](layer, tolerance) if name in WAYS else Ways(None, chunk=chunk, same_bits=False)
+    if name in WAYS:
+        return WAYS[name](layer, tolerance)
+    ordered = name == "factorised" and isinstance(layer, GroupedLayer) and grouped.in_order(layer)
+    return Ways(None, chunk=chunk, same_bits=ordered)
 
 
 def in_general(found: Ways, threads: int | None = None) -> str:

@@ -2,7 +2,7 @@
 
 A table of runtimes, each of which says why it cannot run a layer (or None), how, and with how much memory per query.  The first
 one that can run a layer and is worth it is chosen, from the layer alone, so that a query's value does not depend on its company;
-what the batch decides (runtime/batches.py) changes no bit of it.
+what the batch decides changes no bit of it where runtime/batches.py says so, and rounding alone elsewhere.
 """
 
 import weakref

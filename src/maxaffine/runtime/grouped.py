@@ -1,7 +1,8 @@
 """Run a grouped layer: `factorised` (one softmax per group and direction) or `dense` (the literal softmax, leak and all).
 
 Logits and exponentials are formed in the layer's dtype (float32 for bfloat16 tensors); sums are accumulated in float64.  Affine
-values are taken at the same rounded z as the logits; the tilt is added in float64.
+values are taken at the same rounded z as the logits; the tilt is added in float64.  Sums over small tables are formed in an order
+that the table alone decides, so that a query has the same bits in every batch (`in_order`); those over large ones by a BLAS.
 """
 
 from typing import Any
@@ -75,29 +76,87 @@ def tilted(layer: GroupedLayer, x: NDArray[np.float64]) -> NDArray[np.float64]:
     """tilt (x - centre), (B, K) float64."""
     if layer.tilt is None:
         return np.zeros((len(x), layer.d_out))
-    return np.asarray((x - layer.centre) @ layer.tilt.astype(np.float64).T)
+    return np.ascontiguousarray(_mixed((x - layer.centre).T, layer.tilt.astype(np.float64).T).T)
+
+
+SMALL = 256  # numbers of a table up to which its sums are formed in a fixed order, query by query; beyond, by a BLAS
+BLOCK = 1 << 19  # numbers of a block of queries: they stay in the cache
+
+
+def in_order(layer: GroupedLayer) -> bool:
+    """Whether no sum over the keys of a product group is left to a BLAS, whose order depends on the batch."""
+    tilt = 0 if layer.tilt is None else layer.tilt.size
+    tables = [_largest_table(layer, group) for group in layer.groups if isinstance(group, Group)]
+    return max([tilt, *tables]) <= SMALL
+
+
+def _largest_table(layer: GroupedLayer, group: Group) -> int:
+    tables = [factor.size for factor in group.factors] if group.factors is not None else [group.count * _width(layer, group)]
+    return max(group.matrix.size, *tables)
+
+
+def _width(layer: GroupedLayer, group: Group) -> int:
+    """Numbers per token of a group with values."""
+    return layer.d_out * (1 if group.slopes is None else 1 + len(group.axes))
 
 
 def product_group(layer: GroupedLayer, group: Group, x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """F_g(x): (B, K) float64, one softmax per direction."""
-    alphas = axis_weights(layer, group, x)
+    """F_g(x): (B, K) float64, one softmax per direction, by blocks of queries that stay in the cache."""
+    large = _largest_table(layer, group)
+    step = max(64, BLOCK // max(large, 4 * sum(group.shape)))
+    parts = [_block(layer, group, x[start : start + step]) for start in range(0, len(x), step)]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _block(layer: GroupedLayer, group: Group, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Queries along the last axis, so that every operation is one of whole rows, whatever the batch is."""
+    compute = compute_dtype(layer.dtype)
+    z = _mixed((x - layer.centre).T, group.matrix.T).astype(numpy_dtype(layer.dtype)).astype(compute)
+    alphas = [_row_weights(z[e], axis.slopes.astype(compute), axis.offsets.astype(compute)) for e, axis in enumerate(group.axes)]
     if group.factors is not None:
-        product = np.ones((len(x), group.factors[0].shape[1]))
+        product = np.ones((group.factors[0].shape[1], len(x)))
         for alpha, factor in zip(alphas, group.factors, strict=True):
-            product *= alpha @ factor.astype(np.float64)
-        return np.asarray(product.sum(axis=1, keepdims=True))
+            product *= _mixed(alpha, factor.astype(np.float64))
+        return np.asarray(_folded(product)[:, None])
     assert group.values is not None
     values = group.values.astype(np.float64)
     if group.slopes is not None:
         values = np.concatenate([values[..., None], group.slopes.astype(np.float64)], axis=-1)
-    partial = alphas[0] @ values.reshape(len(values), -1)
+    partial = _mixed(alphas[0], values.reshape(len(values), -1))
     for alpha in alphas[1:]:
-        partial = np.matmul(alpha[:, None, :], partial.reshape(len(x), alpha.shape[1], -1))
-    if group.slopes is None:
-        return np.asarray(partial.reshape(len(x), -1))
-    mixed = partial.reshape(len(x), layer.d_out, -1)
-    z = coordinates(layer, group, x).astype(np.float64)
-    return np.asarray(mixed[:, :, 0] + np.einsum("bke,be->bk", mixed[:, :, 1:], z))
+        partial = _folded(alpha[:, None, :] * partial.reshape(len(alpha), -1, len(x)))
+    mixed = partial.reshape(layer.d_out, -1, len(x))
+    answer = mixed[:, 0]
+    for e in range(mixed.shape[1] - 1):
+        answer = answer + mixed[:, 1 + e] * z[e].astype(np.float64)
+    return np.ascontiguousarray(answer.T)
+
+
+def _row_weights(z: Array, slopes: Array, offsets: Array) -> NDArray[np.float64]:
+    """The softmax of one direction, keys first: (N, B), exponentials in the dtype of z, sum and division in float64."""
+    scores = slopes[:, None] * z
+    scores += offsets[:, None]
+    scores -= scores.max(axis=0)
+    np.exp(scores, out=scores)
+    wide = scores.astype(np.float64)
+    wide /= _folded(wide.copy())
+    return wide
+
+
+def _mixed(rows: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """sum_n table_nr rows_nb: (R, B), in an order that the table alone decides where it is small."""
+    if table.size > SMALL:
+        return np.asarray(table.T @ rows)
+    return _folded(table[:, :, None] * rows[:, None, :])
+
+
+def _folded(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum over the first axis, the upper half added to the lower one until one is left; `terms` is used up."""
+    while len(terms) > 1:
+        half = (len(terms) + 1) // 2
+        terms[: len(terms) - half] += terms[half:]
+        terms = terms[:half]
+    return np.asarray(terms[0])
 
 
 def _literal_logits(layer: GroupedLayer, x: NDArray[np.float64]) -> list[Array]:
@@ -151,8 +210,7 @@ def bytes_per_query(layer: GroupedLayer) -> int:
 def product_bytes(layer: GroupedLayer, group: Group) -> int:
     """Bytes per query of one group of product keys."""
     rest = group.count // group.shape[0] if group.values is not None else 1
-    width = layer.d_out * (1 if group.slopes is None else 1 + len(group.axes))
-    return 8 * (2 * rest * width + 4 * sum(group.shape))
+    return 8 * (2 * rest * _width(layer, group) + 4 * sum(group.shape))
 
 
 def bytes_per_query_dense(layer: GroupedLayer) -> int:

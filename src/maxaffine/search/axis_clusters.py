@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from maxaffine.certify.axis_certificate import Statement, certify_axis
 from maxaffine.certify.certificate import Certificate
-from maxaffine.certify.observe import Observed
+from maxaffine.certify.known_error import worst_known
+from maxaffine.certify.observe import Observed, pointwise
 from maxaffine.certify.observe_integral import observe_along
 from maxaffine.certify.prove import NO_FACTS
 from maxaffine.core.errors import Refused
@@ -137,19 +138,21 @@ def _look(request: Request, found: Found) -> Observed:
     plan = found.plan
     assert isinstance(plan, AxisPlan) and isinstance(found.layer, GroupedLayer)
     x, t = _points(plan, found.layer)
+    evaluate = partial(chooser.evaluate, found.layer)
     if math.isfinite(request.norm):
-        evaluate = partial(chooser.evaluate, found.layer)
-        return observe_along(evaluate, request.target, x[np.argsort(t)], plan.row, request.norm, request.seed)
-    error = np.abs(chooser.evaluate(found.layer, x)[:, 0, 0].astype(np.float64) - request.target.values(x)[:, 0, 0])
+        bound = found.certificate.bound
+        return observe_along(evaluate, request.target, x[np.argsort(t)], plan.row, request.norm, request.seed, bound)
+    error = pointwise(evaluate, request.target, x)
     breaks = [c.high for c in plan.parts[:-1]]
     if plan.gap is not None:
         lead = int(np.abs(plan.row).argmax())
         gap = plan.gap * abs(float(plan.row[lead]) / float(plan.direction[lead]))
         away = np.min(np.abs(t[:, None] - np.array([*breaks, np.inf])), axis=1)
         ends = np.minimum(t - t.min(), t.max() - t)
-        error = np.where((away >= gap) & (ends >= gap), error, 0.0)
-    worst = int(error.argmax())
-    seen = Observed(float(error[worst]), tuple(map(float, x[worst])), len(x), request.seed)
+        apart = (away >= gap) & (ends >= gap)
+        x, error = x[apart], error[apart]
+    worst, at = worst_known(evaluate, request.target, x, error)
+    seen = Observed(worst, tuple(map(float, at)), len(x), request.seed)
     if plan.gap is None and request.target.expression is not None:
         more = look(request, found)
         seen = Observed(max(seen.error, more.error), seen.at if seen.error >= more.error else more.at,

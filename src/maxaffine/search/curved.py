@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.curved import certify_curved
 from maxaffine.certify.curved_maximum import certify_curved_maximum
+from maxaffine.certify.literal import biased
 from maxaffine.layer.build_curved import build_curved
 from maxaffine.layer.build_curved_maximum import build_curved_maximum
 from maxaffine.layer.grouped import GroupedLayer
@@ -45,8 +46,8 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
             if plan is None:
                 reasons.append("a smooth part is out of reach, or both sides of the maximum need more tokens than there may be")
                 break
-            layer = build_curved_maximum(plan, target, request.dtype)
-            made = proved("curved", plan, layer, partial(_maximum, plan, layer, request), request, reasons, "two-level")
+            layer = biased(build_curved_maximum(plan, target, request.dtype), request.error)
+            made = proved("curved", plan, layer, partial(_maximum, plan, layer, request), request, reasons)
             if made is not None:
                 return made
     return _convex(request, reasons, fewest)
@@ -90,8 +91,8 @@ def _convex(request: Request, reasons: list[str], fewest: int | None) -> Found |
             if plan is None:
                 reasons.append(f"a branch is out of reach, or the curve needs more than {most:,} tokens")
                 break
-            layer = build_curved(plan, target, request.dtype)
-            made = proved("curved", plan, layer, partial(_certify, plan, layer, request), request, reasons, "two-level")
+            layer = biased(build_curved(plan, target, request.dtype), request.error)
+            made = proved("curved", plan, layer, partial(_certify, plan, layer, request), request, reasons)
             if made is not None:
                 return made
     if not reasons:

@@ -67,7 +67,10 @@ def grouped_cost(layer: GroupedLayer) -> Cost:
 
 
 def look(request: Request, found: Found) -> Observed:
-    """The largest error of a layer that a search finds; one above the proved bound is a fault and stops the compile."""
+    """The largest error of a layer that a search finds; one above the proved bound is a fault and stops the compile.
+
+    In the sup norm that error is known for certain (certify/known_error.py); in L_p it is an estimate, which may be off.
+    """
     layer, flops = found.layer, found.cost.flops
     mapped = isinstance(layer, Layer) and isinstance(layer.values, np.memmap)  # then `windowed` gives pages back
     local = local_evaluation(layer) if isinstance(layer, Layer) and not mapped else None
@@ -76,7 +79,7 @@ def look(request: Request, found: Found) -> Observed:
         flops = min(flops, 40_000)
     request.progress("search for the worst point", 0, 1)
     if math.isfinite(request.norm):
-        return observe_integral(evaluate, request.target, layer, request.norm, request.seed, flops)
+        return observe_integral(evaluate, request.target, layer, request.norm, request.seed, flops, found.certificate.bound)
     start, reach = None, 0.0
     if isinstance(found.plan, lookup.CentresPlan):
         start, reach = found.plan.centres, found.plan.radius
@@ -94,13 +97,12 @@ def proved(
     prove: Callable[[str], Certificate],
     request: Request,
     reasons: list[str],
-    runtime: str = "any",
 ) -> Found | None:
     """The layer of a plan with its certificate, where that fits `error` and the checker agrees; else a reason why not."""
     cost = grouped_cost(layer)
     afford(cost, request.max_bytes, f"the {method} layer for error {request.error:g}")
     try:
-        certificate = prove(runtime)
+        certificate = prove("two-level")
     except Refused as refusal:
         reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
         return None

@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 
 from maxaffine.certify.certificate import Certificate
-from maxaffine.certify.observe import Observed
+from maxaffine.certify.known_error import worst_known
+from maxaffine.certify.observe import Observed, pointwise
 from maxaffine.certify.regions import certify_regions, plane_slopes
 from maxaffine.certify.two_level import blend_constant
 from maxaffine.core.errors import Refused
@@ -138,6 +139,6 @@ def outside(request: Request, plan: RegionsPlan, layer: GroupedLayer) -> Observe
     points = points[np.all((points >= target.box.low) & (points <= target.box.high), axis=1)]
     for a, c, length in rows:
         points = points[np.abs(points @ a + c) >= gap * length]
-    away = np.abs(chooser.evaluate(layer, points) - target.values(points)).max(axis=(1, 2))
-    worst = int(away.argmax())
-    return Observed(float(away[worst]), tuple(float(v) for v in points[worst]), len(points), request.seed)
+    evaluate = partial(chooser.evaluate, layer)
+    worst, at = worst_known(evaluate, target, points, pointwise(evaluate, target, points))
+    return Observed(worst, tuple(float(v) for v in at), len(points), request.seed)

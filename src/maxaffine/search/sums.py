@@ -3,7 +3,8 @@
 import math
 from functools import partial
 
-from maxaffine.certify.sums import certify_sums, wanted_bonus
+from maxaffine.certify.literal import biased
+from maxaffine.certify.sums import certify_sums
 from maxaffine.core.errors import Refused
 from maxaffine.layer.build_sums import build_sums
 from maxaffine.layer.grouped import GroupedLayer
@@ -48,7 +49,4 @@ def search_parts(method: str, found: Sum, request: Request, reasons: list[str], 
 
 
 def _build(plan: SumPlan, request: Request) -> GroupedLayer:
-    """The layer, with the bonus that its literal form needs: the leak is far below the error, and as small as rounding."""
-    layer = build_sums(plan, request.target, request.dtype)
-    allowed = min(1e-4 * request.error, 1e-14) if request.dtype == "float64" else 1e-4 * request.error
-    return build_sums(plan, request.target, request.dtype, wanted_bonus(layer, plan, allowed))
+    return biased(build_sums(plan, request.target, request.dtype), request.error)

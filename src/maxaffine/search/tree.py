@@ -48,7 +48,7 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
             return None
         layer = build_tree(plan, target, request.dtype)
         if provable:
-            found = proved("tree", plan, layer, partial(_certify, layer, request), request, reasons, "two-level")
+            found = proved("tree", plan, layer, partial(_certify, layer, request), request, reasons)
         else:
             found = _seen(plan, layer, request, reasons)
         if found is not None:

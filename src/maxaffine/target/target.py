@@ -37,6 +37,9 @@ CHUNK = 65_536
 
 MAX_OUTPUT = 1_000_000
 
+NARROWEST = 1e-100
+"""The least width of a variable: searches and proofs work with squares of widths and with their inverses."""
+
 
 @dataclass(frozen=True, eq=False)
 class Target:
@@ -273,11 +276,22 @@ def _no_entries(*_: Any) -> Any:
 
 def _boxes(box: Any) -> tuple[Box, tuple[Box, Box] | None]:
     if isinstance(box, (tuple, list)) and len(box) == 2 and all(isinstance(b, (Box, Mapping)) for b in box):
-        query, context = Box.of(box[0]), Box.of(box[1])
+        query, context = (_wide(Box.of(one)) for one in box)
         return Box.join(query, context), (query, context)
     if box is None:
         raise BadInput("`box` is missing; say where the target lives, such as Box(x=(0, 1)).")
-    return Box.of(box), None
+    return _wide(Box.of(box)), None
+
+
+def _wide(box: Box) -> Box:
+    """The box, unless it is so narrow that squares of its width, and what they divide, are no numbers of float64."""
+    for name, low, high in zip(box.names, box.low, box.high, strict=True):
+        if not high - low >= NARROWEST:
+            raise BadInput(
+                f"`box`: the edges of `{name}` (={low:g}, {high:g}) lie {high - low:.3g} apart, and float64 needs at least "
+                f"{NARROWEST:g}; scale the variable, such as `{name}` in units of {high - low:.1g}."
+            )
+    return box
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:
