@@ -61,7 +61,7 @@ def summary(compiled: Compiled) -> str:
     return "\n".join(lines)
 
 
-def _observed(found: Observed, bound: float | None) -> str:
+def _observed(found: Observed, bound: float | None = None) -> str:
     """What the number is: the largest error seen, or an estimate of an integral, which may lie above the bound by its noise."""
     if math.isinf(found.norm):
         return f"error {found.error:.6g} over {found.points:,} points"
