@@ -22,7 +22,7 @@ from maxaffine.certify.checker.listed import check_centres, check_partition
 from maxaffine.certify.checker.literal import Claim, claims_of, proved_again
 from maxaffine.certify.checker.piecewise import check_piecewise
 from maxaffine.certify.checker.products import check_products
-from maxaffine.certify.checker.proved import Proved
+from maxaffine.certify.checker.proved import Form, Proved
 from maxaffine.certify.checker.regions import check_regions
 from maxaffine.certify.checker.spectral import check_spectral
 from maxaffine.certify.checker.stored import NotProved, Stored
@@ -230,7 +230,13 @@ def _prove_grouped(tensors: Mapping[str, Any], record: Mapping[str, Any], target
     lost = compute_format(str(record["layer"]["dtype"])).tiny
     lost += 100.0 * (target.box.dimension + 2) * sum(int(np.size(tensor)) for tensor in tensors.values()) * 2.0**-1074
     volume = 1.0 if record["norm"] == "inf" else float(np.prod(target.box.width)) ** (1.0 / float(record["norm"]))
-    return replace(found, bound=found.bound + lost * max(volume, 1.0) * (1 + 1e-9))
+    added = lost * max(volume, 1.0) * (1 + 1e-9)
+    return replace(found, bound=found.bound + added, literal=_more(found.literal, added))
+
+
+def _more(literal: Callable[[Form, float], float] | None, added: float) -> Callable[[Form, float], float] | None:
+    """The same way to a bound of the literal form, with something added to it."""
+    return None if literal is None else lambda form, claimed: literal(form, claimed) + added
 
 
 def _scored(tensors: Mapping[str, Any], target: Target, compute: str) -> bool:
@@ -289,6 +295,12 @@ def _answers(tensors: Mapping[str, Any], target: Target) -> float:
 def _prove(
     layer: Stored, target: Target, record: Mapping[str, Any], error: float, progress: Progress = silent
 ) -> Proved:
+    found = _lookup(layer, target, record, error, progress)
+    volume = 1.0 if record["norm"] == "inf" else float(np.prod(target.box.width)) ** (1.0 / float(record["norm"])) * (1 + 1e-12)
+    return replace(found, literal=lambda form, claimed: layer.literally(found.bound, form, target.n_out, volume))
+
+
+def _lookup(layer: Stored, target: Target, record: Mapping[str, Any], error: float, progress: Progress) -> Proved:
     norm = record["norm"]
     hints = record["certificate"].get("details", {})
     declared = record.get("declared") or {}

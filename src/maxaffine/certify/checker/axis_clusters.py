@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.checker.axis_cluster import DOUBLE, LONG, AxisCluster, AxisHead, AxisParts
-from maxaffine.certify.checker.proved import Proved
+from maxaffine.certify.checker.literal_groups import Edge, Frame, Heard, cluster_column, literal_bound
+from maxaffine.certify.checker.proved import Form, Proved
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
@@ -67,7 +68,13 @@ def check_axis(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     stated = record["certificate"].get("domain")
     if stated != spoken and not (every and stated == spoken.replace(EVERY, FLOATS)):
         raise NotProved("the x it is proved for are not those its certificate speaks of.")
-    return Proved(bound, f"{len(check.clusters)} clusters, each where it is in the race")
+
+    def literal(form: Form, claimed: float) -> float:
+        frame = Frame.read(tensors, record["layer"], form)
+        added = literal_bound(frame, 0.0, [cluster_column(tensors, 0, check.heard(), frame)])
+        return bound + added * (1.0 if math.isinf(norm) else check.volume ** (1.0 / norm) * (1 + 1e-12))
+
+    return Proved(bound, f"{len(check.clusters)} clusters, each where it is in the race", literal)
 
 
 @dataclass
@@ -94,6 +101,9 @@ class AxisCheck:
     tilt: float
     coordinates: int = 1  # whose scores are added up: those of a product are several
     slack: list[float] = field(default_factory=list)  # what the stored offsets lack, per cluster; empty: nothing
+    spans: list[tuple[float, float]] = field(default_factory=list)  # where clusters are in the race, as `parts` finds it
+    edges: list[Edge] = field(default_factory=list)
+    known: AxisParts | None = None
 
     @classmethod
     def read(
@@ -228,6 +238,7 @@ class AxisCheck:
             if not self._slope(one, two) > 0:
                 raise NotProved("the slopes of its tokens do not grow from cluster to cluster.")
         size = self._size()
+        self.edges = []
         spans, far, mass = [], 0.0, 0.0
         for k, cluster in enumerate(self.clusters):
             low, high, out, there = self._span(k, cluster, size, FAR * self.error / C)
@@ -253,11 +264,27 @@ class AxisCheck:
         eta = max((head.score for head in heads), default=math.inf) + DOUBLE * 800.0
         if not (eta < 0.8 and mass < 0.5):
             raise NotProved("the scores of its clusters are lost to rounding.")
-        return AxisParts(
+        self.spans = spans
+        self.known = AxisParts(
             size, worst + kink, far, mass * (1 + 1e-9), eta, max(head.lost for head in heads),
             max(head.lost + head.sums for head in heads) * (1 + 1e-9), max(head.weight for head in heads),
             max(len(c.c) for c in self.clusters), max(head.largest for head in heads), top,
         )  # fmt: skip
+        return self.known
+
+    def reaches(self) -> tuple[Array, Array]:
+        """Where every cluster is in the race, in its own t: two rows (C, 1)."""
+        ends = [self._t(k, low, high) if low <= high else (1.0, -1.0) for k, (low, high) in enumerate(self.spans)]
+        return np.array([[a] for a, _ in ends]), np.array([[b] for _, b in ends])
+
+    def heard(self) -> Heard:
+        """What is known of these clusters for the literal form, after `parts`; in L_p all over the box, jumps included."""
+        one = self.known
+        assert one is not None
+        blend = one.near / (1.0 - one.mass) * (1 + 1e-12) + one.far
+        if math.isfinite(self.norm):
+            blend = one.size + max(one.size + blend, one.top) + one.far
+        return Heard(blend, one.size, self.reaches(), one.far, one.mass, tuple(self.edges))
 
     def prove(self) -> tuple[float, bool, int]:
         """The bound, whether it holds for all real x, and how many jumps are left out."""
@@ -359,6 +386,10 @@ class AxisCheck:
                 raise NotProved("the lead of a cluster is lost to rounding.")
             t = max(abs(v) for v in self._t(k, inside, inside))
             bend = float(np.abs(cluster.G).max()) / (cluster.r * (slope - 2.0 * grows) * math.e)
+            self.edges.append(Edge(
+                k, link + 1 if side > 0 else link, inside, lead, slope, size + cluster.top(t),
+                float(np.abs(cluster.G).max()) / cluster.r,
+            ))  # fmt: skip
             mass += 1.25 * math.exp(slip - lead)
             out += 1.25 * math.exp(slip - lead) * (size + cluster.top(t) + bend)
             low, high = (low, min(high, inside)) if side > 0 else (max(low, inside), high)

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.checker.curved_maximum import check_curved_maximum
-from maxaffine.certify.checker.proved import Proved
+from maxaffine.certify.checker.literal_groups import Frame, Heard, cluster_column, literal_bound
+from maxaffine.certify.checker.proved import Form, Proved
 from maxaffine.certify.checker.soft_kink import wrong_share
 from maxaffine.certify.checker.spectral import _Head
 from maxaffine.certify.checker.stored import NotProved
@@ -66,7 +67,8 @@ def check_curved(tensors: Mapping[str, Any], record: Mapping[str, Any], target: 
     other = outer.head(0, 0, forced(expression, {place: choice}))
     other = _Head(other.expression, other.middle, other.half, q.axes, plain.values + q.values, plain.slopes + q.slopes)
     size = float((np.abs(plain.values[..., 0]) + np.abs(plain.slopes).sum(axis=-1)).max())
-    size += float((np.abs(q.values[..., 0]) + np.abs(q.slopes).sum(axis=-1)).max())
+    inner_size = float((np.abs(q.values[..., 0]) + np.abs(q.slopes).sum(axis=-1)).max())
+    outer_size, size = size, size + inner_size
     branch = max(plain.supremum(error), other.supremum(error)) + 16.0 * DOUBLE * size
     eta = max(outer.score_error(), inner.score_error())
     count = len(inner.sites)
@@ -80,7 +82,15 @@ def check_curved(tensors: Mapping[str, Any], record: Mapping[str, Any], target: 
         wrong, boxes = wrong_share(inner, q, sign, goal, 2.0 * eta, apart, 2.0 * branch)
     else:
         wrong, boxes = _wrong(inner, q, found[0].argument, choice, goal, 2.0 * eta)
-    return Proved(branch + lost + wrong, f"both branches on the box, {boxes:,} boxes for {count - 1:,} edges")
+    bound = branch + lost + wrong
+
+    def literal(form: Form, claimed: float) -> float:
+        # The outer group is one cluster, and sum Omega |p - F| of the inner one is 2 Omega_in (1 - Omega_in) |q|.
+        frame = Frame.read(tensors, record["layer"], form)
+        heard = Heard(0.0, outer_size), Heard(wrong, inner_size)
+        return literal_bound(frame, bound, [cluster_column(tensors, g, one, frame) for g, one in enumerate(heard)])
+
+    return Proved(bound, f"both branches on the box, {boxes:,} boxes for {count - 1:,} edges", literal)
 
 
 def _group(tensors: Mapping[str, Any], description: Mapping[str, Any], target: Target, g: int) -> Clusters:

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.certify.checker.literal_groups import Heard, literal_bound
 from maxaffine.certify.checker.piecewise import Tokens, _largest_blend
-from maxaffine.certify.checker.proved import Proved
+from maxaffine.certify.checker.proved import Form, Proved
+from maxaffine.certify.checker.spectral import _Part
 from maxaffine.certify.checker.stored import NotProved
-from maxaffine.certify.checker.sums import FRAME, _smooth
+from maxaffine.certify.checker.sums import FRAME, _smooth, columns_of
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import DTYPES, compute_format
 from maxaffine.target.curved_maximum import CurvedMaximum, Lift, curved_switch
@@ -65,11 +67,18 @@ def check_curved_maximum(
         if not np.array_equal(rows[:, 1:-1], np.tile([float(side.lean == row) for row in leans], (len(rows), 1))):
             raise NotProved("its tokens lean otherwise than the sides of the maximum.")
         worst = max(worst, _polygon(rows, side.phi, along, level))
-    total += worst + _largest_blend(len(values)) / sharpness * (1 + 1e-12) + tokens.rounding(1.0 / sharpness)
+    blend = _largest_blend(len(values)) / sharpness * (1 + 1e-12)
+    total += worst + blend + tokens.rounding(1.0 / sharpness)
+    swing = np.abs(values[:, :-1]) @ along.reach  # the largest token is above every token's least value
+    groups: list[Heard | _Part] = [
+        Heard(blend, max(abs(float((values[:, -1] + swing).max())), abs(float((values[:, -1] - swing).max()))) * (1 + 1e-12))
+    ]
     size = float((np.abs(values[:, :-1]) @ along.reach + np.abs(values[:, -1])).max())
     parts = Sum(found.parts, (False,) * len(found.parts), found.slopes, Fraction(0))
     for g in range(len(found.parts)):
-        bound, top = _smooth(_renamed(tensors, g), dtype, parts, g, target, SMOOTH * error / len(found.parts))
+        part = _smooth(_renamed(tensors, g), dtype, parts, g, target)
+        groups.append(part)
+        bound, top = part.prove(SMOOTH * error / len(found.parts))
         total, size = total + bound, size + top
     if "tilt" in tensors:
         lean, span = np.abs(np.asarray(tensors["tilt"]).astype(np.float64)[0]), target.box.high - target.box.low
@@ -78,7 +87,12 @@ def check_curved_maximum(
     total += (compute_format(dtype).unit * 1.01 + (len(directions) + target.box.dimension + 8.0) * DOUBLE * 2.0) * (size + total)
     if not math.isfinite(total):
         raise NotProved("a part could not be bounded.")
-    return Proved(total * (1 + 1e-12), f"{len(values):,} tokens on {len(ends)} convex polygons, {len(found.parts)} smooth groups")
+    whole = total * (1 + 1e-12)
+
+    def literal(form: Form, claimed: float) -> float:
+        return literal_bound(*columns_of(tensors, layer, form, whole, groups))
+
+    return Proved(whole, f"{len(values):,} tokens on {len(ends)} convex polygons, {len(found.parts)} smooth groups", literal)
 
 
 def _maximum(expression: Expression, target: Target, plan: Mapping[str, Any]) -> CurvedMaximum:

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.certify.checker.proved import Proved
+from maxaffine.certify.checker.proved import Form, Proved, rounded
+from maxaffine.certify.checker.spectral import Axis, Counted, _Head
 from maxaffine.certify.checker.stored import NotProved
+from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import DTYPES, compute_format, numpy_dtype
 from maxaffine.target.entries import Entries
 from maxaffine.target.samples import Samples
@@ -35,6 +37,7 @@ LISTED = 4_000_000_000  # products of keys and entries that are looked at
 EXTENDED = 5_000_000  # weights of an axis up to which they are formed in extended precision
 FLOOR = 800.0  # exp(-800) is zero in every dtype
 ROOM = 1.0 + 1e-9
+LITERAL = 1 << 16  # tokens that a literal form is listed with
 
 
 def check_entries(
@@ -59,8 +62,57 @@ def check_entries(
     if layer.hard:
         return Proved(_nearest(layer, table), "the site of every entry, compared bit by bit")
     if layer.listed:
-        return Proved(_listed(layer, table), "the softmax over all keys at every entry")
-    return Proved(_product(layer, table, error), "extended precision along the axes, every entry")
+        bound, how = _listed(layer, table), "the softmax over all keys at every entry"
+    else:
+        bound, how = _product(layer, table, error), "extended precision along the axes, every entry"
+    return Proved(bound, how, lambda form, claimed: _literally(layer, table, bound, form))
+
+
+def _literally(layer: Numbers, table: Table | Samples, bound: float, form: Form) -> float:
+    """The literal form: one softmax over all keys, whose errors are added to the bound of the layer.
+
+    Heads of product keys by their own moments (checker/spectral.py), others by half the range of their values.
+    """
+    D, K = len(layer.scale), layer.values.shape[-1]
+    tokens = math.prod(len(b) for b in layer.offsets)
+    if tokens > LITERAL:
+        raise NotProved(f"it has {tokens:,} tokens, and literal forms of more than {LITERAL:,} are not looked at.")
+    nodes = list(table.axes) if isinstance(table, Table) else list(table.X.T)
+    z = np.array([float(np.abs(layer.coordinates(x, i, False)).max()) for i, x in enumerate(nodes)]) * (1 + 1e-12)
+    error = (rounded(D + 4, DOUBLE) + form.gamma(D + 9)) * z
+    if layer.listed:
+        tops = layer.sharpness * (np.abs(layer.slopes[0]) @ (z + error) + np.abs(layer.offsets[0]))
+        steep = layer.sharpness * np.abs(layer.slopes[0]) @ error
+    else:
+        steepest = np.array([float(np.abs(a).max()) for a in layer.slopes])
+        offset = sum(float(np.abs(b).max()) for b in layer.offsets)
+        tops, steep = layer.sharpness * (steepest @ (z + error) + offset), layer.sharpness * steepest @ error
+    top = float(np.max(tops))
+    eta = float(np.max(steep)) + (form.gamma(D + 13) + rounded(2 * D + 9, DOUBLE)) * top
+    eta += form.unit * (min(2.0 * top, 50.0) + 72.0)
+    if not (top < form.largest and eta < 1.0):
+        raise NotProved(f"its logits are not resolved in {form.name}.")
+    values, lean = layer.values.reshape(-1, K), np.zeros((tokens, K, D))
+    if layer.value_slopes is not None:
+        lean = layer.value_slopes.reshape(-1, K, D)
+    largest = float((np.abs(values) + np.abs(lean) @ (z + error)).max())
+    middle, tilt = (values.max(axis=0) + values.min(axis=0)) / 2.0, (lean.max(axis=0) + lean.min(axis=0)) / 2.0
+    moved = math.expm1(2.0 * eta) * float((np.abs(values - middle) + np.abs(lean - tilt) @ (z + error)).max())
+    if layer.grouped and np.all(z <= 1.0):
+        counted = Counted(form.unit, D + 8.5 + (D + 2.0) * DOUBLE / form.unit, 72.0, 0.0)
+        axes = tuple(Axis(a, b) for a, b in zip(layer.slopes, layer.offsets, strict=True))
+        fine = 0.0
+        for k in range(K):
+            own = None if layer.value_slopes is None else layer.value_slopes[..., k, :]
+            head = _Head(None, Interval.point(np.zeros(D)), np.ones(D), axes, layer.values[..., k : k + 1], own)
+            account = (head.accounted if own is None else head.affinely_accounted)(error, counted)
+            fine = max(fine, account.ends + account.moved)
+        moved = min(moved, fine)
+    away = np.array([float(np.abs(x).max()) for x in nodes]) + np.abs(layer.centre)
+    lost = float((np.abs(lean) @ error).max()) + rounded(D + 9, DOUBLE) * float((np.abs(lean) @ (layer.scale * away)).max())
+    lost += (form.gamma(2 * D + 14) + rounded(2 * D + 11, DOUBLE) + form.gamma(2 * tokens + 20)) * largest
+    lost += (6.0 * form.unit + tokens * (4.0 * form.normal + 2.0 * math.exp(-50.0) * 1000.0 * form.unit)) * largest
+    return (bound + moved + lost * math.exp(2.0 * eta)) * (1 + 1e-11)
 
 
 def _same_variables(table: Table | Samples, target: Target) -> None:

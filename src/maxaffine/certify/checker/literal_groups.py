@@ -1,16 +1,16 @@
 """How far the literal softmax over listed tokens may be from the layer of the stored numbers, in float64 or float32.
 
-Token j of cluster k has the logit (a_k + alpha_j/r) . z + b_k + beta_j - alpha_j . o/r.  A wrong z, a query that is scaled and the
-constant row move all keys by the same query: of that, what multiplies a_k and b_k is the same for all tokens of a cluster and
+Token j of cluster k has the logit (a_k + alpha_j/r) . z + b_k + beta_j - alpha_j . o/r.  A wrong z, a query that is scaled and
+the constant row move all keys by the same query: of that, what multiplies a_k and b_k is the same for all tokens of a cluster and
 moves its mass alone.  What a token has for itself (iota) is what multiplies alpha and beta, the rounding of its listed numbers,
 of its products and sums, of the shift by the maximum and of exp.  With w the weights inside a cluster, p_k its head, Omega the
 masses, |errors of scores| <= eta and sum_k Omega_k |p_k - f| <= blend,
 
-    |column - F|  <=  max_k (e^{2 iota} - 1) sum_j w_j |v_j - p_k|  +  (e^{2 eta} - 1) 2 blend  +  values  +  sums  +  what is far,
+    |column - F|  <=  max_k (e^{2 iota} - 1) sum_j w_j |v_j - p_k|  +  (e^{2 eta} - 1) 2 blend  +  values  +  sums  +  far ones,
 
 the maximum over the clusters where they are heard.  Clusters that are not heard trail another one; as computed they trail by as
-much less as logits are wrong there.  Other groups have e^-Lambda Z'/Z of the weight in a column: log Z is convex, so it is largest
-at a corner, and every mean of tangents is below it.
+much less as logits are wrong there.  Other groups have e^-Lambda Z'/Z of the weight in a column: log Z is convex, so it is
+largest at a corner, and every mean of tangents is below it.
 
 Assumed: exp is accurate to 32 ulp, sums, products and quotients follow IEEE 754 in any order; z is formed from x - centre.  Where
 the affine functions of x are multiplied out without centring first (some layouts do), that happens in float64.
@@ -37,6 +37,7 @@ Array = NDArray[np.float64]
 ROOM = 1.0 + 1e-11  # for the rounding of these sums themselves
 HEARD = 50.0  # tokens that trail by more weigh less than 2e-22
 EXP = 64.0  # 32 ulp
+SMALL = 0.5  # errors of logits on the whole box, up to which masses are moved in proportion
 MOST = 1 << 16  # tokens that a literal form is listed with
 
 
@@ -60,9 +61,9 @@ class Edge:
 class Heard:
     """What the proof of a group of clusters knows of it.
 
-    `blend` bounds sum_k Omega_k |p_k - f| and `size` |f| where the certificate speaks, f what the group stands for.  `spans`: where
-    a cluster is heard, t from low (C, E) to high; None: anywhere on the box.  Beyond that, masses times |f| + |v| are at most
-    `far`, masses alone `mass`, by the exact scores; or `edges` says where.
+    `blend` bounds sum_k Omega_k |p_k - f| and `size` |f| where the certificate speaks, f what the group stands for.  `spans`:
+    where a cluster is heard, t from low (C, E) to high; None: anywhere on the box.  Beyond that, masses times |f| + |v| are at
+    most `far`, masses alone `mass`, by the exact scores; or `edges` says where.
     """
 
     blend: float
@@ -79,7 +80,7 @@ class Column:
 
     lost: float
     size: float
-    eta: float
+    eta: float  # where its clusters are heard
     top: float
     levels: Callable[[], tuple[float, float]]  # of log Z over the box
 
@@ -151,7 +152,7 @@ def literal_bound(frame: Frame, bound: float, columns: list[Column]) -> float:
         levels = [one.levels() for one in columns]
         tops = [one.top + (frame.leaning if g == 0 else 0.0) for g, one in enumerate(columns)]
         for g, k in itertools.permutations(range(len(columns)), 2):
-            ratio = levels[k][1] - levels[g][0] - frame.bonus + 2.0 * (columns[g].eta + columns[k].eta)
+            ratio = levels[k][1] - levels[g][0] - frame.bonus + 2.0 * (columns[g].eta + columns[k].eta + 0.3)
             total += math.exp(ratio) * (tops[g] + tops[k]) * ROOM if ratio < 600.0 else math.inf
     if not math.isfinite(total):
         raise NotProved(f"its logits are not resolved in {frame.form.name}.")
@@ -229,6 +230,7 @@ class Coordinates:
 
     @classmethod
     def read(cls, frame: Frame, matrix: Array) -> Coordinates:
+        """Of the coordinates z = M (x - centre)."""
         D = len(frame.centre)
         part = rounded(D + 4, DOUBLE) + frame.form.gamma(D + 9)
         alone = np.count_nonzero(matrix, axis=1) == 1
@@ -293,7 +295,9 @@ def cluster_column(tensors: Mapping[str, Any], g: int, heard: Heard, frame: Fram
     most = (at.size * (1.0 + at.part) + np.abs(origins)) / radii * ROOM
     low, high = (-most, most) if heard.spans is None else (np.maximum(heard.spans[0], -most), np.minimum(heard.spans[1], most))
     empty = np.any(low > high, axis=1)  # never heard
-    near = np.minimum(np.maximum(np.abs(origins + radii * low), np.abs(origins + radii * high)), at.size) * ROOM
+    near = np.maximum(np.abs(origins + radii * low), np.abs(origins + radii * high))
+    near = near + 1e-15 * (np.abs(origins) + radii * np.maximum(np.abs(low), np.abs(high)))
+    near = np.minimum(near, at.size) * ROOM
     near = np.where(empty[:, None], 0.0, near)
     here, there = logits_of(listed, at, near[listed.of], frame), logits_of(listed, at, at.size, frame)
     if not float(there.top.max()) < frame.form.largest:
@@ -310,19 +314,25 @@ def cluster_column(tensors: Mapping[str, Any], g: int, heard: Heard, frame: Fram
     lost_near, _ = _lost(listed, at, near[listed.of], frame)
     lost_far, tops = _lost(listed, at, at.size, frame)
     top = float(tops.max()) + heard.size
-    far, mass = _far(listed, at, heard, frame, float((there.shared + there.own).max()))
-    if not mass < 0.2:
+    worst = float((there.shared + there.own).max())
+    if worst < SMALL:  # all masses move by little, those that are not heard as well
+        grown = math.expm1(2.0 * worst)
+        far, mass, moved, astray = heard.far * (1.0 + grown), heard.mass * (1.0 + grown), heard.far * grown, heard.mass * grown
+    else:
+        far, mass = _far(listed, at, heard, frame, worst)
+        moved, astray = far + heard.far, mass
+    if not astray < 0.2:
         raise NotProved(f"in {frame.form.name} clusters are heard where they should not be.")
-    blur = math.exp(2.0 * eta) * (1.0 + 2.0 * mass) / (1.0 - mass) - 1.0
+    blur = math.exp(2.0 * eta) * (1.0 + 2.0 * astray) / (1.0 - astray) - 1.0
     mean = heard.size + heard.blend + spread + 2.0 * far
     total = (1.0 + blur) * (inside + float(lost_near[loud].max())) + blur * 2.0 * heard.blend
-    total += (1.0 + blur) * (2.0 * far + heard.far + mass * float(lost_far.max()) + frame.sums(mean)) + frame.stray(top)
+    total += (1.0 + blur) * (2.0 * moved + mass * float(lost_far.max()) + frame.sums(mean)) + frame.stray(top)
     levels = at.size * (1.0 + at.part)
 
     def normaliser() -> tuple[float, float]:
         return log_normaliser(listed.slopes, listed.offsets, levels)
 
-    return Column(total * ROOM, (heard.size + heard.blend) * ROOM, eta + 0.1, top, normaliser)
+    return Column(total * ROOM, (heard.size + heard.blend) * ROOM, eta, top, normaliser)
 
 
 def _inside(listed: Listed, low: Array, high: Array, empty: NDArray[np.bool_], moved: Array) -> tuple[float, float]:
@@ -360,7 +370,8 @@ def _far(listed: Listed, at: Coordinates, heard: Heard, frame: Frame, worst: flo
         z = np.array([abs(edge.z)])
         one, two = logits_of(pair, at, z, frame), logits_of(pair, at, z + 1.0, frame)
         errors, later = one.shared + one.own, two.shared + two.own
-        slip, grows = 2.0 * float(errors.max()), 2.0 * float((later - errors).max())
+        slip = 2.0 * (float(errors.max()) + HEARD * frame.form.unit)
+        grows = 2.0 * float((later - errors).max())
         if not (edge.slope > 4.0 * grows and edge.lead > 2.0 * slip):
             raise NotProved(f"the lead of a cluster is lost to rounding in {frame.form.name}.")
         share = 1.25 * math.exp(slip - edge.lead)

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.certify.checker.literal_groups import Frame, Heard, cluster_column, literal_bound
 from maxaffine.certify.checker.piecewise_dual import compared
-from maxaffine.certify.checker.proved import Proved
+from maxaffine.certify.checker.proved import Form, Proved
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core.intervals import Interval
 from maxaffine.core.polytopes import Affine, Polytope, TooLarge
@@ -57,7 +58,22 @@ def check_piecewise(tensors: Mapping[str, Any], record: Mapping[str, Any], targe
         kappa = (1 + 1e-9) / float(record["plan"]["sharpness"])  # any number will do: what it misses is counted
         doubt, count = compared(tokens, target.expression, error, kappa, _form)
         how = f"{count:,} cells of the target, every token by duality"
-    return Proved(kappa * _largest_blend(len(tokens.scores)) + doubt + tokens.rounding(kappa), how)
+    blend = kappa * _largest_blend(len(tokens.scores)) + doubt
+    bound = blend + tokens.rounding(kappa)
+
+    def literal(form: Form, claimed: float) -> float:
+        frame = Frame.read(tensors, record["layer"], form)
+        return literal_bound(frame, bound, [cluster_column(tensors, 0, Heard(blend, _size(target)), frame)])
+
+    return Proved(bound, how, literal)
+
+
+def _size(target: Target) -> float:
+    """A bound of |f| over the box."""
+    found = float(target.enclose(target.box.low[None], target.box.high[None]).magnitude.max())
+    if not math.isfinite(found):
+        raise NotProved("the target could not be enclosed on the box.")
+    return found
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from maxaffine.certify.checker.axis_cluster import DOUBLE, AxisParts
 from maxaffine.certify.checker.axis_clusters import BITS, EVERY, FLOATS
+from maxaffine.certify.checker.literal_groups import Frame, Heard, cluster_column, literal_bound
 from maxaffine.certify.checker.products_stored import Stored, hints_of
-from maxaffine.certify.checker.proved import Proved
+from maxaffine.certify.checker.proved import Form, Proved
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
@@ -49,21 +50,31 @@ def check_products(tensors: Mapping[str, Any], record: Mapping[str, Any], target
     if stated not in (EVERY, FLOATS):
         raise NotProved("the x its certificate speaks of are not those that products are proved for.")
     rows = record["plan"]["factors"]
-    bound, _, clusters = multiplied_out(tensors, record["layer"], target, found, rows, stated == EVERY)
-    return Proved(bound, f"{len(found.factors)} factors, {clusters} clusters, each factor where its clusters are in the race")
+    bound, _, clusters, heard = multiplied_out(tensors, record["layer"], target, found, rows, stated == EVERY)
+
+    def literal(form: Form, claimed: float) -> float:
+        frame = Frame.read(tensors, record["layer"], form)
+        return literal_bound(frame, bound, [cluster_column(tensors, 0, heard, frame)])
+
+    how = f"{len(found.factors)} factors, {clusters} clusters, each factor where its clusters are in the race"
+    return Proved(bound, how, literal)
 
 
 def multiplied_out(
     tensors: Mapping[str, Any], layer: Mapping[str, Any], target: Target, found: Product, told: Any, real: bool
-) -> tuple[float, float, int]:
-    """The bound of one group, for `real` x or for those that are numbers, a bound of its function's size, and its clusters."""
+) -> tuple[float, float, int, Heard]:
+    """The bound of one group, for `real` x or for those that are numbers, a bound of its function's size, and its clusters.
+
+    And what is known of them for a literal form.
+    """
     rows = hints_of(told, found)
     stored = Stored.read(tensors, layer, target, found, rows)
     try:
         with balls.precision(BITS):
             checks = [stored.factor(e, found, row.share) for e, row in enumerate(rows)]
             parts = [check.parts() for check in checks]
-            total = _multiplied(parts, stored) + stored.tilt_off
+            total, blend = _multiplied(parts, stored)
+            total += stored.tilt_off
             sizes = [part.size for part in parts]
             for i, check in enumerate(checks):
                 total += check._sway(check.drift + (check.real if real else 0.0)) * _others(sizes, i)
@@ -73,7 +84,14 @@ def multiplied_out(
         raise NotProved("the factors that its record names leave float64.") from None
     if not math.isfinite(total):
         raise NotProved("its factors could not be bounded.")
-    return total * (1 + 1e-11), math.prod(sizes) + abs(stored.shift) + stored.tilt, math.prod(stored.counts)
+    size = math.prod(sizes) + abs(stored.shift)
+    said, mass = [part.size + part.weight for part in parts], sum(part.mass for part in parts)
+    far = _grown(said, [part.far for part in parts]) + 2.0 * abs(stored.shift) * mass
+    which = np.stack(np.unravel_index(np.arange(math.prod(stored.counts)), stored.counts), axis=1)
+    reaches = [check.reaches() for check in checks]
+    spans = [np.concatenate([one[side][which[:, e]] for e, one in enumerate(reaches)], axis=1) for side in (0, 1)]
+    heard = Heard(blend, size, (spans[0], spans[1]), far * 1.1, mass)
+    return total * (1 + 1e-11), size + stored.tilt, math.prod(stored.counts), heard
 
 
 def _multiplies(found: Product, target: Target) -> None:
@@ -116,8 +134,11 @@ def _grown(base: list[float], more: list[float]) -> float:
     return total
 
 
-def _multiplied(parts: list[AxisParts], stored: Stored) -> float:
-    """The bound at a computed z, with the rounding of the output; the stored tilt and the rounding of z left out."""
+def _multiplied(parts: list[AxisParts], stored: Stored) -> tuple[float, float]:
+    """The bound at a computed z, with the rounding of the output; the stored tilt and the rounding of z left out.
+
+    And that of the clusters' masses times their distance from the target alone.
+    """
     if not all(part.eta < 0.2 and part.mass < 0.1 for part in parts):
         raise NotProved("the scores of its clusters are lost to rounding.")
     mu = [math.exp(2.0 * part.eta) / (1.0 - part.mass) for part in parts]
@@ -140,4 +161,5 @@ def _multiplied(parts: list[AxisParts], stored: Stored) -> float:
     says = math.prod(w + y for w, y in zip(whole, out, strict=True)) + shift + heads
     total += ((8 * (2 + int(math.log(C + 1, 8))) + C + 14) * DOUBLE + C * 2.0**-117) * says
     size = math.prod(part.size for part in parts) + shift + total + stored.tilt
-    return total + stored.shift_off + (compute_format(stored.dtype).unit + 6.0 * DOUBLE) * size
+    total += stored.shift_off + (compute_format(stored.dtype).unit + 6.0 * DOUBLE) * size
+    return total, blend + heads + stored.shift_off

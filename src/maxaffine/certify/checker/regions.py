@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.certify.checker.proved import Proved
+from maxaffine.certify.checker.literal_groups import Frame, Heard, cluster_column, literal_bound
+from maxaffine.certify.checker.proved import Form, Proved
 from maxaffine.certify.checker.spectral import Axis, _Head
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core.intervals import Interval
@@ -78,7 +79,16 @@ def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target:
     if math.isfinite(norm):
         pointwise = worst + rounding + mixed * (_blend(len(signs)) + 2.0 * (drift + layer.score_error()))
         planes = [(found.planes[i], float(lam[i]), [row[i] for row in signs]) for i in jumps]
-        return Proved(*_integrated(layer, pointwise, size, planes, drift + layer.score_error(), norm, volume))
+
+        def integrated(form: Form, claimed: float) -> float:
+            """The same integral, with the errors of the literal form's scores and heads."""
+            frame = Frame.read(tensors, record["layer"], form)
+            column = cluster_column(tensors, 0, Heard(0.0, size + worst), frame)
+            off = drift + column.eta
+            most = worst + mixed * (_blend(len(signs)) + 2.0 * off) + literal_bound(frame, 0.0, [column])
+            return _integrated(layer, most, size, planes, off, norm, volume)[0]
+
+        return Proved(*_integrated(layer, pointwise, size, planes, drift + layer.score_error(), norm, volume), integrated)
     blend = mixed * (_blend(len(signs)) + 2.0 * drift)
     for i in jumps:
         length = math.sqrt(float(sum(c * c for c in found.planes[i][:-1]))) * (1 - 1e-14)
@@ -88,10 +98,17 @@ def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target:
     eta = layer.score_error()
     if not (math.isfinite(total) and eta < 1.0):
         raise NotProved("a branch of its target could not be enclosed, or its scores are too steep for the dtype.")
+    heard = Heard(total, size)
     total += math.exp(2.0 * eta) * (2.0 * math.expm1(eta) * total + rounding)
     ends = layer.largest()
     total += (len(signs) * 4.0 + 60.0) * DOUBLE * ends + len(signs) * 1e-30 * ends
-    return Proved((total + layer.unit * 1.01 * (size + total)) * (1 + 1e-12), "branches on the whole box, planes between them")
+    bound = (total + layer.unit * 1.01 * (size + total)) * (1 + 1e-12)
+
+    def literal(form: Form, claimed: float) -> float:
+        frame = Frame.read(tensors, record["layer"], form)
+        return literal_bound(frame, bound, [cluster_column(tensors, 0, heard, frame)])
+
+    return Proved(bound, "branches on the whole box, planes between them", literal)
 
 
 def _integrated(

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.certify.checker.proved import Proved
+from maxaffine.certify.checker.literal_groups import Column, Coordinates, Frame, literal_bound
+from maxaffine.certify.checker.proved import Form, Proved, rounded
 from maxaffine.certify.checker.slopes import lipschitz
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core import balls
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import DTYPES, compute_format
-from maxaffine.target.expression import Expression
 from maxaffine.target.structure import Group, groups_of, rotated_group, whole_group
 from maxaffine.target.target import Target
 
@@ -76,7 +76,7 @@ def check_spectral(tensors: Mapping[str, Any], record: Mapping[str, Any], target
         raise NotProved("its centre lies outside the box.")
     groups = _match(target, record["plan"]["groups"], centre)
     _agree(tensors, description, groups, dtype)
-    bonus, goal = float(description["bonus"]), error / len(groups)
+    bonus, goal, parts = float(description["bonus"]), error / len(groups), []
     if not 0.0 <= bonus < math.inf:
         raise NotProved("its bonus is negative, or no number.")
     total, largest, levels, count = 0.0, [], [], 0
@@ -84,6 +84,7 @@ def check_spectral(tensors: Mapping[str, Any], record: Mapping[str, Any], target
         part = _Part.read(tensors, g, group, centre, low, high, dtype, bonus if len(groups) > 1 else 0.0, target.d_out)
         bound, top = part.prove(goal)
         total += bound
+        parts.append(part)
         largest.append(top)
         levels.append(part.normaliser())
         count += part.tokens
@@ -97,7 +98,12 @@ def check_spectral(tensors: Mapping[str, Any], record: Mapping[str, Any], target
     if not reserve >= 0.0:
         raise NotProved("what it reserves for a collapse is not a number of at least 0.")
     total += reserve + 2.0**-42 * sum(largest)
-    return Proved(total, "Chebyshev points and ellipses, group by group")
+
+    def literal(form: Form, claimed: float) -> float:
+        frame = Frame.read(tensors, description, form)
+        return literal_bound(frame, total, [part.column(frame) for part in parts])
+
+    return Proved(total, "Chebyshev points and ellipses, group by group", literal)
 
 
 FRACTION = re.compile(r"-?[0-9]{1,40}(/[1-9][0-9]{0,39})?")
@@ -169,10 +175,42 @@ def _all_tokens(tensors: Mapping[str, Any]) -> int:
 
 
 @dataclass(frozen=True)
+class Counted:
+    """What is counted of a logit: `terms` roundings of its size, and `exps` of exp and what follows it, in units."""
+
+    unit: float
+    terms: float
+    exps: float
+    bonus: float
+
+    def errors(self, axis: Axis, z: Array, scores: Array, width: float, E: int) -> Array:
+        """Errors (M, N) of the logits along one of E directions, on pieces of that half width about z."""
+        eta = self.terms * self.unit * (np.multiply.outer(np.abs(z) + width, np.abs(axis.a)) + np.abs(axis.b))
+        behind = scores.max(axis=1)[:, None] - scores + 2 * width * axis.spread
+        return np.asarray(eta + self.unit * (behind + self.exps + self.bonus / E))
+
+    def largest(self, axis: Axis, E: int) -> float:
+        """A bound of them all."""
+        size = float((np.abs(axis.a) * ROOM + np.abs(axis.b)).max())
+        return self.unit * ((self.terms + 2.0) * size + self.exps + self.bonus / E)
+
+
+@dataclass(frozen=True)
+class Account:
+    """What wrong logits do to a head and what a wrong query does, and bounds of |g| and of sum w |v|."""
+
+    ends: float
+    moved: float
+    top: float
+    held: float
+
+
+@dataclass(frozen=True)
 class _Part:
     """One group as stored: z = directions . (x - centre)/half up to `query`."""
 
     group: Group
+    matrix: Array
     middle: Interval
     half: Array
     query: Array
@@ -238,8 +276,8 @@ class _Part:
                 raise NotProved("a group's factors are not those of its target.")
         compute = compute_format(dtype)
         return cls(
-            group, group.range(centre, centre), half, query, tuple(axes), values, slopes, factors, compute.unit, compute.tiny,
-            bonus, _all_tokens(tensors), dtype != "float64" and inside,
+            group, matrix, group.range(centre, centre), half, query, tuple(axes), values, slopes, factors, compute.unit,
+            compute.tiny, bonus, _all_tokens(tensors), dtype != "float64" and inside,
         )  # fmt: skip
 
     @property
@@ -277,11 +315,51 @@ class _Part:
             gained += rough - plain + 1e-14 * rough * (len(row) + 4)
             whole += rough
         if self.all_tokens <= LITERAL:
-            gained += self._literal()
+            depth, rank = _depth(self.all_tokens), self.factors[0].shape[1]
+            lost, sizes = self._joined(Counted(self.unit, len(self.axes) + 2.01, 12.0, self.bonus))
+            gained += lost + DOUBLE * 1.01 * (2 * depth + len(self.axes) + rank + 12) * sizes
         return gained * (1 + 1e-12), whole
 
-    def _literal(self) -> float:
-        """What the literal softmax adds where values are sums of products.
+    def column(self, frame: Frame) -> Column:
+        """This group in its own column of a literal form."""
+        form, E, D = frame.form, len(self.axes), len(frame.centre)
+        at = Coordinates.read(frame, self.matrix)
+        error = at.error(at.size)
+        counted = Counted(form.unit, E + 8.5 + (E + 2.0) * DOUBLE / form.unit, 72.0, 5.0 * frame.bonus)
+        size = sum(float(np.abs(axis.a).max()) * 1.01 + float(np.abs(axis.b).max()) for axis in self.axes) + frame.bonus
+        eta = sum(counted.largest(axis, E) for axis in self.axes) + float(error @ [np.abs(axis.a).max() for axis in self.axes])
+        if not (size < form.largest and eta < 1.0 and np.all(error < 2.0**-9)):
+            raise NotProved(f"its logits are not resolved in {form.name}.")
+        if self.values is not None:
+            lost = largest = top = 0.0
+            for k in range(self.values.shape[-1]):
+                lean = None if self.slopes is None else self.slopes[..., k, :]
+                one = _Head(self.group.expression, self.middle, self.half, self.axes, self.values[..., k : k + 1], lean)
+                account = (one.accounted if lean is None else one.affinely_accounted)(error, counted)
+                off = form.gamma(E + D + 12) * account.held + frame.sums(account.held)
+                if lean is not None:
+                    off += float((np.abs(lean) @ error).max()) + rounded(2 * E + 11, DOUBLE) * account.held
+                    off += rounded(D + 9, DOUBLE) * float((np.abs(lean) @ at.away(at.size)).max())
+                lost = max(lost, account.ends + account.moved + off * math.exp(2.0 * eta))
+                largest = max(largest, account.top)
+                top = max(top, float((np.abs(one.values[..., 0]) + one.leaning()).max()) * 1.01)
+        else:
+            assert self.factors is not None
+            lost, held = self._joined(counted)
+            rank, largest = self.factors[0].shape[1], 0.0
+            for r in range(rank):
+                plain, rough = 1.0, 1.0
+                for e, axis in enumerate(self.axes):
+                    one = _Head(None, self.middle, self.half[e : e + 1], (axis,), self.factors[e][:, r : r + 1])
+                    account = one.accounted(error[e : e + 1], counted)
+                    plain, rough = plain * account.top, rough * (account.top + account.moved)
+                lost, largest = lost + (rough - plain), largest + rough
+            lost += (form.gamma(E + rank + 12) * held + frame.sums(held)) * math.exp(2.0 * eta)
+            top = float(np.prod([np.abs(factor).max(axis=0) for factor in self.factors], axis=0).sum()) * 1.01
+        return Column(lost * (1 + 1e-9) + frame.stray(top), largest, eta, top, self.normaliser)
+
+    def _joined(self, counted: "Counted") -> tuple[float, float]:
+        """What a softmax that joins all directions loses where values are sums of products, and sum w |values|.
 
         Its logits join all directions, so their errors are no product: |prod f - prod g| is telescoped, and every piece of
         the telescope carries the error of one direction's logit.
@@ -300,8 +378,7 @@ class _Part:
             z = ROOM * (-1.0 + (2.0 * np.arange(count) + 1.0) / count)
             W = axis.weights(z)
             scores = np.multiply.outer(z, axis.a) + axis.b
-            eta = (E + 2.01) * self.unit * (np.multiply.outer(np.abs(z) + width, np.abs(axis.a)) + np.abs(axis.b))
-            eta += self.unit * (scores.max(axis=1)[:, None] - scores + 2 * width * axis.spread + 12.0 + self.bonus / E)
+            eta = counted.errors(axis, z, scores, width, E)
             worst += float(eta.max())
             mean = float((W * eta).sum(axis=1).max()) * grow
             rows = []
@@ -328,8 +405,7 @@ class _Part:
                         else:
                             piece *= shaken + mean * top if i == e else size
                     lost += piece
-        depth = _depth(self.all_tokens)
-        return float(math.exp(2.0 * worst) * lost + DOUBLE * 1.01 * (2 * depth + E + rank + 12) * sizes)
+        return float(math.exp(2.0 * worst) * lost), float(sizes)
 
     def _bound(self, head: "_Head", query: Array, goal: float) -> tuple[float, float]:
         approximation = head.supremum(goal)
@@ -355,7 +431,7 @@ class _Part:
 class _Head:
     """One head with values c (N_1, .., N_E, 1), or c + G z with G (N_1, .., N_E, E), against an expression of middle + half z."""
 
-    expression: Expression
+    expression: Any  # None where rounding alone is asked for
     middle: Interval
     half: Array
     axes: tuple[Axis, ...]
@@ -541,7 +617,31 @@ class _Head:
     # -- rounding
 
     def rounding(self, query: Array, unit: float, bonus: float, tokens: int, narrow: bool) -> tuple[float, float]:
-        """What finite precision does to g, and a bound of |g|; sums at the middles of short pieces, enlarged."""
+        """What finite precision does to g, and a bound of |g|."""
+        found, E = self.accounted(query, Counted(unit, len(self.axes) + 2.01, 12.0, bonus)), len(self.axes)
+        depth = _depth(tokens)
+        terms = max(depth, sum(len(axis.a) + 1 for axis in self.axes)) + 4
+        sums = DOUBLE * 1.01 * (terms * found.held + E * (depth + 4) * found.top)
+        return found.ends + sums + self._moved(query, found.moved, narrow), found.top
+
+    def affine_rounding(self, query: Array, unit: float, bonus: float, tokens: int, narrow: bool) -> tuple[float, float]:
+        """The same for values c + G z."""
+        found, E = self.affinely_accounted(query, Counted(unit, len(self.axes) + 2.01, 12.0, bonus)), len(self.axes)
+        depth = _depth(tokens)
+        terms = max(depth, sum(len(axis.a) + 1 for axis in self.axes)) + E + 6
+        sums = DOUBLE * 1.01 * (terms * found.held + E * (depth + 4) * found.top)
+        return found.ends + sums + self._moved(query, found.moved, narrow), found.top
+
+    def _moved(self, query: Array, moved: float, narrow: bool) -> float:
+        """What a wrong query does; one that is rounded and stays inside [-1, 1] moves along the target's own slope."""
+        if not narrow:
+            return moved
+        low, high = self.middle.lo - self.half * (1 + 1e-12), self.middle.hi + self.half * (1 + 1e-12)
+        through = lipschitz(self.expression, low, high) @ (query * self.half)
+        return min(moved, float(through.max()) * (1 + 1e-12))
+
+    def accounted(self, query: Array, counted: "Counted") -> "Account":
+        """What wrong logits and a wrong query do to g: sums at the middles of short pieces, enlarged."""
         E = len(self.axes)
         values = self.values[..., 0]
         level = float(values.max() + values.min()) / 2.0
@@ -561,8 +661,7 @@ class _Head:
         for e, (axis, z, n) in enumerate(zip(self.axes, middles, counts, strict=True)):
             scores = np.multiply.outer(z, axis.a) + axis.b
             width = ROOM / n
-            eta = (E + 2.01) * unit * (np.multiply.outer(np.abs(z) + width, np.abs(axis.a)) + np.abs(axis.b))
-            eta += unit * (scores.max(axis=1)[:, None] - scores + 2 * width * axis.spread + 12.0 + bonus / E)
+            eta = counted.errors(axis, z, scores, width, E)
             moved = [w * eta if i == e else w for i, w in enumerate(W)]
             weight = _contract(moved, np.ones_like(values))
             if E == 1:
@@ -580,17 +679,9 @@ class _Head:
             absolute = float(_contract(crude, np.abs(values - level)).max()) * grow + axis.spread * (grow - 1.0) * size
             slopes.append(min(float(np.abs(_contract(steep, values)).max()) + drift, absolute))
         ends = float(lost.max()) * grow * math.exp(2.0 * largest_eta)
-        depth = _depth(tokens)
-        terms = max(depth, sum(len(axis.a) + 1 for axis in self.axes)) + 4
-        sums = DOUBLE * 1.01 * (terms * (size + abs(level)) + E * (depth + 4) * top)
-        moved_query = float(query @ np.asarray(slopes))
-        if narrow:  # the rounded query stays inside [-1, 1], so the target's own slope counts
-            low, high = self.middle.lo - self.half * (1 + 1e-12), self.middle.hi + self.half * (1 + 1e-12)
-            through = lipschitz(self.expression, low, high) @ (query * self.half)
-            moved_query = min(moved_query, float(through.max()) * (1 + 1e-12))
-        return ends + sums + moved_query, top
+        return Account(ends, float(query @ np.asarray(slopes)), top, size + abs(level))
 
-    def affine_rounding(self, query: Array, unit: float, bonus: float, tokens: int, narrow: bool) -> tuple[float, float]:
+    def affinely_accounted(self, query: Array, counted: "Counted") -> "Account":
         """The same for values c + G z, from their second moments about an affine function that all tokens share.
 
         Inside a piece the values move by sum_e |G_e| width_e, the weights by a factor.
@@ -637,8 +728,7 @@ class _Head:
         lost, largest_eta, slopes = np.zeros(counts), 0.0, []
         for e, (axis, z, width) in enumerate(zip(self.axes, middles, widths, strict=True)):
             scores = np.multiply.outer(z, axis.a) + axis.b
-            eta = (E + 2.01) * unit * (np.multiply.outer(np.abs(z) + width, np.abs(axis.a)) + np.abs(axis.b))
-            eta += unit * (scores.max(axis=1)[:, None] - scores + 2 * width * axis.spread + 12.0 + bonus / E)
+            eta = counted.errors(axis, z, scores, float(width), E)
             largest_eta += float(eta.max())
             moved = [w * eta if i == e else w for i, w in enumerate(W)]
             weight = _contract(moved, np.ones(own.shape[:-1]))
@@ -658,16 +748,8 @@ class _Head:
         ends = float(lost.max()) * grow * math.exp(2.0 * largest_eta)
         plain = float((np.abs(self.values[..., 0]) + self.leaning() * ROOM).max())  # of every token
         top = min(plain, float(np.abs(shared) @ np.full(1 + E, ROOM)) + float(np.abs(g).max()) + swing)
-        depth = _depth(tokens)
-        terms = max(depth, sum(len(axis.a) + 1 for axis in self.axes)) + E + 6
         held = min(plain, grow * float((_contract(W, np.abs(columns)) @ np.full(1 + E, ROOM)).max()))
-        sums = DOUBLE * 1.01 * (terms * held + E * (depth + 4) * top)
-        moved_query = float(query @ np.asarray(slopes)) * (1 + 1e-9)
-        if narrow:
-            low, high = self.middle.lo - self.half * (1 + 1e-12), self.middle.hi + self.half * (1 + 1e-12)
-            through = lipschitz(self.expression, low, high) @ (query * self.half)
-            moved_query = min(moved_query, float(through.max()) * (1 + 1e-12))
-        return ends * (1 + 1e-9) + sums + moved_query, top
+        return Account(ends * (1 + 1e-9), float(query @ np.asarray(slopes)) * (1 + 1e-9), top, held)
 
 
 def _depth(tokens: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.certify.checker.proved import Form, rounded
 from maxaffine.core.mapped import pieces
 from maxaffine.core.rounding import DTYPES
 from maxaffine.target.target import Target
@@ -22,6 +23,9 @@ PIECE = 1 << 20  # keys whose values are looked at together
 BLOCK = 4096  # keys per round of the streaming runtime, whose rescalings are counted
 WINDOW = 2.0**-56  # weight per coordinate, relative to the nearest site, that a runtime may leave out on a grid
 FLOORS = {"float64": 745.2, "float32": 104.0}  # exp(-floor) is zero in the dtype
+
+
+LISTED = 1 << 16  # tokens that a literal form is listed with
 
 
 class NotProved(Exception):
@@ -150,6 +154,38 @@ class Stored:
         # One softmax per coordinate shifts, exponentiates and divides once for each.
         softmaxes = max(2.0, float(len(self.scale)))
         return self.sharpness * (scores + drift) + u * (softmaxes * (FLOORS[self.dtype] + 20.0) + 12.0 * rounds)
+
+    def literally(self, bound: float, form: Form, columns: int, volume: float = 1.0) -> float:
+        """A bound of the literal form of a lookup whose default form has that bound, of any x or in L_p over a box.
+
+        A softmax whose logits are off by eta moves a mean of values by (e^{2 eta} - 1) times half their range at most.  So does
+        the softmax that several output columns share: column c gives the bonus log(1 + n) to its own tokens, and the
+        inverse of the mixing has rows whose absolute sum is below 3.
+        """
+        D, tokens = len(self.scale), len(self.values) * columns
+        if tokens > LISTED:
+            raise NotProved(f"it has {tokens:,} tokens, and literal forms of more than {LISTED:,} are not looked at.")
+        size = self.scale * self.reach * (1 + 1e-12)
+        error = (rounded(D + 4, 2.0**-53) + form.gamma(D + 9)) * size
+        if self.is_grid:
+            a = np.array([np.abs(s).max() for s in self.slopes])
+            b = float(sum(np.abs(o).max() for o in self.offsets))
+        else:
+            a, b = np.abs(self.slopes[0]).max(axis=0), float(np.abs(self.offsets[0]).max())
+        bonus = math.log(1.0 + columns) if columns > 1 else 0.0
+        top = self.sharpness * (float(a @ (size + error)) + b) + bonus
+        eta = self.sharpness * float(a @ error) + (form.gamma(D + 13) + rounded(2 * D + 9, 2.0**-53)) * top
+        eta += form.unit * (min(2.0 * top, 50.0) + 72.0)
+        if not (top < form.largest and eta < 1.0):
+            raise NotProved(f"its logits are not resolved in {form.name}.")
+        ends = [(float(piece.min()), float(piece.max())) for _, piece in pieces(self.values, PIECE)]
+        low, high = min(a for a, _ in ends), max(b for _, b in ends)
+        largest = max(abs(low), abs(high))
+        moved = math.expm1(2.0 * eta) * (high - low) / 2.0
+        moved += form.gamma(2 * tokens + 4 * columns + 20) * math.exp(2.0 * eta) * largest
+        moved += (8.0 * form.unit + tokens * (4.0 * form.normal + 2.0 * math.exp(-50.0) * 1000.0 * form.unit)) * largest
+        mixed = 3.0 if columns > 1 else 1.0
+        return (bound + volume * (mixed * moved + 4.0 * form.unit * largest)) * (1 + 1e-11)
 
     def summation_error(self) -> float:
         """Rounding of the weighted sum, from the keys whose weight is not zero; and weights out of nothing."""

@@ -6,14 +6,15 @@ of the parts is compared with the target at random points.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from maxaffine.certify.checker.axis_clusters import BITS, EVERY, FLOATS, AxisCheck
+from maxaffine.certify.checker.literal_groups import Column, Frame, Heard, cluster_column, literal_bound
 from maxaffine.certify.checker.products import factors_at, multiplied_out
-from maxaffine.certify.checker.proved import Proved
+from maxaffine.certify.checker.proved import Form, Proved
 from maxaffine.certify.checker.spectral import _Part
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core import balls
@@ -57,25 +58,48 @@ def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
         raise NotProved("it has more groups than its target has parts.")
     total = size = 0.0
     every, heads = True, 0
+    groups: list[Heard | _Part] = []
     stated = record["certificate"].get("domain")
     for g, count in enumerate(counts):
         goal = shares[g] * scale
         if count and found.is_product(g):
             names, own = _alone(tensors, layer, found, g)
-            bound, top, _ = multiplied_out(names, own, target, found.product(g, target.box), rows[g]["factors"], stated == EVERY)
+            bound, top, _, heard = multiplied_out(
+                names, own, target, found.product(g, target.box), rows[g]["factors"], stated == EVERY
+            )
+            groups.append(heard)
             every, heads = every and stated == EVERY, heads + count
         elif count:
-            bound, real, top = _along(tensors, layer, target, found, g, goal)
+            bound, real, top, heard = _along(tensors, layer, target, found, g, goal)
+            groups.append(heard)
             every, heads = every and real, heads + count
         else:
-            bound, top = _smooth(tensors, dtype, found, g, target, goal)
+            part = _smooth(tensors, dtype, found, g, target)
+            bound, top = part.prove(goal)
+            groups.append(part)
         total, size = total + bound, size + top
         if not math.isfinite(total + size):
             raise NotProved("a part could not be bounded.")
     total += (compute_format(dtype).unit * 1.01 + (len(counts) + 6.0) * DOUBLE) * (size + total)
     if stated != (EVERY if every else FLOATS) and not (every and stated == FLOATS):
         raise NotProved("the x it is proved for are not those its certificate speaks of.")
-    return Proved(total * (1 + 1e-12), f"{len(counts)} parts, {heads} clusters")
+    whole = total * (1 + 1e-12)
+
+    def literal(form: Form, claimed: float) -> float:
+        return literal_bound(*columns_of(tensors, layer, form, whole, groups))
+
+    return Proved(whole, f"{len(counts)} parts, {heads} clusters", literal)
+
+
+def columns_of(
+    tensors: Mapping[str, Any], layer: Mapping[str, Any], form: Form, bound: float, groups: Sequence[Heard | _Part]
+) -> tuple[Frame, float, list[Column]]:
+    """The columns of a literal form, of clusters and of product keys."""
+    frame = Frame.read(tensors, layer, form)
+    columns = [
+        cluster_column(tensors, g, one, frame) if isinstance(one, Heard) else one.column(frame) for g, one in enumerate(groups)
+    ]
+    return frame, bound, columns
 
 
 def _adds_up(found: Sum, target: Target) -> None:
@@ -112,8 +136,11 @@ def _alone(
 
 def _along(
     tensors: Mapping[str, Any], layer: Mapping[str, Any], target: Target, found: Sum, g: int, goal: float
-) -> tuple[float, bool, float]:
-    """A group of clusters as if it stood alone: its bound, whether it holds for real x, and the size of its function."""
+) -> tuple[float, bool, float, Heard]:
+    """A group of clusters as if it stood alone: its bound, whether it holds for real x, and the size of its function.
+
+    And what is known of it for a literal form.
+    """
     names, own = _alone(tensors, layer, found, g)
     try:
         check = AxisCheck.read(names, own, target, found.along(g), goal, math.inf, None)
@@ -124,13 +151,11 @@ def _along(
         raise NotProved(str(failure)) from None
     if jumps:
         raise NotProved("a part of its target jumps.")
-    return bound, every, size
+    return bound, every, size, check.heard()
 
 
-def _smooth(
-    tensors: Mapping[str, Any], dtype: str, found: Sum, g: int, target: Target, goal: float
-) -> tuple[float, float]:
-    """A group of product keys: its bound, and a bound of its values; the two-level runtime adds no bonus to its logits."""
+def _smooth(tensors: Mapping[str, Any], dtype: str, found: Sum, g: int, target: Target) -> _Part:
+    """A group of product keys, to be proved; the two-level runtime adds no bonus to its logits."""
     group = found.parts[g]
     low, high, centre = (np.asarray(tensors[name], dtype=np.float64) for name in FRAME)
     if not (np.array_equal(low, target.box.low) and np.array_equal(high, target.box.high)):
@@ -148,4 +173,4 @@ def _smooth(
         raise NotProved("a tensor is not in the dtype that the record states.")
     if not all(np.isfinite(tensor.astype(np.float64)).all() for tensor in own.values()):
         raise NotProved("a tensor holds numbers that are not finite.")
-    return _Part.read(own, g, group, centre, low, high, dtype, 0.0, 1).prove(goal)
+    return _Part.read(own, g, group, centre, low, high, dtype, 0.0, 1)

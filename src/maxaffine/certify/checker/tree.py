@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.certify.checker.proved import Proved
+from maxaffine.certify.checker.literal_groups import Frame, Heard, cluster_column, literal_bound
+from maxaffine.certify.checker.proved import Form, Proved
 from maxaffine.certify.checker.spectral import Axis, _Head
 from maxaffine.certify.checker.stored import NotProved
 from maxaffine.core.intervals import Interval
@@ -47,7 +48,7 @@ def check_tree(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     margin = math.log(count / (SHARE * error)) + 2.0 * eta
     boxes = stored.cover(margin, size)
     arguments = [switch.argument for switch in switches(target.expression)]
-    worst = 0.0
+    worst = blend = 0.0
     for k in range(count):
         for m in range(target.d_out):
             head = stored.head(k, m, target.expression.output(m))
@@ -55,12 +56,20 @@ def check_tree(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
                 off = _near_kinks(head, error * (1.0 - 2.0 * SHARE))
             else:
                 off = head.supremum(error, CELLS)
-            worst = max(worst, off + stored.head_error(k, head))
+            worst, blend = max(worst, off + stored.head_error(k, head)), max(blend, off)
             if not worst <= error:
                 raise NotProved(f"a piece is off by {worst:.4g} on its box.")
     leak = SHARE * error * (1 + 1e-9) + count * 1e-35 * stored.farthest()
     last = (compute_format(stored.dtype).unit + (6.0 * count + 60.0) * DOUBLE) * 2.1 * size
-    return Proved(worst + leak + last, f"{boxes:,} boxes tell {count:,} clusters apart; every piece on its own box")
+    bound, far = worst + leak + last, SHARE * error * (1 + 1e-9)
+
+    def literal(form: Form, claimed: float) -> float:
+        frame, ones = Frame.read(tensors, record["layer"], form), np.full(stored.origins.shape, 1.0 + 1e-12)
+        found = float(target.enclose(target.box.low[None], target.box.high[None]).magnitude.max())
+        heard = Heard(blend + far, found if found < size else size, (-ones, ones), far, far / size)
+        return literal_bound(frame, bound, [cluster_column(tensors, 0, heard, frame)])
+
+    return Proved(bound, f"{boxes:,} boxes tell {count:,} clusters apart; every piece on its own box", literal)
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,17 @@ def variation(keys: Keys, values: Array, slopes: Array, low: Array, high: Array,
     E = len(keys)
     c, G = values.reshape(-1, values.shape[-1]), slopes.reshape(-1, values.shape[-1], E)
     middle, half = (low + high) / 2.0, (high - low) / 2.0 * (1 + 1e-12)
+    dust = 4e-15 * float((np.abs(c) + np.abs(G) @ (np.abs(middle) + half)).max())  # of the sums here
     c = c + G @ middle
     lean = (G.max(axis=0) + G.min(axis=0)) / 2.0
     level = (c.max(axis=0) + c.min(axis=0)) / 2.0
     c, G = c - level, G - lean
-    largest = float((np.abs(c) + np.abs(G) @ half).max()) * (1 + 1e-9) + 1e-15 * float(np.abs(level).max())
+    largest = float((np.abs(c) + np.abs(G) @ half).max()) * (1 + 1e-9) + dust
     if crude or not math.isfinite(largest):
         return largest
     shape = values.shape[:-1]
     fine = [_followed(keys, c[:, k].reshape(shape), G[:, k].reshape(*shape, E), middle, half) for k in range(c.shape[1])]
-    return min(largest, max(fine))
+    return min(largest, max(fine) + dust)
 
 
 def _followed(keys: Keys, c: Array, G: Array, middle: Array, half: Array) -> float:
