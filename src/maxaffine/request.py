@@ -42,6 +42,7 @@ class Request:
     gap: float | None = None  # how far from a jump the sup norm speaks
     out: Path | None = None  # where the layer goes; large lookups are written there as they are made
     executor: Any | None = None  # a concurrent.futures.Executor that computes values
+    literal: bool = False  # whether the literal softmax over all tokens is to meet the error as well
 
 
 def check_error(error: Any) -> float:
@@ -62,6 +63,13 @@ def check_out(out: Any) -> Path | None:
     if out is None or isinstance(out, (str, Path)):
         return None if out is None else Path(out)
     raise BadInput(f"`out` (={out!r}) must be the path of a file to write, such as 'f.safetensors'.")
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """True or false, and nothing that is merely taken for one."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise BadInput(f"`{name}` (={value!r}) must be True or False.")
+    return bool(value)
 
 
 def check_executor(executor: Any) -> Any | None:

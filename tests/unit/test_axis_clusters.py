@@ -9,7 +9,7 @@ import pytest
 
 import maxaffine as ma
 from maxaffine import Box
-from maxaffine.certify.axis_certificate import Statement, certify_axis
+from maxaffine.certify.axis_certificate import Asked, certify_axis
 from maxaffine.certify.checker import check
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
@@ -169,7 +169,7 @@ def test_no_perturbed_layer_is_worse_than_what_is_proved_of_it(text):
     for _ in range(12):
         other = shaken(layer, rng, 10.0 ** rng.uniform(-4, -1.5))
         try:
-            certificate = certify_axis(other, found, Statement(0.2, math.inf, None))
+            certificate = certify_axis(other, found, Asked(0.2, math.inf, None))
         except Refused:
             continue
         if certificate.bound is None or not math.isfinite(certificate.bound):
@@ -183,14 +183,14 @@ def test_no_perturbed_layer_is_worse_than_what_is_proved_of_it(text):
 
 def test_the_bound_is_sharp():
     target, found, _, layer = planned("abs(sin(7*x))", LINE, 1e-4)
-    bound = certify_axis(layer, found, Statement(1e-4, math.inf, None)).bound
+    bound = certify_axis(layer, found, Asked(1e-4, math.inf, None)).bound
     x = near_switches(layer)
     assert np.abs(chooser.evaluate(layer, x)[:, 0, 0] - exact(target, x)).max() > 0.6 * bound
 
 
 def record_of(layer, target, plan, found, error):
     tensors, description = to_tensors(layer)
-    certificate = certify_axis(layer, found, Statement(error, math.inf, None))
+    certificate = certify_axis(layer, found, Asked(error, math.inf, None))
     record = {"layer": description, "target": target.to_json(), "error": error, "norm": "inf",
               "certificate": certificate.to_json(), "plan": plan.to_json()}  # fmt: skip
     return dict(tensors), record

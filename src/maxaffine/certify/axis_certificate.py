@@ -28,7 +28,7 @@ THEOREM = (
 
 
 @dataclass(frozen=True)
-class Statement:
+class Asked:
     """What is asked for: the error, p of the norm, and how far from jumps it speaks, in units of w . x."""
 
     error: float
@@ -36,7 +36,7 @@ class Statement:
     gap: float | None
 
 
-def certify_axis(layer: GroupedLayer, target: OneDirection, asked: Statement, runtime: str = "two-level") -> Certificate:
+def certify_axis(layer: GroupedLayer, target: OneDirection, asked: Asked, runtime: str = "two-level") -> Certificate:
     """Prove a bound for a stored layer of one group of clusters along the target's direction."""
     group = layer.groups[0]
     if len(layer.groups) != 1 or not isinstance(group, ClusterGroup):
@@ -68,7 +68,7 @@ def certify_axis(layer: GroupedLayer, target: OneDirection, asked: Statement, ru
     )  # fmt: skip
 
 
-def domain(every_x: bool, jumps: int, asked: Statement) -> str:
+def domain(every_x: bool, jumps: int, asked: Asked) -> str:
     """For which x a certificate speaks."""
     words = EVERY_X if every_x else FLOATS
     if jumps == 0 or math.isfinite(asked.norm):

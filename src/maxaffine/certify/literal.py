@@ -23,8 +23,8 @@ the maximum over the clusters where they are heard; those farther away have mass
 **Leak.**  Another group's tokens have e^{-Lambda} Z'/Z of the weight.  log Z is convex in z: its largest value is at a corner,
 and a tangent plane at any point is below it everywhere.
 
-**Lookups** have one group; n_out columns are told apart by a bonus and mixed back by B^-1 (layer/matrices.py), |B^-1| <= 1 + 4 n/a,
-a = e^Lambda - 1: weights off by e^{2 eta} - 1 cost (1 + 4 n/a)(e^{2 eta} - 1) 2 max |v|.
+**Lookups** have one group; n_out columns are told apart by a bonus and mixed back by B^-1 (layer/matrices.py), which is at most
+1 + 4 n/a, a = e^Lambda - 1: weights off by e^{2 eta} - 1 cost (1 + 4 n/a)(e^{2 eta} - 1) 2 max |v|.
 
 Assumed: exp is accurate to 32 ulp; sums, products and quotients follow IEEE 754 in any order, fused or not.
 """

@@ -55,6 +55,9 @@ def run(
         str | None,
         typer.Option(metavar="L1,L2,..", help="Declare Lipschitz constants, one per variable; one alone is Euclidean."),
     ] = None,
+    literal: Annotated[
+        bool, typer.Option("--literal", help="The softmax over all tokens (matrices, MultiheadAttention) is to meet the error.")
+    ] = False,
     gap: Annotated[
         str | None, typer.Option(metavar="G", help="Sup norm of a target that jumps: speak of the x farther than G from a jump.")
     ] = None,
@@ -64,6 +67,9 @@ def run(
     seed: Annotated[str, typer.Option(metavar="N", help="Seed of the search for the worst point.")] = "0",
     out: Annotated[str | None, typer.Option(metavar="F.safetensors", help="Save the layer here.")] = None,
     figure: Annotated[str | None, typer.Option(metavar="F.png", help="Draw it: .png, .svg or .pdf.")] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also print the parts of the bound, and what is proved of every way to run it.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing and show no progress; errors excepted.")] = False,
 ) -> int:
@@ -109,6 +115,7 @@ def run(
             attention=attention,
             dtype=dtype,
             lipschitz=constants[0] if constants is not None and len(constants) == 1 else constants,
+            literal=literal,
             gap=distance,
             max_bytes=memory,
             seed=chosen_seed,
@@ -121,11 +128,12 @@ def run(
         compiled = dataclasses.replace(compiled, file=str(layer_path))
     if json:
         read: dict[str, Any] = {} if named is None or contents is None else {"table": tables.to_json(named, contents)}
-        say_json({**compiled.to_json(), "figure": None if figure_path is None else str(figure_path), **read})
+        said = {"statements": [one.to_json() for one in compiled.statements()]} if verbose else {}
+        say_json({**compiled.to_json(), **said, "figure": None if figure_path is None else str(figure_path), **read})
     elif not quiet:
         if named is not None and contents is not None:
             tables.tell(named, contents)
-        _tell(compiled, layer_path, figure_path, named)
+        _tell(compiled, layer_path, figure_path, named, verbose)
     return 0
 
 
@@ -157,11 +165,11 @@ def _write(compiled: "Compiled", layer: Path | None, figure: Path | None, progre
         replace_atomically(figure, draw)
 
 
-def _tell(compiled: "Compiled", layer: Path | None, figure: Path | None, table: tables.Named | None) -> None:
+def _tell(compiled: "Compiled", layer: Path | None, figure: Path | None, table: tables.Named | None, verbose: bool) -> None:
     from maxaffine.cli.streams import printable
-    from maxaffine.report.text import summary
+    from maxaffine.report.text import explain, summary
 
-    say(printable(summary(compiled)))
+    say(printable(explain(compiled) if verbose else summary(compiled)))
     if figure is not None:
         say(f"figure     {figure}")
     if layer is None:

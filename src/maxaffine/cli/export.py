@@ -18,11 +18,13 @@ def run(
     to: Annotated[str, typer.Option(metavar="torch|mha|onnx|safetensors", help="Where it goes.")],
     out: Annotated[str, typer.Option(metavar="PATH", help="The file to write: .onnx for onnx, else .safetensors.")],
     opset: Annotated[str, typer.Option(metavar="N", help="ONNX opset; Attention is an operator from 23 on.")] = "23",
-    form: Annotated[str, typer.Option(metavar="fast|literal", help="torch: by the structure, or literal attention.")] = "fast",
+    form: Annotated[
+        str | None, typer.Option(metavar="fast|literal", help="torch, onnx: by the structure, or literal attention.")
+    ] = None,
     kind: Annotated[str, typer.Option(metavar="self|cross", help="torch, literal: the kind of attention.")] = "self",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> int:
-    """Write a layer for other tools, and say what the export adds to its error.
+    """Write a layer for other tools, judge it where it lands, and say what is proved of it.
 
     \b
       maxaffine export f.safetensors --to onnx --out f.onnx
@@ -34,19 +36,18 @@ def run(
 
     if to not in FORMATS:
         raise BadInput(f"`to` (={to!r}) is not known; choose one of {', '.join(FORMATS)}.")
-    if form not in ("fast", "literal"):
+    if form not in (None, "fast", "literal"):
         raise BadInput(f'`form` (={form!r}) must be "fast" or "literal".')
     path = arguments.output_path(out, "--out", (FORMATS[to],))
     version = arguments.whole(opset, "`opset`")
     layer = load(file)
     rows = layer.export(to, path, opset=version, form=form, kind=kind)
     if json:
-        say_json({"to": to, "file": str(path), "bytes": path.stat().st_size, "introduced": [row.to_json() for row in rows]})
+        say_json({"to": to, "file": str(path), "bytes": path.stat().st_size, "judged": [row.to_json() for row in rows]})
         return 0
     for line in table(judged(rows)):
         say(line)
-    bound = layer.certificate.bound
-    what = "the layer" if layer.method != "hard" else "the nearest entry, not for this softmax,"
-    say(f"certificate {'none' if bound is None else f'{bound:.4g}'} for {what} in {layer.dtype}; it travels in the metadata")
+    own = next(row for row in rows if row.dtype == ("float64" if to == "safetensors" or layer.dtype == "float64" else "float32"))
+    say(f"statement  {own.statement}")
     say(f"saved      {path} ({path.stat().st_size:,} bytes)")
     return 0

@@ -60,15 +60,18 @@ class LocalFit:
 class Library:
     """Residual operators of all small heads, for one error and one size of function values; values affine in t or constant.
 
-    `strain` is the price of large values that cancel, in units of what rounding the logits does to them.
+    `strain` is the price of large values that cancel, in units of what rounding the logits does to them; `blur` is the error of
+    logits in the literal softmax, where those of the sites are added to them.
     """
 
-    def __init__(self, error: float, scale: float, dtype: str, affine: bool = True, strain: float = 0.0) -> None:
+    def __init__(
+        self, error: float, scale: float, dtype: str, affine: bool = True, strain: float = 0.0, blur: float = 0.0
+    ) -> None:
         self.error, self.scale, self.dtype, self.affine = error, max(scale, 1e-300), dtype, affine
-        self.strain = strain
+        self.strain, self.blur = strain, blur
         self.deltas = DELTAS if affine else DELTAS_OF_CONSTANTS
         self.unit = compute_format(dtype).unit
-        self.damping = min(max(0.02 * error / self.scale, 8.0 * self.unit), 1e100)  # a target that is zero has no scale
+        self.damping = min(max(0.02 * error / self.scale, 8.0 * self.unit, blur), 1e100)  # a target that is zero has no scale
         self._residuals: dict[int, Array] = {}
         self._combinations: dict[int, list[tuple[float, float]]] = {}
 
@@ -150,7 +153,7 @@ class Library:
         W = design(keys, CHECK, self.affine)
         fits = []
         for lam in (3.0, 0.3, 0.03, 0.003):
-            damping = max(lam * self.error / self.scale, 4.0 * self.unit)
+            damping = max(lam * self.error / self.scale, 4.0 * self.unit, lam * self.blur)
             fits.append(self._judge(keys, Vt.T @ (S / (S * S + damping * damping) * projected), W, exact))
         return min(fits, key=lambda fit: fit.error)
 
@@ -166,7 +169,9 @@ class Library:
         # what rounding of the logits does to p: sum w eta |v - p|
         eta = 4.0 * (np.multiply.outer(np.abs(CHECK), np.abs(keys.slopes)) + np.abs(keys.offsets)) + 20.0
         v = c + np.multiply.outer(CHECK, G)
-        loss = self.unit * float((W[:, :p] * eta * (np.abs(v - g[:, None]) + self.strain * np.abs(v))).sum(axis=1).max())
+        apart = np.abs(v - g[:, None])
+        loss = self.unit * float((W[:, :p] * eta * (apart + self.strain * np.abs(v))).sum(axis=1).max())
+        loss += 2.0 * self.blur * float((W[:, :p] * apart).sum(axis=1).max())
         return LocalFit(away + loss if math.isfinite(away + loss) else np.inf, keys, c, G)
 
     def _lawson(self, start: LocalFit, samples: Array, exact: Array) -> LocalFit:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
+from maxaffine.core.rounding import compute_format
 from maxaffine.plan.axis_clusters import (
     KINK,
     OVERLAP,
@@ -167,6 +168,22 @@ def best_centre(found: OneDirection, low: Array, high: Array) -> Array:
 
 
 @dataclass(frozen=True)
+class Soft:
+    """Kinks for the literal softmax: their share of the error, and how many times the least error of logits is planned for."""
+
+    kinks: float
+    blurs: float
+
+    def blur(self, problem: Problem, error: float, dtype: str) -> float:
+        """The error of logits that kinks of this softness cause: some units of the sum of all slopes."""
+        steep = sum(KINK * link.kink for link in problem.links if link.kind == "kink") / (self.kinks * error)
+        return self.blurs * 8.0 * compute_format(dtype).unit * steep * (problem.high - problem.low)
+
+
+SOFTER = (Soft(0.3, 1.0), Soft(0.45, 1.0), Soft(0.3, 4.0), Soft(0.45, 4.0))  # tried in this order for a literal softmax
+
+
+@dataclass(frozen=True)
 class AxisPlan:
     """Cells with their heads, the sites, the axis, and the half width of what is left out about jumps, in w . x (or None)."""
 
@@ -203,11 +220,12 @@ class Aim:
 
 
 def make_plan(
-    problem: Problem, aim: Aim, dtype: str, most: int, gap: float | None, affine: bool = True, strain: float = 0.0
-) -> AxisPlan | None:
+    problem: Problem, aim: Aim, dtype: str, most: int, gap: float | None, affine: bool = True, strain: float = 0.0,
+    blur: float = 0.0,
+) -> AxisPlan | None:  # fmt: skip
     """The fewest tokens for a problem, at most `most`; None where that does not do.
 
-    Values are affine or constant, and large ones are avoided for `strain` (see `Library`).
+    Values are affine or constant, and large ones are avoided for `strain` and `blur` (see `Library`).
     """
     z = np.linspace(problem.low, problem.high, 2001)
     with np.errstate(all="ignore"):
@@ -216,7 +234,7 @@ def make_plan(
     if not len(seen):
         return None
     size = float(np.abs(seen).max())
-    library = Library(aim.fit, size, dtype, affine, strain)
+    library = Library(aim.fit, size, dtype, affine, strain, blur)
     made = _cells(problem, aim, library, most)
     if made is None:
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.plan.axis_plan import Aim, AxisPlan, Problem, best_centre, make_plan
+from maxaffine.plan.axis_plan import Aim, AxisPlan, Problem, Soft, best_centre, make_plan
 from maxaffine.plan.spectral import GroupPlan
 from maxaffine.target.box import Box
 from maxaffine.target.one_direction import OneDirection
@@ -63,11 +63,16 @@ class Part:
         return min(share, max(SPARE * found.expected, 1e-3 * share)) if isinstance(found, GroupPlan) else share
 
 
-def along(problem: Problem, dtype: str, affine: bool = True, strain: float = 0.0) -> Callable[[float], AxisPlan | None]:
+def along(
+    problem: Problem, dtype: str, affine: bool = True, strain: float = 0.0, soft: Soft | None = None
+) -> Callable[[float], AxisPlan | None]:
     """Clusters along one direction for a share of the error, with affine or constant values."""
 
     def make(share: float) -> AxisPlan | None:
         kinks = KINKS[dtype] if any(link.kind == "kink" for link in problem.links) else 0.0
+        if soft is not None and kinks:
+            aim = Aim((0.8 - soft.kinks) * share, soft.kinks * share, share, 0.0)
+            return make_plan(problem, aim, dtype, MOST, None, affine, strain, soft.blur(problem, share, dtype))
         made = make_plan(problem, Aim((0.93 - kinks) * share, kinks * share, share, 0.0), dtype, MOST, None, affine, strain)
         if made is None or not kinks or max(cell.fit.error for cell in made.parts) > 0.05 * share:
             return made

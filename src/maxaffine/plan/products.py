@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.plan.axis_plan import AxisPlan, Problem, expression_problem
+from maxaffine.plan.axis_plan import AxisPlan, Problem, Soft, expression_problem
 from maxaffine.plan.axis_shares import Part, along, shared_centre
 from maxaffine.target.box import Box
 from maxaffine.target.products import Product
@@ -77,7 +77,9 @@ class ProductPlan:
 class ProductPlanner:
     """Plans of one product on a box, for errors of any size."""
 
-    def __init__(self, found: Product, box: Box, error: float, dtype: str, centre: Array | None = None) -> None:
+    def __init__(
+        self, found: Product, box: Box, error: float, dtype: str, centre: Array | None = None, soft: Soft | None = None
+    ) -> None:
         many = len(found.factors) > MOST_FACTORS
         self.found, self.why = found, f"there are more than {MOST_FACTORS} directions" if many else None
         self.centre = shared_centre(found.factors, (), found.slopes, box) if centre is None else centre
@@ -86,7 +88,7 @@ class ProductPlanner:
             self.why = "a factor of the target jumps"
         self.sizes = [_size(problem) for problem in self.problems]
         self._parts = [
-            {affine: Part(along(problem, dtype, affine, STRAIN)) for affine in (True, False)} for problem in self.problems
+            {affine: Part(along(problem, dtype, affine, STRAIN, soft)) for affine in (True, False)} for problem in self.problems
         ]
 
     def plan(self, error: float, most: int) -> ProductPlan | None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.plan.axis_plan import AxisPlan, expression_problem
+from maxaffine.plan.axis_plan import AxisPlan, Soft, expression_problem
 from maxaffine.plan.axis_shares import Part, along, shared_centre
 from maxaffine.plan.products import MOST_TOKENS, ProductPlan, ProductPlanner
 from maxaffine.plan.spectral import GroupPlan, GroupPlanner, _analytic
@@ -59,7 +59,7 @@ class SumPlan:
 class SumPlanner:
     """Plans of one sum on a box, for errors of any size."""
 
-    def __init__(self, found: Sum, box: Box, error: float, dtype: str) -> None:
+    def __init__(self, found: Sum, box: Box, error: float, dtype: str, soft: Soft | None = None) -> None:
         self.found, self.box, self.dtype = found, box, dtype
         products = {n: found.product(n, box) for n in range(len(found.parts)) if found.is_product(n)}
         steep = [found.along(n) for n, group in enumerate(found.parts) if group.dimension == 1 and found.switching[n]]
@@ -73,14 +73,14 @@ class SumPlanner:
                 planner = GroupPlanner(group, box.low, box.high, error, dtype)
                 self._parts.append(Part(self._smooth(planner)))
             elif number in products:
-                factors = ProductPlanner(products[number], box, error, dtype, self.centre)
+                factors = ProductPlanner(products[number], box, error, dtype, self.centre, soft)
                 self.why = self.why or factors.why
                 self._parts.append(Part(partial(factors.plan, most=MOST_TOKENS)))
             elif group.dimension == 1:
                 problem = expression_problem(found.along(number), box.low, box.high, error, self.centre)
                 if any(link.kind == "jump" for link in problem.links):
                     self.why = "a part of the target jumps"
-                self._parts.append(Part(along(problem, dtype)))
+                self._parts.append(Part(along(problem, dtype, soft=soft)))
             else:
                 self.why = "a part of several directions is not smooth"
 

@@ -6,17 +6,19 @@ import html
 import math
 from typing import TYPE_CHECKING
 
-from maxaffine.core.errors import BadInput, MaxaffineError, Refused
+from maxaffine.certify.literal import MOST_TOKENS
+from maxaffine.core.errors import BadInput
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.layer import Layer
 from maxaffine.plan import theorems
 from maxaffine.plan.budget import size
 from maxaffine.plan.spectral import one_more
 from maxaffine.report import entries
 from maxaffine.runtime import chooser
-from maxaffine.runtime.gpu.choice import choose as choose_kernel
 
 if TYPE_CHECKING:
     from maxaffine.certify.observe import Observed
+    from maxaffine.certify.statement import Statement
     from maxaffine.compiled import Compiled
 
 CLUSTER_MEANING = {
@@ -58,6 +60,11 @@ def summary(compiled: Compiled) -> str:
     if small:
         lines.append(f"size       {small}")
     lines.append(f"observed   {_observed(c.observed, c.bound)} (not a bound)")
+    if c.standing == "stated" and c.bound is not None:
+        lines.append("standing   stated in the file, not checked; layer.check() proves it again")
+    literal = _literal(c)
+    if literal:
+        lines.append(f"literal    {literal}")
     return "\n".join(lines)
 
 
@@ -98,39 +105,36 @@ def explain(compiled: Compiled, batch: int | None = None, device: str = "cpu") -
     lines.append(f"batches    {chooser.how_it_runs(c.layer, c.reserve, None, None, name)}")
     if batch is not None:
         lines.append(f"batch      {chooser.how_it_runs(c.layer, c.reserve, batch, None, name)}")
-    if device == "cuda":
-        lines += [f"tensors    on cuda in {dtype}: {_on_cuda(c, dtype)}" for dtype in ("float32", "float64")]
-    literal = _literal(c)
-    if literal:
-        lines.append(f"literal    {literal}")
+    lines.append("routes     the error that is proved of every way to run this layer")
+    lines += routes(c, device)
     return "\n".join(lines)
-
-
-def _on_cuda(c: Compiled, dtype: str) -> str:
-    """The kernel that runs tensors of that dtype, with its own bound; one launch for every batch."""
-    tolerance = c.error / 8.0 if dtype == "float32" else c.reserve or 0.0
-    try:
-        name, reason, found = choose_kernel(c.layer, dtype, tolerance)
-    except Refused as refusal:
-        return f"factorised, by PyTorch's operations: {str(refusal).rstrip('.')}"
-    return f"{name}, {reason}, within {found.bound:.3g} of the layer; one launch and the same bits in every batch"
 
 
 def _literal(c: Compiled) -> str | None:
     """A warning where the literal softmax over all tokens, in this dtype, is not proved to reach the error asked for."""
-    if not (isinstance(c.layer, GroupedLayer) and c.layer.has_clusters and c.bound is not None):
+    if c.bound is None or c.method == "hard" or (isinstance(c.layer, Layer) and c.tokens > MOST_TOKENS):
         return None
-    try:
-        bound = c.certificate_for("dense").bound
-    except MaxaffineError as refusal:
-        return f"nothing is proved of the literal softmax over all tokens in {c.dtype} ({str(refusal).rstrip('.')})"
-    if bound is not None and bound <= c.error:
+    said = c.statement("multihead")
+    if said.bound is None:
+        return f"nothing is proved of the softmax over all tokens in {said.dtype}: {said.why}"
+    if said.bound <= c.error:
         return None
-    shown = "no bound" if bound is None else f"{bound:.3g}"
     return (
-        f"the literal softmax over all tokens in {c.dtype} is proved to {shown} only, not to the {c.error:g} asked for: "
-        "its large logits are rounded; run the layer with two levels, or in a wider dtype"
+        f"the softmax over all tokens in {said.dtype} is proved to {said.bound:.3g} only (large logits are rounded); "
+        "literal=True (--literal) asks for a layer whose literal form meets the error"
     )
+
+
+def routes(compiled: Compiled, device: str = "cpu") -> list[str]:
+    """Every way to run a layer on a device with what is proved of it, a line each."""
+    found = [one for one in compiled.statements() if one.device in ("cpu", device)]
+    width = max(len(_route(one)) for one in found)
+    shown = ["not covered" if one.bound is None else f"{one.bound:.4g}" for one in found]
+    return [f"  {_route(one):<{width}}  {bound:<11}  {one.why}" for one, bound in zip(found, shown, strict=True)]
+
+
+def _route(said: Statement) -> str:
+    return f"{said.route}, {said.dtype}" + ("" if said.device == "cpu" else f", {said.device}")
 
 
 def _advice(c: Compiled) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.certify.axis_certificate import Statement, certify_axis
+from maxaffine.certify.axis_certificate import Asked, certify_axis
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.known_error import worst_known
 from maxaffine.certify.observe import Observed, pointwise
@@ -20,7 +20,7 @@ from maxaffine.core.errors import Refused
 from maxaffine.layer.build_axis import build_axis
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.plan.axis_breaks import callable_problem
-from maxaffine.plan.axis_plan import Aim, AxisPlan, Problem, expression_problem, make_plan
+from maxaffine.plan.axis_plan import SOFTER, Aim, AxisPlan, Problem, Soft, expression_problem, make_plan
 from maxaffine.plan.lookup import provable
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
@@ -68,6 +68,13 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
         made = _proved(plan, found, request, asked, reasons)
         if made is not None:
             return made
+        if request.literal:
+            break
+    for soft in SOFTER if request.literal else ():
+        plan = _plan(request, problem, 0.8 - soft.kinks, asked, most, soft)
+        made = None if plan is None else _proved(plan, found, request, asked, reasons)
+        if made is not None:
+            return made
     return None
 
 
@@ -82,15 +89,15 @@ def _places(problem: Problem) -> str:
     return ", ".join(places[:3]) + (" and more places" if len(places) > 3 else "")
 
 
-def _attempts(request: Request, problem: Problem, jumps: int) -> Iterator[tuple[float, Statement]]:
+def _attempts(request: Request, problem: Problem, jumps: int) -> Iterator[tuple[float, Asked]]:
     """Shares of the error for the heads, and what is to be proved."""
     norm = np.linalg.norm([float(c) for c in problem.direction])
     for share in SHARES:
         if math.isinf(request.norm):
             gap = None if request.gap is None or not jumps else float(request.gap * norm)
-            yield share, Statement(request.error, request.norm, gap)
+            yield share, Asked(request.error, request.norm, gap)
         else:
-            yield share, Statement(request.error, request.norm, _hole(request, problem, jumps))
+            yield share, Asked(request.error, request.norm, _hole(request, problem, jumps))
 
 
 def _hole(request: Request, problem: Problem, jumps: int) -> float | None:
@@ -106,19 +113,22 @@ def _hole(request: Request, problem: Problem, jumps: int) -> float | None:
     return float(measure / 2.0 * abs(float(problem.direction[lead])))
 
 
-def _plan(request: Request, problem: Problem, share: float, asked: Statement, most: int) -> AxisPlan | None:
+def _plan(
+    request: Request, problem: Problem, share: float, asked: Asked, most: int, soft: Soft | None = None
+) -> AxisPlan | None:
     error = request.error
     if math.isfinite(request.norm):
         error = error * (1.0 - HOLES) / float(np.prod(request.target.box.width)) ** (1.0 / request.norm)
-    kinks = KINKS[request.dtype]
+    kinks = KINKS[request.dtype] if soft is None else soft.kinks
     curved = any(link.kind == "kink" for link in problem.links)
     fit = error * ROOM * min(share + 0.04 * (not curved), 1.0 - (kinks + 0.02) * curved)
     lead = int(np.abs(problem.row).argmax())
     gap = 0.0 if asked.gap is None else asked.gap * abs(float(problem.row[lead]) / float(problem.direction[lead]))
-    return make_plan(problem, Aim(fit, kinks * error, error, 0.9 * gap), request.dtype, most, asked.gap)
+    blur = 0.0 if soft is None else soft.blur(problem, error, request.dtype)
+    return make_plan(problem, Aim(fit, kinks * error, error, 0.9 * gap), request.dtype, most, asked.gap, blur=blur)
 
 
-def _proved(plan: AxisPlan, found: OneDirection, request: Request, asked: Statement, reasons: list[str]) -> Found | None:
+def _proved(plan: AxisPlan, found: OneDirection, request: Request, asked: Asked, reasons: list[str]) -> Found | None:
     layer = build_axis(plan, request.target, request.dtype)
     made = proved("axis", plan, layer, partial(certify_axis, layer, found, asked), request, reasons)
     if made is None or made.certificate.bound is None:

@@ -14,7 +14,9 @@ from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.checker import check
 from maxaffine.certify.observe import Observed, local_evaluation, observe
 from maxaffine.certify.observe_integral import observe_integral
+from maxaffine.certify.routes import literal_bounds
 from maxaffine.core.errors import BadInput, Refused
+from maxaffine.core.rounding import compute_format
 from maxaffine.core.streams import Pending
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
@@ -111,12 +113,26 @@ def proved(
         gives = f"{plan.cells:,} tokens give {certificate.bound:.3g} in {request.dtype}"
         reasons.append(f"{gives}, of which {largest_part(certificate)}")
         return None
+    rough = too_rough(layer, certificate, request)
+    if rough is not None:
+        reasons.append(f"{plan.cells:,} tokens: {rough}")
+        return None
     found = Found(method, plan, layer, certificate, cost, prove=prove)
     doubt = unconfirmed(found, request)
     if doubt is not None:
         reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, and the checker does not confirm it: {doubt}")
         return None
     return found
+
+
+def too_rough(layer: Layer | GroupedLayer, certificate: Certificate, request: Request) -> str | None:
+    """Why the literal softmax of a layer does not do, where one is asked for that meets the error."""
+    if not request.literal or certificate.bound is None:
+        return None
+    bound = literal_bounds(layer, certificate)[compute_format(layer.dtype).name]
+    if isinstance(bound, str):
+        return bound
+    return None if bound <= request.error * ROOM else f"the literal softmax is proved to {bound:.3g} only"
 
 
 def largest_part(certificate: Certificate) -> str:

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.literal import MOST_TOKENS
 from maxaffine.certify.lookup import certify_grid
 from maxaffine.certify.partition import euclidean_constant, partition_plan
 from maxaffine.certify.prove import Plan, certify
@@ -21,7 +22,7 @@ from maxaffine.plan import integral, lookup
 from maxaffine.plan.budget import Cost, afford, lookup_cost
 from maxaffine.plan.sampled import sampled_lipschitz
 from maxaffine.request import Request
-from maxaffine.search.found import ROOM, Found, look, unconfirmed
+from maxaffine.search.found import ROOM, Found, look, too_rough, unconfirmed
 
 
 def fewest_tokens(request: Request) -> int | None:
@@ -51,7 +52,8 @@ def constant(request: Request) -> Found | None:
     if certificate.bound is None or not certificate.bound <= request.error:
         return None
     found = Found("lookup", plan, layer, certificate, plan_cost(plan, request), prove=prove)
-    return found if unconfirmed(found, request) is None else None
+    rough = too_rough(layer, certificate, request)
+    return found if rough is None and unconfirmed(found, request) is None else None
 
 
 def search(request: Request) -> Found:
@@ -64,6 +66,12 @@ def search(request: Request) -> Found:
     closest: Found | None = None
     for plan in proposals(request):
         cost = plan_cost(plan, request)
+        if request.literal and cost.tokens > MOST_TOKENS:
+            raise Refused(
+                f"`literal` asks for a softmax over all tokens, at most {MOST_TOKENS:,} of them, and a lookup for error "
+                f"{request.error:g} needs {cost.tokens:.3g}; no other head's literal softmax meets it in {request.dtype}. "
+                "Ask for a larger `error`, or leave `literal` out."
+            )
         afford(cost, request.max_bytes, f"the lookup for error {request.error:g}")
         if isinstance(plan, lookup.GridPlan) and _is_streamed(plan, request):
             found = _streamed(plan, request, cost)
@@ -75,6 +83,9 @@ def search(request: Request) -> Found:
         if bound is None:
             found = replace(found, observed=look(request, found))
             bound = found.observed.error if found.observed else math.inf
+        rough = too_rough(found.layer, found.certificate, request) if bound <= request.error else None
+        if rough is not None:
+            raise Refused(f"a lookup of {found.cost.tokens:,} tokens does not do for `literal`: {rough}.")
         if bound <= request.error:
             return found if found.pending is None else _confirmed(found, request)
         if found.pending is not None:

@@ -6,6 +6,7 @@ from functools import partial
 from maxaffine.certify.products import certify_products
 from maxaffine.core.errors import Refused
 from maxaffine.layer.build_products import build_products
+from maxaffine.plan.axis_plan import SOFTER
 from maxaffine.plan.products import MOST_TOKENS, ProductPlanner
 from maxaffine.request import Request
 from maxaffine.search.aims import first_proved
@@ -33,14 +34,18 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
     if fewest is not None and fewest <= (6 if any(found.switching) else FEW):
         reasons.append(f"{fewest:,} tokens are few for a product")
         return None
-    try:
-        planner = ProductPlanner(found, target.box, request.error, request.dtype)
-    except Refused as refusal:
-        reasons.append(str(refusal).rstrip("."))
-        return None
-    if planner.why is not None:
-        reasons.append(planner.why)
-        return None
-    plans = partial(planner.plan, most=MOST_TOKENS)
     build = partial(build_products, target=target, dtype=request.dtype)
-    return first_proved("products", plans, build, certify_products, request, reasons, fewest)
+    for soft in (None, *(SOFTER if request.literal else ())):
+        try:
+            planner = ProductPlanner(found, target.box, request.error, request.dtype, soft=soft)
+        except Refused as refusal:
+            reasons.append(str(refusal).rstrip("."))
+            return None
+        if planner.why is not None:
+            reasons.append(planner.why)
+            return None
+        plans = partial(planner.plan, most=MOST_TOKENS)
+        made = first_proved("products", plans, build, certify_products, request, reasons, fewest)
+        if made is not None:
+            return made
+    return None

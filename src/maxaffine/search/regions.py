@@ -23,6 +23,7 @@ from maxaffine.search.found import Found, proved
 from maxaffine.target.regions import Arrangement, NotRegions, arrangement
 
 SHARES = ((0.74, 0.2), (0.66, 0.2), (0.5, 0.2), (0.35, 0.2))  # of the error: for the branches, and for what switches mix
+SOFT = ((0.45, 0.5), (0.3, 0.65))  # the same for a literal softmax: softer switches
 LEAK = 0.01  # and for what leaks across jumps
 
 
@@ -73,12 +74,12 @@ def _grow(request: Request, reasons: list[str], found: Arrangement, slopes: list
         reasons.append("a branch of the target is not defined on the whole box")
         return None
     before = 0
-    for part, mixed in SHARES:
+    for part, mixed in (*SHARES[:1], *SOFT) if request.literal else SHARES:
         fit = fits.smallest(part * request.error, most)
         if fit is None:
             reasons.append(f"no shared keys fit all branches to {part * request.error:.3g}")
             return None
-        if fit.tokens <= before:
+        if fit.tokens <= before and not request.literal:
             continue
         before = fit.tokens
         made = _proved(request, reasons, found, fit, slopes, mixed)

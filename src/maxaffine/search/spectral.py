@@ -18,7 +18,7 @@ from maxaffine.plan.budget import Cost, afford
 from maxaffine.plan.evidence import Evidence
 from maxaffine.plan.spectral import SpectralPlan, spectral_plans
 from maxaffine.request import Request
-from maxaffine.search.found import ROOM, Found, grouped_cost, largest_part, look, unconfirmed
+from maxaffine.search.found import ROOM, Found, grouped_cost, largest_part, look, too_rough, unconfirmed
 
 
 def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
@@ -97,6 +97,10 @@ def _proved(plan: SpectralPlan, layer: GroupedLayer, cost: Cost, request: Reques
     assert certificate.bound is not None
     if certificate.bound <= request.error * ROOM:
         found = Found("spectral", plan, layer, certificate, cost, prove=prove)
+        rough = too_rough(layer, certificate, request)
+        if rough is not None:
+            reasons.append(f"{plan.cells:,} tokens: {rough}")
+            return None
         # Asked where rounding matters, which the checker counts in its own way.
         confirmed = unconfirmed(found, request) if certificate.parts["rounding"] >= 0.01 * request.error else None
         if confirmed is None:

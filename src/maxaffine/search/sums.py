@@ -8,6 +8,7 @@ from maxaffine.certify.sums import certify_sums
 from maxaffine.core.errors import Refused
 from maxaffine.layer.build_sums import build_sums
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.plan.axis_plan import SOFTER
 from maxaffine.plan.sums import SumPlan, SumPlanner
 from maxaffine.request import Request
 from maxaffine.search.aims import first_proved
@@ -37,15 +38,20 @@ def search_parts(method: str, found: Sum, request: Request, reasons: list[str], 
     if fewest is not None and 2 * len(found.parts) > fewest:
         reasons.append(f"{len(found.parts)} parts are no fewer than {fewest:,} tokens")
         return None
-    try:
-        planner = SumPlanner(found, target.box, request.error, request.dtype)
-    except Refused as refusal:
-        reasons.append(str(refusal).rstrip("."))
-        return None
-    if planner.why is not None:
-        reasons.append(planner.why)
-        return None
-    return first_proved(method, planner.plan, partial(_build, request=request), certify_sums, request, reasons, fewest)
+    for soft in (None, *(SOFTER if request.literal else ())):
+        try:
+            planner = SumPlanner(found, target.box, request.error, request.dtype, soft)
+        except Refused as refusal:
+            reasons.append(str(refusal).rstrip("."))
+            return None
+        if planner.why is not None:
+            reasons.append(planner.why)
+            return None
+        build = partial(_build, request=request)
+        made = first_proved(method, planner.plan, build, certify_sums, request, reasons, fewest)
+        if made is not None:
+            return made
+    return None
 
 
 def _build(plan: SumPlan, request: Request) -> GroupedLayer:

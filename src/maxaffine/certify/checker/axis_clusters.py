@@ -3,7 +3,7 @@
 The tokens' slopes grow from cluster to cluster, so the lead of one cluster over the one before it grows with z: a ball that
 encloses the lead at one point says where a cluster is out of the race.  Where it is in, its head is compared with the branch of
 the target that rules there; beyond a kink the two branches part slowly and the mass falls exponentially: y/(1 + e^{d + s y}) is
-at most log(1 + e^{-1-d})/s.
+at most w/s with w + log w = -1 - d, which is where its derivative vanishes.
 """
 
 import math
@@ -552,7 +552,7 @@ class AxisCheck:
         steep = float(parting.gradient().enclose(box).magnitude.max())
         begin = float(parting.enclose(Interval(np.array([[inner]]), np.array([[inner]]))).magnitude[0, 0])
         slope = self._slope(self.clusters[link], self.clusters[link + 1])
-        soft = steep * math.log1p(math.exp(-1.0 - lead)) / slope if lead > -600.0 else math.inf
+        soft = steep * _softly(lead) / slope if lead > -600.0 else math.inf
         grown = [v for v in (soft, most) if math.isfinite(v)]
         return max(self._apart(own, one.low, one.high), begin + min(grown, default=math.inf)) * (1 + 1e-11)
 
@@ -642,6 +642,17 @@ def tilted(slopes: Sequence[Fraction], lean: Array, centre: Array, low: Array, h
     size = float(np.abs(lean) @ reach)
     off += float(np.abs(lean) @ np.maximum(np.abs(low), np.abs(high))) * DOUBLE + (len(lean) + 6) * DOUBLE * size
     return off * (1 + 1e-9), size
+
+
+def _softly(d: float) -> float:
+    """The largest y/(1 + e^{d + y}) over y >= 0, from above: the root of w + log w = -1 - d, bracketed by bisection."""
+    low, high = 0.0, math.exp(-1.0 - d) if d > 0 else max(1.0, -d)  # w is below e^{-1-d}, and below the larger of 1 and -1 - d
+    for _ in range(120):
+        middle = (low + high) / 2.0
+        if middle == 0.0 or not low < middle < high:
+            break
+        low, high = (middle, high) if middle + math.log(middle) < -1.0 - d else (low, middle)
+    return high * (1 + 1e-12)
 
 
 def _thirds(low: Array, high: Array) -> tuple[Array, Array]:

@@ -264,7 +264,7 @@ def logits_of(listed: Listed, at: Coordinates, z: Array, frame: Frame) -> Logits
     formed = (site * far).sum(axis=1) + np.abs(listed.level) + inner
     top = (np.abs(listed.slopes) * far).sum(axis=1) + np.abs(listed.offsets) + frame.bonus
     shared = (site * error).sum(axis=1) + form.gamma(14) * ((site * z).sum(axis=1) + np.abs(listed.level) + frame.bonus)
-    own = (alpha * error).sum(axis=1) + (form.gamma(14) + rounded(2 * E + 9, DOUBLE)) * inner + 3.0 * DOUBLE * formed
+    own = (alpha * error).sum(axis=1) + (form.gamma(14) + rounded(2 * E + 9, DOUBLE)) * inner + 2.0 * DOUBLE * formed
     own = own + form.gamma(E + 5) * top + form.unit * (np.minimum(2.0 * top, HEARD) + EXP + 8.0)
     return Logits(shared * ROOM, own * ROOM, np.maximum(top, formed))
 

@@ -185,7 +185,7 @@ class _Layer:
         self.reach = np.maximum(high - centre, centre - low) * (1 + 1e-15)
         largest = np.maximum(np.abs(low), np.abs(high))
         moved = DOUBLE * (largest + 8.0 * self.reach) * 1.01 / radius  # of t, in float64
-        self.query = moved + (0.0 if dtype == "float64" else 1.01 * DTYPES[dtype].unit)
+        self.query = moved + (0.0 if dtype == "float64" else 1.01 * self.unit)  # t is rounded to the dtype that computes
 
     @classmethod
     def read(cls, tensors: Mapping[str, Any], description: Mapping[str, Any], target: Target, count: int) -> "_Layer":
