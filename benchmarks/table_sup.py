@@ -31,10 +31,10 @@ PAIR_SLOPES = ((1.0, 1.0, 1.0, 1.0), (1.0, 0.5, 0.0, 1.0))  # q11, q12, k11, k21
 
 
 def table_3(points: int) -> list[Table]:
-    """sin x + cos y on [-pi, pi]^2 by routes E1 and E3; and what the planner takes instead."""
+    """sin x + cos y on [-pi, pi]^2 by arguments E1 and E3; and what the planner takes instead."""
     table = Table(
         "T3: sin x + cos y on [-pi, pi]^2, one token of two variables",
-        ("eps", "route", "P", "N", "R", "bound", "measured", "expected", "dense parameters", "literal - fast"),
+        ("eps", "argument", "P", "N", "R", "bound", "measured", "expected", "dense parameters", "literal - fast"),
     )
     box = ma.Box(x=(-math.pi, math.pi), y=(-math.pi, math.pi))
     target = Target.of("sin(x) + cos(y)", box)
@@ -73,7 +73,7 @@ def _planner(points: int) -> Table:
     """The same requests through `compile`, which may take another sharpness."""
     table = Table(
         "T3, what `compile` takes for the same errors",
-        ("eps", "route", "sharpness rho", "tokens", "tokens at rho0", "bound", "measured"),
+        ("eps", "argument", "sharpness rho", "tokens", "tokens at rho0", "bound", "measured"),
     )
     for eps in (1.0, 0.5, 0.2, 0.1, 0.05):
         compiled = ma.compile("sin(x) + cos(y)", ma.Box(x=(-math.pi, math.pi), y=(-math.pi, math.pi)), error=eps, method="lookup")
@@ -83,7 +83,7 @@ def _planner(points: int) -> Table:
         table.claim(compiled.bound, eps)
         table.claim(compiled.tokens, at_rho0)
         table.add(
-            f"{eps:g}", compiled.certificate.route, compiled.sharpness, compiled.tokens, at_rho0, compiled.bound, measured
+            f"{eps:g}", compiled.certificate.argument, compiled.sharpness, compiled.tokens, at_rho0, compiled.bound, measured
         )
     table.notes.append(
         "Fewer tokens with a larger measured error inside the bound: a sharper softmax leaks less, so that cells may be wider."

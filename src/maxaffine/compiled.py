@@ -56,7 +56,7 @@ class Compiled:
     error: float  # asked for, absolute
     method: str
     attention_kind: str  # "self" | "cross"
-    plan: Mapping[str, Any]  # route, counts, what was tried
+    plan: Mapping[str, Any]  # argument, counts, what was tried
     cost: Cost
     seconds: float = 0.0
     evidence: Evidence | None = None  # what the certificate was proved from; a loaded layer has none
@@ -263,7 +263,7 @@ class Compiled:
         return {
             "target": self.target.name or self.target.text or "callable",
             "method": self.method,
-            "route": self.certificate.route,
+            "argument": self.certificate.argument,
             "attention": self.attention_kind,
             "tokens": self.tokens,
             "counts": list(self.layer.keys.shape),

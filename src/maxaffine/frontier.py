@@ -1,4 +1,4 @@
-"""The frontier: tokens against error for every method and route, with nothing built."""
+"""The frontier: tokens against error for every method and argument, with nothing built."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ def frontier(
     progress: Progress = silent,
     refused: list[dict[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
-    """What every method and route would cost for these errors, cheapest first per error; refusals are put into `refused`.
+    """What every method and argument would cost for these errors, cheapest first per error; refusals are put into `refused`.
 
     Lookups are sized by their theorems; spectral heads are fitted, and their tokens are those of the first fit that is
     expected to meet the error: their proofs come with `compile`.  Heads for kinks, jumps and local features are searched for as
@@ -75,14 +75,14 @@ def _searched(request: Request, trees: bool, refused: list[dict[str, Any]]) -> l
         if found is None:
             refused.append({"method": name, "error": request.error, "why_not": "; ".join(reasons[-2:])})
             continue
-        row = {"method": name, "route": found.certificate.route, "error": request.error, **found.cost.to_json()}
+        row = {"method": name, "argument": found.certificate.argument, "error": request.error, **found.cost.to_json()}
         row |= {"counts": list(found.layer.keys.shape)[:64], "bound": found.certificate.bound}
         rows.append({**row, "affordable": True, "why_not": None})
     return rows
 
 
 def _candidates(request: Request) -> Iterator[Plan | SpectralPlan]:
-    """The cheapest plan of every method and route; none where a method refuses."""
+    """The cheapest plan of every method and argument; none where a method refuses."""
     if math.isinf(request.norm):
         yield from _first(spectral_plans(request.target, request.error, request.dtype))
         if request.dtype == "bfloat16":
@@ -92,8 +92,8 @@ def _candidates(request: Request) -> Iterator[Plan | SpectralPlan]:
             yield constant
         if lookup.provable(request.evidence):
             plans = list(lookup.sup_norm_plans(request.target.box, request.evidence, request.error * ROOM))
-            for route in sorted({plan.route for plan in plans}):
-                best = lookup.cheapest(plan for plan in plans if plan.route == route)
+            for argument in sorted({plan.argument for plan in plans}):
+                best = lookup.cheapest(plan for plan in plans if plan.argument == argument)
                 if best is not None:
                     yield best
             return
@@ -110,7 +110,7 @@ def _first(plans: Iterator[Any]) -> Iterator[Any]:
 def _row(plan: Plan | SpectralPlan, request: Request) -> dict[str, Any]:
     cost = _spectral_cost(plan, request.dtype) if isinstance(plan, SpectralPlan) else plan_cost(plan, request)
     method = "spectral" if isinstance(plan, SpectralPlan) else "lookup"
-    row: dict[str, Any] = {"method": method, "route": plan.route, "error": request.error, **cost.to_json()}
+    row: dict[str, Any] = {"method": method, "argument": plan.argument, "error": request.error, **cost.to_json()}
     if isinstance(plan, SpectralPlan):
         row["counts"] = [made.tokens for made in plan.groups]
     else:

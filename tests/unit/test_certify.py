@@ -1,4 +1,4 @@
-"""Certificates: parts that add up, routes as written, values that are doubted, and runtimes one by one."""
+"""Certificates: parts that add up, arguments as written, values that are doubted, and runtimes one by one."""
 
 import math
 
@@ -57,7 +57,7 @@ def test_g4_is_the_oscillation_of_enlarged_cells_plus_the_leak():
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("route", ["E1", "E2", "E3", "E4", "G4"])
-def test_every_route_bounds_the_error_on_face_biased_points(route, dtype):
+def test_every_argument_bounds_the_error_on_face_biased_points(route, dtype):
     margin = MARGIN if route == "G4" else 0.0
     layer = grid(route, rho=200.0 if route == "G4" else 14.0, dtype=dtype, margin=margin)
     certificate = certify_grid(layer, TARGET, KNOWN, route, margin)

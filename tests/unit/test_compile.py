@@ -97,24 +97,24 @@ def test_a_callable_of_sequences_with_declared_constants_is_proved():
     assert any("callable" in word for word in layer.certificate.assumptions)
 
 
-# -- every route
+# -- every argument
 
 
 def test_every_route_of_the_sup_norm_can_be_taken():
     f = lambda X: np.sqrt(np.abs(X[:, 0]))  # noqa: E731
-    assert lookup("sin(x) + y", PI2, error=0.5).certificate.route == "E1"
+    assert lookup("sin(x) + y", PI2, error=0.5).certificate.argument == "E1"
     norm = lambda X: np.linalg.norm(X, axis=1)  # noqa: E731
-    assert lookup(norm, ma.Box([-1, -1, -1], [1, 1, 1]), error=0.5, lipschitz=1.0).certificate.route == "E2"
-    assert lookup(f, LINE, error=0.2, modulus=math.sqrt).certificate.route == "E3"
-    assert lookup(f, LINE, error=0.2, modulus=ma.ConcaveModulus(math.sqrt)).certificate.route == "E4"
-    assert lookup("sqrt(x)", ma.Box(x=(0, 1)), error=0.2).certificate.route == "G4"
+    assert lookup(norm, ma.Box([-1, -1, -1], [1, 1, 1]), error=0.5, lipschitz=1.0).certificate.argument == "E2"
+    assert lookup(f, LINE, error=0.2, modulus=math.sqrt).certificate.argument == "E3"
+    assert lookup(f, LINE, error=0.2, modulus=ma.ConcaveModulus(math.sqrt)).certificate.argument == "E4"
+    assert lookup("sqrt(x)", ma.Box(x=(0, 1)), error=0.2).certificate.argument == "G4"
     ring = np.c_[np.cos(np.arange(200)), np.sin(np.arange(200))]
     layer = lookup("x*y", ma.Box(x=(-2, 2), y=(-2, 2)), error=0.9, centres=ring)
-    assert layer.certificate.route == "I"
+    assert layer.certificate.argument == "I"
     assert "within" in layer.certificate.domain
     partition = ma.MaxAffine.grid(ma.Box(x=(-1, 1), y=(-1, 1)), 6)
     layer = lookup("x*y", ma.Box(x=(-1, 1), y=(-1, 1)), error=0.9, partition=partition)
-    assert layer.certificate.route.startswith("G4")
+    assert layer.certificate.argument.startswith("G4")
     assert layer.tokens == 36
 
 

@@ -42,15 +42,15 @@ def test_the_cheapest_plan_is_the_best_of_all_small_grids():
 def test_euclidean_modulus_and_concave_plans_fit_their_theorems():
     error = 0.3
     for plan in lookup.sup_norm_plans(BOX, Evidence(euclidean=1.5), error):
-        assert plan.route == "E2"
+        assert plan.argument == "E2"
         square = theorems.mean_square(plan.sharpness) * ((BOX.width / plan.counts) ** 2).sum()
         assert 1.5 * math.sqrt(square) <= error * (1 + 1e-9)
     (plan,) = lookup.sup_norm_plans(BOX, Evidence(modulus=math.sqrt, spread=2.0), error)
     leak = 2.0 * 2 * theorems.tail(plan.sharpness)
-    assert plan.route == "E3"
+    assert plan.argument == "E3"
     assert math.sqrt((BOX.width / plan.counts).max()) + leak <= error * (1 + 1e-9)
     for plan in lookup.sup_norm_plans(BOX, Evidence(concave_modulus=math.sqrt), error):
-        assert plan.route == "E4"
+        assert plan.argument == "E4"
         assert math.sqrt(theorems.mean_distance(plan.sharpness) * (BOX.width / plan.counts).sum()) <= error * (1 + 1e-9)
 
 

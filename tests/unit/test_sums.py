@@ -76,7 +76,7 @@ def test_switching_groups_stay_apart_only_where_asked():
 ])  # fmt: skip
 def test_tokens_add_up_and_both_runtimes_hold_their_bounds(text, error, names, most):
     layer = compiled(text, error, names)
-    assert layer.tokens <= most and layer.bound <= error and layer.certificate.route == "sums"
+    assert layer.tokens <= most and layer.bound <= error and layer.certificate.argument == "sums"
     assert layer.layer.has_clusters and len(layer.layer.groups) == 2 and layer.runtime()[0] == "two-level"
     rng = np.random.default_rng(3)
     literal = layer.certificate_for("dense")

@@ -40,7 +40,7 @@ class Tally:
     worst: float = 0.0
     worst_case: str = ""
     by_dtype: dict[str, int] = field(default_factory=dict)
-    by_route: dict[str, int] = field(default_factory=dict)
+    by_argument: dict[str, int] = field(default_factory=dict)
     violations: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -80,8 +80,8 @@ def attack(
             continue
         tally.layers += 1
         tally.by_dtype[case.dtype] = tally.by_dtype.get(case.dtype, 0) + 1
-        route = compiled.certificate.route
-        tally.by_route[route] = tally.by_route.get(route, 0) + 1
+        argument = compiled.certificate.argument
+        tally.by_argument[argument] = tally.by_argument.get(argument, 0) + 1
         if compiled.certificate.kind == "proved":
             tally.proved += 1
             _attack_one(tally, case, compiled, one)

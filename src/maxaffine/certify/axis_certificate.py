@@ -61,7 +61,7 @@ def certify_axis(layer: GroupedLayer, target: OneDirection, asked: Asked, runtim
         known = replace(known, blend=known.blend + 2.0 * proof.layer_size + 2.0 * proof.size)  # next to a jump both sides speak
         parts = _integral(layer, group, proof, sum(parts.values()), asked.norm, volume, off)
     return Certificate.proved(
-        asked.norm, parts, route="axis clusters", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        asked.norm, parts, argument="axis clusters", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, ELEMENTARY, FLINT), domain=domain(proof.every_x, len(proof.holes), asked),
         details={"clusters": float(len(group.clusters)), "jumps": float(len(proof.holes)), "gap": asked.gap or 0.0},
         heard=(known,),

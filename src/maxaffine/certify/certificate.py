@@ -26,7 +26,7 @@ class Certificate:
     norm: float  # inf, or p of L_p
     bound: float | None
     parts: Mapping[str, float] = field(default_factory=dict)
-    route: str = ""
+    argument: str = ""
     theorem: str = ""
     assumptions: tuple[str, ...] = ()
     dtype: str = "float64"
@@ -65,7 +65,7 @@ class Certificate:
     def __str__(self) -> str:
         if self.bound is None:
             return f"nothing proved: {self.theorem}"
-        return f"{self.kind}: error <= {self.bound:.6g} in the {self.norm_name} ({self.route}, {self.dtype})"
+        return f"{self.kind}: error <= {self.bound:.6g} in the {self.norm_name} ({self.argument}, {self.dtype})"
 
     @property
     def norm_label(self) -> float | str:
@@ -79,7 +79,7 @@ class Certificate:
             "norm": self.norm_label,
             "bound": self.bound,
             "parts": dict(self.parts),
-            "route": self.route,
+            "argument": self.argument,
             "theorem": self.theorem,
             "assumptions": list(self.assumptions),
             "dtype": self.dtype,
@@ -90,7 +90,8 @@ class Certificate:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Certificate":
-        """The inverse of to_json."""
+        """The inverse of to_json; files of before call the argument of the proof a route."""
+        data = {"argument" if name == "route" else name: value for name, value in data.items()}
         over = "entries" if data["norm"] == "entries" else "box"
         norm = math.inf if data["norm"] in ("inf", "entries") else float(data["norm"])
         return cls(**{**data, "norm": norm, "over": over, "assumptions": tuple(data["assumptions"])})

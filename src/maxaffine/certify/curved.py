@@ -87,7 +87,7 @@ def certify_curved(
     doubt = max(proof.doubt for proof in branches)
     parts = {"approximation": branch - min(doubt, branch), "leakage": wrong, "rounding": lost, "target_rounding": doubt}
     return Certificate.proved(
-        math.inf, parts, route="curved kink", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        math.inf, parts, argument="curved kink", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(EXPONENTIAL, ELEMENTARY, FLINT, LOGARITHM),
         details={"edges": float(len(inner.clusters) - 1), "boxes": float(boxes), "score_error": eta},
         heard=(Heard(0.0, size), Heard(wrong, size)),  # of the inner group: 2 Omega (1 - Omega) |q| <= 2 wrong

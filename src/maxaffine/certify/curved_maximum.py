@@ -70,7 +70,7 @@ def certify_curved_maximum(layer: GroupedLayer, plan: CurvedMaximumPlan, error: 
         "target_rounding": min(doubt, polygons) + sum(part.doubt for part in smooth),
     }
     return Certificate.proved(
-        math.inf, parts, route="curved maximum", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        math.inf, parts, argument="curved maximum", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT),
         details={"pieces": float(len(values)), "sharpness": plan.sharpness, "groups": float(len(layer.groups))},
         heard=(Heard(blend, size), *([None] * len(plan.smooth))),

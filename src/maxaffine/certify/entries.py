@@ -91,7 +91,7 @@ def certify_entries(
     entries = data.entries
     details = {"entries": float(entries.count), "missing": float(entries.missing)} | ({"collapse": reserve} if reserve else {})
     certificate = Certificate.proved(
-        math.inf, parts, route="entries", theorem=THEOREM, dtype=layer.dtype, runtime=runtime, domain=domain(entries),
+        math.inf, parts, argument="entries", theorem=THEOREM, dtype=layer.dtype, runtime=runtime, domain=domain(entries),
         assumptions=(GIVEN,) if runtime == "hard" else (EXPONENTIAL, GIVEN), details=details, over="entries",
     )  # fmt: skip
     return certificate, found

@@ -57,9 +57,9 @@ def certify_integral(
         "rounding": exact * math.expm1(min(2.0 * eta / p, 700.0)) + volume * runtime_rounding(layer, rounding),
     }
     assumptions = [EXPONENTIAL, ELEMENTARY] if target.expression is not None else [EXPONENTIAL]
-    route = "F1" if soft[0] <= soft[1] else "F2"
+    argument = "F1" if soft[0] <= soft[1] else "F2"
     return Certificate.proved(
-        p, parts, route=f"L_p, {route}", theorem=f"hard part by {how}; soft part by {route}",
+        p, parts, argument=f"L_p, {argument}", theorem=f"hard part by {how}; soft part by {argument}",
         assumptions=tuple(assumptions), dtype=layer.dtype, runtime=runtime,
         domain="the integral over the box of |layer - target|^p",
         details={"eta": eta, "sharpness": layer.sharpness, "hard": hard, "soft_F1": soft[0], "soft_F2": soft[1]},

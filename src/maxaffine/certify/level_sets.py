@@ -58,7 +58,7 @@ def certify_level_sets(layer: GroupedLayer, target: Target, p: float, error: flo
     lost = max(row.head for row in rows) + output_rounding(layer, size) + gamma(3 * C + 24, FLOAT64.unit) * 2.0 * size
     total, boxes = integral(layer, group, target, p, error * 0.995 - volume * lost, 2.0 * eta)
     return Certificate.proved(
-        p, {"approximation": total, "rounding": volume * lost}, route="level sets", theorem=THEOREM, dtype=layer.dtype,
+        p, {"approximation": total, "rounding": volume * lost}, argument="level sets", theorem=THEOREM, dtype=layer.dtype,
         runtime=runtime, assumptions=(EXPONENTIAL, ELEMENTARY, LOGARITHM),
         domain="the integral over the box of |layer - target|^p",
         details={"clusters": float(C), "boxes": float(boxes), "score_error": eta},

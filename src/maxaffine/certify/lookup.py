@@ -1,4 +1,4 @@
-"""Sup-norm certificates of lookups on a uniform grid: routes E1 to E4 (values f(centre)), G4 (cell enclosures) and C (one value).
+"""Sup-norm certificates of lookups on a uniform grid: arguments E1 to E4 (values f(centre)), G4 (cell enclosures) and C (one value).
 
 The proof speaks about the STORED layer: cell widths are read off its coordinates, its values are compared with
 enclosures of f at the true centres, and every rounding enters as a logit error (certify/rounding.py, plan/theorems.py).
@@ -35,15 +35,15 @@ THEOREMS = {
 }
 
 
-def certify_grid(layer: Layer, target: Target, evidence: Evidence, route: str, margin: float = 0.0,
+def certify_grid(layer: Layer, target: Target, evidence: Evidence, argument: str, margin: float = 0.0,
                  runtime: str = "any", deviation: tuple[float, float] | None = None) -> Certificate:  # fmt: skip
     """Prove a sup-norm bound for a stored lookup on a uniform grid; `deviation` of its values where it is known already."""
     if not is_unit_grid(layer):
         raise Refused("the stored keys are not those of a uniform grid; the lookup theorems do not apply.")
     rounding = rounding_of(layer, runtime)
     eta = rounding.eta + layer.sharpness * offset_error(layer)
-    parts = _PARTS[route](layer, target, evidence, eta, margin)
-    if route in ("G4", "C"):
+    parts = _PARTS[argument](layer, target, evidence, eta, margin)
+    if argument in ("G4", "C"):
         deviation = (0.0, 0.0)
     elif deviation is None:
         deviation = values_deviation(layer, target, evidence)
@@ -55,9 +55,9 @@ def certify_grid(layer: Layer, target: Target, evidence: Evidence, route: str, m
         assumptions.append(ELEMENTARY)
     else:
         assumptions.append("the callable's returned values are the target's exact values")
-    assumptions += [f"{name} {evidence.source(name)}" for name in _USES[route] if evidence.source(name) != "not known"]
+    assumptions += [f"{name} {evidence.source(name)}" for name in _USES[argument] if evidence.source(name) != "not known"]
     return Certificate.proved(
-        math.inf, parts, route=route, theorem=THEOREMS[route], assumptions=tuple(assumptions), dtype=layer.dtype,
+        math.inf, parts, argument=argument, theorem=THEOREMS[argument], assumptions=tuple(assumptions), dtype=layer.dtype,
         runtime=runtime, details={"eta": eta, "sharpness": layer.sharpness, "margin": margin},
     )  # fmt: skip
 

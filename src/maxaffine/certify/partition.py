@@ -89,7 +89,7 @@ def certify_partition(
         *(f"{name} {evidence.source(name)}" for name in ("lipschitz", "euclidean") if getattr(evidence, name) is not None),
     )  # fmt: skip
     return Certificate.proved(
-        math.inf, parts, route="G4, given partition",
+        math.inf, parts, argument="G4, given partition",
         theorem="G4: error <= max_j sup |f - y_j| on enlarged cells + range (N-1) e^{-R g}", assumptions=words,
         dtype=layer.dtype, runtime=runtime,
         details={"eta": rounding.eta, "sharpness": layer.sharpness, "margin": margin},
@@ -162,7 +162,7 @@ def certify_centres(
     }
     name = "euclidean" if evidence.euclidean is not None else "lipschitz"
     return Certificate.proved(
-        math.inf, parts, route="I",
+        math.inf, parts, argument="I",
         theorem="I: centres within r of every x give error <= L sqrt(r^2 + 2 log N / R)",
         assumptions=(EXPONENTIAL, f"{name} {evidence.source(name)}"), dtype=layer.dtype, runtime=runtime,
         domain=f"every x of the box within {radius:.6g} (Euclidean) of one of the {layer.keys.count} centres",

@@ -50,7 +50,7 @@ def certify_piecewise(layer: GroupedLayer, plan: PiecewisePlan, runtime: str = "
         "target_rounding": 0.0,
     }
     return Certificate.proved(
-        math.inf, parts, route="PWA", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        math.inf, parts, argument="PWA", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, ELEMENTARY) if exact else (LOGARITHM,),
         details={"tokens": float(plan.cells), "sharpness": plan.sharpness},
         heard=(Heard(blend + 2.0 * kappa * scores + values + (_up(exact) if exact else 0.0), size),),

@@ -63,7 +63,7 @@ def certify_products(layer: GroupedLayer, plan: ProductPlan, error: float, runti
         "approximation": proof.approximation, "leakage": proof.leakage, "rounding": rounding, "target_rounding": proof.doubt,
     }  # fmt: skip
     return Certificate.proved(
-        math.inf, parts, route="products", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        math.inf, parts, argument="products", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT), domain=EVERY_X if proof.every_x else FLOATS,
         details={"factors": float(len(plan.factors)), "clusters": float(len(group.clusters))},
         heard=(proof.heard,),

@@ -35,6 +35,6 @@ def certify(
         if target.expression is None and not integral.provable(evidence, target.box.dimension):
             return Certificate.nothing(norm, NO_FACTS, layer.dtype)
         return certify_integral(layer, target, evidence, norm, runtime, progress)
-    if plan.route not in ("G4", "C") and not lookup.provable(evidence):
+    if plan.argument not in ("G4", "C") and not lookup.provable(evidence):
         return Certificate.nothing(norm, NO_FACTS, layer.dtype)
-    return certify_grid(layer, target, evidence, plan.route, plan.margin, runtime)
+    return certify_grid(layer, target, evidence, plan.argument, plan.margin, runtime)

@@ -76,7 +76,7 @@ def certify_regions(
     }
     details = {"regions": float(count), "planes": float(len(arrangement.planes)), "dimension": float(D)}
     return Certificate.proved(
-        math.inf, parts, route="regions", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        math.inf, parts, argument="regions", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, ELEMENTARY, FLINT), domain=domain(len(set(jumps)), plan.gap), details=details,
         heard=(Heard(blend, size),),
     )  # fmt: skip

@@ -84,7 +84,7 @@ def certify_regions_integral(
     }  # fmt: skip
     details = {"regions": float(count), "planes": float(len(found.planes)), "jumps": float(len(jumps))}
     return Certificate.proved(
-        p, parts, route="regions in L_p", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        p, parts, argument="regions in L_p", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, ELEMENTARY, FLINT), domain=WHOLE, details=details,
         heard=(Heard(2.0 * (size + approximation), size),),  # at a jump all that both sides say
     )  # fmt: skip

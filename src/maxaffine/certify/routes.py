@@ -2,7 +2,7 @@
 
     arrays                          layer(x), and `maxaffine eval`
     collapsed .. blocked, nearest   layer(x, runtime=..)
-    tensors                         layer(t) for tensors of PyTorch, and with gradients
+    tensors                         layer(t) for tensors of PyTorch, with gradients, and by runtime="factorised"
     module                          layer.to_torch(), by the structure; all inside in float64
     literal module, multihead       layer.to_torch(form="literal"), layer.to_multihead_attention()
     matrices                        layer.matrices(), multiplied by hand in float64
@@ -41,6 +41,7 @@ RAISES = 'an error is raised; outside="clamp" takes the nearest point of the box
 CLAMPS = "queries are moved to the nearest point of the box; not-a-number stays what it is"
 UNSAID = "nothing is said outside the box"
 RUNTIMES = ("collapsed", "windowed", "two-level", "factorised", "dense", "blocked", "nearest")
+TENSORS = ("tensors", "tensors with gradients", "factorised tensors")
 LITERAL = ("dense", "literal module", "multihead", "matrices", "literal onnx", "safetensors")
 DIFFERENT = "the nearest entry answers; the softmax is another function"
 
@@ -64,8 +65,10 @@ ROUTES: dict[str, Route] = {
         *(Route(name, f'layer(x, runtime="{name}")', ("own",), RAISES) for name in RUNTIMES),
         Route("tensors", "layer(tensor)", ("float64", "float32"), RAISES, devices=("cpu", "cuda")),
         Route(
-            "tensors with gradients", 'layer(tensor.requires_grad_()), runtime="factorised"', ("float64", "float32"), RAISES,
-            True, ("cpu", "cuda"),
+            "tensors with gradients", "layer(tensor.requires_grad_())", ("float64", "float32"), RAISES, True, ("cpu", "cuda")
+        ),
+        Route(
+            "factorised tensors", 'layer(tensor, runtime="factorised")', ("float64", "float32"), RAISES, True, ("cpu", "cuda")
         ),
         Route("module", "layer.to_torch()", ("own",), CLAMPS, True, ("cpu", "cuda")),
         Route("literal module", 'layer.to_torch(form="literal")', ("own",), CLAMPS, True, ("cpu", "cuda")),
@@ -197,7 +200,7 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
         parts = {"layer": certificate.bound, "literal softmax": max(bound - certificate.bound, 0.0)}
         return prove(parts, "the literal softmax in this arithmetic", (ASSUMED,))
     parts = {"layer": certificate.bound}
-    if route.name.startswith("tensors"):
+    if route.name in TENSORS:
         return _tensors(source, route, dtype, device, parts, prove, hard)
     if route.name in ("module", "onnx"):
         return prove(parts, "computed by the structure of the layer, in float64 inside")
@@ -215,7 +218,7 @@ def _tensors(
     """Tensors: by a kernel where a device has one, else as arrays are or through PyTorch's operations in float64."""
     layer = source.layer
     rounded = dtype == "float32" and layer.dtype == "float64"
-    if device == "cuda" and not hard:
+    if device == "cuda" and not hard and route.name != "factorised tensors":
         tolerance = narrow_tolerance(source) if dtype == "float32" else source.reserve or 0.0
         try:
             name, _, kernel = choose_kernel(layer, dtype, tolerance)

@@ -72,7 +72,7 @@ def certify_spectral(
         "target_rounding": sum(bound.doubt for bound in bounds),
     }
     return Certificate.proved(
-        math.inf, parts, route="spectral", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        math.inf, parts, argument="spectral", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(EXPONENTIAL, ELEMENTARY, FLINT) if declared is None else (EXPONENTIAL, DECLARED),
         details={"groups": float(len(layer.groups)), "bonus": layer.bonus, "collapse": reserve},
     )  # fmt: skip

@@ -70,7 +70,7 @@ def certify_sums(layer: GroupedLayer, plan: SumPlan, error: float, runtime: str 
         raise Refused(f"far from its clusters some numbers leave {layer.dtype}.")
     return Certificate.proved(
         math.inf, {"approximation": approximation, "leakage": leakage, "rounding": rounding, "target_rounding": doubt},
-        route="sums", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        argument="sums", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT), domain=EVERY_X if every else FLOATS,
         details={"groups": float(len(layer.groups)), "bonus": layer.bonus}, heard=tuple(heard),
     )  # fmt: skip

@@ -75,7 +75,7 @@ def certify_tree(layer: GroupedLayer, target: Target, error: float, runtime: str
     known = Heard(approximation + doubt + leak, size, np.tile(near, (C, 1)), leak + 2.0 * size * C * math.exp(2.0 * eta - gap))
     parts = {"approximation": approximation, "leakage": leak, "rounding": rounding, "target_rounding": doubt}
     return Certificate.proved(
-        math.inf, parts, route="tree", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        math.inf, parts, argument="tree", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(EXPONENTIAL, ELEMENTARY, FLINT, LOGARITHM),
         details={"clusters": float(C), "gap": gap, "boxes": float(boxes), "score_error": eta}, heard=(known,),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`maxaffine plan`: what a layer would cost, by every route and for every error; nothing is built."""
+"""`maxaffine plan`: what a layer would cost, by every argument and for every error; nothing is built."""
 
 import sys
 from typing import Annotated, Any
@@ -74,7 +74,7 @@ def run(
         say_json({"target": expression, "norm": norm, "dtype": dtype, "errors": errors, **found})
         return 0
     say(f"target     {printable(expression)}")
-    head = ("error", "method", "route", "tokens", "bytes", "while made", "flops per query", "affordable here")
+    head = ("error", "method", "argument", "tokens", "bytes", "while made", "flops per query", "affordable here")
     for line in table([head, *(_cells(row) for row in rows)]):
         say(line)
     for line in _refusals(refused):
@@ -98,7 +98,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     return (
         f"{row['error']:g}",
         str(row["method"]),
-        str(row["route"]),
+        str(row["argument"]),
         _count(row["tokens"]),
         size(row["bytes"]),
         size(row["peak_bytes"]),

@@ -122,7 +122,7 @@ def run(unit: Unit, parameters: Parameters, context: Context) -> Result:
             "tokens": layer.tokens,
             "cells": [int(n) for n in layer.keys.shape],
             "sharpness": float(layer.sharpness),
-            "route": certificate.route,
+            "route": certificate.argument,
             "parameters": weights.parameters,
             "bound": float(certificate.bound),
             "rounding": float(certificate.parts["rounding"]),

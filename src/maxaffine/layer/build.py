@@ -1,6 +1,6 @@
 """From a plan to a layer: the keys the plan names and the values that the target says.
 
-Values of a lookup: f at the cell's centre (routes E1 to E4), the mid-range of f on the enlarged cell (G4) or on the box (C),
+Values of a lookup: f at the cell's centre (arguments E1 to E4), the mid-range of f on the enlarged cell (G4) or on the box (C),
 or the p-mean of f over the cell (L_p): the median for p = 1, the mean for p = 2, in between the minimiser of the mean of
 |f - y|^p.
 """
@@ -36,7 +36,7 @@ def build_grid(
             values[start:stop] = declared_means(means, target, coordinates, plan.counts, start, stop)
         elif math.isfinite(plan.norm):
             values[start:stop] = p_mean(cell_samples(target, coordinates, plan.counts, start, stop), plan.norm)
-        elif plan.route == "G4":
+        elif plan.argument == "G4":
             f = enclose_cells(target, coordinates, plan.counts, start, stop, plan.margin)
             values[start:stop] = f.lo / 2.0 + f.hi / 2.0
         else:
@@ -48,7 +48,7 @@ def build_grid(
 
 
 def build_constant(plan: GridPlan, target: Target, dtype: str, middle: Array) -> Layer:
-    """The layer of route C: one key, and the middle (K,) of the target's range as its value."""
+    """The layer of argument C: one key, and the middle (K,) of the target's range as its value."""
     values = middle.reshape(*plan.counts, target.d_out, target.n_out).astype(numpy_dtype(dtype))
     return _layer(target, grid_coordinates(target.box, plan.counts), grid_keys(plan.counts), plan.sharpness, values, dtype)
 

@@ -194,7 +194,7 @@ class AxisPlan:
     parts: tuple[Cell, ...]
     sites: Sites
     gap: float | None = None
-    route: str = "axis clusters"
+    argument: str = "axis clusters"
 
     @property
     def cells(self) -> int:
@@ -204,7 +204,7 @@ class AxisPlan:
     def to_json(self) -> dict[str, Any]:
         """Plain data: the direction; everything else is in the layer."""
         return {
-            "plan": "axis", "method": "axis", "route": self.route, "direction": [str(c) for c in self.direction],
+            "plan": "axis", "method": "axis", "argument": self.argument, "direction": [str(c) for c in self.direction],
             "clusters": len(self.parts), "gap": self.gap,
         }  # fmt: skip
 

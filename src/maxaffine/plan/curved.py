@@ -47,7 +47,7 @@ class CurvedPlan:
     place: int
     choice: int
     flat: bool = False  # the outer piece is one affine function, whose token is one
-    route: str = "curved kink"
+    argument: str = "curved kink"
 
     @property
     def cells(self) -> int:

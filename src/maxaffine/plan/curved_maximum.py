@@ -47,7 +47,7 @@ class CurvedMaximumPlan:
     sharpness: float
     smooth: tuple[GroupPlan, ...]
     centre: Array
-    route: str = "curved maximum"
+    argument: str = "curved maximum"
 
     @property
     def cells(self) -> int:
@@ -58,7 +58,7 @@ class CurvedMaximumPlan:
         """Plain data: the base and the function that make all sides of the maximum convex."""
         lift = dataclasses.asdict(self.lift)
         return {
-            "plan": "curved maximum", "method": "curved", "route": self.route, "base": self.base, "lift": lift,
+            "plan": "curved maximum", "method": "curved", "argument": self.argument, "base": self.base, "lift": lift,
             "pieces": [len(rows) for rows in self.pieces],
         }  # fmt: skip
 

@@ -44,7 +44,7 @@ class LevelPlan:
     outside: Array
     hard: float  # area between the set and the polygon, from the curve's points
     strip: float  # half the width of a strip along the curve that holds that area
-    route: str = "level sets"
+    argument: str = "level sets"
 
     @property
     def cells(self) -> int:

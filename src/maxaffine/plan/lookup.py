@@ -10,7 +10,7 @@ Routes to a sup-norm bound with values f(cell centre), h_i the cell widths (docs
     C   one value for the whole box, the middle of f's range, where the error is larger than half of it
     I   covering centres of a set of points given by the user
 
-The planner takes the cheapest route that applies; sharper than the paper's rho0 often saves tokens.
+The planner takes the cheapest argument that applies; sharper than the paper's rho0 often saves tokens.
 """
 
 import itertools
@@ -34,15 +34,15 @@ from maxaffine.target.target import Target
 Array = NDArray[np.float64]
 
 SHARPNESSES = (theorems.RHO0, 10.0, 14.0, 20.0, 28.0, 40.0)
-MARGIN = 5 / 128  # enlargement of the cells on route G4, in cells; a dyadic number, so that faces are exact
+MARGIN = 5 / 128  # enlargement of the cells on argument G4, in cells; a dyadic number, so that faces are exact
 COUNT_LIMIT = 2**50  # cells per coordinate that are still counted exactly; memory refuses long before
 
 
 @dataclass(frozen=True)
 class GridPlan:
-    """A uniform product grid: cells per coordinate, sharpness, and the route of its proof."""
+    """A uniform product grid: cells per coordinate, sharpness, and the argument of its proof."""
 
-    route: str
+    argument: str
     counts: tuple[int, ...]
     sharpness: float
     predicted: float  # the bound before rounding, as the plan expects it
@@ -56,11 +56,11 @@ class GridPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        return {"plan": "grid", "route": self.route, "counts": list(self.counts), "margin": self.margin}
+        return {"plan": "grid", "argument": self.argument, "counts": list(self.counts), "margin": self.margin}
 
 
 def provable(evidence: Evidence) -> bool:
-    """Whether some route E1 to E4 applies."""
+    """Whether some argument E1 to E4 applies."""
     facts = (evidence.lipschitz, evidence.euclidean, evidence.modulus, evidence.concave_modulus)
     return any(fact is not None for fact in facts)
 
@@ -84,7 +84,7 @@ def constant_plan(box: Box, evidence: Evidence, error: float) -> GridPlan | None
 
 
 def middle_of_range(extent: Array) -> Array:
-    """The value (K,) of route C."""
+    """The value (K,) of argument C."""
     middle: Array = extent[0] / 2.0 + extent[1] / 2.0
     return middle
 
@@ -252,7 +252,7 @@ def enclosed_proposals(target: Target, evidence: Evidence, error: float) -> Iter
         yield plan(math.ceil(high * factor))
 
 
-ENCLOSED_LIMIT = 1 << 20  # cells that route G4 encloses at most
+ENCLOSED_LIMIT = 1 << 20  # cells that argument G4 encloses at most
 
 
 def _half_oscillation(target: Target, plan: GridPlan, limit: float) -> float:
@@ -275,7 +275,7 @@ class CentresPlan:
     radius: float
     multiplier: float
     predicted: float
-    route: str = "I"
+    argument: str = "I"
 
     @property
     def cells(self) -> int:
@@ -284,7 +284,7 @@ class CentresPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; the centres are the layer's keys."""
-        return {"plan": "centres", "route": self.route, "radius": self.radius, "multiplier": self.multiplier}
+        return {"plan": "centres", "argument": self.argument, "radius": self.radius, "multiplier": self.multiplier}
 
 
 def covering_plans(points: Array, euclidean: float, error: float) -> Iterator[CentresPlan]:
@@ -325,7 +325,7 @@ class PartitionPlan:
     sharpness: float
     margin: float
     values: Array  # (N, d_out, n_out)
-    route: str = "G4"
+    argument: str = "G4"
 
     @property
     def cells(self) -> int:
@@ -334,4 +334,4 @@ class PartitionPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; the pieces are the layer's keys."""
-        return {"plan": "partition", "route": self.route, "margin": self.margin}
+        return {"plan": "partition", "argument": self.argument, "margin": self.margin}

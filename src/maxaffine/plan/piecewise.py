@@ -25,7 +25,7 @@ class PiecewisePlan:
 
     pieces: Refinement
     sharpness: float
-    route: str = "PWA"
+    argument: str = "PWA"
 
     @property
     def cells(self) -> int:
@@ -59,5 +59,5 @@ class PiecewisePlan:
 
     def to_json(self) -> dict[str, Any]:
         """The record that a file keeps."""
-        names = {"plan": "piecewise", "method": "piecewise", "route": self.route}
+        names = {"plan": "piecewise", "method": "piecewise", "argument": self.argument}
         return {**names, "sharpness": self.sharpness, "tokens": self.cells}

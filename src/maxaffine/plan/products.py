@@ -39,7 +39,7 @@ class ProductPlan:
     affine: int
     shares: tuple[float, ...]
     centre: Array
-    route: str = "products"
+    argument: str = "products"
 
     @property
     def cells(self) -> int:
@@ -59,7 +59,7 @@ class ProductPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the factors."""
-        return {"plan": "products", "method": "products", "route": self.route, "factors": self.factors_json()}
+        return {"plan": "products", "method": "products", "argument": self.argument, "factors": self.factors_json()}
 
     def factors_json(self) -> list[dict[str, Any]]:
         """Per factor its direction, clusters, tokens, share, and the value that tells it from the other factors."""

@@ -34,7 +34,7 @@ class RegionsPlan:
     half: Array  # x = centre + half z
     fit: ProductFit  # one output per region
     gap: float | None = None  # distance from the planes of jumps within which nothing is said
-    route: str = "regions"
+    argument: str = "regions"
 
     @property
     def cells(self) -> int:
@@ -49,7 +49,7 @@ class RegionsPlan:
         """Plain data: the steepness of the planes in their order, and how keys were made."""
         axes = [{"family": axis.family, "parameter": axis.parameter} for axis in self.fit.axes]
         signs = [list(row) for row in self.arrangement.regions]
-        found: dict[str, Any] = {"plan": "regions", "method": "regions", "route": self.route, "axes": axes, "signs": signs}
+        found: dict[str, Any] = {"plan": "regions", "method": "regions", "argument": self.argument, "axes": axes, "signs": signs}
         return found | {"steepness": list(self.steepness), "gap": self.gap}
 
 

@@ -36,7 +36,7 @@ class SeenPlan:
     half: Array  # x = centre + half z
     fit: ProductFit  # one output per region
     gap: float | None = None
-    route: str = "regions"
+    argument: str = "regions"
 
     @property
     def cells(self) -> int:
@@ -51,7 +51,7 @@ class SeenPlan:
         """Plain data: how the planes were found, the steepness of each, and how keys were made."""
         axes = [{"family": axis.family, "parameter": axis.parameter} for axis in self.fit.axes]
         signs = [list(row) for row in self.seen.regions]
-        found: dict[str, Any] = {"plan": "regions", "method": "regions", "route": self.route, "axes": axes, "signs": signs}
+        found: dict[str, Any] = {"plan": "regions", "method": "regions", "argument": self.argument, "axes": axes, "signs": signs}
         return found | {"steepness": list(self.steepness), "gap": self.gap, "seen": self.seen.to_json()}
 
 

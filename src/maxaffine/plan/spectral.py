@@ -53,7 +53,7 @@ class SpectralPlan:
     """A sum of groups, each with its keys and values."""
 
     groups: tuple[GroupPlan, ...]
-    route: str = "spectral"
+    argument: str = "spectral"
 
     @property
     def cells(self) -> int:
@@ -72,7 +72,7 @@ class SpectralPlan:
             axes = [{"family": axis.family, "parameter": axis.parameter} for axis in made.axes]
             kind = "factored" if made.factors is not None else "constant" if made.slopes is None else "affine"
             rows.append({"directions": [[str(c) for c in w] for w in made.group.directions], "axes": axes, "values": kind})
-        return {"plan": "spectral", "route": self.route, "groups": rows}
+        return {"plan": "spectral", "argument": self.argument, "groups": rows}
 
 
 def scaled(group: Group, low: Array, high: Array) -> tuple[Interval, Array]:

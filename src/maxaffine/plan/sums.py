@@ -38,7 +38,7 @@ class SumPlan:
     parts: tuple[AxisPlan | GroupPlan | ProductPlan, ...]
     shares: tuple[float, ...]
     centre: Array
-    route: str = "sums"
+    argument: str = "sums"
 
     @property
     def cells(self) -> int:
@@ -53,7 +53,7 @@ class SumPlan:
             rows.append({"directions": [[str(c) for c in w] for w in group.directions], "keys": kind, "share": share})
             if isinstance(part, ProductPlan):
                 rows[-1]["factors"] = part.factors_json()
-        return {"plan": "sums", "method": "sums", "route": self.route, "groups": rows}
+        return {"plan": "sums", "method": "sums", "argument": self.argument, "groups": rows}
 
 
 class SumPlanner:

@@ -41,7 +41,7 @@ class TreePlan:
     pieces: tuple[Piece, ...]
     gap: float
     root: tuple[int, ...]
-    route: str = "tree"
+    argument: str = "tree"
 
     @property
     def cells(self) -> int:

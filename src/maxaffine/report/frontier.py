@@ -1,4 +1,4 @@
-"""The picture of a frontier: tokens against error, one curve per method and route."""
+"""The picture of a frontier: tokens against error, one curve per method and argument."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def draw_frontier(rows: Sequence[dict[str, Any]], target: str, path: str | Path)
 
     curves: dict[str, list[tuple[float, int, bool]]] = {}
     for row in rows:
-        name = row["method"] if row["method"] == row["route"] else f"{row['method']} ({row['route']})"
+        name = row["method"] if row["method"] == row["argument"] else f"{row['method']} ({row['argument']})"
         curves.setdefault(name, []).append((row["error"], row["tokens"], row["affordable"]))
     figure = Figure(figsize=(8.0, 5.0), layout="constrained")
     axes = figure.add_subplot()

@@ -158,7 +158,7 @@ def _advice(c: Compiled) -> str:
     if worst == "target_rounding":
         return "the target's own evaluation is the limit; nothing about the layer would help"
     counts = c.layer.keys.shape
-    if c.certificate.route == "C":
+    if c.certificate.argument == "C":
         return "one value for the whole box: half the range of the target is below the error; a smaller `error` adds tokens"
     if not c.layer.is_product:
         return "the size of the cells dominates; more or better placed sites are what would help"

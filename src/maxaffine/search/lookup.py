@@ -139,7 +139,7 @@ def plan_cost(plan: Plan, request: Request) -> Cost:
 
 def _is_streamed(plan: lookup.GridPlan, request: Request) -> bool:
     """Whether values go straight to the file: there is one, values are f at the sites, and they are many."""
-    if request.out is None or math.isfinite(request.norm) or plan.route in ("G4", "C"):
+    if request.out is None or math.isfinite(request.norm) or plan.argument in ("G4", "C"):
         return False
     if not lookup.provable(request.evidence):
         return False
@@ -152,7 +152,7 @@ def _streamed(plan: lookup.GridPlan, request: Request, cost: Cost) -> Found:
     layer, seen, pending = stream_grid(plan, target, request.dtype, request.out, request.executor, request.progress)
     try:
         doubt = seen.doubt if target.expression is not None else evidence.range_bound(np.asarray(seen.blur))
-        prove = partial(certify_grid, layer, target, evidence, plan.route, plan.margin, deviation=(doubt, seen.storage))
+        prove = partial(certify_grid, layer, target, evidence, plan.argument, plan.margin, deviation=(doubt, seen.storage))
         return Found("lookup", plan, layer, prove("any"), cost, prove=prove, pending=pending)
     except BaseException:
         pending.discard()
