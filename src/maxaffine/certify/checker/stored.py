@@ -133,7 +133,7 @@ class Stored:
         """What all roundings together may do to a logit, whichever runtime runs the layer.
 
         The query is rounded to float64, centred, scaled and rounded to the dtype; the scores are formed with at most
-        D + 6 operations each; then come the shift by the maximum, exp, the division, and one rescaling per block.
+        D + 4 operations each; then come the shift by the maximum, exp, the division, and one rescaling per block.
         """
         double, u = 2.0**-53, self.unit
         size = self.scale * self.reach
@@ -147,7 +147,7 @@ class Stored:
             drift = self.offset_error
         else:
             a, b, drift = np.abs(self.slopes[0]).max(axis=0), float(np.abs(self.offsets[0]).max()), 0.0
-        scores = float(a @ query) + (len(self.scale) + 6) * u * 1.01 * (float(a @ size) * 1.01 + b)
+        scores = float(a @ query) + (len(self.scale) + 4) * u * 1.01 * (float(a @ size) * 1.01 + b)
         if not self.sharpness * (4.0 * float(a @ size) + 4.0 * b + 1.0) < float(np.finfo(self.dtype).max):
             raise NotProved(f"its logits overflow in {self.dtype}.")
         rounds = -(-len(self.values) // BLOCK)
