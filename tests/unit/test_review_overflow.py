@@ -27,6 +27,9 @@ def raised(text, method, error, power, box=BOX):
     record["error"] = error * scale
     for row in record["plan"].get("groups", ()):
         row["share"] = row.get("share", 0.0) * scale
+    record["certificate"]["bound"] *= scale
+    record["certificate"]["parts"] = {name: part * scale for name, part in record["certificate"]["parts"].items()}
+    record["literal"] = None
     record["certificate"]["details"] = {
         key: value * scale if key == "collapse" else value for key, value in record["certificate"]["details"].items()
     }

@@ -304,7 +304,7 @@ def checked(one, two, affine=0, **known):
     none = np.zeros(2)
     rest = dict.fromkeys(names, 0.0) | {"dtype": "float64", "counts": (1, 1)} | known
     stored = Stored(matrix=none, centre=none, low=none, high=none, clusters=[], slack=[], affine=affine, **rest)
-    return checker_products._multiplied([one, two], stored)
+    return checker_products._multiplied([one, two], stored)[0]
 
 
 @pytest.mark.parametrize(

@@ -265,17 +265,19 @@ def _at(layer: Numbers, table: Table | Samples, z: list[Array], error: float) ->
     tokens = float(np.prod([len(b) for b in layer.offsets]))
     _held(layer, top, min(alive, tokens) + 2.0 * sum(len(b) for b in layer.offsets))
     along = 2.0 * sum(len(b) for b in layer.offsets)
-    sums = max(0.0 if layer.grouped else 2.0 * min(alive, tokens), along) + 24.0 * (D + 2)
-    if not layer.grouped:
-        sums += 6.0 * math.ceil(tokens / ROUND)
-        sums *= unit / DOUBLE  # lookups add up in their dtype, heads in float64
+    if layer.grouped:  # a dot product and a normaliser per axis, or trees over all tokens; here a dot product per axis
+        sums = max(along + 2.0 * D, 14.0 * (2.0 + math.log(max(tokens, 2.0), 8.0))) + 2.0 * D + 6.0
+        sums += along / 2.0 + 4.0 * D
+    else:  # lookups add up in their dtype, heads in float64
+        sums = max(2.0 * min(alive, tokens), along) + 24.0 * (D + 2) + 6.0 * math.ceil(tokens / ROUND)
+        sums = sums * unit / DOUBLE + along + 24.0 * D
     if not sums * DOUBLE < 0.01 or not largest < 0.09:
         raise NotProved(f"rounding in {layer.dtype} is not under control.")
-    fixed = 1.02 * (sums + along + 24.0 * D) * DOUBLE * top
+    fixed = 0.0 if layer.grouped else 1.02 * sums * DOUBLE * top
     fixed += layer.reserve + (POLYNOMIALS * top if layer.reserve else 0.0) + (0.0 if layer.grouped else 2.0 * D * TAIL * top)
     fixed += 200.0 * (D + 2) * tokens * (DTYPES[layer.dtype].tiny * top + 2.0**-1074)
-    # errors of at most 0.09 in all: e^{2 * 0.09} < 1.2; own weights come from extended precision and are rounded once
-    coarse = 1.2 * (shaken + 8.0 * D * DOUBLE) * 2.0 * far
+    grown = math.exp(2.0 * largest) * (1 + 1e-9)  # own weights come from extended precision and are rounded once
+    coarse = grown * (shaken + 8.0 * D * DOUBLE) * 2.0 * far
     fine = coarse > 0.002 * error
     worst = 0.0
     for weights, lost, part, values in _pieces(table, axes, z, K):
@@ -284,16 +286,22 @@ def _at(layer: Numbers, table: Table | Samples, z: list[Array], error: float) ->
             for e in range(D):
                 g = g + _beside(part[0][e], e, D, part[1]) * _sum(weights, layer.value_slopes[..., e], part[1])
         away = np.abs(g - values) + 2.0 * unit * np.abs(g)
+        if layer.grouped:
+            held = _sum(weights, np.abs(layer.values), part[1])  # sum w |v|
+            if layer.value_slopes is not None:
+                for e in range(D):
+                    steep = _sum(weights, np.abs(layer.value_slopes[..., e]), part[1])
+                    held = held + np.abs(_beside(part[0][e], e, D, part[1])) * steep
+            away = away + 1.02 * sums * DOUBLE * np.minimum(held * (1 + 1e-9), top)
         if fine:
             level = middle + sum(_beside(part[0][e], e, D, part[1]) * tilt[:, e] for e in range(D))
             for e in range(D):
                 mixed = [lost[i] if i == e else weights[i] for i in range(D)]
                 mass = _beside(lost[e].sum(axis=1), e, D, part[1])
-                spread = _sum(mixed, about, part[1])
-                if layer.value_slopes is not None:
-                    square = _square(mixed, layer.values - middle, layer.value_slopes - tilt, part)
-                    spread = np.minimum(spread, np.sqrt(np.maximum(square, 0.0) * mass))
-                away = away + 1.2 * ((spread + mass * np.abs(g - level)) + 8.0 * DOUBLE * far)
+                apart = _sum(mixed, about, part[1]) + mass * np.abs(g - level)
+                lean = np.zeros((*layer.values.shape, D)) if layer.value_slopes is None else layer.value_slopes - tilt
+                apart = np.fmin(apart, _apart(mixed, layer.values - middle, lean, g - level, mass, part))
+                away = away + grown * (apart + 8.0 * DOUBLE * far)
         else:
             away = away + coarse
         known = np.isfinite(values)
@@ -325,7 +333,7 @@ def _axis(layer: Numbers, i: int, z: Array, unit: float) -> tuple[Array, Array, 
     W = (W / W.sum(axis=1, keepdims=True)).astype(np.float64)
     size = layer.sharpness * (np.multiply.outer(np.abs(z), np.abs(layer.slopes[i])) + np.abs(layer.offsets[i]))
     # D products, their sum, the offset and its storage; the shift by the maximum; exp to 8 u and what follows it
-    errors = (D + 3.0) * 1.01 * unit * size + unit * (behind + 14.0)
+    errors = (D + (2.02 if layer.grouped else 3.03)) * unit * size + unit * (behind + 12.0)
     if not layer.grouped:
         # runtimes form z in float64 or in the dtype, take the offsets of an ideal grid, work window by window or block by block
         rounds = math.ceil(float(np.prod([len(one) for one in layer.offsets])) / ROUND)
@@ -372,6 +380,21 @@ def _sum(W: list[Array], values: Array, on_grid: bool) -> Array:
     for e in reversed(range(D - 1)):
         found = np.einsum("m...jk,mj->m...k", found, W[e])
     return np.asarray(found)
+
+
+def _apart(W: list[Array], c: Array, G: Array, g: Array, mass: Array, part: tuple[list[Array], bool]) -> Array:
+    """An upper bound of sum_j W_j |c_j + G_j z - g|: along one axis of few entries itself, else by Cauchy and Schwarz."""
+    z, on_grid = part
+    D = len(z)
+    if D == 1 and W[0].size * c.shape[-1] <= 8 * WORK:
+        v = c[None] + z[0][:, None, None] * G[None, ..., 0]
+        return np.asarray(np.einsum("mj,mjk->mk", W[0], np.abs(v - g[:, None, :])) * (1 + 1e-9))
+    first = _sum(W, c, on_grid)
+    for e in range(D):
+        first = first + _beside(z[e], e, D, on_grid) * _sum(W, G[..., e], on_grid)
+    square = _square(W, c, G, part)
+    about = square - 2.0 * g * first + g * g * mass
+    return np.asarray(np.sqrt(np.maximum(about + 1e-11 * (square + g * g * mass), 0.0) * mass) * (1 + 1e-9))
 
 
 def _square(W: list[Array], c: Array, G: Array, part: tuple[list[Array], bool]) -> Array:
