@@ -1,34 +1,61 @@
 """`maxaffine attack`: try to break the proofs with random layers, perturbed layers and a search for the worst point."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from maxaffine.cli.command import Command, single
 from maxaffine.cli.streams import complain, progress_bar, say, say_json
+from maxaffine.cli.streams import table as aligned
 from maxaffine.core.errors import BadInput
 
-VIOLATED = 1
+VIOLATED, INTERRUPTED = 1, 130
 
 app = single()
 
 
 @app.command("attack", cls=Command)
 def run(
-    layers: Annotated[int, typer.Option("--layers", help="How many layers to attack.")] = 500,
+    layers: Annotated[
+        int | None,
+        typer.Option(
+            "--layers",
+            help="Layers to attack, 500 by default; per head with --heads, per head and dtype with --routes (2 by default).",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the targets, perturbations and searches.")] = 0,
     seconds: Annotated[float | None, typer.Option("--seconds", help="Stop after this time.")] = None,
-    heads: Annotated[str | None, typer.Option("--heads", help="Head by head: \"all\", or names such as axis;regions.")] = None,
+    heads: Annotated[str | None, typer.Option("--heads", help='Head by head: "all", or names such as axis;regions.')] = None,
+    routes: Annotated[bool, typer.Option("--routes", help="Every way to run a layer against its own statement.")] = False,
+    table: Annotated[bool, typer.Option("--table", help="With --routes: the table as Markdown.")] = False,
+    prepare: Annotated[
+        Path | None,
+        typer.Option(
+            "--prepare",
+            help="With --routes: write layers, points and true values into a new folder, for "
+            "`python -m maxaffine.trial.device` on a machine with a GPU.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> int:
     """Attack the proofs: random targets, keys and values perturbed, dtypes mixed, errors maximised from many starts.
 
     With --heads every head of hard targets is attacked in turn, --layers of each: in every runtime as compiled, and with its
     stored numbers moved and proved anew by the checker and by its certificate.
+    With --routes every way to run a layer (arrays, tensors, gradients, modules, matrices, ONNX, files) is attacked against what
+    is stated of that way alone, and the table shows the largest error found in units of that statement.
     Exit code 0 when no point lies above a proved bound, 1 otherwise.
     """
-    if layers < 1 or seed < 0 or (seconds is not None and not seconds > 0):
+    if (layers is not None and layers < 1) or seed < 0 or (seconds is not None and not seconds > 0):
         raise BadInput("`--layers` must be at least 1, `--seed` not negative and `--seconds` positive.")
+    if (table or prepare is not None) and not routes:
+        raise BadInput("`--table` and `--prepare` go with `--routes`.")
+    if prepare is not None:
+        return _prepare(prepare, layers or 3, seed, json)
+    if routes:
+        return _routes(heads, layers or 2, seed, seconds, json, table)
+    layers = layers or 500
     if heads is not None:
         return _head_by_head(heads, layers, seed, seconds, json)
     from maxaffine.certify.attack import attack
@@ -39,7 +66,7 @@ def run(
     if json:
         say_json({**tally.to_json(), "seed": seed})
     else:
-        kinds = ", ".join(f"{count} {name}" for name, count in sorted({**tally.by_dtype, **tally.by_route}.items()))
+        kinds = ", ".join(f"{count} {name}" for name, count in sorted({**tally.by_dtype, **tally.by_argument}.items()))
         say(f"layers      {tally.layers} ({kinds}), seed {seed}, {tally.seconds:.0f} s")
         say(f"proved      {tally.proved}; {tally.refused} other requests were refused")
         say(f"perturbed   {tally.perturbed} certified anew, {tally.rechecked} by the checker; {tally.unprovable} refused a proof")
@@ -61,6 +88,41 @@ def _head_by_head(heads: str, layers: int, seed: int, seconds: float | None, jso
     else:
         say(table(rows))
     return _verdict([one for row in rows for one in row.violations])
+
+
+def _routes(heads: str | None, layers: int, seed: int, seconds: float | None, json: bool, as_markdown: bool) -> int:
+    from maxaffine.compiler import compile
+    from maxaffine.trial.attack import attack_routes, markdown, table
+
+    names = None if heads in (None, "all") else [name.strip() for name in str(heads).split(";")]
+    with progress_bar() as progress:
+        tally = attack_routes(compile, names, layers=layers, seed=seed, seconds=seconds, progress=progress)
+    if json:
+        say_json(tally.to_json())
+    else:
+        lines = table([row for _, row in tally.rows])
+        say(markdown(lines) if as_markdown else "\n".join(aligned(lines)))
+        say(tally.summary())
+    for row in tally.violations[:20]:
+        name = f"{row.route}, {row.variant}" if row.variant else row.route
+        where = f"{row.target} in {row.dtype}, {name} in {row.arithmetic}"
+        complain(f"{where}: found {row.worst!r} above {row.bound!r} at {list(row.at)} ({row.why})")
+    return VIOLATED if tally.violations else INTERRUPTED if tally.interrupted else 0
+
+
+def _prepare(folder: Path, layers: int, seed: int, json: bool) -> int:
+    from maxaffine.compiler import compile
+    from maxaffine.trial.prepare import prepare
+
+    with progress_bar() as progress:
+        found = prepare(compile, folder, layers=layers, seed=seed, progress=progress)
+    if json:
+        say_json(found)
+    else:
+        counts = f"{found['layers']} layers, {found['routes']:,} layer-route pairs, {found['points']:,} points"
+        say(f"{counts}, {found['bytes'] / 2**20:.1f} MiB, seed {seed}")
+        say(f"judge them with: python -m maxaffine.trial.device {folder}")
+    return 0
 
 
 def _verdict(violations: list[dict[str, Any]]) -> int:

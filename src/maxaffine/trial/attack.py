@@ -23,7 +23,7 @@ TRIES = 10  # requests per layer that a head may refuse
 GROUPS: dict[str, tuple[str, ...]] = {
     "NumPy": ("arrays", "collapsed", "windowed", "two-level", "factorised", "blocked", "nearest"),
     "tensors": ("tensors",),
-    "gradient, factorised": ("tensors with gradients",),
+    "gradient, factorised": ("tensors with gradients", "factorised tensors"),
     "to_torch, ONNX": ("module", "onnx"),
     "literal module, MultiheadAttention": ("literal module", "multihead"),
     "dense, matrices, literal ONNX, safetensors": ("dense", "matrices", "literal onnx", "safetensors"),
@@ -169,7 +169,8 @@ def _cell(rows: Sequence[Row]) -> str:
         return "refused"
     ratio = max(row.ratio for row in judged)
     shown = f"**{ratio:.3g}**" if any(row.violated for row in judged) else f"{math.floor(ratio * 1000) / 1000:.3f}"
-    return shown + ("†" if any(row.bound is None and row.variant not in ("in float64", "in float32") for row in rows) else "")
+    missing = any(row.bound is None and row.variant not in ("in float64", "in float32", "I") for row in rows)
+    return shown + ("†" if missing else "")
 
 
 def markdown(lines: Sequence[tuple[str, ...]]) -> str:

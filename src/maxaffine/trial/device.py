@@ -101,7 +101,7 @@ def runs(entry: dict[str, Any], layer: Any, device: torch.device) -> Iterator[tu
     for dtype in ("float64", "float32"):
         yield "tensors", "", dtype, lambda d=dtype: tensors(d, False, None)  # type: ignore[misc]
         yield "tensors with gradients", "", dtype, lambda d=dtype: tensors(d, True, None)  # type: ignore[misc]
-        yield "tensors with gradients", "factorised", dtype, lambda d=dtype: tensors(d, False, "factorised")  # type: ignore[misc]
+        yield "factorised tensors", "", dtype, lambda d=dtype: tensors(d, False, "factorised")  # type: ignore[misc]
 
     def fast() -> Any:
         return to_torch(layer, output, None, False)
@@ -133,7 +133,7 @@ def _shaped(x: Array, shapes: Any) -> list[Array]:
 def said_of(entry: dict[str, Any], route: str, dtype: str) -> tuple[float | None, str, str]:
     """The bound of a route in the index, why it is or is not there, and its arithmetic."""
     for one in entry["statements"]:
-        if one["route"] == route and (not route.startswith("tensors") or one["dtype"] == dtype):
+        if one["route"] == route and (not route.endswith(("tensors", "with gradients")) or one["dtype"] == dtype):
             return one["bound"], one["why"], one["dtype"]
     raise KeyError(route)
 

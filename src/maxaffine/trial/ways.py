@@ -7,7 +7,9 @@ built when it is run for the first time; one that is not covered is never built.
 from __future__ import annotations
 
 import copy
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine import reference
+from maxaffine.certify.routes import TENSORS
 from maxaffine.certify.statement import Statement
 from maxaffine.compiled import Compiled
 from maxaffine.core.rounding import compute_format
@@ -110,10 +113,10 @@ def _tensors(compiled: Compiled) -> Iterator[Way]:
 
     for dtype in ("float64", "float32"):
         narrow = dtype == "float32"
-        plain, graded = (compiled.statement(route, dtype) for route in ("tensors", "tensors with gradients"))
+        plain, graded, by_softmax = (compiled.statement(route, dtype) for route in TENSORS)
         yield Way("tensors", "", plain, lambda d=dtype: call(d, False, None), narrow)  # type: ignore[misc]
         yield Way("tensors with gradients", "", graded, lambda d=dtype: call(d, True, None), narrow)  # type: ignore[misc]
-        yield Way("tensors with gradients", "factorised", graded, lambda d=dtype: call(d, False, "factorised"), narrow)  # type: ignore[misc]
+        yield Way("factorised tensors", "", by_softmax, lambda d=dtype: call(d, False, "factorised"), narrow)  # type: ignore[misc]
 
 
 def _called(module: Any, dtype: str, compiled: Compiled, gradient: bool = False) -> Run:
@@ -238,14 +241,15 @@ def _safetensors(compiled: Compiled) -> Iterator[Way]:
         from maxaffine.export.safetensors_file import pack, run
 
         head = head_of(compiled.layer)
-        folder = tempfile.TemporaryDirectory()
-        place = Path(folder.name) / "export.safetensors"
+        folder = tempfile.mkdtemp()
+        place = Path(folder) / "export.safetensors"
         place.write_bytes(pack(compiled.layer, head, {}))
         step = max(1, CHUNK // max(compiled.tokens, 1))
 
-        def answer(x: Array, _keep: Any = folder) -> Array:
+        def answer(x: Array) -> Array:
             return np.concatenate([_flat(run(place, x[i : i + step]), len(x[i : i + step])) for i in range(0, len(x), step)])
 
+        weakref.finalize(answer, shutil.rmtree, folder, ignore_errors=True)
         return answer
 
     yield Way("safetensors", "", _listable(compiled, compiled.statement("safetensors")), build, slow=4.0)
