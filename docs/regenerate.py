@@ -2,7 +2,7 @@
 
 A fenced `console` block is a list of commands behind `$ ` and what they printed.  The commands of one page are run in order, in
 one empty folder, and their output is put in place; `make test` is left as it is.  The table between the marks `<!-- tokens -->`
-and `<!-- /tokens -->` is measured; the one between `<!-- modules -->` is read from the docstrings.
+and `<!-- /tokens -->` is measured, so is that of the routes; the one between `<!-- modules -->` is read from the docstrings.
 """
 
 import ast
@@ -17,9 +17,10 @@ from math import pi
 from pathlib import Path
 
 import maxaffine as ma
+from maxaffine.certify.routes import CLAMPS, RAISES, ROUTES, UNSAID
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "choosing.md", ROOT / "docs" / "architecture.md")
+PAGES = tuple(ROOT / name for name in ("README.md", "docs/choosing.md", "docs/routes.md", "docs/architecture.md"))
 IMAGES = ROOT / "docs" / "images"
 ERRORS = (1e-1, 1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
 SQUARE = ma.Box(x=(-pi, pi), y=(-pi, pi))
@@ -78,6 +79,29 @@ def modules() -> str:
     return "\n".join(lines)
 
 
+def routes() -> str:
+    """Every way to run a layer with what is proved of it, for a kink and for a smooth function."""
+    layers = {
+        "abs(sin(7x)), 26 tokens": ma.compile("abs(sin(7*x))", ma.Box(x=(-1, 1)), error=1e-6),
+        "the same, `literal=True`": ma.compile("abs(sin(7*x))", ma.Box(x=(-1, 1)), error=1e-6, literal=True),
+        "sin(x) + cos(y), 11 tokens": ma.compile("sin(x) + cos(y)", SQUARE, error=1e-6),
+    }
+    lines = [f"| route | how it is taken | outside the box | {' | '.join(layers)} |", "|---|---|---|" + "---|" * len(layers)]
+    outside = {RAISES: "an error, or `outside=\"clamp\"`", CLAMPS: "clamped", UNSAID: "not covered"}
+    for route in ROUTES.values():
+        for device in route.devices:
+            for dtype in route.dtypes:
+                said = [layer.statement(route.name, None if dtype == "own" else dtype, device) for layer in layers.values()]
+                if all(one.why.startswith("it cannot run") for one in said):
+                    continue
+                name = route.name + ("" if dtype == "own" or len(route.dtypes) == 1 else f", {dtype}")
+                name += "" if device == "cpu" else f", {device}"
+                cells = ["not covered" if one.bound is None else f"{one.bound:.3g}" for one in said]
+                how = " / ".join(f"`{part}`" for part in route.how.split(", "))
+                lines.append(f"| {name} | {how} | {outside[route.outside]} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def replaced(text: str, mark: str, make: Callable[[], str]) -> str:
     """The text with what stands between the marks made anew, where it has the marks."""
     if f"<!-- {mark} -->" not in text:
@@ -122,7 +146,7 @@ def main() -> None:
     pictures()
     for page in PAGES:
         text = consoles(page.read_text())
-        text = replaced(replaced(text, "tokens", tokens), "modules", modules)
+        text = replaced(replaced(replaced(text, "tokens", tokens), "modules", modules), "routes", routes)
         page.write_text(text)
         print(f"wrote {page.relative_to(ROOT)}")
 

@@ -1,4 +1,4 @@
-"""Sup-norm certificates of lookups on a uniform grid: arguments E1 to E4 (values f(centre)), G4 (cell enclosures) and C (one value).
+"""Sup-norm certificates of lookups on a uniform grid: E1 to E4 (values f(centre)), G4 (cell enclosures) and C (one value).
 
 The proof speaks about the STORED layer: cell widths are read off its coordinates, its values are compared with
 enclosures of f at the true centres, and every rounding enters as a logit error (certify/rounding.py, plan/theorems.py).

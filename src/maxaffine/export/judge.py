@@ -85,7 +85,8 @@ def judge(
 ) -> Judged:
     """How far an export is from the layer, at points chosen against it.
 
-    Refused where it does not run, or where it is farther away than its statement and the layer's bound together allow.
+    Refused where it does not run; a fault where it is farther away than its statement and `layer_bound` together allow (None:
+    they do not speak of all points).
     """
     try:
         got = np.asarray(run(x), dtype=np.float64)

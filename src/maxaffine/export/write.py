@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.certify.certificate import Certificate
+from maxaffine.certify.axis_certificate import FLOATS as EVERY_FLOAT
+from maxaffine.certify.certificate import EVERY_X, Certificate
 from maxaffine.certify.observe import Observed
 from maxaffine.certify.statement import Statement
 from maxaffine.core.errors import BadInput, Refused
@@ -144,7 +145,8 @@ def _judge(source: Source, form: str, dtype: str, run: Callable[[Array], Any], s
     # The softmax itself, not a collapse of it: what is measured is what the export adds.
     runtime = next(name for name in ("two-level", "factorised", "dense", "blocked") if name in chooser.available(layer))
     expected = np.asarray(source(*_shaped(x, layer.inputs), runtime=runtime, outside="clamp"), dtype=np.float64)
-    return judge(form, dtype, run, x, expected, said, source.certificate.bound)
+    everywhere = source.certificate.domain in (EVERY_X, EVERY_FLOAT)
+    return judge(form, dtype, run, x, expected, said, source.certificate.bound if everywhere else None)
 
 
 def _softened(source: Source) -> tuple[Judged, ...]:

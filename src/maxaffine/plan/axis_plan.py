@@ -179,6 +179,13 @@ class Soft:
         steep = sum(KINK * link.kink for link in problem.links if link.kind == "kink") / (self.kinks * error)
         return self.blurs * 8.0 * compute_format(dtype).unit * steep * (problem.high - problem.low)
 
+    def cells(self, problem: Problem, error: float, dtype: str) -> float:
+        """About how many cells it takes to keep what such errors move below a part of the error."""
+        with np.errstate(all="ignore"):
+            seen = problem.f(np.linspace(problem.low, problem.high, 2001))
+        variation = float(np.abs(np.diff(seen[np.isfinite(seen)])).sum())
+        return 2.0 * self.blur(problem, error, dtype) * variation / (0.2 * error)
+
 
 SOFTER = (Soft(0.3, 1.0), Soft(0.45, 1.0), Soft(0.3, 4.0), Soft(0.45, 4.0))  # tried in this order for a literal softmax
 

@@ -71,6 +71,8 @@ def along(
     def make(share: float) -> AxisPlan | None:
         kinks = KINKS[dtype] if any(link.kind == "kink" for link in problem.links) else 0.0
         if soft is not None and kinks:
+            if soft.cells(problem, share, dtype) > MOST:
+                return None
             aim = Aim((0.8 - soft.kinks) * share, soft.kinks * share, share, 0.0)
             return make_plan(problem, aim, dtype, MOST, None, affine, strain, soft.blur(problem, share, dtype))
         made = make_plan(problem, Aim((0.93 - kinks) * share, kinks * share, share, 0.0), dtype, MOST, None, affine, strain)

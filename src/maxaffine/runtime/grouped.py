@@ -23,6 +23,13 @@ def coordinates(layer: GroupedLayer, group: Group | ClusterGroup, x: NDArray[np.
     return np.asarray(z.astype(numpy_dtype(layer.dtype)).astype(compute_dtype(layer.dtype)))
 
 
+def literal_coordinates(layer: GroupedLayer, group: Group | ClusterGroup, x: NDArray[np.float64]) -> Array:
+    """The same for the literal softmax; where there are clusters z is rounded to the dtype that computes, as in exported forms."""
+    if not layer.has_clusters:
+        return coordinates(layer, group, x)
+    return np.asarray(((x - layer.centre) @ group.matrix.T).astype(compute_dtype(layer.dtype)))
+
+
 BRANCH = 8
 
 
@@ -165,7 +172,7 @@ def _literal_logits(layer: GroupedLayer, x: NDArray[np.float64]) -> list[Array]:
     found = []
     for group in layer.groups:
         slopes, offsets = group.listed()
-        found.append(coordinates(layer, group, x) @ slopes.astype(compute).T + offsets.astype(compute))
+        found.append(literal_coordinates(layer, group, x) @ slopes.astype(compute).T + offsets.astype(compute))
     return found
 
 
@@ -190,7 +197,7 @@ def _literal_values(layer: GroupedLayer, x: NDArray[np.float64]) -> NDArray[np.f
         c, G = group.listed_values()
         value = c.T
         if layer.is_affine:
-            value = value + np.einsum("be,nke->bkn", coordinates(layer, group, x).astype(np.float64), G)
+            value = value + np.einsum("be,nke->bkn", literal_coordinates(layer, group, x).astype(np.float64), G)
         if g == 0 and layer.tilt is not None:
             value = value + tilted(layer, x)[:, :, None]
         parts.append(value)

@@ -71,6 +71,10 @@ def search(request: Request, reasons: list[str], fewest: int | None) -> Found | 
         if request.literal:
             break
     for soft in SOFTER if request.literal else ():
+        needed = soft.cells(problem, request.error, request.dtype)
+        if needed > most:
+            reasons.append(f"kinks soft enough for the literal softmax need about {needed:.2g} tokens")
+            continue
         plan = _plan(request, problem, 0.8 - soft.kinks, asked, most, soft)
         made = None if plan is None else _proved(plan, found, request, asked, reasons)
         if made is not None:
