@@ -260,14 +260,24 @@ def test_check_says_plainly_that_a_stated_bound_is_not_confirmed(run, saved, tmp
     path = tmp_path / "boast.safetensors"
     write_container(path, tensors, {**record, "certificate": {**record["certificate"], "bound": 1e-9}})
     answer = run("check", path)
-    assert answer.code == 0 and answer.err == ""
-    assert answer.out.splitlines()[-2:] == [
-        "verdict    proved",
-        "           the error alone: the claimed bound is not confirmed, it is below what the checker finds",
-    ]
+    assert answer.code == 1 and "is not confirmed, only the error is" in answer.err
+    assert answer.out.splitlines()[-1] == "verdict    not proved"
     found = run("check", path, "--json").json
-    assert found["passed"] is True and found["bound_confirmed"] is False and found["claimed"] == 1e-9
+    assert found["passed"] is False and found["bound_confirmed"] is False and found["claimed"] == 1e-9
     assert "only the error is" in found["reason"]
+
+
+def test_check_prints_every_claim_of_the_literal_form_and_refuses_one_that_is_false(run, saved, tmp_path):
+    answer, told = run("check", saved), read_container(saved)[1]["literal"]["float64"]["bound"]
+    (line,) = [line for line in answer.out.splitlines() if line.startswith("literal")]
+    assert answer.code == 0 and line.startswith(f"literal    float64: stated {told!r}, checked 0.29")
+    tensors, record = read_container(saved)
+    path = tmp_path / "boast.safetensors"
+    write_container(path, tensors, {**record, "literal": {"float64": {"bound": 0.01}}})
+    answer = run("check", path)
+    assert answer.code == 1 and "literal form in float64 is claimed to be within 0.01" in answer.err
+    found = run("check", path, "--json").json
+    assert found["bound_confirmed"] is True and found["literal"]["float64"]["confirmed"] is False and found["passed"] is False
 
 
 def test_check_says_that_a_callable_cannot_be_proved_again(run, tmp_path):
