@@ -194,12 +194,22 @@ class Compiled:
         if isinstance(self.layer, GroupedLayer):
             needed = 8 * self.tokens * (self.layer.dimension + 64)
             _afford(needed, f"the literal matrices of {self.tokens:,} tokens", "ask for a larger error")
-            return grouped_matrices(self.layer, kind, layout)
+            return self._told(grouped_matrices(self.layer, kind, layout))
         if kind in ("self", "cross"):
             bytes_needed = matrices_bytes(self.layer, kind, layout or "Q")
             what = f"the literal matrices of {self.tokens:,} tokens"
             _afford(bytes_needed, what, 'use layout "K", "cross", or a larger `error`')
-        return matrices(self.layer, kind, layout, correction, bonus)
+        made = matrices(self.layer, kind, layout, correction, bonus)
+        return made if (correction, bonus) != ("output", None) else self._told(made)
+
+    def _told(self, made: SelfMatrices | CrossMatrices) -> SelfMatrices | CrossMatrices:
+        """The matrices with what is proved of them, or which numbers would hold the error."""
+        if isinstance(made, SelfMatrices) and made.layout == "K":
+            return replace(made, said="not covered: layout K adds scores up in x, not in x - centre; Q and I are covered")
+        said = self.statement("matrices")
+        bits = said.bits_for(self.error)
+        wanted = "" if bits is None else f"; a mantissa of {bits} bits would hold {self.error:g}, or compile with literal=True"
+        return replace(made, said=f"{said}{wanted}")
 
     def certificate_for(self, runtime: str = "any", dtype: str | None = None) -> Certificate:
         """The certificate for one runtime alone (and this layer's dtype)."""

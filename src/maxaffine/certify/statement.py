@@ -63,6 +63,17 @@ class Statement:
         """No bound, and why."""
         return cls(route, dtype, None, why, **more)
 
+    def bits_for(self, error: float) -> int | None:
+        """How many bits of a number would hold an error that rounding alone exceeds; None where it is held, or they would not do.
+
+        What the literal softmax loses is proportional to the unit of the arithmetic.
+        """
+        lost = self.parts.get("literal softmax", 0.0)
+        room = error - self.parts.get("layer", math.inf)
+        if self.bound is None or self.bound <= error or not (lost > 0.0 and room > 0.0):
+            return None
+        return math.ceil((53 if self.dtype == "float64" else 24) + math.log2(lost / room))
+
     def withdrawn(self, why: str) -> Statement:
         """The same route after something was changed that the bound did not allow for."""
         return replace(self, bound=None, parts={}, why=why)

@@ -52,6 +52,7 @@ class SelfMatrices(HeadMatrices):
 
     linear: LinearMap
     layout: str
+    said: str = ""  # what is proved of these matrices, multiplied by hand
 
     @property
     def P(self) -> list[Array]:
@@ -83,7 +84,7 @@ class SelfMatrices(HeadMatrices):
 
     def describe(self) -> str:
         """The meaning of every row of every matrix, as text."""
-        return _describe(f"self-attention, layout {self.layout}", {"Z = Linear(X)": self.linear}, self)
+        return _describe(f"self-attention, layout {self.layout}", {"Z = Linear(X)": self.linear}, self, self.said)
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ class CrossMatrices(HeadMatrices):
 
     query: LinearMap
     context: LinearMap
+    said: str = ""  # what is proved of these matrices, multiplied by hand
 
     @property
     def parameters(self) -> int:
@@ -105,11 +107,11 @@ class CrossMatrices(HeadMatrices):
 
     def describe(self) -> str:
         """The meaning of every row of every matrix, as text."""
-        return _describe("cross-attention", {"Z_Q = query(X)": self.query, "Z_K = context(X)": self.context}, self)
+        return _describe("cross-attention", {"Z_Q = query(X)": self.query, "Z_K = context(X)": self.context}, self, self.said)
 
 
-def _describe(title: str, maps: dict[str, LinearMap], head: HeadMatrices) -> str:
-    lines = [title]
+def _describe(title: str, maps: dict[str, LinearMap], head: HeadMatrices, said: str) -> str:
+    lines = [title, *([said] if said else [])]
     for name, linear in maps.items():
         lines.append(f"{name}: {linear.R_0.shape[0]} rows, {linear.R_0.shape[1]} tokens, {len(linear.P)} terms P_i X Q_i")
         lines += [f"  row {i}: {meaning}" for i, meaning in enumerate(linear.rows)]

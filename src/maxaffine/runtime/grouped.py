@@ -24,7 +24,7 @@ def coordinates(layer: GroupedLayer, group: Group | ClusterGroup, x: NDArray[np.
 
 
 def literal_coordinates(layer: GroupedLayer, group: Group | ClusterGroup, x: NDArray[np.float64]) -> Array:
-    """The same for the literal softmax; where there are clusters z is rounded to the dtype that computes, as in exported forms."""
+    """The same for the literal softmax: where there are clusters, z in the dtype that computes, as exported forms have it."""
     if not layer.has_clusters:
         return coordinates(layer, group, x)
     return np.asarray(((x - layer.centre) @ group.matrix.T).astype(compute_dtype(layer.dtype)))
