@@ -35,7 +35,8 @@ def _table() -> ma.Table:
 
 def _irregular() -> ma.Table:
     rng = np.random.default_rng(0)
-    return ma.Table([np.array([0.0, 1.0, 2.5, 3.0]), np.sort(rng.uniform(0, 1, 5))], rng.normal(size=(4, 5)))
+    rough = np.sort(rng.uniform(0, 1, 5)).astype(np.float32).astype(np.float64)  # numbers that float32 queries can be
+    return ma.Table([np.array([0.0, 1.0, 2.5, 3.0]), rough], rng.normal(size=(4, 5)))
 
 
 def _sites() -> ma.MaxAffine:
