@@ -38,6 +38,7 @@ TOKENS = 2_000_000  # listed values that a check is willing to hold
 RADII = (1.15, 1.3, 1.6, 2.2, 3.3, 4.5, 6.0, 9.0, 13.0, 18.0)
 DENSE = {1: 8, 2: 6, 3: 4, 4: 4}
 LIMITS = {1: 5_000, 2: 90_000, 3: 5_000_000, 4: 12_000_000}
+EXTENT = {1: 200, 2: 20, 3: 7, 4: 4}  # pieces per direction, for the size of a function
 ROOM = 1.0 + 2.0**-8
 TREE = 8
 LITERAL = 1 << 16  # tokens up to which a layer is also run by the literal softmax
@@ -294,7 +295,8 @@ class _Part:
                 one = _Head(
                     self.group.expression.output(k), self.middle, self.half, self.axes, self.values[..., k : k + 1], lean
                 )
-                found.append(self._bound(one, self.query, goal))
+                bound, top = self._bound(one, self.query, goal)
+                found.append((bound, min(top, one.extent() + bound)))
             if not all(math.isfinite(number) for pair in found for number in pair):  # max() would lose NaN
                 raise NotProved("its numbers are too large for a bound.")
             return max(bound for bound, _ in found), max(top for _, top in found)
@@ -460,6 +462,17 @@ class _Head:
         if not math.isfinite(size):
             raise NotProved("a factor of the target could not be enclosed.")
         return size
+
+    def extent(self) -> float:
+        """A bound of |f| over the range, from a few hundred pieces; infinite where it is not enclosed."""
+        E = len(self.axes)
+        cuts = [np.linspace(-1.0, 1.0, EXTENT.get(E, 3) + 1)] * E
+        low, high = (
+            np.stack([a.ravel() for a in np.meshgrid(*(cut[part] for cut in cuts), indexing="ij")], axis=1)
+            for part in (slice(None, -1), slice(1, None))
+        )
+        size = float(self.expression.enclose(self._t(Interval(low, high))).magnitude.max())
+        return size if math.isfinite(size) else math.inf
 
     def _t(self, z: Interval) -> Interval:
         shape = z.lo.shape
