@@ -14,7 +14,9 @@ from typing import Any
 from maxaffine.certify.checker.proved import FORMS, Proved
 from maxaffine.certify.checker.stored import NotProved
 
-CONFIRMS = 1.5  # the checker's own bound of a literal form may exceed the one claimed by this: its constants are its own
+# The checker's own bound of a literal form may exceed the one claimed by this, since its constants are its own: for 300 layers of
+# all heads and dtypes it is 0.4 to 1.27 times the one claimed.
+CONFIRMS = 1.35
 
 
 @dataclass(frozen=True)
