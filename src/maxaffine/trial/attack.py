@@ -169,7 +169,7 @@ def _cell(rows: Sequence[Row]) -> str:
         return "refused"
     ratio = max(row.ratio for row in judged)
     shown = f"**{ratio:.3g}**" if any(row.violated for row in judged) else f"{math.floor(ratio * 1000) / 1000:.3f}"
-    missing = any(row.bound is None and row.variant not in ("in float64", "in float32", "I") for row in rows)
+    missing = any(row.bound is None and row.variant not in ("in float64", "in float32", "I", "K") for row in rows)
     return shown + ("†" if missing else "")
 
 

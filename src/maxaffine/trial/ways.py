@@ -31,6 +31,7 @@ Run = Callable[[Array], Array]
 
 CHUNK = 1 << 21  # points times tokens that one call of a literal form takes
 LISTED = 3000  # tokens up to which literal forms are built
+NOT_K = "layout K adds scores up in x, not in x - centre"
 FULL = 64  # tokens up to which all query columns of self-attention are multiplied out
 
 
@@ -179,7 +180,8 @@ def _matrices(compiled: Compiled) -> Iterator[Way]:
         def build(kind: str = kind, layout: str | None = layout) -> Run:
             return by_hand(compiled.matrices(kind, layout), compiled.layer.inputs)
 
-        yield Way("matrices", layout or kind, said, build, slow=40.0)
+        here = said.withdrawn(NOT_K) if layout == "K" and said.covered else said
+        yield Way("matrices", layout or kind, here, build, slow=40.0)
 
 
 def by_hand(made: SelfMatrices | CrossMatrices, shapes: Any) -> Run:
