@@ -9,6 +9,7 @@ the largest value by at most W0((N-1)/e)/R.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -77,8 +78,8 @@ def check_curved_maximum(
     parts = Sum(found.parts, (False,) * len(found.parts), found.slopes, Fraction(0))
     for g in range(len(found.parts)):
         part = _smooth(_renamed(tensors, g), dtype, parts, g, target)
-        groups.append(part)
         bound, top = part.prove(SMOOTH * error / len(found.parts))
+        groups.append(replace(part, extent=top))
         total, size = total + bound, size + top
     if "tilt" in tensors:
         lean, span = np.abs(np.asarray(tensors["tilt"]).astype(np.float64)[0]), target.box.high - target.box.low

@@ -8,7 +8,7 @@ degree m is at most 1/cos(pi m / 2n) times its maximum over n Chebyshev points (
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -85,7 +85,7 @@ def check_spectral(tensors: Mapping[str, Any], record: Mapping[str, Any], target
         part = _Part.read(tensors, g, group, centre, low, high, dtype, bonus if len(groups) > 1 else 0.0, target.d_out)
         bound, top = part.prove(goal)
         total += bound
-        parts.append(part)
+        parts.append(replace(part, extent=top))
         largest.append(top)
         levels.append(part.normaliser())
         count += part.tokens
@@ -224,6 +224,7 @@ class _Part:
     bonus: float
     all_tokens: int
     narrow: bool  # queries are rounded to fewer digits, and surely stay inside [-1, 1]
+    extent: float = math.inf  # a bound of |F_g|, where it was proved
 
     @classmethod
     def read(
@@ -358,7 +359,7 @@ class _Part:
                 lost, largest = lost + (rough - plain), largest + rough
             lost += (form.gamma(E + rank + 12) * held + frame.sums(held)) * math.exp(2.0 * eta)
             top = float(np.prod([np.abs(factor).max(axis=0) for factor in self.factors], axis=0).sum()) * 1.01
-        return Column(lost * (1 + 1e-9) + frame.stray(top), largest, eta, top, self.normaliser)
+        return Column(lost * (1 + 1e-9) + frame.stray(top), min(largest, self.extent), eta, top, self.normaliser)
 
     def _joined(self, counted: "Counted") -> tuple[float, float]:
         """What a softmax that joins all directions loses where values are sums of products, and sum w |values|.
@@ -761,7 +762,11 @@ class _Head:
         ends = float(lost.max()) * grow * math.exp(2.0 * largest_eta)
         plain = float((np.abs(self.values[..., 0]) + self.leaning() * ROOM).max())  # of every token
         top = min(plain, float(np.abs(shared) @ np.full(1 + E, ROOM)) + float(np.abs(g).max()) + swing)
-        held = min(plain, grow * float((_contract(W, np.abs(columns)) @ np.full(1 + E, ROOM)).max()))
+        absolute = _contract(W, np.abs(columns))
+        spread = absolute[..., 0]
+        for e, z in enumerate(basis[1:]):
+            spread = spread + (np.abs(z) + widths[e]) * absolute[..., 1 + e]
+        held = min(plain, grow * float(spread.max()) * (1 + 1e-9))
         return Account(ends * (1 + 1e-9), float(query @ np.asarray(slopes)) * (1 + 1e-9), top, held)
 
 

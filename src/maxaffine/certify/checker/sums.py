@@ -7,6 +7,7 @@ of the parts is compared with the target at random points.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
         else:
             part = _smooth(tensors, dtype, found, g, target)
             bound, top = part.prove(goal)
-            groups.append(part)
+            groups.append(replace(part, extent=top))
         total, size = total + bound, size + top
         if not math.isfinite(total + size):
             raise NotProved("a part could not be bounded.")
