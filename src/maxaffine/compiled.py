@@ -352,11 +352,11 @@ class Compiled:
             return write.write_torch(self, path, "mha" if to == "mha" else form or "fast", kind)
         raise BadInput(f"`to` (={to!r}) is not known; choose one of {', '.join(write.FORMATS)}.")
 
-    def semantics(self, said: Statement) -> dict[str, Any]:
+    def semantics(self, said: Statement | None = None) -> dict[str, Any]:
         """What an export says about itself: inputs, outputs, domain, the layer's certificate, and its own statement."""
         from maxaffine.export.semantics import semantics
 
-        return semantics(self.target, self.certificate, self.observed, self.error, self.method, self.dtype, said)
+        return semantics(self.target, self.certificate, self.observed, self.error, self.method, self.dtype, said or self.statement())
 
     # -- keep
 

@@ -123,9 +123,13 @@ def test_tensors_on_the_cpu_are_answered_with_the_bits_of_arrays(layers):
 
 def test_explain_speaks_of_tensors_on_a_device(layers):
     said = layers["collapsed"].explain(device="cuda")
-    assert "tensors    on cuda in float32: collapsed, " in said and "multiply-adds per query instead of" in said
-    assert "tensors    on cuda in float64: windowed, " in layers["windowed"].explain(device="cuda")
-    assert "on cuda in float32: factorised, by PyTorch's operations: " in layers["two-level"].explain(device="cuda")
+    assert "the collapsed kernel: " in said and "multiply-adds per query instead of" in said
+    assert "the windowed kernel: " in layers["windowed"].explain(device="cuda")
+    assert "the collapsed kernel" not in layers["collapsed"].explain()
+    for name, layer in layers.items():
+        told = layer.statement("tensors", "float32", "cuda")
+        assert told.bound is None or f"{told.bound:.4g}" in layer.explain(device="cuda"), name
+    assert "tensors, float32, cuda" in layers["two-level"].explain(device="cuda")
     with pytest.raises(BadInput, match=r"`device` \(='tpu'\) must be"):
         layers["collapsed"].explain(device="tpu")
     for wrong in (0, 1.5, True):

@@ -1,6 +1,7 @@
 """Collapsed: heads as polynomials, a proved error, the same bits in every batch, and certificates that count it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -190,9 +191,9 @@ def test_the_checker_adds_what_the_record_reserves_and_a_file_without_reserve_do
         assert not check(tensors, {**record, "certificate": spoilt}).passed
     plain = dict(layer.certificate.details)
     del plain["collapse"]
-    old = ma.compiled.Compiled(**{**layer.__dict__, "certificate": layer.certificate.with_details(collapse=0.0)})
+    old = replace(layer, certificate=layer.certificate.with_details(collapse=0.0))
     assert old.reserve is None and old.runtime()[0] != "collapsed" and "collapsed" not in old.runtimes()
-    with pytest.raises(BadInput, match="nothing in reserve"):
+    with pytest.raises(BadInput, match="no margin"):
         old(0.5, runtime="collapsed")
 
 

@@ -121,7 +121,8 @@ QUIET = HeadErrors(lost=0.0, size=0.0, lean=0.0, eta=0.0, reach=0.0, keys=1, lar
 def part(size, heads=None, **known):
     """A factor of which nothing is wrong but what is named."""
     zero = dict.fromkeys(("worst", "kinks", "leak", "far", "doubt", "eta", "rounding", "largest"), 0.0)
-    return AxisParts(**(zero | {"top": size, "count": 1, "cells": 1} | known), size=size, heads=replace(QUIET, **(heads or {})))
+    rest = {"top": size, "count": 1, "cells": 1, "reach": np.ones(1), "edge": 0.0, "pace": 0.0}
+    return AxisParts(**(zero | rest | known), size=size, heads=replace(QUIET, **(heads or {})))
 
 
 def total(one, two, affine=0, off=0.0, shift=0.0, tiny=0.0):

@@ -389,9 +389,9 @@ def test_exports_of_tables(smooth, scattered, nearest, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     for name, layer in (("smooth", smooth), ("scattered", scattered), ("nearest", nearest)):
         rows = layer.export("safetensors", tmp_path / f"{name}.safetensors")
-        assert rows[0].difference <= 1e-9
+        assert rows[0].seen <= 1e-9
         rows = layer.export("torch", tmp_path / f"{name}-torch.safetensors")
-        assert rows[0].dtype == "float64" and rows[0].difference <= 1e-9
+        assert rows[0].dtype == "float64" and rows[0].seen <= 1e-9
         assert json.loads(json.dumps(layer.semantics()))["certificate"]["norm"] == "entries"
         assert read_container(tmp_path / f"{name}.safetensors")[1]["semantics"]["norm"] == "entries"
 

@@ -73,7 +73,7 @@ def certify_curved_maximum(layer: GroupedLayer, plan: CurvedMaximumPlan, error: 
         math.inf, parts, argument="curved maximum", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT),
         details={"pieces": float(len(values)), "sharpness": plan.sharpness, "groups": float(len(layer.groups))},
-        heard=(Heard(blend, size), *([None] * len(plan.smooth))),
+        heard=(Heard(blend, size, kappa=kappa), *([None] * len(plan.smooth))),
     )  # fmt: skip
 
 

@@ -66,8 +66,9 @@ class Heard:
 
     `blend` bounds sum_k Omega_k |p_k - f| over the box and `size` |f|, for the function f that the group stands for; `reach`
     (C, E) bounds |t| where a cluster is heard (None: the whole box), `far` the masses of clusters beyond it times |f| + |v|.
-    Beyond its reach a cluster trails by ever more: `edge` bounds the size of its logits where it begins to, and `pace` how much
-    faster than its lag they grow there (infinite: not known).
+    `kappa`: |p_k - f| <= eps + kappa (max S - S_k) for every cluster at every x, so that errors of scores, however large, cost
+    2 kappa of them (theory, 10.2).  Beyond its reach a cluster trails by ever more: `edge` bounds the size of its logits where it
+    begins to, and `pace` how much faster than its lag they grow there (infinite: not known).
     """
 
     blend: float
@@ -76,6 +77,7 @@ class Heard:
     far: float = 0.0
     edge: float = math.inf
     pace: float = math.inf
+    kappa: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -225,22 +227,30 @@ def _clusters(layer: GroupedLayer, group: ClusterGroup, heard: Heard, form: Dtyp
     bonus = layer.bonus if len(layer.groups) > 1 else 0.0
     whole = np.stack([(size * (1 + query.part) + np.abs(c.origin)) / c.radius for c in group.clusters]) * UP  # |t| over the box
     reach = whole if heard.reach is None else np.minimum(heard.reach, whole)
-    spreads = [spread(cluster, row) for cluster, row in zip(group.clusters, reach, strict=True)]
+    spreads = []
     inside = shared = all_over = values = top = steepest = 0.0
     for k, cluster in enumerate(group.clusters):
         here = np.minimum(np.abs(cluster.origin) + cluster.radius * reach[k], size) * UP  # |z| where it is heard
         near, away = (_logit(group, k, cluster, z, query.error(z), bonus, form) for z in (here, size))
-        inside = max(inside, math.expm1(2.0 * near.own) * spreads[k] if near.own < 1.0 else math.inf)
+        blur = math.expm1(2.0 * min(near.own, 1.0))
+        spreads.append(spread(cluster, reach[k], 0.01 * heard.blend / blur))
+        inside = max(inside, blur * spreads[k] if near.own < 1.0 or cluster.count == 1 else math.inf)
         shared, all_over = max(shared, near.shared + near.own), max(all_over, away.shared + away.own)
         values = max(values, _value_error(layer, cluster, here, query, form))
         top, steepest = max(top, _largest(cluster, size * (1 + query.part))), max(steepest, away.slip)
         if not away.top < LARGEST[form.name]:
             return _UNRESOLVED
-    far = math.expm1(2.0 * all_over) * 2.0 * heard.far
+    if all(cluster.count == 1 for cluster in group.clusters) and math.isfinite(heard.kappa):
+        moved = 2.0 * heard.kappa * all_over
+        mean = heard.size + heard.blend + moved
+        total = moved + values + gamma(2 * layer.tokens + layer.dimension + 20, form.unit) * 2.0 * mean
+        total += layer.tokens * 4.0 * form.tiny * (top + heard.size)
+        return _Column(total * UP, mean * UP, all_over, top + heard.size)
+    far = math.expm1(2.0 * all_over) * 2.0 * heard.far if all_over < 0.1 else math.inf
     if not all_over < 0.1:
         far = _far(heard, 0.0 if query.alone.all() else steepest, len(size), bonus, form)
         all_over = shared + 1.0  # beyond its reach a cluster trails by more than its logits may be wrong
-    if not (shared < 1.0 and math.isfinite(far + top)):
+    if not (shared < 1.0 and math.isfinite(inside + far + top)):
         return _UNRESOLVED
     masses = math.exp(2.0 * shared)
     total = masses * (inside + far + values) + math.expm1(2.0 * shared) * 2.0 * heard.blend
@@ -290,11 +300,11 @@ def _logit(
     return _Logit(shared * UP, own * UP, float((a + alpha) @ error) * UP, top)
 
 
-def spread(cluster: Cluster, reach: Array) -> float:
+def spread(cluster: Cluster, reach: Array, enough: float = 0.0) -> float:
     """sup over |t_e| <= reach_e of sum_j w_j |v_j - p|, p the mean of the values v_j under the weights w_j.
 
-    At most the root of the second moment about any affine function m, and so at most max |v_j - m|; along one coordinate it is
-    followed from piece to piece.
+    At most the root of the second moment about any affine function m, and so at most max |v_j - m|, which is taken where it is
+    small `enough`; else it is followed from piece to piece.
     """
     if cluster.count == 1:
         return 0.0
@@ -304,8 +314,10 @@ def spread(cluster: Cluster, reach: Array) -> float:
         G = cluster.slopes.astype(np.float64).reshape(*c.shape, -1)
     level, lean = (c.max(axis=0) + c.min(axis=0)) / 2.0, (G.max(axis=0) + G.min(axis=0)) / 2.0
     crude = float((np.abs(c - level) + np.abs(G - lean) @ reach).max()) * (1 + 1e-9)
-    if len(reach) > 1 or not math.isfinite(crude):
-        return min(crude, _several(cluster, c, G, reach)) if math.isfinite(crude) else crude
+    if crude <= enough or not math.isfinite(crude):
+        return crude
+    if len(reach) > 1:
+        return min(crude, _several(cluster, c, G, reach))
     (axis,) = cluster.axes
     slopes, offsets = axis.slopes.astype(np.float64), axis.offsets.astype(np.float64)
     span, r = float(np.ptp(slopes)), float(reach[0])

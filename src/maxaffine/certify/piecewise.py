@@ -53,7 +53,7 @@ def certify_piecewise(layer: GroupedLayer, plan: PiecewisePlan, runtime: str = "
         math.inf, parts, argument="PWA", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, ELEMENTARY) if exact else (LOGARITHM,),
         details={"tokens": float(plan.cells), "sharpness": plan.sharpness},
-        heard=(Heard(blend + 2.0 * kappa * scores + values + (_up(exact) if exact else 0.0), size),),
+        heard=(Heard(blend + 2.0 * kappa * scores + values + (_up(exact) if exact else 0.0), size, kappa=kappa),),
     )  # fmt: skip
 
 

@@ -221,9 +221,9 @@ def _tensors(
     if device == "cuda" and not hard and route.name != "factorised tensors":
         tolerance = narrow_tolerance(source) if dtype == "float32" else source.reserve or 0.0
         try:
-            name, _, kernel = choose_kernel(layer, dtype, tolerance)
+            name, reason, kernel = choose_kernel(layer, dtype, tolerance)
             kept = kernel.bound * root_of_volume(layer, source.certificate)
-            return prove({**parts, "kernel": kept}, f"the {name} kernel, within its own bound of the layer")
+            return prove({**parts, "kernel": kept}, f"the {name} kernel: {reason}")
         except Refused:
             pass
     why = "the nearest entry" if hard else "computed in float64" if route.gradient or device == "cuda" else "as arrays are"

