@@ -90,7 +90,7 @@ def _literally(layer: Numbers, table: Table | Samples, bound: float, form: Form)
     top = float(np.max(tops))
     eta = float(np.max(steep)) + (form.gamma(D + 13) + rounded(2 * D + 9, DOUBLE)) * top
     eta += form.unit * (min(2.0 * top, 50.0) + 72.0)
-    if not (top < form.largest and eta < 1.0):
+    if not (top < form.largest and eta < 1.5):
         raise NotProved(f"its logits are not resolved in {form.name}.")
     values, lean = layer.values.reshape(-1, K), np.zeros((tokens, K, D))
     if layer.value_slopes is not None:

@@ -38,6 +38,7 @@ ROOM = 1.0 + 1e-11  # for the rounding of these sums themselves
 HEARD = 50.0  # tokens that trail by more weigh less than 2e-22
 EXP = 64.0  # 32 ulp
 SMALL = 0.5  # errors of logits on the whole box, up to which masses are moved in proportion
+RESOLVED = 1.5  # errors of logits beyond which nothing is said
 MOST = 1 << 16  # tokens that a literal form is listed with
 
 
@@ -308,7 +309,7 @@ def cluster_column(tensors: Mapping[str, Any], g: int, heard: Heard, frame: Fram
     own = np.zeros(C)
     np.maximum.at(own, listed.of[loud], here.own[loud])
     eta = float((here.shared + here.own)[loud].max())
-    if not (eta < 1.0 and float(own.max()) < 1.0):
+    if not (eta < RESOLVED and float(own.max()) < RESOLVED):
         raise NotProved(f"its logits are not resolved in {frame.form.name}.")
     inside, spread = _inside(listed, low, high, empty, np.expm1(2.0 * own))
     lost_near, _ = _lost(listed, at, near[listed.of], frame)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.certify.checker.literal_groups import Column, Coordinates, Frame, literal_bound
+from maxaffine.certify.checker.literal_groups import RESOLVED, Column, Coordinates, Frame, literal_bound
 from maxaffine.certify.checker.proved import Form, Proved, rounded
 from maxaffine.certify.checker.slopes import lipschitz
 from maxaffine.certify.checker.stored import NotProved
@@ -331,7 +331,7 @@ class _Part:
         counted = Counted(form.unit, E + 8.5 + (E + 2.0) * DOUBLE / form.unit, 72.0, 5.0 * frame.bonus)
         size = sum(float(np.abs(axis.a).max()) * 1.01 + float(np.abs(axis.b).max()) for axis in self.axes) + frame.bonus
         eta = sum(counted.largest(axis, E) for axis in self.axes) + float(error @ [np.abs(axis.a).max() for axis in self.axes])
-        if not (size < form.largest and eta < 1.0 and np.all(error < 2.0**-9)):
+        if not (size < form.largest and eta < RESOLVED and np.all(error < 2.0**-9)):
             raise NotProved(f"its logits are not resolved in {form.name}.")
         if self.values is not None:
             lost = largest = top = 0.0

@@ -176,7 +176,7 @@ class Stored:
         top = self.sharpness * (float(a @ (size + error)) + b) + bonus
         eta = self.sharpness * float(a @ error) + (form.gamma(D + 13) + rounded(2 * D + 9, 2.0**-53)) * top
         eta += form.unit * (min(2.0 * top, 50.0) + 72.0)
-        if not (top < form.largest and eta < 1.0):
+        if not (top < form.largest and eta < 1.5):
             raise NotProved(f"its logits are not resolved in {form.name}.")
         ends = [(float(piece.min()), float(piece.max())) for _, piece in pieces(self.values, PIECE)]
         low, high = min(a for a, _ in ends), max(b for _, b in ends)
