@@ -211,11 +211,11 @@ class Compiled:
         wanted = "" if bits is None else f"; a mantissa of {bits} bits would hold {self.error:g}, or compile with literal=True"
         return replace(made, said=f"{said}{wanted}")
 
-    def certificate_for(self, runtime: str = "any", dtype: str | None = None) -> Certificate:
+    def certificate_for(self, runtime: str = "arrays", dtype: str | None = None) -> Certificate:
         """The certificate for one runtime alone (and this layer's dtype)."""
         if dtype not in (None, self.dtype):
             raise BadInput(f"`dtype` (={dtype!r}) is not this layer's ({self.dtype}); compile it in that dtype.")
-        if runtime not in ("any", *self.runtimes()):
+        if runtime not in ("arrays", *self.runtimes()):
             names = ", ".join(self.runtimes())
             raise BadInput(f"`runtime` (={runtime!r}) cannot run this layer; choose any of {names}.")
         if self.prove is None or self.certificate.kind != "proved":
@@ -227,7 +227,7 @@ class Compiled:
             rounding = self.certificate.parts["rounding"] + found.bound - float(self.certificate.bound or 0.0)
             parts = {**self.certificate.parts, "rounding": rounding}
             return replace(self.certificate, bound=found.bound, parts=parts, runtime="dense")
-        return self.certificate if runtime in ("any", self.certificate.runtime) else self.prove(runtime)
+        return self.certificate if runtime in ("arrays", self.certificate.runtime) else self.prove(runtime)
 
     # -- tell
 
@@ -356,7 +356,8 @@ class Compiled:
         """What an export says about itself: inputs, outputs, domain, the layer's certificate, and its own statement."""
         from maxaffine.export.semantics import semantics
 
-        return semantics(self.target, self.certificate, self.observed, self.error, self.method, self.dtype, said or self.statement())
+        said = said or self.statement()
+        return semantics(self.target, self.certificate, self.observed, self.error, self.method, self.dtype, said)
 
     # -- keep
 
@@ -391,6 +392,10 @@ class Compiled:
         table = None if isinstance(self.target.data, Entries) else self.target.data  # a loaded layer has no table
         if self.certificate.kind == "proved" and (self.target.expression is not None or table is not None):
             verdict = check(tensors, record, table)
+            for claim in () if verdict.passed else verdict.claims:
+                if not claim.confirmed:  # what the checker does not confirm is not claimed
+                    record["literal"][claim.arithmetic] = {"why": "the independent checker does not confirm it"}
+                    verdict = check(tensors, record, table)
             if not verdict.passed:
                 raise Refused(f"the independent checker does not confirm this layer, so it is not saved: {verdict.reason}")
         write_container(path, tensors, record)

@@ -35,7 +35,7 @@ SILENT = ("observed", "cost", "provenance", "hash", "format")  # parts of a reco
 MOVES = (1e-3, -1e-3, 1e-6, -1e-6)
 WORDS = {
     "dtype": ("float64", "float32", "bfloat16"),
-    "runtime": ("any", "two-level", "dense"),
+    "runtime": ("any", "arrays", "two-level", "dense"),
     "keys": ("product", "listed", "grouped"),
 }
 NOISE = 6.0  # standard errors by which an estimated integral must exceed a bound

@@ -30,7 +30,7 @@ class Certificate:
     theorem: str = ""
     assumptions: tuple[str, ...] = ()
     dtype: str = "float64"
-    runtime: str = "any"
+    runtime: str = "arrays"
     domain: str = EVERY_X
     details: Mapping[str, float] = field(default_factory=dict)
     over: str = "box"  # "box" | "entries"

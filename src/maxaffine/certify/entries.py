@@ -68,20 +68,20 @@ def domain(entries: Entries) -> str:
 
 
 def certify_entries(
-    layer: Layer | GroupedLayer, data: Data, error: float, runtime: str = "any"
+    layer: Layer | GroupedLayer, data: Data, error: float, runtime: str = "arrays"
 ) -> tuple[Certificate, Verified]:
     """Prove max over the entries of |layer - value| for one runtime, or for all that a layer may run on.
 
-    A hard layer's "any" is its runtime `hard`: the softmax that its others are is another function.
+    A hard layer's "arrays" is its runtime `hard`: the softmax that its others are is another function.
     """
     reserve = 0.0
     if isinstance(layer, GroupedLayer):
-        reserve = SHARE * error if runtime in ("any", "collapsed") and collapsible(layer) else 0.0
+        reserve = SHARE * error if runtime in ("arrays", "collapsed") and collapsible(layer) else 0.0
         found = _grouped(layer, data, error, reserve)
-        if runtime == "any" and reserve and found.bound > error >= found.bound - _held(layer, reserve):
+        if runtime == "arrays" and reserve and found.bound > error >= found.bound - _held(layer, reserve):
             # Large values that cancel: polynomials would cost what the layer has left, so it does without them.
             reserve, found = 0.0, _grouped(layer, data, error, 0.0)
-    elif layer.hard and runtime in ("any", "hard"):
+    elif layer.hard and runtime in ("arrays", "hard"):
         found, runtime = _hard(layer, data), "hard"
     else:
         found = _softmax(layer, data, runtime)

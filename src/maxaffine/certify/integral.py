@@ -40,7 +40,7 @@ LOOSENESS = 0.01  # refinement stops when the upper sum exceeds the lower one by
 
 
 def certify_integral(
-    layer: Layer, target: Target, evidence: Evidence, p: float, runtime: str = "any", progress: Progress = silent
+    layer: Layer, target: Target, evidence: Evidence, p: float, runtime: str = "arrays", progress: Progress = silent
 ) -> Certificate:
     """Prove an L_p bound for a stored lookup on a uniform grid."""
     if not is_unit_grid(layer):

@@ -200,6 +200,9 @@ def _lookup(layer: Layer, form: Dtype) -> Added:
     top = float(tops.max())
     eta = layer.sharpness * float((slopes @ error).max()) + (gamma(E + 12, form.unit) + gamma(2 * E + 8, U)) * top
     eta += form.unit * (min(2.0 * top, SEEN) + EXP_ULPS + 6.0)
+    if len(layer.inputs) == 2:  # scores of the context are added up in x, not in x - centre
+        away = matrix @ (largest + np.abs(layer.coordinates.centre))
+        eta += layer.sharpness * (gamma(layer.dimension + 8, U) + gamma(4, form.unit)) * float((slopes @ away).max())
     values = np.abs(np.asarray(layer.values, dtype=np.float64))
     lost = gamma(6, form.unit) * float(values.max())
     if layer.slopes is not None:

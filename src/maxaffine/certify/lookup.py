@@ -36,7 +36,7 @@ THEOREMS = {
 
 
 def certify_grid(layer: Layer, target: Target, evidence: Evidence, argument: str, margin: float = 0.0,
-                 runtime: str = "any", deviation: tuple[float, float] | None = None) -> Certificate:  # fmt: skip
+                 runtime: str = "arrays", deviation: tuple[float, float] | None = None) -> Certificate:  # fmt: skip
     """Prove a sup-norm bound for a stored lookup on a uniform grid; `deviation` of its values where it is known already."""
     if not is_unit_grid(layer):
         raise Refused("the stored keys are not those of a uniform grid; the lookup theorems do not apply.")

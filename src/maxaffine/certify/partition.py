@@ -67,7 +67,7 @@ def _dual_bound(linprog: object, c: Array, A: Array, r: Array, slack: bool = Fal
 
 
 def certify_partition(
-    layer: Layer, target: Target, evidence: Evidence, margin: float, runtime: str = "any", progress: Progress = silent
+    layer: Layer, target: Target, evidence: Evidence, margin: float, runtime: str = "arrays", progress: Progress = silent
 ) -> Certificate:
     """Theorem G4 for a stored layer over any listed keys, enlarged by `margin` in units of the scores."""
     assert isinstance(layer.keys, ListedKeys)
@@ -130,7 +130,7 @@ def _enclosed_oscillation(target: Target, left: Array, right: Array, values: Arr
 
 
 def certify_centres(
-    layer: Layer, target: Target, evidence: Evidence, radius: float, runtime: str = "any"
+    layer: Layer, target: Target, evidence: Evidence, radius: float, runtime: str = "arrays"
 ) -> Certificate:
     """Theorem I: for every x of the box within `radius` of a stored centre, error <= L sqrt(r^2 + 2 (log N + 2 eta)/R)."""
     assert isinstance(layer.keys, ListedKeys)

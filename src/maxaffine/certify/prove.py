@@ -23,7 +23,7 @@ def certify(
     target: Target,
     evidence: Evidence,
     norm: float,
-    runtime: str = "any",
+    runtime: str = "arrays",
     progress: Progress = silent,
 ) -> Certificate:
     """The certificate of a stored layer; kind "none" where nothing is known about a callable."""

@@ -49,18 +49,18 @@ class Rounding:
         )  # fmt: skip
 
 
-def rounding_of(layer: Layer, runtime: str = "any") -> Rounding:
+def rounding_of(layer: Layer, runtime: str = "arrays") -> Rounding:
     """The bound for one runtime, or for every runtime that can run the layer."""
-    names = tuple(name for name in available(layer) if name != "hard") if runtime == "any" else (runtime,)
+    names = tuple(name for name in available(layer) if name != "hard") if runtime == "arrays" else (runtime,)
     bound = _one(layer, names[0])
     for name in names[1:]:
         bound = bound.worst(_one(layer, name))
     return bound
 
 
-def window_leak(layer: Layer, runtime: str = "any") -> float:
+def window_leak(layer: Layer, runtime: str = "arrays") -> float:
     """What the sites beyond a window may contribute: per coordinate their weight times the range of the values."""
-    if runtime not in ("any", "windowed") or windowed.window_of(layer) is None:
+    if runtime not in ("arrays", "windowed") or windowed.window_of(layer) is None:
         return 0.0
     return len(layer.keys.shape) * windowed.TAIL * 2.0 * layer.largest * (1 + 1e-9)
 

@@ -51,7 +51,7 @@ class GroupBound:
 
 
 def certify_spectral(
-    layer: GroupedLayer, plan: SpectralPlan, error: float, runtime: str = "any", declared: Evidence | None = None
+    layer: GroupedLayer, plan: SpectralPlan, error: float, runtime: str = "arrays", declared: Evidence | None = None
 ) -> Certificate:
     """Prove a sup-norm bound for a stored spectral layer; `declared` are the facts about a callable target."""
     goal = error / len(layer.groups)
@@ -63,7 +63,7 @@ def certify_spectral(
     compute = compute_format(layer.dtype)
     total = sum(bound.largest for bound in bounds)
     summing = (compute.unit + gamma(len(bounds) + 2, FLOAT64.unit)) * total + underflow(layer)
-    reserve = SHARE * error if runtime in ("any", "collapsed") and collapsible(layer) else 0.0
+    reserve = SHARE * error if runtime in ("arrays", "collapsed") and collapsible(layer) else 0.0
     summing += allowance(reserve, total) if reserve else 0.0  # what the polynomials of `collapsed` differ from the heads by
     parts = {
         "approximation": sum(bound.approximation for bound in bounds),

@@ -48,7 +48,7 @@ def constant(request: Request) -> Found | None:
         return None
     layer = build_constant(plan, request.target, request.dtype, lookup.middle_of_range(request.evidence.extent))
     prove = partial(_certify, plan, layer, request)
-    certificate = prove("any")
+    certificate = prove("arrays")
     if certificate.bound is None or not certificate.bound <= request.error:
         return None
     found = Found("lookup", plan, layer, certificate, plan_cost(plan, request), prove=prove)
@@ -78,7 +78,7 @@ def search(request: Request) -> Found:
         else:
             layer = _build(plan, request)
             prove = partial(_certify, plan, layer, request)
-            found = Found("lookup", plan, layer, prove("any", request.progress), cost, prove=prove)
+            found = Found("lookup", plan, layer, prove("arrays", request.progress), cost, prove=prove)
         bound = found.certificate.bound
         if bound is None:
             found = replace(found, observed=look(request, found))
@@ -153,7 +153,7 @@ def _streamed(plan: lookup.GridPlan, request: Request, cost: Cost) -> Found:
     try:
         doubt = seen.doubt if target.expression is not None else evidence.range_bound(np.asarray(seen.blur))
         prove = partial(certify_grid, layer, target, evidence, plan.argument, plan.margin, deviation=(doubt, seen.storage))
-        return Found("lookup", plan, layer, prove("any"), cost, prove=prove, pending=pending)
+        return Found("lookup", plan, layer, prove("arrays"), cost, prove=prove, pending=pending)
     except BaseException:
         pending.discard()
         raise

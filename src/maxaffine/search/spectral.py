@@ -88,7 +88,7 @@ def _proved(plan: SpectralPlan, layer: GroupedLayer, cost: Cost, request: Reques
     evidence = request.evidence if request.target.expression is None else None
     prove = partial(_certify, layer, plan, request.error, evidence)
     try:
-        certificate = prove("any")
+        certificate = prove("arrays")
     except TooManyPoints:
         raise
     except Refused as refusal:

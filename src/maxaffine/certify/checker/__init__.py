@@ -201,9 +201,9 @@ def _spoken(record: Mapping[str, Any], claims: tuple[Claim, ...]) -> None:
     if certificate.get("dtype") != layer["dtype"]:
         raise NotProved("its certificate speaks of another dtype than the one its numbers are stored in.")
     clusters = layer["keys"] == "grouped" and any(layer.get("clusters", ()))
-    if certificate.get("runtime") not in (("any", "two-level") if clusters else ("any",)):
+    if certificate.get("runtime") not in ("any", "two-level" if clusters else "arrays"):
         raise NotProved(f"its certificate speaks of the runtime {str(certificate.get('runtime'))[:20]!r} alone; not re-proved.")
-    if clusters and certificate["runtime"] == "any":
+    if certificate["runtime"] == "any":
         # "any" is every form: the literal one as well, which is a claim of its own
         stated = _stated(certificate.get("bound"))
         if not any(claim.arithmetic == "float64" and claim.stated <= stated for claim in claims):

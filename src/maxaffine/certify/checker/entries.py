@@ -131,7 +131,7 @@ def _spoken(record: Mapping[str, Any], entries: Entries, layer: Numbers) -> None
         raise NotProved("of a table the maximum over its entries is proved, and its certificate speaks of another norm.")
     if certificate.get("dtype") != layer.dtype:
         raise NotProved("its certificate speaks of another dtype than the one its numbers are stored in.")
-    if certificate.get("runtime") != ("hard" if layer.hard else "any"):
+    if certificate.get("runtime") != ("hard" if layer.hard else "arrays"):
         raise NotProved("its certificate speaks of other runtimes than those that run it.")
     noun = "entries of the table" if entries.kind == "table" else "samples"
     without = f" ({entries.missing:,} missing ones left out)" if entries.missing else ""
