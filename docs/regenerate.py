@@ -97,8 +97,7 @@ def routes() -> str:
                 name = route.name + ("" if dtype == "own" or len(route.dtypes) == 1 else f", {dtype}")
                 name += "" if device == "cpu" else f", {device}"
                 cells = ["not covered" if one.bound is None else f"{one.bound:.3g}" for one in said]
-                how = " / ".join(f"`{part}`" for part in route.how.split(", "))
-                lines.append(f"| {name} | {how} | {outside[route.outside]} | {' | '.join(cells)} |")
+                lines.append(f"| {name} | `{route.how}` | {outside[route.outside]} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -61,7 +61,7 @@ class Route:
 ROUTES: dict[str, Route] = {
     route.name: route
     for route in (
-        Route("arrays", "layer(x), maxaffine eval", ("own",), RAISES),
+        Route("arrays", "layer(x)", ("own",), RAISES),
         *(Route(name, f'layer(x, runtime="{name}")', ("own",), RAISES) for name in RUNTIMES),
         Route("tensors", "layer(tensor)", ("float64", "float32"), RAISES, devices=("cpu", "cuda")),
         Route(
@@ -73,10 +73,10 @@ ROUTES: dict[str, Route] = {
         Route("module", "layer.to_torch()", ("own",), CLAMPS, True, ("cpu", "cuda")),
         Route("literal module", 'layer.to_torch(form="literal")', ("own",), CLAMPS, True, ("cpu", "cuda")),
         Route("multihead", "layer.to_multihead_attention()", ("own",), CLAMPS, True, ("cpu", "cuda")),
-        Route("matrices", "layer.matrices(), layouts Q and I, and cross", ("float64",), UNSAID),
+        Route("matrices", "layer.matrices()", ("float64",), UNSAID),
         Route("onnx", "layer.to_onnx(path)", ("own",), CLAMPS),
         Route("literal onnx", 'layer.to_onnx(path, form="literal")', ("own",), CLAMPS),
-        Route("safetensors", "layer.to_safetensors(path), by its schema", ("float64",), CLAMPS),
+        Route("safetensors", "layer.to_safetensors(path)", ("float64",), CLAMPS),
         Route("attention", "layer.attention(x)", ("own",), RAISES),
     )
 }  # fmt: skip

@@ -121,7 +121,7 @@ def _literal(c: Compiled) -> str | None:
         return None
     bits = said.bits_for(c.error)
     return (
-        f"the softmax over all tokens in {said.dtype} is proved to {said.bound:.3g} only: large logits are rounded"
+        f"the softmax over all tokens in {said.dtype} is proved to {said.bound:.3g} only: its logits are rounded"
         f"{'' if bits is None else f' (a mantissa of {bits} bits would do)'}; "
         "literal=True (--literal) asks for a layer whose literal form meets the error"
     )
