@@ -37,16 +37,16 @@ Build = Callable[[], tuple[Run, str]]
 
 WIDTHS = {"float64": torch.float64, "float32": torch.float32}
 NUMBERS = 1 << 23  # that a literal module may hold at once: points times tokens times rows
-SURE = 4.0  # standard errors taken off an estimate
+SURE = 5.0  # standard errors taken off an estimate
 
 
 class Points:
-    """What is known of a target at points; `kind` is "sup", "entries", or p of L_p, whose points come in pairs per cell."""
+    """What is known of a target at points; `kind` is "sup", "entries", or p of L_p, whose points are drawn in cells."""
 
     def __init__(self, place: Path, kind: Any) -> None:
         with np.load(place) as held:
             self.x, self.narrow, self.low, self.high = (held[name] for name in ("x", "narrow", "low", "high"))
-            self.volume = float(held["volume"])
+            self.volume = held["volume"]
         self.kind = kind
 
     def judge(self, run: Run, narrow: bool) -> tuple[float, list[float], int]:
@@ -63,9 +63,10 @@ class Points:
             away = np.nextafter(away, 0.0)
             top = int(away.argmax())
             return float(away[top]), [float(v) for v in x[top]], len(x)
-        a, b = (away**self.kind).reshape(2, -1)
-        doubt = self.volume * math.sqrt(float(((a - b) ** 2).sum())) / 2.0
-        least = max(0.0, self.volume * float((a + b).sum()) / 2.0 - SURE * doubt)
+        draws = 2 if self.volume.ndim == 0 else len(x) // len(self.volume)
+        powers = (away**self.kind).reshape(draws, -1)
+        doubt = math.sqrt(float((self.volume**2 * powers.var(axis=0, ddof=1) / draws).sum()))
+        least = max(0.0, float((self.volume * powers.mean(axis=0)).sum()) - SURE * doubt)
         return least ** (1.0 / self.kind), [], len(x)
 
 

@@ -1,7 +1,7 @@
 """Points against a layer and judgement of an answer: where to look, how to climb, and what the target truly says there.
 
 Climbing uses float64 values of the target.  The highest points are judged by balls: what counts is a lower bound of the error.
-Where a certificate speaks of entries, the entries are all there is; in L_p an estimate less four standard errors counts.
+Where a certificate speaks of entries, the entries are all there is; in L_p an estimate less five standard errors counts.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.adversary import _exact_error, _rounded_to, _starts
+from maxaffine.certify.attack_every import _halved
 from maxaffine.certify.attack_points import Domain, _near_target, domain_of
 from maxaffine.certify.known_error import known_errors
 from maxaffine.compiled import Compiled
@@ -29,7 +30,7 @@ Run = Callable[[Array], Array]
 
 JUDGED = 4
 SEEN_TOKENS = 4096  # keys up to which the places where another key takes the lead are looked for
-SURE = 4.0  # standard errors taken off an estimate
+SURE, DRAWS = 5.0, 8  # standard errors taken off an estimate of an integral, and points in every cell
 NEAR = re.compile(r"within [0-9.e+-]+ \(Euclidean\) of one of")
 NOISE = 1e-13  # of float64 values of a callable, which nothing encloses
 
@@ -203,22 +204,37 @@ def _between(run: Run, target: Target, compiled: Compiled, point: Array, rng: np
     return max(_exact_error(target, real, out) for real in _rounded_to(point, compiled.layer, rng))
 
 
-def integrated(run: Run, target: Target, p: float, rng: np.random.Generator, effort: Effort, narrow: bool) -> Found:
-    """The L_p error, less four standard errors: two random points in every cell of an even grid."""
-    low, high, D = target.box.low, target.box.high, target.box.dimension
-    per = max(2, round((effort.integral / 2) ** (1.0 / D)))
-    corner = np.stack([m.ravel() for m in np.meshgrid(*(np.arange(per) for _ in range(D)), indexing="ij")], axis=1)
-    powers = []
-    for _ in range(2):
-        x = np.clip(low + (high - low) * (corner + rng.random(corner.shape)) / per, low, high)
-        x = narrowed(x, low, high) if narrow else x
-        away = np.abs(run(x) - target.values(x).reshape(len(x), -1)).max(axis=1)
-        powers.append(away**p)
-    a, b = powers
-    volume = float(np.prod(high - low)) / len(corner)
-    doubt = volume * math.sqrt(float(((a - b) ** 2).sum())) / 2.0
-    least = max(0.0, volume * float((a + b).sum()) / 2.0 - SURE * doubt)
-    return Found(least ** (1.0 / p), (), 2 * len(corner))
+def cells_of(compiled: Compiled, p: float, rng: np.random.Generator, count: int) -> tuple[Array, Array]:
+    """Cells of the box, low and high (C, D), halved where the power of the layer's own error varies most."""
+    layer, target = compiled.layer, compiled.target
+    low, high = layer.low[None].copy(), layer.high[None].copy()
+    while len(low) < count // 4:
+        low, high = _halved(low, high, np.arange(len(low)), layer.high - layer.low)
+    while len(low) < count:
+        x = rng.uniform(low[:, None], high[:, None], (len(low), 4, layer.dimension)).reshape(-1, layer.dimension)
+        away = np.abs(chooser.evaluate(layer, x).astype(np.float64) - target.values(x)).max(axis=(1, 2)) ** p
+        spread = np.prod(high - low, axis=1) * away.reshape(-1, 4).std(axis=1)
+        cut = np.argsort(-spread, kind="stable")[: max(1, min(len(low) // 8, count - len(low)))]
+        low, high = _halved(low, high, cut, layer.high - layer.low)
+    return low, high
+
+
+def integrated(run: Run, target: Target, p: float, cells: tuple[Array, Array], rng: np.random.Generator, narrow: bool) -> Found:
+    """The L_p error, less five standard errors: as many random points in every cell, drawn after the cells were fixed."""
+    x, volume = drawn(target, cells, rng, narrow)
+    away = np.abs(run(x) - target.values(x).reshape(len(x), -1)).max(axis=1)
+    powers = (away**p).reshape(DRAWS, -1)
+    doubt = math.sqrt(float((volume**2 * powers.var(axis=0, ddof=1) / DRAWS).sum()))
+    least = max(0.0, float((volume * powers.mean(axis=0)).sum()) - SURE * doubt)
+    return Found(least ** (1.0 / p), (), len(x))
+
+
+def drawn(target: Target, cells: tuple[Array, Array], rng: np.random.Generator, narrow: bool) -> tuple[Array, Array]:
+    """Points (DRAWS * C, D), one draw of all cells after the other, and the volumes of the cells (C,)."""
+    low, high = cells
+    x = np.concatenate([rng.uniform(low, high) for _ in range(DRAWS)])
+    x = np.clip(x, target.box.low, target.box.high)
+    return narrowed(x, target.box.low, target.box.high) if narrow else x, np.prod(high - low, axis=1)
 
 
 def at_entries(run: Run, target: Target, narrow: bool) -> Found:

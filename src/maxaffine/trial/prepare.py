@@ -28,12 +28,12 @@ from maxaffine.runtime.gpu.choice import choose
 from maxaffine.target.target import Target
 from maxaffine.trial.attack import random_layers
 from maxaffine.trial.heads import HEADS
-from maxaffine.trial.points import NOISE, Effort, narrowed, speaks, start_points, worst
+from maxaffine.trial.points import NOISE, Effort, cells_of, drawn, narrowed, speaks, start_points, worst
 from maxaffine.trial.ways import ways
 
 Array = NDArray[np.float64]
 
-POINTS, CELLS = 2000, 3000
+POINTS, CELLS = 2000, 1200
 SHARP = 1e-4  # of the bound, that an enclosure of the target may be wide
 ROUTES = (*TENSORS, "module", "literal module", "multihead")
 CLIMBED = ("arrays", "tensors", "literal module")  # routes whose worst points here are looked at there
@@ -110,7 +110,7 @@ def _kernel(layer: Any, dtype: str, tolerance: float) -> float | None:
 
 def _points(compiled: Compiled, rng: np.random.Generator) -> dict[str, Array] | None:
     target, layer = compiled.target, compiled.layer
-    volume = np.array(0.0)
+    volume = np.zeros(1)
     if compiled.certificate.over == "entries":
         blocks = [(x, v.reshape(len(x), -1)) for x, v in target.data.blocks()]
         x, low = (np.concatenate([block[i] for block in blocks]) for i in (0, 1))
@@ -134,13 +134,9 @@ def _points(compiled: Compiled, rng: np.random.Generator) -> dict[str, Array] | 
         keep = np.isfinite(low).all(axis=1) & np.isfinite(high).all(axis=1)
         x, low, high = x[keep], low[keep], high[keep]
     else:
-        D = layer.dimension
-        per = max(2, round(CELLS ** (1.0 / D)))
-        corner = np.stack([m.ravel() for m in np.meshgrid(*(np.arange(per) for _ in range(D)), indexing="ij")], axis=1)
-        draws = [layer.low + (layer.high - layer.low) * (corner + rng.random(corner.shape)) / per for _ in range(2)]
-        x = narrowed(np.clip(np.concatenate(draws), layer.low, layer.high), layer.low, layer.high)
+        cells = cells_of(compiled, compiled.certificate.norm, rng, CELLS)
+        x, volume = drawn(target, cells, rng, True)
         low = high = target.values(x).reshape(len(x), -1)
-        volume = np.array(float(np.prod(layer.high - layer.low)) / len(corner))
     if not len(x):
         return None
     narrow = (x.astype(np.float32).astype(np.float64) == x).all(axis=1)

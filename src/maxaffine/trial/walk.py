@@ -14,7 +14,7 @@ import numpy as np
 
 from maxaffine.compiled import Compiled
 from maxaffine.core.errors import MaxaffineError
-from maxaffine.trial.points import Effort, Found, at_entries, integrated, speaks, start_points, worst
+from maxaffine.trial.points import DRAWS, Effort, Found, at_entries, cells_of, integrated, speaks, start_points, worst
 from maxaffine.trial.ways import Way, ways
 
 NOWHERE = Found(0.0, (), 0)
@@ -69,6 +69,9 @@ def walk(
     pointwise = over == "box" and np.isinf(norm)
     pool = start_points(compiled, rng, domain) if pointwise and domain is not None else np.empty((0, compiled.layer.dimension))
 
+    cells = []  # of an integral, and fewer of them for slow ways
+    if over == "box" and not pointwise and domain is not None:
+        cells = [cells_of(compiled, norm, rng, one.integral // DRAWS) for one in (effort, effort.less(40.0))]
     name = compiled.target.name or compiled.target.text or "callable"
 
     def row(way: Way, bound: float | None, why: str, found: Found = NOWHERE) -> Row:
@@ -97,6 +100,6 @@ def walk(
         elif pointwise:
             found = worst(run, compiled, pool, domain, rng, less, way.narrow)
         else:
-            found = integrated(run, compiled.target, norm, rng, less, way.narrow)
+            found = integrated(run, compiled.target, norm, cells[way.slow > 4.0], rng, way.narrow)
         why = said.why if found.points else "no entry is a float32 number"
         yield row(way, said.bound, why, found)
