@@ -30,12 +30,11 @@ FEW = ("axis, L_p", "spectral", "lookup", "hard table")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("routes") / "prepared"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prepare, "HEADS", {name: prepare.HEADS[name] for name in FEW})
         patch.setattr(prepare, "POINTS", 120)
         patch.setattr(prepare, "CELLS", 600)
-        counts = prepare.prepare(compile, place, layers=1, seed=11)
+        counts = prepare.prepare(compile, place, FEW, layers=1, seed=11)
         with pytest.raises(BadInput, match="not empty"):
-            prepare.prepare(compile, place, layers=1, seed=11)
+            prepare.prepare(compile, place, FEW, layers=1, seed=11)
     assert counts["layers"] >= 10 and counts["routes"] >= 70 and counts["bytes"] < 2 << 20
     return place
 

@@ -52,7 +52,7 @@ def run(
     if (table or prepare is not None) and not routes:
         raise BadInput("`--table` and `--prepare` go with `--routes`.")
     if prepare is not None:
-        return _prepare(prepare, layers or 3, seed, json)
+        return _prepare(prepare, heads, layers or 3, seed, json)
     if routes:
         return _routes(heads, layers or 2, seed, seconds, json, table)
     layers = layers or 500
@@ -90,13 +90,16 @@ def _head_by_head(heads: str, layers: int, seed: int, seconds: float | None, jso
     return _verdict([one for row in rows for one in row.violations])
 
 
+def _named(heads: str | None) -> list[str] | None:
+    return None if heads in (None, "all") else [name.strip() for name in str(heads).split(";")]
+
+
 def _routes(heads: str | None, layers: int, seed: int, seconds: float | None, json: bool, as_markdown: bool) -> int:
     from maxaffine.compiler import compile
     from maxaffine.trial.attack import attack_routes, markdown, table
 
-    names = None if heads in (None, "all") else [name.strip() for name in str(heads).split(";")]
     with progress_bar() as progress:
-        tally = attack_routes(compile, names, layers=layers, seed=seed, seconds=seconds, progress=progress)
+        tally = attack_routes(compile, _named(heads), layers=layers, seed=seed, seconds=seconds, progress=progress)
     if json:
         say_json(tally.to_json())
     else:
@@ -110,12 +113,12 @@ def _routes(heads: str | None, layers: int, seed: int, seconds: float | None, js
     return VIOLATED if tally.violations else INTERRUPTED if tally.interrupted else 0
 
 
-def _prepare(folder: Path, layers: int, seed: int, json: bool) -> int:
+def _prepare(folder: Path, heads: str | None, layers: int, seed: int, json: bool) -> int:
     from maxaffine.compiler import compile
     from maxaffine.trial.prepare import prepare
 
     with progress_bar() as progress:
-        found = prepare(compile, folder, layers=layers, seed=seed, progress=progress)
+        found = prepare(compile, folder, _named(heads), layers=layers, seed=seed, progress=progress)
     if json:
         say_json(found)
     else:

@@ -89,6 +89,15 @@ class Tally:
         }  # fmt: skip
 
 
+def chosen(heads: Sequence[str] | None) -> list[str]:
+    """The heads of that name, all of them where none are named."""
+    names = list(HEADS) if heads is None else list(heads)
+    unknown = [name for name in names if name not in HEADS]
+    if unknown or not names:
+        raise BadInput(f"the head {unknown[:1]} is not known; choose among {', '.join(HEADS)}.")
+    return names
+
+
 def random_layers(
     compile: Callable[..., Compiled], name: str, count: int, seed: int, until: float = math.inf,
     refused: Callable[[], None] = lambda: None,
@@ -121,10 +130,7 @@ def attack_routes(
     seconds: float | None = None, effort: Effort = THOROUGH, progress: Progress = silent,
 ) -> Tally:  # fmt: skip
     """Every route of `layers` layers per head and dtype, or of as many as fit into the head's share of `seconds`."""
-    names = list(HEADS) if heads is None else list(heads)
-    unknown = [name for name in names if name not in HEADS]
-    if unknown or not names:
-        raise BadInput(f"the head {unknown[:1]} is not known; choose among {', '.join(HEADS)}.")
+    names = chosen(heads)
     tally, begun = Tally(seed), time.perf_counter()
 
     def refused() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,7 @@ from maxaffine.core.rounding import compute_format
 from maxaffine.layer.file import from_tensors
 from maxaffine.runtime.gpu.choice import choose
 from maxaffine.target.target import Target
-from maxaffine.trial.attack import random_layers
-from maxaffine.trial.heads import HEADS
+from maxaffine.trial.attack import chosen, random_layers
 from maxaffine.trial.points import NOISE, Effort, cells_of, drawn, narrowed, speaks, start_points, worst
 from maxaffine.trial.ways import ways
 
@@ -41,16 +40,18 @@ LOOK = Effort(starts=800, climbers=8, tries=4, rounds=12)
 
 
 def prepare(
-    compile: Callable[..., Compiled], folder: Path, *, layers: int, seed: int, progress: Progress = silent
-) -> dict[str, Any]:
-    """Write `layers` layers per head and dtype; returns counts."""
+    compile: Callable[..., Compiled], folder: Path, heads: Sequence[str] | None = None, *, layers: int, seed: int,
+    progress: Progress = silent,
+) -> dict[str, Any]:  # fmt: skip
+    """Write `layers` layers per head and dtype; returns counts.  Interrupted, the folder has what was written so far."""
+    names = chosen(heads)
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise BadInput(f"{str(folder)!r} is not empty; name a new folder.")
     entries: list[dict[str, Any]] = []
     points = size = 0
-    for place, name in enumerate(HEADS):
-        progress("preparing", place, len(HEADS))
+    for place, name in enumerate(names):
+        progress("preparing", place, len(names))
         for compiled, rng in random_layers(compile, name, layers, seed):
             data = _layer(compiled)
             found = _points(compiled, rng)
@@ -65,7 +66,7 @@ def prepare(
                 size += len(content)
             points += len(found["x"])
             entries.append(_entry(compiled, name, number, *files))
-    (folder / "index.json").write_text(json.dumps({"seed": seed, "layers": entries}))
+            (folder / "index.json").write_text(json.dumps({"seed": seed, "layers": entries}))
     pairs = sum(one["covered"] for entry in entries for one in entry["statements"])
     return {"layers": len(entries), "points": points, "bytes": size, "routes": pairs, "seed": seed}
 
