@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify import literal as module
-from maxaffine.certify.literal import Heard, literal, normaliser_range, spread, wanted_bonus
+from maxaffine.certify import literal_clusters as module
+from maxaffine.certify.literal import MOST_TOKENS, literal
+from maxaffine.certify.literal_clusters import spread
+from maxaffine.certify.literal_form import Heard
+from maxaffine.certify.normalisers import normaliser_range, wanted_bonus
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.plan.keys import AxisKeys
@@ -114,8 +117,8 @@ def test_forced_errors_of_logits_stay_within_the_bound_and_come_near_it(kink):
 def test_every_term_counts(kink, monkeypatch):
     whole = literal(kink.layer, kink.certificate.heard).rounding
     (heard,) = kink.certificate.heard
-    unheard = literal(kink.layer, (Heard(heard.blend, heard.size),)).rounding
-    assert unheard > whole  # without a reach clusters are followed over the whole box
+    farther = Heard(heard.blend, heard.size, 30.0 * heard.reach, heard.far)
+    assert literal(kink.layer, (farther,)).rounding > whole  # clusters that are heard farther away have larger spreads
     assert literal(kink.layer, (Heard(100.0 * heard.blend, heard.size, heard.reach, heard.far),)).rounding > whole
     monkeypatch.setattr(module, "EXP_ULPS", 1e12)
     assert literal(kink.layer, kink.certificate.heard).rounding > 10 * whole
@@ -149,7 +152,7 @@ def test_what_no_literal_softmax_holds_is_refused():
 
 def test_too_many_tokens_are_no_literal_layer():
     big = ma.compile("sin(x) + cos(y)", ma.Box(x=(-math.pi, math.pi), y=(-math.pi, math.pi)), error=1e-2, method="lookup")
-    assert big.tokens > module.MOST_TOKENS
+    assert big.tokens > MOST_TOKENS
     for route in ("multihead", "matrices", "literal onnx"):
         assert "tokens" in big.statement(route).why and big.statement(route).bound is None
     assert big.statement("module").bound == big.bound

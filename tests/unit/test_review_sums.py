@@ -14,7 +14,8 @@ from maxaffine.certify import sums
 from maxaffine.certify.checker import check
 from maxaffine.certify.checker import sums as checker
 from maxaffine.certify.exact_layer import exact_value
-from maxaffine.certify.literal import literal, normaliser_range
+from maxaffine.certify.literal import literal
+from maxaffine.certify.normalisers import normaliser_range
 from maxaffine.core import balls
 from maxaffine.layer.build_sums import build_sums
 from maxaffine.plan.sums import SumPlanner

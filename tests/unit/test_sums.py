@@ -9,7 +9,8 @@ import pytest
 import maxaffine as ma
 from maxaffine.certify.attack_points import Domain, worst_point
 from maxaffine.certify.checker import check
-from maxaffine.certify.literal import literal, normaliser_range
+from maxaffine.certify.literal import literal
+from maxaffine.certify.normalisers import normaliser_range
 from maxaffine.certify.sums import certify_sums
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.clusters import ClusterGroup

@@ -4,7 +4,8 @@ import flint
 import numpy as np
 import pytest
 
-from maxaffine.certify.literal import Heard, literal
+from maxaffine.certify.literal import literal
+from maxaffine.certify.literal_form import Heard
 from maxaffine.certify.two_level import (
     kink_rounding,
     output_rounding,

@@ -28,7 +28,7 @@ from maxaffine.certify.axis_head import sup_error
 from maxaffine.certify.axis_line import UP, Axis, AxisTarget, U, outward
 from maxaffine.certify.axis_parts import AxisParts, AxisProof, HeadErrors, Hole
 from maxaffine.certify.axis_scores import Scores
-from maxaffine.certify.literal import Heard
+from maxaffine.certify.literal_form import Heard
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64, compute_format, gamma

@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.certify.literal import Heard
+from maxaffine.certify.literal_form import Heard
 from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.runtime.grouped import tree_terms
 

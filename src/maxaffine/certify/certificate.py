@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from maxaffine.certify.literal import Heard
+    from maxaffine.certify.literal_form import Heard
 
 PARTS = ("approximation", "leakage", "rounding", "target_rounding")
 SAFETY = 1.0 + 1e-12  # the closed forms are sums of fewer than 1,000 positive terms evaluated in float64

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.ehlich_zeller import Head, prove
 from maxaffine.certify.enclosed import PieceAt
-from maxaffine.certify.literal import Heard
+from maxaffine.certify.literal_form import Heard
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.certify.soft_kink import SoftKink
 from maxaffine.certify.spectral import FLINT

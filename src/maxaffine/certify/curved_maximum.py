@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import Certificate
-from maxaffine.certify.literal import Heard
+from maxaffine.certify.literal_form import Heard
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.certify.spectral import FLINT
 from maxaffine.certify.sums import product_bound

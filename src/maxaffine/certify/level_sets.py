@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import Certificate
-from maxaffine.certify.literal import Heard
+from maxaffine.certify.literal_form import Heard
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.certify.two_level import LOGARITHM, cluster_errors, output_rounding, whole_reach
 from maxaffine.core.errors import Refused

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from maxaffine.certify.certificate import Certificate
-from maxaffine.certify.literal import Heard
+from maxaffine.certify.literal_form import Heard
 from maxaffine.certify.two_level import (
     LOGARITHM,
     blend_constant,

@@ -30,7 +30,7 @@ from maxaffine.certify.axis_line import AxisTarget
 from maxaffine.certify.axis_parts import AxisParts, AxisProof
 from maxaffine.certify.axis_scores import EXTENDED
 from maxaffine.certify.certificate import EVERY_X, Certificate
-from maxaffine.certify.literal import Heard
+from maxaffine.certify.literal_form import Heard
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.certify.spectral import FLINT
 from maxaffine.certify.two_level import LOGARITHM, UP, output_rounding, tilt_error

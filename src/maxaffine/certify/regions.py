@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import EVERY_X, Certificate
 from maxaffine.certify.ehlich_zeller import FromAffine, Head, prove
-from maxaffine.certify.literal import Heard
+from maxaffine.certify.literal_form import Heard
 from maxaffine.certify.lookup import ELEMENTARY
 from maxaffine.certify.spectral import FLINT
 from maxaffine.certify.two_level import LOGARITHM, blend_constant, output_rounding, two_level_rounding

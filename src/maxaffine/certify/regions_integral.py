@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.certify.certificate import Certificate
-from maxaffine.certify.literal import Heard
+from maxaffine.certify.literal_form import Heard
 from maxaffine.certify.lookup import ELEMENTARY
 from maxaffine.certify.regions import _branches, _size, stored_scores
 from maxaffine.certify.spectral import FLINT

@@ -19,7 +19,7 @@ from maxaffine.certify.axis_certificate import FLOATS
 from maxaffine.certify.axis_clusters import prove_axis
 from maxaffine.certify.axis_line import AxisTarget
 from maxaffine.certify.certificate import EVERY_X, Certificate
-from maxaffine.certify.literal import Heard
+from maxaffine.certify.literal_form import Heard
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.certify.products import prove_product
 from maxaffine.certify.spectral import FLINT, GroupBound, _factored, _listed

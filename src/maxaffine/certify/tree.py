@@ -20,7 +20,7 @@ from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.covering import Scores, cover
 from maxaffine.certify.ehlich_zeller import FromAffine, Head, prove
 from maxaffine.certify.enclosed import supremum
-from maxaffine.certify.literal import Heard
+from maxaffine.certify.literal_form import Heard
 from maxaffine.certify.lookup import ELEMENTARY, EXPONENTIAL
 from maxaffine.certify.spectral import FLINT
 from maxaffine.certify.two_level import LOGARITHM, cluster_errors, output_rounding, whole_reach

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from maxaffine.certify.certificate import Certificate
 from maxaffine.certify.curved import certify_curved
 from maxaffine.certify.curved_maximum import certify_curved_maximum
-from maxaffine.certify.literal import biased
+from maxaffine.certify.normalisers import biased
 from maxaffine.layer.build_curved import build_curved
 from maxaffine.layer.build_curved_maximum import build_curved_maximum
 from maxaffine.layer.grouped import GroupedLayer

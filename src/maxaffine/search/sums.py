@@ -3,7 +3,7 @@
 import math
 from functools import partial
 
-from maxaffine.certify.literal import biased
+from maxaffine.certify.normalisers import biased
 from maxaffine.certify.sums import certify_sums
 from maxaffine.core.errors import Refused
 from maxaffine.layer.build_sums import build_sums
