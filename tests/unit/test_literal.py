@@ -117,8 +117,9 @@ def test_forced_errors_of_logits_stay_within_the_bound_and_come_near_it(kink):
 def test_every_term_counts(kink, monkeypatch):
     whole = literal(kink.layer, kink.certificate.heard).rounding
     (heard,) = kink.certificate.heard
-    farther = Heard(heard.blend, heard.size, 30.0 * heard.reach, heard.far)
-    assert literal(kink.layer, (farther,)).rounding > whole  # clusters that are heard farther away have larger spreads
+    clusters = kink.layer.groups[0].clusters
+    near, far = ([spread(one, scale * row) for one, row in zip(clusters, heard.reach, strict=True)] for scale in (1.0, 3.0))
+    assert max(far) > max(near) and all(a <= b * 1.05 for a, b in zip(near, far, strict=True))
     assert literal(kink.layer, (Heard(100.0 * heard.blend, heard.size, heard.reach, heard.far),)).rounding > whole
     monkeypatch.setattr(module, "EXP_ULPS", 1e12)
     assert literal(kink.layer, kink.certificate.heard).rounding > 10 * whole
