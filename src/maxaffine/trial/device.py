@@ -29,6 +29,7 @@ from maxaffine.layer.file import from_tensors
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.grouped_matrices import grouped_matrices
 from maxaffine.layer.matrices import matrices
+from maxaffine.runtime.gpu import launch
 from maxaffine.runtime.torch_runtime import TorchLayer
 
 Array = NDArray[np.float64]
@@ -74,7 +75,8 @@ def runs(entry: dict[str, Any], layer: Any, device: torch.device) -> Iterator[tu
     """Route, variant, dtype of x, and how to build what runs (with a word on what it is), for every route of the device."""
 
     def tensors(dtype: str, gradient: bool, runtime: str | None) -> tuple[Run, str]:
-        tolerance = entry["narrow"] if dtype == "float32" else entry["reserve"]
+        kernels = dtype == "float32" and launch.runs_on(device)  # as runtime/torch_queries.py decides
+        tolerance = entry["narrow"] if kernels else entry["reserve"]
         made = TorchLayer(layer, device, WIDTHS[dtype], runtime, tolerance)
 
         def run(x: Array) -> Any:
