@@ -137,6 +137,16 @@ def _shaped(x: Array, shapes: tuple[tuple[int, int], ...]) -> list[Array]:
     return parts
 
 
+def handed(target: Target, x: Array) -> list[Array]:
+    """Points (B, D) as the layer itself takes them: sequences are (B, d, n) even where n is 1."""
+    parts, first = [], 0
+    for box in target.boxes or (target.box,):
+        part = np.ascontiguousarray(x[:, first : first + box.dimension])
+        parts.append(np.ascontiguousarray(box.unflatten(part)) if box.is_sequence else part)
+        first += box.dimension
+    return parts
+
+
 def _judge(source: Source, form: str, dtype: str, run: Callable[[Array], Any], said: Statement) -> Judged:
     layer = source.layer
     x = points(layer, source.observed.at)
@@ -145,7 +155,7 @@ def _judge(source: Source, form: str, dtype: str, run: Callable[[Array], Any], s
         x = np.clip(x, layer.low, layer.high)
     # The softmax itself, not a collapse of it: what is measured is what the export adds.
     runtime = next(name for name in ("two-level", "factorised", "dense", "blocked") if name in chooser.available(layer))
-    expected = np.asarray(source(*_shaped(x, layer.inputs), runtime=runtime, outside="clamp"), dtype=np.float64)
+    expected = np.asarray(source(*handed(source.target, x), runtime=runtime, outside="clamp"), dtype=np.float64)
     return judge(form, dtype, run, x, expected, said, _allowed(source, said, expected))
 
 
@@ -170,7 +180,7 @@ def _softened(source: Source) -> tuple[Judged, ...]:
     if not (isinstance(layer, Layer) and layer.hard):
         return ()
     places = points(layer, source.observed.at)
-    x = _shaped(places, layer.inputs)
+    x = handed(source.target, places)
     runtime = next(name for name in ("factorised", "dense", "blocked") if name in chooser.available(layer))
     soft, nearest = (np.asarray(source(*x, runtime=name, outside="clamp"), dtype=np.float64) for name in (runtime, "hard"))
     said = source.statement("module")

@@ -24,6 +24,7 @@ from maxaffine.certify.routes import TENSORS
 from maxaffine.certify.statement import Statement
 from maxaffine.compiled import Compiled
 from maxaffine.core.rounding import compute_format
+from maxaffine.export.write import handed
 from maxaffine.layer.records import CrossMatrices, SelfMatrices
 
 Array = NDArray[np.float64]
@@ -65,16 +66,6 @@ def shaped(x: Array, shapes: Any) -> list[Array]:
     return parts
 
 
-def handed(compiled: Compiled, x: Array) -> list[Array]:
-    """Points (B, D) as the layer itself wants them: sequences as (B, d, n) even where n is 1."""
-    boxes, parts, first = compiled.target.boxes or (compiled.target.box,), [], 0
-    for box in boxes:
-        part = np.ascontiguousarray(x[:, first : first + box.dimension])
-        parts.append(np.ascontiguousarray(box.unflatten(part)) if box.is_sequence else part)
-        first += box.dimension
-    return parts
-
-
 def ways(compiled: Compiled, kept: Callable[[str], bool] = lambda route: True) -> Iterator[Way]:
     """All ways of a layer whose route is `kept`, those that are not covered among them."""
     for make in (_arrays, _tensors, _modules, _literal_modules, _matrices, _onnx, _safetensors):
@@ -91,7 +82,7 @@ def _flat(answer: Any, count: int) -> Array:
 
 def _arrays(compiled: Compiled) -> Iterator[Way]:
     def call(layer: Compiled, runtime: str | None) -> Run:
-        return lambda x: _flat(layer(*handed(compiled, x), runtime=runtime), len(x))
+        return lambda x: _flat(layer(*handed(compiled.target, x), runtime=runtime), len(x))
 
     def loaded() -> Run:
         with tempfile.TemporaryDirectory() as folder:
@@ -112,7 +103,7 @@ def _tensors(compiled: Compiled) -> Iterator[Way]:
 
     def call(dtype: str, gradient: bool, runtime: str | None) -> Run:
         def run(x: Array) -> Array:
-            parts = [torch.from_numpy(part.astype(dtype)).requires_grad_(gradient) for part in handed(compiled, x)]
+            parts = [torch.from_numpy(part.astype(dtype)).requires_grad_(gradient) for part in handed(compiled.target, x)]
             found: Any = compiled(*parts, runtime=runtime)
             return _flat(found.detach().double().numpy(), len(x))
 
