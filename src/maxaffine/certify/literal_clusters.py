@@ -161,7 +161,8 @@ def _value_error(layer: GroupedLayer, cluster: Cluster, here: Array, query: Quer
         return gamma(6, form.unit) * float(c.max()) * UP
     G = np.abs(cluster.slopes.astype(np.float64)).reshape(*c.shape, E) / cluster.radius
     error = query.error(here)
-    sizes = c + G @ (np.abs(cluster.origin) + here + error)
+    # values are formed in x: the terms of an oblique coordinate are as large as the box, however small the coordinate is
+    sizes = c + G @ (np.abs(cluster.origin) + np.where(query.alone, here, query.size) + error)
     lost = G @ error + (gamma(2 * E + 10, U) + gamma(E + layer.dimension + 8, form.unit)) * sizes
     return float((lost + gamma(layer.dimension + 8, U) * (G @ query.away(here))).max()) * UP
 

@@ -55,7 +55,9 @@ def product_column(layer: GroupedLayer, group: Group, form: Dtype) -> Column:
             lean = float((steepness @ error).max())
             lean += gamma(layer.dimension + 8, U) * float((steepness @ query.away(size)).max())
         lost, absolute, largest, slope = found.rounding, found.absolute, found.largest, np.asarray(found.slopes)
-        lost += gamma(2 * E + layer.dimension + 12, form.unit) * absolute + lean
+        # affine values are formed in x: the terms of an oblique coordinate are as large as the box, however small it is
+        formed = absolute if group.slopes is None or query.alone.all() else max(absolute, top)
+        lost += gamma(2 * E + layer.dimension + 12, form.unit) * formed + lean
     total = grown * (lost + sums * 2.0 * absolute) + float(slope @ error)
     total += layer.tokens * (4.0 * form.tiny + 2.0 * math.exp(-SEEN) * 800.0 * form.unit) * top
     return Column(total * UP, largest * UP, eta, top)

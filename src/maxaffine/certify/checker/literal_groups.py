@@ -280,7 +280,8 @@ def _lost(listed: Listed, at: Coordinates, z: Array, frame: Frame) -> tuple[Arra
         return np.asarray(np.einsum("nke,ne->nk", G, numbers))
 
     formed = np.abs(listed.c) + along(np.abs(listed.origin) + z + error)
-    held = np.abs(listed.c - np.einsum("nke,ne->nk", listed.G, listed.origin)) + along(z + error)
+    # values are formed in x: the terms of an oblique coordinate are as large as the box, however small the coordinate is
+    held = np.abs(listed.c - np.einsum("nke,ne->nk", listed.G, listed.origin)) + along(np.where(at.alone, z, at.size) + error)
     lost = along(error) + rounded(2 * E + 11, DOUBLE) * formed + frame.form.gamma(E + D + 10) * held
     lost = lost + rounded(D + 9, DOUBLE) * along(at.away(z))
     return lost.max(axis=1) * ROOM, formed.max(axis=1) * ROOM

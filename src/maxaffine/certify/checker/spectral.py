@@ -339,13 +339,15 @@ class _Part:
                 lean = None if self.slopes is None else self.slopes[..., k, :]
                 one = _Head(self.group.expression, self.middle, self.half, self.axes, self.values[..., k : k + 1], lean)
                 account = (one.accounted if lean is None else one.affinely_accounted)(error, counted)
-                off = form.gamma(E + D + 12) * account.held + frame.sums(account.held)
+                top = max(top, float((np.abs(one.values[..., 0]) + one.leaning()).max()) * 1.01)
+                # affine values are formed in x, whose terms are as large as the box where a coordinate is oblique
+                formed = account.held if lean is None or at.alone.all() else max(account.held, top)
+                off = form.gamma(E + D + 12) * formed + frame.sums(account.held)
                 if lean is not None:
                     off += float((np.abs(lean) @ error).max()) + rounded(2 * E + 11, DOUBLE) * account.held
                     off += rounded(D + 9, DOUBLE) * float((np.abs(lean) @ at.away(at.size)).max())
                 lost = max(lost, account.ends + account.moved + off * math.exp(2.0 * eta))
                 largest = max(largest, account.top)
-                top = max(top, float((np.abs(one.values[..., 0]) + one.leaning()).max()) * 1.01)
         else:
             assert self.factors is not None
             lost, held = self._joined(counted)
