@@ -227,7 +227,8 @@ def main() -> int:
         made = {}
         for ask in chosen:
             made[ask.name] = measure(ask)
-            print(ask.name, {key: made[ask.name].get(key) for key in ("verdict", "method", "tokens", "bound", "seconds")}, flush=True)
+            shown = ("verdict", "method", "tokens", "bound", "seconds")
+            print(ask.name, {key: made[ask.name].get(key) for key in shown}, flush=True)
         RECORD.write_text(json.dumps(made, indent=1) + "\n")
         return 0
     files, weights, complaints = compare(chosen, json.loads(RECORD.read_text()))
