@@ -19,8 +19,8 @@ import numpy as np
 
 import maxaffine as ma
 from cpu_tools import machine, median
+from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.grid import grid_coordinates, grid_keys
 from maxaffine.runtime import chooser
 
 QUERIES = 200_000

@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import gpu_peers as peers
 from maxaffine.core.container import read_container
+from maxaffine.heads.lookup.grid import axis_sites, grid_keys
 from maxaffine.layer import file as layer_file
+from maxaffine.layer.keys import Coordinates
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.grid import axis_sites, grid_keys
-from maxaffine.plan.keys import Coordinates
 from maxaffine.runtime.torch_runtime import TorchLayer
 
 CUDA = torch.cuda.is_available()

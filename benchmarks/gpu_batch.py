@@ -18,10 +18,10 @@ import torch
 import triton
 
 from maxaffine.core.container import read_container
+from maxaffine.heads.lookup.grid import axis_sites, grid_keys
 from maxaffine.layer import file as layer_file
+from maxaffine.layer.keys import Coordinates
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.grid import axis_sites, grid_keys
-from maxaffine.plan.keys import Coordinates
 from maxaffine.runtime.torch_runtime import torch_layer
 
 BATCHES = (1, 100, 10_000, 1_000_000, 100_000_000)

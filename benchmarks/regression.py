@@ -45,9 +45,9 @@ from sklearn.preprocessing import StandardScaler
 
 from maxaffine.core.errors import BadInput, MaxaffineError
 from maxaffine.core.records import plain, write_atomically
-from maxaffine.estimator import MaxAffineRegressor
 from maxaffine.lab.journal import Journal
 from maxaffine.lab.machine import hardware, software
+from maxaffine.regressor import MaxAffineRegressor
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "regression.json"

@@ -5,13 +5,13 @@ import math
 import numpy as np
 
 import maxaffine as ma
-from maxaffine.certify.integral import certify_integral, soft_part
-from maxaffine.certify.observe_integral import observe_integral
-from maxaffine.layer.build import build_grid
+from maxaffine.heads.lookup.build import build_grid
+from maxaffine.heads.lookup.plan import GridPlan
+from maxaffine.heads.lookup.prove_integral import certify_integral, soft_part
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.evidence import Evidence
-from maxaffine.plan.lookup import GridPlan
+from maxaffine.proofs.observe_integral import observe_integral
 from maxaffine.runtime import chooser
+from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 from table_tools import Array, Table
 

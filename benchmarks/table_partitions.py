@@ -6,15 +6,15 @@ import numpy as np
 
 import maxaffine as ma
 from maxaffine import reference
-from maxaffine.certify.partition import certify_centres
-from maxaffine.certify.rounding import rounding_of
-from maxaffine.layer.build import build_centres
+from maxaffine.heads.lookup.build import build_centres
+from maxaffine.heads.lookup.plan import covering_plan
+from maxaffine.heads.lookup.prove_listed import certify_centres
+from maxaffine.layer.keys import Coordinates, ListedKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.matrices import cross_matrices, self_matrices
-from maxaffine.plan.evidence import Evidence
-from maxaffine.plan.keys import Coordinates, ListedKeys
-from maxaffine.plan.lookup import covering_plan
+from maxaffine.proofs.rounding import rounding_of
 from maxaffine.runtime import chooser, dense
+from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 from table_tools import AGREE, Array, Table, as_inputs, magnitude
 

@@ -5,16 +5,16 @@ import math
 import numpy as np
 
 import maxaffine as ma
-from maxaffine.certify.certificate import Certificate
-from maxaffine.certify.lookup import certify_grid
-from maxaffine.certify.observe import face_biased
-from maxaffine.layer.build import build_grid
+from maxaffine.heads.lookup.build import build_grid
+from maxaffine.heads.lookup.plan import GridPlan
+from maxaffine.heads.lookup.prove_grid import certify_grid
+from maxaffine.heads.lookup.theorems import RHO0
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.matrices import cross_matrices, self_matrices
-from maxaffine.plan.evidence import Evidence
-from maxaffine.plan.lookup import GridPlan
-from maxaffine.plan.theorems import RHO0
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.observe import face_biased
 from maxaffine.runtime import chooser
+from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 from table_tools import AGREE, Table, agreement, as_inputs, literal_deviation, magnitude, sup_error
 

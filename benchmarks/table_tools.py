@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.certify.certificate import Certificate
-from maxaffine.certify.observe import face_biased, pointwise
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.matrices import CrossMatrices, SelfMatrices
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.observe import face_biased, pointwise
 from maxaffine.runtime import chooser
 from maxaffine.target.target import Target
 

@@ -17,7 +17,7 @@ from math import pi
 from pathlib import Path
 
 import maxaffine as ma
-from maxaffine.certify.routes import CLAMPS, RAISES, ROUTES, UNSAID
+from maxaffine.proofs.routes import CLAMPS, RAISES, ROUTES, UNSAID
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = tuple(ROOT / name for name in ("README.md", "docs/choosing.md", "docs/routes.md", "docs/architecture.md"))

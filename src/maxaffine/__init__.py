@@ -14,14 +14,14 @@ from maxaffine._version import __version__
 
 if TYPE_CHECKING:
     from maxaffine import meanfield
-    from maxaffine.certify.certificate import Certificate
     from maxaffine.compiled import Compiled, load
     from maxaffine.compiler import compile
     from maxaffine.core.errors import BadInput, Refused
-    from maxaffine.estimator import MaxAffineRegressor
     from maxaffine.inspection.head import inspect
     from maxaffine.layer.layer import Layer
-    from maxaffine.plan.maxaffine import MaxAffine
+    from maxaffine.layer.maxaffine import MaxAffine
+    from maxaffine.proofs.certificate import Certificate
+    from maxaffine.regressor import MaxAffineRegressor
     from maxaffine.report.diagnosis import diagnose
     from maxaffine.target.box import Box
     from maxaffine.target.facts import Analytic, ConcaveModulus, Derivatives, IntegralModulus, TotalVariation
@@ -35,14 +35,14 @@ _HOMES = {
     "Analytic": "maxaffine.target.facts",
     "BadInput": "maxaffine.core.errors",
     "Box": "maxaffine.target.box",
-    "Certificate": "maxaffine.certify.certificate",
+    "Certificate": "maxaffine.proofs.certificate",
     "Compiled": "maxaffine.compiled",
     "ConcaveModulus": "maxaffine.target.facts",
     "Derivatives": "maxaffine.target.facts",
     "IntegralModulus": "maxaffine.target.facts",
     "Layer": "maxaffine.layer.layer",
-    "MaxAffine": "maxaffine.plan.maxaffine",
-    "MaxAffineRegressor": "maxaffine.estimator",
+    "MaxAffine": "maxaffine.layer.maxaffine",
+    "MaxAffineRegressor": "maxaffine.regressor",
     "PiecewiseAffine": "maxaffine.target.piecewise_affine",
     "Refused": "maxaffine.core.errors",
     "ReluNetwork": "maxaffine.target.piecewise_affine",

@@ -14,31 +14,30 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxaffine._version import __version__
-from maxaffine.certify.certificate import Certificate
-from maxaffine.certify.observe import Observed
-from maxaffine.certify.routes import literal_bounds, narrow_tolerance, statement, statements
-from maxaffine.certify.statement import Bound, Statement
+from maxaffine.core.budget import Cost, free_memory, size
 from maxaffine.core.container import container_bytes, read_container, write_container
 from maxaffine.core.errors import BadInput, Refused
+from maxaffine.heads.spectral.plan import SpectralPlan
 from maxaffine.layer import file as layer_file
-from maxaffine.layer.build import input_shapes
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.grouped_matrices import grouped_matrices
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.matrices import CrossMatrices, SelfMatrices, matrices, matrices_bytes
-from maxaffine.plan.budget import Cost, free_memory, size
-from maxaffine.plan.evidence import Evidence
-from maxaffine.plan.maxaffine import MaxAffine
-from maxaffine.plan.spectral import SpectralPlan
+from maxaffine.layer.maxaffine import MaxAffine
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.observe import Observed
+from maxaffine.proofs.routes import literal_bounds, narrow_tolerance, statement, statements
+from maxaffine.proofs.statement import Bound, Statement
 from maxaffine.runtime import chooser
 from maxaffine.runtime.collapse import SHARE
 from maxaffine.runtime.queries import as_points
 from maxaffine.target.box import Box
 from maxaffine.target.entries import Entries
+from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 
 if TYPE_CHECKING:
-    from maxaffine.certify.checker import Verdict
+    from maxaffine.checker import Verdict
     from maxaffine.export.judge import Judged
     from maxaffine.export.torch_module import AttentionBlock, Exported
 
@@ -139,7 +138,7 @@ class Compiled:
         return literal_bounds(self.layer, self.certificate) if self.stated is None else dict(self.stated)
 
     def statement(self, route: str = "arrays", dtype: str | None = None, device: str = "cpu") -> Statement:
-        """What is proved of one way to run this layer (certify/routes.py lists them), or why nothing is."""
+        """What is proved of one way to run this layer (proofs/routes.py lists them), or why nothing is."""
         return statement(self, route, dtype, device)
 
     def statements(self) -> list[Statement]:
@@ -148,7 +147,7 @@ class Compiled:
 
     def check(self) -> Verdict:
         """Prove this layer again by the independent checker; what passes is no longer merely stated."""
-        from maxaffine.certify.checker import check
+        from maxaffine.checker import check
 
         tensors, record = self._record()
         table = None if isinstance(self.target.data, Entries) else self.target.data
@@ -386,7 +385,7 @@ class Compiled:
 
     def save(self, path: str | Path) -> None:
         """One safetensors file; a proved layer is re-proved by the independent checker before it leaves."""
-        from maxaffine.certify.checker import check
+        from maxaffine.checker import check
 
         tensors, record = self._record()
         table = None if isinstance(self.target.data, Entries) else self.target.data  # a loaded layer has no table
@@ -408,7 +407,7 @@ class Compiled:
         try:
             layer = layer_file.from_tensors(tensors, record["layer"])
             target = Target.from_json(record["target"])
-            if layer.d_out != target.d_out or layer.n_out != target.n_out or layer.inputs != input_shapes(target):
+            if layer.d_out != target.d_out or layer.n_out != target.n_out or layer.inputs != target.input_shapes:
                 raise BadInput("its layer and its target have different shapes")
             if not (np.array_equal(layer.low, target.box.low) and np.array_equal(layer.high, target.box.high)):
                 raise BadInput("its layer and its target speak about different boxes")

@@ -3,7 +3,6 @@
 import math
 import time
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,13 @@ from maxaffine.compiled import Compiled
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import dtype_of
+from maxaffine.heads import HEADS
+from maxaffine.heads.found import Discontinuous, Found, look, too_rough
+from maxaffine.heads.lookup import search as lookup
+from maxaffine.heads.spectral.plan import SpectralPlan
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.evidence import Evidence
-from maxaffine.plan.gather import gather
-from maxaffine.plan.maxaffine import MaxAffine
-from maxaffine.plan.spectral import SpectralPlan
+from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.request import (
     Request,
     absolute_error,
@@ -42,26 +42,14 @@ from maxaffine.request import (
     resolve,
 )
 from maxaffine.runtime import chooser
-from maxaffine.search import lookup
-from maxaffine.search.found import Discontinuous, Found, look, too_rough
+from maxaffine.target.evidence import Evidence
+from maxaffine.target.gather import gather
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
 
-# In the order in which `auto` tries them: cheap tests first.  Lookups come last, where nothing else is proved or smaller.
-SEARCHES = {
-    "piecewise": "piecewise",
-    "axis": "axis_clusters",
-    "sums": "sums",
-    "regions": "regions",
-    "curved": "curved",
-    "level": "level_sets",
-    "spectral": "spectral",
-    "products": "products",
-    "tree": "tree",
-}
-METHODS = ("auto", *SEARCHES, "lookup")
+METHODS = ("auto", *HEADS)
 ENOUGH = 4  # tokens below which no other method is asked
-FEW = 256  # tokens below which no tree is tried in two variables
+FEW = 256  # tokens below which no slow head is asked in two variables
 
 
 def compile(
@@ -97,7 +85,7 @@ def compile(
     Args:
         target: an expression such as "sin(x) + cos(y)", a callable on batches (B, D) -> (B,) or (B, K), a sequence
             function (B, d, n) -> (B, d_out, n_out), a Target, or the name of a gallery entry (then `box` may be left out); or a
-            Table or Samples, about whose entries alone the certificate speaks (search/tables.py).
+            Table or Samples, about whose entries alone the certificate speaks (heads/entries/search.py).
         box: a Box or a dictionary of pairs {"x": (-1, 1), "y": (0, 1)}; or two of them (query, context) for a function of two
             inputs.
         error: the error asked for, absolute unless `relative`, which measures it in units of sup |f|.
@@ -213,7 +201,8 @@ def _finished(request: Request, found: Found, attention: str, begun: float) -> C
 
 def _search_entries(request: Request, method: str, hard: bool) -> Found:
     """The smallest layer that is verified at every entry of a table or of samples, or the nearest entry itself."""
-    from maxaffine.search import table_samples, tables
+    from maxaffine.heads.entries import search as tables
+    from maxaffine.heads.entries import search_samples as table_samples
 
     data = request.target.data
     if isinstance(data, Table):
@@ -234,8 +223,8 @@ def _search(request: Request, method: str) -> Found:
         constant = lookup.constant(request) if method == "auto" else None
         if constant is not None:
             limit = constant.cost.tokens + 1  # a head of as few tokens says more
-        for name in SEARCHES if method == "auto" else (method,):
-            if name == "tree" and method == "auto" and _rarely_better(best, request.target.box.dimension):
+        for name in (one for one in HEADS if one != "lookup") if method == "auto" else (method,):
+            if HEADS[name].slow and method == "auto" and _rarely_better(best, request.target.box.dimension):
                 continue
             request.progress(f"{name} heads", 0, 1)
             fewest = limit if best is None else _fewer(best.cost.tokens, limit)
@@ -264,7 +253,7 @@ def attempt(name: str, request: Request, reasons: list[str], fewest: int | None)
     """What one method finds; a refusal is a reason like others."""
     found: Found | None = None
     try:
-        found = import_module(f"maxaffine.search.{SEARCHES[name]}").search(request, reasons, fewest)
+        found = HEADS[name].find(request, reasons, fewest)
     except Discontinuous:
         raise
     except Refused as refusal:

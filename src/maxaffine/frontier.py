@@ -6,21 +6,21 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from maxaffine.certify.prove import Plan
 from maxaffine.compiler import attempt
+from maxaffine.core.budget import Cost, afford
 from maxaffine.core.errors import Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import numpy_dtype
-from maxaffine.plan import lookup
-from maxaffine.plan.budget import Cost, afford
-from maxaffine.plan.gather import gather
-from maxaffine.plan.spectral import SpectralPlan, spectral_plans
+from maxaffine.heads import HEADS
+from maxaffine.heads.found import ROOM, Discontinuous
+from maxaffine.heads.lookup import plan as lookup
+from maxaffine.heads.lookup.prove import Plan
+from maxaffine.heads.lookup.search import constant_plan, plan_cost, proposals
+from maxaffine.heads.spectral.plan import SpectralPlan, spectral_plans
 from maxaffine.request import Request, absolute_error, check_error, check_gap, check_norm, resolve
-from maxaffine.search.found import ROOM, Discontinuous
-from maxaffine.search.lookup import constant_plan, plan_cost, proposals
+from maxaffine.target.gather import gather
 
 DECADES = tuple(10.0**-k for k in range(1, 11))
-SEARCHED = ("piecewise", "axis", "sums", "regions", "curved", "level", "products", "tree")
 FEW = 3  # errors for which trees are built
 
 
@@ -63,12 +63,12 @@ def frontier(
 def _searched(request: Request, trees: bool, refused: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The heads that are found by searching for them, and why the others are not."""
     rows: list[dict[str, Any]] = []
-    for name in SEARCHED:
-        if name == "tree" and not trees:
+    for name, head in HEADS.items():
+        if name in ("spectral", "lookup") or (head.slow and not trees):
             continue
         reasons: list[str] = []
         try:
-            fewest = min((int(row["tokens"]) for row in rows), default=None) if name == "tree" else None
+            fewest = min((int(row["tokens"]) for row in rows), default=None) if head.slow else None
             found = attempt(name, request, reasons, fewest)
         except Discontinuous as refusal:
             reasons, found = [str(refusal).rstrip(".")], None

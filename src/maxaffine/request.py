@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.certify.certificate import LEAST_INTEGRAL
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.progress import Progress
 from maxaffine.core.rounding import compute_dtype, dtype_of
-from maxaffine.plan.evidence import Evidence
-from maxaffine.plan.maxaffine import MaxAffine
+from maxaffine.layer.maxaffine import MaxAffine
+from maxaffine.proofs.certificate import LEAST_INTEGRAL
+from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]

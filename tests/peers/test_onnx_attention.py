@@ -9,8 +9,8 @@ import warnings
 import numpy as np
 import pytest
 
+from maxaffine.layer.keys import Coordinates, ListedKeys
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.keys import Coordinates, ListedKeys
 from maxaffine.runtime import chooser
 
 onnx = pytest.importorskip("onnx")

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.integral import certify_integral
-from maxaffine.certify.lookup import certify_grid, runtime_rounding
-from maxaffine.certify.observe import face_biased
-from maxaffine.certify.rounding import coordinate_error, offset_error, rounding_of
 from maxaffine.core.rounding import DTYPES
-from maxaffine.layer.build import build_grid
+from maxaffine.heads.lookup.build import build_grid
+from maxaffine.heads.lookup.plan import GridPlan
+from maxaffine.heads.lookup.prove_grid import certify_grid, runtime_rounding
+from maxaffine.heads.lookup.prove_integral import certify_integral
+from maxaffine.layer.keys import Coordinates, ListedKeys
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.evidence import Evidence
-from maxaffine.plan.keys import Coordinates, ListedKeys
-from maxaffine.plan.lookup import GridPlan
+from maxaffine.proofs.observe import face_biased
+from maxaffine.proofs.rounding import coordinate_error, offset_error, rounding_of
 from maxaffine.runtime import chooser, dense, factorised, softmax
+from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 
 arb = flint.arb

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify import spectral as certify
 from maxaffine.core.balls import precision
+from maxaffine.heads.spectral import prove as certify
 from maxaffine.runtime import chooser
 
 

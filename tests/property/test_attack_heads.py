@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify import attack_every
-from maxaffine.certify.attack_every import Row, attack_heads, table
-from maxaffine.certify.attack_heads import HEADS
-from maxaffine.certify.attack_moves import kinds, moved, names
-from maxaffine.certify.attack_points import Domain, domain_of, exact_error, worst_point
-from maxaffine.certify.attack_targets import Case
-from maxaffine.certify.checker import check
-from maxaffine.certify.exact_layer import exact_value
+from maxaffine.attack import every_head as attack_every
+from maxaffine.attack.every_head import Row, attack_heads, table
+from maxaffine.attack.moves import kinds, moved, names
+from maxaffine.attack.points import Domain, domain_of, exact_error, worst_point
+from maxaffine.attack.smooth_targets import Case
+from maxaffine.attack.targets import HEADS
+from maxaffine.checker import check
 from maxaffine.cli.app import main
 from maxaffine.core import balls
 from maxaffine.core.errors import BadInput, MaxaffineError, Refused
+from maxaffine.expression.expression import Expression
+from maxaffine.proofs.exact_layer import exact_value
 from maxaffine.runtime import chooser
-from maxaffine.target.expression import Expression
 
 SIDE = (-1, 1)
 SLOW = {  # one small case instead of random ones

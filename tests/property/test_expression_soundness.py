@@ -16,7 +16,7 @@ from expressions import NAMES, Sample, Undefined, samples
 from maxaffine.core.balls import precision
 from maxaffine.core.errors import MaxaffineError
 from maxaffine.core.intervals import Interval
-from maxaffine.target.expression import Expression
+from maxaffine.expression.expression import Expression
 
 BITS = 200
 

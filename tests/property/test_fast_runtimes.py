@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import maxaffine as ma
-from maxaffine.certify.lookup import runtime_rounding
-from maxaffine.certify.rounding import rounding_of, window_leak
 from maxaffine.core.errors import Refused
+from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
+from maxaffine.heads.lookup.prove_grid import runtime_rounding
 from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.grid import grid_coordinates, grid_keys
-from maxaffine.plan.keys import AxisKeys
-from maxaffine.plan.spectral_keys import bernstein, gaussian
+from maxaffine.layer.spectral_keys import bernstein, gaussian
+from maxaffine.proofs.rounding import rounding_of, window_leak
 from maxaffine.runtime import collapsed, windowed
 from maxaffine.runtime.collapse import collapse
 

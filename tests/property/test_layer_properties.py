@@ -7,17 +7,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import maxaffine as ma
-from maxaffine.certify.lookup import certify_grid, runtime_rounding
-from maxaffine.certify.observe import face_biased
-from maxaffine.certify.rounding import rounding_of
 from maxaffine.core.container import container_bytes, read_container
+from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
+from maxaffine.heads.lookup.prove_grid import certify_grid, runtime_rounding
 from maxaffine.layer.file import from_tensors, to_tensors
+from maxaffine.layer.keys import Coordinates, ListedKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.matrices import cross_matrices, self_matrices
-from maxaffine.plan.evidence import Evidence
-from maxaffine.plan.grid import grid_coordinates, grid_keys
-from maxaffine.plan.keys import Coordinates, ListedKeys
+from maxaffine.proofs.observe import face_biased
+from maxaffine.proofs.rounding import rounding_of
 from maxaffine.runtime import chooser
+from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 
 FEW = settings(max_examples=60, deadline=None)
@@ -279,9 +279,9 @@ def test_the_lp_certificate_is_not_below_the_integral_of_a_jump(slope, place, p,
 @FEW
 @given(EXPRESSIONS, boxes(), st.integers(1, 12), st.integers(2, 4))
 def test_refining_the_grid_never_worsens_the_approximation_part(text, box, count, factor):
-    from maxaffine.layer.build import build_grid
-    from maxaffine.plan.gather import gather
-    from maxaffine.plan.lookup import MARGIN, GridPlan
+    from maxaffine.heads.lookup.build import build_grid
+    from maxaffine.heads.lookup.plan import MARGIN, GridPlan
+    from maxaffine.target.gather import gather
 
     target = Target.of(text, box)
     evidence = gather(target, None, None, None)

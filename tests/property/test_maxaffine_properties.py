@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from maxaffine.plan.maxaffine import MaxAffine
-from maxaffine.plan.polygons import polygon_area
+from maxaffine.layer.maxaffine import MaxAffine
+from maxaffine.layer.polygons import polygon_area
 
 # Small dyadic numbers make every score exact, so laws about ties hold without a tolerance.
 dyadic = st.integers(-64, 64).map(lambda k: k / 16)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.statement import NO_GRADIENT
+from maxaffine.attack.layers import sequence_answer
+from maxaffine.attack.route_points import Effort, speaks, start_points
+from maxaffine.attack.walk import Row, walk
 from maxaffine.export import judge
+from maxaffine.proofs.statement import NO_GRADIENT
 from maxaffine.target.target import Target
-from maxaffine.trial.heads import sequence_answer
-from maxaffine.trial.points import Effort, speaks, start_points
-from maxaffine.trial.walk import Row, walk
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")

@@ -8,17 +8,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import maxaffine as ma
-from maxaffine.certify.adversary import worst_error
-from maxaffine.certify.attack import Tally, attack, perturbed
-from maxaffine.certify.attack_targets import Case, random_case
-from maxaffine.certify.checker import spectral as checker
-from maxaffine.certify.ehlich_zeller import FromExpression, Head, prove
-from maxaffine.certify.head_bounds import strip_factor
+from maxaffine.attack.adversary import worst_error
+from maxaffine.attack.proofs import Tally, attack, perturbed
+from maxaffine.attack.smooth_targets import Case, random_case
+from maxaffine.checker import spectral as checker
 from maxaffine.cli.app import main
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
-from maxaffine.plan.keys import AxisKeys
-from maxaffine.target.expression import Expression
+from maxaffine.expression.expression import Expression
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.proofs.ehlich_zeller import FromExpression, Head, prove
+from maxaffine.proofs.head_bounds import strip_factor
 
 
 def _many(count):

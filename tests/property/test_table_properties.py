@@ -11,12 +11,12 @@ from scipy.interpolate import NearestNDInterpolator, RegularGridInterpolator
 from scipy.spatial.distance import pdist
 
 import maxaffine as ma
-from maxaffine.certify.checker import check
-from maxaffine.certify.entries import certify_entries
+from maxaffine.checker import check
+from maxaffine.heads.entries.fit import scaled
+from maxaffine.heads.entries.prove import certify_entries
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import Group, GroupedLayer
-from maxaffine.plan.keys import AxisKeys
-from maxaffine.plan.table_fit import scaled
+from maxaffine.layer.keys import AxisKeys
 from maxaffine.runtime import chooser
 
 SIZES = st.lists(st.integers(2, 7), min_size=1, max_size=3)

@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from maxaffine.heads.lookup.grid import axis_sites, grid_keys
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.keys import AxisKeys, Coordinates, ListedKeys
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.grid import axis_sites, grid_keys
-from maxaffine.plan.keys import AxisKeys, Coordinates, ListedKeys
-from maxaffine.plan.spectral_keys import bernstein, gaussian
+from maxaffine.layer.spectral_keys import bernstein, gaussian
 
 
 def keys(count: int, delta: float = 1.5) -> AxisKeys:

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.checker import check
-from maxaffine.certify.checker import spectral as checker
-from maxaffine.certify.ehlich_zeller import FromAffine, FromExpression, Head, _at_points, prove
-from maxaffine.certify.head_bounds import affine_moments, affine_size, axis_weights, etas_for, pieces, strip_factor
+from maxaffine.checker import check
+from maxaffine.checker import spectral as checker
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT32
-from maxaffine.plan.keys import AxisKeys
-from maxaffine.plan.spectral_keys import bernstein
-from maxaffine.target.expression import Expression
+from maxaffine.expression.expression import Expression
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.layer.spectral_keys import bernstein
+from maxaffine.proofs.ehlich_zeller import FromAffine, FromExpression, Head, _at_points, prove
+from maxaffine.proofs.head_bounds import affine_moments, affine_size, axis_weights, etas_for, pieces, strip_factor
 
 NAMES = ("x", "y", "z")
 

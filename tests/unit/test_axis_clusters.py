@@ -9,17 +9,17 @@ import pytest
 
 import maxaffine as ma
 from maxaffine import Box
-from maxaffine.certify.axis_certificate import Asked, certify_axis
-from maxaffine.certify.checker import check
+from maxaffine.checker import check
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
-from maxaffine.layer.build_axis import build_axis
+from maxaffine.heads.axis.build import build_axis
+from maxaffine.heads.axis.certificate import Asked, certify_axis
+from maxaffine.heads.axis.plan import Aim, expression_problem, make_plan
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.plan.axis_plan import Aim, expression_problem, make_plan
 from maxaffine.runtime import chooser
-from maxaffine.target.one_direction import one_direction
+from maxaffine.structure.one_direction import one_direction
 from maxaffine.target.target import Target
 
 LINE = Box(x=(-1, 1))

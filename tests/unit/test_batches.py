@@ -5,8 +5,8 @@ import pytest
 
 import maxaffine as ma
 from maxaffine.core.errors import BadInput
+from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.grid import grid_coordinates, grid_keys
 from maxaffine.runtime import batches, cell_order, chooser, parallel
 
 BOX = ma.Box.named(("x", "y"), [-1.0, -1.0], [1.0, 1.0])

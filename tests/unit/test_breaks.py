@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from maxaffine.core.errors import Refused
-from maxaffine.plan.axis_breaks import seen_breaks
-from maxaffine.target.breaks import find_pieces
-from maxaffine.target.expression import Expression
+from maxaffine.expression.expression import Expression
+from maxaffine.heads.axis.seen_breaks import seen_breaks
+from maxaffine.structure.breaks import find_pieces
 
 CASES = [
     ("abs(sin(7*x))", np.pi / 7 * np.arange(-2, 3)),

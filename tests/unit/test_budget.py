@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
+from maxaffine.core import budget
+from maxaffine.core.budget import Cost, afford, free_memory, lookup_cost, size
 from maxaffine.core.errors import Refused
-from maxaffine.plan import budget
-from maxaffine.plan.budget import Cost, afford, free_memory, lookup_cost, size
 
 
 def test_the_stored_bytes_of_a_lookup_are_told_exactly():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
+from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.grid import grid_coordinates, grid_keys
 from maxaffine.runtime import cell_order, parallel, windowed
 
 CASES = {

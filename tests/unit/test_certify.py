@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.certificate import PARTS, Certificate
-from maxaffine.certify.lookup import certify_grid, values_deviation
-from maxaffine.certify.observe import face_biased, observe
 from maxaffine.core.errors import Refused
-from maxaffine.layer.build import build_grid
+from maxaffine.heads.lookup import theorems
+from maxaffine.heads.lookup.build import build_grid
+from maxaffine.heads.lookup.plan import MARGIN, GridPlan
+from maxaffine.heads.lookup.prove_grid import certify_grid, values_deviation
 from maxaffine.layer.layer import Layer
-from maxaffine.plan import theorems
-from maxaffine.plan.evidence import Evidence
-from maxaffine.plan.lookup import MARGIN, GridPlan
+from maxaffine.proofs.certificate import PARTS, Certificate
+from maxaffine.proofs.observe import face_biased, observe
 from maxaffine.runtime import chooser
+from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 
 BOX = ma.Box(x=(-1, 1), y=(0, 4))

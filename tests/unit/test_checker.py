@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.checker import CONFIRMS, check, grid
-from maxaffine.certify.checker.listed import check_partition
-from maxaffine.certify.checker.stored import Stored
-from maxaffine.certify.observe import face_biased
+from maxaffine.checker import CONFIRMS, check, grid
+from maxaffine.checker.listed import check_partition
+from maxaffine.checker.stored import Stored
 from maxaffine.core.container import container_bytes, read_container
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.file import from_tensors
+from maxaffine.proofs.observe import face_biased
 from maxaffine.runtime import chooser
 from maxaffine.target.target import Target
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from maxaffine.certify.observe import face_biased
 from maxaffine.core.container import read_container, write_container
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.file import from_tensors, to_tensors
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.grouped_matrices import grouped_matrices
-from maxaffine.plan.keys import AxisKeys
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.proofs.observe import face_biased
 from maxaffine.runtime import chooser, parallel, two_level
 
 

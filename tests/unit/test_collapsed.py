@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.attack import perturbed
-from maxaffine.certify.checker import check
-from maxaffine.certify.spectral import certify_spectral
+from maxaffine.attack.proofs import perturbed
+from maxaffine.checker import check
 from maxaffine.core.errors import BadInput, Refused
+from maxaffine.heads.spectral.prove import certify_spectral
 from maxaffine.layer.grouped import Group, GroupedLayer
-from maxaffine.plan.keys import AxisKeys
-from maxaffine.plan.spectral_keys import bernstein, gaussian
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.layer.spectral_keys import bernstein, gaussian
 from maxaffine.runtime import chooser, collapsed, parallel
 from maxaffine.runtime.collapse import FLOOR, allowance, collapse
 from maxaffine.runtime.strips import strip_sum

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.checker import check_file
-from maxaffine.certify.lookup import certify_grid
+from maxaffine.checker import check_file
 from maxaffine.core.container import read_container, write_container
 from maxaffine.core.errors import Refused
 from maxaffine.frontier import frontier
-from maxaffine.plan.gather import gather
-from maxaffine.search import lookup as searched
+from maxaffine.heads.lookup import search as searched
+from maxaffine.heads.lookup.prove_grid import certify_grid
+from maxaffine.target.gather import gather
 from maxaffine.target.target import Target
 
 COSINES = "*".join(f"cos(x{i})" for i in range(1, 9))

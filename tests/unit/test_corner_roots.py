@@ -7,9 +7,9 @@ import pytest
 
 import maxaffine as ma
 from maxaffine import Box
-from maxaffine.certify.axis_clusters import AxisProver
-from maxaffine.certify.checker import check
+from maxaffine.checker import check
 from maxaffine.core import balls
+from maxaffine.heads.axis.prove import AxisProver
 
 UNIT = Box(x=(0, 1), y=(0, 1))
 ROWS = [

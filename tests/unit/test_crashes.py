@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.certificate import Certificate
-from maxaffine.certify.known_error import known_errors, worst_known
-from maxaffine.certify.observe import Observed
 from maxaffine.core import balls
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.known_error import known_errors, worst_known
+from maxaffine.proofs.observe import Observed
 from maxaffine.report.text import _observed
 from maxaffine.runtime import grouped
 from maxaffine.target.target import Target

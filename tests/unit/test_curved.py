@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.checker.curved import check_curved
-from maxaffine.certify.checker.soft_kink import _off
-from maxaffine.certify.checker.stored import NotProved
-from maxaffine.certify.curved import certify_curved
-from maxaffine.certify.soft_kink import _lambert
+from maxaffine.checker.curved import check_curved
+from maxaffine.checker.soft_kink import _off
+from maxaffine.checker.stored import NotProved
 from maxaffine.core.errors import Refused
-from maxaffine.layer.build_curved import build_curved
+from maxaffine.heads.curved.build import build_curved
+from maxaffine.heads.curved.plan import CurvedPlan, curved_plan
+from maxaffine.heads.curved.prove import certify_curved
+from maxaffine.heads.curved.soft_kink import _lambert
+from maxaffine.heads.level.plan import curve_of
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.plan.curved import CurvedPlan, curved_plan
-from maxaffine.plan.level_sets import curve_of
 from maxaffine.runtime import chooser
+from maxaffine.structure.branches import extremum
+from maxaffine.structure.switches import forced, switches
 from maxaffine.target.box import Box
-from maxaffine.target.branches import extremum
-from maxaffine.target.switches import forced, switches
 from maxaffine.target.target import Target
 
 SQUARE = Box(x=(-1, 1), y=(-1, 1))

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.certificate import Certificate
-from maxaffine.certify.checker.curved import check_curved
-from maxaffine.certify.checker.stored import NotProved
-from maxaffine.certify.curved_maximum import certify_curved_maximum
+from maxaffine.checker.curved import check_curved
+from maxaffine.checker.stored import NotProved
 from maxaffine.core.errors import Refused
-from maxaffine.layer.build_curved_maximum import build_curved_maximum
+from maxaffine.heads.curved.maximum_build import build_curved_maximum
+from maxaffine.heads.curved.maximum_plan import CurvedMaximumPlan, CurvedMaximumPlanner, polygon
+from maxaffine.heads.curved.maximum_prove import certify_curved_maximum
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import Group, GroupedLayer
-from maxaffine.plan.curved_maximum import CurvedMaximumPlan, CurvedMaximumPlanner, polygon
+from maxaffine.proofs.certificate import Certificate
 from maxaffine.runtime import chooser
+from maxaffine.structure.curved_maxima import Lift, curved_switch
 from maxaffine.target.box import Box
-from maxaffine.target.curved_maximum import Lift, curved_switch
 from maxaffine.target.target import Target
 
 SQUARE = Box(x=(-1, 1), y=(-1, 1))

@@ -9,26 +9,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maxaffine.certify import curved_maximum, soft_kink
-from maxaffine.certify.checker import curved as checker_curved
-from maxaffine.certify.checker import curved_maximum as checker_maximum
-from maxaffine.certify.checker import soft_kink as checker_soft
-from maxaffine.certify.checker.spectral import _Head
-from maxaffine.certify.checker.tree import Clusters
-from maxaffine.certify.enclosed import PieceAt
-from maxaffine.certify.tree import local_head
+from maxaffine.checker import curved as checker_curved
+from maxaffine.checker import curved_maximum as checker_maximum
+from maxaffine.checker import soft_kink as checker_soft
+from maxaffine.checker.spectral import _Head
+from maxaffine.checker.tree import Clusters
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
-from maxaffine.layer.build_curved import build_curved
+from maxaffine.expression.expression import Expression
+from maxaffine.heads.curved import maximum_prove as curved_maximum
+from maxaffine.heads.curved import soft_kink
+from maxaffine.heads.curved.build import build_curved
+from maxaffine.heads.curved.plan import curved_plan
+from maxaffine.heads.level.plan import curve_of
+from maxaffine.heads.tree.prove import local_head
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.plan.curved import curved_plan
-from maxaffine.plan.level_sets import curve_of
+from maxaffine.proofs.enclosed import PieceAt
+from maxaffine.structure.branches import extremum, parting
+from maxaffine.structure.switches import forced, switches
 from maxaffine.target.box import Box
-from maxaffine.target.branches import extremum, parting
-from maxaffine.target.expression import Expression
-from maxaffine.target.switches import forced, switches
 from maxaffine.target.target import Target
 
 SQUARE = Box(x=(-1, 1), y=(-1, 1))

@@ -5,16 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from maxaffine.certify import ehlich_zeller
-from maxaffine.certify.checker import spectral as checker
-from maxaffine.certify.checker.stored import NotProved
-from maxaffine.certify.ehlich_zeller import FromDeclaration, FromDerivatives, FromExpression, Head, prove
+from maxaffine.checker import spectral as checker
+from maxaffine.checker.stored import NotProved
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
-from maxaffine.plan.keys import AxisKeys
-from maxaffine.plan.spectral_keys import bernstein, weights
-from maxaffine.target.expression import Expression
+from maxaffine.expression.expression import Expression
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.layer.spectral_keys import bernstein, weights
+from maxaffine.proofs import ehlich_zeller
+from maxaffine.proofs.ehlich_zeller import FromDeclaration, FromDerivatives, FromExpression, Head, prove
 
 
 def head(text, axes, values, half=1.0, middle=0.0, deltas=None):

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
-from maxaffine.estimator import MaxAffineRegressor, metric_error, softmax_weights  # noqa: E402
+from maxaffine.regressor import MaxAffineRegressor, metric_error, softmax_weights  # noqa: E402
 
 
 @pytest.mark.slow

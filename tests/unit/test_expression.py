@@ -12,8 +12,8 @@ import pytest
 
 from maxaffine.core.errors import BadInput, MaxaffineError, Refused
 from maxaffine.core.intervals import Interval
-from maxaffine.target.expression import Expression
-from maxaffine.target.functions import ALIASES, ARITIES
+from maxaffine.expression.expression import Expression
+from maxaffine.expression.functions import ALIASES, ARITIES
 
 NAMES = ("x", "y")
 

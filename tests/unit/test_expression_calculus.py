@@ -8,7 +8,7 @@ import pytest
 
 from maxaffine.core.balls import bounds, box, magnitude, precision, rational, rectangle, to_interval
 from maxaffine.core.intervals import Interval
-from maxaffine.target.expression import Expression
+from maxaffine.expression.expression import Expression
 
 NAMES = ("x", "y")
 

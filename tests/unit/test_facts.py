@@ -10,8 +10,8 @@ import pytest
 
 from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
+from maxaffine.expression.expression import Expression
 from maxaffine.target.box import Box
-from maxaffine.target.expression import Expression
 from maxaffine.target.facts import (
     Analytic,
     ConcaveModulus,

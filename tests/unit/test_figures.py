@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from maxaffine.core.errors import BadInput, Refused
-from maxaffine.plan.maxaffine import MaxAffine
+from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.report import figures, maps, sampling, style
 
 

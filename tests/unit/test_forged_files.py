@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.attack_files import attack_file, forge, observed
-from maxaffine.certify.checker import check
+from maxaffine.attack.files import attack_file, forge, observed
+from maxaffine.checker import check
 from maxaffine.core.errors import BadInput
 from maxaffine.target.target import Target
 

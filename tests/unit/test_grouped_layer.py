@@ -10,10 +10,10 @@ import pytest
 import maxaffine as ma
 from maxaffine.core.container import read_container
 from maxaffine.core.errors import BadInput
-from maxaffine.layer.build_spectral import wanted_bonus, with_bonus
+from maxaffine.heads.spectral.build import wanted_bonus, with_bonus
 from maxaffine.layer.file import from_tensors, to_tensors
 from maxaffine.layer.grouped import Group, GroupedLayer
-from maxaffine.plan.keys import AxisKeys
+from maxaffine.layer.keys import AxisKeys
 from maxaffine.runtime import chooser, grouped
 
 

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from maxaffine.certify import head_bounds
-from maxaffine.certify.checker import spectral as checker
-from maxaffine.certify.head_bounds import etas_for, mean_eta, moments, strip_factor
+from maxaffine.checker import spectral as checker
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT32, FLOAT64
-from maxaffine.plan.keys import AxisKeys
-from maxaffine.plan.spectral_keys import bernstein, gaussian, rounded
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.layer.spectral_keys import bernstein, gaussian, rounded
+from maxaffine.proofs import head_bounds
+from maxaffine.proofs.head_bounds import etas_for, mean_eta, moments, strip_factor
 
 
 def true_strip(keys, centre, reach, height, count=81):

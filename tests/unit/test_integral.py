@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.integral import certify_integral, hard_part, soft_part
-from maxaffine.certify.observe_integral import observe_integral
 from maxaffine.core.errors import Refused
-from maxaffine.layer.build import build_grid
+from maxaffine.heads.lookup import theorems
+from maxaffine.heads.lookup.build import build_grid
+from maxaffine.heads.lookup.cells import p_mean
+from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
+from maxaffine.heads.lookup.plan import GridPlan
+from maxaffine.heads.lookup.plan_integral import residual, sharpness
+from maxaffine.heads.lookup.prove_integral import certify_integral, hard_part, soft_part
 from maxaffine.layer.layer import Layer
-from maxaffine.plan import theorems
-from maxaffine.plan.cells import p_mean
-from maxaffine.plan.evidence import Evidence
-from maxaffine.plan.grid import grid_coordinates, grid_keys
-from maxaffine.plan.integral import residual, sharpness
-from maxaffine.plan.lookup import GridPlan
+from maxaffine.proofs.observe_integral import observe_integral
 from maxaffine.runtime import chooser
+from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 
 

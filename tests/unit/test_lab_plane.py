@@ -90,9 +90,9 @@ def test_moments_are_log_spaced_and_include_both_ends() -> None:
 
 @pytest.mark.parametrize("name", ["sin_plus_cos", "hartmann_3"])
 def test_constructed_heads_are_those_of_the_compiler(name: str) -> None:
-    from maxaffine.layer.build import build_grid
-    from maxaffine.plan import theorems
-    from maxaffine.plan.lookup import GridPlan
+    from maxaffine.heads.lookup import theorems
+    from maxaffine.heads.lookup.build import build_grid
+    from maxaffine.heads.lookup.plan import GridPlan
     from maxaffine.runtime.dense import evaluate
 
     f = free_keys.function(name)

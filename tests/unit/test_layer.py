@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from maxaffine.core.errors import BadInput
+from maxaffine.heads.lookup.grid import cell_centres, cell_widths, grid_coordinates, grid_keys
+from maxaffine.layer.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.grid import cell_centres, cell_widths, grid_coordinates, grid_keys
-from maxaffine.plan.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys
 from maxaffine.target.box import Box
 
 

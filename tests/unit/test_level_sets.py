@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from maxaffine.certify.checker.level_sets import check_level_sets
-from maxaffine.certify.level_sets import certify_level_sets
-from maxaffine.layer.build_level import build_level
+from maxaffine.checker.level_sets import check_level_sets
+from maxaffine.heads.level.build import build_level
+from maxaffine.heads.level.plan import LevelPlan, curve_of, level_plan, polygon
+from maxaffine.heads.level.prove import certify_level_sets
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.plan.level_sets import LevelPlan, curve_of, level_plan, polygon
 from maxaffine.runtime import chooser
 from maxaffine.target.box import Box
 from maxaffine.target.target import Target

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify import literal_clusters as module
-from maxaffine.certify.literal import MOST_TOKENS, literal
-from maxaffine.certify.literal_clusters import spread
-from maxaffine.certify.literal_form import Heard
-from maxaffine.certify.normalisers import normaliser_range, wanted_bonus
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.clusters import Cluster, ClusterGroup
-from maxaffine.plan.keys import AxisKeys
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.proofs import literal_clusters as module
+from maxaffine.proofs.literal import MOST_TOKENS, literal
+from maxaffine.proofs.literal_clusters import spread
+from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.normalisers import normaliser_range, wanted_bonus
 
 LINE = ma.Box(x=(-1, 1))
 SQUARE = ma.Box(x=(-1, 1), y=(-1, 1))

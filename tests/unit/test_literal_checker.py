@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.attack_files import observed
-from maxaffine.certify.checker import check, literal_groups
-from maxaffine.certify.checker.literal import CONFIRMS
-from maxaffine.certify.checker.literal_groups import log_normaliser
-from maxaffine.certify.checker.proved import FORMS, rounded
-from maxaffine.certify.checker.variation import variation
+from maxaffine.attack.files import observed
+from maxaffine.checker import check, literal_groups
+from maxaffine.checker.literal import CONFIRMS
+from maxaffine.checker.literal_groups import log_normaliser
+from maxaffine.checker.proved import FORMS, rounded
+from maxaffine.checker.variation import variation
 
 LINE, SQUARE, UNIT = ma.Box(x=(-1, 1)), ma.Box(x=(-1, 1), y=(-1, 1)), ma.Box(x=(0, 1))
 

@@ -8,8 +8,9 @@ import pytest
 
 import maxaffine as ma
 from maxaffine.core.errors import Refused
-from maxaffine.plan import lookup, theorems
-from maxaffine.plan.evidence import Evidence
+from maxaffine.heads.lookup import plan as lookup
+from maxaffine.heads.lookup import theorems
+from maxaffine.target.evidence import Evidence
 
 BOX = ma.Box(x=(-1, 1), y=(0, 4))
 

@@ -8,9 +8,9 @@ import pytest
 import maxaffine as ma
 from maxaffine import reference
 from maxaffine.core.errors import BadInput
+from maxaffine.layer.keys import Coordinates, ListedKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.matrices import cross_matrices, group_bonus, matrices, matrices_bytes, mixing, self_matrices
-from maxaffine.plan.keys import Coordinates, ListedKeys
 from maxaffine.runtime import chooser
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from maxaffine.core.errors import BadInput, Refused
-from maxaffine.plan.maxaffine import MaxAffine
+from maxaffine.layer.maxaffine import MaxAffine
 
 RNG = np.random.default_rng(5)
 ABSOLUTE = MaxAffine([[1.0], [-1.0]], [0.0, 0.0])  # |x| as max(x, -x)
@@ -75,7 +75,7 @@ def test_large_batches_in_chunks_say_what_small_ones_say(monkeypatch):
     partition = MaxAffine(RNG.normal(size=(50, 2)), RNG.normal(size=50))
     x = RNG.normal(size=(1000, 2))
     whole = partition.value(x), partition.argmax(x), partition.margin(x)
-    monkeypatch.setattr("maxaffine.plan.maxaffine._PAIRS_AT_ONCE", 70)
+    monkeypatch.setattr("maxaffine.layer.maxaffine._PAIRS_AT_ONCE", 70)
     for one, other in zip(whole, (partition.value(x), partition.argmax(x), partition.margin(x)), strict=True):
         assert np.array_equal(one, other)
 
@@ -178,5 +178,5 @@ def test_a_grid_too_large_to_list_is_refused_before_it_is_built():
 
 
 def test_importing_it_needs_numpy_alone():
-    code = "import sys, maxaffine.plan.maxaffine; assert not any(m.startswith('scipy') for m in sys.modules)"
+    code = "import sys, maxaffine.layer.maxaffine; assert not any(m.startswith('scipy') for m in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

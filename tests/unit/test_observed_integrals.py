@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.observe import Observed
-from maxaffine.certify.observe_integral import observe_integral
-from maxaffine.layer.build import build_grid
-from maxaffine.plan.lookup import GridPlan
+from maxaffine.heads.lookup.build import build_grid
+from maxaffine.heads.lookup.plan import GridPlan
+from maxaffine.proofs.observe import Observed
+from maxaffine.proofs.observe_integral import observe_integral
 from maxaffine.runtime import chooser
 from maxaffine.target.target import Target
 

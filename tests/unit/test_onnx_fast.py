@@ -13,8 +13,8 @@ import maxaffine as ma
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys
 from maxaffine.runtime import chooser
 
 onnx = pytest.importorskip("onnx")

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import maxaffine as ma
-from maxaffine.certify.partition import cell_boxes, certify_centres, certify_partition, euclidean_constant, partition_plan
 from maxaffine.core.errors import Refused
-from maxaffine.layer.build import build_centres, build_partition
-from maxaffine.plan.evidence import Evidence
-from maxaffine.plan.lookup import covering_plan
-from maxaffine.plan.maxaffine import MaxAffine
+from maxaffine.heads.lookup.build import build_centres, build_partition
+from maxaffine.heads.lookup.plan import covering_plan
+from maxaffine.heads.lookup.prove_listed import cell_boxes, certify_centres, certify_partition, euclidean_constant, partition_plan
+from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.runtime import chooser
+from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 
 

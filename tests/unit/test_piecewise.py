@@ -11,23 +11,23 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify import attack
-from maxaffine.certify.adversary import worst_error
-from maxaffine.certify.attack_targets import random_case
-from maxaffine.certify.checker import check
-from maxaffine.certify.checker.piecewise import cells_of
-from maxaffine.certify.checker.piecewise_dual import Frame
-from maxaffine.certify.observe import near_switches
-from maxaffine.certify.piecewise import certify_piecewise, stored_errors
-from maxaffine.certify.two_level import blend_constant
+from maxaffine.attack import proofs as attack
+from maxaffine.attack.adversary import worst_error
+from maxaffine.attack.smooth_targets import random_case
+from maxaffine.checker import check
+from maxaffine.checker.piecewise import cells_of
+from maxaffine.checker.piecewise_dual import Frame
 from maxaffine.core.errors import BadInput, MaxaffineError, Refused
 from maxaffine.core.polytopes import Polytope
-from maxaffine.layer.build_piecewise import build_piecewise
+from maxaffine.expression.expression import Expression
+from maxaffine.heads.piecewise.build import build_piecewise
+from maxaffine.heads.piecewise.plan import PiecewisePlan
+from maxaffine.heads.piecewise.prove import certify_piecewise, stored_errors
 from maxaffine.layer.file import from_tensors
-from maxaffine.plan.piecewise import PiecewisePlan
+from maxaffine.proofs.observe import near_switches
+from maxaffine.proofs.two_level import blend_constant
 from maxaffine.runtime import chooser
-from maxaffine.target.convex_differences import NotPiecewise, Token, _by_cells, _spread, differences, needed, refine, slack
-from maxaffine.target.expression import Expression
+from maxaffine.structure.convex_differences import NotPiecewise, Token, _by_cells, _spread, differences, needed, refine, slack
 from maxaffine.target.piecewise_affine import PiecewiseAffine, ReluNetwork
 
 SIDE = (-1, 1)

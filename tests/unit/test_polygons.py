@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from maxaffine.core.errors import BadInput
-from maxaffine.plan.maxaffine import MaxAffine
-from maxaffine.plan.polygons import polygon_area
+from maxaffine.layer.maxaffine import MaxAffine
+from maxaffine.layer.polygons import polygon_area
 
 
 def rectangle(low, high):

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.attack_points import Domain, worst_point
-from maxaffine.certify.checker import check
-from maxaffine.certify.products import _excess, certify_products, factor_layers
+from maxaffine.attack.points import Domain, worst_point
+from maxaffine.checker import check
 from maxaffine.core.errors import Refused
+from maxaffine.expression.expression import Expression
+from maxaffine.heads.axis.fit import Library
+from maxaffine.heads.composite.products_prove import _excess, certify_products, factor_layers
 from maxaffine.layer.clusters import Cluster
-from maxaffine.plan.axis_fit import Library
 from maxaffine.runtime import chooser
-from maxaffine.target.expression import Expression
-from maxaffine.target.products import product_of
-from maxaffine.target.sums import sum_of
+from maxaffine.structure.products import product_of
+from maxaffine.structure.sums import sum_of
 
 SQUARE = ma.Box(x=(-1, 1), y=(-1, 1))
 CORNER = ma.Box(x=(0, 1), y=(0, 2))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.checker import axis_clusters, check, products
-from maxaffine.certify.checker import products_stored as stored
+from maxaffine.checker import axis_clusters, check, products
+from maxaffine.checker import products_stored as stored
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.file import from_tensors
 from maxaffine.runtime import chooser
@@ -340,7 +340,7 @@ def test_factors_that_are_not_the_target_are_noticed(wrong, monkeypatch):
 
 
 def test_products_among_the_parts_of_a_sum_are_compared_with_their_factors(monkeypatch):
-    from maxaffine.certify.checker import sums
+    from maxaffine.checker import sums
 
     tensors, record = ma.compile(
         "abs(x)*abs(y)+abs(x-y)+x/3+0.5", ma.Box(**SQUARE), error=1e-2, method="products"

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify import regions as certify
-from maxaffine.certify.checker import check
-from maxaffine.certify.checker import regions as checker
-from maxaffine.certify.regions import plane_slopes
+from maxaffine.checker import check
+from maxaffine.checker import regions as checker
 from maxaffine.core.errors import BadInput, Refused
+from maxaffine.expression.expression import Expression
+from maxaffine.heads.regions import prove as certify
+from maxaffine.heads.regions.prove import plane_slopes
 from maxaffine.layer.file import from_tensors
 from maxaffine.runtime import chooser
-from maxaffine.target.expression import Expression
-from maxaffine.target.regions import NotRegions, arrangement
+from maxaffine.structure.planes import NotRegions, arrangement
 from maxaffine.target.target import Target
 
 
@@ -209,7 +209,7 @@ def test_a_smaller_gap_than_was_proved_is_refused():
 def blunt():
     """Scores a hundred times less steep: the kink is rounded off, and the bound must say so."""
     layer = compiled(*KINDS["one plane"])
-    from maxaffine.search import regions as search
+    from maxaffine.heads.regions import search
 
     found = {}
     original = search.certify_regions
@@ -224,7 +224,7 @@ def blunt():
     finally:
         search.certify_regions = original
     plan = replace(found["plan"], steepness=(found["plan"].steepness[0] / 128.0,))
-    from maxaffine.layer.build_regions import build_regions
+    from maxaffine.heads.regions.build import build_regions
 
     made = build_regions(plan, layer.target, "float64")
     slopes = certify.plane_slopes(plan.arrangement, layer.target.box)

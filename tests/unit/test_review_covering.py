@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from maxaffine.certify.checker.spectral import Axis, _Head
-from maxaffine.certify.ehlich_zeller import FromExpression, _covered
+from maxaffine.checker.spectral import Axis, _Head
 from maxaffine.core import balls
 from maxaffine.core.intervals import Interval
-from maxaffine.target.expression import Expression
+from maxaffine.expression.expression import Expression
+from maxaffine.proofs.ehlich_zeller import FromExpression, _covered
 
 CELLS = [
     ([-1.0, -1.0], [1.0, 1.0], 0), ([-1.0, -1.0], [1.0, 1.0], 1), ([0.3, -0.9], [0.7, -0.1], 0),

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.checker import check
-from maxaffine.certify.entries import certify_entries
+from maxaffine.checker import check
 from maxaffine.core.errors import MaxaffineError
+from maxaffine.heads.entries.prove import certify_entries
 from maxaffine.layer.file import from_tensors, to_tensors
 from maxaffine.layer.grouped import Group, GroupedLayer
-from maxaffine.plan.keys import AxisKeys
+from maxaffine.layer.keys import AxisKeys
 from maxaffine.runtime import chooser
 
 NODES = np.linspace(-1, 1, 60)

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify import lookup, two_level
-from maxaffine.certify.checker import check
-from maxaffine.certify.rounding import rounding_of
+from maxaffine.checker import check
+from maxaffine.heads.lookup import prove_grid as lookup
 from maxaffine.layer.file import from_tensors
+from maxaffine.proofs import two_level
+from maxaffine.proofs.rounding import rounding_of
 from maxaffine.runtime import chooser
 
 BOX = ma.Box(x=(-1, 1), y=(-1, 1))

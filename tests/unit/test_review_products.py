@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify import products
-from maxaffine.certify.axis_clusters import AxisProver, prover
-from maxaffine.certify.axis_line import AxisTarget
-from maxaffine.certify.axis_parts import AxisParts, HeadErrors
-from maxaffine.certify.checker import _scored, check
-from maxaffine.certify.checker import products as checker_products
-from maxaffine.certify.checker.axis_cluster import AxisParts as CheckedParts
-from maxaffine.certify.checker.axis_clusters import AxisCheck
-from maxaffine.certify.checker.products_stored import Stored, hints_of
-from maxaffine.certify.products import certify_products
+from maxaffine.checker import _scored, check
+from maxaffine.checker import products as checker_products
+from maxaffine.checker.axis_cluster import AxisParts as CheckedParts
+from maxaffine.checker.axis_clusters import AxisCheck
+from maxaffine.checker.products_stored import Stored, hints_of
 from maxaffine.core.errors import Refused
+from maxaffine.heads.axis.line import AxisTarget
+from maxaffine.heads.axis.parts import AxisParts, HeadErrors
+from maxaffine.heads.axis.prove import AxisProver, prover
+from maxaffine.heads.composite import products_prove as products
+from maxaffine.heads.composite.products_prove import certify_products
 from maxaffine.layer.clusters import Cluster
 from maxaffine.layer.file import from_tensors
-from maxaffine.plan.keys import AxisKeys
+from maxaffine.layer.keys import AxisKeys
 from maxaffine.runtime import two_level
 
 SQUARE = ma.Box(x=(-1, 1), y=(-1, 1))
@@ -76,7 +76,7 @@ def with_radius(plan, number, radius):
 
 @pytest.mark.parametrize(("radius", "proved"), [(0.5, True), (1e-20, True), (1e-39, False), (1e-300, False)])
 def test_a_cluster_too_small_for_its_dtype_is_not_proved(radius, proved):
-    from maxaffine.layer.build_products import build_products
+    from maxaffine.heads.composite.products_build import build_products
 
     layer = compiled("max(x,0)*max(y,0)", dtype="float32")
     plan = layer.prove.args[1]

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from maxaffine import Box, compile
-from maxaffine.certify.checker import check
+from maxaffine.checker import check
 
 
 @pytest.fixture(scope="module")

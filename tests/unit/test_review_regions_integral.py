@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.checker import check
-from maxaffine.certify.checker.regions import _integrated
-from maxaffine.certify.regions_integral import certify_regions_integral
-from maxaffine.layer.build_regions import build_regions
+from maxaffine.checker import check
+from maxaffine.checker.regions import _integrated
+from maxaffine.heads.regions.build import build_regions
+from maxaffine.heads.regions.prove_integral import certify_regions_integral
 from maxaffine.layer.file import to_tensors
 from maxaffine.runtime import chooser
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from maxaffine.certify.head_bounds import strip_factor
-from maxaffine.plan.keys import AxisKeys
-from maxaffine.plan.spectral_keys import log_binomials
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.layer.spectral_keys import log_binomials
+from maxaffine.proofs.head_bounds import strip_factor
 
 
 @pytest.mark.parametrize("delta", [4.0, -4.0, -10.0])

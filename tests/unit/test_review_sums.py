@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify import sums
-from maxaffine.certify.checker import check
-from maxaffine.certify.checker import sums as checker
-from maxaffine.certify.exact_layer import exact_value
-from maxaffine.certify.literal import literal
-from maxaffine.certify.normalisers import normaliser_range
+from maxaffine.checker import check
+from maxaffine.checker import sums as checker
 from maxaffine.core import balls
-from maxaffine.layer.build_sums import build_sums
-from maxaffine.plan.sums import SumPlanner
+from maxaffine.heads.composite import sums_prove as sums
+from maxaffine.heads.composite.sums_build import build_sums
+from maxaffine.heads.composite.sums_plan import SumPlanner
+from maxaffine.proofs.exact_layer import exact_value
+from maxaffine.proofs.literal import literal
+from maxaffine.proofs.normalisers import normaliser_range
 from maxaffine.runtime.chooser import evaluate
-from maxaffine.target.sums import sum_of
+from maxaffine.structure.sums import sum_of
 
 SIDE = (-1, 1)
 

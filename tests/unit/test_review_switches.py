@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from maxaffine import Box, compile
-from maxaffine.certify.checker import check
+from maxaffine.checker import check
 from maxaffine.core.errors import Refused
+from maxaffine.expression.expression import Expression
 from maxaffine.layer.file import from_tensors
 from maxaffine.runtime import chooser
-from maxaffine.target.breaks import find_pieces
-from maxaffine.target.expression import Expression
+from maxaffine.structure.breaks import find_pieces
 
 
 @pytest.mark.parametrize("text", [

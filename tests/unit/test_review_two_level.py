@@ -4,12 +4,12 @@ import flint
 import numpy as np
 import pytest
 
-from maxaffine.certify.exact_layer import exact_value
-from maxaffine.certify.two_level import output_rounding, two_level_rounding
 from maxaffine.core import balls
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.plan.keys import AxisKeys
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.proofs.exact_layer import exact_value
+from maxaffine.proofs.two_level import output_rounding, two_level_rounding
 from maxaffine.runtime import two_level
 from maxaffine.runtime.chooser import evaluate
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.lookup import certify_grid, runtime_rounding
-from maxaffine.certify.rounding import coordinate_error, is_unit_grid, offset_error, rounding_of
 from maxaffine.core.errors import BadInput
 from maxaffine.core.rounding import DTYPES, dtype_of, gamma, numpy_dtype
-from maxaffine.layer.build import build_grid
+from maxaffine.heads.lookup.build import build_grid
+from maxaffine.heads.lookup.plan import GridPlan
+from maxaffine.heads.lookup.prove_grid import certify_grid, runtime_rounding
+from maxaffine.layer.keys import AxisKeys, Coordinates, ProductKeys
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.evidence import Evidence
-from maxaffine.plan.keys import AxisKeys, Coordinates, ProductKeys
-from maxaffine.plan.lookup import GridPlan
+from maxaffine.proofs.rounding import coordinate_error, is_unit_grid, offset_error, rounding_of
 from maxaffine.runtime import chooser
+from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 
 

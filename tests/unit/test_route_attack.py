@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
+from maxaffine.attack import walk as walking
+from maxaffine.attack.route_points import Effort, narrowed
+from maxaffine.attack.routes import GROUPS, Tally, attack_routes, markdown, table
+from maxaffine.attack.walk import Row, walk
+from maxaffine.attack.ways import ways
 from maxaffine.compiler import compile
 from maxaffine.core.errors import BadInput
-from maxaffine.trial import walk as walking
-from maxaffine.trial.attack import GROUPS, Tally, attack_routes, markdown, table
-from maxaffine.trial.points import Effort, narrowed
-from maxaffine.trial.walk import Row, walk
-from maxaffine.trial.ways import ways
 
 pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
@@ -96,7 +96,7 @@ def test_float32_points_stay_in_the_box():
 
 
 def test_every_route_of_the_list_is_walked():
-    from maxaffine.certify.routes import ROUTES
+    from maxaffine.proofs.routes import ROUTES
 
     layers = [
         ma.compile("sin(x)+y", ma.Box(x=(-1, 1), y=(-1, 1)), error=0.5, method="lookup"),

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from maxaffine.attack import prepare
 from maxaffine.compiler import compile
 from maxaffine.core.errors import BadInput
-from maxaffine.trial import prepare
 
 torch = pytest.importorskip("torch")
 
@@ -21,7 +21,7 @@ START = f"""
 import runpy, sys
 sys.modules.update(dict.fromkeys({GONE!r}))
 sys.argv = ["device", *sys.argv[1:]]
-runpy.run_module("maxaffine.trial.device", run_name="__main__")
+runpy.run_module("maxaffine.attack.device", run_name="__main__")
 """
 FEW = ("axis, L_p", "spectral", "lookup", "hard table")
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.checker import check
-from maxaffine.certify.known_error import known_errors
-from maxaffine.certify.routes import narrow_tolerance
+from maxaffine.attack.route_points import Effort
+from maxaffine.attack.walk import walk
+from maxaffine.attack.ways import ways
+from maxaffine.checker import check
 from maxaffine.core.container import write_container
 from maxaffine.core.errors import MaxaffineError
+from maxaffine.proofs.known_error import known_errors
+from maxaffine.proofs.routes import narrow_tolerance
 from maxaffine.runtime.gpu.tables import polynomials
-from maxaffine.trial.points import Effort
-from maxaffine.trial.walk import walk
-from maxaffine.trial.ways import ways
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")

@@ -8,9 +8,9 @@ import pytest
 import maxaffine as ma
 from maxaffine import reference
 from maxaffine.core.errors import BadInput
+from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
+from maxaffine.layer.keys import Coordinates, ListedKeys
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.grid import grid_coordinates, grid_keys
-from maxaffine.plan.keys import Coordinates, ListedKeys
 from maxaffine.runtime import blocked, chooser, dense, factorised
 
 

@@ -10,11 +10,11 @@ import pytest
 
 import maxaffine as ma
 from maxaffine import Box
-from maxaffine.certify.checker import check
+from maxaffine.checker import check
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
-from maxaffine.plan.axis_clusters import Cell, Handover, Segment, cut, fitted, place_sites
-from maxaffine.plan.axis_fit import Library, LocalFit, shifted_keys
+from maxaffine.heads.axis.cells import Cell, Handover, Segment, cut, fitted, place_sites
+from maxaffine.heads.axis.fit import Library, LocalFit, shifted_keys
 from maxaffine.target.target import Target
 
 LINE = Box(x=(-1, 1))

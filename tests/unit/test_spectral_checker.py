@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.checker import check
+from maxaffine.checker import check
 from maxaffine.core.container import read_container
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.file import from_tensors

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.adversary import worst_error
+from maxaffine.attack.adversary import worst_error
 from maxaffine.core.errors import Refused
-from maxaffine.plan.spectral import spectral_plans
+from maxaffine.heads.spectral.plan import spectral_plans
 from maxaffine.runtime import chooser
 from maxaffine.target.target import Target
 
@@ -140,5 +140,5 @@ def test_four_variables_at_once_are_proved_and_checked_where_that_is_affordable(
 
 def test_a_proof_that_would_take_too_many_points_is_refused():
     with pytest.raises(ma.Refused, match="more than -1 points"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("maxaffine.certify.ehlich_zeller.ALL_POINTS", -1)
+        patch.setattr("maxaffine.proofs.ehlich_zeller.ALL_POINTS", -1)
         ma.compile("exp(x*y)", ma.Box(x=(-1, 1), y=(-1, 1)), error=1e-4, method="spectral")

@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify import ehlich_zeller, head_bounds
-from maxaffine.certify import spectral as certify
-from maxaffine.certify.checker import spectral as checker
+from maxaffine.checker import spectral as checker
 from maxaffine.core import balls
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT32
+from maxaffine.expression.expression import Expression
+from maxaffine.heads.spectral import prove as certify
 from maxaffine.layer.grouped import Group, GroupedLayer
-from maxaffine.plan.keys import AxisKeys
-from maxaffine.plan.spectral_keys import bernstein
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.layer.spectral_keys import bernstein
+from maxaffine.proofs import ehlich_zeller, head_bounds
 from maxaffine.runtime import chooser, grouped
-from maxaffine.target.expression import Expression
 from maxaffine.target.target import Target
 
 NOTHING = AxisKeys(np.zeros(1), np.zeros(1))

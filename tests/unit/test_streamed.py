@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.checker import check
+from maxaffine.checker import check
 from maxaffine.core import container, streams
 from maxaffine.core.errors import BadInput, Refused
-from maxaffine.layer import streamed
+from maxaffine.heads.lookup import streamed
 
 BOX = ma.Box.named(("x", "y"), [-1.0, 0.0], [1.0, 1.0])
 
@@ -169,8 +169,8 @@ print(json.dumps({"peak": peak(), "stated": layer.cost.peak_bytes, "bytes": laye
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_the_peak_of_memory_is_stated_before_and_respected(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", "import maxaffine.layer.streamed as s; s.STREAM = 1 << 20\n"
-         "import maxaffine.search.lookup as l; l.STREAM = 1 << 20\n" + SCRIPT, str(tmp_path / "f.safetensors"), "0.0009"],
+        [sys.executable, "-c", "import maxaffine.heads.lookup.streamed as s; s.STREAM = 1 << 20\n"
+         "import maxaffine.heads.lookup.search as l; l.STREAM = 1 << 20\n" + SCRIPT, str(tmp_path / "f.safetensors"), "0.0009"],
         capture_output=True, text=True, timeout=200, check=True,
     )  # fmt: skip
     told = json.loads(done.stdout)
@@ -220,7 +220,7 @@ import numpy as np
 import maxaffine as ma
 from pathlib import Path
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.grid import grid_coordinates, grid_keys
+from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
 from maxaffine.runtime import cell_order, parallel, windowed
 
 def resident():

@@ -6,10 +6,10 @@ import flint
 import numpy as np
 import pytest
 
-from maxaffine.certify.attack_targets import random_case
+from maxaffine.attack.smooth_targets import random_case
 from maxaffine.core.balls import precision
-from maxaffine.target.expression import Expression
-from maxaffine.target.structure import groups_of, rotated_group, whole_group
+from maxaffine.expression.expression import Expression
+from maxaffine.structure.groups import groups_of, rotated_group, whole_group
 
 NAMES = ("x", "y", "z")
 

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.attack_points import Domain, worst_point
-from maxaffine.certify.checker import check
-from maxaffine.certify.literal import literal
-from maxaffine.certify.normalisers import normaliser_range
-from maxaffine.certify.sums import certify_sums
+from maxaffine.attack.points import Domain, worst_point
+from maxaffine.checker import check
 from maxaffine.core.errors import BadInput, Refused
+from maxaffine.expression.expression import Expression
+from maxaffine.heads.composite.sums_prove import certify_sums
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.literal import literal
+from maxaffine.proofs.normalisers import normaliser_range
 from maxaffine.runtime import chooser
-from maxaffine.target.expression import Expression
-from maxaffine.target.structure import groups_of
-from maxaffine.target.sums import sum_of
+from maxaffine.structure.groups import groups_of
+from maxaffine.structure.sums import sum_of
 
 SIDE = (-1, 1)
 NAMES = ("x", "y", "z")

@@ -7,8 +7,8 @@ import pytest
 
 from maxaffine.core import balls
 from maxaffine.core.errors import BadInput
-from maxaffine.target.expression import Expression
-from maxaffine.target.switches import affine_form, choices_at, forced, switches
+from maxaffine.expression.expression import Expression
+from maxaffine.structure.switches import affine_form, choices_at, forced, switches
 
 TEXTS = [
     "abs(sin(7*x)) + y", "max(sin(3*x), cos(5*x), y)", "min(x*y, .3) - abs(x)", "sign(x - .1)*exp(x) + abs(y + .5)",

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.checker import check, check_file
+from maxaffine.checker import check, check_file
 from maxaffine.core.container import read_container, write_container
-from maxaffine.plan import segments_of_table
+from maxaffine.heads.entries import segments as segments_of_table
 
 X = np.linspace(0.0, 3.0, 41)
 Y = np.geomspace(0.1, 10.0, 30)

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import lambertw
 
 from maxaffine.core.errors import BadInput
-from maxaffine.plan import theorems
+from maxaffine.heads.lookup import theorems
 
 RHOS = (1.0, 2.0, 3.22, 6.0, theorems.RHO0, 12.0, 20.0, 30.0, 80.0)
 ETAS = (0.0, 1e-6, 0.01, 0.3, 1.0)

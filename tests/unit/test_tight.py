@@ -12,11 +12,11 @@ import pytest
 
 from maxaffine.core import balls
 from maxaffine.core.intervals import Interval
-from maxaffine.target.breaks import find_pieces
-from maxaffine.target.expression import Expression
-from maxaffine.target.switches import moved
-from maxaffine.target.tight import polynomial
-from maxaffine.target.tree import Graph
+from maxaffine.expression.expression import Expression
+from maxaffine.expression.graph import Graph
+from maxaffine.expression.identities import polynomial
+from maxaffine.structure.breaks import find_pieces
+from maxaffine.structure.switches import moved
 
 
 def written(text: str) -> str:

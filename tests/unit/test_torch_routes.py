@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.statement import Statement
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.plan.keys import AxisKeys
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.proofs.statement import Statement
 from maxaffine.runtime import two_level
 
 torch = pytest.importorskip("torch")

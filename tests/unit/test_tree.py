@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from maxaffine.certify.checker.stored import NotProved
-from maxaffine.certify.checker.tree import Clusters, check_tree
-from maxaffine.certify.covering import Scores, cover
-from maxaffine.certify.tree import certify_tree
+from maxaffine.checker.stored import NotProved
+from maxaffine.checker.tree import Clusters, check_tree
 from maxaffine.core.errors import Refused
-from maxaffine.layer.build_tree import build_tree
+from maxaffine.heads.tree.build import build_tree
+from maxaffine.heads.tree.fit import LocalFitter, evaluate
+from maxaffine.heads.tree.plan import Tree, TreePlan, tree_plans
+from maxaffine.heads.tree.prove import certify_tree
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.plan.local_fit import LocalFitter, evaluate
-from maxaffine.plan.tree import Tree, TreePlan, tree_plans
+from maxaffine.proofs.covering import Scores, cover
 from maxaffine.runtime import chooser
 from maxaffine.target.box import Box
 from maxaffine.target.target import Target

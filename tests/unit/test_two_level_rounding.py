@@ -4,16 +4,16 @@ import flint
 import numpy as np
 import pytest
 
-from maxaffine.certify.literal import literal
-from maxaffine.certify.literal_form import Heard
-from maxaffine.certify.two_level import (
+from maxaffine.layer.clusters import Cluster, ClusterGroup
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.proofs.literal import literal
+from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.two_level import (
     kink_rounding,
     output_rounding,
     two_level_rounding,
 )  # fmt: skip
-from maxaffine.layer.clusters import Cluster, ClusterGroup
-from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.plan.keys import AxisKeys
 from maxaffine.runtime import chooser
 
 

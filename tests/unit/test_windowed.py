@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.certify.lookup import runtime_rounding
-from maxaffine.certify.rounding import rounding_of, window_leak
 from maxaffine.core.errors import BadInput
+from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
+from maxaffine.heads.lookup.prove_grid import runtime_rounding
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.grid import grid_coordinates, grid_keys
+from maxaffine.proofs.rounding import rounding_of, window_leak
 from maxaffine.runtime import chooser, parallel, windowed
 
 

@@ -26,7 +26,7 @@ _UNITS = {"": 1, "b": 1} | {
 
 def constant(text: str, where: str) -> float:
     """A number written as in expressions: 1e-3, -pi, 2*pi, sqrt(2).  `where` names its place in error messages."""
-    from maxaffine.target.expression import Expression
+    from maxaffine.expression.expression import Expression
 
     stripped = text.strip()
     try:

@@ -34,7 +34,7 @@ def run(
         typer.Option(
             "--prepare",
             help="With --routes: write layers, points and true values into a new folder, for "
-            "`python -m maxaffine.trial.device` on a machine with a GPU.",
+            "`python -m maxaffine.attack.device` on a machine with a GPU.",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
@@ -58,7 +58,7 @@ def run(
     layers = layers or 500
     if heads is not None:
         return _head_by_head(heads, layers, seed, seconds, json)
-    from maxaffine.certify.attack import attack
+    from maxaffine.attack.proofs import attack
     from maxaffine.compiler import compile
 
     with progress_bar() as progress:
@@ -77,7 +77,7 @@ def run(
 
 
 def _head_by_head(heads: str, layers: int, seed: int, seconds: float | None, json: bool) -> int:
-    from maxaffine.certify.attack_every import attack_heads, table
+    from maxaffine.attack.every_head import attack_heads, table
     from maxaffine.compiler import compile
 
     names = None if heads == "all" else [name.strip() for name in heads.split(";")]
@@ -95,8 +95,8 @@ def _named(heads: str | None) -> list[str] | None:
 
 
 def _routes(heads: str | None, layers: int, seed: int, seconds: float | None, json: bool, as_markdown: bool) -> int:
+    from maxaffine.attack.routes import attack_routes, markdown, table
     from maxaffine.compiler import compile
-    from maxaffine.trial.attack import attack_routes, markdown, table
 
     with progress_bar() as progress:
         tally = attack_routes(compile, _named(heads), layers=layers, seed=seed, seconds=seconds, progress=progress)
@@ -114,8 +114,8 @@ def _routes(heads: str | None, layers: int, seed: int, seconds: float | None, js
 
 
 def _prepare(folder: Path, heads: str | None, layers: int, seed: int, json: bool) -> int:
+    from maxaffine.attack.prepare import prepare
     from maxaffine.compiler import compile
-    from maxaffine.trial.prepare import prepare
 
     with progress_bar() as progress:
         found = prepare(compile, folder, _named(heads), layers=layers, seed=seed, progress=progress)
@@ -124,7 +124,7 @@ def _prepare(folder: Path, heads: str | None, layers: int, seed: int, json: bool
     else:
         counts = f"{found['layers']} layers, {found['routes']:,} layer-route pairs, {found['points']:,} points"
         say(f"{counts}, {found['bytes'] / 2**20:.1f} MiB, seed {seed}")
-        say(f"judge them with: python -m maxaffine.trial.device {folder}")
+        say(f"judge them with: python -m maxaffine.attack.device {folder}")
     return 0
 
 

@@ -35,7 +35,7 @@ def run(
       maxaffine check f.safetensors
       maxaffine check rho.safetensors --table density.npz
     """
-    from maxaffine.certify.checker import EVERY_X, check
+    from maxaffine.checker import EVERY_X, check
     from maxaffine.core.container import read_container
 
     limit = arguments.size_in_bytes(max_bytes, "`max_bytes`") if max_bytes is not None else None

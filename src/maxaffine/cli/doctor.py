@@ -110,7 +110,7 @@ def gpu() -> dict[str, Any]:
 def self_test() -> str | None:
     """Compile a tiny layer, save it, load it, run it, prove it again; what went wrong, or None."""
     try:
-        from maxaffine.certify.checker import check
+        from maxaffine.checker import check
         from maxaffine.compiled import load
         from maxaffine.compiler import compile as compile_layer
         from maxaffine.core.container import read_container
@@ -132,7 +132,7 @@ def self_test() -> str | None:
 
 
 def _free_memory() -> int:
-    from maxaffine.plan.budget import free_memory
+    from maxaffine.core.budget import free_memory
 
     return free_memory()
 

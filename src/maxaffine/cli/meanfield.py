@@ -96,7 +96,7 @@ def _risk(problem: Problem, link: str, scale: dict[str, float], breaks: str | No
         return SoftmaxRisk(problem, beta=scale.get("beta"), lam=scale.get("lam"))
     if link in LINKS:
         return LinkRisk(problem, link, beta=scale.get("beta"), lam=scale.get("lam"))
-    from maxaffine.target.expression import Expression
+    from maxaffine.expression.expression import Expression
 
     try:
         expression = Expression.parse(link, ("x",))

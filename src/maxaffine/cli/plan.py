@@ -93,7 +93,7 @@ def _refusals(refused: list[dict[str, Any]]) -> list[str]:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    from maxaffine.plan.budget import size
+    from maxaffine.core.budget import size
 
     return (
         f"{row['error']:g}",

@@ -3,7 +3,7 @@
 Standard model: fl(a op b) = (a op b)(1 + d), |d| <= u, for + - * / and sqrt; a sum or dot product of n terms in
 ANY order is off by at most gamma(n) sum |terms|, gamma(n) = n u / (1 - n u)  (Higham, ASNA, ch. 3 and 4).
 Underflow: the standard model holds for results above the smallest normal number; what falls below it is
-accounted for where it can happen (the exponentials of a softmax, see certify/rounding.py).
+accounted for where it can happen (the exponentials of a softmax, see proofs/rounding.py).
 """
 
 import math

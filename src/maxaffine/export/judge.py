@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.certify.statement import Statement
 from maxaffine.core.errors import Refused
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
+from maxaffine.proofs.statement import Statement
 from maxaffine.runtime import two_level
 
 Array = NDArray[np.float64]

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.budget import size
 from maxaffine.core.errors import Refused
 from maxaffine.export.onnx_model import Graph
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.keys import AxisKeys, ProductKeys
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.budget import size
-from maxaffine.plan.keys import AxisKeys, ProductKeys
 from maxaffine.runtime.two_level import SKIP, Family, families
 
 Array = NDArray[Any]

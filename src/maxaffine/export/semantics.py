@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from maxaffine._version import __version__
 
 if TYPE_CHECKING:
-    from maxaffine.certify.certificate import Certificate
-    from maxaffine.certify.observe import Observed
-    from maxaffine.certify.statement import Statement
+    from maxaffine.proofs.certificate import Certificate
+    from maxaffine.proofs.observe import Observed
+    from maxaffine.proofs.statement import Statement
     from maxaffine.target.target import Target
 
 CLAMP = "inputs outside the box are moved to the nearest point of it"

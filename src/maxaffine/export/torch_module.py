@@ -23,12 +23,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from maxaffine.certify.statement import Statement
 from maxaffine.core.errors import BadInput
 from maxaffine.export.head import Head, head_of
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.records import CrossMatrices, LinearMap, SelfMatrices
+from maxaffine.proofs.statement import Statement
 from maxaffine.runtime import torch_factorised
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.float32}

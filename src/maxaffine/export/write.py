@@ -10,18 +10,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.certify.axis_certificate import FLOATS as EVERY_FLOAT
-from maxaffine.certify.certificate import EVERY_X, Certificate
-from maxaffine.certify.observe import Observed
-from maxaffine.certify.statement import Statement
+from maxaffine.core.budget import free_memory, size
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.records import canonical_json, replace_atomically
 from maxaffine.export.head import Head, head_of
 from maxaffine.export.judge import Judged, judge, points
 from maxaffine.export.semantics import semantics
+from maxaffine.heads.axis.certificate import FLOATS as EVERY_FLOAT
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.budget import free_memory, size
+from maxaffine.proofs.certificate import EVERY_X, Certificate
+from maxaffine.proofs.observe import Observed
+from maxaffine.proofs.statement import Statement
 from maxaffine.runtime import chooser
 from maxaffine.target.target import Target
 

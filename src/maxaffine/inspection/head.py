@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxaffine.core.errors import BadInput
-from maxaffine.plan.maxaffine import MaxAffine
+from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.report.diagnosis import DEAD_WEIGHT, Signature, diagnose, softmax
 
 Array = NDArray[np.float64]

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.budget import size as shown_size
 from maxaffine.core.errors import BadInput
-from maxaffine.plan.budget import size as shown_size
 
 Array = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from maxaffine.compiler import SEARCHES
+from maxaffine.heads import HEADS
 from maxaffine.lab import dimension_growth as growth
 from maxaffine.lab.experiment import Context, Experiment, Parameters, Result, Row, Table, Unit, Verdict
 
@@ -15,6 +15,7 @@ FAMILIES = {
     "multiplicative": "prod_i cos(x_i)",
     "non-separable": "1 / (1 + (x_1 x_2 + x_2 x_3 + ... + x_D x_1) / (2 D))",
 }
+SEARCHES = tuple(name for name in HEADS if name != "lookup")
 METHODS = ("lookup", *SEARCHES, "auto")
 
 
@@ -84,8 +85,8 @@ def _within_budget(unit: Unit, parameters: Parameters, context: Context) -> dict
 def _request(family: str, dimension: int, max_bytes: int) -> Any:
     """The request of `ma.compile` for a target, its facts derived once for all methods and errors."""
     from maxaffine.core.progress import silent
-    from maxaffine.plan.gather import gather
     from maxaffine.request import Request, resolve
+    from maxaffine.target.gather import gather
 
     target = resolve(expression(family, dimension), _box(dimension), False)
     return Request(
@@ -106,8 +107,8 @@ def _ask(unit: Unit, error: float, parameters: Parameters, fewest: int | None) -
 
     import maxaffine as ma
     from maxaffine.compiler import attempt
-    from maxaffine.search import lookup
-    from maxaffine.search.found import look
+    from maxaffine.heads.found import look
+    from maxaffine.heads.lookup import search as lookup
 
     family, D, method = str(unit["family"]), int(unit["dimension"]), str(unit["method"])
     if method == "auto":

@@ -43,11 +43,11 @@ def units(parameters: Parameters) -> list[dict[str, Any]]:
 def _layer(construction: str, error: float) -> tuple[Any, Any, Any]:
     """Layer, target and certificate."""
     import maxaffine as ma
-    from maxaffine.certify.lookup import certify_grid
-    from maxaffine.layer.build import build_grid
-    from maxaffine.plan.evidence import Evidence
-    from maxaffine.plan.lookup import GridPlan
-    from maxaffine.plan.theorems import RHO0
+    from maxaffine.heads.lookup.build import build_grid
+    from maxaffine.heads.lookup.plan import GridPlan
+    from maxaffine.heads.lookup.prove_grid import certify_grid
+    from maxaffine.heads.lookup.theorems import RHO0
+    from maxaffine.target.evidence import Evidence
     from maxaffine.target.target import Target
 
     box = ma.Box(x=(-SIDE, SIDE), y=(-SIDE, SIDE))
@@ -96,8 +96,8 @@ def literal(weights: Any, x: Array) -> Array:
 
 def run(unit: Unit, parameters: Parameters, context: Context) -> Result:
     """Literal attention on one share of the points of one layer."""
-    from maxaffine.certify.observe import face_biased
     from maxaffine.layer.matrices import self_matrices
+    from maxaffine.proofs.observe import face_biased
 
     layer, target, certificate = _layer(unit["construction"], unit["error"])
     weights = self_matrices(layer, "Q")

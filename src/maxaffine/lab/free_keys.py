@@ -62,9 +62,9 @@ def head(slopes: Array, offsets: Array, values: Array) -> dict[str, Array]:
 
 def lookup(f: Function, side: int) -> dict[str, Array]:
     """The paper's construction: cells of a uniform grid, values at their centres, the sharpness of the sup-norm theorem."""
-    from maxaffine.layer.build import build_grid
-    from maxaffine.plan import theorems
-    from maxaffine.plan.lookup import GridPlan
+    from maxaffine.heads.lookup import theorems
+    from maxaffine.heads.lookup.build import build_grid
+    from maxaffine.heads.lookup.plan import GridPlan
 
     layer = build_grid(GridPlan("E1", (side,) * f.dimension, theorems.RHO0, np.inf), f.target, "float64")
     slopes, offsets = layer.affine_pieces()
@@ -76,9 +76,9 @@ def lookup(f: Function, side: int) -> dict[str, Array]:
 
 def spectral(f: Function, side: int) -> dict[str, Array]:
     """The compiler's spectral head on side^D product tokens: its keys per direction, values by its ridge least squares."""
-    from maxaffine.plan.fit import tensor_fit
-    from maxaffine.plan.spectral import GroupPlanner
-    from maxaffine.target.structure import whole_group
+    from maxaffine.heads.spectral.fit import tensor_fit
+    from maxaffine.heads.spectral.plan import GroupPlanner
+    from maxaffine.structure.groups import whole_group
 
     box = f.target.box
     planner = GroupPlanner(whole_group(f.target.expression), box.low, box.high, 1e-9 * f.half, "float64")

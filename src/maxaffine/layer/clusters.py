@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
-from maxaffine.plan.keys import AxisKeys, frozen
+from maxaffine.layer.keys import AxisKeys, frozen
 
 Array = NDArray[np.float64]
 

@@ -29,8 +29,8 @@ from maxaffine.core.errors import BadInput
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys
 
 
 def to_tensors(layer: Layer | GroupedLayer) -> tuple[Tensors, dict[str, Any]]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from maxaffine.core.errors import BadInput
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.layer.clusters import ClusterGroup
-from maxaffine.plan.keys import AxisKeys, frozen
+from maxaffine.layer.keys import AxisKeys, frozen
 
 Array = NDArray[np.float64]
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.keys import Coordinates
 from maxaffine.layer.layouts import LAYOUTS, Tables, build_cross, build_self
 from maxaffine.layer.records import CrossMatrices, SelfMatrices
-from maxaffine.plan.keys import Coordinates
 
 
 def grouped_matrices(layer: GroupedLayer, kind: str, layout: str | None = None) -> SelfMatrices | CrossMatrices:

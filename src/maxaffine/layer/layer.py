@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from maxaffine.core.errors import BadInput
 from maxaffine.core.mapped import pieces
 from maxaffine.core.rounding import numpy_dtype
-from maxaffine.plan.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys, frozen
+from maxaffine.layer.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys, frozen
 
 Array = NDArray[np.float64]
 

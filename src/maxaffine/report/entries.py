@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from maxaffine.plan.budget import size
+from maxaffine.core.budget import size
 
 if TYPE_CHECKING:
     from maxaffine.compiled import Compiled

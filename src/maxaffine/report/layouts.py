@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from numpy.typing import NDArray
 
-from maxaffine.plan.maxaffine import MaxAffine
+from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.report import style
 from maxaffine.report.curves import (
     entropy_curve,

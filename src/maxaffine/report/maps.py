@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from maxaffine.plan.maxaffine import MaxAffine
+from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.report import style
 from maxaffine.report.sampling import MOST_CELLS, Probe, Samples, Window
 

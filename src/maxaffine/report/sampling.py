@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.errors import MaxaffineError
 from maxaffine.core.progress import Progress, silent
-from maxaffine.plan.maxaffine import MaxAffine
+from maxaffine.layer.maxaffine import MaxAffine
 
 Floats = NDArray[np.float64]
 

@@ -6,20 +6,20 @@ import html
 import math
 from typing import TYPE_CHECKING
 
-from maxaffine.certify.literal import MOST_TOKENS
+from maxaffine.core.budget import size
 from maxaffine.core.errors import BadInput
+from maxaffine.heads.lookup import theorems
+from maxaffine.heads.spectral.plan import one_more
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.plan import theorems
-from maxaffine.plan.budget import size
-from maxaffine.plan.spectral import one_more
+from maxaffine.proofs.literal import MOST_TOKENS
 from maxaffine.report import entries
 from maxaffine.runtime import chooser
 
 if TYPE_CHECKING:
-    from maxaffine.certify.observe import Observed
-    from maxaffine.certify.statement import Statement
     from maxaffine.compiled import Compiled
+    from maxaffine.proofs.observe import Observed
+    from maxaffine.proofs.statement import Statement
 
 CLUSTER_MEANING = {
     "approximation": "the pieces inside the clusters against the target",

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.layer.grouped import Group, GroupedLayer
-from maxaffine.plan.keys import AxisKeys, frozen
+from maxaffine.layer.keys import AxisKeys, frozen
 from maxaffine.runtime.strips import strip_sum
 
 Array = NDArray[np.float64]

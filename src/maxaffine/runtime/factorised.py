@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
+from maxaffine.layer.keys import ProductKeys
 from maxaffine.layer.layer import Layer
-from maxaffine.plan.keys import ProductKeys
 from maxaffine.runtime import softmax
 
 Array = NDArray[Any]

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.rounding import FLOAT64
-from maxaffine.plan.keys import AxisKeys
-from maxaffine.plan.spectral_keys import log_binomials
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.layer.spectral_keys import log_binomials
 
 Array = NDArray[np.float64]
 

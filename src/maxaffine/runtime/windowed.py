@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from maxaffine.core.mapped import give_back
 from maxaffine.core.rounding import compute_dtype
+from maxaffine.layer.keys import ProductKeys
 from maxaffine.layer.layer import MAPPED, Layer
-from maxaffine.plan.keys import ProductKeys
 from maxaffine.runtime import cell_order, parallel
 
 Array = NDArray[np.float64]

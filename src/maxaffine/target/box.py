@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxaffine.core.errors import BadInput
-from maxaffine.target.functions import RESERVED
+from maxaffine.expression.functions import RESERVED
 
 Array = NDArray[np.float64]
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
-from maxaffine.target import passes
+from maxaffine.expression import passes
+from maxaffine.expression.expression import Expression
+from maxaffine.expression.graph import CONDITIONS, PARTIAL
 from maxaffine.target.box import Box
 from maxaffine.target.declare import Fact
-from maxaffine.target.expression import Expression
-from maxaffine.target.search import Maximum, maximise
-from maxaffine.target.tree import CONDITIONS, PARTIAL
+from maxaffine.target.suprema import Maximum, maximise
 
 Array = NDArray[np.float64]
 

@@ -21,10 +21,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
+from maxaffine.expression.expression import Expression
 from maxaffine.target.box import Box
 from maxaffine.target.call import call_batch, call_points, check_finite
 from maxaffine.target.entries import KINDS, Entries
-from maxaffine.target.expression import Expression
 from maxaffine.target.piecewise_affine import written
 
 Array = NDArray[np.float64]
@@ -125,6 +125,11 @@ class Target:
     def n_out(self) -> int:
         """Output tokens."""
         return 1 if len(self.output_shape) < 2 else self.output_shape[1]
+
+    @property
+    def input_shapes(self) -> tuple[tuple[int, int], ...]:
+        """(d, n) of every input matrix."""
+        return tuple((box.d, box.n) for box in (self.boxes or (self.box,)))
 
     @property
     def dimension(self) -> int:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
+from maxaffine.expression.functions import RESERVED
 from maxaffine.target.entries import check_missing
-from maxaffine.target.functions import RESERVED
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
 

@@ -1,0 +1,105 @@
+"""The walk: every route of a layer, its error maximised, beside what is stated of that route.
+
+A row is judged, or not covered with the reason that its statement gives, or refused with the reason that building it gave.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from maxaffine.attack.route_points import DRAWS, Effort, Found, at_entries, cells_of, integrated, speaks, start_points, worst
+from maxaffine.attack.ways import Way, ways
+from maxaffine.compiled import Compiled
+from maxaffine.core.errors import MaxaffineError
+
+NOWHERE = Found(0.0, (), 0)
+QUICK = Effort(starts=500, climbers=8, tries=4, rounds=10, integral=3000)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to run one layer: its bound or why there is none, the largest sure error, and where that is."""
+
+    head: str
+    target: str
+    dtype: str  # of the layer
+    route: str
+    variant: str
+    arithmetic: str
+    bound: float | None
+    why: str  # why the statement holds, or why there is none
+    worst: float
+    at: tuple[float, ...]
+    points: int
+
+    @property
+    def judged(self) -> bool:
+        """Whether there was a bound to judge, and a place to judge it at."""
+        return self.bound is not None and self.points > 0
+
+    @property
+    def ratio(self) -> float:
+        """The largest error in units of the bound."""
+        if not self.judged or self.worst == 0.0:
+            return 0.0
+        return self.worst / self.bound if self.bound else float("inf")
+
+    @property
+    def violated(self) -> bool:
+        """Whether a point lies above the bound."""
+        return self.bound is not None and self.judged and not self.worst <= self.bound
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {**asdict(self), "judged": self.judged, "ratio": self.ratio, "violated": self.violated}
+
+
+def walk(
+    compiled: Compiled, rng: np.random.Generator, effort: Effort = QUICK, head: str = "",
+    kept: Callable[[str], bool] = lambda route: True,
+) -> Iterator[Row]:  # fmt: skip
+    """A row for every way whose route is `kept`."""
+    domain = speaks(compiled) if compiled.bound is not None else None
+    over, norm = compiled.certificate.over, compiled.certificate.norm
+    pointwise = over == "box" and np.isinf(norm)
+    pool = start_points(compiled, rng, domain) if pointwise and domain is not None else np.empty((0, compiled.layer.dimension))
+
+    cells = []  # of an integral, and fewer of them for slow ways
+    if over == "box" and not pointwise and domain is not None:
+        cells = [cells_of(compiled, norm, rng, one.integral // DRAWS) for one in (effort, effort.less(40.0))]
+    name = compiled.target.name or compiled.target.text or "callable"
+
+    def row(way: Way, bound: float | None, why: str, found: Found = NOWHERE) -> Row:
+        place = way.route, way.variant, way.statement.dtype
+        return Row(head, name, compiled.dtype, *place, bound, why, found.error, found.at, found.points)
+
+    for way in ways(compiled, kept):
+        said = way.statement
+        if said.bound is None:
+            yield row(way, None, said.why)
+            continue
+        if domain is None:
+            yield row(way, None, f"the words of its domain are not understood: {compiled.certificate.domain}")
+            continue
+        try:
+            run = way.build()
+        except MaxaffineError as refusal:
+            yield row(way, None, f"refused: {refusal}")
+            continue
+        except AssertionError as fault:  # an export that its own judge stops
+            yield row(way, said.bound, f"fault: {fault}", Found(math.inf, (), 1))
+            continue
+        less = effort.less(way.slow)
+        if over == "entries":
+            found = at_entries(run, compiled.target, way.narrow)
+        elif pointwise:
+            found = worst(run, compiled, pool, domain, rng, less, way.narrow)
+        else:
+            found = integrated(run, compiled.target, norm, cells[way.slow > 4.0], rng, way.narrow)
+        why = said.why if found.points else "no entry is a float32 number"
+        yield row(way, said.bound, why, found)

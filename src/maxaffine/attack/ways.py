@@ -1,0 +1,254 @@
+"""Every way to run a layer on the CPU as a function of points (B, D): what a user would call, with the statement it carries.
+
+A way is a route in one arithmetic and one variant: another layout, another opset, self or cross, x in float32 or float64.  It is
+built when it is run for the first time; one that is not covered is never built.
+"""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine import reference
+from maxaffine.compiled import Compiled
+from maxaffine.core.rounding import compute_format
+from maxaffine.export.write import handed
+from maxaffine.layer.records import CrossMatrices, SelfMatrices
+from maxaffine.proofs.routes import TENSORS
+from maxaffine.proofs.statement import Statement
+
+Array = NDArray[np.float64]
+Run = Callable[[Array], Array]
+
+CHUNK = 1 << 21  # points times tokens that one call of a literal form takes
+LISTED = 3000  # tokens up to which literal forms are built
+NOT_K = "layout K adds scores up in x, not in x - centre"
+FULL = 64  # tokens up to which all query columns of self-attention are multiplied out
+
+
+@dataclass(frozen=True)
+class Way:
+    """A route in one variant: its statement, how to build what answers (B, D) with (B, K), and the x that it takes.
+
+    `narrow`: x are float32 numbers.  `slow`: how many times the work of a vectorised softmax a point costs.
+    """
+
+    route: str
+    variant: str
+    statement: Statement
+    build: Callable[[], Run]
+    narrow: bool = False
+    slow: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The route and the variant."""
+        return f"{self.route}, {self.variant}" if self.variant else self.route
+
+
+def shaped(x: Array, shapes: Any) -> list[Array]:
+    """Points (B, D) as the arrays that a user hands over: (B, D), (B, d, n), or one for each input."""
+    parts, first = [], 0
+    for d, n in shapes:
+        part = x[:, first : first + d * n]
+        parts.append(np.ascontiguousarray(part if n == 1 else part.reshape(-1, n, d).transpose(0, 2, 1)))
+        first += d * n
+    return parts
+
+
+def ways(compiled: Compiled, kept: Callable[[str], bool] = lambda route: True) -> Iterator[Way]:
+    """All ways of a layer whose route is `kept`, those that are not covered among them."""
+    for make in (_arrays, _tensors, _modules, _literal_modules, _matrices, _onnx, _safetensors):
+        yield from (way for way in make(compiled) if kept(way.route))
+
+
+def _own(compiled: Compiled) -> str:
+    return compute_format(compiled.dtype).name
+
+
+def _flat(answer: Any, count: int) -> Array:
+    return np.asarray(answer, dtype=np.float64).reshape(count, -1)
+
+
+def _arrays(compiled: Compiled) -> Iterator[Way]:
+    def call(layer: Compiled, runtime: str | None) -> Run:
+        return lambda x: _flat(layer(*handed(compiled.target, x), runtime=runtime), len(x))
+
+    def loaded() -> Run:
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder) / "layer.safetensors"
+            place.write_bytes(compiled.to_bytes())
+            return call(Compiled.load(place), None)
+
+    yield Way("arrays", "", compiled.statement("arrays"), lambda: call(compiled, None))
+    yield Way("arrays", "loaded", compiled.statement("arrays"), loaded)
+    for runtime in compiled.runtimes():
+        route = "nearest" if runtime == "hard" else runtime
+        yield Way(route, "", compiled.statement(route), lambda runtime=runtime: call(compiled, runtime))  # type: ignore[misc]
+    yield Way("attention", "", compiled.statement("attention"), lambda: call(compiled, None))
+
+
+def _tensors(compiled: Compiled) -> Iterator[Way]:
+    import torch
+
+    def call(dtype: str, gradient: bool, runtime: str | None) -> Run:
+        def run(x: Array) -> Array:
+            parts = [torch.from_numpy(part.astype(dtype)).requires_grad_(gradient) for part in handed(compiled.target, x)]
+            found: Any = compiled(*parts, runtime=runtime)
+            return _flat(found.detach().double().numpy(), len(x))
+
+        return run
+
+    for dtype in ("float64", "float32"):
+        narrow = dtype == "float32"
+        plain, graded, by_softmax = (compiled.statement(route, dtype) for route in TENSORS)
+        yield Way("tensors", "", plain, lambda d=dtype: call(d, False, None), narrow)  # type: ignore[misc]
+        yield Way("tensors with gradients", "", graded, lambda d=dtype: call(d, True, None), narrow)  # type: ignore[misc]
+        yield Way("factorised tensors", "", by_softmax, lambda d=dtype: call(d, False, "factorised"), narrow)  # type: ignore[misc]
+
+
+def _called(module: Any, dtype: str, compiled: Compiled, gradient: bool = False) -> Run:
+    import torch
+
+    shapes, step = compiled.layer.inputs, max(1, CHUNK // max(compiled.tokens, 1))
+
+    def run(x: Array) -> Array:
+        found = []
+        for start in range(0, len(x), step):
+            parts = [torch.from_numpy(p.astype(dtype)).requires_grad_(gradient) for p in shaped(x[start : start + step], shapes)]
+            with torch.set_grad_enabled(gradient):
+                found.append(module(*parts).detach().double().numpy().reshape(len(parts[0]), -1))
+        return np.concatenate(found)
+
+    return run
+
+
+def _modules(compiled: Compiled) -> Iterator[Way]:
+    said, own = compiled.statement("module"), _own(compiled)
+    made = cache(compiled.to_torch)
+    yield Way("module", "", said, lambda: _called(made(), "float64", compiled))
+    yield Way("module", "with gradients", said, lambda: _called(made(), "float64", compiled, True))
+    yield Way("module", "trainable", said, lambda: _called(compiled.to_torch(trainable=True), "float64", compiled))
+    if own == "float32":
+        yield Way("module", "float32 x", said, lambda: _called(made(), "float32", compiled), True)
+    if said.covered:  # converted, the module withdraws its statement
+        module = copy.deepcopy(made())
+        other = module.double() if own == "float32" else module.float()
+        changed = other.statement
+        assert changed is not None
+        variant = "in float64" if own == "float32" else "in float32"
+        yield Way("module", variant, changed, lambda: _called(other, "float64", compiled))
+
+
+def _literal_modules(compiled: Compiled) -> Iterator[Way]:
+    narrow = _own(compiled) == "float32"
+    said = _listable(compiled, compiled.statement("literal module"))
+    kinds = ("cross",) if compiled.target.inputs == "pair" else ("self", "cross")
+    made = cache(lambda kind: compiled.to_torch(kind, "literal"))
+    for kind in kinds:
+        yield Way("literal module", kind, said, lambda k=kind: _called(made(k), "float64", compiled), slow=4.0)  # type: ignore[misc]
+    if narrow:
+        yield Way("literal module", "float32 x", said, lambda: _called(made(kinds[0]), "float32", compiled), True, 4.0)
+    said = _listable(compiled, compiled.statement("multihead"))
+    yield Way("multihead", "", said, lambda: _called(compiled.to_multihead_attention(), "float64", compiled), slow=4.0)
+
+
+def _listable(compiled: Compiled, said: Statement) -> Statement:
+    """The statement, unless the trial does not build so many tokens."""
+    many = said.covered and compiled.tokens > LISTED
+    return said.withdrawn(f"{compiled.tokens:,} tokens are not listed in this trial") if many else said
+
+
+def _matrices(compiled: Compiled) -> Iterator[Way]:
+    said = _listable(compiled, compiled.statement("matrices"))
+    places = [("self", "Q"), ("self", "K"), ("self", "I"), ("cross", None)]
+    for kind, layout in places[3:] if compiled.target.inputs == "pair" else places:
+
+        def build(kind: str = kind, layout: str | None = layout) -> Run:
+            return by_hand(compiled.matrices(kind, layout), compiled.layer.inputs)
+
+        here = said.withdrawn(NOT_K) if layout == "K" and said.covered else said
+        yield Way("matrices", layout or kind, here, build, slow=40.0)
+
+
+def by_hand(made: SelfMatrices | CrossMatrices, shapes: Any) -> Run:
+    """The definition, point by point: Linear, the three products, one softmax over columns, W_O."""
+
+    def one(parts: list[Array]) -> Array:
+        if isinstance(made, CrossMatrices):
+            Z_Q, Z_K = made.query(parts[0]), made.context(parts[-1])
+            return reference.cross_attention(Z_K, Z_Q, made.W_Q, made.W_K, made.W_V, made.W_O)
+        Z = reference.linear(parts[0], made.P, made.Q, made.R_0)
+        if Z.shape[1] <= FULL:
+            return reference.self_attention(Z, made.W_Q, made.W_K, made.W_V, made.W_O)
+        used = np.flatnonzero(made.W_O.any(axis=1))
+        return reference.cross_attention(Z, Z[:, used], made.W_Q, made.W_K, made.W_V, made.W_O[used])
+
+    def run(x: Array) -> Array:
+        parts = [part.reshape(len(x), d, n) for part, (d, n) in zip(shaped(x, shapes), shapes, strict=True)]
+        return np.stack([one([part[i] for part in parts]).ravel() for i in range(len(x))])
+
+    return run
+
+
+def _onnx(compiled: Compiled) -> Iterator[Way]:
+    own, shapes, output = _own(compiled), compiled.layer.inputs, compiled.target.output_shape
+
+    def feed(model: Any) -> Run:
+        from maxaffine.export.onnx_model import session
+
+        made = session(model.SerializeToString())
+        names = [one.name for one in made.get_inputs()]
+        step = max(1, CHUNK // max(compiled.tokens, 1))
+
+        def part(x: Array) -> Array:
+            fed = {name: one.astype(own) for name, one in zip(names, shaped(x, shapes), strict=True)}
+            return _flat(made.run(None, fed)[0], len(x))
+
+        return lambda x: np.concatenate([part(x[i : i + step]) for i in range(0, len(x), step)])
+
+    def fast(opset: int) -> Run:
+        from maxaffine.export.onnx_fast import build_fast
+
+        return feed(build_fast(compiled.layer, output, shapes, own, opset, {}))
+
+    def literal(opset: int) -> Run:
+        from maxaffine.export.head import head_of
+        from maxaffine.export.onnx_model import build
+
+        return feed(build(head_of(compiled.layer), output, shapes, own, opset, {}))
+
+    said, listed = compiled.statement("onnx"), _listable(compiled, compiled.statement("literal onnx"))
+    for opset in (23, 17):
+        yield Way("onnx", f"opset {opset}", said, lambda opset=opset: fast(opset), own == "float32")  # type: ignore[misc]
+        yield Way("literal onnx", f"opset {opset}", listed, lambda opset=opset: literal(opset), own == "float32", 4.0)  # type: ignore[misc]
+
+
+def _safetensors(compiled: Compiled) -> Iterator[Way]:
+    def build() -> Run:
+        from maxaffine.export.head import head_of
+        from maxaffine.export.safetensors_file import pack, run
+
+        head = head_of(compiled.layer)
+        folder = tempfile.mkdtemp()
+        place = Path(folder) / "export.safetensors"
+        place.write_bytes(pack(compiled.layer, head, {}))
+        step = max(1, CHUNK // max(compiled.tokens, 1))
+
+        def answer(x: Array) -> Array:
+            return np.concatenate([_flat(run(place, x[i : i + step]), len(x[i : i + step])) for i in range(0, len(x), step)])
+
+        weakref.finalize(answer, shutil.rmtree, folder, ignore_errors=True)
+        return answer
+
+    yield Way("safetensors", "", _listable(compiled, compiled.statement("safetensors")), build, slow=4.0)

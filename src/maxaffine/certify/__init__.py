@@ -1,1 +1,0 @@
-"""What is proved: certificates, the theorems behind them, and the independent checker."""

@@ -1,0 +1,256 @@
+"""Curved maxima re-proved: chords above and tokens below every polygon, the smooth part group by group.
+
+The target is smooth part + sigma max_i(phi_i(t) + m_i . x), read off its expression again; the function g that the file adds to
+all sides may be any, and so may be which tokens it counts to which side.  A side's polygon A(t) = max_k v_k(t) is convex: between
+two points a < b it is at most the chord of A(a) and A(b), and at least any one token.  Both are affine, and on [a, b] an affine
+function minus phi is at most its values at the ends and (b - a)^2/8 sup |phi''| apart from zero.  The layer's softmax is below
+the largest value by at most W0((N-1)/e)/R.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.checker.literal_groups import Heard, literal_bound
+from maxaffine.checker.piecewise import Tokens, _largest_blend
+from maxaffine.checker.proved import Form, Proved
+from maxaffine.checker.spectral import _Part
+from maxaffine.checker.stored import NotProved
+from maxaffine.checker.sums import FRAME, _smooth, columns_of
+from maxaffine.core.intervals import Interval
+from maxaffine.core.rounding import DTYPES, compute_format
+from maxaffine.expression.expression import Expression
+from maxaffine.structure.curved_maxima import CurvedMaximum, Lift, curved_switch
+from maxaffine.structure.sums import Sum
+from maxaffine.target.target import Target
+
+Array = NDArray[np.float64]
+
+DOUBLE = 2.0**-53
+TOKENS = 20_000
+PAIRS = 4_000_000  # numbers that are compared at once
+THIRDS = 5  # times that an interval is cut in three
+SMOOTH = 0.06  # of the error, for the smooth part
+
+
+def check_curved_maximum(
+    tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float
+) -> Proved:
+    """sup |layer - target| of single tokens whose scores are their values times R, and groups of product keys."""
+    expression, layer, plan = target.expression, record["layer"], record["plan"]
+    if expression is None or target.n_out != 1 or target.d_out != 1:
+        raise NotProved("its target is not one that curved maxima are proved for.")
+    found = _maximum(expression, target, plan)
+    counts, directions, dtype = layer.get("clusters"), list(layer["directions"]), str(layer["dtype"])
+    leans = found.leans()
+    wanted = [1 + len(leans), *(group.dimension for group in found.parts)]
+    if not isinstance(counts, list) or directions != wanted or [int(c) for c in counts[1:]] != [0] * len(found.parts):
+        raise NotProved("its groups are not those of its target.")
+    if dtype not in DTYPES or not 2 <= int(counts[0]) <= TOKENS:
+        raise NotProved(f"it has {int(counts[0]):,} tokens beside its smooth part, which this check does not take.")
+    names = {name for name in tensors if not name.startswith(tuple(f"group.{g}." for g in range(len(directions))))}
+    if names - {"tilt"} != set(FRAME):
+        raise NotProved("its tensors are not those of a curved maximum.")
+    first = {name: tensors[name] for name in (*FRAME, *(name for name in tensors if name.startswith("group.0.")))}
+    tokens = Tokens.read(first, {**layer, "directions": wanted[:1], "clusters": [counts[0]]}, target)
+    values, sharpness = _values(tensors, found.sign)
+    total, along = _affine_parts(tensors, tokens, found, dtype)
+    ends = np.cumsum([int(n) for n in plan["pieces"]])
+    if len(ends) != len(found.sides) or ends[-1] != len(values) or np.any(np.diff(ends, prepend=0) < 1):
+        raise NotProved("its tokens are not shared out among the sides of its maximum.")
+    worst = 0.0
+    for rows, side, level in zip(np.split(values, ends[:-1]), found.sides, along.levels, strict=True):
+        if not np.array_equal(rows[:, 1:-1], np.tile([float(side.lean == row) for row in leans], (len(rows), 1))):
+            raise NotProved("its tokens lean otherwise than the sides of the maximum.")
+        worst = max(worst, _polygon(rows, side.phi, along, level))
+    blend = _largest_blend(len(values)) / sharpness * (1 + 1e-12)
+    total += worst + blend + tokens.rounding(1.0 / sharpness)
+    swing = np.abs(values[:, :-1]) @ along.reach  # the largest token is above every token's least value
+    groups: list[Heard | _Part] = [
+        Heard(blend, max(abs(float((values[:, -1] + swing).max())), abs(float((values[:, -1] - swing).max()))) * (1 + 1e-12))
+    ]
+    size = float((np.abs(values[:, :-1]) @ along.reach + np.abs(values[:, -1])).max())
+    parts = Sum(found.parts, (False,) * len(found.parts), found.slopes, Fraction(0))
+    for g in range(len(found.parts)):
+        part = _smooth(_renamed(tensors, g), dtype, parts, g, target)
+        bound, top = part.prove(SMOOTH * error / len(found.parts))
+        groups.append(replace(part, extent=top))
+        total, size = total + bound, size + top
+    if "tilt" in tensors:
+        lean, span = np.abs(np.asarray(tensors["tilt"]).astype(np.float64)[0]), target.box.high - target.box.low
+        far = np.maximum(np.abs(target.box.low), np.abs(target.box.high))  # x is rounded to float64, wherever the box lies
+        size, total = size + float(lean @ span), total + float(lean @ (far + 8.0 * span)) * DOUBLE * 1.01
+    total += (compute_format(dtype).unit * 1.01 + (len(directions) + target.box.dimension + 8.0) * DOUBLE * 2.0) * (size + total)
+    if not math.isfinite(total):
+        raise NotProved("a part could not be bounded.")
+    whole = total * (1 + 1e-12)
+
+    def literal(form: Form, claimed: float) -> float:
+        return literal_bound(*columns_of(tensors, layer, form, whole, groups))
+
+    return Proved(whole, f"{len(values):,} tokens on {len(ends)} convex polygons, {len(found.parts)} smooth groups", literal)
+
+
+def _maximum(expression: Expression, target: Target, plan: Mapping[str, Any]) -> CurvedMaximum:
+    """The target as the file wants it taken apart, compared with the target at random points."""
+    base, row = plan["base"], plan["lift"]
+    numbers = float(row["origin"]), float(row["scale"]), float(row["square"])
+    lift = Lift(*numbers, tuple(float(c) for c in row["cosines"]), tuple(float(c) for c in row["sines"]))
+    switch = curved_switch(expression, target.box)
+    if switch is None:
+        raise NotProved("its target is not a maximum along one direction.")
+    if not isinstance(base, int) or not 0 <= base < len(switch.bases):
+        raise NotProved("its plan names no branch of its target.")
+    found = switch.lifted(base, lift)
+    if not _adds_up(found, expression, target.box.low, target.box.high):
+        raise NotProved("the parts of the maximum are not its target.")
+    return found
+
+
+def _adds_up(found: CurvedMaximum, expression: Expression, low: Array, high: Array) -> bool:
+    """Whether the parts are the target at random points, as far as enclosures tell."""
+    x = np.random.default_rng(31).uniform(low, high, (96, len(low)))
+    points = Interval.point(np.clip(x, low, high))
+
+    def linear(row: tuple[Fraction, ...]) -> Interval:
+        total = Interval.point(np.zeros((len(x), 1)))
+        for i, c in enumerate(row):
+            if c:
+                total = total + Interval.exact(c) * points[:, i : i + 1]
+        return total
+
+    t = linear(found.direction)
+    top = found.sides[0].phi.enclose(t) + linear(found.sides[0].lean)
+    for side in found.sides[1:]:
+        top = top.maximum(side.phi.enclose(t) + linear(side.lean))
+    total = linear(found.slopes) + (top if found.sign > 0 else -top)
+    for group in found.parts:
+        assert group.expression is not None
+        total = total + group.expression.enclose(Interval.concatenate([linear(row) for row in group.directions], axis=1))
+    exact = expression.enclose(points)
+    slack = 1e-9 * (1.0 + np.abs(total.lo))
+    return not (np.any(total.hi + slack < exact.lo) or np.any(total.lo - slack > exact.hi))
+
+
+def _renamed(tensors: Mapping[str, Any], g: int) -> dict[str, Any]:
+    """The frame, and group g + 1 under the number g of its part."""
+    found, before = {name: tensors[name] for name in FRAME}, f"group.{g + 1}."
+    return found | {f"group.{g}.{name.removeprefix(before)}": t for name, t in tensors.items() if name.startswith(before)}
+
+
+def _values(tensors: Mapping[str, Any], sign: int) -> tuple[Array, float]:
+    """sigma v_k as slopes along, across, and constants (N, E + 1); and R, by which every score is that, bit for bit."""
+    part = {name: np.asarray(tensors[f"group.0.{name}"]).astype(np.float64) for name in
+            ("origins", "radii", "sites.slopes", "sites.offsets", "values", "value_slopes")}  # fmt: skip
+    if np.any(part["origins"]) or np.any(part["radii"] != 1.0):
+        raise NotProved("its tokens are not in the layer's coordinates.")
+    values = sign * np.concatenate([part["value_slopes"][:, 0], part["values"]], axis=1)
+    scores = np.concatenate([part["sites.slopes"], part["sites.offsets"][:, None]], axis=1)
+    largest = np.unravel_index(np.abs(values).argmax(), values.shape)
+    sharpness = float(scores[largest] / values[largest]) if values[largest] else 0.0
+    if not (sharpness > 0 and math.log2(sharpness).is_integer() and np.array_equal(values * sharpness, scores)):
+        raise NotProved("its scores are not its values times a power of two.")
+    return values, sharpness
+
+
+class _Along:
+    """t = middle + half z up to `off`, |z| <= reach[0]; the sides' constants at the layer's centre."""
+
+    def __init__(self, middle: Interval, half: Interval, off: float, reach: Array, levels: list[Interval]) -> None:
+        self.middle, self.half, self.off, self.reach, self.levels = middle, half, off, reach, levels
+
+    def t(self, low: Array, high: Array) -> Interval:
+        found = self.middle + Interval(low, high) * self.half
+        return (found + Interval.of(-self.off, self.off)).reshape(-1, 1)
+
+
+def _affine_parts(
+    tensors: Mapping[str, Any], tokens: Tokens, found: CurvedMaximum, dtype: str
+) -> tuple[float, _Along]:
+    """What stored coordinates and tilt are off by, in fractions, and the coordinate along the direction."""
+    D = len(found.slopes)
+    reach = [max(Fraction(float(b)) - c, c - Fraction(float(a))) for a, b, c in
+             zip(tokens.low, tokens.high, tokens.centre, strict=True)]  # fmt: skip
+    M = [[Fraction(float(m)) for m in row] for row in tokens.matrix]
+    biggest = max(range(D), key=lambda i: abs(found.direction[i]))
+    if not M[0][biggest]:
+        raise NotProved("its first coordinate does not go along the direction of the switch.")
+    half = found.direction[biggest] / M[0][biggest]
+    if not half > 0:
+        raise NotProved("its first coordinate goes against the direction of the switch.")
+    tilt = [Fraction(0)] * D
+    if "tilt" in tensors:
+        stored = np.asarray(tensors["tilt"])
+        if stored.shape != (1, D) or str(stored.dtype) != dtype or not np.isfinite(stored.astype(np.float64)).all():
+            raise NotProved("its tilt is not one row of finite numbers in its dtype.")
+        tilt = [Fraction(float(a)) for a in stored[0].astype(np.float64)]
+    off = sum((abs(half * m - w) * r for m, w, r in zip(M[0], found.direction, reach, strict=True)), Fraction(0))
+    lost = max(
+        sum((abs(m - w) * r for m, w, r in zip(row, lean, reach, strict=True)), Fraction(0))
+        for row, lean in zip(M[1:], found.leans(), strict=True)
+    )
+    lost += sum((abs(a - w) * r for a, w, r in zip(tilt, found.slopes, reach, strict=True)), Fraction(0))
+    middle, slopes, *leans = (
+        sum((w * c for w, c in zip(row, tokens.centre, strict=True)), Fraction(0))
+        for row in (found.direction, found.slopes, *(side.lean for side in found.sides))
+    )
+    spans = np.array([float(sum((abs(m) * r for m, r in zip(row, reach, strict=True)), Fraction(0))) for row in M]) * (1 + 1e-15)
+    levels = [Interval.exact(lean + found.sign * slopes) for lean in leans]
+    along = _Along(Interval.exact(middle), Interval.exact(half), float(off) * (1 + 1e-15), spans, levels)
+    return float(lost) * (1 + 1e-15), along
+
+
+def _polygon(rows: Array, phi: Expression, along: _Along, level: Interval) -> float:
+    """sup |max_k v_k - phi - level| over |z| <= reach."""
+    if not len(rows):
+        raise NotProved("one side of its maximum has no token.")
+    a, b = rows[:, 0], rows[:, -1]
+    edge = float(along.reach[0])
+    order = np.argsort(a, kind="stable")
+    with np.errstate(all="ignore"):
+        corners = -np.diff(b[order]) / np.diff(a[order])
+    corners = np.unique(corners[np.isfinite(corners) & (np.abs(corners) < edge)])
+    points = np.concatenate([[-edge], corners, [edge]])
+    points = np.unique(np.concatenate([points[:-1] + i * np.diff(points) / 3.0 for i in range(3)] + [points]))
+    bend = phi.gradient().gradient()
+    slack = 16.0 * DOUBLE * float((np.abs(a) * edge + np.abs(b)).max())
+    low, high, worst = points[:-1], points[1:], 0.0
+    for cut in range(THIRDS + 1):
+        left, right = _tops(low, a, b)[0], _tops(high, a, b)[0]
+        k = _tops((low + high) / 2.0, a, b)[1]
+        curved = bend.enclose(along.t(low, high))[:, 0] * along.half * along.half
+        room = np.maximum(np.abs(curved.lo), np.abs(curved.hi)) * (high - low) ** 2 / 8.0 * (1 + 1e-12)
+        above, below = np.zeros(len(low)), np.zeros(len(low))
+        for z, top in ((low, left), (high, right)):
+            at = phi.enclose(along.t(z, z))[:, 0] + level
+            above = np.maximum(above, top - at.lo)
+            below = np.maximum(below, at.hi - (a[k] * z + b[k]))
+        bound = np.maximum(above, below) + room + slack + 8.0 * DOUBLE * np.maximum(np.abs(at.lo), np.abs(at.hi))
+        if not np.isfinite(bound).all():
+            raise NotProved("a side of its maximum, or its second derivative, is not bounded.")
+        again = room > 0.003 * bound if cut < THIRDS else np.zeros(len(bound), dtype=bool)
+        again &= bound > 1.004 * max(worst, float((bound - room).max()) * 0.98)
+        worst = max(worst, float(bound[~again].max(initial=0.0)))
+        if not again.any():
+            break
+        step = (high - low)[again] / 3.0
+        ends = [low[again], low[again] + step, low[again] + 2.0 * step, high[again]]
+        low, high = np.concatenate(ends[:-1]), np.concatenate(ends[1:])
+    return worst * (1 + 1e-12)
+
+
+def _tops(z: Array, a: Array, b: Array) -> tuple[Array, NDArray[np.intp]]:
+    """The largest a_k z + b_k over all tokens, in float64, and the token."""
+    step = max(1, PAIRS // len(a))
+    tops, where = np.empty(len(z)), np.empty(len(z), dtype=np.intp)
+    for start in range(0, len(z), step):
+        part = slice(start, start + step)
+        lines = np.multiply.outer(z[part], a) + b
+        where[part] = lines.argmax(axis=1)
+        tops[part] = lines[np.arange(len(lines)), where[part]]
+    return tops, where

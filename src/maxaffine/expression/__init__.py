@@ -1,0 +1,1 @@
+"""The language of expressions: grammar, graph, evaluation, enclosures, derivatives."""

@@ -1,0 +1,238 @@
+"""Identities that keep enclosures tight where the argument of a root vanishes: polynomials factored, half angles, even powers.
+
+    polynomials with rational roots   1 - x^2 = -(x - 1)(x + 1)
+    half angles                       c - c cos u = 2 c sin(u/2)^2             c + c cos u = 2 c cos(u/2)^2
+    even powers leave roots           sqrt(a^2 b) = |a| sqrt(b)                (a^2 b)^r = |a|^2r b^r
+    inverse functions at their ends   asin(-1 + v) = 2 asin(sqrt(v/2)) - pi/2  acosh(1 + v) = 2 asinh(sqrt(v/2))
+
+Interval arithmetic follows the sign of a product exactly, but that of 1 - x^2 next to x = 1 only up to rounding, and there a root
+turns 1e-16 into 1e-8, or into nothing at all.  Every rule is an identity wherever its right side is defined, and its right side
+is defined wherever the left side is, except at isolated points such as x = 0 of sqrt(x^2 (x - 1)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from maxaffine.expression.graph import Graph, Node
+
+MOST_DEGREE = 16
+ROOTS = frozenset({"sqrt", "cbrt", "powr"})
+INVERSES = frozenset({"asin", "acos", "acosh"})
+Polynomial = tuple[Fraction, ...]  # coefficients, the constant first
+
+
+def tightened(graph: Graph, op: str, place: int, exponent: Fraction | None = None) -> int | None:
+    """sqrt, cbrt, powr with its exponent, asin, acos or acosh of `place`, by the identities above; None where none applies."""
+    if graph.is_constant(place):
+        return None
+    if op in ROOTS:
+        power = exponent if exponent is not None else Fraction(1, 2) if op == "sqrt" else Fraction(1, 3)
+        inner = factored(graph, place)
+        return _root(graph, op, inner if inner is not None else place, power, inner is not None)
+    return _inverse(graph, op, place) if op in INVERSES else None
+
+
+def factored(graph: Graph, place: int) -> int | None:
+    """The same function as a product: a polynomial of one variable with a rational or a repeated root, or 1 +- cos; else None."""
+    turned = _half_angle(graph, place)
+    if turned is not None:
+        return turned
+    found = polynomial(graph, place)
+    if found is None or len(found[1]) < 3:
+        return None
+    variable, coefficients = found
+    scale, factors = _factor(coefficients)
+    if len(factors) == 1 and factors[0][1] == 1:
+        return None
+    x = graph.variable(variable)
+    product = graph.one
+    for one, n in factors:
+        product = graph.multiply(product, graph.integer_power(_about_mean(graph, x, one), n))
+    return graph.multiply(graph.number(scale), product)
+
+
+def polynomial(graph: Graph, place: int) -> tuple[int, Polynomial] | None:
+    """(index of the variable, coefficients) of a polynomial of one variable with rational coefficients; None for what is none."""
+    known: dict[int, Polynomial | None] = {}
+    variables: set[int] = set()
+    stack = [place]
+    while stack:
+        at = stack[-1]
+        missing = [a for a in graph.nodes[at].args if a not in known]
+        if missing and graph.nodes[at].op in ("lin", "prod"):
+            stack += missing
+            continue
+        stack.pop()
+        if at not in known:
+            known[at] = _expanded(graph.nodes[at], known, variables)
+            if known[at] is None:
+                return None
+    coefficients = known[place]
+    if coefficients is None or len(variables) != 1:
+        return None
+    return next(iter(variables)), coefficients
+
+
+def _expanded(node: Node, known: Mapping[int, Polynomial | None], variables: set[int]) -> Polynomial | None:
+    if node.op == "const" and isinstance(node.data, Fraction):
+        return (node.data,)
+    if node.op == "var" and isinstance(node.data, int):
+        variables.add(node.data)
+        return (Fraction(0), Fraction(1)) if len(variables) == 1 else None
+    inner = [known[a] for a in node.args] if node.op in ("lin", "prod") else [None]
+    parts = [p for p in inner if p is not None]
+    if len(parts) < len(inner):
+        return None
+    if node.op == "lin":
+        total = parts[0]
+        for c, a in zip(parts[1::2], parts[2::2], strict=True):
+            total = _add(total, _times(c, a))
+        return total
+    assert isinstance(node.data, tuple)
+    product: Polynomial = (Fraction(1),)
+    for base, n in zip(parts, node.data, strict=True):
+        if (len(base) - 1) * n + len(product) - 1 > MOST_DEGREE:
+            return None
+        for _ in range(n):
+            product = _times(product, base)
+    return product
+
+
+def _add(a: Polynomial, b: Polynomial) -> Polynomial:
+    longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
+    return _trimmed([c + (shorter[i] if i < len(shorter) else 0) for i, c in enumerate(longer)])
+
+
+def _times(a: Polynomial, b: Polynomial) -> Polynomial:
+    product = [Fraction(0)] * (len(a) + len(b) - 1)
+    for i, c in enumerate(a):
+        for j, d in enumerate(b):
+            product[i + j] += c * d
+    return _trimmed(product)
+
+
+def _trimmed(coefficients: list[Fraction]) -> Polynomial:
+    while len(coefficients) > 1 and coefficients[-1] == 0:
+        coefficients.pop()
+    return tuple(coefficients)
+
+
+def _factor(coefficients: Polynomial) -> tuple[Fraction, list[tuple[Polynomial, int]]]:
+    """scale and monic factors with their multiplicities, multiplied out again to be sure."""
+    import flint
+
+    below = math.lcm(*(c.denominator for c in coefficients))
+    _, found = flint.fmpz_poly([int(c * below) for c in coefficients]).factor()
+    factors = []
+    product: Polynomial = (coefficients[-1],)
+    for one, n in found:
+        whole = [Fraction(int(c)) for c in one.coeffs()]
+        monic = tuple(c / whole[-1] for c in whole)
+        factors.append((monic, int(n)))
+        for _ in range(int(n)):
+            product = _times(product, monic)
+    if product != coefficients:
+        raise AssertionError("a polynomial is not the product of its factors")
+    return coefficients[-1], factors
+
+
+def _about_mean(graph: Graph, x: int, coefficients: Polynomial) -> int:
+    """A monic polynomial in powers of x - m, m the mean of its roots: no digits are lost far from 0, and squares stand alone."""
+    degree = len(coefficients) - 1
+    mean = -coefficients[-2] / degree
+    rest, shifted = list(coefficients), []
+    for _ in range(degree + 1):  # division by x - mean again and again leaves the coefficients about the mean
+        for i in range(len(rest) - 2, -1, -1):
+            rest[i] += mean * rest[i + 1]
+        shifted.append(rest.pop(0))
+    offset = graph.subtract(x, graph.number(mean))
+    terms = [graph.number(shifted[0])]
+    terms += [graph.multiply(graph.number(c), graph.integer_power(offset, k)) for k, c in enumerate(shifted) if k and c]
+    return graph.total(terms)
+
+
+def _half_angle(graph: Graph, place: int) -> int | None:
+    """c -+ c cos u as a square."""
+    node = graph.nodes[place]
+    if node.op != "lin" or len(node.args) != 3 or graph.nodes[node.args[2]].op != "cos":
+        return None
+    first, slope = graph.rational(node.args[0]), graph.rational(node.args[1])
+    if first is None or slope is None or abs(first) != abs(slope):
+        return None
+    half = graph.multiply(graph.number(Fraction(1, 2)), graph.nodes[node.args[2]].args[0])
+    wave = graph.apply("cos" if first == slope else "sin", half)
+    return graph.multiply(graph.number(2 * first), graph.integer_power(wave, 2))
+
+
+def _root(graph: Graph, op: str, place: int, exponent: Fraction, new: bool) -> int | None:
+    """(scale prod a^n)^exponent with even powers taken out, and for the cube root multiples of three."""
+    scale, rest = graph._unscale(place)
+    value = graph.rational(scale)
+    factors = graph._factors(rest)
+    out: list[int] = []
+    left = dict(factors)
+    for base, n in factors.items():
+        if op == "cbrt" and n % 3 == 0:
+            out.append(graph.integer_power(base, n // 3))
+        elif n % 2 == 0:
+            size = base if _positive(graph, base) else graph.apply("abs", base)
+            out.append(graph.power(size, graph.number(n * exponent)))
+        else:
+            continue
+        del left[base]
+    inside = graph.one
+    for base, n in left.items():
+        inside = graph.multiply(inside, graph.integer_power(base, n))
+    if not left and op != "cbrt" and (value is None or value <= 0):
+        out, inside = [], rest  # a scale that may be negative stays under the root with something to judge it by
+    if not out:
+        return _again(graph, op, place, exponent) if new else None
+    inside = graph.multiply(scale, inside)
+    product = graph.one if graph.rational(inside) == 1 else _again(graph, op, inside, exponent)
+    for one in out:
+        product = graph.multiply(product, one)
+    return product
+
+
+def _positive(graph: Graph, place: int) -> bool:
+    """Whether a look at the form shows that something is never negative or zero."""
+    node = graph.nodes[place]
+    if node.op != "lin":
+        return node.op in ("exp", "cosh", "sigmoid")
+    numbers = [graph.rational(a) for a in (node.args[0], *node.args[1::2])]
+    if not all(value is not None and value > 0 for value in numbers):
+        return False
+    return all(_squared(graph.nodes[a]) or _positive(graph, a) for a in node.args[2::2])
+
+
+def _squared(node: Node) -> bool:
+    return node.op == "abs" or (node.op == "prod" and isinstance(node.data, tuple) and all(n % 2 == 0 for n in node.data))
+
+
+def _again(graph: Graph, op: str, place: int, exponent: Fraction) -> int:
+    if op != "powr" and graph.is_constant(place):
+        return graph.apply(op, place)
+    return graph.make(op, (place,), exponent if op == "powr" else None)
+
+
+def _inverse(graph: Graph, op: str, place: int) -> int | None:
+    """asin, acos and acosh of a number next to -1 or 1, by the root of its distance."""
+    node = graph.nodes[place]
+    first = graph.rational(node.args[0]) if node.op == "lin" else None
+    if first not in (-1, 1) or (op == "acosh" and first != 1):
+        return None
+    towards = -1 if first == 1 and op != "acosh" else 1
+    distance = graph.multiply(graph.number(Fraction(towards, 2)), graph.subtract(place, graph.number(first)))
+    root = graph.apply("sqrt", distance)
+    if op == "acosh":
+        return graph.multiply(graph.number(2), graph.apply("asinh", root))
+    angle = graph.multiply(graph.number(2), graph.apply("asin", root))
+    if op == "asin":  # asin(-1 + v) = angle - pi/2, asin(1 - v) = pi/2 - angle
+        quarter = graph.multiply(graph.number(Fraction(1, 2)), graph.make("pi"))
+        return graph.subtract(angle, quarter) if first == -1 else graph.subtract(quarter, angle)
+    return angle if first == 1 else graph.subtract(graph.make("pi"), angle)

@@ -1,0 +1,25 @@
+"""The heads, one folder each.  `HEADS` is the only list of them, in the order in which `auto` asks: cheap tests first.
+
+Lookups come last: they are asked where nothing else is proved.
+"""
+
+from maxaffine.heads import axis, composite, curved, level, lookup, piecewise, regions, spectral, tree
+from maxaffine.heads.head import Example, Head
+
+__all__ = ["HEADS", "Example", "Head"]
+
+HEADS: dict[str, Head] = {
+    head.name: head
+    for head in (
+        piecewise.HEAD,
+        axis.HEAD,
+        composite.SUMS,
+        regions.HEAD,
+        curved.HEAD,
+        level.HEAD,
+        spectral.HEAD,
+        composite.PRODUCTS,
+        tree.HEAD,
+        lookup.HEAD,
+    )
+}

@@ -1,0 +1,233 @@
+"""Clusters along one axis or one direction: kinks, jumps, singular ends, poles and local detail in few tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import Refused
+from maxaffine.heads.axis.build import build_axis
+from maxaffine.heads.axis.certificate import Asked, certify_axis
+from maxaffine.heads.axis.plan import SOFTER, Aim, AxisPlan, Problem, Soft, expression_problem, make_plan
+from maxaffine.heads.axis.seen_breaks import callable_problem
+from maxaffine.heads.found import ROOM, Discontinuous, Found, grouped_cost, look, proved
+from maxaffine.heads.lookup.plan import provable
+from maxaffine.heads.lookup.prove import NO_FACTS
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.known_error import worst_known
+from maxaffine.proofs.observe import Observed, pointwise
+from maxaffine.proofs.observe_integral import observe_along
+from maxaffine.request import Request
+from maxaffine.runtime import chooser
+from maxaffine.structure.one_direction import OneDirection, one_direction
+
+Array = NDArray[np.float64]
+
+MOST = 1500  # tokens at which a search gives up
+SHARES = (0.93, 0.87, 0.75, 0.55)  # of the error, for the heads
+KINKS = {"float64": 0.05, "float32": 0.2, "bfloat16": 0.3}  # of the error, for all kinks
+HOLES = 0.25  # of the error in L_p, for the neighbourhoods of jumps
+
+
+def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
+    """The fewest tokens along one direction; for a callable of one variable, the fewest that are observed to fit."""
+    target = request.target
+    if target.d_out != 1 or target.n_out != 1:
+        reasons.append("they have one output")
+        return None
+    most = MOST if fewest is None else min(MOST, fewest - 1)
+    if target.expression is None:
+        return _observed(request, reasons, most)
+    found = one_direction(target.expression)
+    if found is None:
+        reasons.append("the target is not a function of one direction plus an affine one")
+        return None
+    try:
+        problem = expression_problem(found, target.box.low, target.box.high, request.error)
+    except Refused as refusal:
+        reasons.append(str(refusal).rstrip("."))
+        return None
+    jumps = [link for link in problem.links if link.kind == "jump"]
+    if jumps and math.isinf(request.norm) and request.gap is None:
+        reasons.append(
+            f"the target jumps at {_places(problem)}, and a layer is continuous: say how far from jumps the error holds with "
+            "`gap=1e-6` (--gap 1e-6), or ask for an L_p error with `norm=1` (--norm 1)"
+        )
+        return None
+    for share, asked in _attempts(request, problem, len(jumps)):
+        plan = _plan(request, problem, share, asked, most)
+        if plan is None:
+            reasons.append(f"more than {most:,} tokens are needed" if share == SHARES[0] else f"{most:,} tokens leave no room")
+            return None
+        made = _proved(plan, found, request, asked, reasons)
+        if made is not None:
+            return made
+        if request.literal:
+            break
+    for soft in SOFTER if request.literal else ():
+        needed = soft.cells(problem, request.error, request.dtype)
+        if needed > most:
+            reasons.append(f"kinks soft enough for the literal softmax need about {needed:.2g} tokens")
+            continue
+        plan = _plan(request, problem, 0.8 - soft.kinks, asked, most, soft)
+        made = None if plan is None else _proved(plan, found, request, asked, reasons)
+        if made is not None:
+            return made
+    return None
+
+
+def _places(problem: Problem) -> str:
+    """Where the target jumps, in w . x."""
+    middle = float(sum(float(c) * float(x) for c, x in zip(problem.direction, problem.centre, strict=True)))
+    lead = int(np.abs(problem.row).argmax())
+    scale = float(problem.row[lead]) / float(problem.direction[lead])
+    width = (problem.high - problem.low) / abs(scale)
+    found = [middle + link.at / scale for link in problem.links if link.kind == "jump"]
+    places = [f"{0.0 if abs(place) < 1e-15 * width else place:.6g}" for place in found]
+    return ", ".join(places[:3]) + (" and more places" if len(places) > 3 else "")
+
+
+def _attempts(request: Request, problem: Problem, jumps: int) -> Iterator[tuple[float, Asked]]:
+    """Shares of the error for the heads, and what is to be proved."""
+    norm = np.linalg.norm([float(c) for c in problem.direction])
+    for share in SHARES:
+        if math.isinf(request.norm):
+            gap = None if request.gap is None or not jumps else float(request.gap * norm)
+            yield share, Asked(request.error, request.norm, gap)
+        else:
+            yield share, Asked(request.error, request.norm, _hole(request, problem, jumps))
+
+
+def _hole(request: Request, problem: Problem, jumps: int) -> float | None:
+    """Half the width, in w . x, of what jumps may cost in L_p."""
+    if not jumps:
+        return None
+    z = np.linspace(problem.low, problem.high, 2001)
+    size = 2.2 * float(np.nanmax(np.abs(problem.f(z)))) + 1e-300
+    lead = int(np.abs(problem.row).argmax())
+    box = request.target.box
+    others = float(np.prod(box.width)) / float(box.width[lead])
+    measure = (HOLES * request.error / size) ** request.norm / jumps / others
+    return float(measure / 2.0 * abs(float(problem.direction[lead])))
+
+
+def _plan(
+    request: Request, problem: Problem, share: float, asked: Asked, most: int, soft: Soft | None = None
+) -> AxisPlan | None:
+    error = request.error
+    if math.isfinite(request.norm):
+        error = error * (1.0 - HOLES) / float(np.prod(request.target.box.width)) ** (1.0 / request.norm)
+    kinks = KINKS[request.dtype] if soft is None else soft.kinks
+    curved = any(link.kind == "kink" for link in problem.links)
+    fit = error * ROOM * min(share + 0.04 * (not curved), 1.0 - (kinks + 0.02) * curved)
+    lead = int(np.abs(problem.row).argmax())
+    gap = 0.0 if asked.gap is None else asked.gap * abs(float(problem.row[lead]) / float(problem.direction[lead]))
+    blur = 0.0 if soft is None else soft.blur(problem, error, request.dtype)
+    return make_plan(problem, Aim(fit, kinks * error, error, 0.9 * gap), request.dtype, most, asked.gap, blur=blur)
+
+
+def _proved(plan: AxisPlan, found: OneDirection, request: Request, asked: Asked, reasons: list[str]) -> Found | None:
+    layer = build_axis(plan, request.target, request.dtype)
+    made = proved("axis", plan, layer, partial(certify_axis, layer, found, asked), request, reasons)
+    if made is None or made.certificate.bound is None:
+        return None
+    seen = _look(request, made)
+    bound = made.certificate.bound
+    if seen.error > bound and math.isinf(request.norm):  # in L_p it is an estimate
+        raise AssertionError(f"observed error {seen.error!r} exceeds the proved bound {bound!r}: please report this")
+    return replace(made, observed=seen)
+
+
+# ---------------------------------------------------------------------- what is seen
+
+
+def _look(request: Request, found: Found) -> Observed:
+    """The largest error seen: on the axis next to every hand-over and end, and by the general search where there is no gap."""
+    plan = found.plan
+    assert isinstance(plan, AxisPlan) and isinstance(found.layer, GroupedLayer)
+    x, t = _points(plan, found.layer)
+    evaluate = partial(chooser.evaluate, found.layer)
+    if math.isfinite(request.norm):
+        bound = found.certificate.bound
+        return observe_along(evaluate, request.target, x[np.argsort(t)], plan.row, request.norm, request.seed, bound)
+    error = pointwise(evaluate, request.target, x)
+    breaks = [c.high for c in plan.parts[:-1]]
+    if plan.gap is not None:
+        lead = int(np.abs(plan.row).argmax())
+        gap = plan.gap * abs(float(plan.row[lead]) / float(plan.direction[lead]))
+        away = np.min(np.abs(t[:, None] - np.array([*breaks, np.inf])), axis=1)
+        ends = np.minimum(t - t.min(), t.max() - t)
+        apart = (away >= gap) & (ends >= gap)
+        x, error = x[apart], error[apart]
+    worst, at = worst_known(evaluate, request.target, x, error)
+    seen = Observed(worst, tuple(map(float, at)), len(x), request.seed)
+    if plan.gap is None and request.target.expression is not None:
+        more = look(request, found)
+        seen = Observed(max(seen.error, more.error), seen.at if seen.error >= more.error else more.at,
+                        seen.points + more.points, request.seed)  # fmt: skip
+    return seen
+
+
+def _points(plan: AxisPlan, layer: GroupedLayer) -> tuple[Array, Array]:
+    """Points x along the direction through the middle of the box, dense and next to hand-overs; and their z."""
+    w = np.array([float(c) for c in plan.direction])
+    middle, half = (layer.low + layer.high) / 2.0, (layer.high - layer.low) / 2.0
+    s = np.linspace(-1.0, 1.0, 6001)
+    start, run = float(plan.row @ (middle - layer.centre)), float(np.abs(plan.row) @ half)
+    places = [e for c in plan.parts for e in (c.low, c.high)]
+    steps = np.concatenate([10.0 ** np.linspace(-17, -1, 49), [0.0]])
+    near = np.concatenate([[p - steps, p + steps] for p in np.unique(places)]).ravel()
+    inside = np.concatenate([c.low + (c.high - c.low) * np.linspace(0.0, 1.0, 41) for c in plan.parts])
+    s = np.unique(np.clip(np.concatenate([s, (near - start) / run, (inside - start) / run]), -1.0, 1.0))
+    x = np.clip(middle + s[:, None] * (np.sign(w) * half), layer.low, layer.high)
+    if layer.dimension == 1:  # next to the centre s has too few digits
+        exact = layer.centre[0] + np.concatenate([near, inside]) / plan.row[0]
+        x = np.unique(np.clip(np.concatenate([x[:, 0], exact]), layer.low[0], layer.high[0]))[:, None]
+    return x, (x - layer.centre) @ plan.row
+
+
+# ---------------------------------------------------------------------- callables
+
+
+def _observed(request: Request, reasons: list[str], most: int) -> Found | None:
+    """A callable of one variable: breaks declared or seen, and an error that is observed only."""
+    if request.target.box.dimension != 1 or request.require == "proved":
+        reasons.append("of a callable they take one variable, and prove nothing")
+        return None
+    problem = callable_problem(request.target, request.error, request.breaks)
+    jumps = sum(link.kind == "jump" for link in problem.links)
+    if jumps and math.isinf(request.norm) and request.gap is None and not provable(request.evidence):
+        if _largest_jump(problem) < 2.0 * request.error:
+            reasons.append("the target is seen to jump by less than the error, which clusters have no use for without a `gap`")
+            return None
+        raise Discontinuous(
+            f"the target is seen to jump at {_places(problem)}, and a layer is continuous: no error below half the jump holds "
+            "there. Say how far from jumps the error is asked for with `gap=1e-6`, or ask for an L_p error with `norm=1`."
+        )
+    for share, asked in _attempts(request, problem, jumps):
+        plan = _plan(request, problem, share, asked, most)
+        if plan is None:
+            reasons.append(f"more than {most:,} tokens are needed")
+            return None
+        layer = build_axis(plan, request.target, request.dtype)
+        cost = grouped_cost(layer)
+        apart = math.isinf(request.norm) and asked.gap is not None
+        about = f"{NO_FACTS}, at least {asked.gap:g} from its jumps" if apart else NO_FACTS
+        found = Found("axis", plan, layer, Certificate.nothing(request.norm, about, request.dtype), cost)
+        seen = _look(request, found)
+        if seen.error <= request.error:
+            return replace(found, observed=seen)
+        reasons.append(f"{plan.cells:,} tokens leave an observed error of {seen.error:.3g}")
+    return None
+
+
+def _largest_jump(problem: Problem) -> float:
+    """The largest jump that was seen."""
+    off = 1e-9 * (problem.high - problem.low) * np.array([-1.0, 1.0])
+    return max(abs(float(np.diff(problem.f(link.at + off))[0])) for link in problem.links if link.kind == "jump")

@@ -1,0 +1,84 @@
+"""The certificate of sums some parts of which switch: the parts' proofs added up, and the leak between groups where there is one.
+
+    |F - f| <= sum_g sup |F_g - f_g| + rounding,
+
+f = sum_g f_g + slopes . x exactly (structure/sums.py).  The two-level runtime evaluates every group by itself: nothing leaks; the
+literal layer, where groups leak into each other, is proofs/literal.py's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import Refused
+from maxaffine.heads.axis.certificate import FLOATS
+from maxaffine.heads.axis.line import AxisTarget
+from maxaffine.heads.axis.prove import prove_axis
+from maxaffine.heads.composite.products_plan import ProductPlan
+from maxaffine.heads.composite.products_prove import prove_product
+from maxaffine.heads.composite.sums_plan import SumPlan
+from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL
+from maxaffine.heads.spectral.plan import GroupPlan
+from maxaffine.heads.spectral.prove import FLINT, GroupBound, product_bound
+from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.certificate import EVERY_X, Certificate
+from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.two_level import LOGARITHM, UP, output_rounding, tilt_error
+
+Array = NDArray[np.float64]
+
+THEOREM = "sums: every part proved by itself, clusters along directions where it switches, and their errors added up"
+LOOKS = 4001
+
+
+def certify_sums(layer: GroupedLayer, plan: SumPlan, error: float, runtime: str = "two-level") -> Certificate:
+    """The bound for the two-level runtime.
+
+    Every part is proved to its share of `error`.
+    """
+    if len(layer.groups) != len(plan.parts):
+        raise Refused("its groups are not those of its plan.")
+    scale = error / sum(plan.shares)
+    approximation = leakage = rounding = doubt = size = 0.0
+    every = True
+    alone = replace(layer, bonus=0.0)  # the groups are run one by one
+    heard: list[Heard | None] = []
+    for number, (group, made, share) in enumerate(zip(layer.groups, plan.parts, plan.shares, strict=True)):
+        if isinstance(group, ClusterGroup):
+            if isinstance(made, ProductPlan):
+                proof = prove_product(layer, group, made, share * scale)
+            else:
+                proof = prove_axis(layer, group, _target(layer, plan, number), share * scale)
+            heard.append(proof.heard)
+            parts = GroupBound(proof.approximation, proof.doubt, proof.rounding, proof.layer_size)
+            leakage, every = leakage + proof.leakage, every and proof.every_x
+        elif isinstance(made, GroupPlan):
+            heard.append(None)
+            parts = product_bound(alone, group, made, share * scale)
+        else:
+            raise Refused("its groups are not those of its plan.")
+        approximation, doubt, rounding = approximation + parts.approximation, doubt + parts.doubt, rounding + parts.rounding
+        size += parts.largest
+    rounding += tilt_error(layer, plan.found.slopes) + output_rounding(layer, size * UP)
+    if not math.isfinite(rounding + leakage):
+        raise Refused(f"far from its clusters some numbers leave {layer.dtype}.")
+    return Certificate.proved(
+        math.inf, {"approximation": approximation, "leakage": leakage, "rounding": rounding, "target_rounding": doubt},
+        argument="sums", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT), domain=EVERY_X if every else FLOATS,
+        details={"groups": float(len(layer.groups)), "bonus": layer.bonus}, heard=tuple(heard),
+    )  # fmt: skip
+
+
+def _target(layer: GroupedLayer, plan: SumPlan, number: int) -> AxisTarget:
+    """A part of one direction, with slopes . centre where it carries the affine part."""
+    found = plan.found.along(number)
+    pairs = zip(found.slopes, layer.centre, strict=True)
+    lift = sum((a * Fraction(float(c)) for a, c in pairs), Fraction(0))
+    return AxisTarget(found.shifted(lift), found.direction)

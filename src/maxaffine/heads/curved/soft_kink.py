@@ -1,0 +1,227 @@
+"""What the wrong branch may say near a curve, for targets that are the larger or the smaller of their branches everywhere.
+
+With q the inner cluster's piece, Q = q or -q so that the inner branch is right where Q > 0, S its score and X = sum_k e^(e_k - S)
+the edges' masses against it, the layer takes Q/(1 + X) where max(Q, 0) is right: it is off by Q X/(1 + X) for Q > 0 and by
+|Q|/(1 + X) for Q < 0.  The sign of the switch is not needed.  On a box let
+
+    log X + lam Q <= U  where Q > 0,        log X + lam Q >= L  where Q < 0,
+
+for some lam >= 0; then the layer is off by at most W0(e^(U-1))/lam and W0(e^(-L-1))/lam, the largest u/(1 + e^(lam u - U)).  Near
+the curve lam Q cancels the slope of log X, so boxes need not be smaller than the edges are long.  S lies above its tangent, and
+the logarithm of a sum of exponentials of affine functions is convex: U is taken at the corners, L at the middle with its slope.
+Q itself is followed by its tangent at the middle, or by that of the branches' true difference, whichever is closer on the box.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import Refused
+from maxaffine.core.intervals import Interval
+from maxaffine.core.rounding import FLOAT64
+from maxaffine.expression.expression import Expression
+from maxaffine.heads.curved.plan import lambert_of_exp
+from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.proofs.enclosed import PieceAt, _contract
+from maxaffine.proofs.head_bounds import axis_weights
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+BOXES = 4_000_000
+CHUNK = 8_000
+FIRST = 6
+QUIET = 60.0
+
+
+@dataclass(frozen=True)
+class SoftKink:
+    """The inner cluster against its edges, in z; `sign` is +1 for the larger of both branches and -1 for the smaller."""
+
+    group: ClusterGroup
+    piece: PieceAt
+    sign: int
+    blur: float
+    edge: float
+    apart: Expression  # the branches' difference, of which q is an approximation
+    away: float  # |q - apart| over the box
+    centre: Array
+
+    def largest(self, goal: float) -> tuple[float, int]:
+        """A bound of what the layer is off by besides its branches, at most `goal`, and the boxes it took."""
+        if not goal > 0:
+            raise Refused("the branches alone use up the error.")
+        slopes, offsets = self.group.site_slopes[1:].astype(np.float64), self.group.site_offsets[1:].astype(np.float64)
+        doubt = 400.0 * FLOAT64.unit * (float((np.abs(slopes).sum(axis=1) + np.abs(offsets)).max()) + 40.0) + self.blur
+        side = np.linspace(-self.edge, self.edge, 2**FIRST + 1)
+        low = np.stack([a.ravel() for a in np.meshgrid(side[:-1], side[:-1], indexing="ij")], axis=1)
+        high = np.stack([a.ravel() for a in np.meshgrid(side[1:], side[1:], indexing="ij")], axis=1)
+        who = np.broadcast_to(np.arange(len(offsets)), (len(low), len(offsets)))
+        worst, spent = 0.0, 0
+        for _ in range(60):
+            if not len(low):
+                return worst, spent
+            spent += len(low)
+            if spent > BOXES:
+                raise Refused(f"near the curve {BOXES:,} boxes do not show the error.")
+            lows, highs, heard = [], [], []
+            step = max(1, min(CHUNK, 2_000_000 // who.shape[1]))
+            for start in range(0, len(low), step):
+                rows = slice(start, start + step)
+                box = _Box(self, low[rows], high[rows], who[rows], slopes, offsets)
+                bound = box.bound(doubt, len(offsets) * math.exp(doubt - QUIET), goal)
+                fits = bound <= goal
+                worst = max(worst, float(bound[fits].max(initial=0.0)))
+                lows.append(low[rows][~fits])
+                highs.append(high[rows][~fits])
+                heard.append(box.heard(~fits))
+            width = max((part.shape[1] for part in heard), default=1)
+            who = np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=-1) for part in heard])
+            low, high, who = _halves(np.concatenate(lows), np.concatenate(highs), who)
+        raise Refused("near the curve the error could not be enclosed.")
+
+
+class _Box:
+    """Many boxes with the edges that are heard on them; -1 stands for none."""
+
+    def __init__(self, kink: SoftKink, low: Array, high: Array, who: Index, slopes: Array, offsets: Array) -> None:
+        cluster = kink.group.clusters[0]
+        self.who, self.kink = who, kink
+        self.half = (high - low) / 2.0 * (1 + 1e-14)
+        middle = (low + high) / 2.0
+        t, self.reach = middle / cluster.radius, self.half / cluster.radius * (1 + 1e-14)
+        head = kink.piece.head
+        q, lean = kink.piece.at(t)
+        self.Q, self.lean = kink.sign * q, kink.sign * lean / cluster.radius
+        self.bend = self._bend(t) + 400.0 * FLOAT64.unit * (kink.piece.size() + 1.0)
+        self._follow(low, high, middle)
+        value, tangent = np.full(len(t), float(kink.group.site_offsets[0])), np.zeros_like(t)
+        spread = np.zeros(2)
+        for e, axis in enumerate(head.axes):
+            logits = np.multiply.outer(t[:, e], axis.slopes) + axis.offsets
+            top = logits.max(axis=1)
+            w = np.exp(logits - top[:, None])
+            total = w.sum(axis=1)
+            value += top + np.log(total)
+            tangent[:, e] = (w @ axis.slopes) / total / cluster.radius[e]
+            spread[e] = np.ptp(axis.slopes) / 2.0
+        self.sag = 0.5 * ((spread * self.reach) ** 2).sum(axis=1) * (1 + 1e-12)  # S above its tangent: a variance is range^2/4
+        a, b = slopes[who], np.where(who < 0, -np.inf, offsets[who])
+        self.gaps = (a * middle[:, None]).sum(axis=2) + b - value[:, None]
+        self.slopes = a - tangent[:, None]
+
+    def _bend(self, t: Array) -> Array:
+        """A bound of what Q differs from its tangent by on the box: second derivatives at the middle, third ones for all t."""
+        head, k = self.kink.piece.head, self.kink.piece.k
+        assert head.slopes is not None
+        values, G = head.values[..., k], head.slopes[..., k, :]
+        W = [axis_weights(axis, t[:, e]) for e, axis in enumerate(head.axes)]
+        away = [axis.slopes - (w @ axis.slopes)[:, None] for w, axis in zip(W, head.axes, strict=True)]
+        first = [w * x for w, x in zip(W, away, strict=True)]
+        second = [w * (x * x - (w * x * x).sum(axis=1)[:, None]) for w, x in zip(W, away, strict=True)]
+        columns = np.concatenate([values[..., None], G], axis=-1)
+        spread = np.array([float(np.ptp(axis.slopes)) for axis in head.axes])
+        flat = G.reshape(-1, 2)
+        middle, ranges = (flat.max(axis=0) + flat.min(axis=0)) / 2.0, np.ptp(flat, axis=0)
+        size = np.abs(values - (values.max() + values.min()) / 2.0) + np.abs(G - middle).sum(axis=-1) * 1.001
+        total = np.zeros(len(t))
+        for e in range(2):
+            for f in range(2):
+                mixed = _contract([second[0], W[1]] if e == f == 0 else [W[0], second[1]] if e == f == 1 else first, columns)
+                here = mixed[:, 0] + (mixed[:, 1:] * t).sum(axis=1)
+                for one, other in ((e, f), (f, e)):
+                    here = here + _contract([first[i] if i == one else W[i] for i in range(2)], G[..., other : other + 1])[:, 0]
+                third = [2.0 * spread[e] * spread[f] * spread[g] * float(size.max()) + spread[e] * spread[f] * ranges[g]
+                         + spread[e] * spread[g] * ranges[f] + spread[f] * spread[g] * ranges[e] for g in range(2)]  # fmt: skip
+                total += 0.5 * (np.abs(here) + self.reach @ np.array(third)) * self.reach[:, e] * self.reach[:, f]
+        return total * 1.001
+
+    def _follow(self, low: Array, high: Array, middle: Array) -> None:
+        """The tangent of the branches' difference instead of q's own, on boxes where it is closer."""
+        kink = self.kink
+        scale = Interval.point(np.diag(kink.group.matrix))
+        at, over = (z / scale + Interval.point(kink.centre) for z in (Interval.point(middle), Interval(low, high)))
+        first = kink.apart.gradient()
+        value, slope, second = kink.apart.enclose(at)[:, 0], first.enclose(at), first.gradient().enclose(over)
+        size = np.diag(kink.group.matrix)
+        bend = kink.away + value.width + (slope.width * self.half / size).sum(axis=1)
+        for n in range(4):
+            e, f = divmod(n, 2)
+            bend = bend + 0.5 * abs(second[:, n]).hi / (size[e] * size[f]) * self.half[:, e] * self.half[:, f]
+        bend = bend * (1 + 1e-9) + 400.0 * FLOAT64.unit * (np.abs(value.mid) + 1.0)
+        closer = np.isfinite(bend) & (bend < self.bend)
+        self.Q = np.where(closer, kink.sign * value.mid, self.Q)
+        self.lean = np.where(closer[:, None], kink.sign * slope.mid / size, self.lean)
+        self.bend = np.where(closer, bend, self.bend)
+
+    def bound(self, doubt: float, tail: float, goal: float) -> Array:
+        """What the layer is off by on every box, besides its branches."""
+        wide = (np.abs(self.lean) * self.half).sum(axis=1) * (1 + 1e-12) + self.bend
+        over, under = np.maximum(self.Q + wide, 0.0), np.maximum(wide - self.Q, 0.0)
+        best = self.gaps.argmax(axis=1)
+        rows = np.arange(len(best))
+        steep = (self.lean**2).sum(axis=1)
+        lam = np.where(steep > 0, -(self.slopes[rows, best] * self.lean).sum(axis=1) / np.maximum(steep, 1e-300), 0.0)
+        lam = np.where(np.isfinite(lam), np.clip(lam, 0.0, 1e15), 0.0)
+        inside, outside = over, under
+        total = _log_sum(self.gaps)[0]
+        shown = np.abs(self.Q) / (1.0 + np.exp(np.clip(np.where(self.Q > 0, -total, total), -600.0, 600.0)))
+        if float(shown.max()) > 1.001 * goal:
+            raise Refused(f"the wrong branch adds {float(shown.max()):.3g} somewhere.")
+        for linked in (False, True):
+            k = lam if linked else np.zeros(len(lam))
+            base = self.gaps + (k * self.Q)[:, None]
+            lines = self.slopes + k[:, None, None] * self.lean[:, None]
+            slack = doubt + k * self.bend + 64.0 * FLOAT64.unit * (k * (np.abs(self.Q) + wide) + 1.0)
+            upper = np.full(len(lam), -np.inf)
+            for s in (1.0, -1.0):
+                for r in (1.0, -1.0):
+                    upper = np.maximum(upper, _log_sum(base + (lines * (self.half * np.array([s, r]))[:, None]).sum(axis=2))[0])
+            upper = upper + 1e-13 * np.abs(upper) + slack
+            level, mass = _log_sum(base)
+            mean = (mass[:, :, None] * lines).sum(axis=1)
+            lower = level - (np.abs(mean) * self.half).sum(axis=1) * (1 + 1e-9) - self.sag - slack
+            if linked:
+                on = k > 0
+                inside = np.where(on, np.minimum(inside, _lambert(upper - 1.0) / np.where(on, k, 1.0)), inside)
+                outside = np.where(on, np.minimum(outside, _lambert(-lower - 1.0) / np.where(on, k, 1.0)), outside)
+            else:
+                inside = np.minimum(inside, over / (1.0 + np.exp(np.minimum(-upper, 600.0))))
+                outside = np.minimum(outside, under / (1.0 + np.exp(np.minimum(lower, 600.0))))
+        return np.asarray(np.maximum(inside + over * tail, outside) * (1 + 1e-9))
+
+    def heard(self, rows: NDArray[np.bool_]) -> Index:
+        """The edges that can have a mass above e^-QUIET on the boxes `rows`, as many columns as the most of them need."""
+        upper = self.gaps[rows] + (np.abs(self.slopes[rows]) * self.half[rows][:, None]).sum(axis=2) * (1 + 1e-12)
+        loud = upper > -QUIET
+        count = max(1, int(loud.sum(axis=1).max(initial=1)))
+        order = np.argsort(-upper, axis=1)[:, :count]
+        return np.where(np.take_along_axis(loud, order, axis=1), np.take_along_axis(self.who[rows], order, axis=1), -1)
+
+
+def _log_sum(scores: Array) -> tuple[Array, Array]:
+    """log sum_k e^score_k, and the shares."""
+    top = np.maximum(scores.max(axis=1), -1e300)
+    mass = np.exp(scores - top[:, None])
+    total = np.maximum(mass.sum(axis=1), 1e-300)
+    return top + np.log(total), mass / total[:, None]
+
+
+def _lambert(y: Array) -> Array:
+    """At least W0(e^y): checked by w + log w >= y, and at most y where y is at least one."""
+    y = np.clip(y, -600.0, 1e12)
+    w = lambert_of_exp(y) * (1 + 1e-12)
+    return np.where(w + np.log(w) >= y, w, np.maximum(y, np.exp(np.minimum(y, 1.0))))
+
+
+def _halves(low: Array, high: Array, who: Index) -> tuple[Array, Array, Index]:
+    """Every box cut in two along its longer side."""
+    rows, axis = np.arange(len(low)), (high - low).argmax(axis=1)
+    middle = (low[rows, axis] + high[rows, axis]) / 2.0
+    right, left = low.copy(), high.copy()
+    right[rows, axis], left[rows, axis] = middle, middle
+    return np.concatenate([low, right]), np.concatenate([left, high]), np.concatenate([who, who])

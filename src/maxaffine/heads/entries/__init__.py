@@ -1,0 +1,1 @@
+"""Tables and samples: layers verified at every entry."""

@@ -1,0 +1,157 @@
+"""What a search returns: a plan carried out, with its layer, certificate, cost and the way to prove it again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.checker import check
+from maxaffine.core.budget import Cost, afford
+from maxaffine.core.errors import BadInput, Refused
+from maxaffine.core.rounding import compute_format
+from maxaffine.core.streams import Pending
+from maxaffine.layer.file import to_tensors
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.layer import Layer
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.observe import Observed, local_evaluation, observe
+from maxaffine.proofs.observe_integral import observe_integral
+from maxaffine.proofs.routes import literal_bounds
+from maxaffine.request import Request
+from maxaffine.runtime import chooser
+
+# The compiler aims a little below the error asked for, so that the independent checker, whose constants are its own,
+# can confirm it.
+ROOM = 1.0 - 2e-3
+
+
+class Discontinuous(Refused):
+    """The target jumps, so no method can follow it in the sup norm: the search ends."""
+
+
+class Planned(Protocol):
+    """A plan: pure data, which knows its tokens and its record."""
+
+    @property
+    def cells(self) -> int:
+        """Tokens per output token."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """The record that the file keeps."""
+        ...
+
+
+@dataclass(frozen=True)
+class Found:
+    """A plan carried out: its layer, certificate and cost; `prove(runtime)` certifies it for one runtime alone."""
+
+    method: str
+    plan: Planned
+    layer: Layer | GroupedLayer
+    certificate: Certificate
+    cost: Cost
+    observed: Observed | None = None
+    prove: Callable[[str], Certificate] | None = None
+    around: tuple[NDArray[np.float64], float] | None = None  # points and a radius, where the layer speaks of their balls alone
+    pending: Pending | None = None  # the file that its values were written to, still to be finished
+
+
+def grouped_cost(layer: GroupedLayer) -> Cost:
+    """Tokens, bytes and flops of a grouped layer."""
+    flops = 40 * sum(sum(group.shape) for group in layer.groups) + layer.nbytes // 2
+    return Cost(layer.tokens, layer.nbytes, 4 * layer.nbytes, flops)
+
+
+def look(request: Request, found: Found) -> Observed:
+    """The largest error of a layer that a search finds; one above the proved bound is a fault and stops the compile.
+
+    In the sup norm that error is known for certain (proofs/known_error.py); in L_p it is an estimate, which may be off.
+    """
+    layer, flops = found.layer, found.cost.flops
+    mapped = isinstance(layer, Layer) and isinstance(layer.values, np.memmap)  # then `windowed` gives pages back
+    local = local_evaluation(layer) if isinstance(layer, Layer) and not mapped else None
+    evaluate = partial(chooser.evaluate, layer) if local is None else local
+    if local is not None or mapped:
+        flops = min(flops, 40_000)
+    request.progress("search for the worst point", 0, 1)
+    if math.isfinite(request.norm):
+        return observe_integral(evaluate, request.target, layer, request.norm, request.seed, flops, found.certificate.bound)
+    start, reach = found.around or (None, 0.0)
+    observed = observe(evaluate, request.target, layer, request.seed, flops, start, reach)
+    bound = found.certificate.bound
+    if bound is not None and observed.error > bound:
+        raise AssertionError(f"observed error {observed.error!r} exceeds the proved bound {bound!r}: please report this")
+    return observed
+
+
+def proved(
+    method: str,
+    plan: Planned,
+    layer: GroupedLayer,
+    prove: Callable[[str], Certificate],
+    request: Request,
+    reasons: list[str],
+) -> Found | None:
+    """The layer of a plan with its certificate, where that fits `error` and the checker agrees; else a reason why not."""
+    cost = grouped_cost(layer)
+    afford(cost, request.max_bytes, f"the {method} layer for error {request.error:g}")
+    try:
+        certificate = prove("two-level")
+    except Refused as refusal:
+        reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
+        return None
+    assert certificate.bound is not None
+    if not certificate.bound <= request.error * ROOM:
+        gives = f"{plan.cells:,} tokens give {certificate.bound:.3g} in {request.dtype}"
+        reasons.append(f"{gives}, of which {largest_part(certificate)}")
+        return None
+    rough = too_rough(layer, certificate, request)
+    if rough is not None:
+        reasons.append(f"{plan.cells:,} tokens: {rough}")
+        return None
+    found = Found(method, plan, layer, certificate, cost, prove=prove)
+    doubt = unconfirmed(found, request)
+    if doubt is not None:
+        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, and the checker does not confirm it: {doubt}")
+        return None
+    return found
+
+
+def too_rough(layer: Layer | GroupedLayer, certificate: Certificate, request: Request) -> str | None:
+    """Why the literal softmax of a layer does not do, where one is asked for that meets the error."""
+    if not request.literal or certificate.bound is None:
+        return None
+    bound = literal_bounds(layer, certificate)[compute_format(layer.dtype).name]
+    if isinstance(bound, str):
+        return bound
+    return None if bound <= request.error * ROOM else f"the literal softmax is proved to {bound:.3g} only"
+
+
+def largest_part(certificate: Certificate) -> str:
+    """The largest term of a bound, by name."""
+    worst = max(certificate.parts, key=lambda name: certificate.parts[name])
+    return f"{worst.replace('_', ' ')} {certificate.parts[worst]:.3g}"
+
+
+def unconfirmed(found: Found, request: Request) -> str | None:
+    """None, or why the checker would refuse the file of this layer."""
+    if request.target.expression is None:
+        return None
+    tensors, description = to_tensors(found.layer)
+    record = {
+        "layer": description, "target": request.target.to_json(), "error": request.error,
+        "norm": "inf" if math.isinf(request.norm) else request.norm,
+        "certificate": found.certificate.to_json(), "plan": found.plan.to_json(), "declared": request.evidence.declared(),
+    }  # fmt: skip
+    try:
+        verdict = check(tensors, record, progress=request.progress)
+    except BadInput as failure:
+        return str(failure)
+    return None if verdict.passed else verdict.reason

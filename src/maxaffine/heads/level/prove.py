@@ -1,0 +1,188 @@
+"""L_p certificates of single-token clusters for targets that may jump: boxes, with what every token may say on them.
+
+    |F - f| <= sum_k Omega_k |v_k - f|         at every x,
+
+and on a box Q, l the best token at its middle, Omega_k <= exp(max over Q of S_k - S_l), all scores being affine.  So |F - f| is
+at most the largest |v_k - f|, and at most the sum of those bounds; f is enclosed on Q, both sides of a jump where one may cross
+it.  Boxes are halved where the bound exceeds what the middle says.  No convexity is assumed, and no quadrature: boxes that a
+jump or a switch crosses count in full.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import Refused
+from maxaffine.core.rounding import FLOAT64, gamma
+from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL
+from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.two_level import LOGARITHM, cluster_errors, output_rounding, whole_reach
+from maxaffine.target.target import Target
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+THEOREM = "boxes: every token's largest mass on a box times its largest distance from the enclosed target, to the power p"
+BOXES = 6_000_000
+CHUNK = 20_000
+ROUNDS = 80
+FIRST = 7  # halvings before tokens are left out
+QUIET = 60.0  # a token trailing by this is left out on a box and on its parts
+
+
+def certify_level_sets(layer: GroupedLayer, target: Target, p: float, error: float, runtime: str = "two-level") -> Certificate:
+    """Prove an L_p bound; the boxes are refined until it is at most `error` or their number is spent."""
+    (group,) = layer.groups
+    if not isinstance(group, ClusterGroup) or target.expression is None or target.n_out != 1 or layer.tilt is not None:
+        raise Refused("level sets are proved for expressions with one output token.")
+    if any(cluster.count != 1 or np.any(cluster.slopes) for cluster in group.clusters):
+        raise Refused("level sets are proved for clusters of one token with a constant value.")
+    if any(np.any(axis.slopes) or np.any(axis.offsets) for cluster in group.clusters for axis in cluster.axes):
+        raise Refused("level sets are proved for tokens whose scores are those of their sites alone.")
+    if np.count_nonzero(group.matrix - np.diag(np.diag(group.matrix))):
+        raise Refused("level sets are proved on scaled variables.")
+    rows = [cluster_errors(layer, group, k, row) for k, row in enumerate(whole_reach(layer, group))]
+    eta = max(row.score for row in rows) + 1e-12
+    if not eta < 1.0:
+        raise Refused(f"the scores are uncertain by {eta:.3g} in {layer.dtype}.")
+    size = max(row.largest for row in rows)
+    volume = float(np.prod(layer.high - layer.low)) ** (1.0 / p) * (1 + 1e-12)
+    C = len(rows)
+    lost = max(row.head for row in rows) + output_rounding(layer, size) + gamma(3 * C + 24, FLOAT64.unit) * 2.0 * size
+    total, boxes = integral(layer, group, target, p, error * 0.995 - volume * lost, 2.0 * eta)
+    return Certificate.proved(
+        p, {"approximation": total, "rounding": volume * lost}, argument="level sets", theorem=THEOREM, dtype=layer.dtype,
+        runtime=runtime, assumptions=(EXPONENTIAL, ELEMENTARY, LOGARITHM),
+        domain="the integral over the box of |layer - target|^p",
+        details={"clusters": float(C), "boxes": float(boxes), "score_error": eta},
+        heard=(Heard(2.0 * size, size),),  # at a jump all that tokens say
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """Scores slopes . (x - centre) + offsets and values (C, K) of the tokens, with scores off by `blur`."""
+
+    centre: Array
+    slopes: Array  # (C, D) in x
+    offsets: Array
+    values: Array
+    blur: float
+
+    @classmethod
+    def of(cls, layer: GroupedLayer, group: ClusterGroup, blur: float) -> _Tokens:
+        """In float64, what rounding does to these sums added to the blur."""
+        values = np.stack([c.values.astype(np.float64).reshape(-1) for c in group.clusters])
+        slopes = group.site_slopes.astype(np.float64) * np.diag(group.matrix)
+        offsets = group.site_offsets.astype(np.float64)
+        reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low)
+        doubt = 16.0 * FLOAT64.unit * (len(reach) + 4) * float((np.abs(slopes) @ reach + np.abs(offsets)).max())
+        return cls(layer.centre, slopes, offsets, values, blur + doubt)
+
+    def trails(self, low: Array, high: Array, who: Index) -> tuple[Array, Array]:
+        """Upper bounds (B, M) over the boxes of S_k - S_l, k of `who` (B, M) and l the best of them at the middle; and l."""
+        middle, half = (low + high) / 2.0, (high - low) / 2.0 * (1 + 1e-12)
+        slopes = self.slopes[who]  # (B, M, D)
+        scores = ((middle - self.centre)[:, None] * slopes).sum(axis=2) + self.offsets[who]
+        best = scores.argmax(axis=1)
+        rows = np.arange(len(low))
+        apart = np.abs(slopes - slopes[rows, best][:, None])
+        swing = (apart * half[:, None]).sum(axis=2) * (1 + 1e-12)
+        return scores - scores[rows, best][:, None] + swing + self.blur, best
+
+
+def integral(
+    layer: GroupedLayer, group: ClusterGroup, target: Target, p: float, goal: float, blur: float
+) -> tuple[float, int]:
+    """An upper bound of ||F - f||_p with scores off by `blur`, and the boxes it took."""
+    tokens = _Tokens.of(layer, group, blur)
+    low, high = layer.low[None].copy(), layer.high[None].copy()
+    for _ in range(FIRST):
+        low, high = _quarter(low, high)
+    who, tail = _heard(tokens, low, high)
+    bound, floor = _bounds(tokens, target, low, high, who, p, tail)
+    done, certain, spent = 0.0, 0.0, len(low)
+    for _ in range(ROUNDS):
+        total = (done + float(bound.sum())) * (1 + 1e-9)
+        if total <= goal**p or spent > BOXES or not len(low) or certain + float(floor.sum()) > goal**p:
+            break
+        excess = bound - floor
+        order = np.argsort(excess)[::-1]
+        share = np.cumsum(np.where(np.isfinite(excess[order]), excess[order], 0.0))
+        cut = int(np.searchsorted(share, 0.8 * share[-1])) + 1 + int((~np.isfinite(excess)).sum())
+        cut = min(cut, len(order), 1 + (BOXES - spent) // 2)
+        chosen, rest = order[:cut], order[cut:]
+        settled = excess[rest] <= 1e-4 * goal**p / max(len(order), 1)
+        done += float(bound[rest[settled]].sum()) * (1 + 1e-9)
+        certain += float(floor[rest[settled]].sum())
+        rest = rest[~settled]
+        fine_low, fine_high = _quarter(low[chosen], high[chosen])
+        theirs = np.tile(who[chosen], (2 ** low.shape[1], 1))
+        fine, below = _bounds(tokens, target, fine_low, fine_high, theirs, p, tail)
+        spent += len(fine)
+        low, high = np.concatenate([low[rest], fine_low]), np.concatenate([high[rest], fine_high])
+        bound, floor = np.concatenate([bound[rest], fine]), np.concatenate([floor[rest], below])
+        who = np.concatenate([who[rest], theirs])
+    total = (done + float(bound.sum())) * (1 + 1e-9)
+    return total ** (1.0 / p) * (1 + 1e-12) if math.isfinite(total) else math.inf, spent
+
+
+def _heard(tokens: _Tokens, low: Array, high: Array) -> tuple[Index, float]:
+    """The tokens (B, M) that may have a mass above e^-QUIET on a box; and the mass of all others."""
+    C = len(tokens.offsets)
+    everyone = np.arange(C)
+    rows = []
+    for start in range(0, len(low), CHUNK // 8):
+        a, b = low[start : start + CHUNK // 8], high[start : start + CHUNK // 8]
+        trail, _ = tokens.trails(a, b, np.broadcast_to(everyone, (len(a), C)))
+        rows.append(trail)
+    trail = np.concatenate(rows)
+    most = int((trail > -QUIET).sum(axis=1).max())
+    return np.argsort(-trail, axis=1)[:, :most], C * math.exp(-QUIET)
+
+
+def _quarter(low: Array, high: Array) -> tuple[Array, Array]:
+    """Every box halved on every axis, the parts of all boxes one after the other."""
+    for axis in range(low.shape[1]):
+        middle = (low[:, axis] + high[:, axis]) / 2.0
+        right, left = low.copy(), high.copy()
+        right[:, axis], left[:, axis] = middle, middle
+        low, high = np.concatenate([low, right]), np.concatenate([left, high])
+    return low, high
+
+
+def _bounds(
+    tokens: _Tokens, target: Target, low: Array, high: Array, who: Index, p: float, tail: float
+) -> tuple[Array, Array]:
+    """Upper bounds of the integral of |F - f|^p over boxes of x, and a guess of it that guides the refinement."""
+    uppers, floors = [], []
+    span = float(np.abs(tokens.values).max())
+    for start in range(0, len(low), CHUNK):
+        part = slice(start, start + CHUNK)
+        a, b, here = low[part], high[part], who[part]
+        f = target.enclose(a, b)
+        trail, best = tokens.trails(a, b, here)
+        mass = np.exp(np.minimum(trail, 0.0)) * (1 + 1e-12)
+        volume = np.prod(b - a, axis=1) * (1 + 1e-12)
+        most, least = np.zeros(len(a)), np.zeros(len(a))
+        for k in range(tokens.values.shape[1]):
+            values, lo, hi = tokens.values[here, k], f.lo[:, k, 0][:, None], f.hi[:, k, 0][:, None]
+            far = np.maximum(hi - values, values - lo)  # (B, M)
+            others = tail * (span + np.maximum(np.abs(lo[:, 0]), np.abs(hi[:, 0])))
+            most = np.maximum(most, (np.minimum(far.max(axis=1), (mass * far).sum(axis=1)) + others) * (1 + 1e-12))
+            near = np.maximum(0.0, np.maximum(lo - values, values - hi))
+            alone = np.maximum(0.0, 2.0 - mass.sum(axis=1))  # the best token's own mass is about one
+            least = np.maximum(least, near[np.arange(len(a)), best] * np.minimum(alone, 1.0))
+        with np.errstate(invalid="ignore", over="ignore"):
+            upper = np.where(volume > 0, volume * most**p, 0.0)
+        upper = np.where(np.isnan(upper), math.inf, upper)
+        uppers.append(upper)
+        floors.append(np.minimum(volume * least**p, upper))
+    return np.concatenate(uppers), np.concatenate(floors)

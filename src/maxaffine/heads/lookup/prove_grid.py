@@ -1,0 +1,180 @@
+"""Sup-norm certificates of lookups on a uniform grid: E1 to E4 (values f(centre)), G4 (cell enclosures) and C (one value).
+
+The proof speaks about the STORED layer: cell widths are read off its coordinates, its values are compared with
+enclosures of f at the true centres, and every rounding enters as a logit error (proofs/rounding.py, heads/lookup/theorems.py).
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import Refused
+from maxaffine.core.rounding import FLOAT64, compute_dtype, dtype_of
+from maxaffine.heads.lookup import theorems
+from maxaffine.heads.lookup.cells import CHUNK, enclose_cells, site_intervals
+from maxaffine.heads.lookup.grid import cell_widths
+from maxaffine.layer.layer import Layer
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.rounding import Rounding, is_unit_grid, offset_error, rounding_of, window_leak
+from maxaffine.target.evidence import Evidence
+from maxaffine.target.target import Target
+
+Array = NDArray[np.float64]
+
+ELEMENTARY = "NumPy's elementary functions are accurate to the ulps stated in core/intervals.py"
+EXPONENTIAL = "exp is accurate to 4 ulp in the dtype; sums and products follow IEEE 754 in any order"
+
+THEOREMS = {
+    "E1": "E1: |f(x)-f(y)| <= sum_i L_i|x_i-y_i| gives error <= (1/2 + 2q/(1-q)) sum_i L_i h_i",
+    "E2": "E2: |f(x)-f(y)| <= L|x-y|_2 gives error <= L sqrt((1/4 + (2/rho) W0(1/e) + tau2) sum_i h_i^2)",
+    "E3": "E3: modulus w in max|x_i-y_i| gives error <= w(max h_i) + range D q/(1-q)",
+    "E4": "E4: concave modulus w in sum|x_i-y_i| gives error <= w((1/2 + 2q/(1-q)) sum_i h_i)",
+    "C": "C: one token, error <= max(sup f - y, y - inf f), the range of f enclosed by branch and bound",
+    "G4": "G4: error <= max_j sup |f - y_j| on cells enlarged by g + range D (e^{-rho g} + q/(1-q))",
+}
+
+
+def certify_grid(layer: Layer, target: Target, evidence: Evidence, argument: str, margin: float = 0.0,
+                 runtime: str = "arrays", deviation: tuple[float, float] | None = None) -> Certificate:  # fmt: skip
+    """Prove a sup-norm bound for a stored lookup on a uniform grid; `deviation` of its values where it is known already."""
+    if not is_unit_grid(layer):
+        raise Refused("the stored keys are not those of a uniform grid; the lookup theorems do not apply.")
+    rounding = rounding_of(layer, runtime)
+    eta = rounding.eta + layer.sharpness * offset_error(layer)
+    parts = _PARTS[argument](layer, target, evidence, eta, margin)
+    if argument in ("G4", "C"):
+        deviation = (0.0, 0.0)
+    elif deviation is None:
+        deviation = values_deviation(layer, target, evidence)
+    parts["leakage"] += window_leak(layer, runtime)
+    parts["rounding"] += deviation[1] + runtime_rounding(layer, rounding)
+    parts["target_rounding"] = deviation[0]
+    assumptions = [EXPONENTIAL]
+    if target.expression is not None:
+        assumptions.append(ELEMENTARY)
+    else:
+        assumptions.append("the callable's returned values are the target's exact values")
+    assumptions += [f"{name} {evidence.source(name)}" for name in _USES[argument] if evidence.source(name) != "not known"]
+    return Certificate.proved(
+        math.inf, parts, argument=argument, theorem=THEOREMS[argument], assumptions=tuple(assumptions), dtype=layer.dtype,
+        runtime=runtime, details={"eta": eta, "sharpness": layer.sharpness, "margin": margin},
+    )  # fmt: skip
+
+
+_USES = {
+    "E1": ("lipschitz",), "E2": ("euclidean",), "E3": ("modulus", "range"), "E4": ("concave_modulus",), "G4": (),
+    "C": ("range",),
+}  # fmt: skip
+
+
+def runtime_rounding(layer: Layer, rounding: Rounding) -> float:
+    """Summation, stray weights, and products of weights with small values that underflow, in units of the output.
+
+    Infinite where a sum of values, before it is divided by its normaliser, may be too large for the dtype.
+    """
+    largest, dtype = layer.largest, dtype_of(layer.dtype)
+    if not largest * (1.0 + rounding.summation / dtype.unit) < float(np.finfo(compute_dtype(layer.dtype)).max) / 2.0:
+        return math.inf
+    underflow = rounding.summation / dtype.unit * dtype.tiny  # as many products and partial sums as `summation` counts
+    return rounding.summation * largest + 2.0 * rounding.stray * largest + underflow
+
+
+def _parts_e1(layer: Layer, target: Target, evidence: Evidence, eta: float, margin: float) -> dict[str, float]:
+    assert evidence.lipschitz is not None
+    reach = evidence.reach(cell_widths(layer.coordinates)) * (1 + 1e-14)
+    exact = theorems.mean_distance(layer.sharpness)
+    rounded = theorems.mean_distance(layer.sharpness, eta)
+    return {
+        "approximation": 0.5 * reach,
+        "leakage": (exact - 0.5) * reach,
+        "rounding": (rounded - exact) * reach,
+    }
+
+
+def _parts_e2(layer: Layer, target: Target, evidence: Evidence, eta: float, margin: float) -> dict[str, float]:
+    assert evidence.euclidean is not None
+    reach = evidence.euclidean * float(np.linalg.norm(cell_widths(layer.coordinates))) * (1 + 1e-14)
+    exact = math.sqrt(theorems.mean_square(layer.sharpness))
+    rounded = math.sqrt(theorems.mean_square(layer.sharpness, eta))
+    return {
+        "approximation": 0.5 * reach,
+        "leakage": (exact - 0.5) * reach,
+        "rounding": (rounded - exact) * reach,
+    }
+
+
+def _parts_e3(layer: Layer, target: Target, evidence: Evidence, eta: float, margin: float) -> dict[str, float]:
+    assert evidence.modulus is not None
+    widths = cell_widths(layer.coordinates)
+    spread = evidence.range_bound(layer.high - layer.low)
+    leak = spread * layer.dimension * theorems.tail(layer.sharpness)
+    rounded = spread * layer.dimension * theorems.tail(layer.sharpness, eta)
+    return {
+        "approximation": float(evidence.modulus(float(widths.max()))),
+        "leakage": leak,
+        "rounding": rounded - leak,
+    }
+
+
+def _parts_e4(layer: Layer, target: Target, evidence: Evidence, eta: float, margin: float) -> dict[str, float]:
+    assert evidence.concave_modulus is not None
+    total = float(cell_widths(layer.coordinates).sum()) * (1 + 1e-14)
+    half = float(evidence.concave_modulus(0.5 * total))
+    exact = float(evidence.concave_modulus(theorems.mean_distance(layer.sharpness) * total))
+    rounded = float(evidence.concave_modulus(theorems.mean_distance(layer.sharpness, eta) * total))
+    return {"approximation": half, "leakage": exact - half, "rounding": rounded - exact}
+
+
+def _parts_g4(layer: Layer, target: Target, evidence: Evidence, eta: float, margin: float) -> dict[str, float]:
+    approximation = 0.0
+    lowest, highest = float(layer.values.min()), float(layer.values.max())
+    count = layer.keys.count
+    values = layer.values.reshape(count, layer.d_out, layer.n_out).astype(np.float64)
+    for start in range(0, count, CHUNK):
+        stop = min(start + CHUNK, count)
+        f = enclose_cells(target, layer.coordinates, layer.keys.shape, start, stop, margin)
+        lowest, highest = min(lowest, float(f.lo.min())), max(highest, float(f.hi.max()))
+        away = np.maximum(f.hi - values[start:stop], values[start:stop] - f.lo)
+        approximation = max(approximation, float(away.max()) * (1 + 4 * FLOAT64.unit))
+    spread = (highest - lowest) * (1 + 4 * FLOAT64.unit)
+    exact = spread * layer.dimension * theorems.outside_enlarged(layer.sharpness, margin)
+    rounded = spread * layer.dimension * theorems.outside_enlarged(layer.sharpness, margin, eta)
+    return {"approximation": approximation, "leakage": exact, "rounding": rounded - exact}
+
+
+def _parts_c(layer: Layer, target: Target, evidence: Evidence, eta: float, margin: float) -> dict[str, float]:
+    """The softmax over one key is 1 whatever its logit, so nothing leaks."""
+    if evidence.extent is None or layer.keys.count != 1:
+        raise Refused("one value for the whole box is proved where there is one key and the range of the target is known.")
+    value = layer.values.reshape(-1).astype(np.float64)
+    away = np.maximum(evidence.extent[1] - value, value - evidence.extent[0])
+    return {"approximation": float(away.max()) * (1 + 4 * FLOAT64.unit), "leakage": 0.0, "rounding": 0.0}
+
+
+_PARTS = {"E1": _parts_e1, "E2": _parts_e2, "E3": _parts_e3, "E4": _parts_e4, "G4": _parts_g4, "C": _parts_c}
+
+
+def values_deviation(layer: Layer, target: Target, evidence: Evidence) -> tuple[float, float]:
+    """max_j of the doubt about f(centre_j) and of |stored value - best value|: (target_rounding, storage)."""
+    doubt, storage = 0.0, 0.0
+    count = layer.keys.count
+    values = layer.values.reshape(count, layer.d_out, layer.n_out).astype(np.float64)
+    for start in range(0, count, CHUNK):
+        stop = min(start + CHUNK, count)
+        sites = site_intervals(layer.coordinates, layer.keys.shape, start, stop)
+        if target.expression is not None:
+            f = target.enclose(sites.lo, sites.hi)
+            middle = f.lo / 2.0 + f.hi / 2.0
+            doubt = max(doubt, float((f.hi - f.lo).max()))
+        else:
+            middle = target.values(np.clip((sites.lo + sites.hi) / 2.0, layer.low, layer.high))
+            slack = (sites.hi - sites.lo).max(axis=0)
+            doubt = max(doubt, _reach(evidence, slack))
+        storage = max(storage, float(np.abs(values[start:stop] - middle).max()))
+    return doubt, storage * (1 + 4 * FLOAT64.unit)
+
+
+def _reach(evidence: Evidence, slack: Array) -> float:
+    """How much f can change over `slack`, from the declared facts: the smallest of those that apply."""
+    return evidence.range_bound(slack)

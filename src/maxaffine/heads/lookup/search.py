@@ -1,0 +1,210 @@
+"""Lookups: the paper's construction, in plans of growing cost until one is proved."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from maxaffine.core.budget import Cost, afford, lookup_cost
+from maxaffine.core.errors import Refused
+from maxaffine.core.progress import Progress, silent
+from maxaffine.core.rounding import numpy_dtype
+from maxaffine.heads.found import ROOM, Found, look, too_rough, unconfirmed
+from maxaffine.heads.lookup import plan as lookup
+from maxaffine.heads.lookup import plan_integral as integral
+from maxaffine.heads.lookup.build import build_centres, build_constant, build_grid, build_partition
+from maxaffine.heads.lookup.prove import Plan, certify
+from maxaffine.heads.lookup.prove_grid import certify_grid
+from maxaffine.heads.lookup.prove_listed import euclidean_constant, partition_plan
+from maxaffine.heads.lookup.sampled import sampled_lipschitz
+from maxaffine.heads.lookup.streamed import STREAM, peak_bytes, stream_grid
+from maxaffine.layer.layer import Layer
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.literal import MOST_TOKENS
+from maxaffine.request import Request
+
+
+def fewest_tokens(request: Request) -> int | None:
+    """Tokens of the cheapest lookup, where one is known without building it."""
+    if math.isfinite(request.norm):
+        return None
+    plan = lookup.cheapest(lookup.sup_norm_plans(request.target.box, request.evidence, request.error * ROOM))
+    return None if plan is None or request.dtype == "bfloat16" else plan.cells * request.target.n_out
+
+
+def constant_plan(request: Request) -> lookup.GridPlan | None:
+    """One token with the middle of the target's range, where the error is larger than half of that."""
+    given = request.partition is not None or request.centres is not None
+    if given or math.isfinite(request.norm) or request.target.expression is None or request.dtype == "bfloat16":
+        return None
+    return lookup.constant_plan(request.target.box, request.evidence, request.error * ROOM)
+
+
+def constant(request: Request) -> Found | None:
+    """The layer of one token, where it is proved and the checker agrees; the paper's construction with one cell."""
+    plan = constant_plan(request)
+    if plan is None or request.evidence.extent is None:
+        return None
+    layer = build_constant(plan, request.target, request.dtype, lookup.middle_of_range(request.evidence.extent))
+    prove = partial(_certify, plan, layer, request)
+    certificate = prove("arrays")
+    if certificate.bound is None or not certificate.bound <= request.error:
+        return None
+    found = Found("lookup", plan, layer, certificate, plan_cost(plan, request), prove=prove)
+    rough = too_rough(layer, certificate, request)
+    return found if rough is None and unconfirmed(found, request) is None else None
+
+
+def search(request: Request, reasons: list[str] | None = None, fewest: int | None = None) -> Found:
+    """Lookups of growing cost, until one is proved; for a target without facts, until one is observed to fit."""
+    if request.dtype == "bfloat16":
+        raise Refused("a lookup is not proved in bfloat16: its logits are rounded by 2^-8 of hundreds; use float32.")
+    smallest = constant(request)
+    if smallest is not None:
+        return smallest
+    closest: Found | None = None
+    for plan in proposals(request):
+        cost = plan_cost(plan, request)
+        if request.literal and cost.tokens > MOST_TOKENS:
+            raise Refused(
+                f"`literal` asks for a softmax over all tokens, at most {MOST_TOKENS:,} of them, and a lookup for error "
+                f"{request.error:g} needs {cost.tokens:.3g}; no other head's literal softmax meets it in {request.dtype}. "
+                "Ask for a larger `error`, or leave `literal` out."
+            )
+        afford(cost, request.max_bytes, f"the lookup for error {request.error:g}")
+        if isinstance(plan, lookup.GridPlan) and _is_streamed(plan, request):
+            found = _streamed(plan, request, cost)
+        else:
+            layer = _build(plan, request)
+            prove = partial(_certify, plan, layer, request)
+            around = (plan.centres, plan.radius) if isinstance(plan, lookup.CentresPlan) else None
+            found = Found("lookup", plan, layer, prove("arrays", request.progress), cost, prove=prove, around=around)
+        bound = found.certificate.bound
+        if bound is None:
+            found = replace(found, observed=look(request, found))
+            bound = found.observed.error if found.observed else math.inf
+        rough = too_rough(found.layer, found.certificate, request) if bound <= request.error else None
+        if rough is not None:
+            raise Refused(f"a lookup of {found.cost.tokens:,} tokens does not do for `literal`: {rough}.")
+        if bound <= request.error:
+            return found if found.pending is None else _confirmed(found, request)
+        if found.pending is not None:
+            found.pending.discard()
+        if closest is None or bound < (closest.certificate.bound or math.inf):
+            closest = found
+    raise Refused(_why_not(request, closest))
+
+
+def proposals(request: Request) -> Iterator[Plan]:
+    """Lookup plans of growing cost, by what is known about the target."""
+    target, evidence, error = request.target, request.evidence, request.error
+    if request.centres is not None:
+        yield from lookup.covering_plans(request.centres, euclidean_constant(evidence), error * ROOM)
+        return
+    if request.partition is not None:
+        yield partition_plan(request.partition, target, evidence, error, request.progress)
+        return
+    if math.isfinite(request.norm):
+        yield from integral.plans(target, evidence, error * ROOM, request.norm)
+        return
+    if lookup.provable(evidence):
+        yield from lookup.sup_norm_proposals(target.box, evidence, error * ROOM)
+    elif target.expression is not None:
+        if not target.expression.is_continuous:
+            raise Refused(
+                f"the sup norm cannot be proved: {evidence.why_not} A layer is continuous, so a jump cannot be followed "
+                "in the sup norm; leave its neighbourhood out with `gap=1e-6` (--gap 1e-6), ask for an L_p error with `norm=1` "
+                "(--norm 1), or declare `lipschitz=` if there is none."
+            )
+        yield from lookup.enclosed_proposals(target, evidence, error * ROOM)
+    else:
+        if request.require == "proved":
+            raise Refused(
+                "a callable without facts cannot be proved; declare `lipschitz=` or `modulus=`, give an expression, "
+                "or leave out `require`."
+            )
+        yield from lookup.sup_norm_proposals(target.box, sampled_lipschitz(target, error, request.seed), error)
+
+
+def plan_cost(plan: Plan, request: Request) -> Cost:
+    """Tokens, bytes and flops of a lookup, before it is built."""
+    target = request.target
+    axes = plan.counts if isinstance(plan, lookup.GridPlan) else (plan.cells,)
+    itemsize = numpy_dtype(request.dtype).itemsize
+    cost = lookup_cost(plan.cells, axes, target.box.dimension, target.d_out * target.n_out, target.n_out, itemsize)
+    if isinstance(plan, lookup.GridPlan) and _is_streamed(plan, request):
+        return replace(cost, peak_bytes=peak_bytes(plan, target.d_out * target.n_out))
+    return cost
+
+
+def _is_streamed(plan: lookup.GridPlan, request: Request) -> bool:
+    """Whether values go straight to the file: there is one, values are f at the sites, and they are many."""
+    if request.out is None or math.isfinite(request.norm) or plan.argument in ("G4", "C"):
+        return False
+    if not lookup.provable(request.evidence):
+        return False
+    outputs = request.target.d_out * request.target.n_out
+    return request.executor is not None or plan.cells * outputs * numpy_dtype(request.dtype).itemsize > STREAM
+
+
+def _streamed(plan: lookup.GridPlan, request: Request, cost: Cost) -> Found:
+    target, evidence = request.target, request.evidence
+    layer, seen, pending = stream_grid(plan, target, request.dtype, request.out, request.executor, request.progress)
+    try:
+        doubt = seen.doubt if target.expression is not None else evidence.range_bound(np.asarray(seen.blur))
+        prove = partial(certify_grid, layer, target, evidence, plan.argument, plan.margin, deviation=(doubt, seen.storage))
+        return Found("lookup", plan, layer, prove("arrays"), cost, prove=prove, pending=pending)
+    except BaseException:
+        pending.discard()
+        raise
+
+
+def _confirmed(found: Found, request: Request) -> Found:
+    """A streamed lookup that the checker proves again, value by value from the file that is being written.
+
+    Other layers are proved again when they are saved; this one is saved already, but for its record and its name.
+    """
+    assert found.pending is not None
+    try:
+        doubt = unconfirmed(found, request) if found.certificate.kind == "proved" else None
+        if doubt is not None:
+            raise Refused(f"the independent checker does not confirm this layer, so it is not saved: {doubt}")
+    except BaseException:
+        found.pending.discard()
+        raise
+    return found
+
+
+def _build(plan: Plan, request: Request) -> Layer:
+    if isinstance(plan, lookup.GridPlan):
+        return build_grid(plan, request.target, request.dtype, request.progress, request.evidence.cell_means)
+    if isinstance(plan, lookup.CentresPlan):
+        return build_centres(plan, request.target, request.dtype)
+    return build_partition(plan.partition, plan.sharpness, plan.values, request.target, request.dtype)
+
+
+def _why_not(request: Request, closest: Found | None) -> str:
+    if closest is None:
+        return f"no plan fits `error` (={request.error:g}); ask for a larger one."
+    if closest.certificate.bound is None:
+        return (
+            f"`error` (={request.error:g}) was not reached: {closest.cost.tokens:,} tokens leave an observed error of "
+            f"{closest.observed.error if closest.observed else math.nan:.3g}; ask for a larger error or give facts."
+        )
+    parts = closest.certificate.parts
+    worst = max(parts, key=lambda name: parts[name])
+    if request.dtype != "float64" and parts["rounding"] > 0.05 * request.error:
+        worst = "rounding"  # more cells would make the logits larger and the rounding worse
+    what = f"`error` (={request.error:g}) cannot be proved: the closest of the plans tried has {closest.cost.tokens:,} tokens "
+    what += f"and the bound {closest.certificate.bound:.4g}, of which {worst.replace('_', ' ')} is {parts[worst]:.3g}"
+    if worst == "rounding":
+        return f"{what}; {request.dtype} stands in the way: use dtype float64 or a larger error."
+    if request.partition is not None:
+        return f"{what}; use a finer `partition` or a larger error."
+    return f"{what}; ask for a larger error."
+
+
+def _certify(plan: Plan, layer: Layer, request: Request, runtime: str, progress: Progress = silent) -> Certificate:
+    return certify(plan, layer, request.target, request.evidence, request.norm, runtime, progress)

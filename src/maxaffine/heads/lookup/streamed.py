@@ -1,0 +1,162 @@
+"""Lookups too large for memory: values computed in pieces, by any executor, and written straight into the layer's file.
+
+A piece is a Task that travels as plain data: an expression as text, the grid, and which cells.  What comes back are its values
+and what the certificate must know of them, so that nothing looks at all values at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.progress import Progress, silent
+from maxaffine.core.records import canonical_json
+from maxaffine.core.rounding import FLOAT64, numpy_dtype
+from maxaffine.core.streams import Pending
+from maxaffine.heads.lookup.cells import site_intervals
+from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
+from maxaffine.heads.lookup.plan import GridPlan
+from maxaffine.layer.keys import AxisKeys, Coordinates, ProductKeys
+from maxaffine.layer.layer import MAPPED, Layer
+from maxaffine.target.target import Target
+
+STREAM = 256 << 20  # bytes of values from which on a lookup with a file to go to is streamed
+CELLS = 1 << 17  # cells of a piece
+WORKING = 480  # bytes per cell and output while a piece is computed: intervals and what their operations leave behind
+RESERVE = 128 << 20  # bytes for everything that does not grow with the pieces
+AHEAD = 2  # pieces asked for ahead, per worker
+WAITING = 32  # of them at most
+
+
+@dataclass(frozen=True)
+class Task:
+    """Cells start..stop of a grid; the target as JSON where it is an expression, else itself."""
+
+    target: str | Target
+    centre: tuple[float, ...]
+    scale: tuple[float, ...]
+    counts: tuple[int, ...]
+    start: int
+    stop: int
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of the values of a piece: doubt about f at the sites, what storing lost, their size, how blurred sites."""
+
+    doubt: float
+    storage: float
+    largest: float
+    blur: tuple[float, ...]
+
+    def worst(self, other: Seen) -> Seen:
+        """The larger of both in every entry."""
+        blur = tuple(max(a, b) for a, b in zip(self.blur, other.blur, strict=True))
+        largest = max(self.largest, other.largest)
+        return Seen(max(self.doubt, other.doubt), max(self.storage, other.storage), largest, blur)
+
+
+@lru_cache(maxsize=8)
+def _target(text: str) -> Target:
+    import json
+
+    return Target.from_json(json.loads(text))
+
+
+def values_of(task: Task) -> tuple[NDArray[Any], Seen]:
+    """Values (n, d_out, n_out) of a piece in the layer's dtype, and what was seen; runs in any process."""
+    target = _target(task.target) if isinstance(task.target, str) else task.target
+    coordinates = Coordinates(np.array(task.centre), np.diag(task.scale))
+    sites = site_intervals(coordinates, task.counts, task.start, task.stop)
+    blur = tuple(float(width) for width in (sites.hi - sites.lo).max(axis=0))
+    if target.expression is not None:
+        f = target.enclose(sites.lo, sites.hi)
+        middle, doubt = f.lo / 2.0 + f.hi / 2.0, float((f.hi - f.lo).max())
+    else:
+        middle, doubt = target.values(np.clip((sites.lo + sites.hi) / 2.0, target.box.low, target.box.high)), 0.0
+    values = np.asarray(middle, dtype=np.float64).astype(numpy_dtype(task.dtype))
+    storage = float(np.abs(values.astype(np.float64) - middle).max()) * (1 + 4 * FLOAT64.unit)
+    return values, Seen(doubt, storage, float(np.abs(values).max()), blur)
+
+
+def tasks(plan: GridPlan, target: Target, dtype: str) -> Iterator[Task]:
+    """The pieces of a plan, in the order of the values."""
+    coordinates = grid_coordinates(target.box, plan.counts)
+    carried = canonical_json(target.to_json()) if target.expression is not None else target
+    step = max(1, CELLS // (target.d_out * target.n_out))
+    for start in range(0, plan.cells, step):
+        yield Task(
+            carried, tuple(coordinates.centre.tolist()), tuple(np.diag(coordinates.matrix).tolist()), plan.counts, start,
+            min(start + step, plan.cells), dtype,
+        )  # fmt: skip
+
+
+def computed(pieces: Iterator[Task], executor: Any | None) -> Iterator[tuple[NDArray[Any], Seen]]:
+    """Results in order, few pieces ahead of the one that is waited for."""
+    if executor is None:
+        yield from map(values_of, pieces)
+        return
+    workers = getattr(executor, "_max_workers", None) or 8
+    ahead = min(AHEAD * workers, WAITING)
+    waiting: deque[Any] = deque()
+    try:
+        for task in pieces:
+            waiting.append(executor.submit(values_of, task))
+            if len(waiting) >= ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def peak_bytes(plan: GridPlan, outputs: int) -> int:
+    """Memory resident at most: one piece in the making, the finished ones that wait, the keys, and pages of the file."""
+    piece = min(plan.cells * outputs, max(CELLS, outputs))
+    return RESERVE + piece * (WORKING + 16 * WAITING) + 96 * sum(plan.counts) + min(8 * plan.cells * outputs, MAPPED)
+
+
+def stream_grid(
+    plan: GridPlan, target: Target, dtype: str, path: Any, executor: Any | None = None, progress: Progress = silent
+) -> tuple[Layer, Seen, Pending]:
+    """The layer of a grid plan with values mapped from the file that is being written; finish or discard the last."""
+    stored = numpy_dtype(dtype)
+    coordinates = grid_coordinates(target.box, plan.counts)
+    axes = tuple(AxisKeys(axis.slopes.astype(stored), axis.offsets.astype(stored)) for axis in grid_keys(plan.counts).axes)
+    D = len(plan.counts)
+    small = {
+        "box.low": target.box.low, "box.high": target.box.high,
+        "coordinates.centre": coordinates.centre, "coordinates.matrix": coordinates.matrix,
+    }  # fmt: skip
+    for i, axis in enumerate(axes):
+        small[f"keys.{i}.slopes"], small[f"keys.{i}.offsets"] = axis.slopes, axis.offsets
+    specs: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {name: (a.dtype, a.shape) for name, a in small.items()}
+    specs["values"] = (stored, (*plan.counts, target.d_out, target.n_out))
+    pending = Pending(path, specs)
+    try:
+        for name, array in small.items():
+            pending.append(name, array)
+        seen, done = Seen(0.0, 0.0, 0.0, (0.0,) * D), 0
+        for values, one in computed(tasks(plan, target, dtype), executor):
+            if not np.isfinite(values).all():
+                raise AssertionError("a value is not finite: please report this")
+            pending.append("values", values)
+            seen, done = seen.worst(one), done + len(values)
+            progress("values", done, plan.cells)
+        layer = Layer(
+            coordinates, ProductKeys(axes), plan.sharpness, pending.mapped("values"), target.box.low, target.box.high,
+            target.input_shapes, dtype,
+        )  # fmt: skip
+        layer.__dict__["largest"] = seen.largest  # known already: no need to read the file for it
+    except BaseException:
+        pending.discard()
+        raise
+    return layer, seen, pending

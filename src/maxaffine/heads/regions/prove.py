@@ -1,0 +1,180 @@
+"""The certificate of heads on regions: Ehlich-Zeller for every branch on the whole box, and what the switches mix.
+
+Let S_s = sum_i lam_i s_i h_i be the score of the region with signs s, and * the region of x.  Then S_* - S_s = sum 2 lam_i |h_i|
+over the planes that tell them apart.  Crossing the planes one by one, |f_s - f_*| <= sum K_i |h_i| <= kappa (S_* - S_s) with
+kappa = max K_i / (2 lam_i), and with |f_s - p_s| <= eps for every branch
+
+    |f - g| <= sum_s Omega_s |f - p_s| <= eps + kappa W0((C-1)/e).
+
+K_i: the two sides of a switch put values a and b into the same function F of x and the switch's value v, and |F(a) - F(b)| <=
+|a - b| sup |dF/dv|, where |a - b| is |u| for max(., .) and 2|u| for abs(u).  Planes on which f jumps have no K; outside a gap of
+distance gamma the regions beyond them have Omega <= e^{-2 lam gamma |grad h|} each, times the size of what they hold.
+"""
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import Refused
+from maxaffine.core.intervals import Interval
+from maxaffine.expression.expression import Expression
+from maxaffine.heads.lookup.prove_grid import ELEMENTARY
+from maxaffine.heads.regions.plan import RegionsPlan
+from maxaffine.heads.spectral.prove import FLINT
+from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.proofs.certificate import EVERY_X, Certificate
+from maxaffine.proofs.ehlich_zeller import FromAffine, Head, prove
+from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.two_level import LOGARITHM, blend_constant, output_rounding, two_level_rounding
+from maxaffine.structure.planes import Arrangement, Crossing
+from maxaffine.target.box import Box
+
+Array = NDArray[np.float64]
+
+THEOREM = "regions: branches proved on the whole box by Ehlich-Zeller, what switches mix by kappa W0((C-1)/e)"
+PIECES = {1: 64, 2: 14, 3: 7}  # of the box per axis, for enclosures of slopes and sizes
+
+
+def certify_regions(
+    layer: GroupedLayer, plan: RegionsPlan, error: float, slopes: list[float], runtime: str = "two-level"
+) -> Certificate:
+    """The bound for the two-level runtime; `slopes` are those of `plane_slopes`."""
+    (group,) = layer.groups
+    assert isinstance(group, ClusterGroup)
+    arrangement, D = plan.arrangement, layer.dimension
+    jumps = [crossing.plane for crossing in arrangement.crossings if crossing.jumps]
+    if jumps and plan.gap is None:
+        raise Refused("the target jumps, and no gap about its jumps is declared.")
+    branches = [arrangement.branch(signs) for signs in arrangement.regions]
+    approximation, doubt = _branches(layer, group, plan, branches, error)
+    count = len(branches)
+    kinks = [i for i in range(len(arrangement.planes)) if i not in jumps]
+    kappa = max((slopes[i] / (2.0 * plan.steepness[i]) for i in kinks), default=0.0) * (1 + 1e-12)
+    size = max(_size(branch, layer.low, layer.high) for branch in branches)
+    if not math.isfinite(size + kappa):
+        raise Refused("a branch of the target could not be enclosed.")
+    stored = stored_scores(layer, group, plan)
+    leak = (kappa * blend_constant(count) if kinks and count > 1 else 0.0) + 2.0 * kappa * stored
+    far = 0.0
+    for i in set(jumps):
+        steep = 2.0 * plan.steepness[i] * (plan.gap or 0.0) * (1 - 1e-5) * _length(arrangement.planes[i]) - 2.0 * stored
+        far += count * math.exp(-max(min(steep, 700.0), -700.0)) * (2.0 * size + approximation)
+    blend = (approximation + doubt + leak + far) * (1 + 1e-12)
+    rounded = two_level_rounding(layer, group, blend, size).total
+    if not math.isfinite(rounded):
+        raise Refused(f"its scores are too steep for {layer.dtype}.")
+    parts = {
+        "approximation": approximation,
+        "leakage": leak + far,
+        "rounding": rounded + output_rounding(layer, size + blend),
+        "target_rounding": doubt,
+    }
+    details = {"regions": float(count), "planes": float(len(arrangement.planes)), "dimension": float(D)}
+    return Certificate.proved(
+        math.inf, parts, argument="regions", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        assumptions=(LOGARITHM, ELEMENTARY, FLINT), domain=domain(len(set(jumps)), plan.gap), details=details,
+        heard=(Heard(blend, size),),
+    )  # fmt: skip
+
+
+def domain(jumps: int, gap: float | None) -> str:
+    """What the statement is about."""
+    if not jumps:
+        return EVERY_X
+    return f"{EVERY_X}; of these the ones at least {gap:.6g} (Euclidean) from each of the {jumps} planes where the target jumps"
+
+
+def _branches(
+    layer: GroupedLayer, group: ClusterGroup, plan: RegionsPlan, branches: list[Expression], error: float
+) -> tuple[float, float]:
+    """The largest error of a head against its branch on the whole box, without and with what is in doubt."""
+    bound = doubt = 0.0
+    deltas = tuple(axis.parameter for axis in plan.fit.axes)
+    known: dict[tuple[str, bytes], tuple[float, float]] = {}
+    for branch, cluster in zip(branches, group.clusters, strict=True):
+        if np.any(cluster.origin != 0.0) or not np.array_equal(group.matrix, np.eye(layer.dimension)):
+            raise Refused("its coordinates are not those of its plan.")
+        axes = tuple(AxisKeys(a.slopes.astype(np.float64), a.offsets.astype(np.float64)) for a in cluster.axes)
+        assert cluster.slopes is not None
+        values, slopes = cluster.values.astype(np.float64), cluster.slopes.astype(np.float64)
+        key = (branch.describe(branch.outputs[0]), values.tobytes() + slopes.tobytes())
+        if key not in known:
+            source = FromAffine.scaled(branch, layer.centre, cluster.radius)
+            reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low) / cluster.radius * (1 + 2.0**-50)
+            proof = prove(Head(source, axes, deltas, values, slopes), error, -reach, reach)
+            known[key] = proof.bound - min(proof.doubt, proof.bound), min(proof.doubt, proof.bound)
+        bound, doubt = max(bound, known[key][0]), max(doubt, known[key][1])
+    first = group.clusters[0].axes
+    for cluster in group.clusters[1:]:
+        for one, other in zip(first, cluster.axes, strict=True):
+            if not (np.array_equal(one.slopes, other.slopes) and np.array_equal(one.offsets, other.offsets)):
+                raise Refused("its regions do not share their keys.")
+        if not np.array_equal(cluster.radius, group.clusters[0].radius):
+            raise Refused("its regions do not share their keys.")
+    return bound, doubt
+
+
+def stored_scores(layer: GroupedLayer, group: ClusterGroup, plan: RegionsPlan) -> float:
+    """How far stored scores are from sum lam_i s_i h_i on the box, in exact arithmetic, rounded up."""
+    worst = Fraction(0)
+    reach = [max(Fraction(float(b)) - Fraction(float(c)), Fraction(float(c)) - Fraction(float(a)))
+             for a, b, c in zip(layer.low, layer.high, layer.centre, strict=True)]  # fmt: skip
+    for row, slopes, offset in zip(plan.sites(layer.centre), group.site_slopes, group.site_offsets, strict=True):
+        total = abs(Fraction(float(offset)) - row[-1])
+        for a, c, r in zip(slopes, row, reach, strict=False):
+            total += abs(Fraction(float(a)) - c) * r
+        worst = max(worst, total)
+    return float(worst) * (1 + 1e-15) if worst else 0.0
+
+
+def _length(plane: tuple[Fraction, ...]) -> float:
+    return math.sqrt(float(sum(c * c for c in plane[:-1]))) * (1 - 1e-14)
+
+
+def _boxes(low: Array, high: Array, pieces: int) -> Interval:
+    """The box cut into equal boxes: (pieces^D, D)."""
+    edges = [np.linspace(a, b, pieces + 1) for a, b in zip(low, high, strict=True)]
+    lows = np.stack([m.ravel() for m in np.meshgrid(*(e[:-1] for e in edges), indexing="ij")], axis=1)
+    highs = np.stack([m.ravel() for m in np.meshgrid(*(e[1:] for e in edges), indexing="ij")], axis=1)
+    return Interval(lows, highs)
+
+
+def _size(branch: Expression, low: Array, high: Array) -> float:
+    return float(branch.enclose(_boxes(low, high, PIECES.get(len(low), 3))).magnitude.max())
+
+
+def plane_slopes(arrangement: Arrangement, box: Box) -> list[float]:
+    """K_i of every plane: sup |f_+ - f_-| / |h_i|, whatever the other switches choose; infinite for jumps."""
+    found = [0.0] * len(arrangement.planes)
+    pieces = PIECES.get(box.dimension, 3)
+    for crossing in arrangement.crossings:
+        if crossing.jumps:
+            found[crossing.plane] = math.inf
+            continue
+        steep, apart = 0.0, 2.0 if crossing.switch.op == "abs" else 1.0
+        for choices in arrangement.others(crossing):
+            least, most = _between(arrangement, crossing, choices, box)
+            cut = _boxes(np.append(box.low, least), np.append(box.high, most), pieces)
+            opened = arrangement.opened(crossing, choices)
+            steep = max(steep, float(opened.gradient().output(box.dimension).enclose(cut).magnitude.max()))
+        found[crossing.plane] += apart * steep * float(abs(crossing.ratio)) * (1 + 1e-12)
+    return found
+
+
+
+
+def _between(arrangement: Arrangement, crossing: Crossing, choices: Mapping[int, int], box: Box) -> tuple[float, float]:
+    """An interval around both values that a switch chooses from, over the box."""
+    low, high = np.append(box.low, 0.0), np.append(box.high, 0.0)  # v does not occur in them
+    found = arrangement.sides(crossing, choices).enclose(Interval(low[None], high[None]))
+    least, most = float(found.lo.min()), float(found.hi.max())
+    if crossing.switch.op == "abs":
+        least, most = min(least, -most), max(most, -least)
+    if not math.isfinite(most - least):
+        raise Refused("the arguments of a switch could not be enclosed.")
+    return least, most

@@ -1,0 +1,107 @@
+"""L_p certificates of heads on regions, jumps included and without a gap: what jumps mix is integrated, the rest pointwise.
+
+Notation of heads/regions/prove.py.  Computed scores S' are off by at most d (as stored, and as computed), so at every x off the
+planes a region s beyond planes i of jumps has a mass of at most e^{-2 lam_i |h_i| + 2 d}; C_i counts the regions beyond plane i:
+
+    |f - g| <= eps + kappa (W0((C-1)/e) + 2 d) + V sum_{i jumps} min(1, C_i e^{-2 lam_i |h_i| + 2 d}),        V = sup |f_s - f_t|.
+
+Slices of the box by h = a . x + c at fixed h have volume at most |box| / max_j |a_j| w_j per unit of h, hence by Minkowski
+
+    ||f - g||_p <= |box|^{1/p} (eps + kappa (..)) + V sum_i (|box| (2 d + log C_i + 1/p) / (lam_i max_j |a_j| w_j))^{1/p},
+
+because min(1, C e^{-2 lam |h| + 2 d})^p integrates over h to (2 d + log C)/lam + 1/(p lam).  Planes themselves have measure zero.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import Refused
+from maxaffine.core.rounding import FLOAT64, gamma
+from maxaffine.heads.lookup.prove_grid import ELEMENTARY
+from maxaffine.heads.regions.plan import RegionsPlan
+from maxaffine.heads.regions.prove import _branches, _size, stored_scores
+from maxaffine.heads.spectral.prove import FLINT
+from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.two_level import (
+    LOGARITHM,
+    UP,
+    U,
+    blend_constant,
+    cluster_errors,
+    output_rounding,
+    whole_reach,
+)
+from maxaffine.runtime.grouped import tree_terms
+from maxaffine.runtime.two_level import SKIP
+from maxaffine.structure.planes import Plane
+
+Array = NDArray[np.float64]
+
+THEOREM = "regions in L_p: branches proved on the whole box, what switches mix bounded pointwise, what jumps mix integrated"
+WHOLE = "the integral over the box of |layer - target|^p"
+
+
+def certify_regions_integral(
+    layer: GroupedLayer, plan: RegionsPlan, p: float, error: float, slopes: list[float], runtime: str = "two-level"
+) -> Certificate:
+    """||layer - target||_p for the two-level runtime."""
+    (group,) = layer.groups
+    if not isinstance(group, ClusterGroup) or layer.tilt is not None:
+        raise Refused("one group of clusters is needed.")
+    found, count = plan.arrangement, len(plan.arrangement.regions)
+    jumps = sorted({crossing.plane for crossing in found.crossings if crossing.jumps})
+    branches = [found.branch(signs) for signs in found.regions]
+    volume = float(np.prod(layer.high - layer.low)) * (1 + 1e-12)
+    approximation, doubt = _branches(layer, group, plan, branches, error / volume ** (1.0 / p))
+    size = max(_size(branch, layer.low, layer.high) for branch in branches)
+    kinks = [i for i in range(len(found.planes)) if i not in jumps]
+    kappa = max((slopes[i] / (2.0 * plan.steepness[i]) for i in kinks), default=0.0) * (1 + 1e-12)
+    if not math.isfinite(size + kappa):
+        raise Refused("a branch of the target could not be enclosed.")
+    eta, head = _two_levels(layer, group)
+    if not eta < 1.0:
+        raise Refused(f"its scores are too steep for {layer.dtype}.")
+    drift = stored_scores(layer, group, plan) + eta
+    mixed = kappa * (blend_constant(count) + 2.0 * drift) if kinks else 0.0
+    crossed = 0.0
+    for i in jumps:
+        beyond = max(sum(signs[i] == side for signs in found.regions) for side in (-1, 1))
+        layers = layer_measure(found.planes[i], layer.low, layer.high, plan.steepness[i], beyond, drift, p)
+        crossed += 2.0 * size * min(layers, volume) ** (1.0 / p) * (1 + 1e-9)
+    root = volume ** (1.0 / p) * (1 + 1e-12)
+    # what is computed is a mean of computed heads, each within eps + head of its branch
+    lost = head + output_rounding(layer, size + approximation + doubt + head)
+    parts = {
+        "approximation": approximation * root, "leakage": mixed * root + crossed,
+        "rounding": lost * root, "target_rounding": doubt * root,
+    }  # fmt: skip
+    details = {"regions": float(count), "planes": float(len(found.planes)), "jumps": float(len(jumps))}
+    return Certificate.proved(
+        p, parts, argument="regions in L_p", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        assumptions=(LOGARITHM, ELEMENTARY, FLINT), domain=WHOLE, details=details,
+        heard=(Heard(2.0 * (size + approximation), size),),  # at a jump all that both sides say
+    )  # fmt: skip
+
+
+def layer_measure(plane: Plane, low: Array, high: Array, steep: float, beyond: int, drift: float, p: float) -> float:
+    """A bound of the integral over the box of min(1, C e^{-2 lam |h| + 2 d})^p."""
+    across = max(abs(float(c)) * float(w) for c, w in zip(plane[:-1], high - low, strict=True)) * (1 - 1e-12)
+    volume = float(np.prod(high - low)) * (1 + 1e-12)
+    return volume * (2.0 * drift + math.log(beyond) + 1.0 / p) / (steep * across) * (1 + 1e-12)
+
+
+def _two_levels(layer: GroupedLayer, group: ClusterGroup) -> tuple[float, float]:
+    """Errors of computed scores, with the softmax over clusters; and of the heads, with the sum over clusters."""
+    rows = [cluster_errors(layer, group, k, row) for k, row in enumerate(whole_reach(layer, group))]
+    eta = max(one.score for one in rows) + U * (-FLOAT64.exp_floor + FLOAT64.exp_ulps + 2.0)
+    count, largest = len(rows), max(one.largest for one in rows)
+    head = max(one.head for one in rows) + gamma(tree_terms(count) + count + 8, U) * largest
+    return eta * UP, (head + count * (SKIP + 4.0 * FLOAT64.tiny) * largest) * UP
+

@@ -1,0 +1,244 @@
+"""Product heads whose values are affine in z: as few keys per axis as the error allows, found by fitting."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.rounding import compute_format, dtype_of, numpy_dtype
+from maxaffine.heads.spectral.affine_values import Basis, affine_on_grid, affine_values, spread
+from maxaffine.heads.spectral.fit import LAMBDAS, loss_share, on_grid
+from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, chebyshev, expected_etas, weights
+
+Array = NDArray[np.float64]
+Function = Callable[[Array], Array]  # z (M, E) -> (M, K)
+
+DELTAS = (0.15, 0.3, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0, 22.0, 32.0, 40.0, 56.0)
+SCAN = (2, 4, 6, 8, 10)  # places of deltas to start from
+MOST = {1: 60, 2: 48, 3: 15, 4: 6}  # keys per axis
+ATTEMPTS = {1: 260, 2: 260, 3: 110, 4: 50}  # fits of a search
+
+
+@dataclass(frozen=True)
+class ProductFit:
+    """Expected sup error (rounding included), keys per axis, values (N_1, .., N_E, K) and slopes (.., K, E)."""
+
+    error: float
+    axes: tuple[SpectralAxis, ...]
+    values: Array
+    slopes: Array
+
+    @property
+    def tokens(self) -> int:
+        """Product of the keys per axis."""
+        return math.prod(len(axis) for axis in self.axes)
+
+
+class AffineProducts:
+    """Heads with affine values for one function, of growing size; every fit is kept."""
+
+    def __init__(
+        self, f: Function, dimension: int, error: float, scale: float, dtype: str, largest: float = math.inf,
+        shifts: tuple[float, ...] | None = None,
+    ) -> None:  # fmt: skip
+        self.shifts = shifts or (0.0,) * dimension  # centres of the heads along the axes
+        self.largest = largest  # what |c| and |G| may be: steep scores beside the keys make large values costly
+        self.f, self.E, self.wanted, self.scale, self.dtype = f, dimension, error, scale, dtype
+        self.unit = compute_format(dtype).unit
+        self.query = 0.0 if dtype == "float64" else dtype_of(dtype).unit / 2.0
+        self._samples: dict[tuple[int, ...], tuple[list[Array], Array, list[Array], Array]] = {}
+        self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], ProductFit] = {}
+        self._bases: dict[tuple[int, int, int, float], Basis] = {}
+        self._start = [DELTAS.index(2.0)] * dimension
+
+    def smallest(self, error: float, most: int | None = None) -> ProductFit | None:
+        """The head of fewest tokens whose expected error is at most `error`, or None; `most` limits the tokens."""
+        limit = MOST.get(self.E, 4)
+        if most is not None:
+            limit = max(1, min(limit, int(most ** (1.0 / self.E) + 1e-9) + 1))
+        low, high = 0, 1
+        while True:
+            fit = self._uniform(high)
+            if fit.error <= error:
+                break
+            if high == limit:
+                return None
+            low, high = high, min(limit, high + max(1, high // 3))
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._uniform(middle).error <= error else (middle, high)
+        return self._trimmed(self._uniform(high), error)
+
+    def _uniform(self, count: int) -> ProductFit:
+        """The best head with equally many keys on every axis; deltas move together first, then axis by axis."""
+        counts = (count,) * self.E
+        starts = [self._start, *([place] * self.E for place in SCAN)]
+        places = min(starts, key=lambda one: self.attempt(counts, tuple(one)).error)
+        places = self._descend(counts, places, list(range(self.E)), 1)
+        if self.E > 1:
+            for e in range(self.E):
+                places = self._descend(counts, places, [e], 4 if count in (3, 6) else 1)
+        self._start = places
+        return self.attempt(counts, tuple(places))
+
+    def _descend(self, counts: tuple[int, ...], places: list[int], axes: list[int], step: int) -> list[int]:
+        """Deltas of some axes moved together while that helps, by ever smaller steps."""
+        best = list(places)
+        while step >= 1:
+            for sign in (-1, 1):
+                while True:
+                    trial = [p + sign * step if e in axes else p for e, p in enumerate(best)]
+                    if min(trial) < 0 or max(trial) >= len(DELTAS):
+                        break
+                    if self.attempt(counts, tuple(trial)).error >= self.attempt(counts, tuple(best)).error:
+                        break
+                    best = trial
+            step //= 2
+        return best
+
+    def _trimmed(self, fit: ProductFit, error: float) -> ProductFit:
+        """Fewer keys on one axis, or more on one and fewer on another, while the whole still fits."""
+        best = fit
+        for _ in range(60):
+            if len(self._known) > ATTEMPTS.get(self.E, 50):
+                break
+            better = self._step(best, error)
+            if better is None:
+                break
+            best = better
+        return best
+
+    def _step(self, fit: ProductFit, error: float) -> ProductFit | None:
+        counts = [len(axis) for axis in fit.axes]
+        deltas = [DELTAS.index(axis.parameter) for axis in fit.axes]
+        trials: list[list[int]] = []
+        for e in range(self.E):
+            for cut in {max(1, counts[e] // 4), 1}:
+                trials.append([n - cut if i == e else n for i, n in enumerate(counts)])
+        for i, j in permutations(range(self.E), 2):
+            for more in (1, 2):
+                trial = list(counts)
+                trial[i] += more
+                rest = fit.tokens // trial[i] // max(1, math.prod(n for k, n in enumerate(trial) if k not in (i, j)))
+                trial[j] = min(trial[j] - 1, rest)
+                trials.append(trial)
+        trials = [t for t in trials if min(t) >= 1 and max(t) <= MOST.get(self.E, 4) and math.prod(t) < fit.tokens]
+        for trial in sorted(trials, key=math.prod):
+            found = self._turned(tuple(trial), deltas, error)
+            if found is not None:
+                return found
+        return None
+
+    def _turned(self, counts: tuple[int, ...], deltas: list[int], error: float) -> ProductFit | None:
+        """A head of these counts that fits, its deltas moved one by one where that helps; None where it stays far away."""
+        best, places = self.attempt(counts, tuple(deltas)), list(deltas)
+        if best.error <= error:
+            return best
+        if best.error > 2.5 * error:
+            return None
+        for e in range(self.E):
+            for step in (-1, 1):
+                trial = list(places)
+                trial[e] += step
+                if 0 <= trial[e] < len(DELTAS):
+                    fit = self.attempt(counts, tuple(trial))
+                    if fit.error < best.error:
+                        best, places = fit, trial
+                    if best.error <= error:
+                        return best
+        return None
+
+    def attempt(self, counts: tuple[int, ...], deltas: tuple[int, ...]) -> ProductFit:
+        """The head with so many keys per axis, and deltas by their place in DELTAS."""
+        key = (counts, deltas)
+        if key not in self._known:
+            axes = tuple(bernstein(n, DELTAS[i], self.dtype, s) for n, i, s in zip(counts, deltas, self.shifts, strict=True))
+            self._known[key] = self._fit(axes, counts, deltas)
+        return self._known[key]
+
+    def _points(self, counts: tuple[int, ...]) -> tuple[list[Array], Array, list[Array], Array]:
+        if counts not in self._samples:
+            more = 3 if self.E < 3 else 2
+            grids = [chebyshev(more * n + 10) for n in counts]
+            checks = [np.cos(np.linspace(0.0, np.pi, (more + 1) * n + (14 if self.E < 3 else 7))) for n in counts]
+            self._samples[counts] = grids, on_grid(self.f, grids), checks, on_grid(self.f, checks)
+        return self._samples[counts]
+
+    def _fit(self, axes: tuple[SpectralAxis, ...], counts: tuple[int, ...], deltas: tuple[int, ...]) -> ProductFit:
+        grids, samples, checks, exact = self._points(counts)
+        bases = []
+        for axis, grid, place in zip(axes, grids, deltas, strict=True):
+            key = (len(axis), place, len(grid), axis.shift)
+            if key not in self._bases:
+                self._bases[key] = Basis.of(axis, grid)
+            bases.append(self._bases[key])
+        W = [weights(axis.keys, grid) for axis, grid in zip(axes, checks, strict=True)]
+        etas = [expected_etas(axis.keys, grid, self.E + 3) * self.unit for axis, grid in zip(axes, checks, strict=True)]
+        shape = samples.shape[-1:]
+        best = ProductFit(math.inf, axes, np.zeros((*counts, *shape)), np.zeros((*counts, *shape, self.E)))
+        for lam in (*LAMBDAS, 0.0003):
+            damping = max(lam * self.wanted / self.scale, 4.0 * self.unit)
+            with np.errstate(over="ignore", invalid="ignore"):
+                stored = [
+                    a.astype(numpy_dtype(self.dtype)).astype(np.float64) for a in affine_values(bases, samples, damping)
+                ]
+            if not all(np.isfinite(a).all() for a in stored):
+                continue
+            values, slopes = stored
+            if max(float(np.abs(values).max()), float(np.abs(slopes).max())) > self.largest:
+                continue
+            g = affine_on_grid(W, values, slopes, checks)
+            away = float(np.abs(g - exact).max())
+            if away >= best.error:
+                continue
+            loss = self._loss(W, etas, values, slopes, checks, g)
+            if self.query and min(g.shape[:-1]) > 1:
+                loss += self.query * sum(float(np.abs(np.gradient(g, -checks[e], axis=e)).max()) for e in range(self.E))
+            total = max(away + loss, loss_share(self.dtype) * loss)
+            if total < best.error:
+                best = ProductFit(total, axes, values, slopes)
+        return best
+
+    def _loss(self, W: list[Array], etas: list[Array], values: Array, slopes: Array, checks: list[Array], g: Array) -> float:
+        """What rounding of the logits is expected to cost: sqrt(sum v) sqrt(sum v (c + G z - g)^2), v = w eta on one axis."""
+        crude = sum(float(eta.max()) for eta in etas) * float((np.abs(values) + np.abs(slopes).sum(axis=-1)).max())
+        if crude < 0.003 * self.wanted:
+            return crude
+        E, total = self.E, np.zeros(g.shape)
+        z = [grid.reshape([-1 if i == e else 1 for i in range(E)] + [1]) for e, grid in enumerate(checks)]
+        for e in range(E):
+            lost = [w * etas[i] if i == e else w for i, w in enumerate(W)]
+            mass = spread(lost, np.ones((*values.shape[:-1], 1)))
+            square = spread(lost, values * values) - 2.0 * g * affine_on_grid(lost, values, slopes, checks) + g * g * mass
+            for i in range(E):
+                square = square + 2.0 * z[i] * spread(lost, values * slopes[..., i])
+                for j in range(E):
+                    square = square + z[i] * z[j] * spread(lost, slopes[..., i] * slopes[..., j])
+            total += np.sqrt(np.maximum(square, 0.0) * mass)
+        return float(total.max())
+
+
+def fit_affine(axes: tuple[SpectralAxis, ...], f: Function, error: float, scale: float, dtype: str) -> ProductFit:
+    """Affine values on given Bernstein axes."""
+    products = AffineProducts(f, len(axes), error, scale, dtype, shifts=tuple(axis.shift for axis in axes))
+    return products.attempt(tuple(len(axis) for axis in axes), tuple(DELTAS.index(axis.parameter) for axis in axes))
+
+
+def steepest(f: Function, dimension: int) -> tuple[float, ...] | None:
+    """Where f is steepest along every axis, for axes on which it is far steeper there than elsewhere (0 on others); or None."""
+    rng = np.random.default_rng(13)
+    z = np.linspace(-1.0, 1.0, 201)
+    found = []
+    for e in range(dimension):
+        points = np.repeat(rng.uniform(-1.0, 1.0, (12, 1, dimension)), len(z), axis=1)
+        points[:, :, e] = z
+        values = f(points.reshape(-1, dimension)).reshape(12, len(z), -1)
+        slopes = np.abs(np.diff(values, axis=1)).max(axis=(0, 2))
+        place = int(slopes.argmax())
+        peaked = np.isfinite(slopes).all() and slopes[place] > 4.0 * np.median(slopes) > 0.0
+        middle = (z[place] + z[place + 1]) / 2.0
+        found.append(float(np.round(min(1.0, max(-1.0, middle * 1.005)) * 64.0) / 64.0) if peaked else 0.0)
+    return tuple(found) if any(found) else None

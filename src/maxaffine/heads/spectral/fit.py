@@ -1,0 +1,269 @@
+"""Values of spectral heads: ridge least squares at Chebyshev points, sharpened towards the sup norm.
+
+Values are constant, c_j, or affine, c_j + G_j z: twice the coefficients for the same tokens (heads/spectral/affine_values.py).
+
+    minimise |W c - f|^2 + lam^2 |c|^2,       W = U S V^T:   c = V (S/(S^2 + lam^2)) U^T f,       lam tied to the error wanted
+
+A tiny lam would buy values of 1e9 whose rounding no certificate forgives; never form a pseudo-inverse.  On products of axes the
+filter acts on the outer product of the axes' singular values.  Lawson's iteration reweights points by their error.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.rounding import compute_format, dtype_of, numpy_dtype
+from maxaffine.heads.spectral.affine_values import Basis, affine_values, spread
+from maxaffine.layer.spectral_keys import DELTAS, SpectralAxis, bernstein, chebyshev, expected_etas, gaussian, weights
+
+Array = NDArray[np.float64]
+Function = Callable[[Array], Array]  # z (M,) -> (M, K)
+
+LAMBDAS = (3.0, 0.3, 0.03, 0.003)
+
+
+def loss_share(dtype: str) -> float:
+    """A head may lose at most one part in this of its error to rounding: certificates stay sharp where the dtype allows."""
+    return 7.0 if dtype == "float64" else 1.5
+
+LAWSON = 8
+
+
+@dataclass(frozen=True)
+class AxisFit:
+    """A head on one axis: its expected sup error (rounding included), keys, values (N, K), and slopes (N, K) where affine."""
+
+    error: float
+    axis: SpectralAxis
+    values: Array
+    slopes: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.axis)
+
+
+def filtered(W: Array, f: Array, lam: float) -> Array:
+    """Ridge values (N, K)."""
+    U, S, Vt = np.linalg.svd(W, full_matrices=False)
+    return np.asarray(Vt.T @ ((S / (S * S + lam * lam))[:, None] * (U.T @ f)))
+
+
+class AxisCurve:
+    """Best heads of an axis for functions f, by number of tokens; fitted when asked for and kept.
+
+    The error of a head is the largest over the functions, or their sum (`add`).  `affine` lets values depend on z.
+    """
+
+    def __init__(
+        self, f: Function, error: float, dtype: str, gaussians: bool = True, add: bool = False, affine: bool = False,
+        bonus: float = 0.0,
+    ) -> None:  # fmt: skip
+        self.f, self.wanted, self.dtype, self.gaussians, self.add, self.affine = f, error, dtype, gaussians, add, affine
+        self.bonus = bonus  # of a group beside others: its rounding is that of the logits
+        self.unit = compute_format(dtype).unit
+        self.query = 0.0 if dtype == "float64" else dtype_of(dtype).unit / 2.0
+        self.scale = float(np.abs(f(chebyshev(64))).max()) or 1.0
+        self._known: dict[int, AxisFit] = {}
+        self._polished: dict[int, AxisFit] = {}
+        self._best_delta = len(DELTAS) // 2
+
+    def best(self, count: int) -> AxisFit:
+        """The best head of that many tokens by least squares."""
+        if count not in self._known:
+            self._known[count] = self._search(count)
+        return self._known[count]
+
+    def polished(self, count: int) -> AxisFit:
+        """The same keys with values reweighted towards the sup norm."""
+        if count not in self._polished:
+            start = self.best(count)
+            z, check = self._points(count)
+            alone = count == 1 and start.slopes is None
+            self._polished[count] = start if alone else self._lawson(start, z, self.f(z), check, self.f(check))
+        return self._polished[count]
+
+    def _points(self, count: int) -> tuple[Array, Array]:
+        """Points to fit on and points to judge on."""
+        check = np.cos(np.linspace(0.0, np.pi, 10 * count + 41))
+        self._check, self._step = check, float(np.abs(np.diff(check)).max())
+        return chebyshev((4 if self.affine else 3) * count + 16), check
+
+    def smallest(self, error: float, start: int = 2, most: int = 120, polish: bool = True) -> AxisFit | None:
+        """The head of fewest tokens whose expected error is at most `error`: doubling, then bisection."""
+        high = start
+        while self.best(high).error > error:
+            high = min(most, high + max(1, high // 3))
+            if high == most:
+                if self.best(most).error > error:
+                    return None
+                break
+        low = start - 1
+        for known, fit in self._known.items():
+            if known < high and fit.error > error:
+                low = max(low, known)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.best(middle).error <= error else (middle, high)
+        while polish and high > start and self.polished(high - 1).error <= error:
+            high -= 1
+        return self.polished(high) if polish else self.best(high)
+
+    def _search(self, count: int) -> AxisFit:
+        z, check = self._points(count)
+        f, f_check = self.f(z), self.f(check)
+        if count == 1:
+            axis = bernstein(1, 1.0, self.dtype)
+            middle = (f.max(axis=0) + f.min(axis=0))[None] / 2.0
+            level = AxisFit(float(np.abs(f_check - middle).max()), axis, middle)
+            lines = [self._fit_affine(axis, z, f, check, f_check)] if self.affine else []
+            return min(level, *lines, key=lambda fit: fit.error) if lines else level
+        fits: dict[int, AxisFit] = {}
+        place = self._best_delta
+        todo = [place, place - 1, place + 1] if self._known else list(range(0, len(DELTAS), 2))
+        while todo:
+            i = todo.pop(0)
+            if i in fits or not 0 <= i < len(DELTAS):
+                continue
+            axis = bernstein(count, DELTAS[i], self.dtype)
+            fits[i] = self._fit(axis, z, f, check, f_check)
+            if self.affine:
+                fits[i] = min(fits[i], self._fit_affine(axis, z, f, check, f_check), key=lambda fit: fit.error)
+            place = min(fits, key=lambda k: fits[k].error)
+            todo += [k for k in (place - 1, place + 1) if k not in fits]
+        self._best_delta = place
+        found = [fits[place]]
+        for padding in (1, 2, 3, 4) if count >= 8 and self.gaussians else ():
+            for rho in (0.5, 0.75) if count - 1 - 2 * padding >= 2 else ():
+                found.append(self._fit(gaussian(count, padding, rho, self.dtype), z, f, check, f_check))
+        return min(found, key=lambda fit: fit.error)
+
+    def _losses(self, axis: SpectralAxis, W_check: Array) -> Array:
+        """w eta at the check points, (M, N)."""
+        return np.asarray(W_check * (expected_etas(axis.keys, self._check, 3) + self.bonus) * self.unit)
+
+    def _judge(
+        self, axis: SpectralAxis, values: Array, W_check: Array, lost: Array, f_check: Array, slopes: Array | None = None
+    ) -> AxisFit:
+        with np.errstate(over="ignore", invalid="ignore"):  # values beyond the dtype are judged infinitely bad
+            stored = values.astype(numpy_dtype(self.dtype)).astype(np.float64)
+            lean = None if slopes is None else slopes.astype(numpy_dtype(self.dtype)).astype(np.float64)
+        if not np.isfinite(stored).all() or (lean is not None and not np.isfinite(lean).all()):
+            return AxisFit(np.inf, axis, stored, lean)
+        g = W_check @ stored
+        if lean is not None:
+            g = g + self._check[:, None] * (W_check @ lean)
+        away = np.abs(g - f_check).max(axis=0)
+        losses = []
+        for k, c in enumerate(stored.T):
+            own = c if lean is None else c + np.multiply.outer(self._check, lean[:, k])
+            losses.append(float((lost * np.abs(own - g[:, k : k + 1])).sum(axis=1).max()))
+        loss = np.array(losses)
+        loss += self.query * np.abs(g[1:] - g[:-1]).max(axis=0) / self._step
+        columns = np.maximum(away + loss, loss_share(self.dtype) * loss)
+        error = float(columns.sum() if self.add else columns.max())
+        return AxisFit(error if np.isfinite(error) else np.inf, axis, stored, lean)
+
+    def _fit_affine(self, axis: SpectralAxis, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
+        W_check = weights(axis.keys, check)
+        lost, basis = self._losses(axis, W_check), Basis.of(axis, z)
+        fits = []
+        for lam in (*LAMBDAS, 0.0003):
+            damping = max(lam * self.wanted / self.scale, 4.0 * self.unit)
+            values, slopes = affine_values([basis], f, damping)
+            fits.append(self._judge(axis, values, W_check, lost, f_check, slopes[..., 0]))
+        return min(fits, key=lambda fit: fit.error)
+
+    def _fit(self, axis: SpectralAxis, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
+        W, W_check = weights(axis.keys, z), weights(axis.keys, check)
+        lost = self._losses(axis, W_check)
+        U, S, Vt = np.linalg.svd(W, full_matrices=False)
+        projected = U.T @ f
+        fits = []
+        for lam in LAMBDAS:
+            damping = max(lam * self.wanted / self.scale, 4.0 * self.unit)
+            values = Vt.T @ ((S / (S * S + damping * damping))[:, None] * projected)
+            fits.append(self._judge(axis, values, W_check, lost, f_check))
+        return min(fits, key=lambda fit: fit.error)
+
+    def _lawson(self, start: AxisFit, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
+        """Reweight points by their error; keeps the best values seen."""
+        W, W_check = weights(start.axis.keys, z), weights(start.axis.keys, check)
+        lost, N, affine = self._losses(start.axis, W_check), len(start.axis), start.slopes is not None
+        if affine:
+            W = np.concatenate([W, z[:, None] * W], axis=1)
+        best = start
+        weight = np.ones(len(z))
+        for lam in (*LAMBDAS[1:], 0.0003) if affine else LAMBDAS[1:]:
+            damping = max(lam * self.wanted / self.scale, 4.0 * self.unit)
+            for _ in range(LAWSON):
+                root = np.sqrt(weight / weight.mean())[:, None]
+                try:
+                    values = filtered(W * root, f * root, damping)
+                except np.linalg.LinAlgError:  # weights that span too many decades
+                    break
+                fit = self._judge(start.axis, values[:N], W_check, lost, f_check, values[N:] if affine else None)
+                best = min(best, fit, key=lambda one: one.error)
+                away = np.abs(W @ values - f).max(axis=1)
+                weight = weight * (away / max(float(away.max()), 1e-300) + 1e-3)
+                weight /= weight.max()
+            weight = np.ones(len(z))
+        return best
+
+
+def tensor_fit(
+    axes: tuple[SpectralAxis, ...], f: Callable[[Array], Array], error: float, scale: float, dtype: str
+) -> tuple[float, Array]:
+    """Values (N_1, .., N_E, K) on product keys for f on z (M, E) -> (M, K), and the expected sup error."""
+    grids = [chebyshev(2 * len(axis) + 10) for axis in axes]
+    samples = on_grid(f, grids)
+    factors = [np.linalg.svd(weights(axis.keys, grid), full_matrices=False) for axis, grid in zip(axes, grids, strict=True)]
+    projected = samples
+    for e, (U, _, _) in enumerate(factors):
+        projected = np.moveaxis(np.tensordot(U.T, projected, axes=(1, e)), 0, e)
+    singular = factors[0][1]
+    for _, S, _ in factors[1:]:
+        singular = np.multiply.outer(singular, S)
+    checks = [np.cos(np.linspace(0.0, np.pi, 3 * len(axis) + (14 if len(axes) < 3 else 6))) for axis in axes]
+    exact = on_grid(f, checks)
+    W_checks = [weights(axis.keys, grid) for axis, grid in zip(axes, checks, strict=True)]
+    unit = compute_format(dtype).unit
+    query = 0.0 if dtype == "float64" else dtype_of(dtype).unit / 2.0
+    etas = [expected_etas(axis.keys, grid, len(axes) + 2) * unit for axis, grid in zip(axes, checks, strict=True)]
+    best: tuple[float, Array] | None = None
+    for lam in (*LAMBDAS, 0.0003):
+        damping = max(lam * error / scale, 4.0 * unit)
+        values = projected * (singular / (singular**2 + damping**2))[..., None]
+        for e, (_, _, Vt) in enumerate(factors):
+            values = np.moveaxis(np.tensordot(Vt.T, values, axes=(1, e)), 0, e)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = values.astype(numpy_dtype(dtype)).astype(np.float64)
+        if not np.isfinite(values).all():
+            continue
+        g = spread(W_checks, values)
+        away = float(np.abs(g - exact).max())
+        loss = _expected_loss(W_checks, etas, values, g)
+        if query:
+            loss += query * sum(float(np.abs(np.gradient(g, -checks[e], axis=e)).max()) for e in range(len(axes)))
+        total = max(away + loss, loss_share(dtype) * loss)
+        if best is None or total < best[0]:
+            best = total, values
+    return best if best is not None else (np.inf, np.zeros((*(len(axis) for axis in axes), exact.shape[-1])))
+
+
+def _expected_loss(W: list[Array], etas: list[Array], values: Array, g: Array) -> float:
+    """sqrt(sum v) sqrt(sum v (c - g)^2) at the check points, v = w eta on one axis and w on the others, added up."""
+    total = np.zeros(g.shape)
+    for e in range(len(W)):
+        lost = [w * etas[i] if i == e else w for i, w in enumerate(W)]
+        mass = spread(lost, np.ones((*values.shape[:-1], 1)))
+        square = spread(lost, values * values) - 2.0 * g * spread(lost, values) + g * g * mass
+        total += np.sqrt(np.maximum(square, 0.0) * mass)
+    return float(total.max())
+
+
+def on_grid(f: Callable[[Array], Array], grids: list[Array]) -> Array:
+    """f on the product of grids: (M_1, .., M_E, K)."""
+    mesh = np.stack([a.ravel() for a in np.meshgrid(*grids, indexing="ij")], axis=1)
+    return f(mesh).reshape(*(len(g) for g in grids), -1)

@@ -1,0 +1,325 @@
+"""Sup-norm certificates of spectral layers: Ehlich-Zeller for every group, leak between groups, rounding of what is stored.
+
+    |F - f| <= sum_g sup |F_g - f_g| + leak + rounding,
+
+the groups' functions adding up to f exactly.  A group whose values are sums of products is proved factor by factor:
+|prod g_e - prod f_e| <= prod (|f_e| + eps_e) - prod |f_e|, so that separable targets are proved in any dimension.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import Refused
+from maxaffine.core.intervals import Interval
+from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
+from maxaffine.expression.expression import Expression
+from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL
+from maxaffine.heads.spectral.plan import GroupPlan, SpectralPlan
+from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.ehlich_zeller import FromDeclaration, FromDerivatives, FromExpression, Head, Source, prove
+from maxaffine.proofs.head_bounds import EDGE, affine_moments, etas_for, mean_eta, moments, pieces
+from maxaffine.proofs.two_level import underflow
+from maxaffine.runtime.collapse import SHARE, allowance, collapsible
+from maxaffine.runtime.grouped import tree_terms
+from maxaffine.target.box import Box
+from maxaffine.target.evidence import Evidence
+from maxaffine.target.facts import derive_lipschitz
+
+Array = NDArray[np.float64]
+
+FLINT = "complex balls of python-flint enclose analytic functions; exp and cos of long double numbers are accurate to 4 ulp"
+DECLARED = "the declared bounds on ellipses or of a derivative; the callable's returned values are the target's exact values"
+THEOREM = "Ehlich-Zeller: Chebyshev points and enclosures on Bernstein ellipses bound |layer - target| on the whole box"
+
+
+LITERAL = 1 << 16  # tokens up to which the literal softmax is one of the runtimes
+
+
+@dataclass(frozen=True)
+class GroupBound:
+    """What one group contributes: approximation, doubt about f, rounding, and the largest |F_g|."""
+
+    approximation: float
+    doubt: float
+    rounding: float
+    largest: float
+
+
+def certify_spectral(
+    layer: GroupedLayer, plan: SpectralPlan, error: float, runtime: str = "arrays", declared: Evidence | None = None
+) -> Certificate:
+    """Prove a sup-norm bound for a stored spectral layer; `declared` are the facts about a callable target."""
+    goal = error / len(layer.groups)
+    bounds = [
+        _factored(layer, group, made, goal) if group.factors is not None else _listed(layer, group, made, goal, declared)
+        for group, made in zip(layer.products(), plan.groups, strict=True)
+    ]
+    leak = 0.0 if runtime in ("factorised", "collapsed") else leak_bound(layer, [bound.largest for bound in bounds])
+    compute = compute_format(layer.dtype)
+    total = sum(bound.largest for bound in bounds)
+    summing = (compute.unit + gamma(len(bounds) + 2, FLOAT64.unit)) * total + underflow(layer)
+    reserve = SHARE * error if runtime in ("arrays", "collapsed") and collapsible(layer) else 0.0
+    summing += allowance(reserve, total) if reserve else 0.0  # what the polynomials of `collapsed` differ from the heads by
+    parts = {
+        "approximation": sum(bound.approximation for bound in bounds),
+        "leakage": leak,
+        "rounding": sum(bound.rounding for bound in bounds) + summing,
+        "target_rounding": sum(bound.doubt for bound in bounds),
+    }
+    return Certificate.proved(
+        math.inf, parts, argument="spectral", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        assumptions=(EXPONENTIAL, ELEMENTARY, FLINT) if declared is None else (EXPONENTIAL, DECLARED),
+        details={"groups": float(len(layer.groups)), "bonus": layer.bonus, "collapse": reserve},
+    )  # fmt: skip
+
+
+def query_error(layer: GroupedLayer, group: Group, made: GroupPlan) -> Array:
+    """Bounds (E,) of |computed z - directions . (x - centre) / half|."""
+    u = FLOAT64.unit
+    own = made.group.range(layer.centre, layer.centre)
+    if not (np.array_equal(own.lo, made.middle.lo) and np.array_equal(own.hi, made.middle.hi)):
+        raise Refused("the layer's centre is not that of its plan.")
+    matrix = np.abs(group.matrix)
+    reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low) * (1 + 4 * u)
+    largest = np.maximum(np.abs(layer.low), np.abs(layer.high))
+    error = matrix @ (u * largest + gamma(layer.dimension + 3, u) * reach)
+    for e, direction in enumerate(made.group.directions):
+        for i, c in enumerate(direction):
+            stored = float(group.matrix[e, i])
+            if c or stored:
+                ideal = Interval.exact(c) / Interval.point(made.half[e])
+                error[e] += float(max(abs(ideal.hi - stored), abs(stored - ideal.lo)) * reach[i])
+    if layer.dtype != "float64":
+        error = error + _narrowing(layer.dtype)
+    if not np.all(error < EDGE - 1.0):  # beyond, nothing is known of the head
+        raise Refused("the layer's coordinates are not those of its plan, or are not resolved.")
+    return np.asarray(error * (1 + 1e-12))
+
+
+def _narrowing(dtype: str) -> float:
+    """Half a spacing of numbers up to 1, and a little: float64 becomes bfloat16 by way of float32."""
+    return dtype_of(dtype).unit / 2.0 * (1 + 1e-4)
+
+
+def product_bound(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) -> GroupBound:
+    """A group of product keys as part of a sum."""
+    if group.factors is not None:
+        return _factored(layer, group, made, error)
+    return _listed(layer, group, made, error, None)
+
+
+def _listed(
+    layer: GroupedLayer, group: Group, made: GroupPlan, error: float, declared: Evidence | None
+) -> GroupBound:
+    assert group.values is not None
+    source: Source
+    if made.group.expression is not None:
+        source = FromExpression(made.group.expression, made.middle, made.half)
+    else:
+        assert made.evaluate is not None
+        if declared is None or (declared.ellipses is None and declared.derivatives is None):
+            raise Refused("nothing is declared about the callable.")
+        if len(group.axes) != layer.dimension:  # that it depends on few directions was seen on samples only
+            raise Refused("that the callable depends on fewer directions than variables was sampled, not declared.")
+        largest = np.maximum(np.abs(layer.low), np.abs(layer.high))
+        blur = 2.0**-46 + 4.0 * FLOAT64.unit * float((largest / made.half).max())
+        if declared.ellipses is not None:
+            source = FromDeclaration(made.evaluate, declared.ellipses[0], declared.ellipses[1], blur)
+        else:
+            assert declared.derivatives is not None
+            order, bounds = declared.derivatives
+            source = FromDerivatives(made.evaluate, order, bounds * made.half**order * (1 + 1e-9), blur)
+    head = _head(source, group.axes, made, group.values, slopes=group.slopes)
+    # factored values would do as well there, and are proved at once
+    patience = FEW_POINTS if made.group.factors is not None and len(group.axes) > 2 else None
+    return _bound(layer, head, query_error(layer, group, made), group.count, error, patience)
+
+
+def _head(
+    source: Source, axes: tuple[AxisKeys, ...], made: GroupPlan, values: Array, first: int = 0, slopes: Array | None = None
+) -> Head:
+    stored = tuple(AxisKeys(a.slopes.astype(np.float64), a.offsets.astype(np.float64)) for a in axes)
+    chosen = made.axes[first : first + len(axes)]
+    deltas = tuple(axis.parameter if axis.family == "bernstein" else None for axis in chosen)
+    return Head(source, stored, deltas, values.astype(np.float64), None if slopes is None else slopes.astype(np.float64))
+
+
+def _bound(
+    layer: GroupedLayer, head: Head, query: Array, tokens: int, error: float, patience: int | None = None
+) -> GroupBound:
+    """Approximation and rounding of one head of listed values."""
+    proof = prove(head, error, most_points=patience)
+    doubt = min(proof.doubt, proof.bound)
+    # on several axes a coarse account of rounding is often enough, and takes a hundredth of the time
+    for most in ((COARSE.get(head.dimension), None) if head.slopes is not None else (None,)):
+        rounding, largest = _rounding(layer, head, query, tokens, most)
+        if rounding <= 1e-3 * error:
+            break
+    return GroupBound(proof.bound - doubt, doubt, rounding, largest)
+
+
+COARSE = {2: 160, 3: 24, 4: 12}
+FEW_POINTS = 2_500_000
+
+
+def _rounding(layer: GroupedLayer, head: Head, query: Array, tokens: int, most: int | None) -> tuple[float, float]:
+    """What finite precision does to one head, and a bound of the head; `most` pieces per axis."""
+    compute = compute_format(layer.dtype)
+    E = head.dimension
+    etas = tuple(eta + _bonus_error(layer, E) for eta in etas_for(head.axes, compute, E + 2, most))
+    sizes = np.abs(head.values)
+    if head.slopes is None:
+        found = moments(head.axes, head.values, etas)
+    else:
+        found = affine_moments(head.axes, head.values, head.slopes, etas, most)
+        sizes = sizes + np.abs(head.slopes).sum(axis=-1)
+    eta = sum(float(e.max()) for e in etas)
+    # dense: a tree over all tokens; factorised: one dot product per direction; then the normalisers, relative to |g|
+    # affine values take a sum of E + 1 products besides, before the tree or after the dot products
+    terms = max(tree_terms(layer.tokens), sum(len(axis) + 1 for axis in head.axes)) + 3 + (0 if head.slopes is None else E + 2)
+    shared = E * (tree_terms(layer.tokens) + 2)
+    rounding = math.exp(2.0 * eta) * found.rounding + gamma(terms, FLOAT64.unit) * found.absolute
+    rounding += gamma(shared, FLOAT64.unit) * found.largest
+    rounding += min(float(query @ np.asarray(found.slopes)), _through_target(layer, head, query))
+    rounding += 4.0 * compute.tiny * tokens * float(sizes.max())
+    return rounding, found.largest
+
+
+def _through_target(layer: GroupedLayer, head: Head, query: Array) -> float:
+    """What a moved query costs by the target's own slope: |g(z~) - f(z)| <= sup |g - f| + |f(z~) - f(z)|.
+
+    Rounding to fewer digits than float64 keeps z inside [-1, 1], where the supremum is known: what is computed before it
+    exceeds 1 by no more than 2^-30, which is rounded away.
+    """
+    source = head.source
+    if layer.dtype == "float64" or not isinstance(source, FromExpression) or np.any(query - _narrowing(layer.dtype) > 2.0**-30):
+        return math.inf
+    low, high = source.middle.lo - source.half * (1 + 1e-12), source.middle.hi + source.half * (1 + 1e-12)
+    steep = derive_lipschitz(source.expression, Box.named(source.expression.names, low, high))
+    return float(np.sum(query * source.half * steep.value)) * (1 + 1e-12) if steep.finite else math.inf
+
+
+def _factored(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) -> GroupBound:
+    """Sum over the products of prod (|f_e| + eps_e) - prod |f_e|, every factor proved on its own direction."""
+    assert group.factors is not None and made.group.factors is not None
+    query = query_error(layer, group, made)
+    rank = group.factors[0].shape[1]
+    rows = made.group.factors
+    shape = (rank, len(group.axes))
+    sizes, plain, rounded = np.ones(shape), np.zeros(shape), np.zeros(shape)
+    for r in range(rank):
+        for e, axis in enumerate(group.axes):
+            factor = rows[r][e]
+            column = group.factors[e][:, r : r + 1]
+            if factor is None:
+                plain[r, e] = float(np.abs(column.astype(np.float64) - 1.0).max())
+                rounded[r, e] = gamma(2 * len(axis) + 8, FLOAT64.unit) * 2.0
+                continue
+            middle = Interval.of(made.middle.lo[e : e + 1], made.middle.hi[e : e + 1])
+            head = _head(FromExpression(factor, middle, made.half[e : e + 1]), (axis,), made, column, first=e)
+            sizes[r, e] = _largest(factor, middle, made.half[e : e + 1])
+            others = error / len(group.axes) / rank
+            one = _bound(layer, head, query[e : e + 1], len(axis), others)
+            plain[r, e], rounded[r, e] = one.approximation + one.doubt, one.rounding
+    exact = float((np.prod(sizes + plain, axis=1) - np.prod(sizes, axis=1)).sum())
+    whole = float((np.prod(sizes + plain + rounded, axis=1) - np.prod(sizes, axis=1)).sum())
+    largest = float(np.prod(sizes + plain, axis=1).sum())
+    guard = 1e-14 * largest * (len(group.axes) + 4)
+    rounding = whole - exact + guard + gamma(rank + len(group.axes), FLOAT64.unit) * largest
+    if layer.tokens <= LITERAL:
+        rounding += literal_rounding(layer, group)
+    return GroupBound(exact + guard, 0.0, rounding, largest)
+
+
+def _bonus_error(layer: GroupedLayer, E: int) -> float:
+    """Per direction, the rounding of the bonus that is added to the logits of the own group."""
+    return compute_format(layer.dtype).unit * layer.bonus / E if len(layer.groups) > 1 else 0.0
+
+
+def literal_rounding(layer: GroupedLayer, group: Group) -> float:
+    """What the literal softmax adds to a group whose values are sums of products.
+
+    Its logits join all directions, so their errors eta_1 + .. + eta_E do not factor as the values do:
+    sum_j w_j eta_e |c_j - F| with |prod f - prod g| <= sum_k prod_{i<k} |g_i| |f_k - g_k| prod_{i>k} |f_i|.
+    """
+    assert group.factors is not None
+    E, rank, compute = len(group.axes), group.factors[0].shape[1], compute_format(layer.dtype)
+    means, worst = [], 0.0
+    found: list[list[tuple[float, float, float, float]]] = []  # |g|, sum w|f|, sum w|f-g|, sum w eta|f-g|
+    for keys, factor in zip(group.axes, group.factors, strict=True):
+        axis = AxisKeys(keys.slopes.astype(np.float64), keys.offsets.astype(np.float64))
+        (eta,) = etas_for((axis,), compute, E + 2)
+        eta = eta + _bonus_error(layer, E)
+        means.append(mean_eta(axis, eta))
+        worst += float(eta.max())
+        rows = []
+        for r in range(rank):
+            column = factor[:, r : r + 1].astype(np.float64)
+            shaken, plain = moments((axis,), column, (eta,)), moments((axis,), column, (np.ones_like(eta),))
+            rows.append((shaken.largest, shaken.absolute, plain.rounding, shaken.rounding))
+        found.append(rows)
+    lost = sizes = 0.0
+    for r in range(rank):
+        sizes += math.prod(rows[r][1] for rows in found)
+        for k in range(E):
+            for e in range(E):
+                piece = 1.0
+                for i, rows in enumerate(found):
+                    top, size, apart, moved = rows[r]
+                    if i < k:
+                        piece *= top * means[i] if i == e else top
+                    elif i == k:
+                        piece *= moved if i == e else apart
+                    else:
+                        piece *= moved + means[i] * top if i == e else size
+                lost += piece
+    terms = 2 * tree_terms(layer.tokens) + E + rank + 8
+    return math.exp(2.0 * worst) * lost + gamma(terms, FLOAT64.unit) * sizes
+
+
+def _largest(factor: Expression, middle: Interval, half: Array) -> float:
+    """sup |f_e| over its range, from enclosures on 512 pieces."""
+    edges = np.linspace(-1.0, 1.0, 513)
+    z = Interval(edges[:-1, None], edges[1:, None])
+    t = z * Interval.point(half) + Interval(np.broadcast_to(middle.lo, z.lo.shape), np.broadcast_to(middle.hi, z.lo.shape))
+    size = float(factor.enclose(t).magnitude.max())
+    if not math.isfinite(size):
+        raise Refused("a factor of the target could not be enclosed.")
+    return size
+
+
+def normaliser_range(group: Group) -> tuple[float, float]:
+    """Bounds of log sum_j exp(a_j . z + b_j) over [-1, 1]^E."""
+    low = high = 0.0
+    for axis, (nodes, half) in zip(group.axes, pieces(group.axes), strict=True):
+        slopes, offsets = axis.slopes.astype(np.float64), axis.offsets.astype(np.float64)
+        scores = np.multiply.outer(nodes, slopes) + offsets
+        top = scores.max(axis=1)
+        level = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
+        slack = half * float(np.abs(slopes).max()) + 1e-9
+        low, high = low + float(level.min()) - slack, high + float(level.max()) + slack
+    return low, high
+
+
+def leak_factor(groups: tuple[Group, ...]) -> list[list[float]]:
+    """log of the largest Z_g'/Z_g for every pair."""
+    ranges = [normaliser_range(group) for group in groups]
+    return [[other[1] - own[0] for other in ranges] for own in ranges]
+
+
+def leak_bound(layer: GroupedLayer, largest: list[float]) -> float:
+    """What the other groups' values contribute to every query column of the literal layer."""
+    if len(layer.groups) == 1:
+        return 0.0
+    factors = leak_factor(layer.products())
+    total = 0.0
+    for g, row in enumerate(factors):
+        for other, log_ratio in enumerate(row):
+            if other != g:
+                total += math.exp(min(log_ratio - layer.bonus, 700.0)) * (largest[g] + largest[other])
+    return total * (1 + 1e-9)

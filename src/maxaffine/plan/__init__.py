@@ -1,1 +1,0 @@
-"""Where keys go: max-affine partitions, methods and their cost."""

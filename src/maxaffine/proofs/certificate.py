@@ -1,0 +1,97 @@
+"""A certificate: a statement about the error of a layer, with its assumptions and its parts."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maxaffine.proofs.literal_form import Heard
+
+PARTS = ("approximation", "leakage", "rounding", "target_rounding")
+SAFETY = 1.0 + 1e-12  # the closed forms are sums of fewer than 1,000 positive terms evaluated in float64
+LEAST_INTEGRAL = 1e-260  # of |layer - target|^p that is claimed: powers below the numbers of float64 vanish beside it
+EVERY_X = "all real x of the box, rounded once to float64 (and every x of the box representable in the dtype)"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """||layer - target|| <= bound in the stated norm, dtype and domain; kind "none" makes no statement.
+
+    `over` is "box", or "entries" where the target is a table: then the bound is a maximum over its entries, and nothing is said
+    about any other x.
+    """
+
+    kind: str  # "proved" | "statistical" | "none"
+    norm: float  # inf, or p of L_p
+    bound: float | None
+    parts: Mapping[str, float] = field(default_factory=dict)
+    argument: str = ""
+    theorem: str = ""
+    assumptions: tuple[str, ...] = ()
+    dtype: str = "float64"
+    runtime: str = "arrays"
+    domain: str = EVERY_X
+    details: Mapping[str, float] = field(default_factory=dict)
+    over: str = "box"  # "box" | "entries"
+    # per group what the proof knows of its clusters, for the literal form (proofs/literal.py); no part of a file
+    heard: tuple["Heard | None", ...] = field(default=(), compare=False, repr=False)
+
+    @classmethod
+    def proved(cls, norm: float, parts: Mapping[str, float], **words: Any) -> "Certificate":
+        """A proved bound, the sum of its parts, each rounded up; in L_p no smaller than what float64 can integrate."""
+        rounded = {name: float(parts.get(name, 0.0)) * SAFETY for name in PARTS}
+        if math.isfinite(norm):
+            missing = LEAST_INTEGRAL ** (1.0 / norm) - math.fsum(rounded.values())
+            rounded["rounding"] += max(0.0, missing)
+        return cls("proved", norm, math.fsum(rounded.values()) * (1.0 + 2.0**-52), rounded, **words)
+
+    @classmethod
+    def nothing(cls, norm: float, reason: str, dtype: str) -> "Certificate":
+        """No statement, and why."""
+        return cls("none", norm, None, theorem=reason, dtype=dtype, domain="none")
+
+    def with_details(self, **details: float) -> "Certificate":
+        """The same statement with more numbers told."""
+        return replace(self, details={**self.details, **details})
+
+    @property
+    def norm_name(self) -> str:
+        """sup or L_p, as a person reads it; of a table, that it is a maximum over its entries."""
+        if self.over == "entries":
+            return "maximum over the entries, nothing claimed between them"
+        return "sup norm" if math.isinf(self.norm) else f"L_{self.norm:g} norm"
+
+    def __str__(self) -> str:
+        if self.bound is None:
+            return f"nothing proved: {self.theorem}"
+        return f"{self.kind}: error <= {self.bound:.6g} in the {self.norm_name} ({self.argument}, {self.dtype})"
+
+    @property
+    def norm_label(self) -> float | str:
+        """What records say: "inf", p, or "entries"."""
+        return "entries" if self.over == "entries" else "inf" if math.isinf(self.norm) else self.norm
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; the norm is "inf", a number, or "entries"."""
+        return {
+            "kind": self.kind,
+            "norm": self.norm_label,
+            "bound": self.bound,
+            "parts": dict(self.parts),
+            "argument": self.argument,
+            "theorem": self.theorem,
+            "assumptions": list(self.assumptions),
+            "dtype": self.dtype,
+            "runtime": self.runtime,
+            "domain": self.domain,
+            "details": dict(self.details),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Certificate":
+        """The inverse of to_json; files of before call the argument of the proof a route."""
+        data = {"argument" if name == "route" else name: value for name, value in data.items()}
+        over = "entries" if data["norm"] == "entries" else "box"
+        norm = math.inf if data["norm"] in ("inf", "entries") else float(data["norm"])
+        return cls(**{**data, "norm": norm, "over": over, "assumptions": tuple(data["assumptions"])})

@@ -1,0 +1,176 @@
+"""Literal forms of a group of clusters: errors of logits that tokens share or have for themselves, spreads, values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.errors import Refused
+from maxaffine.core.rounding import Dtype, gamma
+from maxaffine.layer.clusters import Cluster, ClusterGroup
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.proofs.head_bounds import affine_moments, pieces
+from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UNRESOLVED, UP, Column, Heard, Query, U
+
+Array = NDArray[np.float64]
+
+
+def cluster_column(layer: GroupedLayer, group: ClusterGroup, heard: Heard, form: Dtype) -> Column:
+    """A group of clusters in its own query column."""
+    query = Query.of(layer, group.matrix, form)
+    size = query.size
+    bonus = layer.bonus if len(layer.groups) > 1 else 0.0
+    whole = np.stack([(size * (1 + query.part) + np.abs(c.origin)) / c.radius for c in group.clusters]) * UP  # |t| over the box
+    reach = whole if heard.reach is None else np.minimum(heard.reach, whole)
+    spreads = []
+    inside = shared = all_over = values = top = steepest = 0.0
+    for k, cluster in enumerate(group.clusters):
+        here = np.minimum(np.abs(cluster.origin) + cluster.radius * reach[k], size) * UP  # |z| where it is heard
+        near, away = (_logit(group, k, cluster, z, query.error(z), bonus, form) for z in (here, size))
+        blur = math.expm1(2.0 * min(near.own, 1.0))
+        spreads.append(spread(cluster, reach[k], 0.01 * heard.blend / blur))
+        inside = max(inside, blur * spreads[k] if near.own < 1.0 or cluster.count == 1 else math.inf)
+        shared, all_over = max(shared, near.shared + near.own), max(all_over, away.shared + away.own)
+        values = max(values, _value_error(layer, cluster, here, query, form))
+        top, steepest = max(top, largest_value(cluster, size * (1 + query.part))), max(steepest, away.slip)
+        if not away.top < LARGEST[form.name]:
+            return UNRESOLVED
+    if all(cluster.count == 1 for cluster in group.clusters) and math.isfinite(heard.kappa):
+        moved = 2.0 * heard.kappa * all_over
+        mean = heard.size + heard.blend + moved
+        total = moved + values + gamma(2 * layer.tokens + layer.dimension + 20, form.unit) * 2.0 * mean
+        total += layer.tokens * 4.0 * form.tiny * (top + heard.size)
+        return Column(total * UP, mean * UP, all_over, top + heard.size)
+    far = math.expm1(2.0 * all_over) * 2.0 * heard.far if all_over < 0.1 else math.inf
+    if not all_over < 0.1:
+        far = _far(heard, 0.0 if query.alone.all() else steepest, len(size), bonus, form)
+        all_over = shared + 1.0  # beyond its reach a cluster trails by more than its logits may be wrong
+    if not (shared < 1.0 and math.isfinite(inside + far + top)):
+        return UNRESOLVED
+    masses = math.exp(2.0 * shared)
+    total = masses * (inside + far + values) + math.expm1(2.0 * shared) * 2.0 * heard.blend
+    mean = heard.size + heard.blend + max(spreads) + 2.0 * heard.far  # sum W |v|
+    total += masses * gamma(2 * layer.tokens + layer.dimension + 20, form.unit) * 2.0 * mean
+    total += layer.tokens * (4.0 * form.tiny + 2.0 * math.exp(-SEEN) * 800.0 * form.unit) * (top + heard.size)
+    return Column(total * UP, (heard.size + heard.blend) * UP, all_over, top + heard.size)
+
+
+def _far(heard: Heard, slip: float, E: int, bonus: float, form: Dtype) -> float:
+    """What clusters beyond their reach say, exactly and as computed, where their logits are wrong by more than a little there.
+
+    Lags lose a part of the size of the logits, which grows `pace` times as fast as they do, and `slip` everywhere.
+    """
+    part = 2.0 * (gamma(E + 40, form.unit) + gamma(2 * E + 20, U))
+    if not (part * heard.pace <= 0.1 and part * (heard.edge + 2.0 * bonus) + 4.0 * slip <= 1.0):
+        return math.inf
+    return heard.far * (1.0 + 1.25 * math.exp(2.0 * part * (heard.edge + 2.0 * bonus) + 8.0 * slip))
+
+
+@dataclass(frozen=True)
+class _Logit:
+    """Errors of a cluster's logits: what its tokens share, what each has for itself, what z adds; and the largest logit."""
+
+    shared: float
+    own: float
+    slip: float
+    top: float
+
+
+def _logit(
+    group: ClusterGroup, k: int, cluster: Cluster, z: Array, error: Array, bonus: float, form: Dtype
+) -> _Logit:
+    """Over |z_e| <= z[e]."""
+    E = len(z)
+    a, b = np.abs(group.site_slopes[k].astype(np.float64)), abs(float(group.site_offsets[k]))
+    alpha = np.array([np.abs(axis.slopes.astype(np.float64)).max() for axis in cluster.axes]) / cluster.radius
+    beta = sum(float(np.abs(axis.offsets.astype(np.float64)).max()) for axis in cluster.axes)
+    inner = float(alpha @ (z + error + np.abs(cluster.origin))) + beta  # of what a token has for itself
+    top = float((a + alpha) @ (z + error)) + b + beta + float(alpha @ np.abs(cluster.origin)) + bonus
+    # the query's error, the scaling of queries, the constant row
+    shared = float(a @ error) + gamma(12, form.unit) * (float(a @ z) + b + bonus)
+    # slopes and offset as listed, in float64 and then in the form's dtype; products and sums; the query within the cluster
+    own = float(alpha @ error) + gamma(12, form.unit) * inner + gamma(2 * E + 8, U) * inner
+    own += 2.0 * U * top + gamma(E + 4, form.unit) * top
+    own += form.unit * (min(2.0 * top, SEEN) + EXP_ULPS + 6.0)
+    return _Logit(shared * UP, own * UP, float((a + alpha) @ error) * UP, top)
+
+
+def spread(cluster: Cluster, reach: Array, enough: float = 0.0) -> float:
+    """sup over |t_e| <= reach_e of sum_j w_j |v_j - p|, p the mean of the values v_j under the weights w_j.
+
+    At most the root of the second moment about any affine function m, and so at most max |v_j - m|, which is taken where it is
+    small `enough`; else it is followed from piece to piece.
+    """
+    if cluster.count == 1:
+        return 0.0
+    c = cluster.values.astype(np.float64).reshape(cluster.count, -1)
+    G = np.zeros((*c.shape, len(reach)))
+    if cluster.slopes is not None:
+        G = cluster.slopes.astype(np.float64).reshape(*c.shape, -1)
+    level, lean = (c.max(axis=0) + c.min(axis=0)) / 2.0, (G.max(axis=0) + G.min(axis=0)) / 2.0
+    crude = float((np.abs(c - level) + np.abs(G - lean) @ reach).max()) * (1 + 1e-9)
+    if crude <= enough or not math.isfinite(crude):
+        return crude
+    if len(reach) > 1:
+        return min(crude, _several(cluster, c, G, reach))
+    (axis,) = cluster.axes
+    slopes, offsets = axis.slopes.astype(np.float64), axis.offsets.astype(np.float64)
+    span, r = float(np.ptp(slopes)), float(reach[0])
+    count = int(np.clip(60.0 * span * r, 32, 4000))
+    half = r / count * (1 + 1e-12)
+    grow = math.exp(min(span * half, 50.0))  # of a weight, from the middle of a piece
+    t = -r + half * (2.0 * np.arange(count) + 1.0)
+    logits = np.multiply.outer(t, slopes) + offsets
+    w = np.exp(logits - logits.max(axis=1, keepdims=True))
+    w /= w.sum(axis=1, keepdims=True)
+    worst = 0.0
+    for column in range(c.shape[1]):
+        steep = G[:, column, 0] - lean[column, 0]
+        v = c[:, column] - level[column] + np.multiply.outer(t, steep)
+        apart = (w * np.abs(v - (w * v).sum(axis=1, keepdims=True))).sum(axis=1)
+        # the mean moves by (grow - 1) sum w |v - p| + grow sum w |G| half inside a piece
+        moved = (w * np.abs(steep)).sum(axis=1) * half
+        worst = max(worst, float(((2.0 * grow - 1.0) * apart + 2.0 * grow * moved).max()))
+    return min(crude, worst * (1 + 1e-9))
+
+
+def _several(cluster: Cluster, c: Array, G: Array, reach: Array) -> float:
+    """`spread` along several coordinates, by second moments on equal pieces."""
+    axes = tuple(
+        AxisKeys(axis.slopes.astype(np.float64) * r, axis.offsets.astype(np.float64))
+        for axis, r in zip(cluster.axes, reach, strict=True)
+    )
+    most, E = {2: 24, 3: 10}.get(len(axes), 6), len(axes)
+    ones = tuple(np.full((len(nodes), len(axis)), 1.0 / E) for axis, (nodes, _) in zip(axes, pieces(axes, most), strict=True))
+    shape = (*cluster.shape, c.shape[1])
+    try:
+        return affine_moments(axes, c.reshape(shape), (G * reach).reshape(*shape, E), ones, most).rounding
+    except Refused:
+        return math.inf
+
+
+def _value_error(layer: GroupedLayer, cluster: Cluster, here: Array, query: Query, form: Dtype) -> float:
+    """The largest error of a computed value of a cluster's tokens where it is heard; sums of such are counted elsewhere."""
+    E = len(here)
+    c = np.abs(cluster.values.astype(np.float64)).reshape(cluster.count, -1)
+    if cluster.slopes is None:
+        return gamma(6, form.unit) * float(c.max()) * UP
+    G = np.abs(cluster.slopes.astype(np.float64)).reshape(*c.shape, E) / cluster.radius
+    error = query.error(here)
+    # values are formed in x: the terms of an oblique coordinate are as large as the box, however small the coordinate is
+    sizes = c + G @ (np.abs(cluster.origin) + np.where(query.alone, here, query.size) + error)
+    lost = G @ error + (gamma(2 * E + 10, U) + gamma(E + layer.dimension + 8, form.unit)) * sizes
+    return float((lost + gamma(layer.dimension + 8, U) * (G @ query.away(here))).max()) * UP
+
+
+def largest_value(cluster: Cluster, size: Array) -> float:
+    """The largest |value| of a cluster's tokens over |z_e| <= size_e."""
+    c = np.abs(cluster.values.astype(np.float64)).reshape(cluster.count, -1)
+    if cluster.slopes is not None:
+        G = np.abs(cluster.slopes.astype(np.float64)).reshape(*c.shape, -1) / cluster.radius
+        c = c + G @ (np.abs(cluster.origin) + size)
+    return float(c.max()) * UP

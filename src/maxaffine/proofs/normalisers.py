@@ -1,0 +1,119 @@
+"""Between the groups of a literal layer: the range of their normalisers, the leak, and the bias that keeps them apart.
+
+log Z_g is convex in z: its largest value is at a corner of the box of coordinates, and every mean of tangent planes is below it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from maxaffine.core.rounding import FLOAT64
+from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.proofs.literal_clusters import largest_value
+from maxaffine.proofs.literal_form import Column, Query, U, affine_size
+
+Array = NDArray[np.float64]
+
+
+def normaliser_range(layer: GroupedLayer, group: Group | ClusterGroup) -> tuple[float, float]:
+    """Bounds of log Z_g over the box, Z_g = sum_j exp(logit_j) without the bonus.
+
+    log Z is convex in z: the largest value is at a corner of the coordinates' box, and every tangent plane is below it.
+    """
+    E = len(group.matrix)
+    if isinstance(group, Group):  # a sum over its directions
+        low = high = 0.0
+        for e, axis in enumerate(group.axes):
+            size = Query.of(layer, group.matrix[e : e + 1], FLOAT64).size
+            bounds = _convex(axis.slopes.astype(np.float64)[:, None], axis.offsets.astype(np.float64), size)
+            low, high = low + bounds[0], high + bounds[1]
+        return low, high
+    size = Query.of(layer, group.matrix, FLOAT64).size
+    slopes, offsets = group.listed()
+    return _convex(slopes, offsets, size) if E <= 6 else (-math.inf, math.inf)
+
+
+def _convex(slopes: Array, offsets: Array, size: Array) -> tuple[float, float]:
+    """Bounds of log sum_j exp(a_j . z + b_j) over |z_e| <= size_e."""
+    E = len(size)
+    slack = 64.0 * U * (float((np.abs(slopes) @ size + np.abs(offsets)).max()) + 1.0) + 1e-12 + 1e-15 * len(offsets)
+
+    def level(z: Array) -> tuple[float, Array]:
+        logits = slopes @ z + offsets
+        top = float(logits.max())
+        w = np.exp(logits - top)
+        total = float(w.sum())
+        return top + math.log(total), (w @ slopes) / total
+
+    corners = [np.array(signs) * size for signs in itertools.product((-1.0, 1.0), repeat=E)]
+    high = max(level(z)[0] for z in corners) + slack
+    # Cutting planes (Kelley): the next point is where the tangents so far are lowest; a mean of tangents is below log Z as well.
+    cuts: list[tuple[float, Array]] = []
+    best, least, z = -math.inf, math.inf, np.zeros(E)
+    for _ in range(40 * E):
+        value, lean = level(z)
+        cuts.append((value - float(lean @ z), lean))
+        least = min(least, value)
+        rows = np.array([[*one, -1.0] for _, one in cuts])
+        found = linprog(
+            [*([0.0] * E), 1.0], A_ub=rows, b_ub=[-c for c, _ in cuts], bounds=[*((-s, s) for s in size), (None, None)]
+        )
+        if found.x is None:
+            break
+        shares = np.maximum(-np.asarray(found.ineqlin.marginals), 0.0)
+        shares /= max(float(shares.sum()), 1e-300)
+        mean = shares @ np.array([one for _, one in cuts])
+        best = max(best, float(shares @ np.array([c for c, _ in cuts])) - float(np.abs(mean) @ size))
+        z = np.clip(found.x[:E], -size, size)
+        if least - best < 0.05:
+            break
+    return best - slack - 1e-9, high
+
+
+def leak_between(layer: GroupedLayer, groups: Sequence[Column]) -> float:
+    """What the other groups contribute to every query column."""
+    levels = [normaliser_range(layer, group) for group in layer.groups]
+    lean = affine_size(layer)
+    tops = [one.top + (lean if g == 0 else 0.0) for g, one in enumerate(groups)]
+    total = 0.0
+    for g, k in itertools.permutations(range(len(groups)), 2):
+        ratio = levels[k][1] - levels[g][0] - layer.bonus + 2.0 * (groups[g].eta + groups[k].eta)
+        total += math.exp(min(ratio, 700.0)) * (tops[g] + tops[k]) if math.isfinite(ratio) else math.inf
+    return total * (1 + 1e-9)
+
+
+def biased(layer: GroupedLayer, error: float) -> GroupedLayer:
+    """The layer with the bonus that its literal form needs: the leak is far below the error, and as small as rounding."""
+    allowed = min(1e-4 * error, 1e-14) if layer.dtype == "float64" else 1e-4 * error
+    return replace(layer, bonus=wanted_bonus(layer, allowed))
+
+
+def wanted_bonus(layer: GroupedLayer, allowed: float) -> float:
+    """Lambda, of few bits, for which the leak of the literal layer is about `allowed` where its logits are resolved."""
+    if len(layer.groups) == 1:
+        return 0.0
+    levels = [normaliser_range(layer, group) for group in layer.groups]
+    worst = max(levels[k][1] - levels[g][0] for g, k in itertools.permutations(range(len(levels)), 2))
+    tops = sum(_most(layer, group) for group in layer.groups) + affine_size(layer) + 1e-300
+    wanted = max(1.0, worst + math.log(len(levels) ** 2 * 2.0 * tops / allowed) + 1.0) if math.isfinite(tops) else worst + 100.0
+    mantissa, exponent = math.frexp(wanted)
+    return math.ldexp(math.ceil(mantissa * 256.0) / 256.0, exponent)
+
+
+def _most(layer: GroupedLayer, group: Group | ClusterGroup) -> float:
+    """The largest |value| of a token of a group over the box."""
+    size = Query.of(layer, group.matrix, FLOAT64).size * 1.01
+    if isinstance(group, ClusterGroup):
+        return max(largest_value(cluster, size) for cluster in group.clusters)
+    if group.factors is not None:
+        return float(np.prod(np.stack([np.abs(f.astype(np.float64)).max(axis=0) for f in group.factors]), axis=0).sum())
+    c, G = group.listed_values()
+    return float((np.abs(c) + np.abs(G) @ size).max())

@@ -1,0 +1,255 @@
+"""Routes: every way a user can run a layer, and what is proved of each.
+
+    arrays                          layer(x), and `maxaffine eval`
+    collapsed .. blocked, nearest   layer(x, runtime=..)
+    tensors                         layer(t) for tensors of PyTorch, with gradients, and by runtime="factorised"
+    module                          layer.to_torch(), by the structure; all inside in float64
+    literal module, multihead       layer.to_torch(form="literal"), layer.to_multihead_attention()
+    matrices                        layer.matrices(), multiplied by hand in float64
+    onnx, literal onnx              layer.to_onnx(), by the structure or by the Attention operator
+    safetensors                     the attention.* tensors of layer.to_safetensors(), by their schema
+    attention                       layer.attention(x), the weights themselves
+
+What follows the structure (one softmax per direction, two levels for clusters) is proved to the bound of the layer, rounding
+included.  The literal forms have a bound of their own (proofs/literal.py).  What a route adds (a kernel, float32 numbers that
+come out of a float64 layer) is added.  Nothing here is proved anew: a statement is arithmetic on what was proved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from maxaffine.core.errors import BadInput, Refused
+from maxaffine.core.intervals import Interval
+from maxaffine.core.rounding import FLOAT32, compute_format
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.layer import Layer
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.literal import ASSUMED, literal
+from maxaffine.proofs.statement import NO_GRADIENT, NONE, Statement
+from maxaffine.proofs.two_level import token_values
+from maxaffine.runtime import chooser
+from maxaffine.runtime.gpu.choice import choose as choose_kernel
+from maxaffine.target.target import Target
+
+RAISES = 'an error is raised; outside="clamp" takes the nearest point of the box'
+CLAMPS = "queries are moved to the nearest point of the box; not-a-number stays what it is"
+UNSAID = "nothing is said outside the box"
+RUNTIMES = ("collapsed", "windowed", "two-level", "factorised", "dense", "blocked", "nearest")
+TENSORS = ("tensors", "tensors with gradients", "factorised tensors")
+LITERAL = ("dense", "literal module", "multihead", "matrices", "literal onnx", "safetensors")
+ROUGHER = 1.8  # what the checker, which takes heads at entries over the whole box there, counts up to 2.1 times
+DIFFERENT = "the nearest entry answers; the softmax is another function"
+
+
+@dataclass(frozen=True)
+class Route:
+    """A way to run a layer: its name, how a user takes it, the dtypes it comes in, and what happens outside the box."""
+
+    name: str
+    how: str
+    dtypes: tuple[str, ...]  # of the arithmetic that is asked for; "own" is the layer's
+    outside: str
+    gradient: bool = False
+    devices: tuple[str, ...] = ("cpu",)
+
+
+ROUTES: dict[str, Route] = {
+    route.name: route
+    for route in (
+        Route("arrays", "layer(x)", ("own",), RAISES),
+        *(Route(name, f'layer(x, runtime="{name}")', ("own",), RAISES) for name in RUNTIMES),
+        Route("tensors", "layer(tensor)", ("float64", "float32"), RAISES, devices=("cpu", "cuda")),
+        Route(
+            "tensors with gradients", "layer(tensor.requires_grad_())", ("float64", "float32"), RAISES, True, ("cpu", "cuda")
+        ),
+        Route(
+            "factorised tensors", 'layer(tensor, runtime="factorised")', ("float64", "float32"), RAISES, True, ("cpu", "cuda")
+        ),
+        Route("module", "layer.to_torch()", ("own",), CLAMPS, True, ("cpu", "cuda")),
+        Route("literal module", 'layer.to_torch(form="literal")', ("own",), CLAMPS, True, ("cpu", "cuda")),
+        Route("multihead", "layer.to_multihead_attention()", ("own",), CLAMPS, True, ("cpu", "cuda")),
+        Route("matrices", "layer.matrices()", ("float64",), UNSAID),
+        Route("onnx", "layer.to_onnx(path)", ("own",), CLAMPS),
+        Route("literal onnx", 'layer.to_onnx(path, form="literal")', ("own",), CLAMPS),
+        Route("safetensors", "layer.to_safetensors(path)", ("float64",), CLAMPS),
+        Route("attention", "layer.attention(x)", ("own",), RAISES),
+    )
+}  # fmt: skip
+
+
+class Source(Protocol):
+    """What statements are made of: a compiled or loaded layer."""
+
+    @property
+    def target(self) -> Target: ...  # noqa: D102
+    @property
+    def layer(self) -> Layer | GroupedLayer: ...  # noqa: D102
+    @property
+    def certificate(self) -> Certificate: ...  # noqa: D102
+    @property
+    def error(self) -> float: ...  # noqa: D102
+    @property
+    def reserve(self) -> float | None: ...  # noqa: D102
+    @property
+    def literal(self) -> Mapping[str, float | str]: ...  # noqa: D102
+    @property
+    def standing(self) -> str: ...  # noqa: D102
+
+
+def literal_bounds(layer: Layer | GroupedLayer, certificate: Certificate) -> dict[str, float | str]:
+    """Of the literal forms, per arithmetic: a bound, or why there is none; for compiled layers, whose proofs are at hand."""
+    own = compute_format(layer.dtype).name
+    found: dict[str, float | str] = {}
+    for arithmetic in dict.fromkeys(("float64", own)):
+        if certificate.bound is None:
+            found[arithmetic] = certificate.theorem
+        elif certificate.runtime == "hard":
+            found[arithmetic] = DIFFERENT
+        else:
+            try:
+                added = literal(layer, certificate.heard, arithmetic).total * root_of_volume(layer, certificate)
+                added *= ROUGHER if certificate.over == "entries" else 1.0
+                found[arithmetic] = (certificate.bound + added) * (1 + 1e-12)
+            except Refused as refusal:
+                found[arithmetic] = str(refusal).rstrip(".")
+    return found
+
+
+def root_of_volume(layer: Layer | GroupedLayer, certificate: Certificate) -> float:
+    """What a pointwise error costs in the norm of the certificate: 1, or |box|^(1/p)."""
+    if math.isinf(certificate.norm):
+        return 1.0
+    return float(float(np.prod(layer.high - layer.low)) ** (1.0 / certificate.norm)) * (1 + 1e-12)
+
+
+def narrow_tolerance(source: Source) -> float:
+    """What the polynomials of a float32 kernel may differ from the layer by: an eighth of the error, or half of what is left."""
+    bound = source.certificate.bound
+    left = source.error if bound is None else max(source.error - bound, 0.0)
+    return max(min(source.error / 8.0, left / 2.0), source.reserve or 0.0)
+
+
+def statement(source: Source, route: str = "arrays", dtype: str | None = None, device: str = "cpu") -> Statement:
+    """What is proved of one route, in one arithmetic and on one device."""
+    if route not in ROUTES:
+        raise BadInput(f"`route` (={route!r}) is not known; choose one of {', '.join(ROUTES)}.")
+    if device not in ("cpu", "cuda"):
+        raise BadInput(f'`device` (={device!r}) must be "cpu" or "cuda".')
+    found, own = ROUTES[route], compute_format(source.layer.dtype).name
+    allowed = [own if one == "own" else one for one in found.dtypes]
+    chosen = allowed[0] if dtype is None else dtype
+    if chosen not in allowed:
+        raise BadInput(f"`dtype` (={dtype!r}) is not one of this route's ({', '.join(allowed)}).")
+    made = _made(source, found, chosen, device)
+    if made.covered and source.standing == "stated":
+        return Statement(**{**made.__dict__, "why": f"{made.why}; stated in the file, not checked"})
+    return made
+
+
+def statements(source: Source) -> list[Statement]:
+    """All routes of a layer, in every dtype and on every device they have, those that cannot run it left out."""
+    found = []
+    own = compute_format(source.layer.dtype).name
+    for route in ROUTES.values():
+        if route.name in RUNTIMES and _runtime(route.name) not in chooser.available(source.layer, source.reserve or 0.0):
+            continue
+        for device in route.devices:
+            found += [statement(source, route.name, own if one == "own" else one, device) for one in route.dtypes]
+    return found
+
+
+def _runtime(route: str) -> str:
+    return "hard" if route == "nearest" else route
+
+
+def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
+    certificate, layer = source.certificate, source.layer
+    more: dict[str, Any] = {
+        "device": device, "norm": certificate.norm_label, "outside": route.outside,
+        "gradient": NO_GRADIENT if route.gradient else NONE,
+    }  # fmt: skip
+
+    def refuse(why: str) -> Statement:
+        return Statement.not_covered(route.name, dtype, why, **more)
+
+    def prove(parts: dict[str, float], why: str, assumed: tuple[str, ...] = ()) -> Statement:
+        bound = math.fsum(parts.values()) * (1 + 2.0**-50) if len(parts) > 1 else next(iter(parts.values()))
+        return Statement(route.name, dtype, bound, why, parts, assumptions=(*certificate.assumptions, *assumed), **more)
+
+    if certificate.bound is None:
+        return refuse(certificate.theorem)
+    if route.name == "attention":
+        return refuse("no bound is stated for single weights; each row sums to one up to rounding")
+    if route.name in RUNTIMES:
+        why = chooser.RUNTIMES[_runtime(route.name)].why_not(layer, chooser.How(source.reserve or 0.0))
+        if why is not None:
+            return refuse(f"it cannot run this layer: {why}")
+        if route.name == "collapsed" and source.reserve is None:
+            return refuse("the certificate leaves no margin for a collapse")
+    hard = certificate.runtime == "hard"
+    if hard and route.name not in ("arrays", "nearest", "tensors", "tensors with gradients"):
+        return refuse(DIFFERENT)
+    if route.name in LITERAL and not (route.name == "dense" and not _clusters(layer)):
+        bound = source.literal.get(dtype, "nothing is stated of it")
+        if isinstance(bound, str):
+            return refuse(bound)
+        parts = {"layer": certificate.bound, "literal softmax": max(bound - certificate.bound, 0.0)}
+        return prove(parts, "the literal softmax in this arithmetic", (ASSUMED,))
+    parts = {"layer": certificate.bound}
+    if route.name in TENSORS:
+        return _tensors(source, route, dtype, device, parts, prove, hard)
+    if route.name in ("module", "onnx"):
+        return prove(parts, "computed by the structure of the layer, in float64 inside")
+    return prove(parts, "the bound of the layer")
+
+
+def _clusters(layer: Layer | GroupedLayer) -> bool:
+    return isinstance(layer, GroupedLayer) and layer.has_clusters
+
+
+def _tensors(
+    source: Source, route: Route, dtype: str, device: str, parts: dict[str, float],
+    prove: Callable[[dict[str, float], str], Statement], hard: bool,
+) -> Statement:  # fmt: skip
+    """Tensors: by a kernel where a device has one, else as arrays are or through PyTorch's operations in float64."""
+    layer = source.layer
+    rounded = dtype == "float32" and layer.dtype == "float64"
+    if device == "cuda" and not hard and route.name != "factorised tensors":
+        tolerance = narrow_tolerance(source) if dtype == "float32" else source.reserve or 0.0
+        try:
+            name, reason, kernel = choose_kernel(layer, dtype, tolerance)
+            kept = kernel.bound * root_of_volume(layer, source.certificate)
+            return prove({**parts, "kernel": kept}, f"the {name} kernel: {reason}")
+        except Refused:
+            pass
+    why = "the nearest entry" if hard else "computed in float64" if route.gradient or device == "cuda" else "as arrays are"
+    if rounded:
+        size = _size(source.target, layer) + parts["layer"]
+        parts = {**parts, "output": FLOAT32.unit * size * (1 + 1e-12) * root_of_volume(layer, source.certificate)}
+        why += ", and rounded to float32 at the end"
+    return prove(parts, why)
+
+
+def _size(target: Target, layer: Layer | GroupedLayer) -> float:
+    """A bound of |f| over the box: by enclosures on equal boxes, or what the tokens of the layer can say."""
+    seen = math.inf
+    D = len(layer.low)
+    if target.expression is not None:
+        edges = [np.linspace(a, b, {1: 64, 2: 16, 3: 6}.get(D, 2) + 1) for a, b in zip(layer.low, layer.high, strict=True)]
+        if D <= 12:
+            low = np.stack([m.ravel() for m in np.meshgrid(*(e[:-1] for e in edges), indexing="ij")], axis=1)
+            high = np.stack([m.ravel() for m in np.meshgrid(*(e[1:] for e in edges), indexing="ij")], axis=1)
+        else:
+            low, high = layer.low[None], layer.high[None]
+        with np.errstate(all="ignore"):
+            found = target.enclose(low, high)
+        magnitude = found.magnitude if isinstance(found, Interval) else np.array([math.inf])
+        seen = float(magnitude.max()) if np.isfinite(magnitude).all() else math.inf
+    most = float(layer.largest) if isinstance(layer, Layer) else token_values(layer)
+    return min(seen, most)

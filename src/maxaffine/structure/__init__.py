@@ -1,0 +1,1 @@
+"""Exact decompositions of an expression, shared with the checker."""

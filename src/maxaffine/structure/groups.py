@@ -1,0 +1,390 @@
+"""The structure of an expression: a sum of groups, each a function of few directions w . x.
+
+    f(x) = sum_g F_g(w_g1 . x, .., w_gE . x),        F_g = sum of products of functions of one direction each, where it is
+
+Affine subexpressions are directions: sin(x + 2y) is a function of the one direction x + 2y, and so is everything whose
+arguments are all parallel.  Powers of sums are expanded, exp of a sum is a product, a quotient by a function of one direction is
+a factor.  A term that no such product describes keeps its variables as directions.  Everything here is an identity; the
+group's expression is written in new variables t1..tE, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.intervals import Interval
+from maxaffine.expression.expression import Expression
+from maxaffine.expression.graph import Graph
+
+Array = NDArray[np.float64]
+Direction = tuple[Fraction, ...]
+
+MOST_TERMS = 200  # of an expanded product; beyond it the product stays as it is
+MOST_POWER = 6
+SWITCHING = frozenset({"abs", "max", "min", "sign", "floor", "negative", "nonpositive", "zero", "cbrt", "sqrt", "powr"})
+
+
+@dataclass(frozen=True)
+class Group:
+    """F_g in the variables t_e = directions[e] . x; `factors[r][e]` its factors where it is a sum of products."""
+
+    directions: tuple[Direction, ...]
+    expression: Expression | None  # of t1..tE; None for a callable, which is known by its values alone
+    factors: tuple[tuple[Expression | None, ...], ...] | None  # None as a factor stands for 1
+
+    @property
+    def dimension(self) -> int:
+        """E."""
+        return len(self.directions)
+
+    def matrix(self) -> Array:
+        """The directions as a float64 matrix (E, D)."""
+        return np.array([[float(c) for c in direction] for direction in self.directions])
+
+    def range(self, low: Array, high: Array) -> Interval:
+        """Enclosures (E,) of t over the box."""
+        lows, highs = [], []
+        for direction in self.directions:
+            total = Interval.point(np.zeros(1))
+            for c, a, b in zip(direction, low, high, strict=True):
+                if c:
+                    total = total + Interval.exact(c) * Interval.of([a], [b])
+            lows.append(float(total.lo[0]))
+            highs.append(float(total.hi[0]))
+        return Interval.of(lows, highs)
+
+
+def groups_of(expression: Expression, output: int = 0, apart: bool = False) -> tuple[Group, ...]:
+    """The groups of one output; a constant part is added to the first group.
+
+    With `apart`, groups that switch (abs, max, sqrt, ..) stay apart from others of more directions.
+    """
+    work = _Work(expression)
+    constant, terms = work.terms(expression.outputs[output])
+    gathered: dict[frozenset[Direction], list[list[int]]] = {}
+    for factors in terms:
+        gathered.setdefault(work.key(factors), []).append(factors)
+    alone = {key for key, terms in gathered.items() if apart and any(work.switches(f) for factors in terms for f in factors)}
+    keys = sorted(gathered, key=lambda key: (-len(key), sorted(key, reverse=True)))
+    merged: dict[frozenset[Direction], list[list[int]]] = {}
+    for key in keys:  # a function of fewer directions is one of more: product keys hold it for free
+        home = next((big for big in merged if key < big and not alone & {big, key}), key)
+        merged.setdefault(home, []).extend(gathered[key])
+    groups = []
+    for index, (key, products) in enumerate(merged.items()):
+        groups.append(work.group(sorted(key, reverse=True), products, constant if index == 0 else None))
+    return tuple(groups)
+
+
+def whole_group(expression: Expression) -> Group:
+    """All outputs together as one group of the variables that occur, in t1..tE."""
+    work = _Work(expression)
+    variables = frozenset().union(*(work.variables(work.directions(work.place[p])) for p in expression.outputs))
+    directions = sorted(variables, reverse=True)
+    names = tuple(f"t{e + 1}" for e in range(len(directions)))
+    fresh = _Rewrite(work, directions, names)
+    places = tuple(fresh.copy(work.place[p]) for p in expression.outputs)
+    return Group(tuple(directions), Expression._of("all outputs", names, fresh.graph, places), None)
+
+
+def rotated_group(expression: Expression, directions: Sequence[Direction]) -> Group | None:
+    """All outputs as one group of other directions: x = W^-1 t put into the expression, exactly.
+
+    There must be as many directions as variables that occur, and they must be independent; None otherwise.
+    """
+    work = _Work(expression)
+    variables = frozenset().union(*(work.variables(work.directions(work.place[p])) for p in expression.outputs))
+    used = [i for i, unit in enumerate(work.unit) if unit in variables]
+    if len(directions) != len(used) or any(c for w in directions for i, c in enumerate(w) if i not in used):
+        return None
+    inverse = _inverse([[w[i] for i in used] for w in directions])
+    if inverse is None:
+        return None
+    names = tuple(f"t{e + 1}" for e in range(len(directions)))
+    fresh = _Rewrite(work, directions, names)
+    for row, i in enumerate(used):
+        pieces = [fresh.graph.multiply(fresh.graph.number(c), fresh.graph.variable(e)) for e, c in enumerate(inverse[row])]
+        fresh.put(i, fresh.graph.total(pieces))
+    places = tuple(fresh.copy(work.place[p]) for p in expression.outputs)
+    return Group(tuple(directions), Expression._of("rotated outputs", names, fresh.graph, places), None)
+
+
+def _inverse(matrix: list[list[Fraction]]) -> list[list[Fraction]] | None:
+    """The exact inverse, by elimination; None where there is none."""
+    n = len(matrix)
+    rows = [[*row, *(Fraction(int(i == j)) for j in range(n))] for i, row in enumerate(matrix)]
+    for column in range(n):
+        pivot = next((r for r in range(column, n) if rows[r][column]), None)
+        if pivot is None:
+            return None
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        lead = rows[column][column]
+        rows[column] = [c / lead for c in rows[column]]
+        for r in range(n):
+            if r != column and rows[r][column]:
+                factor = rows[r][column]
+                rows[r] = [a - factor * b for a, b in zip(rows[r], rows[column], strict=True)]
+    return [row[n:] for row in rows]
+
+
+class _Work:
+    """A growing copy of the expression's graph, with the directions of every node."""
+
+    def __init__(self, expression: Expression) -> None:
+        self.names = expression.names
+        self.graph = Graph(expression.nodes)
+        # Graph.make keeps the order of distinct nodes, so places of the expression stay valid where none repeats.
+        self.place = {i: self.graph.make(*node) for i, node in enumerate(expression.nodes)}
+        self._directions: dict[int, frozenset[Direction]] = {}
+        self.unit = [tuple(Fraction(int(i == j)) for j in range(len(self.names))) for i in range(len(self.names))]
+
+    # -- directions
+
+    def affine(self, place: int) -> tuple[int, dict[int, int]] | None:
+        """place = c0 + sum_i c_i x_i as places of constants, or None."""
+        nodes = self.graph.nodes
+        node = nodes[place]
+        if node.op == "var" and isinstance(node.data, int):
+            return self.graph.zero, {node.data: self.graph.one}
+        if node.op != "lin" or any(nodes[a].op != "var" for a in node.args[2::2]):
+            return None
+        pairs = zip(node.args[1::2], node.args[2::2], strict=True)
+        return node.args[0], {int(nodes[a].data): c for c, a in pairs}  # type: ignore[arg-type]
+
+    def direction(self, coefficients: dict[int, int]) -> tuple[Direction, int] | None:
+        """(w, place of lambda) with sum_i c_i x_i = lambda w . x; None where several coefficients are not rational."""
+        if len(coefficients) == 1:
+            ((variable, c),) = coefficients.items()
+            return self.unit[variable], c
+        values = {i: self.graph.rational(c) for i, c in coefficients.items()}
+        if any(value is None for value in values.values()):
+            return None
+        first = values[min(values)]
+        assert first is not None
+        row = [Fraction(0)] * len(self.names)
+        for i, value in values.items():
+            assert value is not None
+            row[i] = value / first
+        return tuple(row), self.graph.number(first)
+
+    def directions(self, place: int) -> frozenset[Direction]:
+        """All directions that a node depends on."""
+        found = self._directions.get(place)
+        if found is None:
+            nodes = self.graph.nodes
+            affine = self.affine(place)
+            if self.graph.is_constant(place):
+                found = frozenset()
+            elif affine is not None:
+                named = self.direction(affine[1])
+                found = frozenset([named[0]]) if named else frozenset(self.unit[i] for i in affine[1])
+            else:
+                found = frozenset().union(*(self.directions(a) for a in nodes[place].args))
+            self._directions[place] = found
+        return found
+
+    def switches(self, place: int) -> bool:
+        """Whether some operation of a node may switch or be singular."""
+        found, waiting = set[int](), [place]
+        while waiting:
+            here = waiting.pop()
+            if here not in found and not self.graph.is_constant(here):
+                if self.graph.nodes[here].op in SWITCHING:
+                    return True
+                found.add(here)
+                waiting += self.graph.nodes[here].args
+        return False
+
+    def variables(self, directions: Iterable[Direction]) -> frozenset[Direction]:
+        """The unit directions of all variables in them."""
+        return frozenset(self.unit[i] for w in directions for i, c in enumerate(w) if c)
+
+    def key(self, factors: Sequence[int]) -> frozenset[Direction]:
+        """What a product depends on: its directions where every factor has one, else its variables."""
+        wanted = frozenset().union(*(self.directions(f) for f in factors))
+        split = all(len(self.directions(f)) <= 1 for f in factors)
+        variables = self.variables(wanted)
+        return wanted if split and len(wanted) <= len(variables) else variables
+
+    # -- sums of products
+
+    def terms(self, place: int) -> tuple[int, list[list[int]]]:
+        """place = constant + sum of products: the place of the constant, and the factors of every product."""
+        output = self.place[place]
+        expanded = self.expand(output)
+        constant, parts = self.graph._split(expanded)
+        products = []
+        for a, c in parts.items():
+            factors = self.factors(a)
+            products.append([c, *factors] if c != self.graph.one else factors)
+        return constant, products
+
+    def expand(self, place: int) -> int:
+        """Products of sums multiplied out, where a sum joins several directions; the same value."""
+        graph = self.graph
+        constant, parts = graph._split(place)
+        total = [constant]
+        for a, c in parts.items():
+            grown = self._expand_product(a)
+            total += [graph.multiply(c, piece) for piece in grown]
+            if len(total) > MOST_TERMS:
+                return place
+        return graph.total(total)
+
+    def _expand_product(self, place: int) -> list[int]:
+        graph = self.graph
+        node = graph.nodes[place]
+        if node.op != "prod" or not isinstance(node.data, tuple):
+            return [place]
+        pieces = [graph.one]
+        for base, n in zip(node.args, node.data, strict=True):
+            several = graph.nodes[base].op == "lin" and len(self.directions(base)) > 1 and n <= MOST_POWER
+            for _ in range(n if several else 1):
+                options = self._sum(base) if several else [base if n == 1 else graph.integer_power(base, n)]
+                if len(pieces) * len(options) > MOST_TERMS:
+                    return [place]
+                pieces = [graph.multiply(p, option) for p in pieces for option in options]
+        return pieces
+
+    def _sum(self, place: int) -> list[int]:
+        constant, parts = self.graph._split(place)
+        pieces = [self.graph.multiply(c, a) for a, c in parts.items()]
+        return pieces if self.graph.is_zero(constant) else [constant, *pieces]
+
+    def factors(self, place: int) -> list[int]:
+        """Factors of a node, as fine as its structure shows."""
+        graph = self.graph
+        node = graph.nodes[place]
+        if len(self.directions(place)) <= 1:
+            return [place]
+        if node.op == "prod" and isinstance(node.data, tuple):
+            found: list[int] = []
+            for base, n in zip(node.args, node.data, strict=True):
+                for factor in self.factors(base):
+                    found.append(factor if n == 1 else graph.integer_power(factor, n))
+            return found
+        if node.op == "exp":
+            constant, parts = graph._split(self.expand(node.args[0]))
+            by_key: dict[frozenset[Direction], list[int]] = {}
+            for a, c in parts.items():
+                by_key.setdefault(self.directions(a), []).append(graph.multiply(c, a))
+            if len(by_key) > 1:
+                pieces = [graph.apply("exp", graph.total(items)) for items in by_key.values()]
+                return pieces if graph.is_zero(constant) else [graph.apply("exp", constant), *pieces]
+        if node.op == "div":
+            below = self.factors(node.args[1])
+            if all(len(self.directions(f)) <= 1 for f in below):
+                return [*self.factors(node.args[0]), *(graph.divide(graph.one, f) for f in below)]
+        return [place]
+
+    # -- groups in their own variables
+
+    def group(self, directions: Sequence[Direction], products: list[list[int]], constant: int | None) -> Group:
+        names = tuple(f"t{e + 1}" for e in range(len(directions)))
+        fresh = _Rewrite(self, directions, names)
+        total = [fresh.copy(constant)] if constant is not None else []
+        factors: list[tuple[Expression | None, ...]] | None = []
+        for product in products:
+            places = [fresh.copy(f) for f in product]
+            piece = fresh.graph.one
+            for p in places:
+                piece = fresh.graph.multiply(piece, p)
+            total.append(piece)
+            if factors is not None:
+                row = self._row(product, places, directions, fresh)
+                factors = None if row is None else [*factors, row]
+        if factors is not None and constant is not None and not self.graph.is_zero(constant):
+            factors.append((fresh.single(0, total[0]), *([None] * (len(directions) - 1))))
+        whole = fresh.graph.total(total)
+        text = f"a group of {len(products)} terms"
+        expression = Expression._of(text, names, fresh.graph, (whole,))
+        return Group(tuple(directions), expression, tuple(factors) if factors else None)
+
+    def _row(
+        self, product: list[int], places: list[int], directions: Sequence[Direction], fresh: _Rewrite
+    ) -> tuple[Expression | None, ...] | None:
+        """One factor per direction (constants go with the first), or None where a factor has several directions."""
+        owners = {w: e for e, w in enumerate(directions)}
+        cells: list[list[int]] = [[] for _ in directions]
+        for factor, place in zip(product, places, strict=True):
+            wanted = self.directions(factor)
+            if len(wanted) > 1 or any(w not in owners for w in wanted):
+                return None
+            cells[owners[next(iter(wanted))] if wanted else 0].append(place)
+        row: list[Expression | None] = []
+        for e, cell in enumerate(cells):
+            if not cell:
+                row.append(None)
+                continue
+            piece = fresh.graph.one
+            for p in cell:
+                piece = fresh.graph.multiply(piece, p)
+            row.append(fresh.single(e, piece))
+        return tuple(row)
+
+
+class _Rewrite:
+    """Copies nodes into a new graph whose variables are the directions."""
+
+    def __init__(self, work: _Work, directions: Sequence[Direction], names: tuple[str, ...]) -> None:
+        self.work, self.names = work, names
+        self.owners = {w: e for e, w in enumerate(directions)}
+        self.graph = Graph()
+        self._copies: dict[int, int] = {}
+        self._variables: dict[int, int] = {}
+
+    def put(self, variable: int, place: int) -> None:
+        """Let a variable stand for a node of the new graph."""
+        self._variables[variable] = place
+
+    def copy(self, place: int) -> int:
+        """The node in the new variables."""
+        found = self._copies.get(place)
+        if found is None:
+            found = self._copies[place] = self._copy(place)
+        return found
+
+    def _copy(self, place: int) -> int:
+        old, graph = self.work.graph, self.graph
+        node = old.nodes[place]
+        affine = None if old.is_constant(place) else self.work.affine(place)
+        if affine is not None and self._variables:
+            pieces = [graph.multiply(self.copy(c), self._variables[i]) for i, c in affine[1].items()]
+            return graph.total([self.copy(affine[0]), *pieces])
+        if affine is not None:
+            constant, coefficients = affine
+            named = self.work.direction(coefficients)
+            if named is not None and named[0] in self.owners:
+                t = graph.variable(self.owners[named[0]])
+                return graph.add(self.copy(constant), graph.multiply(self.copy(named[1]), t))
+            total = self.copy(constant)
+            for i, c in coefficients.items():
+                t = graph.variable(self.owners[self.work.unit[i]])
+                total = graph.add(total, graph.multiply(self.copy(c), t))
+            return total
+        args = [self.copy(a) for a in node.args]
+        if node.op == "lin":
+            pieces = [graph.multiply(c, a) for c, a in zip(args[1::2], args[2::2], strict=True)]
+            return graph.total([args[0], *pieces])
+        if node.op == "prod" and isinstance(node.data, tuple):
+            piece = graph.one
+            for base, n in zip(args, node.data, strict=True):
+                piece = graph.multiply(piece, graph.integer_power(base, n))
+            return piece
+        return graph.make(node.op, tuple(args), node.data)
+
+    def single(self, e: int, place: int) -> Expression:
+        """A node of one direction as an expression of that variable alone."""
+        graph = Graph()
+        copies: dict[int, int] = {}
+        for i, node in enumerate(self.graph.nodes[: place + 1]):
+            if node.op == "var":
+                copies[i] = graph.variable(0 if node.data == e else 1)
+            else:
+                copies[i] = graph.make(node.op, tuple(copies[a] for a in node.args), node.data)
+        return Expression._of("factor", (self.names[e],), graph, (copies[place],))

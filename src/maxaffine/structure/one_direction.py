@@ -1,0 +1,43 @@
+"""Targets of one direction: f(x) = h(w . x) + slopes . x, exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from maxaffine.expression.expression import Expression
+from maxaffine.expression.graph import Graph
+from maxaffine.structure.affine_part import affine_part
+from maxaffine.structure.groups import Direction, groups_of
+
+
+@dataclass(frozen=True)
+class OneDirection:
+    """h as an expression of t = direction . x, and the slopes of the affine part (all zero where there is none)."""
+
+    h: Expression
+    direction: Direction
+    slopes: tuple[Fraction, ...]
+
+    def shifted(self, constant: Fraction) -> Expression:
+        """h + constant."""
+        if not constant:
+            return self.h
+        graph = Graph(self.h.nodes)
+        return Expression._of(self.h.text, self.h.names, graph, (graph.add(self.h.outputs[0], graph.number(constant)),))
+
+
+def one_direction(expression: Expression) -> OneDirection | None:
+    """The target as a function of one direction and an affine part; None where it is no such function."""
+    if expression.count != 1 or not expression.used:
+        return None
+    if expression.dimension == 1:
+        return OneDirection(expression, (Fraction(1),), (Fraction(0),))
+    groups = groups_of(expression)
+    if any(group.dimension != 1 or group.expression is None for group in groups):
+        return None
+    curved, slopes, constant = affine_part(groups, expression.dimension)
+    if len(curved) != 1 or curved[0].expression is None:
+        return None
+    found = OneDirection(curved[0].expression, curved[0].directions[0], tuple(slopes))
+    return OneDirection(found.shifted(constant), found.direction, found.slopes)

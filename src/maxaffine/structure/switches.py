@@ -1,0 +1,226 @@
+"""Where an expression switches: its kinks, jumps and singular arguments, and the smooth branches in between.
+
+    abs(u), sign(u)     switch where u = 0          choice +1: u > 0            choice -1: u < 0
+    max(a, b)           u = a - b                   +1: a                       -1: b
+    min(a, b)           u = a - b                   +1: b                       -1: a
+    u < 0, u <= 0, ..   u = 0, inside where(...)    +1: u > 0                   -1: u < 0      (u == 0 is false for both)
+    floor(u)            where u is an integer       the integer
+    cbrt(u)             singular at u = 0           +1: u^(1/3)                 -1: -(-u)^(1/3)
+    sqrt, log, powers, quotients, ..                singular where u = 0; nothing to choose
+
+`forced` resolves switches by choices and leaves an expression without them: on the region of the choices it is the same
+function, and elsewhere its analytic continuation.  Everything here is an identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from maxaffine.core.errors import BadInput
+from maxaffine.core.intervals import Interval
+from maxaffine.expression.expression import Expression
+from maxaffine.expression.graph import CONDITIONS, Graph, Node
+
+Array = NDArray[np.float64]
+
+KINKS = frozenset({"abs", "max", "min"})
+COMPARISONS = frozenset({"negative", "nonpositive", "zero"})
+JUMPS = COMPARISONS | {"sign", "floor", "atan2"}
+SINGULAR = frozenset({"sqrt", "cbrt", "log", "log1p", "powr", "pow", "div", "asin", "acos", "acosh", "atanh", "tan"})
+CHOSEN = KINKS | COMPARISONS | {"sign", "floor", "cbrt"}
+"""Operations that `forced` resolves."""
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One switch: its node, what it is, and the function that decides (it switches where the argument vanishes).
+
+    Kinds: "kink" (continuous), "jump" (may be discontinuous), "singular" (not analytic, or a pole).  A `floor` switches
+    where its argument is any integer.  The argument may itself contain switches, which stand before this one in the list.
+    """
+
+    place: int
+    op: str
+    kind: str
+    argument: Expression
+
+    @property
+    def chosen(self) -> bool:
+        """Whether `forced` takes a choice for it."""
+        return self.op in CHOSEN
+
+
+@dataclass(frozen=True)
+class AffineForm:
+    """constant + coefficients . x: enclosures, and the exact rational numbers where they are rational."""
+
+    coefficients: Interval  # (D,)
+    constant: Interval  # ()
+    exact: tuple[tuple[Fraction, ...], Fraction] | None
+
+
+def switches(expression: Expression) -> tuple[Switch, ...]:
+    """All switches with arguments that vary, inner ones first; every one that `forced` needs a choice for is among them."""
+    graph = Graph(expression.nodes)
+    place = {i: graph.make(*node) for i, node in enumerate(expression.nodes)}
+    if any(i != p for i, p in place.items()):
+        raise AssertionError("an expression lists a node twice")
+    found = []
+    for i, node in enumerate(expression.nodes):
+        kind = "kink" if node.op in KINKS else "jump" if node.op in JUMPS else "singular" if node.op in SINGULAR else None
+        if kind is None:
+            continue
+        argument = _argument(graph, node)
+        if not graph.is_constant(argument):
+            text = f"the argument of {expression.describe(i)}"
+            found.append(Switch(i, node.op, kind, Expression._of(text, expression.names, graph, (argument,))))
+    return tuple(found)
+
+
+def _argument(graph: Graph, node: Node) -> int:
+    """The place of what vanishes at the switch."""
+    u = node.args[0]
+    if node.op in ("max", "min"):
+        return graph.subtract(u, node.args[1])
+    if node.op == "div":
+        return node.args[1]
+    if node.op == "log1p":
+        return graph.add(graph.one, u)
+    if node.op in ("asin", "acos", "atanh"):
+        return graph.subtract(graph.one, graph.integer_power(u, 2))
+    if node.op == "acosh":
+        return graph.subtract(u, graph.one)
+    if node.op == "tan":
+        return graph.apply("cos", u)
+    return u
+
+
+def affine_form(expression: Expression, output: int = 0) -> AffineForm | None:
+    """The output as constant + coefficients . x, where its normal form shows that; None otherwise."""
+    graph = Graph(expression.nodes)
+    constant, terms = graph._split(graph.make(*expression.nodes[expression.outputs[output]]))
+    if any(graph.nodes[a].op != "var" for a in terms):
+        return None
+    columns: list[int] = [graph.zero] * expression.dimension
+    for a, c in terms.items():
+        columns[_index(graph.nodes[a])] = c
+    numbers = Expression._of("an affine form", expression.names, graph, [*columns, constant])
+    found = numbers.enclose(Interval.point(np.zeros((1, expression.dimension))))
+    rational = [graph.rational(place) for place in (*columns, constant)]
+    known = [value for value in rational if value is not None]
+    exact = (tuple(known[:-1]), known[-1]) if len(known) == len(rational) else None
+    return AffineForm(found[0, :-1], found[0, -1], exact)
+
+
+def _index(node: Node) -> int:
+    assert isinstance(node.data, int)
+    return node.data
+
+
+def choices_at(expression: Expression, x: ArrayLike) -> dict[int, int]:
+    """The choices that hold at a point (D,), by float64 values: the side of every argument (+1 at 0), the integer of floors."""
+    points = np.asarray(x, dtype=np.float64).reshape(1, -1)
+    if points.shape[1] != expression.dimension:
+        raise BadInput(f"a point of {expression.dimension} numbers is needed, and {points.shape[1]} came.")
+    found: dict[int, int] = {}
+    for switch in switches(expression):
+        if switch.chosen:
+            value = float(switch.argument.evaluate(points)[0, 0])
+            found[switch.place] = int(np.floor(value)) if switch.op == "floor" else (-1 if value < 0 else 1)
+    return found
+
+
+def forced(expression: Expression, choices: Mapping[int, int]) -> Expression:
+    """The expression with switches resolved: `choices` maps places to +1 or -1, for a floor to its integer.
+
+    Switches without a choice stay.  A branch that no choice selects is dropped together with its domain.
+    """
+    graph = Graph()
+    copies: list[int | bool] = []
+    for i, node in enumerate(expression.nodes):
+        copies.append(_copy(graph, node, [copies[a] for a in node.args], choices.get(i)))
+    outputs = [place for place in (copies[p] for p in expression.outputs) if not isinstance(place, bool)]
+    return Expression._of(f"a branch of ({expression.text})", expression.names, graph, outputs)
+
+
+def _copy(graph: Graph, node: Node, args: list[int | bool], choice: int | None) -> int | bool:
+    """The node in the new graph, or the truth of a condition."""
+    if node.op in CONDITIONS:
+        return _condition(graph, node, args, choice)
+    if node.op == "where" and isinstance(args[0], bool):
+        return args[1] if args[0] else args[2]
+    places = [a for a in args if not isinstance(a, bool)]
+    if choice is not None and node.op in CHOSEN:
+        return _chosen(graph, node.op, places, choice)
+    return _same(graph, node, places)
+
+
+def _same(graph: Graph, node: Node, places: list[int]) -> int:
+    """The same operation on copied arguments, in normal form."""
+    if node.op == "lin":
+        pieces = [graph.multiply(c, a) for c, a in zip(places[1::2], places[2::2], strict=True)]
+        return graph.total([places[0], *pieces])
+    if node.op == "prod" and isinstance(node.data, tuple):
+        piece = graph.one
+        for base, n in zip(places, node.data, strict=True):
+            piece = graph.multiply(piece, graph.integer_power(base, n))
+        return piece
+    if node.op == "div":
+        return graph.divide(places[0], places[1])
+    if node.op in ("abs", "min", "max", "where") or (len(places) == 1 and node.data is None):
+        return graph.apply(node.op, *places)
+    if node.op == "powr" and isinstance(node.data, Fraction):
+        return graph.power(places[0], graph.number(node.data))
+    return graph.make(node.op, tuple(places), node.data)
+
+
+def _chosen(graph: Graph, op: str, places: list[int], choice: int) -> int:
+    u = places[0]
+    if op == "floor":
+        return graph.number(choice)
+    if choice not in (-1, 1):
+        raise BadInput(f"a choice for {op} (={choice!r}) must be +1 or -1.")
+    if op == "abs":
+        return u if choice > 0 else graph.negate(u)
+    if op == "sign":
+        return graph.number(choice)
+    if op == "cbrt":
+        root = graph.power(u if choice > 0 else graph.negate(u), graph.number(Fraction(1, 3)))
+        return root if choice > 0 else graph.negate(root)
+    first = (op == "max") == (choice > 0)
+    return places[0] if first else places[1]
+
+
+def _condition(graph: Graph, node: Node, args: list[int | bool], choice: int | None) -> int | bool:
+    if node.op in COMPARISONS:
+        if choice is not None:
+            if choice not in (-1, 1):
+                raise BadInput(f"a choice for a comparison (={choice!r}) must be +1 or -1.")
+            return choice < 0 and node.op != "zero"
+        assert not isinstance(args[0], bool)
+        return graph.make(node.op, (args[0],))
+    if node.op == "not":
+        return not args[0] if isinstance(args[0], bool) else graph.make("not", (args[0],))
+    decisive = node.op == "or"
+    if any(a is decisive for a in args):
+        return decisive
+    open_ones = [a for a in args if not isinstance(a, bool)]
+    if not open_ones:
+        return not decisive
+    return open_ones[0] if len(open_ones) == 1 else graph.make(node.op, tuple(open_ones))
+
+
+def moved(expression: Expression, origin: Fraction, scale: Fraction) -> Expression:
+    """An expression of one variable t written in z, t = origin + scale z, exactly: affine arguments lose no digits near z = 0."""
+    graph = Graph()
+    t = graph.total([graph.number(origin), graph.multiply(graph.number(scale), graph.variable(0))])
+    copies: list[int | bool] = []
+    for node in expression.nodes:
+        copies.append(t if node.op == "var" else _copy(graph, node, [copies[a] for a in node.args], None))
+    outputs = [place for place in (copies[p] for p in expression.outputs) if not isinstance(place, bool)]
+    return Expression._of(expression.text, ("z",), graph, outputs)
