@@ -7,11 +7,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help run test gate venv bench tables gallery hard-targets regression docs lint clean
+.PHONY: help run test house gate venv bench tables gallery hard-targets regression docs lint clean
 
 help:
 	@echo "make run     install the core, compile sin(x)+cos(y), print what is proved, save layer and picture in out/"
 	@echo "make test    install what the tests need and run them all"
+	@echo "make house   the rules of the house, measured: lengths, underscore imports, one folder per head, what is written once"
 	@echo "make gate    sixty targets over all heads beside their record: tokens, both bounds, hashes of the files, a minute"
 	@echo "make venv    the full environment with all extras"
 	@echo "make tables  regenerate the tables of the construction (docs/tables.md)"
@@ -82,6 +83,9 @@ bench: $(VENV)/.bench
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cpu_batch.py --json benchmarks/results/cpu_batch.json
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cpu_clusters.py --json benchmarks/results/cpu_clusters.json
 	@$(BIN)/python benchmarks/cpu_page.py
+
+house: $(VENV)/.core
+	@$(BIN)/python tests/house.py
 
 gate: $(VENV)/.core
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/gate.py
