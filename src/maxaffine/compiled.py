@@ -159,7 +159,7 @@ class Compiled:
     @property
     def sharpness(self) -> float | None:
         """rho = R h^2 on a grid, the multiplier of the scores on other partitions; None for spectral heads and hard layers."""
-        return None if isinstance(self.layer, GroupedLayer) or self.layer.hard else self.layer.sharpness
+        return None if self.layer.grouped or self.layer.hard else self.layer.sharpness
 
     @property
     def dtype(self) -> str:
@@ -178,7 +178,7 @@ class Compiled:
 
     def partition(self) -> MaxAffine:
         """The max-affine partition of the keys, in x."""
-        if isinstance(self.layer, GroupedLayer):
+        if self.layer.grouped:
             pieces = self.layer.site_pieces()
             if pieces is not None:
                 return MaxAffine(*pieces)
@@ -190,7 +190,7 @@ class Compiled:
     ) -> SelfMatrices | CrossMatrices:
         """The literal weights: "self" in layout Q, K or I, or "cross"."""
         kind = self.attention_kind if kind is None else kind
-        if isinstance(self.layer, GroupedLayer):
+        if self.layer.grouped:
             needed = 8 * self.tokens * (self.layer.dimension + 64)
             _afford(needed, f"the literal matrices of {self.tokens:,} tokens", "ask for a larger error")
             return self._told(grouped_matrices(self.layer, kind, layout))
@@ -219,7 +219,7 @@ class Compiled:
             raise BadInput(f"`runtime` (={runtime!r}) cannot run this layer; choose any of {names}.")
         if self.prove is None or self.certificate.kind != "proved":
             raise Refused("this layer carries no evidence to prove from; compile it again.")
-        if runtime == "dense" and isinstance(self.layer, GroupedLayer) and self.layer.has_clusters:
+        if runtime == "dense" and self.layer.has_clusters:
             found = self.statement("dense")
             if found.bound is None:
                 raise Refused(f"{found.why}.")

@@ -16,8 +16,6 @@ from maxaffine.heads import HEADS
 from maxaffine.heads.found import Discontinuous, Found, look, too_rough
 from maxaffine.heads.lookup import search as lookup
 from maxaffine.heads.spectral.plan import SpectralPlan
-from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.layer import Layer
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.request import (
     Request,
@@ -284,7 +282,7 @@ def _validate(compiled: Compiled) -> None:
     from maxaffine.layer.file import from_tensors, to_tensors
 
     layer = compiled.layer
-    if isinstance(layer, GroupedLayer):
+    if layer.grouped:
         x = np.random.default_rng(0).uniform(layer.low, layer.high, size=(4, layer.dimension))
         fast = chooser.evaluate(layer, x)
         said = compiled.statement("dense")
@@ -310,6 +308,6 @@ def _validate(compiled: Compiled) -> None:
     if layer.nbytes <= 1 << 22:
         tensors, record = to_tensors(layer)
         again = from_tensors(tensors, record)
-        if not isinstance(again, Layer) or not np.array_equal(again.values, layer.values) or not container_bytes(tensors, record):
+        if again.grouped or not np.array_equal(again.values, layer.values) or not container_bytes(tensors, record):
             raise AssertionError("the layer does not survive its file: please report this")
 

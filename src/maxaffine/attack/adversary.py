@@ -58,7 +58,7 @@ def _climb(
     step = (layer.high - layer.low) / 12.0
     for _ in range(ROUNDS):
         moves = rng.normal(size=(TRIES, *x.shape)) * step
-        if isinstance(layer, GroupedLayer) and layer.has_clusters:
+        if layer.has_clusters:
             moves *= 10.0 ** rng.uniform(-10.0, 0.0, size=(TRIES, len(x), 1))
         moves[::2] *= rng.random((TRIES // 2, *x.shape)) < 1.0 / x.shape[1]
         trial = np.clip(x + moves, layer.low, layer.high).reshape(-1, x.shape[1])

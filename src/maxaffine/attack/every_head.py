@@ -112,7 +112,7 @@ def _attack_one(row: Row, compile: Callable[..., Any], case: Case, moves: int, r
         row.unserved += 1
         return
     layer = compiled.layer
-    if compiled.certificate.kind != "proved" or not isinstance(layer, GroupedLayer) or _work(layer) > MOST_TOKENS:
+    if compiled.certificate.kind != "proved" or not layer.grouped or layer.work > MOST_TOKENS:
         row.unserved += 1
         return
     row.layers += 1
@@ -137,7 +137,7 @@ def _attack_one(row: Row, compile: Callable[..., Any], case: Case, moves: int, r
         except MaxaffineError:
             row.refused += 1
             continue
-        assert isinstance(other, GroupedLayer)
+        assert other.grouped
         told = narrowed(told, rng)
         seen = _seen(other, compiled.target, rng, case, speaks_of(told, compiled.target))
         told = promised(told, max(seen, 0.5 * case.error), rng)
@@ -194,11 +194,6 @@ def _with(arg: Any, compiled: Any, layer: GroupedLayer, error: float) -> Any:
     if is_dataclass(arg) and not isinstance(arg, type) and getattr(arg, "error", None) == compiled.error:
         return replace(arg, error=error)
     return arg
-
-
-def _work(layer: GroupedLayer) -> int:
-    """Tokens, or keys where values are factored."""
-    return sum(sum(group.shape) if group.factors is not None else group.count for group in layer.groups)
 
 
 def _search(

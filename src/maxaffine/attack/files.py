@@ -236,7 +236,7 @@ def observed(
     target = Target.from_json(record["target"])
     reserve = record["certificate"].get("details", {}).get("collapse")
     runtimes: list[tuple[str | None, float | None]] = [(None, reserve)]
-    if not (isinstance(layer, Layer) and layer.hard):
+    if not layer.hard:
         runtimes.append(("dense", None))
     if table is not None:
         x, low, high = _entries(table)
@@ -272,10 +272,10 @@ def _points(
     on_face = rng.random(x.shape)
     x = np.where(on_face < 0.06, low, np.where(on_face > 0.94, high, x))
     domain = domain_of(str(record["certificate"]["domain"]), target) or Domain()
-    if isinstance(layer, GroupedLayer):
+    if layer.grouped:
         x = np.concatenate([x, *_near_target(layer, target, domain, rng)])
     x = np.clip(x, low, high)
-    if record["plan"].get("plan") == "centres" and isinstance(layer, Layer):
+    if record["plan"].get("plan") == "centres" and not layer.grouped:
         sites = np.asarray(layer.keys.listed()[0], dtype=np.float64) / np.diag(layer.coordinates.matrix)
         away, radius = rng.normal(size=(count, len(low))), float(record["certificate"]["details"]["radius"])
         away *= radius * rng.random((count, 1)) / np.linalg.norm(away, axis=1, keepdims=True)

@@ -151,15 +151,11 @@ def worst_point(
             error = _exact_error(target, real, out)
             if error > found.error:
                 found.error, found.at, found.through = error, point, runtime
-        if _listed(layer) <= EXACT_TOKENS and rank < 2:
+        if layer.work <= EXACT_TOKENS and rank < 2:
             error = exact_error(layer, target, _exactly(point))
             if error > found.error:
                 found.error, found.at, found.through = error, point, "exact"
     return found
-
-
-def _listed(layer: GroupedLayer) -> int:
-    return sum(sum(group.shape) if group.factors is not None else group.count for group in layer.groups)
 
 
 def _exactly(point: Array) -> list[Any]:

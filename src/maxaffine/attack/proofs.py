@@ -94,11 +94,11 @@ def _attack_one(tally: Tally, case: Case, compiled: Any, rng: np.random.Generato
         tally.record("as compiled, L_p by quadrature", case, compiled.bound, compiled.observed.surely, compiled.observed.at)
         return
     scale = 10.0 ** rng.uniform(-9.0, -1.0)
-    if isinstance(compiled.layer, GroupedLayer) and compiled.layer.has_clusters:
+    if compiled.layer.has_clusters:
         _attack_clusters(tally, case, compiled, scale, rng)
         return
     _storm(tally, "as compiled", case, compiled.layer, compiled.target, compiled.bound, rng)
-    if isinstance(compiled.layer, GroupedLayer):
+    if compiled.layer.grouped:
         layer = perturbed(compiled.layer, scale, rng)
         tally.perturbed += 1
         try:
@@ -145,7 +145,7 @@ def _recheck(tally: Tally, case: Case, compiled: Any, scale: float, rng: np.rand
     for name in tensors if scale else ():
         if name.endswith("values") or (name.startswith("group") and name.endswith(("slopes", "offsets", "factor"))):
             wide = tensors[name].astype(np.float64)
-            if isinstance(compiled.layer, GroupedLayer) and compiled.layer.has_clusters and not wide.any():
+            if compiled.layer.has_clusters and not wide.any():
                 continue  # keys of single tokens
             size = float(np.abs(wide).max()) or 1.0
             tensors[name] = (wide + scale * size * rng.normal(size=wide.shape)).astype(tensors[name].dtype)
@@ -158,7 +158,7 @@ def _recheck(tally: Tally, case: Case, compiled: Any, scale: float, rng: np.rand
         tally.unprovable += 1
         return
     layer = from_tensors(tensors, record["layer"])
-    own = ("two-level",) if isinstance(layer, GroupedLayer) and layer.has_clusters else None  # what the checker speaks of
+    own = ("two-level",) if layer.has_clusters else None  # what the checker speaks of
     _storm(tally, f"checker, perturbed by {scale:.1e}", case, layer, compiled.target, bound, rng, own)
 
 

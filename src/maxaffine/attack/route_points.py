@@ -20,7 +20,6 @@ from maxaffine.attack.every_head import _halved
 from maxaffine.attack.points import Domain, _near_target, domain_of
 from maxaffine.compiled import Compiled
 from maxaffine.export import judge
-from maxaffine.layer.layer import Layer
 from maxaffine.proofs.known_error import known_errors
 from maxaffine.runtime import chooser
 from maxaffine.target.target import Target
@@ -91,7 +90,7 @@ def speaks(compiled: Compiled) -> Domain | None:
     """The x of the box that the certificate speaks of; None where its words are not understood."""
     words, layer = compiled.certificate.domain, compiled.layer
     if NEAR.search(words) is not None:
-        if not isinstance(layer, Layer) or "radius" not in compiled.certificate.details:
+        if layer.grouped or "radius" not in compiled.certificate.details:
             return None
         centres = layer.keys.listed()[0] / layer.coordinates.matrix[0, 0] + layer.coordinates.centre
         rows = tuple(tuple(float(v) for v in row) for row in centres)
@@ -122,7 +121,7 @@ def start_points(compiled: Compiled, rng: np.random.Generator, domain: Domain) -
 
 def _handing(layer: Any, rng: np.random.Generator) -> Array:
     """Both sides of where another key of a lookup takes the lead."""
-    if not isinstance(layer, Layer) or layer.keys.count > SEEN_TOKENS:
+    if layer.grouped or layer.keys.count > SEEN_TOKENS:
         return np.empty((0, layer.dimension))
 
     def leads(x: Array) -> NDArray[np.intp]:

@@ -50,7 +50,7 @@ class Head:
 
 def head_of(layer: Layer | GroupedLayer) -> Head:
     """The head of a layer, listed token by token."""
-    if isinstance(layer, GroupedLayer):
+    if layer.grouped:
         shell, tables = listed_tables(layer)
         coordinates, sharpness, mix = shell.coordinates, 1.0, np.ones((len(layer.groups), 1))
     else:

@@ -27,7 +27,7 @@ from maxaffine.core.errors import Refused
 from maxaffine.export.onnx_model import Graph
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import Group, GroupedLayer
-from maxaffine.layer.keys import AxisKeys, ProductKeys
+from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.runtime.two_level import SKIP, Family, families
 
@@ -41,7 +41,7 @@ def build_fast(
     layer: Layer | GroupedLayer, output: tuple[int, ...], shapes: Any, dtype: str, opset: int, semantics: dict[str, Any]
 ) -> Any:
     """The model, checked by onnx's own checker; inputs and output in `dtype`, float64 in between."""
-    needed = 8 * _numbers(layer)
+    needed = 8 * (layer.nbytes // layer.itemsize)  # about
     if needed > LARGEST:
         raise Refused(f"the layer has {size(needed)} of numbers in float64, and an ONNX model holds at most {size(LARGEST)}.")
     graph = Fast(dtype, opset, np.float64)
@@ -49,9 +49,8 @@ def build_fast(
     wide = points if dtype == "float64" else graph("Cast", points, to=_double())
     inside = graph("Transpose", graph.inside(wide, layer.low, layer.high), perm=[1, 0])  # (D, B)
     graph.zeros = graph("MatMul", graph.const(np.zeros((1, layer.dimension))), inside)
-    centre = layer.centre if isinstance(layer, GroupedLayer) else layer.coordinates.centre
-    away = graph.by("Sub", inside, centre[:, None])
-    total = _groups(graph, layer, away) if isinstance(layer, GroupedLayer) else _lookup(graph, layer, away)
+    away = graph.by("Sub", inside, layer.centre[:, None])
+    total = _groups(graph, layer, away) if layer.grouped else _lookup(graph, layer, away)
     rows = graph("Transpose", total, perm=[1, 0])
     return graph.model(rows if dtype == "float64" else graph("Cast", rows, to=graph.kind), output, semantics)
 
@@ -120,7 +119,7 @@ def _groups(graph: Fast, layer: GroupedLayer, away: str) -> str:
     parts = [] if layer.tilt is None else [graph("MatMul", graph.const(layer.tilt), away)]
     for group in layer.groups:
         z = graph.rows(group.matrix, away)
-        if isinstance(group, ClusterGroup):
+        if group.clustered:
             parts.append(_clusters(graph, families(layer, group), group, z))
         elif group.factors is not None:
             parts.append(_factors(graph, group, z))
@@ -135,7 +134,7 @@ def _lookup(graph: Fast, layer: Layer, away: str) -> str:
     t = graph.rows(matrix, away)
     shape, values = layer.keys.shape, layer.values.reshape(1, *layer.keys.shape, -1)
     slopes = None if layer.slopes is None else layer.slopes.reshape(*values.shape, -1)
-    if isinstance(layer.keys, ProductKeys):
+    if layer.keys.is_product:
         axes = [AxisKeys(_wide(a.slopes)[None], sharpness * _wide(a.offsets)[None]) for a in layer.keys.axes]
         soft = [_softmax(graph, graph.by("Mul", z, np.array([[sharpness]])), axis) for z, axis in zip(t, axes, strict=True)]
         return _quotient(graph, _mixed(graph, [w for _, w, _ in soft], shape, t, values, slopes), [norm for *_, norm in soft])
@@ -293,12 +292,6 @@ def _stacked(group: Group) -> list[AxisKeys]:
 
 def _wide(array: Array) -> NDArray[np.float64]:
     return np.asarray(array, dtype=np.float64)
-
-
-def _numbers(layer: Layer | GroupedLayer) -> int:
-    """Numbers that are stored, about."""
-    itemsize = layer.itemsize if isinstance(layer, GroupedLayer) else layer.values.itemsize
-    return layer.nbytes // itemsize
 
 
 def _double() -> int:

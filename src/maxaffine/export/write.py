@@ -113,7 +113,7 @@ def write_onnx(source: Source, path: str | Path, opset: int, form: str | None = 
 
 def _softened_only(source: Source) -> bool:
     """Whether the layer is hard: its exports are the softmax in any form."""
-    return isinstance(source.layer, Layer) and source.layer.hard
+    return source.layer.hard
 
 
 def _feeder(made: Any, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Callable[[Array], Array]:
@@ -177,7 +177,7 @@ def _allowed(source: Source, said: Statement, expected: Array) -> float | None:
 def _softened(source: Source) -> tuple[Judged, ...]:
     """A hard layer leaves as the softmax of its sharpness: how far that is from what the nearest key alone answers."""
     layer = source.layer
-    if not (isinstance(layer, Layer) and layer.hard):
+    if not layer.hard:
         return ()
     places = points(layer, source.observed.at)
     x = handed(source.target, places)

@@ -75,8 +75,8 @@ def look(request: Request, found: Found) -> Observed:
     In the sup norm that error is known for certain (proofs/known_error.py); in L_p it is an estimate, which may be off.
     """
     layer, flops = found.layer, found.cost.flops
-    mapped = isinstance(layer, Layer) and isinstance(layer.values, np.memmap)  # then `windowed` gives pages back
-    local = local_evaluation(layer) if isinstance(layer, Layer) and not mapped else None
+    mapped = not layer.grouped and isinstance(layer.values, np.memmap)  # then `windowed` gives pages back
+    local = local_evaluation(layer) if not layer.grouped and not mapped else None
     evaluate = partial(chooser.evaluate, layer) if local is None else local
     if local is not None or mapped:
         flops = min(flops, 40_000)

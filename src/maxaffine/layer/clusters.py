@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,7 @@ class Cluster:
 
         Where `affine`, constant values get slopes of zero.
         """
-        axes = tuple(AxisKeys(frozen(a.slopes, dtype), frozen(a.offsets, dtype)) for a in self.axes)
+        axes = tuple(axis.stored(dtype) for axis in self.axes)
         slopes = np.zeros((*self.values.shape, len(self.axes))) if self.slopes is None else self.slopes
         kept = frozen(slopes, dtype) if affine else None
         return Cluster(frozen(self.origin), frozen(self.radius), axes, frozen(self.values, dtype), kept)
@@ -68,7 +69,7 @@ class ClusterGroup:
     site_offsets: Array
     clusters: tuple[Cluster, ...]
 
-    factors = None  # values are never factored over all tokens
+    clustered: ClassVar[Literal[True]] = True
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -86,6 +87,21 @@ class ClusterGroup:
         return int(self.clusters[0].values.shape[-1])
 
     @property
+    def work(self) -> int:
+        """Tokens that an evaluation meets."""
+        return self.count
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether some value is affine rather than constant."""
+        return any(cluster.slopes is not None for cluster in self.clusters)
+
+    @property
+    def layout(self) -> str:
+        """Tokens and clusters, as a person reads them."""
+        return f"{self.count} in {len(self.clusters)} clusters"
+
+    @property
     def nbytes(self) -> int:
         """Bytes that the stored arrays take."""
         return sum(a.nbytes for a in (self.site_slopes, self.site_offsets, *(a for c in self.clusters for a in c.arrays())))
@@ -93,8 +109,7 @@ class ClusterGroup:
     def stored(self, dtype: np.dtype[np.generic]) -> ClusterGroup:
         """The group with sites, keys and values rounded to `dtype`; if one cluster's values are affine, all clusters' are."""
         sites = frozen(self.site_slopes, dtype), frozen(self.site_offsets, dtype)
-        affine = any(c.slopes is not None for c in self.clusters)
-        return ClusterGroup(frozen(self.matrix), *sites, tuple(c.stored(dtype, affine) for c in self.clusters))
+        return ClusterGroup(frozen(self.matrix), *sites, tuple(c.stored(dtype, self.is_affine) for c in self.clusters))
 
     def check(self, dimension: int) -> None:
         """Refuse shapes that do not belong together and numbers that are not finite."""

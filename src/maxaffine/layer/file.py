@@ -35,7 +35,7 @@ from maxaffine.layer.layer import Layer
 
 def to_tensors(layer: Layer | GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
     """The tensors of a layer and the part of the record that describes them."""
-    if isinstance(layer, GroupedLayer):
+    if layer.grouped:
         return _grouped_tensors(layer)
     tensors: Tensors = {
         "box.low": layer.low,
@@ -44,7 +44,7 @@ def to_tensors(layer: Layer | GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
         "coordinates.matrix": layer.coordinates.matrix,
         "values": layer.values,
     }
-    if isinstance(layer.keys, ProductKeys):
+    if layer.keys.is_product:
         for i, axis in enumerate(layer.keys.axes):
             tensors[f"keys.{i}.slopes"], tensors[f"keys.{i}.offsets"] = axis.slopes, axis.offsets
     else:
@@ -71,7 +71,7 @@ def _grouped_tensors(layer: GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
     tensors: Tensors = {"box.low": layer.low, "box.high": layer.high, "coordinates.centre": layer.centre}
     for g, group in enumerate(layer.groups):
         tensors[f"group.{g}.matrix"] = group.matrix
-        parts = _cluster_tensors(group) if isinstance(group, ClusterGroup) else _product_tensors(group)
+        parts = _cluster_tensors(group) if group.clustered else _product_tensors(group)
         tensors |= {f"group.{g}.{name}": tensor for name, tensor in parts.items()}
     if layer.tilt is not None:
         tensors["tilt"] = layer.tilt
@@ -79,7 +79,7 @@ def _grouped_tensors(layer: GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
     shapes = [len(group.matrix) for group in layer.groups]
     record = {"dtype": layer.dtype, "bonus": layer.bonus, "inputs": inputs, "keys": "grouped", "directions": shapes}
     if layer.has_clusters:
-        record["clusters"] = [len(group.clusters) if isinstance(group, ClusterGroup) else 0 for group in layer.groups]
+        record["clusters"] = [len(group.clusters) if group.clustered else 0 for group in layer.groups]
     return tensors, record
 
 

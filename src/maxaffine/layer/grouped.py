@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,8 @@ class Group:
     factors: tuple[Array, ...] | None = None
     slopes: Array | None = None  # (N_1, .., N_E, K, E): values c + G z
 
+    clustered: ClassVar[Literal[False]] = False
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Keys per direction."""
@@ -53,6 +56,21 @@ class Group:
         return 1 if self.values is None else int(self.values.shape[-1])
 
     @property
+    def work(self) -> int:
+        """Tokens that an evaluation meets, or keys where values are factored."""
+        return self.count if self.factors is None else sum(self.shape)
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether some value is affine rather than constant."""
+        return self.slopes is not None
+
+    @property
+    def layout(self) -> str:
+        """Keys per direction, as a person reads them."""
+        return " x ".join(str(n) for n in self.shape)
+
+    @property
     def nbytes(self) -> int:
         """Bytes that the stored arrays take."""
         return sum(a.nbytes for a in self.arrays())
@@ -65,7 +83,7 @@ class Group:
 
     def stored(self, dtype: np.dtype[np.generic]) -> Group:
         """The group with keys and values rounded to `dtype`."""
-        axes = tuple(AxisKeys(frozen(a.slopes, dtype), frozen(a.offsets, dtype)) for a in self.axes)
+        axes = tuple(axis.stored(dtype) for axis in self.axes)
         values = None if self.values is None else frozen(self.values, dtype)
         factors = None if self.factors is None else tuple(frozen(f, dtype) for f in self.factors)
         return Group(frozen(self.matrix), axes, values, factors, None if self.slopes is None else frozen(self.slopes, dtype))
@@ -139,7 +157,8 @@ class GroupedLayer:
     dtype: str = "float64"
     tilt: Array | None = None  # (K, D)
 
-    is_product = False
+    grouped: ClassVar[Literal[True]] = True
+    hard = is_product = is_grid = False
     sharpness = 1.0
     n_out = 1
 
@@ -185,6 +204,11 @@ class GroupedLayer:
         return sum(group.count for group in self.groups)
 
     @property
+    def work(self) -> int:
+        """Tokens that an evaluation meets, or keys where values are factored."""
+        return sum(group.work for group in self.groups)
+
+    @property
     def keys(self) -> GroupedKeys:
         """Tokens per group and in all."""
         return GroupedKeys(tuple(group.count for group in self.groups), self.tokens)
@@ -202,22 +226,21 @@ class GroupedLayer:
     @property
     def has_clusters(self) -> bool:
         """Whether some group's keys stand in clusters."""
-        return any(isinstance(group, ClusterGroup) for group in self.groups)
+        return any(group.clustered for group in self.groups)
 
     @property
     def is_affine(self) -> bool:
         """Whether some value is affine in x rather than constant."""
-        inside = any(
-            any(cluster.slopes is not None for cluster in group.clusters) if isinstance(group, ClusterGroup)
-            else group.slopes is not None
-            for group in self.groups
-        )  # fmt: skip
-        return inside or self.tilt is not None
+        return self.tilt is not None or any(group.is_affine for group in self.groups)
+
+    def cluster_groups(self) -> tuple[ClusterGroup, ...]:
+        """The groups whose keys stand in clusters."""
+        return tuple(group for group in self.groups if group.clustered)
 
     def site_pieces(self) -> tuple[Array, Array] | None:
         """Slopes (C, D) and offsets (C,) in x of the sites, where one group alone has several clusters; float64."""
-        groups = [group for group in self.groups if isinstance(group, ClusterGroup)]
-        several = [group for group in groups if len(group.clusters) > 1] if len(groups) > 1 else groups
+        groups = self.cluster_groups()
+        several = [group for group in groups if len(group.clusters) > 1] if len(groups) > 1 else [*groups]
         if len(groups) != len(self.groups) or len(several) != 1:
             return None
         (group,) = several
@@ -226,20 +249,15 @@ class GroupedLayer:
 
     def products(self) -> tuple[Group, ...]:
         """The groups, where none has clusters."""
-        found = tuple(group for group in self.groups if isinstance(group, Group))
+        found = tuple(group for group in self.groups if not group.clustered)
         if len(found) != len(self.groups):
             raise BadInput("this is for groups of product keys, and the layer has clusters.")
         return found
 
     def layout(self) -> str:
         """Keys per group and direction, as a person reads them; three and more groups alike are counted."""
-        found = [
-            f"{group.count} in {len(group.clusters)} clusters" if isinstance(group, ClusterGroup)
-            else " x ".join(str(n) for n in group.shape)
-            for group in self.groups
-        ]  # fmt: skip
         words = []
-        for text, run in itertools.groupby(found):
+        for text, run in itertools.groupby(group.layout for group in self.groups):
             many = len(list(run))
             words += [f"{many} times {text}"] if many > 2 else [text] * many
         return " + ".join(words)

@@ -6,7 +6,11 @@ Keys are either listed one by one (any max-affine partition) or the product of k
 N = prod P_i keys are implied by sum P_i numbers.
 """
 
+from __future__ import annotations
+
+import math
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +65,10 @@ class AxisKeys:
     def __len__(self) -> int:
         return len(self.slopes)
 
+    def stored(self, dtype: np.dtype[np.generic]) -> AxisKeys:
+        """The keys rounded to `dtype`."""
+        return AxisKeys(frozen(self.slopes, dtype), frozen(self.offsets, dtype))
+
 
 @dataclass(frozen=True)
 class ProductKeys:
@@ -68,18 +76,26 @@ class ProductKeys:
 
     axes: tuple[AxisKeys, ...]
 
+    is_product: ClassVar[Literal[True]] = True
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Number of keys per coordinate."""
         return tuple(len(axis) for axis in self.axes)
 
     @property
+    def width(self) -> int:
+        """E, the number of coordinates."""
+        return len(self.axes)
+
+    def stored(self, dtype: np.dtype[np.generic]) -> ProductKeys:
+        """The keys rounded to `dtype`."""
+        return ProductKeys(tuple(axis.stored(dtype) for axis in self.axes))
+
+    @property
     def count(self) -> int:
         """N = prod P_i, as an exact integer."""
-        count = 1
-        for axis in self.axes:
-            count *= len(axis)
-        return count
+        return math.prod(self.shape)
 
     def listed(self, start: int = 0, stop: int | None = None) -> tuple[Array, Array]:
         """Slopes (n, E) and offsets (n,) of the keys start..stop in row-major order."""
@@ -98,6 +114,22 @@ class ListedKeys:
 
     slopes: Array  # (N, E)
     offsets: Array  # (N,)
+
+    is_product: ClassVar[Literal[False]] = False
+
+    @property
+    def axes(self) -> tuple[AxisKeys, ...]:
+        """One pseudo-axis that holds all keys."""
+        return (AxisKeys(self.slopes, self.offsets),)
+
+    @property
+    def width(self) -> int:
+        """E, the number of coordinates."""
+        return int(self.slopes.shape[1])
+
+    def stored(self, dtype: np.dtype[np.generic]) -> ListedKeys:
+        """The keys rounded to `dtype`."""
+        return ListedKeys(frozen(self.slopes, dtype), frozen(self.offsets, dtype))
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ Its keys hand over half-way between the sites; the softmax over them is what its
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,16 +44,12 @@ class Layer:
     slopes: Array | None = field(default=None)  # keys.shape + (d_out, n_out, E), values affine in z
     sites: tuple[Array, ...] | None = field(default=None)  # of a hard layer, float64: (P_i,) per variable, or one (N, D)
 
+    grouped: ClassVar[Literal[False]] = False
+    has_clusters: ClassVar[Literal[False]] = False
+
     def __post_init__(self) -> None:
         stored = numpy_dtype(self.dtype)
-        if isinstance(self.keys, ProductKeys):
-            axes = tuple(AxisKeys(frozen(a.slopes, stored), frozen(a.offsets, stored)) for a in self.keys.axes)
-            keys: ProductKeys | ListedKeys = ProductKeys(axes)
-            width = len(axes)
-        else:
-            keys = ListedKeys(frozen(self.keys.slopes, stored), frozen(self.keys.offsets, stored))
-            width = keys.slopes.shape[1]
-        object.__setattr__(self, "keys", keys)
+        object.__setattr__(self, "keys", self.keys.stored(stored))
         object.__setattr__(self, "values", frozen(self.values, stored))
         object.__setattr__(self, "low", frozen(self.low))
         object.__setattr__(self, "high", frozen(self.high))
@@ -61,7 +58,7 @@ class Layer:
             object.__setattr__(self, "slopes", frozen(self.slopes, stored))
         if self.sites is not None:
             object.__setattr__(self, "sites", tuple(frozen(one) for one in self.sites))
-        self._check(width)
+        self._check(self.keys.width)
 
     def _check(self, width: int) -> None:
         rows, dimension = self.coordinates.matrix.shape
@@ -103,14 +100,27 @@ class Layer:
     @cached_property
     def axes(self) -> tuple[AxisKeys, ...]:
         """Keys per coordinate; for listed keys one pseudo-axis that holds them all."""
-        if isinstance(self.keys, ProductKeys):
-            return self.keys.axes
-        return (AxisKeys(self.keys.slopes, self.keys.offsets),)
+        return self.keys.axes
 
     @property
     def is_product(self) -> bool:
         """Whether the keys are a product over coordinates, so that the softmax factorises."""
-        return isinstance(self.keys, ProductKeys)
+        return self.keys.is_product
+
+    @property
+    def is_grid(self) -> bool:
+        """Whether the keys are a product over the variables themselves, each only scaled."""
+        return self.is_product and self.coordinates.is_diagonal
+
+    @property
+    def centre(self) -> Array:
+        """The point that coordinates are counted from."""
+        return self.coordinates.centre
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a stored number."""
+        return int(self.values.itemsize)
 
     @property
     def dimension(self) -> int:

@@ -21,7 +21,7 @@ def exact_value(layer: GroupedLayer, x: Sequence[Any]) -> list[Any]:
         total = [_dot(row, shift) for row in layer.tilt.astype(np.float64)]
     for group in layer.groups:
         z = [_dot(row, shift) for row in group.matrix]
-        part = _clusters(group, z) if isinstance(group, ClusterGroup) else _product(group, z)
+        part = _clusters(group, z) if group.clustered else _product(group, z)
         total = [a + b for a, b in zip(total, part, strict=True)]
     return total
 

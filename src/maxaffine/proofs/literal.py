@@ -39,7 +39,7 @@ import numpy as np
 
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import Dtype, compute_format, dtype_of, gamma
-from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.layouts import group_bonus
 from maxaffine.proofs.literal_clusters import cluster_column
@@ -77,12 +77,12 @@ def literal(layer: Layer | GroupedLayer, heard: Sequence[Heard | None], arithmet
     form = arithmetic_of(layer, arithmetic)
     if layer.tokens > MOST_TOKENS:
         raise Refused(f"the literal softmax has {layer.tokens:,} tokens, and {MOST_TOKENS:,} are listed at most.")
-    if isinstance(layer, Layer):
+    if not layer.grouped:
         return _lookup(layer, form)
     heard = heard or [None] * len(layer.groups)
     groups = []
     for group, one in zip(layer.groups, heard, strict=True):
-        if isinstance(group, Group):
+        if not group.clustered:
             groups.append(product_column(layer, group, form))
         elif one is not None:
             groups.append(cluster_column(layer, group, one, form))

@@ -29,7 +29,7 @@ def normaliser_range(layer: GroupedLayer, group: Group | ClusterGroup) -> tuple[
     log Z is convex in z: the largest value is at a corner of the coordinates' box, and every tangent plane is below it.
     """
     E = len(group.matrix)
-    if isinstance(group, Group):  # a sum over its directions
+    if not group.clustered:  # a sum over its directions
         low = high = 0.0
         for e, axis in enumerate(group.axes):
             size = Query.of(layer, group.matrix[e : e + 1], FLOAT64).size
@@ -111,7 +111,7 @@ def wanted_bonus(layer: GroupedLayer, allowed: float) -> float:
 def _most(layer: GroupedLayer, group: Group | ClusterGroup) -> float:
     """The largest |value| of a token of a group over the box."""
     size = Query.of(layer, group.matrix, FLOAT64).size * 1.01
-    if isinstance(group, ClusterGroup):
+    if group.clustered:
         return max(largest_value(cluster, size) for cluster in group.clusters)
     if group.factors is not None:
         return float(np.prod(np.stack([np.abs(f.astype(np.float64)).max(axis=0) for f in group.factors]), axis=0).sum())

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.keys import ProductKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.proofs.known_error import worst_known
 from maxaffine.proofs.rounding import is_unit_grid
@@ -113,7 +112,7 @@ def local_evaluation(layer: Layer) -> Evaluate | None:
 def face_biased(layer: Layer | GroupedLayer, count: int, rng: np.random.Generator) -> Array:
     """Points of the box, half of them on or next to faces and corners of the cells (and on the box's own edges)."""
     x = rng.uniform(layer.low, layer.high, size=(count, layer.dimension))
-    if isinstance(layer, Layer) and isinstance(layer.keys, ProductKeys) and layer.coordinates.is_diagonal:
+    if not layer.grouped and layer.is_grid:
         half = count // 2
         scale, shape = np.diag(layer.coordinates.matrix), np.asarray(layer.keys.shape)
         faces = rng.integers(0, shape + 1, size=(half, len(shape))) - shape / 2.0
@@ -121,9 +120,9 @@ def face_biased(layer: Layer | GroupedLayer, count: int, rng: np.random.Generato
         near = layer.coordinates.centre + (faces + nudge / max(1.0, math.sqrt(layer.sharpness))) / scale
         keep = rng.random((half, len(shape))) < 0.8
         x[:half] = np.where(keep, near, x[:half])
-    if isinstance(layer, GroupedLayer):
-        for group in layer.groups:
-            if isinstance(group, ClusterGroup) and len(group.clusters) > 1:
+    if layer.grouped:
+        for group in layer.cluster_groups():
+            if len(group.clusters) > 1:
                 near = near_switches(layer, group, count // 2, rng)
                 x[: len(near)] = near
     corners = min(count // 4, 2 ** min(layer.dimension, 8))
@@ -229,12 +228,12 @@ def _climb(
     rng: np.random.Generator,
 ) -> tuple[Array, Array, int]:
     """Every climber tries STEPS random steps per round and keeps the best; steps shrink from a cell to nothing."""
-    cells = 8.0 if isinstance(layer, GroupedLayer) else max(2.0, float(max(layer.keys.shape)))
+    cells = 8.0 if layer.grouped else max(2.0, float(max(layer.keys.shape)))
     step = (layer.high - layer.low) / cells
     spent, tries = 0, STEPS
     for _ in range(rounds):
         moves = rng.normal(size=(tries, *x.shape)) * step
-        if isinstance(layer, GroupedLayer) and layer.has_clusters:  # a kink's width is anything between a cell and nothing
+        if layer.has_clusters:  # a kink's width is anything between a cell and nothing
             moves *= 10.0 ** rng.uniform(-10.0, 0.0, size=(tries, len(x), 1))
         moves[::2] *= rng.random((tries // 2 + tries % 2, *x.shape)) < 1.0 / x.shape[1]
         trial = np.clip(x + moves, layer.low, layer.high).reshape(-1, x.shape[1])

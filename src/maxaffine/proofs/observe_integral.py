@@ -177,7 +177,7 @@ def _density(t: Array, row: Array, target: Target) -> Array:
 def _graded_pieces(layer: Layer | GroupedLayer) -> tuple[Array, Array]:
     """Cells cut per axis at their transition layers, as boxes; whole cells where there are too many.  Else a coarse grid."""
     D = layer.dimension
-    if isinstance(layer, GroupedLayer):
+    if layer.grouped:
         return _coarse_pieces(layer)
     rho = layer.sharpness
     inner = min(0.25, 6.0 / rho)

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.rounding import FLOAT64, Dtype, dtype_of, gamma
-from maxaffine.layer.keys import ProductKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.runtime import blocked, windowed
 from maxaffine.runtime.chooser import available
@@ -84,7 +83,7 @@ def _one(layer: Layer, runtime: str) -> Rounding:
     if runtime == "windowed":
         return _windowed(layer)
     if runtime == "factorised":
-        assert isinstance(layer.keys, ProductKeys)
+        assert layer.is_product
         eta, joint, terms = 0.0, 0.0, 0.0
         for i, axis in enumerate(layer.keys.axes):
             slope, offset = float(np.abs(axis.slopes).max()), float(np.abs(axis.offsets).max())
@@ -112,7 +111,7 @@ def _windowed(layer: Layer) -> Rounding:
     The offsets are the ideal -c^2/2 instead of the stored ones; the result is rounded to the dtype once.
     """
     made, u = windowed.window_of(layer), FLOAT64.unit
-    assert made is not None and isinstance(layer.keys, ProductKeys)
+    assert made is not None
     k, rho, error = made.reach, layer.sharpness, coordinate_error(layer, narrow=False)[1]
     eta = joint = 0.0
     for i, axis in enumerate(layer.keys.axes):
@@ -129,7 +128,7 @@ def _windowed(layer: Layer) -> Rounding:
 
 def _extent(layer: Layer) -> tuple[Array, float]:
     """max_j |a_j| per coordinate and max_j |b_j|."""
-    if isinstance(layer.keys, ProductKeys):
+    if layer.keys.is_product:
         a = np.array([np.abs(axis.slopes).max() for axis in layer.keys.axes], dtype=np.float64)
         return a, float(sum(np.abs(axis.offsets).max() for axis in layer.keys.axes))
     a = np.abs(layer.keys.slopes).max(axis=0).astype(np.float64)
@@ -154,7 +153,7 @@ def _stray(layer: Layer, dtype: Dtype) -> float:
 
 def is_unit_grid(layer: Layer) -> bool:
     """Whether the keys are half-integer sites at distance one that cover the box, b = -a^2/2 up to rounding, M diagonal."""
-    if not (isinstance(layer.keys, ProductKeys) and layer.coordinates.is_diagonal and offset_error(layer) < math.inf):
+    if not (layer.is_grid and offset_error(layer) < math.inf):
         return False
     reach = np.maximum(layer.high - layer.coordinates.centre, layer.coordinates.centre - layer.low) * (1 + 2.0**-51)
     return bool(np.all(np.diag(layer.coordinates.matrix) * reach * (1 + 2.0**-51) <= np.asarray(layer.keys.shape) / 2.0))
@@ -162,7 +161,7 @@ def is_unit_grid(layer: Layer) -> bool:
 
 def offset_error(layer: Layer) -> float:
     """sum_i max_k |b_k + a_k^2/2| over the coordinates; infinite where slopes are not the unit grid's."""
-    assert isinstance(layer.keys, ProductKeys)
+    assert layer.is_product
     total = 0.0
     for axis in layer.keys.axes:
         slopes = axis.slopes.astype(np.float64)

@@ -195,7 +195,7 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
     hard = certificate.runtime == "hard"
     if hard and route.name not in ("arrays", "nearest", "tensors", "tensors with gradients"):
         return refuse(DIFFERENT)
-    if route.name in LITERAL and not (route.name == "dense" and not _clusters(layer)):
+    if route.name in LITERAL and not (route.name == "dense" and not layer.has_clusters):
         bound = source.literal.get(dtype, "nothing is stated of it")
         if isinstance(bound, str):
             return refuse(bound)
@@ -207,10 +207,6 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
     if route.name in ("module", "onnx"):
         return prove(parts, "computed by the structure of the layer, in float64 inside")
     return prove(parts, "the bound of the layer")
-
-
-def _clusters(layer: Layer | GroupedLayer) -> bool:
-    return isinstance(layer, GroupedLayer) and layer.has_clusters
 
 
 def _tensors(
@@ -251,5 +247,5 @@ def _size(target: Target, layer: Layer | GroupedLayer) -> float:
             found = target.enclose(low, high)
         magnitude = found.magnitude if isinstance(found, Interval) else np.array([math.inf])
         seen = float(magnitude.max()) if np.isfinite(magnitude).all() else math.inf
-    most = float(layer.largest) if isinstance(layer, Layer) else token_values(layer)
+    most = token_values(layer) if layer.grouped else float(layer.largest)
     return min(seen, most)

@@ -225,9 +225,7 @@ def underflow(layer: GroupedLayer) -> float:
 def _resolved(layer: GroupedLayer) -> bool:
     """Whether local coordinates, logits and scores of all clusters are numbers of their formats throughout the box."""
     most, wide = LARGEST[compute_format(layer.dtype).name], LARGEST["float64"]
-    for group in layer.groups:
-        if not isinstance(group, ClusterGroup):
-            continue
+    for group in layer.cluster_groups():
         q, reach = query(layer, group), whole_reach(layer, group)
         sites = np.abs(group.site_slopes.astype(np.float64)) @ (q.size + q.error) + np.abs(group.site_offsets.astype(np.float64))
         if not (reach < most).all():
@@ -248,7 +246,7 @@ def token_values(layer: GroupedLayer) -> float:
     if layer.tilt is not None:
         total += float((np.abs(layer.tilt.astype(np.float64)) @ reach).max())
     for group in layer.groups:
-        if isinstance(group, ClusterGroup):
+        if group.clustered:
             total += max(_values(c, row)[0] for c, row in zip(group.clusters, whole_reach(layer, group), strict=True))
         elif group.values is not None:
             z = np.abs(group.matrix) @ reach

@@ -10,8 +10,6 @@ from maxaffine.core.budget import size
 from maxaffine.core.errors import BadInput
 from maxaffine.heads.lookup import theorems
 from maxaffine.heads.spectral.plan import one_more
-from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.layer import Layer
 from maxaffine.proofs.literal import MOST_TOKENS
 from maxaffine.report import entries
 from maxaffine.runtime import chooser
@@ -40,7 +38,7 @@ MEANING = {
 def summary(compiled: Compiled) -> str:
     """A few lines: what was compiled, what is proved, what was observed."""
     c = compiled
-    clustered = isinstance(c.layer, GroupedLayer) and c.layer.has_clusters
+    clustered = c.layer.has_clusters
     keys = c.layer.layout() + ("" if clustered else " keys")
     kind = "hard" if c.method == "hard" else "softmax"
     lines = [
@@ -87,7 +85,7 @@ def explain(compiled: Compiled, batch: int | None = None, device: str = "cpu") -
     if c.bound is not None:
         lines.append("parts of the bound")
         meaning = {**MEANING, **SPECTRAL_MEANING} if c.method == "spectral" else MEANING
-        if isinstance(c.layer, GroupedLayer) and c.layer.has_clusters:
+        if c.layer.has_clusters:
             meaning = {**MEANING, **CLUSTER_MEANING}
         if c.certificate.over == "entries":
             meaning = entries.MEANING
@@ -112,7 +110,7 @@ def explain(compiled: Compiled, batch: int | None = None, device: str = "cpu") -
 
 def _literal(c: Compiled) -> str | None:
     """A warning where the literal softmax over all tokens, in this dtype, is not proved to reach the error asked for."""
-    if c.bound is None or c.method == "hard" or (isinstance(c.layer, Layer) and c.tokens > MOST_TOKENS):
+    if c.bound is None or c.method == "hard" or (not c.layer.grouped and c.tokens > MOST_TOKENS):
         return None
     said = c.statement("multihead")
     if said.bound is None:
@@ -146,7 +144,7 @@ def _advice(c: Compiled) -> str:
     worst = max(parts, key=lambda name: parts[name])
     if c.certificate.over == "entries":
         return entries.advice(c)
-    if isinstance(c.layer, GroupedLayer) and c.layer.has_clusters:
+    if c.layer.has_clusters:
         return _cluster_advice(c, worst)
     if c.method == "spectral":
         return _spectral_advice(c, worst)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from maxaffine.core.errors import BadInput
-from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.runtime import cell_order, collapsed, grouped, parallel, two_level, windowed
@@ -51,7 +50,7 @@ def _windowed(layer: Any, tolerance: float) -> Ways:
 
 
 def _two_level(layer: Any, tolerance: float) -> Ways:
-    work = max(two_level.work_per_query(layer, group) for group in layer.groups if isinstance(group, ClusterGroup))
+    work = max(two_level.work_per_query(layer, group) for group in layer.cluster_groups())
     return Ways("two_level", work, same_bits=grouped.in_order(layer))
 
 
@@ -67,7 +66,7 @@ def ways(layer: AnyLayer, name: str, tolerance: float, chunk: int) -> Ways:
     """How batches of a layer run by the runtime of that name; `chunk` is what NumPy's runtimes are cut into."""
     if name in WAYS:
         return WAYS[name](layer, tolerance)
-    ordered = name == "factorised" and isinstance(layer, GroupedLayer) and grouped.in_order(layer)
+    ordered = name == "factorised" and layer.grouped and grouped.in_order(layer)
     return Ways(None, chunk=chunk, same_bits=ordered)
 
 

@@ -51,7 +51,7 @@ class Runtime:
 
 
 def _no_collapse(layer: AnyLayer, how: How) -> str | None:
-    if not isinstance(layer, GroupedLayer):
+    if not layer.grouped:
         return "lookups are not polynomials"
     try:
         collapse(layer, how.tolerance)
@@ -61,26 +61,26 @@ def _no_collapse(layer: AnyLayer, how: How) -> str | None:
 
 
 def _no_window(layer: AnyLayer, how: How) -> str | None:
-    if isinstance(layer, GroupedLayer):
+    if layer.grouped:
         return "spectral heads blend all keys everywhere"
     return None if windowed.window_of(layer) is not None else windowed.reason_not(layer)
 
 
 def _no_factors(layer: AnyLayer, how: How) -> str | None:
-    if isinstance(layer, GroupedLayer):
+    if layer.grouped:
         return "its keys stand in clusters" if layer.has_clusters else None
     return None if layer.is_product else "its keys are not a product over coordinates"
 
 
 def _no_dense(layer: AnyLayer, how: How) -> str | None:
-    if isinstance(layer, GroupedLayer) and layer.tokens > DENSE_KEYS:
+    if layer.grouped and layer.tokens > DENSE_KEYS:
         return f"its {layer.tokens:,} tokens are too many to list"
     return None
 
 
 def _window_pays(layer: AnyLayer, tolerance: float | None) -> bool:
     """From twice as many keys on as a window visits."""
-    made = windowed.window_of(layer) if isinstance(layer, Layer) else None
+    made = windowed.window_of(layer) if not layer.grouped else None
     return made is not None and layer.keys.count * layer.d_out * layer.n_out >= 2 * made.visited
 
 
@@ -92,7 +92,7 @@ def _windowed_reason(layer: Layer) -> str:
 
 
 def _factorised_reason(layer: AnyLayer) -> str:
-    if isinstance(layer, GroupedLayer):
+    if layer.grouped:
         return "one softmax per group and direction instead of one over all tokens"
     return "product keys: one softmax per coordinate instead of one over all keys"
 
@@ -101,7 +101,7 @@ RUNTIMES = {
     runtime.name: runtime
     for runtime in (
         Runtime(
-            "hard", lambda layer, how: None if getattr(layer, "hard", False) else "it was not compiled with hard=True",
+            "hard", lambda layer, how: None if layer.hard else "it was not compiled with hard=True",
             lambda layer, x, how: hard.evaluate(layer, x), lambda layer: 0,
             lambda layer: f"the nearest of {layer.keys.count:,} entries answers alone",
         ),
@@ -115,25 +115,25 @@ RUNTIMES = {
             lambda layer: 0, _windowed_reason, _window_pays,
         ),
         Runtime(
-            "two-level", lambda layer, how: None if getattr(layer, "has_clusters", False) else "its keys stand in no clusters",
+            "two-level", lambda layer, how: None if layer.has_clusters else "its keys stand in no clusters",
             lambda layer, x, how: two_level.evaluate(layer, x, how.threads), lambda layer: 0,
             lambda layer: "a softmax over clusters, and one inside each in coordinates of its own",
         ),
         Runtime(
             "factorised", _no_factors,
-            lambda layer, x, how: (grouped if isinstance(layer, GroupedLayer) else factorised).evaluate(layer, x),
-            lambda layer: (grouped if isinstance(layer, GroupedLayer) else factorised).bytes_per_query(layer),
-            _factorised_reason, lambda layer, tolerance: isinstance(layer, GroupedLayer) or len(layer.keys.shape) > 1,
+            lambda layer, x, how: (grouped if layer.grouped else factorised).evaluate(layer, x),
+            lambda layer: (grouped if layer.grouped else factorised).bytes_per_query(layer),
+            _factorised_reason, lambda layer, tolerance: layer.grouped or len(layer.keys.shape) > 1,
         ),
         Runtime(
             "dense", _no_dense,
-            lambda layer, x, how: (grouped.evaluate_dense if isinstance(layer, GroupedLayer) else dense.evaluate)(layer, x),
-            lambda layer: (grouped.bytes_per_query_dense if isinstance(layer, GroupedLayer) else dense.bytes_per_query)(layer),
+            lambda layer, x, how: (grouped.evaluate_dense if layer.grouped else dense.evaluate)(layer, x),
+            lambda layer: (grouped.bytes_per_query_dense if layer.grouped else dense.bytes_per_query)(layer),
             lambda layer: f"{layer.keys.count} keys: the literal softmax fits the cache",
             lambda layer, tolerance: layer.keys.count <= DENSE_KEYS,
         ),
         Runtime(
-            "blocked", lambda layer, how: "its tokens stand in groups" if isinstance(layer, GroupedLayer) else None,
+            "blocked", lambda layer, how: "its tokens stand in groups" if layer.grouped else None,
             lambda layer, x, how: blocked.evaluate(layer, x), blocked.bytes_per_query,
             lambda layer: f"{layer.keys.count} keys: streamed in blocks of {blocked.BLOCK}",
         ),
@@ -215,7 +215,7 @@ def named(layer: AnyLayer, name: str, how: How) -> Runtime:
 
 def attention(layer: AnyLayer, x: NDArray[np.float64]) -> Array:
     """The attention weights (B, N) of every key for every query."""
-    if isinstance(layer, GroupedLayer):
+    if layer.grouped:
         return two_level.attention(layer, x) if layer.has_clusters else grouped.attention(layer, x)
     if layer.hard:
         return hard.attention(layer, x)

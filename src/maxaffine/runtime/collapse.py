@@ -122,8 +122,7 @@ def _collapse(layer: GroupedLayer, tolerance: float, basis: str, unit: float) ->
     if not collapsible(layer):
         raise Refused("clusters do not collapse into polynomials.")
     groups = []
-    for group in layer.groups:
-        assert isinstance(group, Group)
+    for group in layer.products():
         share = tolerance / len(layer.groups)
         one = _factored(group, share, basis, unit) if group.factors is not None else _listed(group, share, basis, unit)
         allowed = allowance(share, one.largest)

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
-from maxaffine.layer.keys import ProductKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.runtime import softmax
 
@@ -19,7 +18,7 @@ Array = NDArray[Any]
 
 def axis_weights(layer: Layer, x: NDArray[np.float64]) -> list[Array]:
     """One softmax (B, P_i) per coordinate."""
-    if not isinstance(layer.keys, ProductKeys):
+    if not layer.is_product:
         raise BadInput('runtime "factorised" needs product keys; this layer lists its keys, use "dense" or "blocked".')
     z = softmax.coordinates(layer, x)
     return [

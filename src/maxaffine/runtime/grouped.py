@@ -93,7 +93,7 @@ BLOCK = 1 << 19  # numbers of a block of queries: they stay in the cache
 def in_order(layer: GroupedLayer) -> bool:
     """Whether no sum over the keys of a product group is left to a BLAS, whose order depends on the batch."""
     tilt = 0 if layer.tilt is None else layer.tilt.size
-    tables = [_largest_table(layer, group) for group in layer.groups if isinstance(group, Group)]
+    tables = [_largest_table(layer, group) for group in layer.groups if not group.clustered]
     return max([tilt, *tables]) <= SMALL
 
 

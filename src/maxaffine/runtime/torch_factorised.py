@@ -103,17 +103,16 @@ class Structure:
 
 def structure_of(layer: Layer | GroupedLayer) -> Structure:
     """The structure of a layer."""
-    if isinstance(layer, Layer):
+    if not layer.grouped:
         kind, E = ("product" if layer.is_product else "listed"), int(layer.coordinates.matrix.shape[0])
         return Structure(kind, layer.dimension, layer.d_out, layer.n_out, E, layer.sharpness, layer.slopes is not None)
     groups = []
     for group in layer.groups:
         E = len(group.matrix)
-        if isinstance(group, ClusterGroup):
-            affine = any(cluster.slopes is not None for cluster in group.clusters)
-            groups.append(GroupStructure(E, False, affine, _families(group)))
+        if group.clustered:
+            groups.append(GroupStructure(E, False, group.is_affine, _families(group)))
         else:
-            groups.append(GroupStructure(E, group.factors is not None, group.slopes is not None))
+            groups.append(GroupStructure(E, group.factors is not None, group.is_affine))
     return Structure("grouped", layer.dimension, layer.d_out, 1, 0, 1.0, False, tuple(groups), layer.tilt is not None)
 
 

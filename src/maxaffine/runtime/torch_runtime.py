@@ -59,7 +59,7 @@ class TorchLayer:
 
     def _choose(self, asked: str | None, tolerance: float) -> tuple[str, str]:
         """The runtime and why."""
-        if getattr(self.layer, "hard", False) and asked in (None, "native"):
+        if self.layer.hard and asked in (None, "native"):
             return "native", "the nearest entry answers alone"
         if asked in ("factorised", "native"):
             if asked == "native" and self.device.type != "cpu":
@@ -72,7 +72,7 @@ class TorchLayer:
                 if isinstance(found, Polynomials):
                     self.kernel = launch.CollapsedKernel(found, self.device)
                 else:
-                    assert isinstance(self.layer, Layer)
+                    assert not self.layer.grouped
                     self.kernel = launch.WindowedKernel.of(self.layer, found, self.device, self.dtype)
                 return name, reason
             except Refused as refusal:
@@ -95,7 +95,7 @@ class TorchLayer:
         learning = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in self.tensors.values())
         if learning or self.runtime == "factorised":
             return self.factorised(x)
-        if getattr(self.layer, "hard", False) and self.runtime == "native":
+        if self.layer.hard and self.runtime == "native":
             return self._nearest(x)
         if self.runtime == "native":
             return self.factorised(x) if x.requires_grad and torch.is_grad_enabled() else self._native(x)

@@ -309,7 +309,7 @@ def evaluate(layer: GroupedLayer, x: Array, threads: int | None = None) -> NDArr
     """F(x): (B, K, 1), groups of clusters by two levels, the others by one softmax per direction."""
     out = grouped.tilted(layer, x)
     for group in layer.groups:
-        if isinstance(group, ClusterGroup):
+        if group.clustered:
             cluster_group(layer, group, x, out, threads)
         else:
             out += grouped.product_group(layer, group, x)
@@ -320,7 +320,7 @@ def attention(layer: GroupedLayer, x: Array) -> Array:
     """Weights (B, N) of every token, groups side by side, clusters one after the other."""
     parts = []
     for group in layer.groups:
-        if not isinstance(group, ClusterGroup):
+        if not group.clustered:
             alphas = grouped.axis_weights(layer, group, x)
             parts.append(_products(alphas))
             continue
@@ -345,7 +345,7 @@ def bytes_per_query(layer: GroupedLayer) -> int:
     """Bytes per query: scores, local coordinates and weights of all clusters; values are gathered within PAIRS."""
     largest = 0
     for group in layer.groups:
-        if isinstance(group, ClusterGroup):
+        if group.clustered:
             keys = sum(sum(cluster.shape) for cluster in group.clusters)
             widest = max(cluster.count for cluster in group.clusters) * layer.d_out * (1 + len(group.matrix))
             largest = max(largest, 8 * (3 * keys + (8 + 2 * len(group.matrix)) * len(group.clusters) + 4 * min(widest, PAIRS)))

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from maxaffine.core.mapped import give_back
 from maxaffine.core.rounding import compute_dtype
-from maxaffine.layer.keys import ProductKeys
 from maxaffine.layer.layer import MAPPED, Layer
 from maxaffine.runtime import cell_order, parallel
 
@@ -62,7 +61,7 @@ def window(rho: float) -> int:
 
 def reason_not(layer: Layer) -> str | None:
     """None, or why this layer has no window."""
-    if not isinstance(layer.keys, ProductKeys) or not layer.coordinates.is_diagonal:
+    if not layer.is_grid:
         return "its keys are not a product over the variables"
     if layer.slopes is not None or layer.dtype not in ("float64", "float32"):
         return "its values are affine in x or stored in bfloat16"

@@ -39,7 +39,7 @@ class Asked:
 def certify_axis(layer: GroupedLayer, target: OneDirection, asked: Asked, runtime: str = "two-level") -> Certificate:
     """Prove a bound for a stored layer of one group of clusters along the target's direction."""
     group = layer.groups[0]
-    if len(layer.groups) != 1 or not isinstance(group, ClusterGroup):
+    if len(layer.groups) != 1 or not group.clustered:
         raise Refused("one group of clusters is needed.")
     centre = [Fraction(float(c)) for c in layer.centre]
     tilt = np.zeros(layer.dimension) if layer.tilt is None else layer.tilt[0].astype(np.float64)

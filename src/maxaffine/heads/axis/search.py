@@ -150,7 +150,7 @@ def _proved(plan: AxisPlan, found: OneDirection, request: Request, asked: Asked,
 def _look(request: Request, found: Found) -> Observed:
     """The largest error seen: on the axis next to every hand-over and end, and by the general search where there is no gap."""
     plan = found.plan
-    assert isinstance(plan, AxisPlan) and isinstance(found.layer, GroupedLayer)
+    assert isinstance(plan, AxisPlan) and found.layer.grouped
     x, t = _points(plan, found.layer)
     evaluate = partial(chooser.evaluate, found.layer)
     if math.isfinite(request.norm):

@@ -52,7 +52,7 @@ NOT_A_PRODUCT = "its clusters are not the combinations of its factors' clusters.
 
 def certify_products(layer: GroupedLayer, plan: ProductPlan, error: float, runtime: str = "two-level") -> Certificate:
     """The bound for the two-level runtime."""
-    if len(layer.groups) != 1 or not isinstance(layer.groups[0], ClusterGroup):
+    if len(layer.groups) != 1 or not layer.groups[0].clustered:
         raise Refused("it is not a layer of one group of clusters.")
     group = layer.groups[0]
     proof = prove_product(layer, group, plan, error)
@@ -82,7 +82,7 @@ def prove_product(layer: GroupedLayer, group: ClusterGroup, plan: ProductPlan, e
     if not np.array_equal(layer.centre, plan.centre):
         raise Refused("its centre is not that of its plan.")
     shift, alone = plan.shift, factor_layers(layer, plan)
-    factors = [one for layer_of_one in alone for one in layer_of_one.groups if isinstance(one, ClusterGroup)]
+    factors = [one for layer_of_one in alone for one in layer_of_one.cluster_groups()]
     stored = _compare(group, factors, plan.affine, shift, 2.0 * dtype_of(layer.dtype).unit)
     provers = [
         prover(one, own, AxisTarget(target.h, target.direction), share, None, len(factors), slack)

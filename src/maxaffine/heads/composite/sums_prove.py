@@ -25,7 +25,6 @@ from maxaffine.heads.composite.sums_plan import SumPlan
 from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL
 from maxaffine.heads.spectral.plan import GroupPlan
 from maxaffine.heads.spectral.prove import FLINT, GroupBound, product_bound
-from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import EVERY_X, Certificate
 from maxaffine.proofs.literal_form import Heard
@@ -50,7 +49,7 @@ def certify_sums(layer: GroupedLayer, plan: SumPlan, error: float, runtime: str 
     alone = replace(layer, bonus=0.0)  # the groups are run one by one
     heard: list[Heard | None] = []
     for number, (group, made, share) in enumerate(zip(layer.groups, plan.parts, plan.shares, strict=True)):
-        if isinstance(group, ClusterGroup):
+        if group.clustered:
             if isinstance(made, ProductPlan):
                 proof = prove_product(layer, group, made, share * scale)
             else:

@@ -45,7 +45,7 @@ CLOSE = 1.01  # a bound this close to an error that was seen is not improved
 def certify_curved_maximum(layer: GroupedLayer, plan: CurvedMaximumPlan, error: float, runtime: str = "two-level") -> Certificate:
     """Prove a sup-norm bound for a stored layer of single tokens and a smooth part."""
     tokens, found = layer.groups[0], plan.found
-    if not isinstance(tokens, ClusterGroup) or len(layer.groups) != 1 + len(plan.smooth) or layer.d_out != 1:
+    if not tokens.clustered or len(layer.groups) != 1 + len(plan.smooth) or layer.d_out != 1:
         raise Refused("the layer is not that of a curved maximum.")
     values = _values(tokens, found.sign, plan.sharpness)
     alone = replace(layer, bonus=0.0)  # the groups are run one by one

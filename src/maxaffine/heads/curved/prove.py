@@ -54,7 +54,7 @@ def certify_curved(
     """Prove a sup-norm bound for a stored layer whose inner cluster stands for branch `choice` of switch `place`."""
     outer, inner = layer.groups
     expression = target.expression
-    if not (isinstance(outer, ClusterGroup) and isinstance(inner, ClusterGroup)) or expression is None:
+    if not (outer.clustered and inner.clustered) or expression is None:
         raise Refused("curved kinks are proved for expressions.")
     found = [one for one in switches(expression) if one.chosen]  # poles and roots are the branches' own business
     if len(found) != 1 or found[0].place != place or found[0].kind != "kink" or target.d_out != 1 or layer.dimension != 2:

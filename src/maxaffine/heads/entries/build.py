@@ -63,8 +63,7 @@ def _hard(
     sites: tuple[Array, ...], dtype: str,
 ) -> Layer:  # fmt: skip
     box, most = data.box, float(np.finfo(compute_dtype(dtype)).max)
-    given = keys.axes if isinstance(keys, ProductKeys) else (keys,)
-    if not all(np.abs(a).max() < most / 1e3 for one in given for a in (one.slopes, one.offsets)):
+    if not all(np.abs(a).max() < most / 1e3 for one in keys.axes for a in (one.slopes, one.offsets)):
         raise Refused(f"entries that close and that far apart have logits beyond {dtype}; use float64, or scale the axes.")
     return Layer(
         coordinates, keys, sharpness, values[..., None], box.low, box.high, data.target.input_shapes, dtype, sites=sites

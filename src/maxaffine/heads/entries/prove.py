@@ -75,7 +75,7 @@ def certify_entries(
     A hard layer's "arrays" is its runtime `hard`: the softmax that its others are is another function.
     """
     reserve = 0.0
-    if isinstance(layer, GroupedLayer):
+    if layer.grouped:
         reserve = SHARE * error if runtime in ("arrays", "collapsed") and collapsible(layer) else 0.0
         found = _grouped(layer, data, error, reserve)
         if runtime == "arrays" and reserve and found.bound > error >= found.bound - _held(layer, reserve):
@@ -140,7 +140,7 @@ def _top(group: Group) -> float:
 
 
 def _grouped(layer: GroupedLayer, data: Data, error: float, reserve: float) -> Verified:
-    if len(layer.groups) != 1 or layer.tilt is not None or not isinstance(layer.groups[0], Group):
+    if len(layer.groups) != 1 or layer.tilt is not None or layer.groups[0].clustered:
         raise Refused("entries are verified for one group of product keys.")
     group = layer.groups[0]
     if group.values is None or np.any(group.matrix != np.diag(np.diag(group.matrix))):
@@ -297,7 +297,7 @@ def _softmax(layer: Layer, data: Data, runtime: str) -> Verified:
     spread = float(values.max() - values.min())
     shake = math.expm1(2.0 * rounding.joint)
     fixed = 2.0 * runtime_rounding(layer, rounding) + window_leak(layer, runtime)
-    if isinstance(layer.keys, ProductKeys) and layer.coordinates.is_diagonal and isinstance(data, Table):
+    if layer.keys.is_product and layer.is_grid and isinstance(data, Table):
         found = _lookup_grid(layer, layer.keys, values, data, 2.0 * shake * spread)
     else:
         found = _lookup_rows(layer, values.reshape(layer.keys.count, -1), data, shake, spread)

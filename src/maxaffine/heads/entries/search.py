@@ -82,7 +82,7 @@ class Attempts:
         self.left.append((layer.tokens, certificate.bound or math.inf))
         if certificate.bound is None or certificate.bound > self.request.error * ROOM:
             return None
-        shape = layer.keys.shape if isinstance(layer, Layer) else layer.products()[0].shape
+        shape = layer.products()[0].shape if layer.grouped else layer.keys.shape
         prove = partial(_prove, layer, self.data, self.request.error)
         seen = self.seen(layer, certificate, verified)
         found = Found(method, EntriesPlan(family, shape), layer, certificate, cost, seen, prove)
@@ -106,7 +106,7 @@ class Attempts:
         """The chosen runtime at many entries: above the proved bound it is a fault, and stops the compile."""
         reserve = certificate.details.get("collapse")
         worst, at, count = 0.0, verified.at, 0
-        local = isinstance(layer, Layer) and chooser.choose(layer)[0] in ("hard", "windowed")
+        local = not layer.grouped and chooser.choose(layer)[0] in ("hard", "windowed")
         for points, values in _some(self.data, 1 if local else layer.tokens):
             got = chooser.evaluate(layer, points, tolerance=reserve).astype(np.float64).reshape(values.shape)
             away = np.abs(got - values).max(axis=1)
@@ -149,7 +149,7 @@ def _some(data: Table | Samples, tokens: int) -> list[tuple[Array, Array]]:
 
 def cost_of(layer: Layer | GroupedLayer) -> Cost:
     """Tokens, bytes and flops of a layer for entries."""
-    if isinstance(layer, GroupedLayer):
+    if layer.grouped:
         return grouped_cost(layer)
     axes = layer.keys.shape
     cost = lookup_cost(layer.keys.count, axes, layer.dimension, layer.d_out, 1, numpy_dtype(layer.dtype).itemsize)

@@ -40,7 +40,7 @@ QUIET = 60.0  # a token trailing by this is left out on a box and on its parts
 def certify_level_sets(layer: GroupedLayer, target: Target, p: float, error: float, runtime: str = "two-level") -> Certificate:
     """Prove an L_p bound; the boxes are refined until it is at most `error` or their number is spent."""
     (group,) = layer.groups
-    if not isinstance(group, ClusterGroup) or target.expression is None or target.n_out != 1 or layer.tilt is not None:
+    if not group.clustered or target.expression is None or target.n_out != 1 or layer.tilt is not None:
         raise Refused("level sets are proved for expressions with one output token.")
     if any(cluster.count != 1 or np.any(cluster.slopes) for cluster in group.clusters):
         raise Refused("level sets are proved for clusters of one token with a constant value.")

@@ -18,7 +18,6 @@ from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.heads.lookup import theorems
 from maxaffine.heads.lookup.plan import PartitionPlan
 from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL, runtime_rounding
-from maxaffine.layer.keys import ListedKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.proofs.certificate import Certificate
@@ -70,7 +69,7 @@ def certify_partition(
     layer: Layer, target: Target, evidence: Evidence, margin: float, runtime: str = "arrays", progress: Progress = silent
 ) -> Certificate:
     """Theorem G4 for a stored layer over any listed keys, enlarged by `margin` in units of the scores."""
-    assert isinstance(layer.keys, ListedKeys)
+    assert not layer.keys.is_product
     slopes, offsets = layer.keys.slopes.astype(np.float64), layer.keys.offsets.astype(np.float64)
     low, high = cell_boxes(slopes, offsets, margin, progress)
     approximation, deviation = cell_oscillation(layer, target, evidence, low, high)
@@ -133,7 +132,7 @@ def certify_centres(
     layer: Layer, target: Target, evidence: Evidence, radius: float, runtime: str = "arrays"
 ) -> Certificate:
     """Theorem I: for every x of the box within `radius` of a stored centre, error <= L sqrt(r^2 + 2 (log N + 2 eta)/R)."""
-    assert isinstance(layer.keys, ListedKeys)
+    assert not layer.keys.is_product
     scale = float(layer.coordinates.matrix[0, 0])
     slopes, offsets = layer.keys.slopes.astype(np.float64), layer.keys.offsets.astype(np.float64)
     square = (slopes * slopes).sum(axis=1) / 2.0

@@ -33,8 +33,7 @@ ELEMENTARY = "constants such as pi are enclosed by NumPy's functions, accurate t
 
 def certify_piecewise(layer: GroupedLayer, plan: PiecewisePlan, runtime: str = "two-level") -> Certificate:
     """The bound for the two-level runtime."""
-    (group,) = layer.groups
-    assert isinstance(group, ClusterGroup)
+    (group,) = layer.cluster_groups()
     scores, values = stored_errors(layer, group, plan)
     kappa = 1.0 / plan.sharpness * (1 + 2.0**-50)
     blend = kappa * blend_constant(plan.cells) if plan.cells > 1 else 0.0

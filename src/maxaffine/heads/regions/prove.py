@@ -44,8 +44,7 @@ def certify_regions(
     layer: GroupedLayer, plan: RegionsPlan, error: float, slopes: list[float], runtime: str = "two-level"
 ) -> Certificate:
     """The bound for the two-level runtime; `slopes` are those of `plane_slopes`."""
-    (group,) = layer.groups
-    assert isinstance(group, ClusterGroup)
+    (group,) = layer.cluster_groups()
     arrangement, D = plan.arrangement, layer.dimension
     jumps = [crossing.plane for crossing in arrangement.crossings if crossing.jumps]
     if jumps and plan.gap is None:

@@ -53,7 +53,7 @@ def certify_regions_integral(
 ) -> Certificate:
     """||layer - target||_p for the two-level runtime."""
     (group,) = layer.groups
-    if not isinstance(group, ClusterGroup) or layer.tilt is not None:
+    if not group.clustered or layer.tilt is not None:
         raise Refused("one group of clusters is needed.")
     found, count = plan.arrangement, len(plan.arrangement.regions)
     jumps = sorted({crossing.plane for crossing in found.crossings if crossing.jumps})

@@ -17,7 +17,6 @@ from maxaffine.heads.regions.hyperplanes import NoPlanes, Plane, Seen, find_plan
 from maxaffine.heads.regions.plan import few_bits, half_widths
 from maxaffine.heads.regions.seen_plan import RegionFits, SeenPieces, SeenPlan, affine_pieces, refinement
 from maxaffine.heads.spectral.affine_fit import ProductFit
-from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
@@ -204,7 +203,7 @@ def _steepness(request: Request, seen: Seen, wanted: float) -> tuple[float, ...]
 def _observed(request: Request, reasons: list[str], seen: Seen, made: Found) -> Found | None:
     """The layer, if the errors that are seen are below the one asked for."""
     afford(made.cost, request.max_bytes, f"the layer on regions for error {request.error:g}")
-    assert isinstance(made.layer, GroupedLayer)
+    assert made.layer.grouped
     observed = near_planes(request, seen, made.layer) if math.isinf(request.norm) else None
     if observed is None or (observed.error <= request.error and not seen.jumps):
         more = look(request, made)
@@ -223,7 +222,7 @@ def near_planes(request: Request, seen: Seen, layer: GroupedLayer) -> Observed:
     """The largest error at random points, next to the planes and uphill from there, outside the gap about jumps."""
     target, rng, gap = request.target, np.random.default_rng((request.seed, 21)), request.gap or 0.0
     (group,) = layer.groups
-    assert isinstance(group, ClusterGroup)
+    assert group.clustered
     steepest = max(float(np.abs(group.site_slopes).max()), 1e-300)
     planes = [(np.array([float(v) for v in plane[:-1]]), float(plane[-1])) for plane in seen.planes]
     x = [target.box.sample(8000, rng), np.concatenate(seen.cells)]

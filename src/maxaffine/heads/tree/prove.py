@@ -55,7 +55,7 @@ class LocalBound:
 def certify_tree(layer: GroupedLayer, target: Target, error: float, runtime: str = "two-level") -> Certificate:
     """Prove a sup-norm bound for a stored tree layer of one group of clusters."""
     (group,) = layer.groups
-    if not isinstance(group, ClusterGroup) or target.expression is None or target.n_out != 1 or layer.tilt is not None:
+    if not group.clustered or target.expression is None or target.n_out != 1 or layer.tilt is not None:
         raise Refused("trees are proved for expressions with one output token.")
     if np.count_nonzero(group.matrix - np.diag(np.diag(group.matrix))) or not (np.diag(group.matrix) > 0).all():
         raise Refused("the coordinates of a tree must be scaled variables.")

@@ -11,7 +11,7 @@ def choose(
     layer: Layer | GroupedLayer, dtype: str, tolerance: float, asked: str | None = None
 ) -> tuple[str, str, Polynomials | LookupProgram]:
     """The kernel's name, the reason and its program; Refused where none takes the layer, or not the one asked for."""
-    if isinstance(layer, GroupedLayer):
+    if layer.grouped:
         if asked == "windowed":
             raise Refused("spectral layers have no window.")
         made = polynomials(layer, dtype, tolerance)
