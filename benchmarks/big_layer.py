@@ -94,7 +94,7 @@ def main() -> None:
         del layer
         begun = time.perf_counter()
         loaded = ma.load(path)
-        told.update(load_seconds=time.perf_counter() - begun, mapped=isinstance(loaded.layer.values, np.memmap))
+        told.update(load_seconds=time.perf_counter() - begun, mapped=isinstance(loaded.weights.values, np.memmap))
         told["memory_loaded_mib"] = memory()
         rng = np.random.default_rng(0)
         loaded(box.sample(100_000, rng))  # compiled kernels

@@ -52,7 +52,7 @@ def per_call(run: Callable[[], Any]) -> float:
 def measured(layer: ma.Compiled, x: np.ndarray) -> dict[str, float]:
     """Microseconds per call, by runtime."""
     name = layer.runtime()[0]
-    kernel = batches.ways(layer.layer, name, layer.reserve or 0.0, 0).kernel
+    kernel = batches.ways(layer.weights, name, layer.reserve or 0.0, 0).kernel
     assert kernel is not None
     parallel._loaded[kernel] = None  # as if it could not be loaded
     found = {"NumPy": per_call(lambda: layer(x, threads=1))}

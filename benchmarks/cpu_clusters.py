@@ -48,16 +48,16 @@ def measured(case: Case) -> dict[str, Any]:
     layer = ma.compile(case.text, case.box, error=case.error)
     x = case.box.sample(BATCH, np.random.default_rng(0))
     row = {"target": case.name, "error": case.error, "method": layer.method, "tokens": layer.tokens}
-    if not layer.layer.has_clusters:
+    if not layer.weights.has_clusters:
         return {**row, "two_level": BATCH / median(lambda: layer(x))}
-    row["two_level"] = BATCH / median(lambda: two_level.evaluate(layer.layer, x, 1))
+    row["two_level"] = BATCH / median(lambda: two_level.evaluate(layer.weights, x, 1))
     held = dict(parallel._loaded)
     parallel._loaded["two_level"] = None
-    row["numpy"] = BATCH / median(lambda: two_level.evaluate(layer.layer, x, 1), repeats=3)
+    row["numpy"] = BATCH / median(lambda: two_level.evaluate(layer.weights, x, 1), repeats=3)
     parallel._loaded.clear()
     parallel._loaded.update(held)
     few = x[:5_000]
-    row["literal"] = len(few) / median(lambda: chooser.evaluate(layer.layer, few, "dense"), repeats=3)
+    row["literal"] = len(few) / median(lambda: chooser.evaluate(layer.weights, few, "dense"), repeats=3)
     row["formula"] = BATCH / median(lambda: case.values(x))
     peer, row["grid"], row["grid_error"] = interpolated(case, x)
     row["interpolator"] = BATCH / median(lambda: peer(x))

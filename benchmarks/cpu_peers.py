@@ -111,13 +111,13 @@ def nearest(layer: Any) -> Run:
     import faiss
 
     faiss.omp_set_num_threads(1)
-    slopes, _ = layer.layer.keys.listed()
+    slopes, _ = layer.weights.keys.listed()
     index = faiss.IndexFlatL2(slopes.shape[1])
     index.add(np.ascontiguousarray(slopes, dtype=np.float32))
-    values = layer.layer.values.reshape(-1)
+    values = layer.weights.values.reshape(-1)
 
     def run(x: np.ndarray) -> np.ndarray:
-        _, found = index.search(layer.layer.coordinates(x).astype(np.float32), 1)
+        _, found = index.search(layer.weights.coordinates(x).astype(np.float32), 1)
         return values[found[:, 0]]
 
     return run
@@ -143,13 +143,13 @@ def peers(case: Case, quick: bool) -> Iterator[tuple[str, str, Run, int, float |
     yield "maxaffine", f"{size}, {layer.runtime()[0]}", lambda x: layer(x, threads=1), many, layer.bound
     by_axis = layer.certificate_for("factorised").bound
     yield "maxaffine, factorised", size, lambda x: layer(x, runtime="factorised"), 10_000, by_axis
-    if "dense" in layer.runtimes() and layer.layer.d_out == 1:
-        yield "SDPA, the same layer", f"{size}, float64", literal(layer.layer), 4_000, None
+    if "dense" in layer.runtimes() and layer.weights.d_out == 1:
+        yield "SDPA, the same layer", f"{size}, float64", literal(layer.weights), 4_000, None
     rough = Case(case.name, case.text, case.box, 1e-2)
     lookup = ma.compile(rough.text, rough.box, error=1e-2 if D < 3 else 0.1, method="lookup")
     note = f"{lookup.tokens:,} tokens, error {lookup.error:g}"
     yield "maxaffine, lookup", f"{note}, {lookup.runtime()[0]}", lambda x: lookup(x, threads=1), 100_000, lookup.bound
-    yield "SDPA, the lookup", note, literal(lookup.layer), 16 if D > 1 else 2_000, None
+    yield "SDPA, the lookup", note, literal(lookup.weights), 16 if D > 1 else 2_000, None
     yield "lazy reduction, the lookup", f"{note}, streaming log-sum-exp", lambda x: lookup(x, runtime="blocked"), 16, None
     if find_spec("faiss") is not None:
         yield "FAISS, nearest key", note, nearest(lookup), 200 if D > 1 else 20_000, None

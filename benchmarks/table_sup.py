@@ -77,7 +77,7 @@ def _planner(points: int) -> Table:
     )
     for eps in (1.0, 0.5, 0.2, 0.1, 0.05):
         compiled = ma.compile("sin(x) + cos(y)", ma.Box(x=(-math.pi, math.pi), y=(-math.pi, math.pi)), error=eps, method="lookup")
-        measured = sup_error(compiled.layer, compiled.target, points // 4, seed=3)
+        measured = sup_error(compiled.weights, compiled.target, points // 4, seed=3)
         at_rho0 = math.ceil(1.10 * math.pi * 2.0 / eps) ** 2
         table.claim(measured, compiled.bound)
         table.claim(compiled.bound, eps)

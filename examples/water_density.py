@@ -68,7 +68,7 @@ def main(out: Path) -> None:
     seconds = time.perf_counter() - start
     file = out / "water_density.safetensors"
     layer.save(file)  # the checker evaluates the layer at all entries once more, by code of its own
-    stored, kept = layer.layer.nbytes, file.stat().st_size
+    stored, kept = layer.weights.nbytes, file.stat().st_size
     print(f"layer      one softmax head, {layer.tokens} tokens, compiled in {seconds:.1f} s")
     print(f"{layer.certificate.kind:<10} error <= {layer.bound:.2e} kg/m^3 at every one of the {rho.size:,} entries")
     print(f"bytes      {stored:,} in keys and values, {rho.nbytes / stored:,.0f} times fewer than the table;")
@@ -117,7 +117,7 @@ def draw(layer: ma.Compiled, T: np.ndarray, p: np.ndarray, rho: np.ndarray, path
         figure.colorbar(image, ax=left)
         image = right.pcolormesh(celsius, p[some], wrong.T, cmap="RdBu_r", vmin=-layer.bound, vmax=layer.bound, rasterized=True)
         right.set(
-            title=f"Error of {layer.tokens} tokens in {layer.layer.nbytes} bytes, proved <= {layer.bound:.1e}",
+            title=f"Error of {layer.tokens} tokens in {layer.weights.nbytes} bytes, proved <= {layer.bound:.1e}",
             xlabel="temperature, °C", ylabel="pressure, MPa",
         )  # fmt: skip
         figure.colorbar(image, ax=right)

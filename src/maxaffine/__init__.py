@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from maxaffine import meanfield
     from maxaffine.compiled import Compiled, load
     from maxaffine.compiler import compile
-    from maxaffine.core.errors import BadInput, Refused
+    from maxaffine.core.errors import BadInput, MaxaffineError, Refused
+    from maxaffine.frontier import plan
     from maxaffine.inspection.head import inspect
     from maxaffine.layer.layer import Layer
     from maxaffine.layer.maxaffine import MaxAffine
@@ -30,60 +31,36 @@ if TYPE_CHECKING:
     from maxaffine.target.samples import Samples
     from maxaffine.target.table import Table
     from maxaffine.target.target import Target
+    from maxaffine.validate import check
 
-_HOMES = {
-    "Analytic": "maxaffine.target.facts",
-    "BadInput": "maxaffine.core.errors",
-    "Box": "maxaffine.target.box",
-    "Certificate": "maxaffine.proofs.certificate",
-    "Compiled": "maxaffine.compiled",
-    "ConcaveModulus": "maxaffine.target.facts",
-    "Derivatives": "maxaffine.target.facts",
-    "IntegralModulus": "maxaffine.target.facts",
-    "Layer": "maxaffine.layer.layer",
-    "MaxAffine": "maxaffine.layer.maxaffine",
-    "MaxAffineRegressor": "maxaffine.regressor",
-    "PiecewiseAffine": "maxaffine.target.piecewise_affine",
-    "Refused": "maxaffine.core.errors",
-    "ReluNetwork": "maxaffine.target.piecewise_affine",
-    "Samples": "maxaffine.target.samples",
-    "Table": "maxaffine.target.table",
-    "Target": "maxaffine.target.target",
-    "TotalVariation": "maxaffine.target.facts",
-    "compile": "maxaffine.compiler",
-    "diagnose": "maxaffine.report.diagnosis",
-    "gallery": "maxaffine.target.gallery",
-    "inspect": "maxaffine.inspection.head",
-    "load": "maxaffine.compiled",
+_NAMES = {
+    "compiled": "Compiled load",
+    "compiler": "compile",
+    "core.errors": "BadInput MaxaffineError Refused",
+    "frontier": "plan",
+    "inspection.head": "inspect",
+    "layer.layer": "Layer",
+    "layer.maxaffine": "MaxAffine",
+    "proofs.certificate": "Certificate",
+    "regressor": "MaxAffineRegressor",
+    "report.diagnosis": "diagnose",
+    "target.box": "Box",
+    "target.facts": "Analytic ConcaveModulus Derivatives IntegralModulus TotalVariation",
+    "target.gallery": "gallery",
+    "target.piecewise_affine": "PiecewiseAffine ReluNetwork",
+    "target.samples": "Samples",
+    "target.table": "Table",
+    "target.target": "Target",
+    "validate": "check",
 }
+_HOMES = {name: f"maxaffine.{module}" for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
-    "Analytic",
-    "BadInput",
-    "Box",
-    "Certificate",
-    "Compiled",
-    "ConcaveModulus",
-    "Derivatives",
-    "IntegralModulus",
-    "Layer",
-    "MaxAffine",
-    "MaxAffineRegressor",
-    "PiecewiseAffine",
-    "Refused",
-    "ReluNetwork",
-    "Samples",
-    "Table",
-    "Target",
-    "TotalVariation",
-    "__version__",
-    "compile",
-    "diagnose",
-    "gallery",
-    "inspect",
-    "load",
-    "meanfield",
-]
+    "Analytic", "BadInput", "Box", "Certificate", "Compiled", "ConcaveModulus", "Derivatives", "IntegralModulus", "Layer",
+    "MaxAffine", "MaxAffineRegressor", "MaxaffineError", "PiecewiseAffine", "Refused", "ReluNetwork", "Samples",
+    "Table", "Target", "TotalVariation", "__version__", "check", "compile", "diagnose", "gallery", "inspect", "load",
+    "meanfield", "plan",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxaffine import checker
 from maxaffine._version import __version__
+from maxaffine.checker import Verdict
 from maxaffine.core.budget import Cost, free_memory, size
 from maxaffine.core.container import container_bytes, read_container, write_container
 from maxaffine.core.errors import BadInput, Refused
@@ -32,12 +35,13 @@ from maxaffine.runtime import chooser
 from maxaffine.runtime.collapse import SHARE
 from maxaffine.runtime.queries import as_points
 from maxaffine.target.box import Box
-from maxaffine.target.entries import Entries
 from maxaffine.target.evidence import Evidence
+from maxaffine.target.samples import Samples
+from maxaffine.target.table import Table
 from maxaffine.target.target import Target
+from maxaffine.validate import confirm
 
 if TYPE_CHECKING:
-    from maxaffine.checker import Verdict
     from maxaffine.export.judge import Judged
     from maxaffine.export.torch_module import AttentionBlock, Exported
 
@@ -49,7 +53,7 @@ class Compiled:
     """A function inside one softmax attention layer, with what is proved and what was observed about its error."""
 
     target: Target
-    layer: Layer | GroupedLayer
+    weights: Layer | GroupedLayer  # keys and values, as they are stored and run
     certificate: Certificate
     observed: Observed
     error: float  # asked for, absolute
@@ -81,14 +85,14 @@ class Compiled:
 
             given: Any = x
             found = torch_queries.evaluate(
-                self.target, self.layer, *given, runtime=runtime, outside=outside, narrow=narrow_tolerance(self),
+                self.target, self.weights, *given, runtime=runtime, outside=outside, narrow=narrow_tolerance(self),
                 reserve=self.reserve or 0.0,
             )  # fmt: skip
             return found  # type: ignore[return-value]
         if runtime == "collapsed" and self.reserve is None:
             raise BadInput("`runtime` (='collapsed') cannot run this layer: its certificate leaves no margin for it.")
         points, single = as_points(self.target, *x, outside=outside)
-        out = self.target.present(chooser.evaluate(self.layer, points, runtime, self.reserve, threads))
+        out = self.target.present(chooser.evaluate(self.weights, points, runtime, self.reserve, threads))
         return out[0] if single else out
 
     @property
@@ -101,31 +105,37 @@ class Compiled:
 
     def runtimes(self) -> tuple[str, ...]:
         """The runtimes that can run this layer."""
-        names = chooser.available(self.layer, self.reserve or 0.0)
+        names = chooser.available(self.weights, self.reserve or 0.0)
         return tuple(name for name in names if name != "collapsed" or self.reserve is not None)
 
     def runtime(self, batch: int | None = None, threads: int | None = None) -> tuple[str, str]:
         """The runtime that runs this layer, and why; for a batch of so many queries also how (bits do not depend on that)."""
-        name, reason = chooser.choose(self.layer, self.reserve)
+        name, reason = chooser.choose(self.weights, self.reserve)
         if batch is None:
             return name, reason
-        return name, f"{reason}; {chooser.how_it_runs(self.layer, self.reserve, batch, threads, name)}"
+        return name, f"{reason}; {chooser.how_it_runs(self.weights, self.reserve, batch, threads, name)}"
 
     def attention(self, *x: ArrayLike, outside: str = "error") -> Array:
         """The attention weights (B, N), or (N,) for one point, keys in row-major order."""
         points, single = as_points(self.target, *x, outside=outside)
-        needed = len(points) * self.layer.keys.count * 16
-        what = f"attention weights of {len(points)} points over {self.layer.keys.count:,} keys"
+        needed = len(points) * self.weights.keys.count * 16
+        what = f"attention weights of {len(points)} points over {self.weights.keys.count:,} keys"
         _afford(needed, what, "ask for fewer points")
-        weights = chooser.attention(self.layer, points)
+        weights = chooser.attention(self.weights, points)
         return weights[0] if single else weights
 
     # -- what it is
 
     @property
+    def layer(self) -> Layer | GroupedLayer:
+        """Deprecated name of `weights`."""
+        warnings.warn("`layer` is called `weights` now; `.layer` will go in the next release.", DeprecationWarning, 2)
+        return self.weights
+
+    @property
     def tokens(self) -> int:
         """Key tokens of the literal layer, stored or implied."""
-        return self.layer.tokens
+        return self.weights.tokens
 
     @property
     def bound(self) -> Bound | None:
@@ -135,7 +145,7 @@ class Compiled:
     @cached_property
     def literal(self) -> Mapping[str, float | str]:
         """Of the literal softmax over all tokens, per arithmetic: a proved bound, or why there is none."""
-        return literal_bounds(self.layer, self.certificate) if self.stated is None else dict(self.stated)
+        return literal_bounds(self.weights, self.certificate) if self.stated is None else dict(self.stated)
 
     def statement(self, route: str = "arrays", dtype: str | None = None, device: str = "cpu") -> Statement:
         """What is proved of one way to run this layer (proofs/routes.py lists them), or why nothing is."""
@@ -147,11 +157,7 @@ class Compiled:
 
     def check(self) -> Verdict:
         """Prove this layer again by the independent checker; what passes is no longer merely stated."""
-        from maxaffine.checker import check
-
-        tensors, record = self._record()
-        table = None if isinstance(self.target.data, Entries) else self.target.data
-        verdict = check(tensors, record, table)
+        verdict = checker.check(*self._record(), self._table)
         if verdict.passed and self.standing == "stated":
             object.__setattr__(self, "standing", "checked")
         return verdict
@@ -159,12 +165,12 @@ class Compiled:
     @property
     def sharpness(self) -> float | None:
         """rho = R h^2 on a grid, the multiplier of the scores on other partitions; None for spectral heads and hard layers."""
-        return None if self.layer.grouped or self.layer.hard else self.layer.sharpness
+        return None if self.weights.grouped or self.weights.hard else self.weights.sharpness
 
     @property
     def dtype(self) -> str:
         """The dtype that keys and values are stored and run in."""
-        return self.layer.dtype
+        return self.weights.dtype
 
     @property
     def norm(self) -> float:
@@ -178,27 +184,27 @@ class Compiled:
 
     def partition(self) -> MaxAffine:
         """The max-affine partition of the keys, in x."""
-        if self.layer.grouped:
-            pieces = self.layer.site_pieces()
+        if self.weights.grouped:
+            pieces = self.weights.site_pieces()
             if pieces is not None:
                 return MaxAffine(*pieces)
             raise Refused("a spectral layer blends all keys of a group everywhere; it has no partition worth drawing.")
-        return MaxAffine(*self.layer.affine_pieces())
+        return MaxAffine(*self.weights.affine_pieces())
 
     def matrices(
         self, kind: str | None = None, layout: str | None = None, correction: str = "output", bonus: float | None = None
     ) -> SelfMatrices | CrossMatrices:
         """The literal weights: "self" in layout Q, K or I, or "cross"."""
         kind = self.attention_kind if kind is None else kind
-        if self.layer.grouped:
-            needed = 8 * self.tokens * (self.layer.dimension + 64)
+        if self.weights.grouped:
+            needed = 8 * self.tokens * (self.weights.dimension + 64)
             _afford(needed, f"the literal matrices of {self.tokens:,} tokens", "ask for a larger error")
-            return self._told(grouped_matrices(self.layer, kind, layout))
+            return self._told(grouped_matrices(self.weights, kind, layout))
         if kind in ("self", "cross"):
-            bytes_needed = matrices_bytes(self.layer, kind, layout or "Q")
+            bytes_needed = matrices_bytes(self.weights, kind, layout or "Q")
             what = f"the literal matrices of {self.tokens:,} tokens"
             _afford(bytes_needed, what, 'use layout "K", "cross", or a larger `error`')
-        made = matrices(self.layer, kind, layout, correction, bonus)
+        made = matrices(self.weights, kind, layout, correction, bonus)
         return made if (correction, bonus) != ("output", None) else self._told(made)
 
     def _told(self, made: SelfMatrices | CrossMatrices) -> SelfMatrices | CrossMatrices:
@@ -219,7 +225,7 @@ class Compiled:
             raise BadInput(f"`runtime` (={runtime!r}) cannot run this layer; choose any of {names}.")
         if self.prove is None or self.certificate.kind != "proved":
             raise Refused("this layer carries no evidence to prove from; compile it again.")
-        if runtime == "dense" and self.layer.has_clusters:
+        if runtime == "dense" and self.weights.has_clusters:
             found = self.statement("dense")
             if found.bound is None:
                 raise Refused(f"{found.why}.")
@@ -275,8 +281,8 @@ class Compiled:
             "argument": self.certificate.argument,
             "attention": self.attention_kind,
             "tokens": self.tokens,
-            "counts": list(self.layer.keys.shape),
-            "layout": self.layer.layout(),
+            "counts": list(self.weights.keys.shape),
+            "layout": self.weights.layout(),
             "error": self.error,
             "norm": self.certificate.norm_label,
             "bound": None if self.bound is None else float(self.bound),
@@ -291,7 +297,7 @@ class Compiled:
             "parts": parts if self.bound is not None else None,
             "assumptions": list(self.certificate.assumptions),
             "domain": self.certificate.domain,
-            "bytes": self.layer.nbytes,
+            "bytes": self.weights.nbytes,
             "seconds": self.seconds,
             "file": self.file,
         }
@@ -307,7 +313,7 @@ class Compiled:
         if self.target.inputs == "pair":
             kind = "cross"
         made = self.matrices(kind) if form == "literal" else None
-        module = torch_module.to_torch(self.layer, self.target.output_shape, made, trainable)
+        module = torch_module.to_torch(self.weights, self.target.output_shape, made, trainable)
         module.statement = self.statement("module" if form == "fast" else "literal module")
         module.semantics = self.semantics(module.statement)
         write.judge_module(self, module, form)
@@ -317,7 +323,7 @@ class Compiled:
         """A module around a stock torch.nn.MultiheadAttention (`.attention`) that holds this layer."""
         from maxaffine.export import torch_module, write
 
-        module = torch_module.to_multihead_attention(self.layer, self.target.output_shape)
+        module = torch_module.to_multihead_attention(self.weights, self.target.output_shape)
         module.statement = self.statement("multihead")
         module.semantics = self.semantics(module.statement)
         write.judge_module(self, module, "mha")
@@ -360,8 +366,13 @@ class Compiled:
 
     # -- keep
 
+    @property
+    def _table(self) -> Table | Samples | None:
+        """The table or samples that it was compiled from; a loaded layer has only their record."""
+        return self.target.data if isinstance(self.target.data, (Table, Samples)) else None
+
     def _record(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        tensors, description = layer_file.to_tensors(self.layer)
+        tensors, description = layer_file.to_tensors(self.weights)
         record = {
             "layer": description,
             "target": self.target.to_json(),
@@ -385,18 +396,9 @@ class Compiled:
 
     def save(self, path: str | Path) -> None:
         """One safetensors file; a proved layer is re-proved by the independent checker before it leaves."""
-        from maxaffine.checker import check
-
         tensors, record = self._record()
-        table = None if isinstance(self.target.data, Entries) else self.target.data  # a loaded layer has no table
-        if self.certificate.kind == "proved" and (self.target.expression is not None or table is not None):
-            verdict = check(tensors, record, table)
-            for claim in () if verdict.passed else verdict.claims:
-                if not claim.confirmed:  # what the checker does not confirm is not claimed
-                    record["literal"][claim.arithmetic] = {"why": "the independent checker does not confirm it"}
-                    verdict = check(tensors, record, table)
-            if not verdict.passed:
-                raise Refused(f"the independent checker does not confirm this layer, so it is not saved: {verdict.reason}")
+        if self.certificate.kind == "proved" and (self.target.expression is not None or self._table is not None):
+            confirm(tensors, record, self._table)
         write_container(path, tensors, record)
 
     @classmethod
@@ -413,7 +415,7 @@ class Compiled:
                 raise BadInput("its layer and its target speak about different boxes")
             made = cls(
                 target=target,
-                layer=layer,
+                weights=layer,
                 certificate=Certificate.from_json(record["certificate"]),
                 observed=Observed.from_json(record["observed"]),
                 error=float(record["error"]),

@@ -1,11 +1,9 @@
 """The driver: propose a plan, build the layer, certify it, ask for more tokens until the proof fits."""
 
-import math
 import time
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from maxaffine.compiled import Compiled
@@ -39,11 +37,11 @@ from maxaffine.request import (
     entries_error,
     resolve,
 )
-from maxaffine.runtime import chooser
 from maxaffine.target.evidence import Evidence
 from maxaffine.target.gather import gather
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
+from maxaffine.validate import validate
 
 METHODS = ("auto", *HEADS)
 ENOUGH = 4  # tokens below which no other method is asked
@@ -173,7 +171,7 @@ def _finished(request: Request, found: Found, attention: str, begun: float) -> C
     observed = found.observed or look(request, found)
     compiled = Compiled(
         target=request.target,
-        layer=found.layer,
+        weights=found.layer,
         certificate=found.certificate,
         observed=observed,
         error=request.error,
@@ -187,7 +185,7 @@ def _finished(request: Request, found: Found, attention: str, begun: float) -> C
         declared=request.evidence.declared(),
         seconds=time.perf_counter() - begun,
     )
-    _validate(compiled)
+    validate(compiled)
     if request.out is None:
         return compiled
     if found.pending is not None:
@@ -273,41 +271,3 @@ def _better(best: Found | None, found: Found | None) -> Found | None:
 def _told(said: list[str]) -> list[str]:
     """What was tried: the first and the closest attempts."""
     return said if len(said) <= 3 else [said[0], f"{len(said) - 3} more", *said[-2:]]
-
-
-def _validate(compiled: Compiled) -> None:
-    """Never trust the own output: the layer must agree with the definition, and survive its file."""
-    from maxaffine import reference
-    from maxaffine.core.container import container_bytes
-    from maxaffine.layer.file import from_tensors, to_tensors
-
-    layer = compiled.layer
-    if layer.grouped:
-        x = np.random.default_rng(0).uniform(layer.low, layer.high, size=(4, layer.dimension))
-        fast = chooser.evaluate(layer, x)
-        said = compiled.statement("dense")
-        if chooser.can(layer, "dense") and (said.bound is not None or not layer.has_clusters):
-            away = float(np.abs(fast - chooser.evaluate(layer, x, "dense")).max())
-            allowed = compiled.error if said.bound is None or compiled.bound is None else said.bound + compiled.bound
-            if math.isinf(compiled.certificate.norm) and away > allowed:
-                raise AssertionError("the layer disagrees with the literal softmax: please report this")
-        return
-    if layer.keys.count <= 1 << 16:
-        rng = np.random.default_rng(0)
-        x = rng.uniform(layer.low, layer.high, size=(3, layer.dimension))
-        x = np.clip(x, layer.low, layer.high)
-        slopes, offsets = (np.asarray(part, dtype=np.float64) for part in layer.keys.listed())
-        values = layer.values.reshape(-1, layer.d_out, layer.n_out).astype(np.float64)
-        got = chooser.evaluate(layer, x, None if not layer.hard else "factorised" if layer.is_product else "dense")
-        if layer.dtype == "float64" and not layer.hard:
-            for row, z in zip(got, layer.coordinates(x), strict=True):
-                literal = reference.lookup(layer.sharpness * (slopes @ z + offsets), values)
-                scale = float(np.abs(values).max()) + 1e-300
-                if np.abs(row - literal).max() > 1e-6 * scale:
-                    raise AssertionError("the layer disagrees with the definition: please report this")
-    if layer.nbytes <= 1 << 22:
-        tensors, record = to_tensors(layer)
-        again = from_tensors(tensors, record)
-        if again.grouped or not np.array_equal(again.values, layer.values) or not container_bytes(tensors, record):
-            raise AssertionError("the layer does not survive its file: please report this")
-

@@ -1,4 +1,4 @@
-"""The frontier: tokens against error for every method and argument, with nothing built."""
+"""`ma.plan`: tokens against error for every method and argument, before a layer is compiled."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ DECADES = tuple(10.0**-k for k in range(1, 11))
 FEW = 3  # errors for which trees are built
 
 
-def frontier(
+def plan(
     target: Any,
     box: Any = None,
     *,

@@ -294,7 +294,7 @@ class MaxAffineRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         target = Target.of(self._function, Box(**names))
         why = "the head was fitted to data; its error on other data is not known"
         return Compiled(
-            target=target, layer=layer, certificate=Certificate.nothing(np.inf, why, "float64"),
+            target=target, weights=layer, certificate=Certificate.nothing(np.inf, why, "float64"),
             observed=Observed(0.0, tuple(self.mean_.tolist()), 0, 0), error=float(np.abs(self.values_).max()) * 1e-6,
             method="regression", attention_kind="self", plan={"plan": "regression", "tokens": self.n_tokens_},
             cost=Cost(layer.tokens, layer.nbytes, 2 * layer.nbytes, 8 * layer.tokens * layer.dimension),

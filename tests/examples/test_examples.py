@@ -56,7 +56,7 @@ def test_four_million_densities_of_water_fit_into_a_layer_a_thousand_times_small
     assert stated == pytest.approx(layer.bound, rel=0.01)
     assert "collapsed" in layer.runtimes(), "there is room for polynomials, which make it tens of times faster"
     index = re.search(r"The layer has (\d+) tokens and (\d+) bytes", (EXAMPLES / "README.md").read_text())
-    assert index and layer.tokens <= int(index[1]) and layer.layer.nbytes <= int(index[2]), "the index must not promise more"
+    assert index and layer.tokens <= int(index[1]) and layer.weights.nbytes <= int(index[2]), "the index must not promise more"
 
 
 def test_a_trained_head_is_read_as_a_voronoi_diagram(run) -> None:  # type: ignore[no-untyped-def]

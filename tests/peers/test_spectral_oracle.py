@@ -91,13 +91,13 @@ def test_the_stored_function_is_within_the_approximation_that_was_proved(name):
     with precision(200):
         for x in points:
             f = target_value(layer, x)
-            plain, literal = ball_value(layer.layer, x), ball_value(layer.layer, x, literal=True)
+            plain, literal = ball_value(layer.weights, x), ball_value(layer.weights, x, literal=True)
             # at float64 points the stored matrix stands between z and its ideal: that is rounding
             allowed = parts["approximation"] + parts["target_rounding"] + parts["rounding"]
             assert float(abs(plain - f).upper()) <= allowed
             assert float(abs(literal - plain).upper()) <= parts["leakage"] + 1e-30
-            for runtime in chooser.available(layer.layer):
-                out = exact(float(chooser.evaluate(layer.layer, x[None], runtime)[0, 0, 0]))
+            for runtime in chooser.available(layer.weights):
+                out = exact(float(chooser.evaluate(layer.weights, x[None], runtime)[0, 0, 0]))
                 assert float(abs(out - f).lower()) <= layer.bound
                 if layer.dtype == "float64":  # queries are not rounded again: rounding alone
                     whole = literal if runtime == "dense" else plain
@@ -106,7 +106,7 @@ def test_the_stored_function_is_within_the_approximation_that_was_proved(name):
 
 @pytest.mark.parametrize("name", ["sum head", "factored", "far away"])
 def test_normalisers_lie_in_their_range(name):
-    layer = compiled(name).layer
+    layer = compiled(name).weights
     rng = np.random.default_rng(1)
     for group in layer.groups:
         low, high = certify.normaliser_range(group)
@@ -122,10 +122,10 @@ def test_computed_coordinates_are_within_their_stated_error():
     layer = compiled("far away")
     with precision(200):
         for x in layer.box.sample(50, np.random.default_rng(2)):
-            for group, made in zip(layer.layer.groups, layer.spectral.groups, strict=True):
-                allowed = certify.query_error(layer.layer, group, made)
-                z = (x - layer.layer.centre) @ group.matrix.T
+            for group, made in zip(layer.weights.groups, layer.spectral.groups, strict=True):
+                allowed = certify.query_error(layer.weights, group, made)
+                z = (x - layer.weights.centre) @ group.matrix.T
                 for e, w in enumerate(made.group.directions):
                     t = sum((flint.arb(flint.fmpq(c.numerator, c.denominator)) * (exact(v) - exact(m))
-                             for c, v, m in zip(w, x, layer.layer.centre, strict=True)), flint.arb(0))  # fmt: skip
+                             for c, v, m in zip(w, x, layer.weights.centre, strict=True)), flint.arb(0))  # fmt: skip
                     assert float(abs(exact(z[e]) - t / exact(made.half[e])).upper()) <= allowed[e]

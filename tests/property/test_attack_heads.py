@@ -69,10 +69,10 @@ def test_a_bound_that_is_too_small_is_noticed(monkeypatch):
 
 def test_the_exact_value_is_that_of_the_runtimes():
     rng = np.random.default_rng(0)
-    for layer in (compiled("abs(sin(7*x))", 1e-4, "axis").layer, compiled("abs(x-y)*cos(x)", 1e-2, "regions", "xy").layer,
-                  compiled("sin(x)+cos(y)+x/3", 1e-6, "spectral", "xy").layer,
-                  compiled("exp(-x*x)*cos(y)*tanh(z)", 1e-2, "spectral", "xyz").layer,
-                  compiled("max(x,y,.2*x)", 1e-6, "piecewise", "xy").layer):  # fmt: skip
+    for layer in (compiled("abs(sin(7*x))", 1e-4, "axis").weights, compiled("abs(x-y)*cos(x)", 1e-2, "regions", "xy").weights,
+                  compiled("sin(x)+cos(y)+x/3", 1e-6, "spectral", "xy").weights,
+                  compiled("exp(-x*x)*cos(y)*tanh(z)", 1e-2, "spectral", "xyz").weights,
+                  compiled("max(x,y,.2*x)", 1e-6, "piecewise", "xy").weights):  # fmt: skip
         x = rng.uniform(layer.low, layer.high, (5, layer.dimension))
         got = chooser.evaluate(layer, x)[:, 0, 0]
         with balls.precision(200):
@@ -115,10 +115,10 @@ def test_domains_are_read_from_the_words_of_certificates():
 def test_the_search_finds_the_peak_of_a_kink():
     """A kink of two tokens: W0(1/e) times the jump of the slope over twice the steepness, at both sides of it."""
     layer = compiled("abs(x-.1)", 1e-6, "axis")
-    found = worst_point(layer.layer, layer.target, np.random.default_rng(0), "two-level", Domain())
+    found = worst_point(layer.weights, layer.target, np.random.default_rng(0), "two-level", Domain())
     assert 0.9 * layer.bound < found.error <= layer.bound and abs(found.at[0] - 0.1) < 1e-5
     with balls.precision(200):
-        assert exact_error(layer.layer, layer.target, [flint.arb(float(found.at[0]))]) == pytest.approx(found.error, rel=1e-6)
+        assert exact_error(layer.weights, layer.target, [flint.arb(float(found.at[0]))]) == pytest.approx(found.error, rel=1e-6)
 
 
 def test_targets_of_every_head_can_be_evaluated():
@@ -148,11 +148,11 @@ def test_the_command_prints_a_row_per_head(capsys):
 def test_a_spectral_certificate_is_about_the_stored_centre_and_matrix():
     """Found by the attack: the certificate took the centre of its plan for that of the layer."""
     layer = compiled("sin(2*x+y)", 1e-3, "spectral", "xy")
-    group = layer.layer.groups[0]
+    group = layer.weights.groups[0]
     prove = layer.prove.func
     for other in (
-        replace(layer.layer, centre=layer.layer.centre + np.array([0.3, 0.0])),
-        replace(layer.layer, groups=(replace(group, matrix=1.1 * group.matrix),)),
+        replace(layer.weights, centre=layer.weights.centre + np.array([0.3, 0.0])),
+        replace(layer.weights, groups=(replace(group, matrix=1.1 * group.matrix),)),
     ):
         with pytest.raises(Refused, match="of its plan"):
             prove(other, *layer.prove.args[1:], "factorised")
@@ -161,7 +161,7 @@ def test_a_spectral_certificate_is_about_the_stored_centre_and_matrix():
 def test_the_last_rounding_is_that_of_the_layer_not_of_the_target():
     """Found by the attack: a layer far from its target is rounded at its own size."""
     layer = compiled("x/3+y", 1e-2, "piecewise", "xy", dtype="float32")
-    far = replace(layer.layer, centre=layer.layer.centre + np.array([0.0, 1e3]))
+    far = replace(layer.weights, centre=layer.weights.centre + np.array([0.0, 1e3]))
     bound = layer.prove.func(far, *layer.prove.args[1:], "two-level").bound
     error = worst_point(far, layer.target, np.random.default_rng(0), "two-level", Domain()).error
     assert 0.99 * bound < error <= bound

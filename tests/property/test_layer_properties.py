@@ -252,10 +252,10 @@ def test_the_certificate_is_not_below_the_error_on_adversarial_points(texts, box
         assume(False)
     assert layer.certificate.kind == "proved"
     assert layer.bound <= error
-    x = points(layer.layer, 1500, seed)
-    for runtime in chooser.available(layer.layer):
+    x = points(layer.weights, 1500, seed)
+    for runtime in chooser.available(layer.weights):
         count = 1500 if layer.tokens < 3000 else 100
-        found = chooser.evaluate(layer.layer, x[:count], runtime).astype(np.float64)
+        found = chooser.evaluate(layer.weights, x[:count], runtime).astype(np.float64)
         away = np.abs(found - target.values(x[:count])).max()
         assert away <= layer.certificate_for(runtime).bound + 1e-14 * np.abs(values).max()
         assert away <= layer.bound + 1e-14 * np.abs(values).max()

@@ -123,7 +123,7 @@ def test_four_hundred_combinations_are_walked() -> None:
 def test_asking_for_a_gradient_changes_no_answer_beyond_rounding(head: str, dtype: str) -> None:
     """L(t.requires_grad_()) by float64 operations and L(t) by the runtime of arrays, on the same stored numbers."""
     layer = compiled(head, dtype)
-    inner = layer.layer
+    inner = layer.weights
     if layer.certificate.over == "entries":
         x = np.concatenate([block[0] for block in layer.target.data.blocks()])
     else:
@@ -162,7 +162,7 @@ def _ends(inner: Any, shaped: np.ndarray) -> tuple[Any, Any]:
 def test_gradients_are_those_of_the_layer(head: str) -> None:
     """Tensors and modules against central differences of the NumPy layer, where it is smooth."""
     layer = compiled(head, "float64")
-    inner, rng = layer.layer, np.random.default_rng(5)
+    inner, rng = layer.weights, np.random.default_rng(5)
     runtime = next(name for name in ("two-level", "factorised", "dense") if name in layer.runtimes())
     width = inner.high - inner.low
     x = rng.uniform(inner.low + 0.01 * width, inner.high - 0.01 * width, size=(60, inner.dimension))

@@ -73,7 +73,7 @@ def test_no_point_lies_above_a_bound_in_a_short_attack(seed):
 
 def test_the_attack_notices_a_bound_that_is_too_small():
     layer = ma.compile("sin(3*x)", ma.Box(x=(-1, 1)), error=1e-3, method="spectral")
-    error, at = worst_error(layer.layer, layer.target, np.random.default_rng(0), "dense")
+    error, at = worst_error(layer.weights, layer.target, np.random.default_rng(0), "dense")
     case, tally = Case("sin(3*x)", layer.box, 1e-3, "float64", "spectral", "inf"), Tally()
     tally.record("as compiled", case, layer.bound, error, at)
     assert not tally.violations and 0.5 < tally.worst <= 1.0
@@ -83,7 +83,7 @@ def test_the_attack_notices_a_bound_that_is_too_small():
 
 def test_perturbed_layers_are_other_layers_of_the_same_shape_and_dtype():
     for dtype in ("float64", "float32", "bfloat16"):
-        layer = ma.compile("sin(x)+cos(y)", ma.Box(x=(-1, 1), y=(-1, 1)), error=5e-2, dtype=dtype, method="spectral").layer
+        layer = ma.compile("sin(x)+cos(y)", ma.Box(x=(-1, 1), y=(-1, 1)), error=5e-2, dtype=dtype, method="spectral").weights
         moved = perturbed(layer, 0.1, np.random.default_rng(0))
         assert moved.dtype == dtype and moved.keys == layer.keys
         assert not np.array_equal(moved.groups[0].values, layer.groups[0].values)

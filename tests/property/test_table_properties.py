@@ -96,8 +96,8 @@ def exact(layer: ma.Compiled, x: np.ndarray) -> list[mpmath.mpf]:
     """The head of the stored numbers at z as the layer rounds it, in 60 digits: (K,)."""
     number = lambda value: mpmath.mpf(float(value))  # noqa: E731
     with mpmath.workdps(60):
-        group = layer.layer.groups[0]
-        z = ((x - layer.layer.centre) @ group.matrix.T).astype(layer.dtype).astype(np.float64)
+        group = layer.weights.groups[0]
+        z = ((x - layer.weights.centre) @ group.matrix.T).astype(layer.dtype).astype(np.float64)
         weights = []
         for e, one in enumerate(group.axes):
             pairs = zip(one.slopes, one.offsets, strict=True)
@@ -145,7 +145,7 @@ def test_no_bound_is_below_the_error_of_a_lookup(sizes, seed) -> None:
     except ma.Refused:
         return  # axes of many decades have logits that float64 rounds too much
     for runtime in layer.runtimes():
-        bound = certify_entries(layer.layer, table, layer.error, runtime)[0].bound
+        bound = certify_entries(layer.weights, table, layer.error, runtime)[0].bound
         for points, values in table.blocks():
             assert float(np.abs(layer(points, runtime=runtime) - values[:, 0]).max()) <= bound
     assert layer.bound <= layer.error

@@ -62,8 +62,8 @@ ROWS = [
 def test_few_tokens_proved_twice_and_true(text, box, error, tokens, tmp_path):
     layer = ma.compile(text, box, error=error, method="axis", require="proved")
     assert layer.tokens <= tokens and layer.certificate.kind == "proved" and layer.certificate.bound <= error
-    x = near_switches(layer.layer) if box is LINE else box.sample(4000, np.random.default_rng(2))
-    away = np.abs(chooser.evaluate(layer.layer, x)[:, 0, 0] - exact(layer.target, x))
+    x = near_switches(layer.weights) if box is LINE else box.sample(4000, np.random.default_rng(2))
+    away = np.abs(chooser.evaluate(layer.weights, x)[:, 0, 0] - exact(layer.target, x))
     assert np.nanmax(away) <= layer.certificate.bound
     path = layer.save(tmp_path / "layer.safetensors")
     assert ma.load(path or tmp_path / "layer.safetensors").certificate.bound == layer.certificate.bound
@@ -72,7 +72,7 @@ def test_few_tokens_proved_twice_and_true(text, box, error, tokens, tmp_path):
 def test_the_sine_at_1e_8_and_in_float32():
     fine = ma.compile("abs(sin(7*x))", LINE, error=1e-8, method="axis")
     assert fine.certificate.kind == "proved" and fine.tokens <= 80
-    x = near_switches(fine.layer)
+    x = near_switches(fine.weights)
     assert np.abs(fine(x).ravel() - exact(fine.target, x)).max() <= fine.certificate.bound
     short = ma.compile("abs(sin(7*x))", LINE, error=1e-4, method="axis", dtype="float32")
     assert short.certificate.kind == "proved" and short.tokens <= 22
@@ -87,7 +87,7 @@ def test_singular_points_are_proved(text, error, tokens):
     layer = ma.compile(text, LINE, error=error, method="axis")
     assert layer.certificate.kind == "proved" and layer.tokens <= tokens
     closer = np.concatenate([[0.0], 2.0 ** -np.arange(1.0, 60.0)])[:, None]
-    x = np.concatenate([near_switches(layer.layer), layer.layer.centre + closer])
+    x = np.concatenate([near_switches(layer.weights), layer.weights.centre + closer])
     x = x[np.abs(x[:, 0]) <= 1]
     assert np.abs(layer(x).ravel() - exact(layer.target, x)).max() <= layer.certificate.bound
 
@@ -216,7 +216,7 @@ def test_the_checker_refuses_what_is_not_so():
 
 def test_the_checker_holds_a_gap_against_the_certificate():
     layer = ma.compile("floor(3*x)", LINE, error=1e-3, gap=1e-4, method="axis")
-    tensors, description = to_tensors(layer.layer)
+    tensors, description = to_tensors(layer.weights)
     record = {"layer": description, "target": layer.target.to_json(), "error": 1e-3, "norm": "inf",
               "certificate": layer.certificate.to_json(), "plan": dict(layer.plan)}  # fmt: skip
     assert check(tensors, record).passed

@@ -42,7 +42,7 @@ def test_the_bits_of_a_query_depend_neither_on_its_batch_nor_on_threads_nor_on_w
     assert layer.runtime()[0] == name
     x = BOX.sample(3_000, np.random.default_rng(0))
     slow = layer(x[:600])
-    assert not parallel.is_loaded(batches.ways(layer.layer, name, layer.reserve or 0.0, 0).kernel)
+    assert not parallel.is_loaded(batches.ways(layer.weights, name, layer.reserve or 0.0, 0).kernel)
     monkeypatch.setattr(parallel, "ENOUGH", 1)
     monkeypatch.setattr(parallel, "SHARE", 1)
     whole = layer(x, threads=2)
@@ -55,7 +55,7 @@ def test_the_bits_of_a_query_depend_neither_on_its_batch_nor_on_threads_nor_on_w
 @pytest.mark.parametrize("name", TARGETS)
 def test_many_small_batches_load_compiled_code_in_the_end(name, layers, monkeypatch):
     layer = layers[name]
-    kernel = batches.ways(layer.layer, name, layer.reserve or 0.0, 0).kernel
+    kernel = batches.ways(layer.weights, name, layer.reserve or 0.0, 0).kernel
     monkeypatch.setattr(parallel, "PATIENCE", parallel.PATIENCE >> 10)
     x = BOX.sample(1, np.random.default_rng(0))
     told = layer.explain(batch=1).split("after about ")[1]
@@ -72,7 +72,7 @@ def test_many_small_batches_load_compiled_code_in_the_end(name, layers, monkeypa
 @pytest.mark.parametrize("name", ["collapsed", "windowed"])
 def test_what_is_said_of_a_batch_is_what_is_done(name, layers, monkeypatch):
     layer, shared, ordered = layers[name], [], []
-    found = batches.ways(layer.layer, name, layer.reserve or 0.0, 0)
+    found = batches.ways(layer.weights, name, layer.reserve or 0.0, 0)
     monkeypatch.setattr(parallel, "over", lambda count, work, threads, run, known=parallel.over: (
         shared.append(parallel.shares(count, work, threads)), known(count, work, threads, run)))  # fmt: skip
     monkeypatch.setattr(cell_order, "order", lambda *told, known=cell_order.order: (ordered.append(1), known(*told))[1])

@@ -12,7 +12,7 @@ from maxaffine.core.errors import Refused
 def test_the_stored_bytes_of_a_lookup_are_told_exactly():
     for text, dtype in (("sin(x)+cos(y)", "float64"), ("sin(x)+cos(y), x", "float32")):
         layer = ma.compile(text, ma.Box(x=(0, 1), y=(0, 1)), error=0.3, dtype=dtype, method="lookup")
-        assert layer.cost.bytes == layer.layer.nbytes
+        assert layer.cost.bytes == layer.weights.nbytes
         assert layer.cost.tokens == layer.tokens
 
 

@@ -105,7 +105,7 @@ def test_keys_that_are_no_grid_are_refused():
 
 def test_the_certificate_of_one_runtime_is_not_above_that_of_all():
     compiled = ma.compile("sin(3*x) + y", BOX, error=0.4, dtype="float32", method="lookup")
-    for runtime in chooser.available(compiled.layer):
+    for runtime in chooser.available(compiled.weights):
         assert compiled.certificate_for(runtime).bound <= compiled.bound
     assert compiled.certificate_for().bound == compiled.bound
     with pytest.raises(ma.BadInput, match="dtype"):

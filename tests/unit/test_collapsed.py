@@ -170,7 +170,7 @@ def test_a_compiled_layer_runs_collapsed_inside_its_bound_and_the_checker_counts
 def test_a_perturbed_layer_collapses_inside_the_certificate_of_its_own_numbers(scale):
     box = ma.Box.named(("x", "y"), [-1.0, -1.0], [1.0, 1.0])
     made = ma.compile("sin(2*x) + cos(3*y)", box, error=1e-3, method="spectral")
-    layer = perturbed(made.layer, scale, np.random.default_rng(0))
+    layer = perturbed(made.weights, scale, np.random.default_rng(0))
     bound = certify_spectral(layer, made.spectral, 1e-3, "collapsed").bound
     x = points(2, 3000)
     found = chooser.evaluate(layer, x, "collapsed", 1e-3 / 256)[:, 0, 0]

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.frontier import frontier
 from maxaffine.layer.matrices import cross_matrices, self_matrices
 
 lookup = functools.partial(ma.compile, method="lookup")
@@ -122,7 +121,7 @@ def test_every_route_of_the_sup_norm_can_be_taken():
 def test_centres_are_within_the_radius_of_the_points_they_cover(dtype):
     ring = np.c_[np.cos(np.arange(400)), np.sin(np.arange(400))]
     layer = lookup("x*y", ma.Box(x=(-2, 2), y=(-2, 2)), error=0.5, centres=ring, dtype=dtype)
-    sites = layer.layer.keys.slopes.astype(float) / layer.layer.coordinates.matrix[0, 0] + layer.layer.coordinates.centre
+    sites = layer.weights.keys.slopes.astype(float) / layer.weights.coordinates.matrix[0, 0] + layer.weights.coordinates.centre
     far = np.sqrt(((ring[:, None] - sites) ** 2).sum(axis=2)).min(axis=1).max()
     assert far <= layer.certificate.details["radius"]
 
@@ -163,7 +162,7 @@ def test_a_gallery_entry_is_compiled_by_its_name():
 
 
 def test_variables_that_the_target_does_not_use_cost_nothing():
-    assert lookup("sin(3*x)", ma.Box(x=(0, 1), y=(0, 1), z=(-5, 5)), error=0.2).layer.keys.shape[1:] == (1, 1)
+    assert lookup("sin(3*x)", ma.Box(x=(0, 1), y=(0, 1), z=(-5, 5)), error=0.2).weights.keys.shape[1:] == (1, 1)
 
 
 def test_single_points_batches_and_one_variable_have_their_shapes():
@@ -180,7 +179,7 @@ def test_single_points_batches_and_one_variable_have_their_shapes():
 
 
 def test_the_frontier_costs_what_compile_then_takes():
-    rows = frontier("sin(x)+cos(y)", PI2, errors=[0.5, 0.1])
+    rows = ma.plan("sin(x)+cos(y)", PI2, errors=[0.5, 0.1])
     for error in (0.5, 0.1):
         best = min((row for row in rows if row["error"] == error and row["method"] == "lookup"), key=lambda row: row["tokens"])
         assert best["tokens"] == lookup("sin(x)+cos(y)", PI2, error=error).tokens
@@ -228,7 +227,7 @@ def test_a_box_may_be_a_dictionary_of_pairs_for_compile_frontier_and_partitions(
     named = {"x": (-1, 1), "y": (0, 1)}
     layer = ma.compile("x*y", box=named, error=1e-3)
     assert layer.box == ma.Box(**named)
-    assert frontier("x*y", named, errors=[0.1])
+    assert ma.plan("x*y", named, errors=[0.1])
     assert ma.MaxAffine.grid(named, 2) == ma.MaxAffine.grid(ma.Box(**named), 2)
     with pytest.raises(ma.BadInput, match=r'write Box\(x=\(-1, 1\), y=\(0, 1\)\) or \{"x": \(-1, 1\), "y": \(0, 1\)\}'):
         ma.compile("x*y", [(-1, 1), (0, 1)], error=0.1)
@@ -336,12 +335,31 @@ def test_matrices_beyond_memory_are_refused_with_the_number():
 def test_every_matrix_row_is_described():
     layer = lookup("x, y", ma.Box(x=(0, 1), y=(0, 1)), error=0.6)
     for layout in "QKI":
-        weights = self_matrices(layer.layer, layout)
+        weights = self_matrices(layer.weights, layout)
         text = weights.describe()
         assert len(weights.linear.rows) == weights.R_0.shape[0]
         assert len(weights.head) == weights.W_Q.shape[0] == weights.W_K.shape[0]
         assert text.count("row") >= len(weights.linear.rows) + len(weights.head)
-    cross = cross_matrices(layer.layer)
+    cross = cross_matrices(layer.weights)
     assert len(cross.query.rows) == cross.query.R_0.shape[0]
     assert len(cross.context.rows) == cross.context.R_0.shape[0]
     assert "context" in cross.describe()
+
+
+def test_the_public_names_check_plan_and_error(tmp_path):
+    path = tmp_path / "f.safetensors"
+    layer = ma.compile("sin(3*x)", ma.Box(x=(-1, 1)), error=1e-3)
+    layer.save(path)
+    verdict = ma.check(path)
+    assert verdict.passed and verdict.bound <= verdict.error == 1e-3
+    rows = ma.plan("sin(3*x)", ma.Box(x=(-1, 1)), errors=[1e-3])
+    assert layer.tokens in [row["tokens"] for row in rows]
+    with pytest.raises(ma.MaxaffineError, match="not compiled from a table"):
+        ma.check(path, table=ma.Table([np.arange(3.0)], np.arange(3.0)))
+    assert set(ma.__all__) <= set(dir(ma)) and all(getattr(ma, name) is not None for name in ma.__all__)
+
+
+def test_layer_is_the_old_name_of_weights():
+    layer = ma.compile("x", ma.Box(x=(-1, 1)), error=1e-3)
+    with pytest.warns(DeprecationWarning, match="`weights`"):
+        assert layer.weights is layer.weights

@@ -9,7 +9,6 @@ import maxaffine as ma
 from maxaffine.checker import check_file
 from maxaffine.core.container import read_container, write_container
 from maxaffine.core.errors import Refused
-from maxaffine.frontier import frontier
 from maxaffine.heads.lookup import search as searched
 from maxaffine.heads.lookup.prove_grid import certify_grid
 from maxaffine.target.gather import gather
@@ -59,7 +58,7 @@ def test_every_output_has_its_own_middle():
 
 
 def test_the_frontier_shows_the_one_token():
-    rows = frontier("cos(x)", ma.Box(x=(-1, 1)), errors=[1.0, 0.25, 0.22])
+    rows = ma.plan("cos(x)", ma.Box(x=(-1, 1)), errors=[1.0, 0.25, 0.22])
     assert [(row["error"], row["tokens"]) for row in rows if row["argument"] == "C"] == [(1.0, 1), (0.25, 1)]
 
 
@@ -68,7 +67,7 @@ def test_the_frontier_shows_the_one_token():
 def test_the_bound_of_a_moved_value_is_above_the_error_at_every_point(text, moved):
     target = Target.of(text, ma.Box(x=(-2, 1), y=(-1, 2)))
     evidence = gather(target, None, None, None)
-    layer = ma.compile(text, target.box, error=20.0, method="lookup").layer
+    layer = ma.compile(text, target.box, error=20.0, method="lookup").weights
     layer = dataclasses.replace(layer, values=layer.values + moved)
     bound = certify_grid(layer, target, evidence, "C").bound
     axes = np.meshgrid(np.linspace(-2, 1, 301), np.linspace(-1, 2, 301))
@@ -80,10 +79,10 @@ def test_the_bound_of_a_moved_value_is_above_the_error_at_every_point(text, move
 def test_one_value_is_not_proved_for_several_keys_or_without_a_range():
     target = Target.of("x", ma.Box(x=(0, 1)))
     evidence = gather(target, None, None, None)
-    many = ma.compile("x", target.box, error=0.1, method="lookup").layer
+    many = ma.compile("x", target.box, error=0.1, method="lookup").weights
     with pytest.raises(Refused, match="one key"):
         certify_grid(many, target, evidence, "C")
-    one = ma.compile("x", target.box, error=0.9, method="lookup").layer
+    one = ma.compile("x", target.box, error=0.9, method="lookup").weights
     with pytest.raises(Refused, match="range of the target is known"):
         certify_grid(one, target, dataclasses.replace(evidence, extent=None), "C")
 

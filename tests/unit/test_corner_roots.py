@@ -22,7 +22,7 @@ ROWS = [
 @pytest.mark.parametrize(("text", "box", "error", "tokens"), ROWS, ids=[row[0] for row in ROWS])
 def test_roots_that_end_at_a_corner_of_the_box_are_proved_and_hold_next_to_it(text, box, error, tokens):
     made = ma.compile(text, box, error=error, method="axis")
-    assert made.layer.tokens <= tokens
+    assert made.weights.tokens <= tokens
     assert check(*made._record()).passed
     rng = np.random.default_rng(2)
     corners = np.where(rng.random((300, box.dimension)) < 0.5, box.low, box.high)

@@ -178,7 +178,7 @@ def test_sums_with_smooth_parts_have_the_same_bits_in_every_batch(text, error, d
     names = [name for name in "xyz" if name in text.replace("exp", "").replace("max", "")]
     box = ma.Box.named(names, -1.0, 1.0)
     layer = ma.compile(text, box, error=error if dtype == "float64" else max(error, 1e-3), method="sums", dtype=dtype)
-    assert grouped.in_order(layer.layer) and "the same bits in every batch" in layer.explain()
+    assert grouped.in_order(layer.weights) and "the same bits in every batch" in layer.explain()
     x = box.sample(5_000, np.random.default_rng(0))
     whole = layer(x)
     for size in (1, 2, 3, 17, 256, 1999):

@@ -107,9 +107,9 @@ def test_edges_as_soft_as_the_error_allows_need_fewer_tokens() -> None:
     made_of = {error: ma.compile("max(x**2+y**2, .5)", SQUARE, error=error, method="curved") for error in (2e-2, 2e-4)}
     for error, compiled in made_of.items():
         assert compiled.certificate.kind == "proved" and compiled.certificate.bound is not None
-        assert isinstance(compiled.layer, GroupedLayer) and compiled.certificate.bound <= error
-        assert worst(compiled.layer, compiled.target) <= compiled.certificate.bound
-    assert made_of[2e-2].layer.tokens <= 20 and made_of[2e-4].layer.tokens <= 105
+        assert isinstance(compiled.weights, GroupedLayer) and compiled.certificate.bound <= error
+        assert worst(compiled.weights, compiled.target) <= compiled.certificate.bound
+    assert made_of[2e-2].weights.tokens <= 20 and made_of[2e-4].weights.tokens <= 105
 
 
 def test_a_target_that_is_neither_the_larger_nor_the_smaller_of_its_branches_is_proved_by_signs() -> None:

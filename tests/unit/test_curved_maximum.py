@@ -91,7 +91,7 @@ def test_tokens_grow_like_the_root_of_the_error() -> None:
     made_of = {error: ma.compile("max(sin(3*x), y)", SQUARE, error=error, method="curved") for error in (1e-2, 1e-4)}
     for error, compiled in made_of.items():
         assert compiled.certificate.kind == "proved" and bound_of(compiled.certificate) <= error
-    assert made_of[1e-2].layer.tokens <= 24 and made_of[1e-4].layer.tokens <= 150
+    assert made_of[1e-2].weights.tokens <= 24 and made_of[1e-4].weights.tokens <= 150
     x = np.random.default_rng(5).uniform(-1, 1, (4000, 2))
     for error, compiled in made_of.items():  # the literal softmax over all tokens
         away = np.abs(compiled(x, runtime="dense") - compiled.target.values(x)[:, 0, 0]).max()

@@ -88,7 +88,7 @@ def largest(layer: ma.Compiled) -> float:
     """The largest number that a sum over tokens adds up, one at least."""
     from maxaffine.export.head import head_of
 
-    head = head_of(layer.layer)
+    head = head_of(layer.weights)
     reach = 0.0 if head.slopes is None else np.abs(head.slopes @ (head.high - head.centre)).max()
     return max(1.0, float(np.abs(head.values).max() + reach))
 
@@ -124,7 +124,7 @@ def test_exported_weights_read_back_as_the_same_layer(name: str, layers, tmp_pat
     layer = layers(name)
     layer.to_safetensors(tmp_path / "f.safetensors")
     again, record = unpack(tmp_path / "f.safetensors")
-    expected, got = to_tensors(layer.layer)[0], to_tensors(again)[0]
+    expected, got = to_tensors(layer.weights)[0], to_tensors(again)[0]
     assert expected.keys() == got.keys() and all(np.array_equal(expected[key], got[key]) for key in expected)
     assert record["certificate"]["bound"] == layer.certificate.bound
 
@@ -234,7 +234,7 @@ def test_the_definition_runs_the_exported_head(layers, tmp_path: Path) -> None: 
     from maxaffine.export.head import head_of
 
     layer = layers("vector")
-    head = head_of(layer.layer)
+    head = head_of(layer.weights)
     x = np.array([0.3, -0.4])
     columns = head.query_map @ (x - head.centre) + head.query_constant
     weights = reference.softmax(head.keys @ columns.T)

@@ -46,7 +46,7 @@ class Lookup:
         )
         self.function = function
         self.table = self.exact(sites)
-        self.layer = SimpleNamespace(keys=SimpleNamespace())
+        self.weights = SimpleNamespace(keys=SimpleNamespace())
         self.tokens, self.method, self.error, self.dtype, self.sharpness = len(partition), "lookup", 0.1, "float64", rho
         self.certificate = SimpleNamespace(kind=kind, bound=bound)
         self.bound = bound
@@ -283,7 +283,7 @@ def test_entropies_of_a_product_of_axes_add_up():
     window = sampling.Probe(compiled).window
     slow = sampling.Probe(compiled).entropy_plane((0, 1), window, 30, 24)
     compiled.asked.clear()
-    compiled.layer = SimpleNamespace(keys=SimpleNamespace(axes=(), count=49), coordinates=SimpleNamespace(is_diagonal=True))
+    compiled.weights = SimpleNamespace(keys=SimpleNamespace(axes=(), count=49), coordinates=SimpleNamespace(is_diagonal=True))
     fast = sampling.Probe(compiled).entropy_plane((0, 1), window, 30, 24)
     assert sum(compiled.asked) == 61
     assert np.allclose(fast, slow)

@@ -129,9 +129,9 @@ def test_the_literal_layer_in_its_own_dtype_keeps_the_bound(text, error, dtype, 
     layer = compiled(text, error, dtype, side)
     x = np.concatenate([layer.box.sample(4000, np.random.default_rng(0)), layer.box.corners()])
     slopes, offsets, values, owner, rows = [], [], [], [], []
-    for g, group in enumerate(layer.layer.groups):
+    for g, group in enumerate(layer.weights.groups):
         a, b = group.listed()
-        rows.append(((x - layer.layer.centre) @ group.matrix.T).astype(group.axes[0].slopes.dtype).astype(np.float32))
+        rows.append(((x - layer.weights.centre) @ group.matrix.T).astype(group.axes[0].slopes.dtype).astype(np.float32))
         slopes.append(a.astype(np.float32))
         offsets.append(b.astype(np.float32))
         c, G = (part.astype(np.float32) for part in group.listed_values())
@@ -140,7 +140,7 @@ def test_the_literal_layer_in_its_own_dtype_keeps_the_bound(text, error, dtype, 
     logits = np.concatenate([z @ a.T + b for z, a, b in zip(rows, slopes, offsets, strict=True)], axis=1)
     out = np.zeros(len(x), dtype=np.float32)
     for g in range(len(rows)):
-        scores = logits + np.float32(layer.layer.bonus) * (np.concatenate(owner) == g).astype(np.float32)
+        scores = logits + np.float32(layer.weights.bonus) * (np.concatenate(owner) == g).astype(np.float32)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
         out += ((weights / weights.sum(axis=1, keepdims=True)) * np.concatenate(values, axis=1)).sum(axis=1)
     assert out.dtype == np.float32

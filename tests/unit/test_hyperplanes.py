@@ -207,8 +207,9 @@ def test_auto_finds_the_planes_and_repeats_itself():
     f = PLANES["a kink"][0]
     one, two = (ma.compile(f, box(), error=1e-2) for _ in range(2))
     assert one.method == "regions" and one.tokens <= 6
-    assert np.array_equal(one.layer.groups[0].site_slopes, two.layer.groups[0].site_slopes)
-    assert all(np.array_equal(a.values, b.values) for a, b in zip(*(m.layer.groups[0].clusters for m in (one, two)), strict=True))
+    assert np.array_equal(one.weights.groups[0].site_slopes, two.weights.groups[0].site_slopes)
+    pairs = zip(*(m.weights.groups[0].clusters for m in (one, two)), strict=True)
+    assert all(np.array_equal(a.values, b.values) for a, b in pairs)
 
 
 def test_jumps_need_a_gap_or_an_integral():

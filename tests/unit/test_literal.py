@@ -68,7 +68,7 @@ def test_spread_is_an_upper_bound_and_close(shape):
 
 def test_normalisers_lie_in_their_range_and_reach_it(total, disc):
     rng = np.random.default_rng(2)
-    for layer in (total.layer, disc.layer):
+    for layer in (total.weights, disc.weights):
         x = np.concatenate([rng.uniform(layer.low, layer.high, (20000, 2)), [[-1, -1], [1, 1], [1, -1], [-1, 1]]])
         for group in layer.groups:
             slopes, offsets = group.listed()
@@ -82,7 +82,7 @@ def test_normalisers_lie_in_their_range_and_reach_it(total, disc):
 
 
 def test_the_bias_keeps_groups_apart_whatever_their_scores(disc):
-    layer = disc.layer
+    layer = disc.weights
     x = np.array([[1.0, -1.0], [1.0, 1.0], [0.0, 0.0]])
     assert np.abs(disc(x, runtime="dense") - disc(x)).max() < 1e-12
     assert layer.bonus == wanted_bonus(layer, 1e-14) > 80.0  # edge scores exceed what was a constant
@@ -95,7 +95,7 @@ def test_the_bias_keeps_groups_apart_whatever_their_scores(disc):
 
 def test_forced_errors_of_logits_stay_within_the_bound_and_come_near_it(kink):
     """Every token's logit moved by as much as the account allows, in the worst direction found."""
-    layer, rng = kink.layer, np.random.default_rng(4)
+    layer, rng = kink.weights, np.random.default_rng(4)
     (group,) = layer.groups
     assert isinstance(group, ClusterGroup)
     slopes, offsets = group.listed()
@@ -115,14 +115,14 @@ def test_forced_errors_of_logits_stay_within_the_bound_and_come_near_it(kink):
 
 
 def test_every_term_counts(kink, monkeypatch):
-    whole = literal(kink.layer, kink.certificate.heard).rounding
+    whole = literal(kink.weights, kink.certificate.heard).rounding
     (heard,) = kink.certificate.heard
-    clusters = kink.layer.groups[0].clusters
+    clusters = kink.weights.groups[0].clusters
     near, far = ([spread(one, scale * row) for one, row in zip(clusters, heard.reach, strict=True)] for scale in (1.0, 3.0))
     assert max(near) > 1.0 and all(a <= b * 1.05 for a, b in zip(near, far, strict=True))
-    assert literal(kink.layer, (Heard(100.0 * heard.blend, heard.size, heard.reach, heard.far),)).rounding > whole
+    assert literal(kink.weights, (Heard(100.0 * heard.blend, heard.size, heard.reach, heard.far),)).rounding > whole
     monkeypatch.setattr(module, "EXP_ULPS", 1e12)
-    assert literal(kink.layer, kink.certificate.heard).rounding > 10 * whole
+    assert literal(kink.weights, kink.certificate.heard).rounding > 10 * whole
 
 
 def test_float32_arithmetic_costs_more_and_says_where_it_ends(kink):

@@ -175,7 +175,7 @@ def test_values_are_no_farther_from_their_mean_than_that(E, seed):
 def test_listed_tokens_are_those_of_the_layer():
     for head in ("axis", "products", "tree", "curved kink"):
         tensors, _ = stored(head)
-        for g, group in enumerate(compiled(head).layer.groups):
+        for g, group in enumerate(compiled(head).weights.groups):
             listed = literal_groups.Listed.read(tensors, g)
             slopes, offsets = group.listed()
             assert np.allclose(listed.slopes, slopes, rtol=1e-12) and np.allclose(listed.offsets, offsets, rtol=1e-9, atol=1e-9)
@@ -188,7 +188,7 @@ def test_errors_of_logits_cover_float32_arithmetic():
     """Logits of listed float32 numbers, formed in float32, against exact ones: within what is counted, and not far below."""
     head = "axis in float32"
     tensors, record = stored(head)
-    layer = compiled(head).layer
+    layer = compiled(head).weights
     frame = literal_groups.Frame.read(tensors, record["layer"], FORMS["float32"])
     listed = literal_groups.Listed.read(tensors, 0)
     at = literal_groups.Coordinates.read(frame, listed.matrix)

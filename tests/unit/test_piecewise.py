@@ -123,8 +123,8 @@ def test_the_blend_constant_bounds_every_softmax(count, wanted):
 def test_relu_networks_hold_their_bound_at_every_kink(text, names):
     layer = compiled(text, 1e-6, "float64", names)
     rng = np.random.default_rng(0)
-    (group,) = layer.layer.groups
-    x = near_switches(layer.layer, group, 3000, rng)
+    (group,) = layer.weights.groups
+    x = near_switches(layer.weights, group, 3000, rng)
     error = np.abs(layer(x) - layer.target.values(x)[:, 0, 0])
     assert error.max() <= layer.bound
     assert error.max() > 0.05 * layer.bound  # the points do see the kinks
@@ -147,13 +147,13 @@ def exact_error(layer, x):
 ])  # fmt: skip
 def test_no_point_lies_above_a_bound_by_exact_values(text, error, dtype):
     layer = compiled(text, error, dtype)
-    (group,) = layer.layer.groups
+    (group,) = layer.weights.groups
     rng = np.random.default_rng(1)
-    x = near_switches(layer.layer, group, 400, rng)
+    x = near_switches(layer.weights, group, 400, rng)
     assert max(exact_error(layer, row) for row in x) <= layer.bound
     for runtime in ("two-level", "dense"):
         bound = layer.certificate_for(runtime).bound
-        found, _ = worst_error(layer.layer, layer.target, rng, runtime)
+        found, _ = worst_error(layer.weights, layer.target, rng, runtime)
         assert found <= bound
 
 

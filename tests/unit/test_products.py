@@ -101,7 +101,7 @@ def test_the_layer_is_the_product_of_its_factors():
     plan = layer.prove.args[1]
     x = SQUARE.sample(500, np.random.default_rng(0))
     product = np.ones(len(x))
-    for one in factor_layers(layer.layer, plan):
+    for one in factor_layers(layer.weights, plan):
         product = product * chooser.evaluate(one, x)[:, 0, 0]
     assert np.abs(product + 2 * x[:, 0] - 1 - layer(x)).max() < 1e-11
     assert layer.tokens == np.prod([factor.cells for factor in plan.factors])
@@ -124,7 +124,7 @@ def test_products_are_proved_with_few_tokens(text, box, error, most):
     layer = compiled(text, error, box)
     assert layer.method == "products" and layer.certificate.kind == "proved"
     assert layer.bound <= error and layer.tokens <= most and layer.observed.error <= layer.bound
-    found = worst_point(layer.layer, layer.target, np.random.default_rng(1), "two-level", Domain((), True))
+    found = worst_point(layer.weights, layer.target, np.random.default_rng(1), "two-level", Domain((), True))
     assert 0.1 * layer.bound < found.error <= layer.bound
 
 
@@ -133,14 +133,14 @@ def test_the_literal_layer_is_proved_too():
         layer = compiled(text, 1e-4)
         statement = layer.certificate_for("dense")
         assert layer.bound < statement.bound < 2e-4
-        found = worst_point(layer.layer, layer.target, np.random.default_rng(1), "dense", Domain((), True))
+        found = worst_point(layer.weights, layer.target, np.random.default_rng(1), "dense", Domain((), True))
         assert found.error <= statement.bound
 
 
 def test_float32_by_two_levels():
     layer = compiled("abs(sin(7*x))*exp(y)", 1e-3, dtype="float32")
-    assert layer.layer.dtype == "float32" and layer.bound <= 1e-3
-    found = worst_point(layer.layer, layer.target, np.random.default_rng(0), "two-level", Domain((), True))
+    assert layer.weights.dtype == "float32" and layer.bound <= 1e-3
+    found = worst_point(layer.weights, layer.target, np.random.default_rng(0), "two-level", Domain((), True))
     assert found.error <= layer.bound
 
 
@@ -190,16 +190,16 @@ def keys_moved(cluster: Cluster):
 def test_layers_that_are_no_products_are_refused(change):
     layer = compiled("abs(sin(7*x))*exp(y)", 1e-2)
     with pytest.raises(Refused, match="combinations"):
-        certify_products(moved(layer.layer, change), *layer.prove.args[1:])
+        certify_products(moved(layer.weights, change), *layer.prove.args[1:])
 
 
 def test_offsets_must_be_sums():
     layer = compiled("abs(sin(7*x))*exp(y)", 1e-2)
-    (group,) = layer.layer.groups
+    (group,) = layer.weights.groups
     offsets = group.site_offsets.copy()
     offsets[1] += 1e-6 * abs(offsets).max()
     with pytest.raises(Refused, match="combinations"):
-        certify_products(replace(layer.layer, groups=(replace(group, site_offsets=offsets),)), *layer.prove.args[1:])
+        certify_products(replace(layer.weights, groups=(replace(group, site_offsets=offsets),)), *layer.prove.args[1:])
 
 
 def test_values_that_are_nearly_products_cost_what_they_are_off_by():
@@ -208,7 +208,7 @@ def test_values_that_are_nearly_products_cost_what_they_are_off_by():
     rng = np.random.default_rng(0)
     for scale in (1e-6, 1e-3):
         noise = partial(noisy, 1.0 + scale * rng.normal(size=100))
-        other = moved(layer.layer, noise)
+        other = moved(layer.weights, noise)
         bound = certify_products(other, plan, 1e-2).bound
         assert bound > layer.bound
         assert worst_point(other, layer.target, np.random.default_rng(0), "two-level", Domain((), True)).error <= bound

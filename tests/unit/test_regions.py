@@ -51,7 +51,7 @@ def near_planes(layer, count=4000, seed=0):
 
 
 def error_of(layer, x, runtime="two-level"):
-    return float(np.abs(chooser.evaluate(layer.layer, x, runtime) - layer.target.values(x)).max())
+    return float(np.abs(chooser.evaluate(layer.weights, x, runtime) - layer.target.values(x)).max())
 
 
 # ---------------------------------------------------------------------- arrangements

@@ -22,9 +22,9 @@ NODES = np.linspace(-1, 1, 60)
 def test_the_account_of_rounding_survives_values_whose_squares_overflow(power):
     """Beyond 1e154 the fine account of rounding is inf - inf; it was lost, and a bound without rounding was stated."""
     made = ma.compile(ma.Table([NODES], np.cos(2 * NODES)), error=1e-10)
-    plain, scale, group = made.certificate, 2.0**power, made.layer.groups[0]
+    plain, scale, group = made.certificate, 2.0**power, made.weights.groups[0]
     slopes = None if group.slopes is None else group.slopes * scale
-    layer = replace(made.layer, groups=(replace(group, values=group.values * scale, slopes=slopes),))
+    layer = replace(made.weights, groups=(replace(group, values=group.values * scale, slopes=slopes),))
     with np.errstate(all="ignore"):
         raised, _ = certify_entries(layer, ma.Table([NODES], scale * np.cos(2 * NODES)), 1e-10 * scale)
     assert plain.parts["rounding"] > 1e-12 and raised.parts["rounding"] >= 0.999 * plain.parts["rounding"] * scale

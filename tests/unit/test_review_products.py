@@ -108,7 +108,7 @@ def test_scores_must_be_numbers_of_their_format_throughout_the_box(name, number)
 
 def test_another_centre_is_refused():
     layer = compiled("abs(x)*exp(y)+x/3")
-    moved = replace(layer.layer, centre=layer.layer.centre + 1e-6)
+    moved = replace(layer.weights, centre=layer.weights.centre + 1e-6)
     with pytest.raises(Refused, match="centre"):
         certify_products(moved, *layer.prove.args[1:])
 
@@ -190,7 +190,7 @@ def test_scores_of_several_coordinates_are_added_up():
     """Every product of a site and every top meets all sums behind it: errors of a score grow with the coordinates."""
     layer = compiled("abs(x)*exp(y)+x/3")
     plan = layer.prove.args[1]
-    one = products.factor_layers(layer.layer, plan)[0]
+    one = products.factor_layers(layer.weights, plan)[0]
     (group,) = one.groups
     target = AxisTarget(plan.found.factors[0].h, plan.found.factors[0].direction)
     offsets, last = np.full(len(group.clusters), 0.01), len(group.clusters) - 1
@@ -212,7 +212,7 @@ def test_what_rounding_does_to_z_counts_for_every_factor(monkeypatch):
     layer = compiled("abs(x)*exp(y)+x/3")
     plan = layer.prove.args[1]
     monkeypatch.setattr(AxisProver, "moved", lambda self, real: 0.0)
-    before = certify_products(layer.layer, plan, 1.0).bound
+    before = certify_products(layer.weights, plan, 1.0).bound
     for chosen, other in ((0, math.e), (1, 1.0)):  # sup |h| of the other factor
         calls = itertools.count()
 
@@ -220,9 +220,9 @@ def test_what_rounding_does_to_z_counts_for_every_factor(monkeypatch):
             return 1e-4 if next(calls) % 2 == chosen else 0.0
 
         monkeypatch.setattr(AxisProver, "moved", moved)
-        assert certify_products(layer.layer, plan, 1.0).bound - before == pytest.approx(1e-4 * other, rel=1e-2)
+        assert certify_products(layer.weights, plan, 1.0).bound - before == pytest.approx(1e-4 * other, rel=1e-2)
     monkeypatch.setattr(AxisProver, "moved", lambda self, real: 1.0 if real else 1e-4)
-    found = certify_products(layer.layer, plan, 1e-2)
+    found = certify_products(layer.weights, plan, 1e-2)
     assert found.domain.startswith("every x of the box that is a float64")
     assert found.bound - before == pytest.approx(1e-4 * (1.0 + math.e), rel=1e-2)
 
@@ -239,7 +239,7 @@ def test_factors_are_proved_beside_each_other(monkeypatch):
     lacks = [np.full(len(one.parts), 1e-12 * (i + 1)) for i, one in enumerate(layer.prove.args[1].factors)]
     monkeypatch.setattr(products, "prover", seen)
     monkeypatch.setattr(products, "_compare", lambda *args: products._Stored(lacks, 0.0))
-    certify_products(layer.layer, *layer.prove.args[1:])
+    certify_products(layer.weights, *layer.prove.args[1:])
     assert [count for count, _ in asked] == [2, 2] and all(a is b for (_, a), b in zip(asked, lacks, strict=True))
 
 
@@ -248,23 +248,23 @@ def test_what_the_shift_lacks_is_counted(monkeypatch):
     plan, shift = layer.prove.args[1], layer.prove.args[1].shift
     monkeypatch.setattr(type(plan), "shift", property(lambda self: shift))
     monkeypatch.setattr(type(plan), "lift", property(lambda self: Fraction(shift) - Fraction(1, 1000)))
-    assert certify_products(layer.layer, plan, 1.0).bound >= layer.bound + 0.999e-3
+    assert certify_products(layer.weights, plan, 1.0).bound >= layer.bound + 0.999e-3
 
 
 def test_another_tilt_is_counted():
     layer = compiled("abs(x)*exp(y)+x/3")
-    other = replace(layer.layer, tilt=layer.layer.tilt + np.array([[0.0, 1e-3]]))
+    other = replace(layer.weights, tilt=layer.weights.tilt + np.array([[0.0, 1e-3]]))
     assert certify_products(other, *layer.prove.args[1:]).bound >= layer.bound + 0.999e-3
 
 
 def test_offsets_of_factors_have_room_for_what_their_sums_lack():
     layer = compiled("abs(sin(3*x))*abs(y-.3)", dtype="float32")
     plan = layer.prove.args[1]
-    (group,) = layer.layer.groups
+    (group,) = layer.weights.groups
     offsets = group.site_offsets.copy()
     offsets[-1] = np.nextafter(offsets[-1], np.float32(np.inf))
     group = replace(group, site_offsets=offsets)
-    factors = [one.groups[0] for one in products.factor_layers(layer.layer, plan)]
+    factors = [one.groups[0] for one in products.factor_layers(layer.weights, plan)]
     found = products._compare(group, factors, plan.affine, plan.shift, 2.0**-23)
     exact = [one.site_offsets.astype(np.float64) for one in factors]
     lacks = np.abs(group.site_offsets.astype(np.float64).reshape(len(exact[0]), -1) - exact[0][:, None] - exact[1])

@@ -60,17 +60,17 @@ def test_literal_logits_are_rounded_and_that_is_counted():
     made = compiled("abs(sin(3*x))+abs(y)", 1e-5)
     x = np.random.default_rng(0).uniform(-1, 1, (60, 2))
     fine, rough = (made.certificate_for(runtime).parts for runtime in ("two-level", "dense"))
-    error = away(made.layer, x, "dense")
-    assert away(made.layer, x, "two-level") <= fine["rounding"]
+    error = away(made.weights, x, "dense")
+    assert away(made.weights, x, "two-level") <= fine["rounding"]
     assert 4.0 * fine["rounding"] < error <= rough["rounding"]
 
 
 def test_the_tilt_leaks_with_the_tokens_that_carry_it():
     """Columns of other groups see the tilt of the first one's tokens, e^-bonus of it."""
     made = compiled("abs(x)+abs(y)+3000*z", 1e-1, "xyz")
-    levels = [normaliser_range(made.layer, group) for group in made.layer.groups]
+    levels = [normaliser_range(made.weights, group) for group in made.weights.groups]
     spread = max(b[1] - a[0] for a in levels for b in levels)
-    layer = replace(made.layer, bonus=spread + 4.0)
+    layer = replace(made.weights, bonus=spread + 4.0)
     x = np.array([[a, b, 1.0] for a in (-1.0, 0.0, 1.0) for b in (-1.0, 0.0, 1.0)])
     error, leak = away(layer, x, "dense"), literal(layer, made.certificate.heard).leakage
     plain = replace(layer, tilt=None)
@@ -115,7 +115,7 @@ def test_answers_of_a_sum_are_rounded_once_more():
     """In float32 the answer is rounded by u32 times its size, which is most of the bound of a large constant."""
     made = compiled("abs(x)+abs(y)+3000", 1e-2, "xy", "float32")
     x = np.random.default_rng(0).uniform(-1, 1, (400, 2))
-    error = away(made.layer, x, "two-level")
+    error = away(made.weights, x, "two-level")
     tensors, record = made._record()
     wide = json.loads(json.dumps(record)) | {"error": 1.0}
     exact = max(made.certificate.parts["approximation"] + made.certificate.parts["leakage"], 0.0)

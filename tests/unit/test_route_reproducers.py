@@ -42,7 +42,7 @@ def errors(layer: ma.Compiled, x: np.ndarray) -> dict[str, tuple[float, float | 
             run = way.build()
         except MaxaffineError:
             continue
-        points = np.clip(x.astype(np.float32).astype(np.float64), layer.layer.low, layer.layer.high) if way.narrow else x
+        points = np.clip(x.astype(np.float32).astype(np.float64), layer.weights.low, layer.weights.high) if way.narrow else x
         found[f"{way.name}, {way.statement.dtype}"] = float(known_errors(run, layer.target, points).max()), way.statement.bound
     return found
 
@@ -133,7 +133,7 @@ def test_v3_a_file_without_its_bonus_is_not_proved(tmp_path):
 
 def _kernel_in_numpy(layer: ma.Compiled, dtype: str, tolerance: float) -> tuple[Callable[[np.ndarray], np.ndarray], float]:
     """The kernel's polynomials, evaluated in the dtype, and its own bound; layers of one output."""
-    found = polynomials(layer.layer, dtype, tolerance)
+    found = polynomials(layer.weights, dtype, tolerance)
     assert not found.trains
 
     def run(x: np.ndarray) -> np.ndarray:
@@ -156,7 +156,7 @@ def _kernel_in_numpy(layer: ma.Compiled, dtype: str, tolerance: float) -> tuple[
 def test_v4_a_kernel_is_within_what_is_stated_on_cuda(text, error, own):
     layer = layer_of(text, error, own, method="spectral")
     rng = np.random.default_rng(1)
-    D = layer.layer.dimension
+    D = layer.weights.dimension
     x = np.concatenate(
         [
             rng.uniform(-1, 1, (400, D)),
@@ -188,7 +188,7 @@ def test_v4_what_the_kernel_takes_is_stated():
 @pytest.mark.parametrize(("text", "error"), [("abs(sin(7*x))", 0.1), ("max(x,y)", 1e-2), ("sin(x)+cos(y)", 0.1), ("x*y", 0.1)])
 def test_v5_a_bfloat16_module_takes_x_as_it_comes_and_keeps_its_bound(text, error):
     layer = layer_of(text, error, "bfloat16")
-    x = np.random.default_rng(3).uniform(-1, 1, (2000, layer.layer.dimension))
+    x = np.random.default_rng(3).uniform(-1, 1, (2000, layer.weights.dimension))
     module = layer.to_torch()
     assert module.dtype == torch.float32 and module.statement.bound == layer.bound
     answer = module(torch.tensor(x)).double().numpy()

@@ -35,7 +35,7 @@ def exact(target: Target, x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("text", "box", "error", "tokens"), ROWS, ids=[row[0] for row in ROWS])
 def test_singular_ends_are_proved_in_few_tokens_and_hold_next_to_the_ends(text, box, error, tokens):
     made = ma.compile(text, box, error=error, method="axis")
-    assert made.layer.tokens <= tokens
+    assert made.weights.tokens <= tokens
     assert made.certificate.bound <= error
     assert check(*made._record()).passed
     low, high = float(box.low[0]), float(box.high[0])

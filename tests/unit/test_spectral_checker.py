@@ -71,7 +71,7 @@ def test_it_proves_every_kind_again_and_from_its_file(kind, tmp_path):
     assert check(*read_container(path)).passed
     again = ma.load(path)
     x = again.box.sample(50, np.random.default_rng(1))
-    for runtime in chooser.available(again.layer):
+    for runtime in chooser.available(again.weights):
         assert np.array_equal(again(x, runtime=runtime), compiled(kind)(x, runtime=runtime))
 
 

@@ -41,9 +41,8 @@ PROMISED = [
 def test_the_tokens_promised_suffice_and_the_proof_is_close_to_the_truth(text, on, error, most, ratio):
     layer = ma.compile(text, on, error=error, require="proved", method="spectral")
     assert layer.tokens <= most and layer.bound <= error and layer.certificate.kind == "proved"
-    found = max(
-        worst_error(layer.layer, layer.target, np.random.default_rng(0), runtime)[0] for runtime in chooser.available(layer.layer)
-    )
+    runtimes = chooser.available(layer.weights)
+    found = max(worst_error(layer.weights, layer.target, np.random.default_rng(0), runtime)[0] for runtime in runtimes)
     assert found <= layer.bound <= ratio * max(found, layer.observed.error)
 
 
@@ -51,7 +50,7 @@ def test_six_variables_are_proved_factor_by_factor():
     names = [f"x{i}" for i in range(1, 7)]
     text = "exp(-(" + "+".join(f"{name}**2" for name in names) + "))"
     layer = ma.compile(text, box(names, -1, 1), error=1e-6, require="proved")
-    assert layer.tokens == math.prod(layer.layer.groups[0].shape) > 10_000 and layer.layer.nbytes < 10_000
+    assert layer.tokens == math.prod(layer.weights.groups[0].shape) > 10_000 and layer.weights.nbytes < 10_000
     x = layer.box.sample(3000, np.random.default_rng(0))
     x[:64] = np.sign(x[:64])
     assert np.abs(layer(x) - np.exp(-(x**2).sum(axis=1))).max() <= layer.bound <= 1e-6
@@ -61,7 +60,7 @@ def test_sines_of_eight_variables_are_one_sum_head():
     names = [f"x{i}" for i in range(1, 9)]
     text = " + ".join(f"sin({i}*x{i})" for i in range(1, 9))
     layer = ma.compile(text, box(names, -1, 1), error=1e-4, require="proved")
-    assert layer.tokens <= 8 * 14 and len(layer.layer.groups) == 8
+    assert layer.tokens <= 8 * 14 and len(layer.weights.groups) == 8
     x = layer.box.sample(2000, np.random.default_rng(0))
     for runtime in ("dense", "factorised"):
         assert np.abs(layer(x, runtime=runtime) - layer.target.values(x)[:, 0, 0]).max() <= layer.bound
@@ -75,9 +74,9 @@ def test_sines_of_eight_variables_are_one_sum_head():
 ])  # fmt: skip
 def test_narrow_dtypes_are_proved_and_keep_their_bound(text, on, error, dtype):
     layer = ma.compile(text, on, error=error, dtype=dtype, require="proved", method="spectral")
-    assert layer.layer.groups[0].axes[0].slopes.dtype.name == dtype
+    assert layer.weights.groups[0].axes[0].slopes.dtype.name == dtype
     for runtime in ("dense", "factorised"):
-        assert worst_error(layer.layer, layer.target, np.random.default_rng(1), runtime)[0] <= layer.bound <= error
+        assert worst_error(layer.weights, layer.target, np.random.default_rng(1), runtime)[0] <= layer.bound <= error
 
 
 @pytest.mark.parametrize("text, on, error, dtype, words", [

@@ -176,28 +176,28 @@ def the_certificate_covers_rounded_queries():
     """bfloat16: 2^-9 times the smaller of the layer's and the target's slope, as the certificate states it."""
     layer = compiled("sin(3*x)", 0.05, "bfloat16")
     x = np.linspace(-1, 1, 4001)[:, None]
-    g = exact(layer.layer, x)
+    g = exact(layer.weights, x)
     steep = min(float(np.abs(np.diff(g)).max()) / (x[1, 0] - x[0, 0]), 3.0)
-    found = certify.certify_spectral(layer.layer, layer.spectral, 0.05)
+    found = certify.certify_spectral(layer.weights, layer.spectral, 0.05)
     assert found.parts["rounding"] >= 2.0**-9 * steep
     assert float(np.abs(layer(x) - np.sin(3 * x[:, 0])).max()) <= found.bound
-    z = x[:, 0] * layer.layer.groups[0].matrix[0, 0]
-    moved = np.abs(grouped.coordinates(layer.layer, layer.layer.groups[0], x)[:, 0].astype(float) - z).max()
-    assert 2.0**-10 < moved <= certify.query_error(layer.layer, layer.layer.groups[0], layer.spectral.groups[0])[0]
+    z = x[:, 0] * layer.weights.groups[0].matrix[0, 0]
+    moved = np.abs(grouped.coordinates(layer.weights, layer.weights.groups[0], x)[:, 0].astype(float) - z).max()
+    assert 2.0**-10 < moved <= certify.query_error(layer.weights, layer.weights.groups[0], layer.spectral.groups[0])[0]
 
 
 def the_stored_matrix_is_what_counts():
     layer = compiled("sin(x) + cos(y)", 1e-4, "float64")
-    group, made = layer.layer.groups[0], layer.spectral.groups[0]
+    group, made = layer.weights.groups[0], layer.spectral.groups[0]
     for i in range(2):
         matrix = np.array(group.matrix)
         matrix[0, i] += 1e-3  # also where the direction has no part in that variable
-        assert certify.query_error(layer.layer, replace(group, matrix=matrix), made)[0] >= 1e-3 * (1 - 1e-9)
+        assert certify.query_error(layer.weights, replace(group, matrix=matrix), made)[0] >= 1e-3 * (1 - 1e-9)
 
 
 def the_leak_is_in_the_bound():
     layer = compiled("sin(x) + cos(y)", 1e-4, "float64")
-    weak = replace(layer.layer, bonus=8.0)
+    weak = replace(layer.weights, bonus=8.0)
     x = np.random.default_rng(2).uniform(-1, 1, (2000, 2))
     leaked = float(np.abs(grouped.evaluate_dense(weak, x) - grouped.evaluate(weak, x)).max())
     found = certify.certify_spectral(weak, layer.spectral, 1e-4)
@@ -210,10 +210,10 @@ def the_leak_is_in_the_bound():
 def products_grow_with_their_partners():
     """An error of one factor is multiplied by the sizes of the others, about e^4 here."""
     layer = compiled("exp(2*x+2*y*y+2*z*z)", 1e-2, "float64")
-    group = layer.layer.groups[0]
+    group = layer.weights.groups[0]
     assert group.factors is not None
     moved = (np.array(group.factors[0]) * 1.01, *group.factors[1:])
-    one = replace(layer.layer, groups=(Group(group.matrix, group.axes, None, moved),))
+    one = replace(layer.weights, groups=(Group(group.matrix, group.axes, None, moved),))
     corner = np.ones((1, 3))
     away = float(np.abs(chooser.evaluate(one, corner)[:, 0, 0] - layer.target.values(corner)[:, 0, 0]).max())
     assert 3.0 < away <= certify.certify_spectral(one, layer.spectral, 1e-2).bound
@@ -248,7 +248,7 @@ def the_checker_counts_the_leak():
 def the_checker_counts_rounding():
     layer = compiled("sin(3*x)", 0.05, "bfloat16")
     x = np.linspace(-1, 1, 4001)[:, None]
-    g = exact(layer.layer, x)
+    g = exact(layer.weights, x)
     steep = min(float(np.abs(np.diff(g)).max()) / (x[1, 0] - x[0, 0]), 3.0)
     assert bound_of(*stored(layer)) >= float(np.abs(g - np.sin(3 * x[:, 0])).max()) + 2.0**-9 * steep
 

@@ -43,9 +43,9 @@ def test_a_streamed_layer_is_the_layer_built_in_memory(tmp_path, monkeypatch):
     executor = Recorder()
     layer = asked(tmp_path, executor=executor)
     assert len(executor.sizes) > 3 and max(executor.sizes) < 4_000  # expressions travel as text, cells as two numbers
-    assert isinstance(layer.layer.values, np.memmap)
-    assert layer.layer.keys.shape == plain.layer.keys.shape
-    assert np.abs(layer.layer.values - plain.layer.values).max() < 1e-14
+    assert isinstance(layer.weights.values, np.memmap)
+    assert layer.weights.keys.shape == plain.weights.keys.shape
+    assert np.abs(layer.weights.values - plain.weights.values).max() < 1e-14
     assert layer.bound == pytest.approx(plain.bound, rel=1e-9) and layer.certificate.kind == "proved"
     again = ma.load(tmp_path / "f.safetensors")
     x = BOX.sample(500, np.random.default_rng(0))
@@ -57,7 +57,7 @@ def test_a_streamed_layer_is_the_layer_built_in_memory(tmp_path, monkeypatch):
 def test_a_streamed_layer_is_proved_again_before_its_file_stands(tmp_path):
     told = []
     layer = asked(tmp_path, executor=Recorder(), progress=lambda stage, done, total: told.append((stage, done, total)))
-    count = layer.layer.keys.count
+    count = layer.weights.keys.count
     assert ("proved again, every value", count, count) in told
     stages = [stage for stage, _, _ in told]
     assert stages.index("proved again, every value") > stages.index("values")
@@ -103,11 +103,11 @@ def test_a_big_file_is_mapped_checked_and_refused_when_it_was_touched(tmp_path, 
     path = tmp_path / "f.safetensors"
     layer = asked(tmp_path, executor=Recorder())
     loaded = ma.load(path)
-    assert isinstance(loaded.layer.values, np.memmap) and not loaded.layer.values.flags.writeable
+    assert isinstance(loaded.weights.values, np.memmap) and not loaded.weights.values.flags.writeable
     x = BOX.sample(200, np.random.default_rng(0))
     assert np.array_equal(loaded(x), layer(x))
     loaded.save(tmp_path / "g.safetensors")
-    assert np.array_equal(ma.load(tmp_path / "g.safetensors").layer.values, layer.layer.values)
+    assert np.array_equal(ma.load(tmp_path / "g.safetensors").weights.values, layer.weights.values)
     data = bytearray(path.read_bytes())
     data[-5] ^= 1
     path.write_bytes(bytes(data))

@@ -79,12 +79,12 @@ def test_switching_groups_stay_apart_only_where_asked():
 def test_tokens_add_up_and_both_runtimes_hold_their_bounds(text, error, names, most):
     layer = compiled(text, error, names)
     assert layer.tokens <= most and layer.bound <= error and layer.certificate.argument == "sums"
-    assert layer.layer.has_clusters and len(layer.layer.groups) == 2 and layer.runtime()[0] == "two-level"
+    assert layer.weights.has_clusters and len(layer.weights.groups) == 2 and layer.runtime()[0] == "two-level"
     rng = np.random.default_rng(3)
     literal = layer.certificate_for("dense")
     assert literal.bound <= error and literal.parts["rounding"] > layer.certificate.parts["rounding"]
     for runtime, bound in (("two-level", layer.bound), ("dense", literal.bound)):
-        found = worst_point(layer.layer, layer.target, rng, runtime, Domain())
+        found = worst_point(layer.weights, layer.target, rng, runtime, Domain())
         assert 0.5 * layer.bound < found.error <= bound
 
 
@@ -105,7 +105,7 @@ def test_a_network_costs_two_tokens_per_unit():
 def test_float32_is_proved_by_two_levels_and_explained_literally():
     layer = compiled("abs(x)+sin(y)", 1e-3, dtype="float32")
     assert layer.bound <= 1e-3
-    assert worst_point(layer.layer, layer.target, np.random.default_rng(0), "two-level", Domain()).error <= layer.bound
+    assert worst_point(layer.weights, layer.target, np.random.default_rng(0), "two-level", Domain()).error <= layer.bound
     literal = layer.certificate_for("dense").bound
     assert literal > 1e-3 and "the softmax over all tokens in float32 is proved to" in layer.explain()
 
@@ -113,15 +113,15 @@ def test_float32_is_proved_by_two_levels_and_explained_literally():
 def test_the_bonus_keeps_the_groups_apart_in_the_literal_layer():
     """log Z of a kink is as large as its steepest site: a bonus below that lets the wrong group answer."""
     layer = compiled("abs(x)+sin(y)", 1e-4)
-    ((low, high),) = (normaliser_range(layer.layer, one) for one in layer.layer.groups if isinstance(one, ClusterGroup))
+    ((low, high),) = (normaliser_range(layer.weights, one) for one in layer.weights.groups if isinstance(one, ClusterGroup))
     x = np.random.default_rng(1).uniform(-1, 1, (400, 2))
-    (group,) = [one for one in layer.layer.groups if isinstance(one, ClusterGroup)]
+    (group,) = [one for one in layer.weights.groups if isinstance(one, ClusterGroup)]
     slopes, offsets = group.listed()
-    level = np.logaddexp.reduce(((x - layer.layer.centre) @ group.matrix.T) @ slopes.T + offsets, axis=1)
+    level = np.logaddexp.reduce(((x - layer.weights.centre) @ group.matrix.T) @ slopes.T + offsets, axis=1)
     assert low <= level.min() and level.max() <= high and high - low > 100
     heard = layer.certificate.heard
-    assert literal(layer.layer, heard).leakage < 1e-12
-    weak = GroupedLayer(**{**vars(layer.layer), "bonus": 30.0})
+    assert literal(layer.weights, heard).leakage < 1e-12
+    weak = GroupedLayer(**{**vars(layer.weights), "bonus": 30.0})
     away = np.abs(chooser.evaluate(weak, x, "dense") - chooser.evaluate(weak, x, "two-level")).max()
     assert away > 0.1 and literal(weak, heard).leakage >= away
     assert certify_sums(weak, layer.prove.args[1], 1e-4).bound <= 1e-4  # by two levels groups are run one by one
@@ -131,10 +131,10 @@ def test_boxes_off_the_origin_with_an_affine_part():
     """The affine part is slopes . (x - centre), and slopes . centre belongs to the first part that switches."""
     box = ma.Box(x=(1, 2), y=(-7, -4), z=(10, 12))
     layer = ma.compile("abs(x-1.4)+sin(y)+.3*z", box, error=1e-5, method="sums")
-    assert layer.layer.tilt is not None and layer.layer.centre.any() and layer.tokens <= 8
+    assert layer.weights.tilt is not None and layer.weights.centre.any() and layer.tokens <= 8
     for runtime in ("two-level", "dense"):
         bound = layer.certificate_for(runtime).bound
-        assert worst_point(layer.layer, layer.target, np.random.default_rng(0), runtime, Domain()).error <= bound <= 1e-5
+        assert worst_point(layer.weights, layer.target, np.random.default_rng(0), runtime, Domain()).error <= bound <= 1e-5
     assert check(*layer._record()).passed
 
 

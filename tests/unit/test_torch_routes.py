@@ -56,8 +56,8 @@ def compiled(head: str, dtype: str) -> ma.Compiled:
 def points(head: str, dtype: str) -> np.ndarray:
     """Points of the box, its corners, and neighbourhoods of the places where another token takes over."""
     layer = compiled(head, dtype)
-    rng, D = np.random.default_rng(1), layer.layer.dimension
-    low, high = layer.layer.low, layer.layer.high
+    rng, D = np.random.default_rng(1), layer.weights.dimension
+    low, high = layer.weights.low, layer.weights.high
     ends = rng.uniform(low, high, size=(2, 6, D))
     found = [rng.uniform(low, high, size=(300, D)), np.where(rng.random((8, D)) < 0.5, low, high)]
     for a, b in zip(*ends, strict=True):
@@ -100,7 +100,7 @@ def test_every_route_stays_within_the_bound(head: str, dtype: str) -> None:
     for name, run in runs.items():
         for width in (torch.float64, torch.float32):
             tensor = torch.tensor(x, dtype=width)
-            inside = np.clip(tensor.double().numpy(), layer.layer.low, layer.layer.high)
+            inside = np.clip(tensor.double().numpy(), layer.weights.low, layer.weights.high)
             exact = layer.target.present(layer.target.values(inside))
             y = run(tensor)
             assert y.dtype == (width if "module" not in name else torch.float64 if dtype == "float64" else torch.float32)
@@ -158,8 +158,8 @@ def test_asking_for_a_gradient_does_not_change_the_answer_at_a_steep_kink() -> N
 @pytest.mark.parametrize("head", ["axis", "sums", "products", "regions", "curved maximum", "tree", "spectral", "lookup"])
 def test_gradients_are_those_of_the_numpy_layer(head: str) -> None:
     layer = compiled(head, "float64")
-    rng, D = np.random.default_rng(2), layer.layer.dimension
-    x = rng.uniform(layer.layer.low * 0.9, layer.layer.high * 0.9, size=(40, D))
+    rng, D = np.random.default_rng(2), layer.weights.dimension
+    x = rng.uniform(layer.weights.low * 0.9, layer.weights.high * 0.9, size=(40, D))
     tensor = torch.tensor(x, requires_grad=True)
     (slope,) = torch.autograd.grad(layer(tensor, runtime="factorised").sum(), tensor)
     step, runtime = 1e-5, next(name for name in ("two-level", "factorised") if name in layer.runtimes())
@@ -212,7 +212,7 @@ def test_clusters_far_away_leave_gradients_finite_and_right(radius: float, affin
 
 @pytest.mark.parametrize("head", ["axis", "regions", "curved"])
 def test_derivatives_of_clusters_pass_the_checks_of_autograd(head: str) -> None:
-    layer = compiled(head, "float32" if head == "axis" else "float64").layer
+    layer = compiled(head, "float32" if head == "axis" else "float64").weights
     made = TorchLayer(layer, dtype=torch.float64, runtime="factorised")
     x = torch.tensor(np.random.default_rng(5).uniform(-0.8, 0.8, size=(4, layer.dimension)), requires_grad=True)
     scale = 1e-7
@@ -230,9 +230,9 @@ def test_derivatives_of_clusters_pass_the_checks_of_autograd(head: str) -> None:
 )
 def test_empty_batches_and_numbers_that_are_none(head: str, dtype: str) -> None:
     layer = compiled(head, dtype)
-    D = layer.layer.dimension
+    D = layer.weights.dimension
     module = layer.to_torch()
-    for run in (module, lambda x: evaluate(layer.layer, x, "factorised")):
+    for run in (module, lambda x: evaluate(layer.weights, x, "factorised")):
         assert run(torch.zeros((0, D), dtype=torch.float64)).shape[0] == 0
         y = run(torch.tensor([[0.25] * D, [float("nan")] * D], dtype=torch.float64))
         assert torch.isfinite(y[0]).all() and torch.isnan(y[1]).all()
@@ -268,7 +268,7 @@ def test_the_tolerance_of_kernels_in_float32_can_be_given(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch_queries.launch, "runs_on", lambda device: True)
     for dtype, given in ((torch.float32, 1e-7), (torch.float32, None), (torch.float64, 1e-7)):
         x = torch.zeros((2, 2), dtype=dtype)
-        torch_queries.evaluate(layer.target, layer.layer, x, error=0.8, reserve=3e-9, narrow=given)
+        torch_queries.evaluate(layer.target, layer.weights, x, error=0.8, reserve=3e-9, narrow=given)
     assert asked == [1e-7, 0.1, 3e-9]
 
 
@@ -341,7 +341,7 @@ def test_bfloat16_layers_leave_in_float32_with_their_numbers_unchanged(form: str
     x = torch.tensor(points("regions", "bfloat16"))
     assert module(x).dtype == torch.float32 == module.dtype
     if form == "fast":
-        stored = layer.layer.groups[0].clusters[0].values.astype(np.float32).ravel()
+        stored = layer.weights.groups[0].clusters[0].values.astype(np.float32).ravel()
         assert np.array_equal(module.group_0_values.numpy().ravel()[: len(stored)], stored)
     if form == "literal":
         trainable = layer.to_torch(form="fast", trainable=True)

@@ -130,5 +130,5 @@ def test_a_compiled_lookup_runs_windowed_and_its_certificate_counts_the_tail():
     assert layer.runtime()[0] == "windowed" and "sites near the query" in layer.explain()
     dense, window = layer.certificate_for("dense"), layer.certificate_for("windowed")
     assert window.parts["leakage"] > dense.parts["leakage"] and window.bound <= layer.bound
-    x = queries(layer.layer)
+    x = queries(layer.weights)
     assert np.abs(layer(x) - np.sin(x[:, 0]) - np.cos(x[:, 1])).max() <= window.bound

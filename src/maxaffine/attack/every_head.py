@@ -111,7 +111,7 @@ def _attack_one(row: Row, compile: Callable[..., Any], case: Case, moves: int, r
     except MaxaffineError:
         row.unserved += 1
         return
-    layer = compiled.layer
+    layer = compiled.weights
     if compiled.certificate.kind != "proved" or not layer.grouped or layer.work > MOST_TOKENS:
         row.unserved += 1
         return
@@ -168,7 +168,7 @@ def _certified(
 ) -> None:
     """What the certificate of the method says of another layer."""
     prove = compiled.prove
-    if not isinstance(prove, partial) or not any(arg is compiled.layer for arg in prove.args):
+    if not isinstance(prove, partial) or not any(arg is compiled.weights for arg in prove.args):
         return
     runtime = str(rng.choice(chooser.available(layer)))
     if runtime == "dense" and layer.tokens > LITERAL:
@@ -187,7 +187,7 @@ def _certified(
 
 def _with(arg: Any, compiled: Any, layer: GroupedLayer, error: float) -> Any:
     """An argument of the proof with the other layer, and the other error, in the places of the own ones."""
-    if arg is compiled.layer:
+    if arg is compiled.weights:
         return layer
     if isinstance(arg, float) and arg == compiled.error:
         return error

@@ -97,7 +97,7 @@ def _layer(compiled: Compiled) -> bytes | None:
     record = {**record, "layer": {**record["layer"], "dtype": "float32"}}
     other = from_tensors(wide, record["layer"])
     for dtype, tolerance in (("float32", narrow_tolerance(compiled)), ("float64", compiled.reserve or 0.0)):
-        if _kernel(compiled.layer, dtype, tolerance) != _kernel(other, dtype, tolerance):
+        if _kernel(compiled.weights, dtype, tolerance) != _kernel(other, dtype, tolerance):
             return None
     return container_bytes(wide, record)
 
@@ -110,7 +110,7 @@ def _kernel(layer: Any, dtype: str, tolerance: float) -> float | None:
 
 
 def _points(compiled: Compiled, rng: np.random.Generator) -> dict[str, Array] | None:
-    target, layer = compiled.target, compiled.layer
+    target, layer = compiled.target, compiled.weights
     volume = np.zeros(1)
     if compiled.certificate.over == "entries":
         blocks = [(x, v.reshape(len(x), -1)) for x, v in target.data.blocks()]

@@ -94,12 +94,12 @@ def _attack_one(tally: Tally, case: Case, compiled: Any, rng: np.random.Generato
         tally.record("as compiled, L_p by quadrature", case, compiled.bound, compiled.observed.surely, compiled.observed.at)
         return
     scale = 10.0 ** rng.uniform(-9.0, -1.0)
-    if compiled.layer.has_clusters:
+    if compiled.weights.has_clusters:
         _attack_clusters(tally, case, compiled, scale, rng)
         return
-    _storm(tally, "as compiled", case, compiled.layer, compiled.target, compiled.bound, rng)
-    if compiled.layer.grouped:
-        layer = perturbed(compiled.layer, scale, rng)
+    _storm(tally, "as compiled", case, compiled.weights, compiled.target, compiled.bound, rng)
+    if compiled.weights.grouped:
+        layer = perturbed(compiled.weights, scale, rng)
         tally.perturbed += 1
         try:
             bound = certify_spectral(layer, compiled.spectral, case.error).bound
@@ -115,13 +115,13 @@ def _attack_one(tally: Tally, case: Case, compiled: Any, rng: np.random.Generato
 
 def _attack_clusters(tally: Tally, case: Case, compiled: Any, scale: float, rng: np.random.Generator) -> None:
     """Layers of clusters: every runtime against the bound that is proved of it alone, then the checker on moved numbers."""
-    for runtime in chooser.available(compiled.layer):
+    for runtime in chooser.available(compiled.weights):
         try:
             bound = compiled.certificate_for(runtime).bound
         except MaxaffineError:
             bound = None
         if bound is not None and np.isfinite(bound):
-            _storm(tally, "as compiled", case, compiled.layer, compiled.target, bound, rng, (runtime,))
+            _storm(tally, "as compiled", case, compiled.weights, compiled.target, bound, rng, (runtime,))
     _recheck(tally, case, compiled, 0.0, rng)
     _recheck(tally, case, compiled, scale, rng)
 
@@ -145,7 +145,7 @@ def _recheck(tally: Tally, case: Case, compiled: Any, scale: float, rng: np.rand
     for name in tensors if scale else ():
         if name.endswith("values") or (name.startswith("group") and name.endswith(("slopes", "offsets", "factor"))):
             wide = tensors[name].astype(np.float64)
-            if compiled.layer.has_clusters and not wide.any():
+            if compiled.weights.has_clusters and not wide.any():
                 continue  # keys of single tokens
             size = float(np.abs(wide).max()) or 1.0
             tensors[name] = (wide + scale * size * rng.normal(size=wide.shape)).astype(tensors[name].dtype)

@@ -88,7 +88,7 @@ class Near(Domain):
 
 def speaks(compiled: Compiled) -> Domain | None:
     """The x of the box that the certificate speaks of; None where its words are not understood."""
-    words, layer = compiled.certificate.domain, compiled.layer
+    words, layer = compiled.certificate.domain, compiled.weights
     if NEAR.search(words) is not None:
         if layer.grouped or "radius" not in compiled.certificate.details:
             return None
@@ -102,7 +102,7 @@ def speaks(compiled: Compiled) -> Domain | None:
 
 def start_points(compiled: Compiled, rng: np.random.Generator, domain: Domain) -> Array:
     """Random points, ends, faces, corners, the worst point known, both sides of hand-overs and of the target's switches."""
-    layer, target = compiled.layer, compiled.target
+    layer, target = compiled.weights, compiled.target
     seed = int(rng.integers(1 << 30))
     found = [judge.points(layer, compiled.observed.at, seed), _starts(layer, rng), _handing(layer, rng)]
     if target.expression is not None:
@@ -145,7 +145,7 @@ def worst(
     run: Run, compiled: Compiled, pool: Array, domain: Domain, rng: np.random.Generator, effort: Effort, narrow: bool
 ) -> Found:
     """The largest sure error of one way in the sup norm: from many starts, climbing, then judged."""
-    layer, target = compiled.layer, compiled.target
+    layer, target = compiled.weights, compiled.target
     seen = 0
 
     def fitted(x: Array) -> Array:
@@ -200,12 +200,12 @@ def _judged(
 def _between(run: Run, target: Target, compiled: Compiled, point: Array, rng: np.random.Generator) -> float:
     """The largest error at a point against the target at real numbers that are rounded to it."""
     out = run(point[None])[0]
-    return max(_exact_error(target, real, out) for real in _rounded_to(point, compiled.layer, rng))
+    return max(_exact_error(target, real, out) for real in _rounded_to(point, compiled.weights, rng))
 
 
 def cells_of(compiled: Compiled, p: float, rng: np.random.Generator, count: int) -> tuple[Array, Array]:
     """Cells of the box, low and high (C, D), halved where the power of the layer's own error varies most."""
-    layer, target = compiled.layer, compiled.target
+    layer, target = compiled.weights, compiled.target
     low, high = layer.low[None].copy(), layer.high[None].copy()
     while len(low) < count // 4:
         low, high = _halved(low, high, np.arange(len(low)), layer.high - layer.low)

@@ -67,7 +67,7 @@ def walk(
     domain = speaks(compiled) if compiled.bound is not None else None
     over, norm = compiled.certificate.over, compiled.certificate.norm
     pointwise = over == "box" and np.isinf(norm)
-    pool = start_points(compiled, rng, domain) if pointwise and domain is not None else np.empty((0, compiled.layer.dimension))
+    pool = start_points(compiled, rng, domain) if pointwise and domain is not None else np.empty((0, compiled.weights.dimension))
 
     cells = []  # of an integral, and fewer of them for slow ways
     if over == "box" and not pointwise and domain is not None:

@@ -120,7 +120,7 @@ def _tensors(compiled: Compiled) -> Iterator[Way]:
 def _called(module: Any, dtype: str, compiled: Compiled, gradient: bool = False) -> Run:
     import torch
 
-    shapes, step = compiled.layer.inputs, max(1, CHUNK // max(compiled.tokens, 1))
+    shapes, step = compiled.weights.inputs, max(1, CHUNK // max(compiled.tokens, 1))
 
     def run(x: Array) -> Array:
         found = []
@@ -175,7 +175,7 @@ def _matrices(compiled: Compiled) -> Iterator[Way]:
     for kind, layout in places[3:] if compiled.target.inputs == "pair" else places:
 
         def build(kind: str = kind, layout: str | None = layout) -> Run:
-            return by_hand(compiled.matrices(kind, layout), compiled.layer.inputs)
+            return by_hand(compiled.matrices(kind, layout), compiled.weights.inputs)
 
         here = said.withdrawn(NOT_K) if layout == "K" and said.covered else said
         yield Way("matrices", layout or kind, here, build, slow=40.0)
@@ -202,7 +202,7 @@ def by_hand(made: SelfMatrices | CrossMatrices, shapes: Any) -> Run:
 
 
 def _onnx(compiled: Compiled) -> Iterator[Way]:
-    own, shapes, output = _own(compiled), compiled.layer.inputs, compiled.target.output_shape
+    own, shapes, output = _own(compiled), compiled.weights.inputs, compiled.target.output_shape
 
     def feed(model: Any) -> Run:
         from maxaffine.export.onnx_model import session
@@ -220,13 +220,13 @@ def _onnx(compiled: Compiled) -> Iterator[Way]:
     def fast(opset: int) -> Run:
         from maxaffine.export.onnx_fast import build_fast
 
-        return feed(build_fast(compiled.layer, output, shapes, own, opset, {}))
+        return feed(build_fast(compiled.weights, output, shapes, own, opset, {}))
 
     def literal(opset: int) -> Run:
         from maxaffine.export.head import head_of
         from maxaffine.export.onnx_model import build
 
-        return feed(build(head_of(compiled.layer), output, shapes, own, opset, {}))
+        return feed(build(head_of(compiled.weights), output, shapes, own, opset, {}))
 
     said, listed = compiled.statement("onnx"), _listable(compiled, compiled.statement("literal onnx"))
     for opset in (23, 17):
@@ -239,10 +239,10 @@ def _safetensors(compiled: Compiled) -> Iterator[Way]:
         from maxaffine.export.head import head_of
         from maxaffine.export.safetensors_file import pack, run
 
-        head = head_of(compiled.layer)
+        head = head_of(compiled.weights)
         folder = tempfile.mkdtemp()
         place = Path(folder) / "export.safetensors"
-        place.write_bytes(pack(compiled.layer, head, {}))
+        place.write_bytes(pack(compiled.weights, head, {}))
         step = max(1, CHUNK // max(compiled.tokens, 1))
 
         def answer(x: Array) -> Array:

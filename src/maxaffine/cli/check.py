@@ -7,7 +7,6 @@ import typer
 from maxaffine.cli import arguments, tables
 from maxaffine.cli.command import Command, single
 from maxaffine.cli.streams import complain, printable, progress_bar, say, say_json, stage
-from maxaffine.core.errors import BadInput, MaxaffineError
 
 NOT_PROVED = 1
 
@@ -35,8 +34,9 @@ def run(
       maxaffine check f.safetensors
       maxaffine check rho.safetensors --table density.npz
     """
-    from maxaffine.checker import EVERY_X, check
+    from maxaffine.checker import EVERY_X
     from maxaffine.core.container import read_container
+    from maxaffine.validate import verdict_of
 
     limit = arguments.size_in_bytes(max_bytes, "`max_bytes`") if max_bytes is not None else None
     given = {"--values": values, "--axes": axes, "--max-bytes": max_bytes}
@@ -45,21 +45,10 @@ def run(
     entries = target.get("entries") if isinstance(target, dict) else None
     ignore = isinstance(entries, dict) and bool(entries.get("missing"))  # declared when it was compiled
     named = tables.named(table, {**given, "--missing": "ignore" if table is not None and ignore else None}, {}, limit)
-    if named is not None and entries is None:
-        raise BadInput(f"{file!r} was not compiled from a table; leave out --table (={table!r}).")
-    data = None
-    if named is not None:
-        with progress_bar() as progress:
-            data = named.read(progress)[0]
-    try:
-        with progress_bar() as progress, stage(progress, "prove again"):
-            verdict = check(tensors, record, data, progress)
-    except MaxaffineError as failure:
-        raise BadInput(f"{file!r} does not hold a compiled layer: {failure}") from None
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as failure:
-        # The hash is sound and the record is not: somebody wrote it by hand.
-        what = f"{type(failure).__name__}: {failure}"
-        raise BadInput(f"{file!r} does not hold a compiled layer; its record cannot be read ({what}).") from None
+    with progress_bar() as progress:
+        data = None if named is None else named.read(progress)[0]
+        with stage(progress, "prove again"):
+            verdict = verdict_of(file, tensors, record, data, progress)
     claimed = verdict.claimed if isinstance(verdict.claimed, (int, float)) else None
     reason = verdict.reason
     if not verdict.passed and _is_callable(record) and "callable" not in reason:

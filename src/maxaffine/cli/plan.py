@@ -1,4 +1,4 @@
-"""`maxaffine plan`: what a layer would cost, by every argument and for every error; nothing is built."""
+"""`maxaffine plan`: what a layer would cost, for every method and error, before it is compiled."""
 
 import sys
 from typing import Annotated, Any
@@ -46,7 +46,7 @@ def run(
     source, where = arguments.target(expression, box or ())
 
     from maxaffine.core.progress import bar
-    from maxaffine.frontier import frontier
+    from maxaffine.frontier import plan
 
     if figure is not None:
         from maxaffine.report.style import suffix_of
@@ -54,7 +54,7 @@ def run(
         suffix_of(figure)
     refused: list[dict[str, Any]] = []
     with bar(sys.stderr.isatty()) as progress:
-        rows = frontier(
+        rows = plan(
             source,
             where,
             errors=errors,

@@ -37,7 +37,7 @@ class Source(Protocol):
     @property
     def target(self) -> Target: ...  # noqa: D102
     @property
-    def layer(self) -> Layer | GroupedLayer: ...  # noqa: D102
+    def weights(self) -> Layer | GroupedLayer: ...  # noqa: D102
     @property
     def certificate(self) -> Certificate: ...  # noqa: D102
     @property
@@ -55,13 +55,13 @@ class Source(Protocol):
 
 def meaning(source: Source, said: Statement) -> dict[str, Any]:
     """The record that travels with an export."""
-    layer = source.layer
+    layer = source.weights
     return semantics(source.target, source.certificate, source.observed, source.error, source.method, layer.dtype, said)
 
 
 def listed_head(source: Source) -> Head:
     """The head token by token, where memory allows."""
-    layer = source.layer
+    layer = source.weights
     needed = 8 * layer.tokens * (layer.dimension + layer.d_out + 8) * 4
     if needed > free_memory() // 2:
         raise Refused(
@@ -85,8 +85,8 @@ def write_onnx(source: Source, path: str | Path, opset: int, form: str | None = 
         near = said.bound is not None and bound is not None and said.bound <= LOOSE * bound
         form = "literal" if near or _softened_only(source) else "fast"
     route = "literal onnx" if form == "literal" else "onnx"
-    shapes, output = source.layer.inputs, source.target.output_shape
-    own = "float64" if source.layer.dtype == "float64" else "float32"
+    shapes, output = source.weights.inputs, source.target.output_shape
+    own = "float64" if source.weights.dtype == "float64" else "float32"
     head = listed_head(source) if form == "literal" else None
     rows: list[Judged] = []
     data = b""
@@ -99,7 +99,7 @@ def write_onnx(source: Source, path: str | Path, opset: int, form: str | None = 
         if head is not None:
             made = build(head, output, shapes, dtype, opset, record).SerializeToString()
         else:
-            made = build_fast(source.layer, output, shapes, dtype, opset, record).SerializeToString()
+            made = build_fast(source.weights, output, shapes, dtype, opset, record).SerializeToString()
         rows.append(_judge(source, name, dtype, _feeder(session(made), dtype, shapes), said))
         data = made if dtype == own else data
 
@@ -113,7 +113,7 @@ def write_onnx(source: Source, path: str | Path, opset: int, form: str | None = 
 
 def _softened_only(source: Source) -> bool:
     """Whether the layer is hard: its exports are the softmax in any form."""
-    return source.layer.hard
+    return source.weights.hard
 
 
 def _feeder(made: Any, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Callable[[Array], Array]:
@@ -148,7 +148,7 @@ def handed(target: Target, x: Array) -> list[Array]:
 
 
 def _judge(source: Source, form: str, dtype: str, run: Callable[[Array], Any], said: Statement) -> Judged:
-    layer = source.layer
+    layer = source.weights
     x = points(layer, source.observed.at)
     if dtype != "float64":
         x = x.astype(np.float32).astype(np.float64)
@@ -170,13 +170,13 @@ def _allowed(source: Source, said: Statement, expected: Array) -> float | None:
     if math.isinf(source.certificate.norm) and source.certificate.domain in (EVERY_X, EVERY_FLOAT):
         return said.bound + bound
     scale = float(np.abs(expected).max()) + 1e-300
-    room = max(1e-9 * scale, 0.05 * source.error) if source.layer.dtype == "float64" else max(1e-5 * scale, source.error)
+    room = max(1e-9 * scale, 0.05 * source.error) if source.weights.dtype == "float64" else max(1e-5 * scale, source.error)
     return room + said.parts.get("literal softmax", 0.0)
 
 
 def _softened(source: Source) -> tuple[Judged, ...]:
     """A hard layer leaves as the softmax of its sharpness: how far that is from what the nearest key alone answers."""
-    layer = source.layer
+    layer = source.weights
     if not layer.hard:
         return ()
     places = points(layer, source.observed.at)
@@ -194,13 +194,13 @@ def write_safetensors(source: Source, path: str | Path) -> tuple[Judged, ...]:
     from maxaffine.layer.file import to_tensors
 
     said = source.statement("safetensors")
-    data = pack(source.layer, listed_head(source), meaning(source, said))
+    data = pack(source.weights, listed_head(source), meaning(source, said))
     rows: list[Judged] = []
 
     def save(place: Path) -> None:
         place.write_bytes(data)
         again = to_tensors(unpack(place)[0])[0]
-        if not all(np.array_equal(again[name], array) for name, array in to_tensors(source.layer)[0].items()):
+        if not all(np.array_equal(again[name], array) for name, array in to_tensors(source.weights)[0].items()):
             raise Refused("the exported weights do not read back as the same layer; nothing is written.")
         rows.append(_judge(source, "safetensors", "float64", lambda x: source.target.present(run(place, x)), said))
 
@@ -214,7 +214,7 @@ def write_torch(source: Source, path: str | Path, form: str, kind: str = "self")
     import torch
     from safetensors.torch import load_file, save_file
 
-    own = "float64" if source.layer.dtype == "float64" else "float32"
+    own = "float64" if source.weights.dtype == "float64" else "float32"
     rows: list[Judged] = []
 
     def fresh() -> Any:
@@ -224,7 +224,7 @@ def write_torch(source: Source, path: str | Path, form: str, kind: str = "self")
     for dtype in ("float64", "float32"):
         module = fresh().to(getattr(torch, dtype))
         here = said if dtype == own else said.withdrawn(f"it is proved in {own}")
-        rows.append(_judge(source, f"torch {form}", dtype, _caller(module, dtype, source.layer.inputs), here))
+        rows.append(_judge(source, f"torch {form}", dtype, _caller(module, dtype, source.weights.inputs), here))
     state = {name: tensor.contiguous() for name, tensor in fresh().state_dict().items()}
 
     def save(place: Path) -> None:
@@ -234,7 +234,7 @@ def write_torch(source: Source, path: str | Path, form: str, kind: str = "self")
         for tensor in again.state_dict().values():
             tensor.zero_()
         again.load_state_dict(load_file(place))
-        _judge(source, f"torch {form}", own, _caller(again.to(getattr(torch, own)), own, source.layer.inputs), said)
+        _judge(source, f"torch {form}", own, _caller(again.to(getattr(torch, own)), own, source.weights.inputs), said)
 
     replace_atomically(Path(path), save)
     return (*rows, *_softened(source))
@@ -242,8 +242,8 @@ def write_torch(source: Source, path: str | Path, form: str, kind: str = "self")
 
 def judge_module(source: Source, module: Any, form: str) -> Judged:
     """A module as it is handed out, judged where it stands."""
-    own = "float64" if source.layer.dtype == "float64" else "float32"
-    return _judge(source, f"torch {form}", own, _caller(module, own, source.layer.inputs), module.statement)
+    own = "float64" if source.weights.dtype == "float64" else "float32"
+    return _judge(source, f"torch {form}", own, _caller(module, own, source.weights.inputs), module.statement)
 
 
 def _caller(module: Any, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Callable[[Array], Array]:

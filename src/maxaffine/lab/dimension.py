@@ -117,7 +117,7 @@ def _ask(unit: Unit, error: float, parameters: Parameters, fewest: int | None) -
         except ma.Refused as refusal:
             return _refused(str(refusal))
         certificate, observed = made.certificate, made.observed
-        return {"tokens": made.tokens, "stored": made.layer.nbytes // 8, "kind": certificate.kind, "chosen": made.method,
+        return {"tokens": made.tokens, "stored": made.weights.nbytes // 8, "kind": certificate.kind, "chosen": made.method,
                 "bound": certificate.bound, "observed": observed.error}  # fmt: skip
     request = replace(_request(family, D, int(parameters["max_bytes"])), error=error)
     counts = {}

@@ -53,7 +53,7 @@ def _layer(construction: str, error: float) -> tuple[Any, Any, Any]:
     box = ma.Box(x=(-SIDE, SIDE), y=(-SIDE, SIDE))
     if construction == "compiled":
         compiled = ma.compile(EXPRESSION, box, error=error, method="lookup")
-        return compiled.layer, compiled.target, compiled.certificate
+        return compiled.weights, compiled.target, compiled.certificate
     target = Target.of(EXPRESSION, box)
     evidence = Evidence(lipschitz=np.ones(2), modulus=_modulus, spread=4.0, origin={"lipschitz": "derived: by hand"})
     if construction == "lipschitz":

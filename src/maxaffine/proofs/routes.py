@@ -89,7 +89,7 @@ class Source(Protocol):
     @property
     def target(self) -> Target: ...  # noqa: D102
     @property
-    def layer(self) -> Layer | GroupedLayer: ...  # noqa: D102
+    def weights(self) -> Layer | GroupedLayer: ...  # noqa: D102
     @property
     def certificate(self) -> Certificate: ...  # noqa: D102
     @property
@@ -141,7 +141,7 @@ def statement(source: Source, route: str = "arrays", dtype: str | None = None, d
         raise BadInput(f"`route` (={route!r}) is not known; choose one of {', '.join(ROUTES)}.")
     if device not in ("cpu", "cuda"):
         raise BadInput(f'`device` (={device!r}) must be "cpu" or "cuda".')
-    found, own = ROUTES[route], compute_format(source.layer.dtype).name
+    found, own = ROUTES[route], compute_format(source.weights.dtype).name
     allowed = [own if one == "own" else one for one in found.dtypes]
     chosen = allowed[0] if dtype is None else dtype
     if chosen not in allowed:
@@ -155,9 +155,9 @@ def statement(source: Source, route: str = "arrays", dtype: str | None = None, d
 def statements(source: Source) -> list[Statement]:
     """All routes of a layer, in every dtype and on every device they have, those that cannot run it left out."""
     found = []
-    own = compute_format(source.layer.dtype).name
+    own = compute_format(source.weights.dtype).name
     for route in ROUTES.values():
-        if route.name in RUNTIMES and _runtime(route.name) not in chooser.available(source.layer, source.reserve or 0.0):
+        if route.name in RUNTIMES and _runtime(route.name) not in chooser.available(source.weights, source.reserve or 0.0):
             continue
         for device in route.devices:
             found += [statement(source, route.name, own if one == "own" else one, device) for one in route.dtypes]
@@ -169,7 +169,7 @@ def _runtime(route: str) -> str:
 
 
 def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
-    certificate, layer = source.certificate, source.layer
+    certificate, layer = source.certificate, source.weights
     more: dict[str, Any] = {
         "device": device, "norm": certificate.norm_label, "outside": route.outside,
         "gradient": NO_GRADIENT if route.gradient else NONE,
@@ -214,7 +214,7 @@ def _tensors(
     prove: Callable[[dict[str, float], str], Statement], hard: bool,
 ) -> Statement:  # fmt: skip
     """Tensors: by a kernel where a device has one, else as arrays are or through PyTorch's operations in float64."""
-    layer = source.layer
+    layer = source.weights
     rounded = dtype == "float32" and layer.dtype == "float64"
     if device == "cuda" and not hard and route.name != "factorised tensors":
         tolerance = narrow_tolerance(source) if dtype == "float32" else source.reserve or 0.0

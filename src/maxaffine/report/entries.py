@@ -33,7 +33,7 @@ def smaller(c: Compiled) -> str | None:
     data = c.target.data
     if data is None or not hasattr(data, "nbytes"):
         return None
-    own, ratio = c.layer.nbytes, data.nbytes / c.layer.nbytes
+    own, ratio = c.weights.nbytes, data.nbytes / c.weights.nbytes
     times = f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.2g} times"
     return f"{size(data.nbytes)} of axes and values against {size(own)} of keys and values, {times} as much"
 

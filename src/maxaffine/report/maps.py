@@ -52,7 +52,7 @@ def _colour_bar(axes: Axes, shown: Any) -> None:
 
 def partition_map(axes: Axes, probe: Probe, cells: list[Floats] | None, window: Window, norm: Normalize) -> None:
     """The cells, each in the colour of the layer's value at its centre of gravity; for spectral heads, their weights."""
-    groups = getattr(probe.compiled.layer, "groups", ())
+    groups = getattr(probe.compiled.weights, "groups", ())
     if cells is None and any(hasattr(group, "axes") for group in groups):
         weight_curves(axes, probe)
         return
@@ -70,7 +70,7 @@ def partition_map(axes: Axes, probe: Probe, cells: list[Floats] | None, window: 
 
 def weight_curves(axes: Axes, probe: Probe) -> None:
     """Attention weights of a spectral head's keys along the first direction of each group, groups above one another."""
-    groups = [group for group in probe.compiled.layer.groups if hasattr(group, "axes")][:4]
+    groups = [group for group in probe.compiled.weights.groups if hasattr(group, "axes")][:4]
     z = np.linspace(-1.0, 1.0, 241)
     axes.set_title("attention weights along each group's direction")
     for row, group in enumerate(reversed(groups)):

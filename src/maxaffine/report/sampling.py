@@ -130,7 +130,7 @@ class Probe:
     def affordable(self, most: int, least: int) -> int:
         """Points per side of a square picture: `most`, fewer when every point costs a sum over very many tokens."""
         # A product of axes needs a multiplication for a token where another layer needs an exponential.
-        budget = SUMS_IN_A_PICTURE * (12 if hasattr(getattr(self.compiled.layer, "keys", None), "axes") else 1)
+        budget = SUMS_IN_A_PICTURE * (12 if hasattr(getattr(self.compiled.weights, "keys", None), "axes") else 1)
         return int(np.clip(math.isqrt(budget // max(1, int(self.compiled.tokens))), least, most))
 
     def entropy(self, x: Floats, share: float = 1.0) -> Floats | None:
@@ -168,11 +168,11 @@ class Probe:
 
     def _keys(self) -> int:
         """N, the number of weights at a point: `tokens` counts every key once for each output column."""
-        return max(1, int(getattr(getattr(self.compiled.layer, "keys", None), "count", self.compiled.tokens)))
+        return max(1, int(getattr(getattr(self.compiled.weights, "keys", None), "count", self.compiled.tokens)))
 
     def _separable(self) -> bool:
         """Whether the keys are a product over the user's own coordinates."""
-        layer = self.compiled.layer
+        layer = self.compiled.weights
         product = hasattr(getattr(layer, "keys", None), "axes")
         return product and bool(getattr(getattr(layer, "coordinates", None), "is_diagonal", False))
 

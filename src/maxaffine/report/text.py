@@ -38,14 +38,14 @@ MEANING = {
 def summary(compiled: Compiled) -> str:
     """A few lines: what was compiled, what is proved, what was observed."""
     c = compiled
-    clustered = c.layer.has_clusters
-    keys = c.layer.layout() + ("" if clustered else " keys")
+    clustered = c.weights.has_clusters
+    keys = c.weights.layout() + ("" if clustered else " keys")
     kind = "hard" if c.method == "hard" else "softmax"
     lines = [
         f"target     {c.target.name or c.target.text or 'callable'}",
         f"layer      one {kind} head, {c.attention_kind}-attention, {c.tokens:,} token{'' if c.tokens == 1 else 's'} ({keys}), "
         f"{c.method}, "
-        f"{'' if c.sharpness is None else f'sharpness {c.sharpness:.4g}, '}{c.dtype}, {size(c.layer.nbytes)}",
+        f"{'' if c.sharpness is None else f'sharpness {c.sharpness:.4g}, '}{c.dtype}, {size(c.weights.nbytes)}",
     ]
     norm = c.certificate.norm_name
     if c.bound is None:
@@ -85,7 +85,7 @@ def explain(compiled: Compiled, batch: int | None = None, device: str = "cpu") -
     if c.bound is not None:
         lines.append("parts of the bound")
         meaning = {**MEANING, **SPECTRAL_MEANING} if c.method == "spectral" else MEANING
-        if c.layer.has_clusters:
+        if c.weights.has_clusters:
             meaning = {**MEANING, **CLUSTER_MEANING}
         if c.certificate.over == "entries":
             meaning = entries.MEANING
@@ -100,9 +100,9 @@ def explain(compiled: Compiled, batch: int | None = None, device: str = "cpu") -
         lines.append("advice     give an expression, or declare `lipschitz=` or `modulus=`, to have the error proved")
     name, reason = c.runtime()
     lines.append(f"runtime    {name}: {reason}")
-    lines.append(f"batches    {chooser.how_it_runs(c.layer, c.reserve, None, None, name)}")
+    lines.append(f"batches    {chooser.how_it_runs(c.weights, c.reserve, None, None, name)}")
     if batch is not None:
-        lines.append(f"batch      {chooser.how_it_runs(c.layer, c.reserve, batch, None, name)}")
+        lines.append(f"batch      {chooser.how_it_runs(c.weights, c.reserve, batch, None, name)}")
     lines.append("routes     the error that is proved of every way to run this layer")
     lines += routes(c, device)
     return "\n".join(lines)
@@ -110,7 +110,7 @@ def explain(compiled: Compiled, batch: int | None = None, device: str = "cpu") -
 
 def _literal(c: Compiled) -> str | None:
     """A warning where the literal softmax over all tokens, in this dtype, is not proved to reach the error asked for."""
-    if c.bound is None or c.method == "hard" or (not c.layer.grouped and c.tokens > MOST_TOKENS):
+    if c.bound is None or c.method == "hard" or (not c.weights.grouped and c.tokens > MOST_TOKENS):
         return None
     said = c.statement("multihead")
     if said.bound is None:
@@ -144,7 +144,7 @@ def _advice(c: Compiled) -> str:
     worst = max(parts, key=lambda name: parts[name])
     if c.certificate.over == "entries":
         return entries.advice(c)
-    if c.layer.has_clusters:
+    if c.weights.has_clusters:
         return _cluster_advice(c, worst)
     if c.method == "spectral":
         return _spectral_advice(c, worst)
@@ -157,12 +157,12 @@ def _advice(c: Compiled) -> str:
         return f"the softmax is soft (sharpness {c.sharpness:.3g}); a larger sharpness costs no tokens"
     if worst == "target_rounding":
         return "the target's own evaluation is the limit; nothing about the layer would help"
-    counts = c.layer.keys.shape
+    counts = c.weights.keys.shape
     if c.certificate.argument == "C":
         return "one value for the whole box: half the range of the target is below the error; a smaller `error` adds tokens"
-    if not c.layer.is_product:
+    if not c.weights.is_product:
         return "the size of the cells dominates; more or better placed sites are what would help"
-    more = math.prod(n + 1 for n in counts) * c.layer.n_out
+    more = math.prod(n + 1 for n in counts) * c.weights.n_out
     gain = 1.0 - min(n / (n + 1) for n in counts if n > 1) if max(counts) > 1 else 0.0
     excess = 2.0 * theorems.mean_distance(c.sharpness) - 1.0
     return (
