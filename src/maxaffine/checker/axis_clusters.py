@@ -665,4 +665,5 @@ def _minus(f: Expression, g: Expression) -> Expression:
     places: list[int] = []
     for node in g.nodes:
         places.append(graph.make(node.op, tuple(places[a] for a in node.args), node.data))
-    return Expression._of("the parting of two branches", f.names, graph, (graph.subtract(f.outputs[0], places[g.outputs[0]]),))
+    apart = graph.subtract(f.outputs[0], places[g.outputs[0]])
+    return Expression.of_graph("the parting of two branches", f.names, graph, (apart,))

@@ -26,7 +26,7 @@ from maxaffine.checker.stored import NotProved
 from maxaffine.core.intervals import Interval
 from maxaffine.core.polytopes import Affine, Polytope, TooLarge
 from maxaffine.core.rounding import DTYPES, compute_format
-from maxaffine.expression import passes
+from maxaffine.expression import evaluate
 from maxaffine.expression.expression import Expression
 from maxaffine.target.target import Target
 
@@ -205,7 +205,7 @@ class Cell:
 def cells_of(expression: Expression, whole: Polytope, low: Array, high: Array) -> Iterator[Cell]:
     """Cells that cover `whole`; NotProved where an operation is neither affine nor a switch between affine functions."""
     nodes = expression.nodes
-    sizes = passes.enclosures(nodes, range(len(nodes)), Interval(low[None], high[None]))
+    sizes = evaluate.enclosures(nodes, range(len(nodes)), Interval(low[None], high[None]))
     stack: list[tuple[Polytope, tuple[Any, ...]]] = [(whole, ())]
     found = steps = 0
     while stack:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from maxaffine.checker.stored import NotProved
 from maxaffine.core.intervals import Interval
 from maxaffine.core.polytopes import Affine
-from maxaffine.expression import passes
+from maxaffine.expression import evaluate
 from maxaffine.expression.expression import Expression
 
 Array = NDArray[np.float64]
@@ -166,7 +166,7 @@ def _dot(row: Affine, point: list[Fraction]) -> Fraction:
 def _cells(expression: Expression, frame: Frame, low: Array, high: Array, goal: Fraction, form: Any) -> Any:
     """Cells (half spaces, outputs, doubt) that cover the box; conditions are not followed here."""
     nodes = expression.nodes
-    sizes = passes.enclosures(nodes, range(len(nodes)), Interval(low[None], high[None]))
+    sizes = evaluate.enclosures(nodes, range(len(nodes)), Interval(low[None], high[None]))
     small = goal / (10 * len(nodes))
     stack: list[tuple[tuple[Affine, ...], tuple[Any, ...]]] = [((), ())]
     while stack:

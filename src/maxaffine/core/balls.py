@@ -6,7 +6,7 @@ whatever the precision.  More bits make results narrower, never more true.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
@@ -15,7 +15,7 @@ import flint
 import numpy as np
 from numpy.typing import ArrayLike
 
-from maxaffine.core.intervals import Interval
+from maxaffine.core.exact import to_fmpq
 
 BITS = 106
 """Default working precision: twice float64's, so that rounding disappears beside the radii of interest."""
@@ -34,8 +34,7 @@ def precision(bits: int = BITS) -> Iterator[None]:
 
 def rational(value: Fraction | int) -> Any:
     """A real ball around a rational number, exact up to the working precision."""
-    fraction = Fraction(value)
-    return flint.arb(flint.fmpq(fraction.numerator, fraction.denominator))
+    return flint.arb(to_fmpq(value))
 
 
 def interval(low: float, high: float) -> Any:
@@ -73,12 +72,6 @@ def magnitude(ball: Any) -> float:
     if not ball.is_finite():
         return float("inf")
     return bounds(flint.arb(abs(ball).upper()))[1]
-
-
-def to_interval(balls: Sequence[Any]) -> Interval:
-    """Real parts of several balls as one Interval of shape (count,)."""
-    pairs = [bounds(ball) for ball in balls]
-    return Interval.of([p[0] for p in pairs], [p[1] for p in pairs])
 
 
 def _below(exact: Any) -> float:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
+from maxaffine.core.exact import rank
+
 Affine = tuple[Fraction, ...]  # coefficients of the D coordinates, then the constant
 Point = tuple[Fraction, ...]
 
@@ -99,16 +101,4 @@ class Polytope:
     def spans(self) -> bool:
         """Whether the polytope has interior points."""
         first, *rest = self.vertices
-        rows = [[b - a for a, b in zip(first, v, strict=True)] for v in rest]
-        rank = 0
-        for column in range(len(first)):
-            pivot = next((r for r in range(rank, len(rows)) if rows[r][column]), None)
-            if pivot is None:
-                return False
-            rows[rank], rows[pivot] = rows[pivot], rows[rank]
-            for r in range(rank + 1, len(rows)):
-                if rows[r][column]:
-                    factor = rows[r][column] / rows[rank][column]
-                    rows[r] = [a - factor * b for a, b in zip(rows[r], rows[rank], strict=True)]
-            rank += 1
-        return rank == len(first)
+        return rank([[b - a for a, b in zip(first, v, strict=True)] for v in rest]) == len(first)

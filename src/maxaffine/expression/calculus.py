@@ -1,4 +1,4 @@
-"""Derivatives of a tree, in the same list of nodes.
+"""Derivatives of an expression, in the same list of operations.
 
 Where a function has a kink the derivative is one from either side, and its enclosure is the hull while the side is undecided:
 
@@ -12,9 +12,11 @@ So a bounded enclosure of the derivative over a convex set proves that the funct
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 from maxaffine.expression.graph import Graph, schedule
+from maxaffine.expression.operations import OPERATIONS
 
 
 def differentiate(graph: Graph, outputs: tuple[int, ...], variable: int) -> list[int]:
@@ -37,42 +39,21 @@ def differentiate(graph: Graph, outputs: tuple[int, ...], variable: int) -> list
 
 def _slope(g: Graph, place: int, slopes: dict[int, int]) -> int:
     node = g.nodes[place]
-    args = node.args
-    if node.op == "lin":
-        return g.total(g.multiply(c, slopes[a]) for c, a in zip(args[1::2], args[2::2], strict=True))
-    if node.op == "prod":
-        return _product_slope(g, place, slopes)
-    if node.op == "div":
-        return _quotient_slope(g, place, slopes)
-    if node.op == "pow":
-        return _power_slope(g, place, slopes)
-    if node.op == "powr" and isinstance(node.data, Fraction):
-        outer = g.multiply(g.number(node.data), g.power(args[0], g.number(node.data - 1)))
-        return g.multiply(outer, slopes[args[0]])
-    if node.op == "sqrt":
-        return _root_slope(g, place, slopes)
-    if node.op == "unit":
-        # The second derivative of a norm is not bounded at its tip: the plain quotient says so.
-        return _quotient_slope(g, place, slopes)
-    if node.op == "atan2":
-        return _angle_slope(g, args, slopes)
-    if node.op in ("min", "max"):
-        a, b = args
-        first = g.compare("<=" if node.op == "min" else ">=", a, b)
-        return g.apply("where", first, slopes[a], slopes[b])
-    if node.op == "where":
-        return g.add(g.apply("where", args[0], slopes[args[1]], slopes[args[2]]), g.make("jump", (args[0],)))
-    if node.op in ("sign", "floor"):
-        return g.make(f"jump_{node.op}", args)
-    if node.op.startswith("jump"):
-        return place
-    return g.multiply(_outer_slope(g, place), slopes[args[0]])
+    if node.op in _RULES:
+        return _RULES[node.op](g, place, slopes)
+    outer = OPERATIONS[node.op].slope
+    assert outer is not None, node.op
+    return g.multiply(outer(g, place, node.args[0]), slopes[node.args[0]])
+
+
+def _sum_slope(g: Graph, place: int, slopes: dict[int, int]) -> int:
+    args = g.nodes[place].args
+    return g.total(g.multiply(c, slopes[a]) for c, a in zip(args[1::2], args[2::2], strict=True))
 
 
 def _product_slope(g: Graph, place: int, slopes: dict[int, int]) -> int:
     """(prod a_i^n_i)' = sum_i n_i a_i^(n_i - 1) a_i' prod_{j != i} a_j^n_j."""
     node = g.nodes[place]
-    assert isinstance(node.data, tuple)
     terms = []
     for i, base in enumerate(node.args):
         if g.is_zero(slopes[base]):
@@ -133,7 +114,7 @@ def _squares(g: Graph, place: int) -> list[tuple[Fraction, int, int]] | None:
     found = []
     for c, a in pairs:
         weight, inner = g.rational(c), g.nodes[a]
-        if weight is None or weight <= 0 or inner.op != "prod" or not isinstance(inner.data, tuple):
+        if weight is None or weight <= 0 or inner.op != "prod":
             return None
         if len(inner.args) != 1 or inner.data[0] % 2:
             return None
@@ -141,59 +122,49 @@ def _squares(g: Graph, place: int) -> list[tuple[Fraction, int, int]] | None:
     return found
 
 
-def _angle_slope(g: Graph, args: tuple[int, ...], slopes: dict[int, int]) -> int:
+def _angle_slope(g: Graph, place: int, slopes: dict[int, int]) -> int:
     """atan2(y, x)' = (x y' - y x')/(x^2 + y^2), and a jump across the cut."""
-    y, x = args
+    y, x = g.nodes[place].args
     above = g.subtract(g.multiply(x, slopes[y]), g.multiply(y, slopes[x]))
     below = g.add(g.integer_power(x, 2), g.integer_power(y, 2))
     return g.add(g.divide(above, below), g.make("jump_atan2", (y, x)))
 
 
-def _outer_slope(g: Graph, place: int) -> int:
-    """f'(u) for a function of one argument, written so that u occurs once wherever it can."""
+def _constant_power_slope(g: Graph, place: int, slopes: dict[int, int]) -> int:
+    """(u^r)' = r u^(r-1) u'."""
     node = g.nodes[place]
-    (u,) = node.args
-    one = g.one
-    if node.op == "exp":
-        return place
-    if node.op == "expm1":
-        return g.apply("exp", u)
-    if node.op == "log":
-        return g.divide(one, u)
-    if node.op == "log1p":
-        return g.divide(one, g.add(one, u))
-    if node.op == "cbrt":
-        return g.divide(g.number(Fraction(1, 3)), g.integer_power(place, 2))
-    if node.op == "sin":
-        return g.apply("cos", u)
-    if node.op == "cos":
-        return g.negate(g.apply("sin", u))
-    if node.op == "tan":
-        return g.add(one, g.integer_power(place, 2))
-    if node.op in ("asin", "acos"):
-        slope = g.divide(one, g.apply("sqrt", g.subtract(one, g.integer_power(u, 2))))
-        return slope if node.op == "asin" else g.negate(slope)
-    if node.op == "atan":
-        return g.divide(one, g.add(one, g.integer_power(u, 2)))
-    if node.op == "sinh":
-        return g.apply("cosh", u)
-    if node.op == "cosh":
-        return g.apply("sinh", u)
-    if node.op == "asinh":
-        return g.divide(one, g.apply("sqrt", g.add(one, g.integer_power(u, 2))))
-    if node.op == "acosh":
-        return g.divide(one, g.apply("sqrt", g.subtract(g.integer_power(u, 2), one)))
-    if node.op == "atanh":
-        return g.divide(one, g.subtract(one, g.integer_power(u, 2)))
-    if node.op == "tanh":
-        return g.subtract(one, g.integer_power(place, 2))
-    if node.op == "sigmoid":
-        # (1 - tanh(u/2)^2)/4: one occurrence of u, where s (1 - s) has two.
-        half = g.apply("tanh", g.multiply(g.number(Fraction(1, 2)), u))
-        quarter = g.number(Fraction(1, 4))
-        return g.multiply(quarter, g.subtract(one, g.integer_power(half, 2)))
-    if node.op == "erf":
-        bell = g.apply("exp", g.negate(g.integer_power(u, 2)))
-        return g.multiply(g.divide(g.number(2), g.apply("sqrt", g.make("pi"))), bell)
-    assert node.op == "abs", node.op
-    return g.apply("sign", u)
+    outer = g.multiply(g.number(node.data), g.power(node.args[0], g.number(node.data - 1)))
+    return g.multiply(outer, slopes[node.args[0]])
+
+
+def _extremum_slope(g: Graph, place: int, slopes: dict[int, int]) -> int:
+    a, b = g.nodes[place].args
+    first = g.compare("<=" if g.nodes[place].op == "min" else ">=", a, b)
+    return g.apply("where", first, slopes[a], slopes[b])
+
+
+def _choice_slope(g: Graph, place: int, slopes: dict[int, int]) -> int:
+    condition, a, b = g.nodes[place].args
+    return g.add(g.apply("where", condition, slopes[a], slopes[b]), g.make("jump", (condition,)))
+
+
+def _step_slope(g: Graph, place: int, _: dict[int, int]) -> int:
+    return g.make(f"jump_{g.nodes[place].op}", g.nodes[place].args)
+
+
+_RULES: dict[str, Callable[[Graph, int, dict[int, int]], int]] = {
+    "lin": _sum_slope,
+    "prod": _product_slope,
+    "div": _quotient_slope,
+    "unit": _quotient_slope,  # the second derivative of a norm is not bounded at its tip: the plain quotient says so
+    "pow": _power_slope,
+    "powr": _constant_power_slope,
+    "sqrt": _root_slope,
+    "atan2": _angle_slope,
+    "min": _extremum_slope,
+    "max": _extremum_slope,
+    "where": _choice_slope,
+    "sign": _step_slope,
+    "floor": _step_slope,
+    **dict.fromkeys(("jump", "jump_sign", "jump_floor", "jump_atan2"), lambda _, place, __: place),
+}

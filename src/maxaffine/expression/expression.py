@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
-from maxaffine.expression import calculus, grammar, passes, printing
+from maxaffine.expression import calculus, evaluate, grammar, printing
 from maxaffine.expression.graph import JUMPING, Graph, Node, schedule
 
 Array = NDArray[np.float64]
@@ -37,10 +37,11 @@ class Expression:
     def parse(cls, text: str, names: Sequence[str]) -> Expression:
         """Read `text`, whose variables must be among `names`; BadInput or Refused with a sentence otherwise."""
         graph, outputs = grammar.parse(text, names)
-        return cls._of(text.strip(), tuple(names), graph, outputs)
+        return cls.of_graph(text.strip(), tuple(names), graph, outputs)
 
     @classmethod
-    def _of(cls, text: str, names: tuple[str, ...], graph: Graph, outputs: Sequence[int]) -> Expression:
+    def of_graph(cls, text: str, names: tuple[str, ...], graph: Graph, outputs: Sequence[int]) -> Expression:
+        """The nodes of a graph that the outputs need, in their order there."""
         order = schedule(tuple(graph.nodes), outputs)
         new = {old: i for i, old in enumerate(order)}
         nodes = tuple(graph.nodes[p]._replace(args=tuple(new[a] for a in graph.nodes[p].args)) for p in order)
@@ -73,7 +74,7 @@ class Expression:
         result = np.empty((len(points), self.count))
         for start in range(0, len(points), CHUNK):
             part = points[start : start + CHUNK]
-            found = passes.values(self.nodes, range(len(self.nodes)), part)
+            found = evaluate.values(self.nodes, range(len(self.nodes)), part)
             for k, place in enumerate(self.outputs):
                 result[start : start + CHUNK, k] = found[place]
         return result
@@ -95,7 +96,7 @@ class Expression:
         lo, hi, ok = np.empty(shape), np.empty(shape), np.ones(shape, dtype=bool)
         for start in range(0, len(lows), CHUNK):
             rows = slice(start, start + CHUNK)
-            found = passes.enclosures(self.nodes, range(len(self.nodes)), Interval(lows[rows], highs[rows]))
+            found = evaluate.enclosures(self.nodes, range(len(self.nodes)), Interval(lows[rows], highs[rows]))
             for k, place in enumerate(self.outputs):
                 lo[rows, k], hi[rows, k] = found[place].value.lo, found[place].value.hi
                 mask = found[place].ok
@@ -110,11 +111,9 @@ class Expression:
         Where a branch cut or a pole is met, or abs, min, max, sign, floor or where is not decided by the real part of its
         argument over the whole ball, the result is indeterminate (not finite).
         """
-        from maxaffine.expression import balls as analytic
-
         if len(xs) != self.dimension:
             raise BadInput(f"{len(xs)} balls came for {self.dimension} variables.")
-        return analytic.balls(self.nodes, self.outputs, xs)
+        return evaluate.balls(self.nodes, self.outputs, xs)
 
     def _points(self, x: ArrayLike) -> Array:
         points = np.asarray(x, dtype=np.float64)
@@ -129,11 +128,11 @@ class Expression:
         graph = Graph(self.nodes)
         columns = [calculus.differentiate(graph, self.outputs, i) for i in range(self.dimension)]
         places = [columns[i][k] for k in range(self.count) for i in range(self.dimension)]
-        return self._of(f"gradient of ({self.text})", self.names, graph, places)
+        return self.of_graph(f"gradient of ({self.text})", self.names, graph, places)
 
     def output(self, k: int) -> Expression:
         """Output number k alone."""
-        return self._of(f"output {k + 1} of ({self.text})", self.names, Graph(self.nodes), (self.outputs[k],))
+        return self.of_graph(f"output {k + 1} of ({self.text})", self.names, Graph(self.nodes), (self.outputs[k],))
 
     @property
     def jumps(self) -> tuple[str, ...]:

@@ -9,29 +9,27 @@ from front to back evaluates everything once, without recursion.  `Graph` builds
 
 so an affine subexpression is one affine form ((x+y)-(x+y) is 0, and 5*(x+y) is 5x + 5y), x*x is x^2, and derivatives share
 what they can.  A term is dropped only where it is defined everywhere: log(x)-log(x) keeps the domain of log.  Arguments of roots
-are factored where they can be (tight.py).
+are factored where they can be (identities.py).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from maxaffine.core.errors import BadInput
 from maxaffine.expression.identities import tightened
+from maxaffine.expression.operations import OPERATIONS
 
 MAX_EXPONENT = 1_000_000
 MAX_BITS = 20_000
 
-Data = Fraction | int | tuple[int, ...] | None
-
 CONDITIONS = frozenset({"negative", "nonpositive", "zero", "and", "or", "not"})
 """Operations whose value is true or false; the first three compare their argument with 0."""
 
-PARTIAL = frozenset({"div", "log", "log1p", "sqrt", "asin", "acos", "acosh", "atanh", "tan", "powr", "pow", "jump",
-"jump_sign", "jump_floor", "jump_atan2"})  # fmt: skip
+PARTIAL = frozenset(op for op, rule in OPERATIONS.items() if rule.defined is not None)
 """Operations that are not defined for every real argument (the jump_ ones: not where something jumps)."""
 
 JUMPING = frozenset({"sign", "floor", "where", "atan2"})
@@ -39,27 +37,33 @@ JUMPING = frozenset({"sign", "floor", "where", "atan2"})
 
 
 class Node(NamedTuple):
-    """One operation: its name, the positions of its arguments, and what else it needs."""
+    """One operation: its name, the positions of its arguments, and what else it needs.
+
+    Data are the index of a `var`, the Fraction of a `const` or of the exponent of a `powr`, the exponents of a `prod`, the weight
+    of a `unit`; None for all others.
+    """
 
     op: str
     args: tuple[int, ...] = ()
-    data: Data = None
+    data: Any = None
 
 
 class Graph:
     """A growing list of distinct nodes."""
+
+    zero: int
+    one: int
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         self.nodes: list[Node] = []
         self._places: dict[Node, int] = {}
         self._constant: list[bool] = []
         self._total: list[bool] = []
-        for node in nodes:
-            self.make(node.op, node.args, node.data)
+        self.include(nodes)
         self.zero = self.number(0)
         self.one = self.number(1)
 
-    def make(self, op: str, args: tuple[int, ...] = (), data: Data = None) -> int:
+    def make(self, op: str, args: tuple[int, ...] = (), data: Any = None) -> int:
         """The place of this node, added if it is new; no simplification."""
         node = Node(op, args, data)
         place = self._places.get(node)
@@ -70,6 +74,16 @@ class Graph:
             self._constant.append(op != "var" and all(self._constant[a] for a in args))
             self._total.append(op not in PARTIAL and all(self._total[a] for a in args))
         return place
+
+    def include(self, nodes: Iterable[Node], variables: Mapping[int, int] | None = None) -> list[int]:
+        """The places of the nodes of another list here, as they stand; `variables` says what stands for a variable."""
+        places: list[int] = []
+        for node in nodes:
+            if node.op == "var" and variables is not None:
+                places.append(variables[node.data])
+            else:
+                places.append(self.make(node.op, tuple(places[a] for a in node.args), node.data))
+        return places
 
     # ------------------------------------------------------------------ looking
 
@@ -83,8 +97,7 @@ class Graph:
 
     def rational(self, place: int) -> Fraction | None:
         """The exact value of a `const` node, else None."""
-        data = self.nodes[place].data
-        return data if self.nodes[place].op == "const" and isinstance(data, Fraction) else None
+        return self.nodes[place].data if self.nodes[place].op == "const" else None
 
     def is_zero(self, place: int) -> bool:
         """True for the number 0."""
@@ -102,7 +115,7 @@ class Graph:
 
     # ------------------------------------------------------------------ sums
 
-    def _split(self, place: int) -> tuple[int, dict[int, int]]:
+    def terms(self, place: int) -> tuple[int, dict[int, int]]:
         """place = c0 + sum_a coefficient[a] * a, with constants c0 and coefficient[a]."""
         node = self.nodes[place]
         if node.op == "lin":
@@ -113,7 +126,7 @@ class Graph:
             return place, {}
         return self.zero, {place: self.one}
 
-    def _split_constant(self, place: int) -> tuple[Fraction, dict[int, Fraction]]:
+    def constant_terms(self, place: int) -> tuple[Fraction, dict[int, Fraction]]:
         """The same for a constant: irrational constants with rational coefficients."""
         value = self.rational(place)
         if value is not None:
@@ -127,15 +140,7 @@ class Graph:
         return Fraction(0), {place: Fraction(1)}
 
     def _join_constant(self, c0: Fraction, terms: Mapping[int, Fraction]) -> int:
-        kept = {a: c for a, c in terms.items() if c != 0 or not self._total[a]}
-        if not kept:
-            return self.number(c0)
-        if c0 == 0 and len(kept) == 1 and next(iter(kept.values())) == 1:
-            return next(iter(kept))
-        args = [self.number(c0)]
-        for a in sorted(kept):
-            args += [self.number(kept[a]), a]
-        return self.make("lin", tuple(args))
+        return self._join(self.number(c0), {a: self.number(terms[a]) for a in sorted(terms)})
 
     def _join(self, c0: int, terms: Mapping[int, int]) -> int:
         kept = {a: c for a, c in terms.items() if not self.is_zero(c) or not self._total[a]}
@@ -149,8 +154,8 @@ class Graph:
         return self.make("lin", tuple(args))
 
     def _add_constants(self, a: int, b: int) -> int:
-        first, terms = self._split_constant(a)
-        second, more = self._split_constant(b)
+        first, terms = self.constant_terms(a)
+        second, more = self.constant_terms(b)
         total = dict(terms)
         for place, c in more.items():
             total[place] = total.get(place, Fraction(0)) + c
@@ -158,24 +163,21 @@ class Graph:
 
     def add(self, a: int, b: int) -> int:
         """a + b."""
-        if self._constant[a] and self._constant[b]:
-            return self._add_constants(a, b)
-        first, terms = self._split(a)
-        second, more = self._split(b)
-        total = dict(terms)
-        for place, c in more.items():
-            total[place] = self._add_constants(total[place], c) if place in total else c
-        return self._join(self._add_constants(first, second), total)
+        return self.total((a, b))
 
     def total(self, places: Iterable[int]) -> int:
         """The sum of several, in one pass."""
         constant, terms = self.zero, dict[int, int]()
         for item in places:
-            c0, more = self._split(item)
+            c0, more = self.terms(item)
             constant = self._add_constants(constant, c0)
             for place, c in more.items():
                 terms[place] = self._add_constants(terms[place], c) if place in terms else c
         return self._join(constant, terms)
+
+    def combination(self, args: Sequence[int]) -> int:
+        """c0 + c1 a1 + c2 a2 + ... from the arguments (c0, c1, a1, c2, a2, ...) of a `lin`."""
+        return self.total([args[0], *(self.multiply(c, a) for c, a in zip(args[1::2], args[2::2], strict=True))])
 
     def negate(self, a: int) -> int:
         """-a."""
@@ -191,7 +193,7 @@ class Graph:
         for c, other in ((a, b), (b, a)):
             value = self.rational(c)
             if value is not None:
-                c0, terms = self._split_constant(other)
+                c0, terms = self.constant_terms(other)
                 return self._join_constant(value * c0, {p: value * k for p, k in terms.items()})
         return self._product(a, b)
 
@@ -203,30 +205,42 @@ class Graph:
             if self._constant[c]:
                 if self.rational(c) == 0 and self._total[other]:
                     return self.zero
-                c0, terms = self._split(other)
+                c0, terms = self.terms(other)
                 return self._join(self._multiply_constants(c, c0), {p: self._multiply_constants(c, k) for p, k in terms.items()})
-        scale_a, a = self._unscale(a)
-        scale_b, b = self._unscale(b)
+        scale_a, a = self.unscaled(a)
+        scale_b, b = self.unscaled(b)
         product = self._product(a, b)
         scale = self._multiply_constants(scale_a, scale_b)
         return product if scale == self.one else self.multiply(scale, product)
 
-    def _unscale(self, place: int) -> tuple[int, int]:
+    def product(self, factors: Iterable[int]) -> int:
+        """The product of several."""
+        result = self.one
+        for factor in factors:
+            result = self.multiply(result, factor)
+        return result
+
+    def monomial(self, powers: Iterable[tuple[int, int]]) -> int:
+        """a1^n1 a2^n2 ... from pairs (a, n)."""
+        return self.product(self.integer_power(base, n) for base, n in powers)
+
+    def unscaled(self, place: int) -> tuple[int, int]:
         """place = scale * rest, with the constant factor of a single term taken out."""
         node = self.nodes[place]
         if node.op == "lin" and len(node.args) == 3 and self.is_zero(node.args[0]) and not self.is_zero(node.args[1]):
             return node.args[1], node.args[2]
         return self.one, place
 
-    def _factors(self, place: int) -> dict[int, int]:
+    def factors(self, place: int) -> dict[int, int]:
+        """place = prod_a a^exponent[a]."""
         node = self.nodes[place]
-        if node.op == "prod" and isinstance(node.data, tuple):
+        if node.op == "prod":
             return dict(zip(node.args, node.data, strict=True))
         return {place: 1}
 
     def _product(self, a: int, b: int) -> int:
-        factors = self._factors(a)
-        for base, n in self._factors(b).items():
+        factors = self.factors(a)
+        for base, n in self.factors(b).items():
             factors[base] = factors.get(base, 0) + n
         return self._join_factors(factors)
 
@@ -263,10 +277,10 @@ class Graph:
             return self.multiply(self.number(1 / value), a)
         if self._constant[b]:
             if self._constant[a]:
-                scale, rest = self._unscale(a)
+                scale, rest = self.unscaled(a)
                 return self._multiply_constants(scale, self.make("div", (rest, b)))
             return self.multiply(self.make("div", (self.one, b)), a)
-        scale, rest = self._unscale(a)
+        scale, rest = self.unscaled(a)
         value = self.rational(rest)
         if value is not None and value not in (0, 1):
             scale, rest = rest, self.one
@@ -302,10 +316,10 @@ class Graph:
             if n * max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS and abs(value) != 1:
                 raise BadInput(f"the number {_short(value)}**{n} is too large or too small; write it as a decimal such as 1e50.")
             return self.number(value**n)
-        scale, rest = self._unscale(a)
+        scale, rest = self.unscaled(a)
         if scale != self.one and self.rational(scale) is None:
             scale, rest = self.one, a
-        factors = self._join_factors({base: k * n for base, k in self._factors(rest).items()})
+        factors = self._join_factors({base: k * n for base, k in self.factors(rest).items()})
         return factors if scale == self.one else self.multiply(self.integer_power(scale, n), factors)
 
     # ------------------------------------------------------------------ the rest
@@ -326,6 +340,20 @@ class Graph:
         tight = tightened(self, op, args[0]) if len(args) == 1 else None
         return self.make(op, args) if tight is None else tight
 
+    def again(self, node: Node, args: Sequence[int]) -> int:
+        """The operation of a node on other arguments, in normal form."""
+        if node.op == "lin":
+            return self.combination(args)
+        if node.op == "prod":
+            return self.monomial(zip(args, node.data, strict=True))
+        if node.op == "div":
+            return self.divide(args[0], args[1])
+        if node.op in ("abs", "min", "max", "where") or (len(args) == 1 and node.data is None):
+            return self.apply(node.op, *args)
+        if node.op == "powr":
+            return self.power(args[0], self.number(node.data))
+        return self.make(node.op, tuple(args), node.data)
+
     def compare(self, relation: str, a: int, b: int) -> int:
         """The condition a < b, a <= b, a == b, ... as a comparison of one difference with 0."""
         if relation in (">", ">="):
@@ -336,6 +364,11 @@ class Graph:
         return self.make(op, (self.subtract(a, b),))
 
 
+_ZERO_AT_ZERO = frozenset(
+    {"sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf", "sqrt", "cbrt", "expm1", "log1p"}
+)
+
+
 def _fold(op: str, value: Fraction) -> Fraction | None:
     """Functions of a rational number whose value is rational."""
     if op == "abs":
@@ -344,21 +377,7 @@ def _fold(op: str, value: Fraction) -> Fraction | None:
         return Fraction((value > 0) - (value < 0))
     if op == "floor":
         return Fraction(value.numerator // value.denominator)
-    if value == 0 and op in (
-        "sin",
-        "tan",
-        "asin",
-        "atan",
-        "sinh",
-        "tanh",
-        "asinh",
-        "atanh",
-        "erf",
-        "sqrt",
-        "cbrt",
-        "expm1",
-        "log1p",
-    ):
+    if value == 0 and op in _ZERO_AT_ZERO:
         return Fraction(0)
     if value == 0 and op in ("cos", "exp", "cosh"):
         return Fraction(1)

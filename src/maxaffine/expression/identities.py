@@ -15,7 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import flint
+
+from maxaffine.core.exact import to_fmpq, to_fraction
 
 if TYPE_CHECKING:
     from maxaffine.expression.graph import Graph, Node
@@ -23,7 +27,6 @@ if TYPE_CHECKING:
 MOST_DEGREE = 16
 ROOTS = frozenset({"sqrt", "cbrt", "powr"})
 INVERSES = frozenset({"asin", "acos", "acosh"})
-Polynomial = tuple[Fraction, ...]  # coefficients, the constant first
 
 
 def tightened(graph: Graph, op: str, place: int, exponent: Fraction | None = None) -> int | None:
@@ -43,22 +46,24 @@ def factored(graph: Graph, place: int) -> int | None:
     if turned is not None:
         return turned
     found = polynomial(graph, place)
-    if found is None or len(found[1]) < 3:
+    if found is None or found[1].degree() < 2:
         return None
-    variable, coefficients = found
-    scale, factors = _factor(coefficients)
-    if len(factors) == 1 and factors[0][1] == 1:
+    variable, whole = found
+    lead = whole[whole.degree()]
+    _, factors = whole.numer().factor()
+    monic = [(flint.fmpq_poly(one) / one[one.degree()], n) for one, n in factors]
+    if math.prod((one**n for one, n in monic), start=flint.fmpq_poly([lead])) != whole:
+        raise AssertionError("a polynomial is not the product of its factors")
+    if len(monic) == 1 and monic[0][1] == 1:
         return None
     x = graph.variable(variable)
-    product = graph.one
-    for one, n in factors:
-        product = graph.multiply(product, graph.integer_power(_about_mean(graph, x, one), n))
-    return graph.multiply(graph.number(scale), product)
+    product = graph.monomial((_about_mean(graph, x, one), n) for one, n in monic)
+    return graph.multiply(graph.number(to_fraction(lead)), product)
 
 
-def polynomial(graph: Graph, place: int) -> tuple[int, Polynomial] | None:
-    """(index of the variable, coefficients) of a polynomial of one variable with rational coefficients; None for what is none."""
-    known: dict[int, Polynomial | None] = {}
+def polynomial(graph: Graph, place: int) -> tuple[int, Any] | None:
+    """(index of the variable, fmpq_poly) of a polynomial of one variable with rational coefficients; None for what is none."""
+    known: dict[int, Any] = {}
     variables: set[int] = set()
     stack = [place]
     while stack:
@@ -72,85 +77,34 @@ def polynomial(graph: Graph, place: int) -> tuple[int, Polynomial] | None:
             known[at] = _expanded(graph.nodes[at], known, variables)
             if known[at] is None:
                 return None
-    coefficients = known[place]
-    if coefficients is None or len(variables) != 1:
-        return None
-    return next(iter(variables)), coefficients
+    return (next(iter(variables)), known[place]) if len(variables) == 1 else None
 
 
-def _expanded(node: Node, known: Mapping[int, Polynomial | None], variables: set[int]) -> Polynomial | None:
-    if node.op == "const" and isinstance(node.data, Fraction):
-        return (node.data,)
-    if node.op == "var" and isinstance(node.data, int):
+def _expanded(node: Node, known: Mapping[int, Any], variables: set[int]) -> Any:
+    """The node as a polynomial of what is known of its arguments, or None."""
+    if node.op == "const":
+        return flint.fmpq_poly([to_fmpq(node.data)])
+    if node.op == "var":
         variables.add(node.data)
-        return (Fraction(0), Fraction(1)) if len(variables) == 1 else None
-    inner = [known[a] for a in node.args] if node.op in ("lin", "prod") else [None]
-    parts = [p for p in inner if p is not None]
-    if len(parts) < len(inner):
+        return flint.fmpq_poly([0, 1]) if len(variables) == 1 else None
+    if node.op not in ("lin", "prod"):
         return None
+    parts = [known[a] for a in node.args]
     if node.op == "lin":
-        total = parts[0]
-        for c, a in zip(parts[1::2], parts[2::2], strict=True):
-            total = _add(total, _times(c, a))
-        return total
-    assert isinstance(node.data, tuple)
-    product: Polynomial = (Fraction(1),)
+        return sum((c * a for c, a in zip(parts[1::2], parts[2::2], strict=True)), parts[0])
+    product = flint.fmpq_poly([1])
     for base, n in zip(parts, node.data, strict=True):
-        if (len(base) - 1) * n + len(product) - 1 > MOST_DEGREE:
+        if base.degree() * n + product.degree() > MOST_DEGREE:
             return None
-        for _ in range(n):
-            product = _times(product, base)
+        product *= base**n
     return product
 
 
-def _add(a: Polynomial, b: Polynomial) -> Polynomial:
-    longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
-    return _trimmed([c + (shorter[i] if i < len(shorter) else 0) for i, c in enumerate(longer)])
-
-
-def _times(a: Polynomial, b: Polynomial) -> Polynomial:
-    product = [Fraction(0)] * (len(a) + len(b) - 1)
-    for i, c in enumerate(a):
-        for j, d in enumerate(b):
-            product[i + j] += c * d
-    return _trimmed(product)
-
-
-def _trimmed(coefficients: list[Fraction]) -> Polynomial:
-    while len(coefficients) > 1 and coefficients[-1] == 0:
-        coefficients.pop()
-    return tuple(coefficients)
-
-
-def _factor(coefficients: Polynomial) -> tuple[Fraction, list[tuple[Polynomial, int]]]:
-    """scale and monic factors with their multiplicities, multiplied out again to be sure."""
-    import flint
-
-    below = math.lcm(*(c.denominator for c in coefficients))
-    _, found = flint.fmpz_poly([int(c * below) for c in coefficients]).factor()
-    factors = []
-    product: Polynomial = (coefficients[-1],)
-    for one, n in found:
-        whole = [Fraction(int(c)) for c in one.coeffs()]
-        monic = tuple(c / whole[-1] for c in whole)
-        factors.append((monic, int(n)))
-        for _ in range(int(n)):
-            product = _times(product, monic)
-    if product != coefficients:
-        raise AssertionError("a polynomial is not the product of its factors")
-    return coefficients[-1], factors
-
-
-def _about_mean(graph: Graph, x: int, coefficients: Polynomial) -> int:
+def _about_mean(graph: Graph, x: int, monic: Any) -> int:
     """A monic polynomial in powers of x - m, m the mean of its roots: no digits are lost far from 0, and squares stand alone."""
-    degree = len(coefficients) - 1
-    mean = -coefficients[-2] / degree
-    rest, shifted = list(coefficients), []
-    for _ in range(degree + 1):  # division by x - mean again and again leaves the coefficients about the mean
-        for i in range(len(rest) - 2, -1, -1):
-            rest[i] += mean * rest[i + 1]
-        shifted.append(rest.pop(0))
-    offset = graph.subtract(x, graph.number(mean))
+    mean = -monic[monic.degree() - 1] / monic.degree()
+    shifted = [to_fraction(c) for c in monic(flint.fmpq_poly([mean, 1])).coeffs()]
+    offset = graph.subtract(x, graph.number(to_fraction(mean)))
     terms = [graph.number(shifted[0])]
     terms += [graph.multiply(graph.number(c), graph.integer_power(offset, k)) for k, c in enumerate(shifted) if k and c]
     return graph.total(terms)
@@ -171,9 +125,9 @@ def _half_angle(graph: Graph, place: int) -> int | None:
 
 def _root(graph: Graph, op: str, place: int, exponent: Fraction, new: bool) -> int | None:
     """(scale prod a^n)^exponent with even powers taken out, and for the cube root multiples of three."""
-    scale, rest = graph._unscale(place)
+    scale, rest = graph.unscaled(place)
     value = graph.rational(scale)
-    factors = graph._factors(rest)
+    factors = graph.factors(rest)
     out: list[int] = []
     left = dict(factors)
     for base, n in factors.items():
@@ -185,9 +139,7 @@ def _root(graph: Graph, op: str, place: int, exponent: Fraction, new: bool) -> i
         else:
             continue
         del left[base]
-    inside = graph.one
-    for base, n in left.items():
-        inside = graph.multiply(inside, graph.integer_power(base, n))
+    inside = graph.monomial(left.items())
     if not left and op != "cbrt" and (value is None or value <= 0):
         out, inside = [], rest  # a scale that may be negative stays under the root with something to judge it by
     if not out:
@@ -211,7 +163,7 @@ def _positive(graph: Graph, place: int) -> bool:
 
 
 def _squared(node: Node) -> bool:
-    return node.op == "abs" or (node.op == "prod" and isinstance(node.data, tuple) and all(n % 2 == 0 for n in node.data))
+    return node.op == "abs" or (node.op == "prod" and all(n % 2 == 0 for n in node.data))
 
 
 def _again(graph: Graph, op: str, place: int, exponent: Fraction) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
-from maxaffine.structure.switches import _copy
+from maxaffine.structure.switches import copied
 from maxaffine.target.box import Box
 
 CELLS = 24  # per variable, on which a slope is seen to keep its sign
@@ -15,17 +15,12 @@ CELLS = 24  # per variable, on which a slope is seen to keep its sign
 
 def parting(expression: Expression, place: int, choice: int) -> Expression | None:
     """The branch of one choice minus the other one, of one kink."""
-    graph, ends = Graph(), []
-    for side in (choice, -choice):
-        copies: list[int | bool] = []
-        for i, one in enumerate(expression.nodes):
-            copies.append(_copy(graph, one, [copies[a] for a in one.args], side if i == place else None))
-        end = copies[expression.outputs[0]]
-        if isinstance(end, bool):
-            return None
-        ends.append(end)
+    graph = Graph()
+    ends = [copied(graph, expression, choices={place: side})[expression.outputs[0]] for side in (choice, -choice)]
+    if any(isinstance(end, bool) for end in ends):
+        return None
     apart = graph.subtract(ends[0], ends[1])
-    return Expression._of("what the branches are apart", expression.names, graph, (apart,))
+    return Expression.of_graph("what the branches are apart", expression.names, graph, (apart,))
 
 
 def extremum(expression: Expression, place: int, box: Box) -> int | None:
@@ -35,9 +30,7 @@ def extremum(expression: Expression, place: int, box: Box) -> int | None:
     F(x, max(a, b)) = max(F(x, a), F(x, b)).
     """
     node, graph, D = expression.nodes[place], Graph(), expression.dimension
-    copies: list[int | bool] = []
-    for i, one in enumerate(expression.nodes):
-        copies.append(graph.variable(D) if i == place else _copy(graph, one, [copies[a] for a in one.args], None))
+    copies = copied(graph, expression, lambda graph, i, _, __: graph.variable(D) if i == place else None)
     end, args = copies[expression.outputs[0]], [copies[a] for a in node.args]
     if node.op not in ("abs", "max", "min") or isinstance(end, bool) or any(isinstance(a, bool) for a in args):
         return None
@@ -45,9 +38,9 @@ def extremum(expression: Expression, place: int, box: Box) -> int | None:
     cells = [np.linspace(low, high, CELLS + 1) for low, high in zip(box.low, box.high, strict=True)]
     lows = np.stack([a.ravel() for a in np.meshgrid(*(cell[:-1] for cell in cells), indexing="ij")], axis=1)
     highs = np.stack([a.ravel() for a in np.meshgrid(*(cell[1:] for cell in cells), indexing="ij")], axis=1)
-    both = Expression._of("both values", expression.names, graph, values).enclose(Interval(lows, highs))
+    both = Expression.of_graph("both values", expression.names, graph, values).enclose(Interval(lows, highs))
     low, high = both.lo.min(axis=1, keepdims=True), both.hi.max(axis=1, keepdims=True)
-    free = Expression._of("with a free kink", (*expression.names, "kink"), graph, (end,)).gradient().output(D)
+    free = Expression.of_graph("with a free kink", (*expression.names, "kink"), graph, (end,)).gradient().output(D)
     slope = free.enclose(Interval(np.concatenate([lows, low], axis=1), np.concatenate([highs, high], axis=1)))
     sign = 1 if bool((slope.lo >= 0).all()) else -1 if bool((slope.hi <= 0).all()) else None
     return sign if sign is None or node.op != "min" else -sign

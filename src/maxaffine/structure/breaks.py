@@ -94,14 +94,14 @@ def _joined(expression: Expression) -> tuple[Expression, list[Switch]]:
     for switch in listed:
         node = expression.nodes[switch.place]
         outputs.append(graph.subtract(*node.args) if node.op in ("max", "min") else node.args[0])
-    joined = Expression._of(expression.text, expression.names, graph, outputs)
+    joined = Expression.of_graph(expression.text, expression.names, graph, outputs)
     if joined.nodes[: len(expression.nodes)] != expression.nodes:
         raise AssertionError("the nodes of an expression have moved")
     return joined, listed
 
 
 def _outputs(expression: Expression, count: int) -> Expression:
-    return Expression._of(expression.text, expression.names, Graph(expression.nodes), expression.outputs[:count])
+    return Expression.of_graph(expression.text, expression.names, Graph(expression.nodes), expression.outputs[:count])
 
 
 def _split(forced_now: Expression, output: int, switch: Switch, part: _Part) -> tuple[list[_Part], list[Break]]:
@@ -122,7 +122,7 @@ def _product(argument: Expression) -> Expression:
     """The argument as a product where it is one: the signs of products are exact next to their roots."""
     graph = Graph(argument.nodes)
     place = factored(graph, argument.outputs[0])
-    return argument if place is None else Expression._of(argument.text, argument.names, graph, (place,))
+    return argument if place is None else Expression.of_graph(argument.text, argument.names, graph, (place,))
 
 
 def _settled(switch: Switch, value: Interval) -> int:
@@ -149,7 +149,7 @@ def _split_floor(argument: Expression, switch: Switch, part: _Part) -> tuple[lis
     cells: list[tuple[float, float, int]] = [(part.low, part.high, below)]
     for n in range(below + 1, int(np.floor(last)) + 1):
         graph = Graph(argument.nodes)
-        shifted = Expression._of("a step", argument.names, graph, (graph.subtract(argument.outputs[0], graph.number(n)),))
+        shifted = Expression.of_graph("a step", argument.names, graph, (graph.subtract(argument.outputs[0], graph.number(n)),))
         done: list[tuple[float, float, int]] = []
         for a, b, value in cells:
             if value != n - 1:  # surely below an earlier step

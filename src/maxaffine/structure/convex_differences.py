@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.intervals import Interval
 from maxaffine.core.polytopes import Point, Polytope, value
-from maxaffine.expression import passes
+from maxaffine.expression import evaluate
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Node
 from maxaffine.target.box import Box
@@ -317,7 +317,7 @@ class _Walk:
         self._constant = constant
         point = Interval.point(np.zeros((1, len(middle))))
         order = [i for i, yes in enumerate(constant) if yes]
-        self._numbers = passes.enclosures(self.nodes, order, point)
+        self._numbers = evaluate.enclosures(self.nodes, order, point)
 
     def constant(self, place: int) -> tuple[Fraction, Fraction]:
         """(m, r) with |constant - m| <= r."""

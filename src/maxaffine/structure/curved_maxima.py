@@ -18,7 +18,7 @@ from maxaffine.structure.affine_part import affine_part
 from maxaffine.structure.groups import Direction, Group, groups_of
 from maxaffine.structure.one_direction import OneDirection, one_direction
 from maxaffine.structure.settled import settled
-from maxaffine.structure.switches import _copy, affine_form, switches
+from maxaffine.structure.switches import Copies, affine_form, copy, switches
 from maxaffine.target.box import Box
 
 MOST_WAVES = 64
@@ -101,7 +101,7 @@ class CurvedSwitch:
         for height in self.heights[base]:
             graph = Graph(height.phi.nodes)
             place = graph.total([height.phi.outputs[0], lift.place(graph), graph.number(level)])
-            sides.append(Side(Expression._of("a side of the maximum", ("t1",), graph, (place,)), height.lean))
+            sides.append(Side(Expression.of_graph("a side of the maximum", ("t1",), graph, (place,)), height.lean))
         if not lift.is_zero:
             parts = _with(parts, self.direction, lift, -self.sign)
         return CurvedMaximum(tuple(parts), tuple(slopes), self.sign, self.direction, tuple(sides))
@@ -123,7 +123,7 @@ def curved_switch(expression: Expression, box: Box) -> CurvedSwitch | None:
     if any(ratio is None or ratio != ratios[0] for ratio in ratios) or ratios[0] is None:
         return None
     sign = (1 if ratios[0] > 0 else -1) * (-1 if expression.nodes[max(kinks)].op == "min" else 1)
-    bases = tuple(Expression._of("a branch", expression.names, graph, (end,)) for end, _ in ends)
+    bases = tuple(Expression.of_graph("a branch", expression.names, graph, (end,)) for end, _ in ends)
     if any(one.chosen for base in bases for one in switches(base)):
         return None
     heights: list[tuple[Side, ...]] = []
@@ -132,7 +132,7 @@ def curved_switch(expression: Expression, box: Box) -> CurvedSwitch | None:
         row = []
         for end, _ in ends:
             apart = graph.multiply(graph.number(sign), graph.subtract(end, base))
-            along = _along(Expression._of("what the branches are apart", expression.names, graph, (apart,)))
+            along = _along(Expression.of_graph("what the branches are apart", expression.names, graph, (apart,)))
             if along is None or (direction and along.direction and direction != along.direction):
                 return None
             direction = along.direction or direction
@@ -152,7 +152,7 @@ def _across(side: Side, direction: Direction) -> Side:
     graph = Graph(side.phi.nodes)
     place = graph.add(side.phi.outputs[0], graph.multiply(graph.number(along), graph.variable(0)))
     lean = tuple(a - along * w for a, w in zip(side.lean, direction, strict=True))
-    return Side(Expression._of("a side", ("t1",), graph, (place,)), lean)
+    return Side(Expression.of_graph("a side", ("t1",), graph, (place,)), lean)
 
 
 def _ends(expression: Expression, top: int, kinks: set[int], graph: Graph) -> list[tuple[int, int]] | None:
@@ -169,18 +169,13 @@ def _ends(expression: Expression, top: int, kinks: set[int], graph: Graph) -> li
         return None
     found = []
     for leaf, sign in [(leaves[0], 1), (leaves[0], -1)] if op == "abs" else [(leaf, 1) for leaf in dict.fromkeys(leaves)]:
-        copies: list[int | bool] = []
-        chosen: int | bool = False
-        for i, one in enumerate(expression.nodes):
-            if i != top:
-                copies.append(_copy(graph, one, [copies[a] for a in one.args], None))
-                continue
-            chosen = copies[leaf]
-            if isinstance(chosen, bool):
-                return None
-            chosen = chosen if sign > 0 else graph.negate(chosen)
-            copies.append(chosen)
-        end = copies[expression.outputs[0]]
+        copies: Copies = []
+        for i, node in enumerate(expression.nodes):
+            if i == top:
+                copies.append(copies[leaf] if sign > 0 else graph.negate(copies[leaf]))
+            else:
+                copies.append(copy(graph, node, [copies[a] for a in node.args]))
+        end, chosen = copies[expression.outputs[0]], copies[top]
         if isinstance(end, bool) or isinstance(chosen, bool):
             return None
         found.append((end, chosen))
@@ -195,12 +190,12 @@ def _along(expression: Expression) -> OneDirection | None:
     if form.exact is None:
         return None
     graph = Graph()
-    return OneDirection(Expression._of("a constant", ("t1",), graph, (graph.number(form.exact[1]),)), (), form.exact[0])
+    return OneDirection(Expression.of_graph("a constant", ("t1",), graph, (graph.number(form.exact[1]),)), (), form.exact[0])
 
 
 def _ratio(graph: Graph, apart: int, argument: int) -> Fraction | None:
     """The rational number c != 0 with apart = c argument identically, where normal forms show it."""
-    one, two = graph._split(apart)[1], graph._split(argument)[1]
+    one, two = graph.terms(apart)[1], graph.terms(argument)[1]
     for term, coefficient in two.items():
         if term in one:
             above, below = graph.rational(one[term]), graph.rational(coefficient)
@@ -227,8 +222,8 @@ def _with(parts: list[Group], direction: Direction, lift: Lift, sign: int) -> li
         if group.directions == (direction,) and group.expression is not None:
             graph = Graph(group.expression.nodes)
             place = graph.add(group.expression.outputs[0], graph.multiply(graph.number(sign), lift.place(graph)))
-            both = Expression._of("a part of the smooth part", group.expression.names, graph, (place,))
+            both = Expression.of_graph("a part of the smooth part", group.expression.names, graph, (place,))
             return [*parts[:i], Group(group.directions, both, None), *parts[i + 1 :]]
     graph = Graph()
     place = graph.multiply(graph.number(sign), lift.place(graph))
-    return [*parts, Group((direction,), Expression._of("waves", ("t1",), graph, (place,)), None)]
+    return [*parts, Group((direction,), Expression.of_graph("waves", ("t1",), graph, (place,)), None)]

@@ -17,6 +17,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.exact import inverse
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
@@ -89,7 +90,7 @@ def whole_group(expression: Expression) -> Group:
     names = tuple(f"t{e + 1}" for e in range(len(directions)))
     fresh = _Rewrite(work, directions, names)
     places = tuple(fresh.copy(work.place[p]) for p in expression.outputs)
-    return Group(tuple(directions), Expression._of("all outputs", names, fresh.graph, places), None)
+    return Group(tuple(directions), Expression.of_graph("all outputs", names, fresh.graph, places), None)
 
 
 def rotated_group(expression: Expression, directions: Sequence[Direction]) -> Group | None:
@@ -102,34 +103,16 @@ def rotated_group(expression: Expression, directions: Sequence[Direction]) -> Gr
     used = [i for i, unit in enumerate(work.unit) if unit in variables]
     if len(directions) != len(used) or any(c for w in directions for i, c in enumerate(w) if i not in used):
         return None
-    inverse = _inverse([[w[i] for i in used] for w in directions])
-    if inverse is None:
+    back = inverse([[w[i] for i in used] for w in directions])
+    if back is None:
         return None
     names = tuple(f"t{e + 1}" for e in range(len(directions)))
     fresh = _Rewrite(work, directions, names)
     for row, i in enumerate(used):
-        pieces = [fresh.graph.multiply(fresh.graph.number(c), fresh.graph.variable(e)) for e, c in enumerate(inverse[row])]
+        pieces = [fresh.graph.multiply(fresh.graph.number(c), fresh.graph.variable(e)) for e, c in enumerate(back[row])]
         fresh.put(i, fresh.graph.total(pieces))
     places = tuple(fresh.copy(work.place[p]) for p in expression.outputs)
-    return Group(tuple(directions), Expression._of("rotated outputs", names, fresh.graph, places), None)
-
-
-def _inverse(matrix: list[list[Fraction]]) -> list[list[Fraction]] | None:
-    """The exact inverse, by elimination; None where there is none."""
-    n = len(matrix)
-    rows = [[*row, *(Fraction(int(i == j)) for j in range(n))] for i, row in enumerate(matrix)]
-    for column in range(n):
-        pivot = next((r for r in range(column, n) if rows[r][column]), None)
-        if pivot is None:
-            return None
-        rows[column], rows[pivot] = rows[pivot], rows[column]
-        lead = rows[column][column]
-        rows[column] = [c / lead for c in rows[column]]
-        for r in range(n):
-            if r != column and rows[r][column]:
-                factor = rows[r][column]
-                rows[r] = [a - factor * b for a, b in zip(rows[r], rows[column], strict=True)]
-    return [row[n:] for row in rows]
+    return Group(tuple(directions), Expression.of_graph("rotated outputs", names, fresh.graph, places), None)
 
 
 class _Work:
@@ -149,12 +132,12 @@ class _Work:
         """place = c0 + sum_i c_i x_i as places of constants, or None."""
         nodes = self.graph.nodes
         node = nodes[place]
-        if node.op == "var" and isinstance(node.data, int):
+        if node.op == "var":
             return self.graph.zero, {node.data: self.graph.one}
         if node.op != "lin" or any(nodes[a].op != "var" for a in node.args[2::2]):
             return None
         pairs = zip(node.args[1::2], node.args[2::2], strict=True)
-        return node.args[0], {int(nodes[a].data): c for c, a in pairs}  # type: ignore[arg-type]
+        return node.args[0], {nodes[a].data: c for c, a in pairs}
 
     def direction(self, coefficients: dict[int, int]) -> tuple[Direction, int] | None:
         """(w, place of lambda) with sum_i c_i x_i = lambda w . x; None where several coefficients are not rational."""
@@ -217,7 +200,7 @@ class _Work:
         """place = constant + sum of products: the place of the constant, and the factors of every product."""
         output = self.place[place]
         expanded = self.expand(output)
-        constant, parts = self.graph._split(expanded)
+        constant, parts = self.graph.terms(expanded)
         products = []
         for a, c in parts.items():
             factors = self.factors(a)
@@ -227,7 +210,7 @@ class _Work:
     def expand(self, place: int) -> int:
         """Products of sums multiplied out, where a sum joins several directions; the same value."""
         graph = self.graph
-        constant, parts = graph._split(place)
+        constant, parts = graph.terms(place)
         total = [constant]
         for a, c in parts.items():
             grown = self._expand_product(a)
@@ -239,7 +222,7 @@ class _Work:
     def _expand_product(self, place: int) -> list[int]:
         graph = self.graph
         node = graph.nodes[place]
-        if node.op != "prod" or not isinstance(node.data, tuple):
+        if node.op != "prod":
             return [place]
         pieces = [graph.one]
         for base, n in zip(node.args, node.data, strict=True):
@@ -252,7 +235,7 @@ class _Work:
         return pieces
 
     def _sum(self, place: int) -> list[int]:
-        constant, parts = self.graph._split(place)
+        constant, parts = self.graph.terms(place)
         pieces = [self.graph.multiply(c, a) for a, c in parts.items()]
         return pieces if self.graph.is_zero(constant) else [constant, *pieces]
 
@@ -262,14 +245,14 @@ class _Work:
         node = graph.nodes[place]
         if len(self.directions(place)) <= 1:
             return [place]
-        if node.op == "prod" and isinstance(node.data, tuple):
+        if node.op == "prod":
             found: list[int] = []
             for base, n in zip(node.args, node.data, strict=True):
                 for factor in self.factors(base):
                     found.append(factor if n == 1 else graph.integer_power(factor, n))
             return found
         if node.op == "exp":
-            constant, parts = graph._split(self.expand(node.args[0]))
+            constant, parts = graph.terms(self.expand(node.args[0]))
             by_key: dict[frozenset[Direction], list[int]] = {}
             for a, c in parts.items():
                 by_key.setdefault(self.directions(a), []).append(graph.multiply(c, a))
@@ -291,10 +274,7 @@ class _Work:
         factors: list[tuple[Expression | None, ...]] | None = []
         for product in products:
             places = [fresh.copy(f) for f in product]
-            piece = fresh.graph.one
-            for p in places:
-                piece = fresh.graph.multiply(piece, p)
-            total.append(piece)
+            total.append(fresh.graph.product(places))
             if factors is not None:
                 row = self._row(product, places, directions, fresh)
                 factors = None if row is None else [*factors, row]
@@ -302,7 +282,7 @@ class _Work:
             factors.append((fresh.single(0, total[0]), *([None] * (len(directions) - 1))))
         whole = fresh.graph.total(total)
         text = f"a group of {len(products)} terms"
-        expression = Expression._of(text, names, fresh.graph, (whole,))
+        expression = Expression.of_graph(text, names, fresh.graph, (whole,))
         return Group(tuple(directions), expression, tuple(factors) if factors else None)
 
     def _row(
@@ -316,16 +296,7 @@ class _Work:
             if len(wanted) > 1 or any(w not in owners for w in wanted):
                 return None
             cells[owners[next(iter(wanted))] if wanted else 0].append(place)
-        row: list[Expression | None] = []
-        for e, cell in enumerate(cells):
-            if not cell:
-                row.append(None)
-                continue
-            piece = fresh.graph.one
-            for p in cell:
-                piece = fresh.graph.multiply(piece, p)
-            row.append(fresh.single(e, piece))
-        return tuple(row)
+        return tuple(fresh.single(e, fresh.graph.product(cell)) if cell else None for e, cell in enumerate(cells))
 
 
 class _Rewrite:
@@ -369,22 +340,14 @@ class _Rewrite:
             return total
         args = [self.copy(a) for a in node.args]
         if node.op == "lin":
-            pieces = [graph.multiply(c, a) for c, a in zip(args[1::2], args[2::2], strict=True)]
-            return graph.total([args[0], *pieces])
-        if node.op == "prod" and isinstance(node.data, tuple):
-            piece = graph.one
-            for base, n in zip(args, node.data, strict=True):
-                piece = graph.multiply(piece, graph.integer_power(base, n))
-            return piece
+            return graph.combination(args)
+        if node.op == "prod":
+            return graph.monomial(zip(args, node.data, strict=True))
         return graph.make(node.op, tuple(args), node.data)
 
     def single(self, e: int, place: int) -> Expression:
         """A node of one direction as an expression of that variable alone."""
         graph = Graph()
-        copies: dict[int, int] = {}
-        for i, node in enumerate(self.graph.nodes[: place + 1]):
-            if node.op == "var":
-                copies[i] = graph.variable(0 if node.data == e else 1)
-            else:
-                copies[i] = graph.make(node.op, tuple(copies[a] for a in node.args), node.data)
-        return Expression._of("factor", (self.names[e],), graph, (copies[place],))
+        variables = {i: graph.variable(0) if i == e else graph.variable(1) for i in self.owners.values()}
+        copies = graph.include(self.graph.nodes[: place + 1], variables)
+        return Expression.of_graph("factor", (self.names[e],), graph, (copies[place],))

@@ -24,7 +24,7 @@ class OneDirection:
         if not constant:
             return self.h
         graph = Graph(self.h.nodes)
-        return Expression._of(self.h.text, self.h.names, graph, (graph.add(self.h.outputs[0], graph.number(constant)),))
+        return Expression.of_graph(self.h.text, self.h.names, graph, (graph.add(self.h.outputs[0], graph.number(constant)),))
 
 
 def one_direction(expression: Expression) -> OneDirection | None:

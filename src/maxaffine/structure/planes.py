@@ -13,8 +13,8 @@ from fractions import Fraction
 
 from maxaffine.core.polytopes import Polytope, TooLarge
 from maxaffine.expression.expression import Expression
-from maxaffine.expression.graph import Graph
-from maxaffine.structure.switches import Switch, _copy, affine_form, forced, switches
+from maxaffine.expression.graph import Graph, Node
+from maxaffine.structure.switches import Copies, Switch, affine_form, copy, forced, rewritten, switches
 from maxaffine.target.box import Box
 
 Plane = tuple[Fraction, ...]  # coefficients of x, then the constant
@@ -72,16 +72,12 @@ class Arrangement:
         return self._rewritten(crossing, choices, self.expression.nodes[crossing.switch.place].args)
 
     def _rewritten(self, crossing: Crossing, choices: Mapping[int, int], wanted: Sequence[int]) -> Expression:
-        expression = self.expression
-        graph = Graph()
-        copies: list[int | bool] = []
-        for i, node in enumerate(expression.nodes):
-            if i == crossing.switch.place:
-                copies.append(graph.variable(expression.dimension))
-            else:
-                copies.append(_copy(graph, node, [copies[a] for a in node.args], choices.get(i)))
-        outputs = [p for p in (copies[q] for q in wanted) if not isinstance(p, bool)]
-        return Expression._of(f"({expression.text}) with a switch opened", (*expression.names, "v"), graph, outputs)
+        at, text, names = crossing.switch.place, f"({self.expression.text}) with a switch opened", (*self.expression.names, "v")
+
+        def opened(graph: Graph, place: int, *_: object) -> int | None:
+            return graph.variable(self.expression.dimension) if place == at else None
+
+        return rewritten(self.expression, opened, choices, text=text, names=names, wanted=wanted)
 
     def others(self, crossing: Crossing) -> list[dict[int, int]]:
         """Every combination of choices of the other switches."""
@@ -94,7 +90,7 @@ class Arrangement:
 
 def arrangement(expression: Expression, box: Box) -> Arrangement:
     """The planes and regions of a target; NotRegions where it has none, or other switches besides."""
-    expression = _split(expression)
+    expression = rewritten(expression, _split)
     whole = Polytope.box([float(a) for a in box.low], [float(b) for b in box.high])
     planes: list[Plane] = []
     crossings: list[Crossing] = []
@@ -139,23 +135,18 @@ def arrangement(expression: Expression, box: Box) -> Arrangement:
     return Arrangement(expression, tuple(planes), tuple(crossings), settled, tuple(signs for _, signs in parts))
 
 
-def _split(expression: Expression) -> Expression:
+def _split(graph: Graph, _: int, node: Node, args: Copies) -> int | bool:
     """abs of a product as the product of abs, even powers as they are."""
-    graph = Graph()
-    copies: list[int | bool] = []
-    for node in expression.nodes:
-        copies.append(_copy(graph, node, [copies[a] for a in node.args], None))
-        place = copies[-1]
-        if isinstance(place, bool) or graph.nodes[place].op != "abs":
-            continue
-        inside = graph.nodes[graph.nodes[place].args[0]]
-        scale, parts = graph.one, inside
-        if inside.op == "lin" and len(inside.args) == 3 and graph.is_zero(inside.args[0]):  # c times a product
-            scale, parts = graph.apply("abs", inside.args[1]), graph.nodes[inside.args[2]]
-        if parts.op == "prod" and isinstance(parts.data, tuple):
-            total = scale
-            for base, n in zip(parts.args, parts.data, strict=True):
-                total = graph.multiply(total, graph.integer_power(base if n % 2 == 0 else graph.apply("abs", base), n))
-            copies[-1] = total
-    outputs = [p for p in (copies[q] for q in expression.outputs) if not isinstance(p, bool)]
-    return Expression._of(expression.text, expression.names, graph, outputs)
+    place = copy(graph, node, args)
+    if isinstance(place, bool) or graph.nodes[place].op != "abs":
+        return place
+    inside = graph.nodes[graph.nodes[place].args[0]]
+    scale, parts = graph.one, inside
+    if inside.op == "lin" and len(inside.args) == 3 and graph.is_zero(inside.args[0]):  # c times a product
+        scale, parts = graph.apply("abs", inside.args[1]), graph.nodes[inside.args[2]]
+    if parts.op != "prod":
+        return place
+    total = scale
+    for base, n in zip(parts.args, parts.data, strict=True):
+        total = graph.multiply(total, graph.integer_power(base if n % 2 == 0 else graph.apply("abs", base), n))
+    return total

@@ -67,5 +67,5 @@ def number(row: tuple[Expression | None, ...]) -> Fraction | None:
     first = row[0]
     if first is None or any(factor is not None for factor in row[1:]) or first.used:
         return None
-    value, terms = Graph(first.nodes)._split_constant(first.outputs[0])
+    value, terms = Graph(first.nodes).constant_terms(first.outputs[0])
     return value if not any(terms.values()) else None  # 0 * sqrt(2) is kept in expressions, for the sake of its domain

@@ -10,7 +10,7 @@ import numpy as np
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph, Node
-from maxaffine.structure.switches import _copy, forced, switches
+from maxaffine.structure.switches import Copies, forced, rewritten, switches
 from maxaffine.target.box import Box
 
 ROOTS = frozenset({"abs", "cbrt", "sqrt", "powr"})
@@ -45,26 +45,23 @@ def settled(expression: Expression, box: Box) -> Expression:
 
 def split_roots(expression: Expression, box: Box) -> Expression:
     """Roots of products of several variables as products of roots, where that is the same on the box."""
-    graph = Graph()
-    copies: list[int | bool] = []
-    for node in expression.nodes:
-        args = [copies[a] for a in node.args]
-        made = None
-        if node.op in ROOTS and not isinstance(args[0], bool):
-            made = _root_of_product(graph, expression.names, node, int(args[0]), box)
-        copies.append(_copy(graph, node, args, None) if made is None else made)
-    outputs = [p for p in (copies[q] for q in expression.outputs) if not isinstance(p, bool)]
-    return Expression._of(expression.text, expression.names, graph, outputs)
+
+    def split(graph: Graph, _: int, node: Node, args: Copies) -> int | None:
+        if node.op not in ROOTS or isinstance(args[0], bool):
+            return None
+        return _root_of_product(graph, expression.names, node, args[0], box)
+
+    return rewritten(expression, split)
 
 
 def _root_of_product(graph: Graph, names: tuple[str, ...], node: Node, argument: int, box: Box) -> int | None:
     """The root as a product, or None where the argument is no product or has a factor of the wrong sign."""
-    scale, rest = graph._unscale(argument)
+    scale, rest = graph.unscaled(argument)
     above, below = rest, None
     if graph.nodes[rest].op == "div":
         above, below = graph.nodes[rest].args
-    parts = [(base, n, False) for base, n in graph._factors(above).items()]
-    parts += [(base, n, True) for base, n in graph._factors(below).items()] if below is not None else []
+    parts = [(base, n, False) for base, n in graph.factors(above).items()]
+    parts += [(base, n, True) for base, n in graph.factors(below).items()] if below is not None else []
     parts = [part for part in parts if part[0] != graph.one]
     if len(parts) < 2 or graph.is_constant(rest):
         return None
@@ -87,7 +84,7 @@ def _root(graph: Graph, names: tuple[str, ...], node: Node, base: int, n: int, b
         return graph.integer_power(base if n % 4 == 0 else graph.apply("abs", base), n // 2)
     if node.op != "cbrt":
         whole = Interval(box.low[None], box.high[None])
-        if not np.all(Expression._of("a factor", names, graph, (base,)).enclose(whole).lo >= 0.0):
+        if not np.all(Expression.of_graph("a factor", names, graph, (base,)).enclose(whole).lo >= 0.0):
             return None
     root = graph.apply(node.op, base) if node.data is None else graph.make(node.op, (base,), node.data)
     return graph.integer_power(root, n)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from maxaffine.expression.expression import Expression
-from maxaffine.expression.graph import Graph
+from maxaffine.expression.graph import Graph, Node, schedule
 from maxaffine.structure.affine_part import affine_part
 from maxaffine.structure.groups import Group, groups_of
 from maxaffine.structure.one_direction import OneDirection
 from maxaffine.structure.products import Product, number, of_one_term
 from maxaffine.structure.settled import settled, split_roots, switching
-from maxaffine.structure.switches import _copy
+from maxaffine.structure.switches import Copies, rewritten
 from maxaffine.target.box import Box
 
 
@@ -57,7 +57,7 @@ def sum_of(expression: Expression, box: Box) -> Sum | None:
     """The parts of a sum of at least two, where some switch in the box, each of one direction or a product; else None."""
     if expression.count != 1 or not expression.used:
         return None
-    groups = groups_of(_folded(settled(split_roots(expression, box), box)), apart=True)
+    groups = groups_of(rewritten(settled(split_roots(expression, box), box), _fold), apart=True)
     parts, slopes, constant = affine_part(groups, expression.dimension)
     kept: list[Group] = []
     for group in parts:
@@ -105,12 +105,9 @@ def _multiplied(factors: list[Expression]) -> Expression:
     graph = Graph()
     total = graph.one
     for e, factor in enumerate(factors):
-        copies: list[int] = []
-        for node in factor.nodes:
-            args = tuple(copies[a] for a in node.args)
-            copies.append(graph.variable(e) if node.op == "var" else graph.make(node.op, args, node.data))
+        copies = graph.include(factor.nodes, {0: graph.variable(e)})
         total = graph.multiply(total, copies[factor.outputs[0]])
-    return Expression._of("a product", tuple(f"t{e + 1}" for e in range(len(factors))), graph, (total,))
+    return Expression.of_graph("a product", tuple(f"t{e + 1}" for e in range(len(factors))), graph, (total,))
 
 
 def _own(group: Group) -> Expression:
@@ -118,36 +115,19 @@ def _own(group: Group) -> Expression:
     return group.expression
 
 
-def _folded(expression: Expression) -> Expression:
+def _fold(graph: Graph, _: int, node: Node, args: Copies) -> int | None:
     """max(a, b) and min(a, b) of several variables as (a + b)/2 +- abs(a - b)/2 where a - b is affine."""
-    graph = Graph()
-    copies: list[int | bool] = []
+    if node.op not in ("max", "min") or any(isinstance(a, bool) for a in args):
+        return None
     half = Fraction(1, 2)
-    for node in expression.nodes:
-        args = [copies[a] for a in node.args]
-        if node.op in ("max", "min") and len(args) == 2 and not any(isinstance(a, bool) for a in args):
-            one, two = int(args[0]), int(args[1])
-            apart = graph.subtract(one, two)
-            _, terms = graph._split(apart)
-            both = graph.add(one, two)
-            if all(graph.nodes[a].op == "var" for a in terms) and len(_variables(graph, both) | _variables(graph, apart)) > 1:
-                size = graph.multiply(graph.number(half if node.op == "max" else -half), graph.apply("abs", apart))
-                copies.append(graph.add(graph.multiply(graph.number(half), both), size))
-                continue
-        copies.append(_copy(graph, node, args, None))
-    outputs = [p for p in (copies[q] for q in expression.outputs) if not isinstance(p, bool)]
-    return Expression._of(expression.text, expression.names, graph, outputs)
+    apart = graph.subtract(args[0], args[1])
+    both = graph.add(args[0], args[1])
+    affine = all(graph.nodes[a].op == "var" for a in graph.terms(apart)[1])
+    if not affine or len(_variables(graph, both) | _variables(graph, apart)) < 2:
+        return None
+    size = graph.multiply(graph.number(half if node.op == "max" else -half), graph.apply("abs", apart))
+    return graph.add(graph.multiply(graph.number(half), both), size)
 
 
 def _variables(graph: Graph, place: int) -> set[int]:
-    found, waiting, seen = set[int](), [place], set[int]()
-    while waiting:
-        here = waiting.pop()
-        if here in seen:
-            continue
-        seen.add(here)
-        node = graph.nodes[here]
-        if node.op == "var" and isinstance(node.data, int):
-            found.add(node.data)
-        waiting += node.args
-    return found
+    return {graph.nodes[p].data for p in schedule(tuple(graph.nodes), (place,)) if graph.nodes[p].op == "var"}

@@ -14,7 +14,7 @@ function, and elsewhere its analytic continuation.  Everything here is an identi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -27,6 +27,8 @@ from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import CONDITIONS, Graph, Node
 
 Array = NDArray[np.float64]
+Copies = list[int | bool]  # places in another graph, or truths
+Rewrite = Callable[[Graph, int, Node, Copies], int | bool | None]
 
 KINKS = frozenset({"abs", "max", "min"})
 COMPARISONS = frozenset({"negative", "nonpositive", "zero"})
@@ -78,7 +80,7 @@ def switches(expression: Expression) -> tuple[Switch, ...]:
         argument = _argument(graph, node)
         if not graph.is_constant(argument):
             text = f"the argument of {expression.describe(i)}"
-            found.append(Switch(i, node.op, kind, Expression._of(text, expression.names, graph, (argument,))))
+            found.append(Switch(i, node.op, kind, Expression.of_graph(text, expression.names, graph, (argument,))))
     return tuple(found)
 
 
@@ -103,23 +105,18 @@ def _argument(graph: Graph, node: Node) -> int:
 def affine_form(expression: Expression, output: int = 0) -> AffineForm | None:
     """The output as constant + coefficients . x, where its normal form shows that; None otherwise."""
     graph = Graph(expression.nodes)
-    constant, terms = graph._split(graph.make(*expression.nodes[expression.outputs[output]]))
+    constant, terms = graph.terms(graph.make(*expression.nodes[expression.outputs[output]]))
     if any(graph.nodes[a].op != "var" for a in terms):
         return None
     columns: list[int] = [graph.zero] * expression.dimension
     for a, c in terms.items():
-        columns[_index(graph.nodes[a])] = c
-    numbers = Expression._of("an affine form", expression.names, graph, [*columns, constant])
+        columns[graph.nodes[a].data] = c
+    numbers = Expression.of_graph("an affine form", expression.names, graph, [*columns, constant])
     found = numbers.enclose(Interval.point(np.zeros((1, expression.dimension))))
     rational = [graph.rational(place) for place in (*columns, constant)]
     known = [value for value in rational if value is not None]
     exact = (tuple(known[:-1]), known[-1]) if len(known) == len(rational) else None
     return AffineForm(found[0, :-1], found[0, -1], exact)
-
-
-def _index(node: Node) -> int:
-    assert isinstance(node.data, int)
-    return node.data
 
 
 def choices_at(expression: Expression, x: ArrayLike) -> dict[int, int]:
@@ -140,15 +137,52 @@ def forced(expression: Expression, choices: Mapping[int, int]) -> Expression:
 
     Switches without a choice stay.  A branch that no choice selects is dropped together with its domain.
     """
+    return rewritten(expression, choices=choices, text=f"a branch of ({expression.text})")
+
+
+def moved(expression: Expression, origin: Fraction, scale: Fraction) -> Expression:
+    """An expression of one variable t written in z, t = origin + scale z, exactly: affine arguments lose no digits near z = 0."""
+
+    def shift(graph: Graph, _: int, node: Node, __: Copies) -> int | None:
+        if node.op != "var":
+            return None
+        return graph.total([graph.number(origin), graph.multiply(graph.number(scale), graph.variable(0))])
+
+    return rewritten(expression, shift, names=("z",))
+
+
+def rewritten(
+    expression: Expression,
+    rewrite: Rewrite | None = None,
+    choices: Mapping[int, int] | None = None,
+    *,
+    text: str | None = None,
+    names: tuple[str, ...] | None = None,
+    wanted: Sequence[int] | None = None,
+) -> Expression:
+    """An expression of copied nodes (see `copied`): the `wanted` ones that are numbers, by default the outputs."""
     graph = Graph()
-    copies: list[int | bool] = []
-    for i, node in enumerate(expression.nodes):
-        copies.append(_copy(graph, node, [copies[a] for a in node.args], choices.get(i)))
-    outputs = [place for place in (copies[p] for p in expression.outputs) if not isinstance(place, bool)]
-    return Expression._of(f"a branch of ({expression.text})", expression.names, graph, outputs)
+    copies = copied(graph, expression, rewrite, choices)
+    outputs = [place for place in (copies[p] for p in wanted or expression.outputs) if not isinstance(place, bool)]
+    return Expression.of_graph(text or expression.text, names or expression.names, graph, outputs)
 
 
-def _copy(graph: Graph, node: Node, args: list[int | bool], choice: int | None) -> int | bool:
+def copied(
+    graph: Graph, expression: Expression, rewrite: Rewrite | None = None, choices: Mapping[int, int] | None = None
+) -> Copies:
+    """Every node of an expression in another graph, in normal form, or the truth of a condition that is decided.
+
+    `rewrite(graph, place, node, args)` may put something else in the place of a node; None keeps it.
+    """
+    copies: Copies = []
+    for place, node in enumerate(expression.nodes):
+        args = [copies[a] for a in node.args]
+        made = None if rewrite is None else rewrite(graph, place, node, args)
+        copies.append(copy(graph, node, args, (choices or {}).get(place)) if made is None else made)
+    return copies
+
+
+def copy(graph: Graph, node: Node, args: Copies, choice: int | None = None) -> int | bool:
     """The node in the new graph, or the truth of a condition."""
     if node.op in CONDITIONS:
         return _condition(graph, node, args, choice)
@@ -157,26 +191,7 @@ def _copy(graph: Graph, node: Node, args: list[int | bool], choice: int | None) 
     places = [a for a in args if not isinstance(a, bool)]
     if choice is not None and node.op in CHOSEN:
         return _chosen(graph, node.op, places, choice)
-    return _same(graph, node, places)
-
-
-def _same(graph: Graph, node: Node, places: list[int]) -> int:
-    """The same operation on copied arguments, in normal form."""
-    if node.op == "lin":
-        pieces = [graph.multiply(c, a) for c, a in zip(places[1::2], places[2::2], strict=True)]
-        return graph.total([places[0], *pieces])
-    if node.op == "prod" and isinstance(node.data, tuple):
-        piece = graph.one
-        for base, n in zip(places, node.data, strict=True):
-            piece = graph.multiply(piece, graph.integer_power(base, n))
-        return piece
-    if node.op == "div":
-        return graph.divide(places[0], places[1])
-    if node.op in ("abs", "min", "max", "where") or (len(places) == 1 and node.data is None):
-        return graph.apply(node.op, *places)
-    if node.op == "powr" and isinstance(node.data, Fraction):
-        return graph.power(places[0], graph.number(node.data))
-    return graph.make(node.op, tuple(places), node.data)
+    return graph.again(node, places)
 
 
 def _chosen(graph: Graph, op: str, places: list[int], choice: int) -> int:
@@ -213,14 +228,3 @@ def _condition(graph: Graph, node: Node, args: list[int | bool], choice: int | N
     if not open_ones:
         return not decisive
     return open_ones[0] if len(open_ones) == 1 else graph.make(node.op, tuple(open_ones))
-
-
-def moved(expression: Expression, origin: Fraction, scale: Fraction) -> Expression:
-    """An expression of one variable t written in z, t = origin + scale z, exactly: affine arguments lose no digits near z = 0."""
-    graph = Graph()
-    t = graph.total([graph.number(origin), graph.multiply(graph.number(scale), graph.variable(0))])
-    copies: list[int | bool] = []
-    for node in expression.nodes:
-        copies.append(t if node.op == "var" else _copy(graph, node, [copies[a] for a in node.args], None))
-    outputs = [place for place in (copies[p] for p in expression.outputs) if not isinstance(place, bool)]
-    return Expression._of(expression.text, ("z",), graph, outputs)

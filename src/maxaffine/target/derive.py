@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
-from maxaffine.expression import passes
+from maxaffine.expression import evaluate
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import CONDITIONS, PARTIAL
 from maxaffine.target.box import Box
@@ -233,7 +233,7 @@ def _explain(
 ) -> Finiteness:
     """Name the first operation that may be undefined on the piece [low, high]."""
     piece = Interval(low[None, :], high[None, :])
-    found = passes.enclosures(expression.nodes, range(len(expression.nodes)), piece)
+    found = evaluate.enclosures(expression.nodes, range(len(expression.nodes)), piece)
     at = _near(low, high)
     place_text = (
         ", ".join(f"{name}={value:.6g}" for name, value in zip(box.names, at, strict=True)) if box.dimension <= 8 else "a point"
@@ -254,12 +254,12 @@ def _explain(
     return Finiteness(False, f"{what} could not be bounded on the box: its enclosure stays infinite near {place_text}.", at, what)
 
 
-def _surely(found: passes.Enclosed) -> bool:
+def _surely(found: evaluate.Enclosed) -> bool:
     """Defined on the whole piece."""
     return found.ok is None or bool(np.all(found.ok))
 
 
-def _good(found: passes.Enclosed) -> bool:
+def _good(found: evaluate.Enclosed) -> bool:
     return _surely(found) and bool(np.all(found.value.finite))
 
 

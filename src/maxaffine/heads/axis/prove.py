@@ -469,7 +469,7 @@ def _difference(f: Expression, g: Expression) -> Expression:
     copies: list[int] = []
     for node in g.nodes:
         copies.append(graph.make(node.op, tuple(copies[a] for a in node.args), node.data))
-    return Expression._of("a difference of branches", f.names, graph, (graph.subtract(f.outputs[0], copies[g.outputs[0]]),))
+    return Expression.of_graph("a difference of branches", f.names, graph, (graph.subtract(f.outputs[0], copies[g.outputs[0]]),))
 
 
 def _lambert(x: float) -> float:
