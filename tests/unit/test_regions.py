@@ -1,13 +1,11 @@
-"""Heads on regions: exact arrangements, proofs against sampling, hostile files, gaps, and proofs broken on purpose."""
+"""Heads on regions: exact arrangements, proofs against sampling, hostile files, gaps, and every term counts."""
 
 import contextlib
 import copy
 import functools
 import math
-import re
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -203,7 +201,7 @@ def test_a_smaller_gap_than_was_proved_is_refused():
     assert not check(tensors, record).passed
 
 
-# ---------------------------------------------------------------------- proofs broken on purpose
+# ---------------------------------------------------------------------- every term counts
 
 
 def blunt():
@@ -234,12 +232,12 @@ def blunt():
     return float(np.abs(chooser.evaluate(made, x) - layer.target.values(x)).max()), made, plan, slopes
 
 
-def the_blend_is_counted():
+def test_the_blend_is_counted():
     away, made, plan, slopes = blunt()
     assert 3e-4 < away <= certify.certify_regions(made, plan, 1e-4, slopes).bound
 
 
-def the_checker_counts_the_blend():
+def test_the_checker_counts_the_blend():
     layer = compiled(*KINDS["one plane"])
     tensors, record = layer._record()
     tensors, record = {name: np.array(t) for name, t in tensors.items()}, copy.deepcopy(record)
@@ -252,7 +250,7 @@ def the_checker_counts_the_blend():
     assert away <= checker.check_regions(tensors, record, Target.from_json(record["target"]), 1e-4).bound
 
 
-def the_stored_scores_count():
+def test_the_stored_scores_count():
     layer = compiled(*KINDS["one plane"])
     tensors, record = layer._record()
     tensors = {name: np.array(t) for name, t in tensors.items()}
@@ -261,29 +259,3 @@ def the_stored_scores_count():
     x = near_planes(layer, 2000)
     away = float(np.abs(chooser.evaluate(changed, x) - layer.target.values(x)).max())
     assert 1e-3 < away <= checker.check_regions(tensors, record, Target.from_json(record["target"]), 1e-4).bound
-
-
-MUTATIONS = {
-    "the blend is dropped": (certify, r"kappa \* blend_constant\(count\)", "0.0", the_blend_is_counted),
-    "kappa is a tenth": (certify, r"slopes\[i\] / \(2\.0 \*", "slopes[i] / (20.0 *", the_blend_is_counted),
-    "branches differ by half": (certify, r"2\.0 if crossing\.switch\.op == \"abs\" else 1\.0", "0.2", the_blend_is_counted),
-    "the checker drops the blend": (checker, r"_blend\(len\(signs\)\) \+", "0.0 *", the_checker_counts_the_blend),
-    "the checker halves its slopes": (checker, r"\(2\.0 if one.* else 1\.0\)", "0.2", the_checker_counts_the_blend),
-    "the checker believes the hints": (checker, r"return float\(worst\).*", "return 0.0", the_stored_scores_count),
-}
-
-
-@pytest.mark.parametrize("name", MUTATIONS)
-def test_a_broken_proof_is_caught(name, monkeypatch):
-    module, pattern, replacement, test = MUTATIONS[name]
-    test()
-    source = Path(module.__file__).read_text(encoding="utf-8")
-    changed, count = re.subn(pattern, lambda _: replacement, source)
-    assert count, f"the mutation {pattern!r} no longer applies"
-    space = {"__name__": module.__name__, "__file__": module.__file__}
-    exec(compile(changed, module.__file__, "exec"), space)  # noqa: S102
-    for key, value in space.items():
-        if getattr(value, "__module__", None) == module.__name__ and callable(value):
-            monkeypatch.setattr(module, key, value)
-    with pytest.raises(AssertionError):
-        test()

@@ -1,7 +1,7 @@
-"""The proofs of spectral heads, broken on purpose: every mutation is caught by a named check that the sound code passes.
+"""The terms of the proofs of spectral heads, each with a case that is false without it.
 
-A mutation replaces a piece of the source of a module.  Where a constant is sharp the check is an extremal case; elsewhere it
-is the written formula or a layer whose error the broken proof would hide.
+Where a constant is sharp this is an extremal case; elsewhere it is the written formula, or a layer whose error a proof without
+the term would hide.
 """
 
 import copy
@@ -9,7 +9,6 @@ import functools
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,9 +30,6 @@ from maxaffine.target.target import Target
 NOTHING = AxisKeys(np.zeros(1), np.zeros(1))
 
 
-# ---------------------------------------------------------------------- checks that sound code passes
-
-
 def head(text, axes, values, deltas=None):
     E = len(axes)
     source = ehlich_zeller.FromExpression(
@@ -43,21 +39,21 @@ def head(text, axes, values, deltas=None):
     return ehlich_zeller.Head(source, tuple(axes), deltas or (None,) * E, np.asarray(values, dtype=float).reshape(*shape, -1))
 
 
-def the_constant_is_not_below_what_chebyshev_polynomials_attain():
+def test_the_constant_is_not_below_what_chebyshev_polynomials_attain():
     for m in (1, 2, 5, 12):
         n = ehlich_zeller._nodes(m, 3)
         nodes = np.cos(np.pi * (2 * np.arange(n) + 1) / (2 * n))
         assert ehlich_zeller._constant(m, n) * np.abs(np.cos(m * np.arccos(nodes))).max() >= 1.0
 
 
-def the_remainder_is_the_written_one():
+def test_the_remainder_is_the_written_one():
     with balls.precision(64):
         m, part = ehlich_zeller._degree(head("2", [NOTHING], [0.5]), -np.ones(1), np.ones(1), 0, 0.5, 1e-6)
     written = [4 * (2 + 0.5) * r**-m / (r - 1) for r in ehlich_zeller.RADII]
     assert min(abs(part / one - 1) for one in written) < 1e-9  # that of one of the ellipses
 
 
-def the_remainder_counts_the_head_on_the_ellipse():
+def test_the_remainder_counts_the_head_on_the_ellipse():
     keys = bernstein(6, 2.0, "float64").keys
     with balls.precision(64):
         m, part = ehlich_zeller._degree(head("0*t1", [keys], np.full(6, 3.0), (2.0,)), -np.ones(1), np.ones(1), 0, 3.0, 1e-3)
@@ -73,7 +69,7 @@ def lebesgue(m):
     return float((np.abs(terms).sum(axis=1) / np.abs(terms.sum(axis=1))).max())
 
 
-def later_axes_carry_lebesgue_constants():
+def test_later_axes_carry_lebesgue_constants():
     made, chosen, space = head("exp(t1+t2)", [NOTHING] * 2, [0.0]), [], ehlich_zeller._degrees.__globals__
     plain = space["_degree"]
 
@@ -90,13 +86,13 @@ def later_axes_carry_lebesgue_constants():
     assert remainder >= chosen[0][1] + lebesgue(degrees[0]) * chosen[1][1]
 
 
-def the_bound_covers_every_cell():
+def test_the_bound_covers_every_cell():
     for text, top in (("1/(1.005-t1)", 200.0), ("1/(1.005+t1)", 200.0), ("1/(0.001+t1**2)", 1000.0)):
         proof = ehlich_zeller.prove(head(text, [NOTHING], [0.0]), top)
         assert proof.cells > 1 and proof.bound >= top * (1 - 1e-9)
 
 
-def the_points_speak_of_the_difference():
+def test_the_points_speak_of_the_difference():
     # f = g + T_m/10: the supremum is attained at the ends, where no point lies
     for m in (3, 5, 7, 9):
         power = np.polynomial.chebyshev.cheb2poly([0] * m + [1])
@@ -104,7 +100,7 @@ def the_points_speak_of_the_difference():
         assert ehlich_zeller.prove(head(f"1 + ({text})/10", [NOTHING], [1.0]), 1e-9).bound >= 0.1
 
 
-def strips_hold_for_stored_keys():
+def test_strips_hold_for_stored_keys():
     for dtype, count, delta, part in (("bfloat16", 5, 1.0, 0.8), ("float32", 8, 0.3, 0.9)):
         keys = bernstein(count, delta, dtype).keys
         height = part * math.pi / delta
@@ -115,13 +111,13 @@ def strips_hold_for_stored_keys():
         assert checker._strip(checker.Axis(keys.slopes, keys.offsets), 0.0, 1.0, height) >= true
 
 
-def the_second_moment_is_not_halved():
+def test_the_second_moment_is_not_halved():
     keys = AxisKeys(np.array([-1.0, 1.0]), np.zeros(2))
     assert head_bounds.strip_factor(keys, None, 0.0, 0.0, 0.3) >= 1 / math.cos(0.3)
     assert checker._strip(checker.Axis(keys.slopes, keys.offsets), 0.0, 0.0, 0.3) >= 1 / math.cos(0.3)
 
 
-def strips_see_keys_that_underflow():
+def test_strips_see_keys_that_underflow():
     keys = AxisKeys(np.array([0.0, 1500.0]), np.array([0.0, -800.0]))
     assert math.isinf(head_bounds.strip_factor(keys, None, 0.0, 1.0, 0.003))
     assert math.isinf(checker._strip(checker.Axis(keys.slopes, keys.offsets), 0.0, 1.0, 0.003))
@@ -155,7 +151,7 @@ def exact(layer, x):
     return out
 
 
-def rounding_covers_what_the_runtimes_lose():
+def test_rounding_covers_what_the_runtimes_lose():
     """float32, at queries that float32 holds: logits of several hundred, little else."""
     keys = bernstein(120, 5.6, "float32").keys
     values = np.where(np.arange(120) % 2, 1.0, -1.0).astype(np.float32)[:, None]
@@ -172,7 +168,7 @@ def rounding_covers_what_the_runtimes_lose():
     assert FLOAT32.unit < lost <= allowed + FLOAT32.unit
 
 
-def the_certificate_covers_rounded_queries():
+def test_the_certificate_covers_rounded_queries():
     """bfloat16: 2^-9 times the smaller of the layer's and the target's slope, as the certificate states it."""
     layer = compiled("sin(3*x)", 0.05, "bfloat16")
     x = np.linspace(-1, 1, 4001)[:, None]
@@ -186,7 +182,7 @@ def the_certificate_covers_rounded_queries():
     assert 2.0**-10 < moved <= certify.query_error(layer.weights, layer.weights.groups[0], layer.spectral.groups[0])[0]
 
 
-def the_stored_matrix_is_what_counts():
+def test_the_stored_matrix_is_what_counts():
     layer = compiled("sin(x) + cos(y)", 1e-4, "float64")
     group, made = layer.weights.groups[0], layer.spectral.groups[0]
     for i in range(2):
@@ -195,7 +191,7 @@ def the_stored_matrix_is_what_counts():
         assert certify.query_error(layer.weights, replace(group, matrix=matrix), made)[0] >= 1e-3 * (1 - 1e-9)
 
 
-def the_leak_is_in_the_bound():
+def test_the_leak_is_in_the_bound():
     layer = compiled("sin(x) + cos(y)", 1e-4, "float64")
     weak = replace(layer.weights, bonus=8.0)
     x = np.random.default_rng(2).uniform(-1, 1, (2000, 2))
@@ -207,7 +203,7 @@ def the_leak_is_in_the_bound():
     assert math.isclose(certify.certify_spectral(weak, layer.spectral, 1e-4, "factorised").parts["leakage"], 0.0)
 
 
-def products_grow_with_their_partners():
+def test_products_grow_with_their_partners():
     """An error of one factor is multiplied by the sizes of the others, about e^4 here."""
     layer = compiled("exp(2*x+2*y*y+2*z*z)", 1e-2, "float64")
     group = layer.weights.groups[0]
@@ -229,7 +225,7 @@ def bound_of(tensors, record):
     return checker.check_spectral(tensors, record, target, float(record["error"])).bound
 
 
-def the_checker_covers_every_cell():
+def test_the_checker_covers_every_cell():
     for text, top in (("1/(1.005-t1)", 200.0), ("1/(1.005+t1)", 200.0), ("1/(0.001+t1**2)", 1000.0)):
         made = head(text, [NOTHING], [0.0])
         one = checker._Head(
@@ -238,14 +234,14 @@ def the_checker_covers_every_cell():
         assert one.supremum(top) >= top * (1 - 1e-9)
 
 
-def the_checker_counts_the_leak():
+def test_the_checker_counts_the_leak():
     tensors, record = stored(compiled("sin(x) + cos(y)", 1e-4, "float64"))
     before = bound_of(tensors, record)
     record["layer"]["bonus"] = 8.0
     assert bound_of(tensors, record) > before + 1e-4
 
 
-def the_checker_counts_rounding():
+def test_the_checker_counts_rounding():
     layer = compiled("sin(3*x)", 0.05, "bfloat16")
     x = np.linspace(-1, 1, 4001)[:, None]
     g = exact(layer.weights, x)
@@ -253,7 +249,7 @@ def the_checker_counts_rounding():
     assert bound_of(*stored(layer)) >= float(np.abs(g - np.sin(3 * x[:, 0])).max()) + 2.0**-9 * steep
 
 
-def the_checker_refuses_hidden_groups():
+def test_the_checker_refuses_hidden_groups():
     tensors, record = stored(compiled("sin(3*x)", 0.05, "bfloat16"))
     for name, tensor in list(tensors.items()):
         if name.startswith("group.0."):
@@ -261,182 +257,3 @@ def the_checker_refuses_hidden_groups():
     record["layer"]["directions"] = [1, 1]
     with pytest.raises(checker.NotProved):
         bound_of(tensors, record)
-
-
-CHECKS = [
-    value for name, value in list(globals().items()) if name.startswith(("the_", "strips_", "later_", "rounding_", "products_"))
-]
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_sound_code_passes(check):
-    check()
-
-
-# ---------------------------------------------------------------------- mutations
-
-MUTATIONS = {
-    "the constant C is taken as 1": (
-        ehlich_zeller,
-        r"return 1\.0 / math\.cos\(math\.pi \* degree / \(2\.0 \* nodes\)\)",
-        "return 1.0",
-        the_constant_is_not_below_what_chebyshev_polynomials_attain,
-    ),
-    "half of what C adds is dropped": (
-        ehlich_zeller,
-        r"math\.pi \* degree / \(2\.0 \* nodes\)",
-        "math.pi * degree / (2.9 * nodes)",
-        the_constant_is_not_below_what_chebyshev_polynomials_attain,
-    ),
-    "C does not multiply the points": (
-        ehlich_zeller,
-        r"remainder \+ factor \* \(",
-        "remainder + 1.0 * (",
-        the_points_speak_of_the_difference,
-    ),
-    "the 4 of the remainder is halved": (ehlich_zeller, r"4\.0 \* total", "2.0 * total", the_remainder_is_the_written_one),
-    "the remainder forgets r - 1": (ehlich_zeller, r"r\*\*-m / \(r - 1\.0\)", "r**-m / r", the_remainder_is_the_written_one),
-    "the remainder forgets the head": (
-        ehlich_zeller,
-        r"total = size \+ largest \* strip",
-        "total = size + 0.0 * strip",
-        the_remainder_counts_the_head_on_the_ellipse,
-    ),
-    "Lebesgue constants are dropped": (ehlich_zeller, r"lebesgue \*= .*", "pass", later_axes_carry_lebesgue_constants),
-    "Lebesgue constants are halved": (ehlich_zeller, r"lebesgue \*= ", "lebesgue *= 0.5 * ", later_axes_carry_lebesgue_constants),
-    "the right cell is skipped": (
-        ehlich_zeller,
-        r"stack \+= \[\(low, left\), \(right, high\)\]",
-        "stack += [(low, left)]",
-        the_bound_covers_every_cell,
-    ),
-    "the left cell is skipped": (
-        ehlich_zeller,
-        r"stack \+= \[\(low, left\), \(right, high\)\]",
-        "stack += [(right, high)]",
-        the_bound_covers_every_cell,
-    ),
-    "stored keys are taken for ideal ones": (head_bounds, r"tau = float\(.*\)", "tau = 0.0", strips_hold_for_stored_keys),
-    "the second moment is halved": (
-        head_bounds,
-        r"height \* height \* variance / 2\.0",
-        "height * height * variance / 4.0",
-        the_second_moment_is_not_halved,
-    ),
-    "weights underflow at the centre": (
-        head_bounds,
-        r"np\.exp\(logs \+ away \* reach\)",
-        "np.exp(logs) * np.exp(np.minimum(away * reach, 600.0))",
-        strips_see_keys_that_underflow,
-    ),
-    "the rounding of logits is dropped": (
-        head_bounds,
-        r"found\.append\(gamma\(terms, dtype\.unit\) \* size .*\)",
-        "found.append(0.0 * size)",
-        rounding_covers_what_the_runtimes_lose,
-    ),
-    "the rounding of logits is a tenth": (
-        head_bounds,
-        r"gamma\(terms, dtype\.unit\) \* size \+ dtype\.unit",
-        "gamma(terms, dtype.unit) * size / 30 + 0.03 * dtype.unit",
-        rounding_covers_what_the_runtimes_lose,
-    ),
-    "rounded queries are forgotten": (
-        certify,
-        r"rounding \+= min\(float\(query @",
-        "rounding += 0 * min(float(query @",
-        the_certificate_covers_rounded_queries,
-    ),
-    "the rounding to the dtype is forgotten": (
-        certify,
-        r"return dtype_of\(dtype\)\.unit / 2\.0",
-        "return 0.0",
-        the_certificate_covers_rounded_queries,
-    ),
-    "entries beside the direction are not looked at": (
-        certify,
-        r"if c or stored:",
-        "if c:",
-        the_stored_matrix_is_what_counts,
-    ),
-    "the leak is dropped": (certify, r"return total \* \(1 \+ 1e-9\)", "return 0.0", the_leak_is_in_the_bound),
-    "the leak forgets the ratio of normalisers": (
-        certify,
-        r"math\.exp\(min\(log_ratio - layer\.bonus, 700\.0\)\)",
-        "math.exp(-2 * layer.bonus)",
-        the_leak_is_in_the_bound,
-    ),
-    "products forget their partners": (
-        certify,
-        r"np\.prod\(sizes \+ plain( \+ rounded)?, axis=1\) - np\.prod\(sizes, axis=1\)",
-        "plain.sum(axis=1)",
-        products_grow_with_their_partners,
-    ),
-    "the checker skips a third": (
-        checker,
-        r"for a, b in pairwise\(cuts\):",
-        "for a, b in list(pairwise(cuts))[:2]:",
-        the_checker_covers_every_cell,
-    ),
-    "the checker skips another third": (
-        checker,
-        r"for a, b in pairwise\(cuts\):",
-        "for a, b in list(pairwise(cuts))[1:]:",
-        the_checker_covers_every_cell,
-    ),
-    "the checker drops the leak": (checker, r"if other != g:", "if False:", the_checker_counts_the_leak),
-    "the checker drops rounding": (
-        checker,
-        r"return approximation \+ rounding \+ dust, largest",
-        "return approximation, largest",
-        the_checker_counts_rounding,
-    ),
-    "the checker takes stored keys for ideal ones": (
-        checker,
-        r"tau = float\(off\.max\(\)\) \+ ",
-        "tau = ",
-        strips_hold_for_stored_keys,
-    ),
-    "the checker halves the second moment": (
-        checker,
-        r"tall \* tall \* moment / 2\.0",
-        "tall * tall * moment / 4.0",
-        the_second_moment_is_not_halved,
-    ),
-    "the checker lets weights underflow": (
-        checker,
-        r"np\.exp\(logs \+ apart \* wide\)",
-        "np.exp(logs) * np.exp(np.minimum(apart * wide, 500.0))",
-        strips_see_keys_that_underflow,
-    ),
-    "the checker reads no list of groups": (
-        checker,
-        r"    _agree\(tensors, description, groups, dtype\)\n",
-        "",
-        the_checker_refuses_hidden_groups,
-    ),
-}
-
-
-def mutate(monkeypatch, module, pattern, replacement):
-    """Give the module the functions of its source with every match of the pattern replaced."""
-    source = Path(module.__file__).read_text(encoding="utf-8")
-    changed, count = re.subn(pattern, lambda _: replacement, source)
-    assert count, f"the mutation {pattern!r} no longer applies to {module.__name__}: write it anew"
-    space = {"__name__": module.__name__, "__file__": module.__file__}
-    exec(compile(changed, module.__file__, "exec"), space)  # noqa: S102
-    for name, value in space.items():
-        if getattr(value, "__module__", None) == module.__name__ and callable(value):
-            monkeypatch.setattr(module, name, value)
-            for other in (certify, ehlich_zeller, head_bounds):
-                if other is not module and hasattr(other, name) and not isinstance(value, type):
-                    monkeypatch.setattr(other, name, value)
-
-
-@pytest.mark.parametrize("name", MUTATIONS)
-def test_a_broken_proof_is_caught(name, monkeypatch):
-    module, pattern, replacement, check = MUTATIONS[name]
-    check()
-    mutate(monkeypatch, module, pattern, replacement)
-    with pytest.raises((AssertionError, pytest.fail.Exception)):
-        check()
