@@ -141,7 +141,7 @@ def certified(compiled: Any, layer: Any, error: float, runtime: str) -> Certific
     assert isinstance(prove, partial)
 
     def other(arg: Any) -> Any:
-        if arg is compiled.layer:
+        if arg is compiled.weights:
             return layer
         if isinstance(arg, float) and arg == compiled.error:
             return error

@@ -19,7 +19,7 @@ from maxaffine.lab.registry import EXPERIMENTS, find
 from maxaffine.lab.report import collect, markdown, page, write
 
 TOYS = Path(__file__).with_name("toys")
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 KEPT = sorted(folder.name for folder in (ROOT / "results").iterdir() if folder.is_dir())
 
 _spec = importlib.util.spec_from_file_location("maxaffine_browser", TOYS / "browser.py")

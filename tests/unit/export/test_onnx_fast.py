@@ -19,7 +19,7 @@ from maxaffine.runtime import chooser
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "runtime"))
 
 import layers_for_tensors  # noqa: E402
 

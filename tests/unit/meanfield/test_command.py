@@ -165,7 +165,7 @@ def test_every_claim_of_the_paper_is_listed():
 def test_figures_are_drawn_from_the_committed_record(capsys, name, tmp_path):
     from pathlib import Path
 
-    record = Path(__file__).parents[2] / "docs" / "meanfield" / "experiment.json"
+    record = Path(__file__).parents[3] / "docs" / "meanfield" / "experiment.json"
     result = record_of(capsys, "figures", "--out", str(tmp_path), "--record", str(record), "--only", name)
     assert result["files"] == [str(tmp_path / f"{name}.png")]
     assert 10_000 < (tmp_path / f"{name}.png").stat().st_size < 200_000
@@ -176,6 +176,6 @@ def test_the_committed_figures_are_eight_and_small():
 
     from maxaffine.meanfield.figures import FIGURES
 
-    folder = Path(__file__).parents[2] / "docs" / "meanfield"
+    folder = Path(__file__).parents[3] / "docs" / "meanfield"
     assert sorted(path.stem for path in folder.glob("*.png")) == sorted(FIGURES)
     assert all(path.stat().st_size < 200_000 for path in folder.glob("*.png"))

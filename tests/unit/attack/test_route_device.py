@@ -15,7 +15,7 @@ from maxaffine.core.errors import BadInput
 
 torch = pytest.importorskip("torch")
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 GONE = ("scipy", "flint", "typer", "rich", "matplotlib", "ml_dtypes", "onnx", "onnxruntime", "numba", "sklearn", "pandas")
 START = f"""
 import runpy, sys
