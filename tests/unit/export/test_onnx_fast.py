@@ -137,7 +137,7 @@ def points(layer: Layer | GroupedLayer, count: int = 300) -> np.ndarray:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_model_says_what_the_softmax_of_numpy_says(name: str) -> None:
     made = case(name)
-    x = points(made.weights)
+    x = points(made.layer)
     expected = made.softmax(x)
     got = made.run(x)
     assert got.dtype == np.float64 and got.shape == expected.shape
@@ -147,7 +147,7 @@ def test_the_model_says_what_the_softmax_of_numpy_says(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_float32_is_widened_before_and_rounded_after(name: str) -> None:
     made = case(name)
-    x = points(made.weights, 50).astype(np.float32)
+    x = points(made.layer, 50).astype(np.float32)
     expected, got = made.softmax(x.astype(np.float64)), made.run(x, "float32")
     assert got.dtype == np.float32
     assert np.all(np.abs(got - expected) <= 2.0**-24 * np.abs(expected) + 1e-12 * (1 + np.abs(expected).max()))
@@ -157,7 +157,7 @@ def test_float32_is_widened_before_and_rounded_after(name: str) -> None:
 def test_every_opset_says_the_same(opset: int) -> None:
     for name in NAMES:
         made = case(name)
-        x = np.random.default_rng(2).uniform(made.weights.low, made.weights.high, (20, len(made.weights.low)))
+        x = np.random.default_rng(2).uniform(made.layer.low, made.layer.high, (20, len(made.layer.low)))
         for dtype, unit in (("float64", 0.0), ("float32", 2.0**-24))[: 2 if name in ("sums", "factors", "sequence") else 1]:
             fed = x.astype(dtype)
             expected = made.softmax(fed.astype(np.float64))
@@ -168,8 +168,8 @@ def test_every_opset_says_the_same(opset: int) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_batch_may_be_empty_and_one_point_is_a_batch(name: str) -> None:
     made = case(name)
-    D = len(made.weights.low)
-    x = np.random.default_rng(3).uniform(made.weights.low, made.weights.high, (1000, D))
+    D = len(made.layer.low)
+    x = np.random.default_rng(3).uniform(made.layer.low, made.layer.high, (1000, D))
     whole = made.run(x)
     assert made.run(np.zeros((0, D)), "float32").shape == (0, *made.output)
     assert np.abs(made.run(x[:1]) - whole[:1]).max() <= 1e-14 * (1 + np.abs(whole).max())
@@ -178,7 +178,7 @@ def test_a_batch_may_be_empty_and_one_point_is_a_batch(name: str) -> None:
 @pytest.mark.parametrize("name", ["axis", "axis, float32", "sums", "products", "regions", "curved", "curved maximum", "root"])
 def test_the_bound_of_the_layer_holds_for_the_model(name: str) -> None:
     made, layer = case(name), compiled(name)
-    x = np.clip(points(made.weights), made.weights.low, made.weights.high)
+    x = np.clip(points(made.layer), made.layer.low, made.layer.high)
     if layer.dtype == "float32":
         x = x.astype(np.float32).astype(np.float64)
     assert layer.bound is not None
@@ -189,7 +189,7 @@ def test_the_bound_of_the_layer_holds_for_the_model(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_optimising_the_graph_changes_no_bit(name: str) -> None:
     made = case(name)
-    x = points(made.weights, 20)
+    x = points(made.layer, 20)
     assert np.array_equal(made.run(x), made.run(x, start=plain))
 
 
@@ -229,7 +229,7 @@ def test_single_numbers_that_float32_cannot_tell_are_kept() -> None:
 def test_what_is_not_a_number_stays_so() -> None:
     for name in ("axis", "spectral sum", "curved maximum", "lookup", "constant"):
         made = case(name)
-        x = np.zeros((3, len(made.weights.low)))
+        x = np.zeros((3, len(made.layer.low)))
         x[1, 0] = np.nan
         assert np.isnan(made.run(x)).tolist() == [False, True, False], name
 
