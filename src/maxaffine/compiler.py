@@ -11,7 +11,7 @@ from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import dtype_of
 from maxaffine.heads import HEADS
-from maxaffine.heads.found import Discontinuous, Found, look, too_rough
+from maxaffine.heads.found import Discontinuous, Found, literal_failure, search_worst
 from maxaffine.heads.lookup import search as lookup
 from maxaffine.heads.spectral.plan import SpectralPlan
 from maxaffine.layer.maxaffine import MaxAffine
@@ -165,10 +165,10 @@ def compile(
 
 def _finished(request: Request, found: Found, attention: str, begun: float) -> Compiled:
     """The compiled layer, judged, and saved where that is asked for."""
-    rough = too_rough(found.layer, found.certificate, request)
+    rough = literal_failure(found.layer, found.certificate, request)
     if rough is not None:
         raise Refused(f"`literal`: {rough}. Leave it out: the layer itself is proved to {found.certificate.bound:.3g}.")
-    observed = found.observed or look(request, found)
+    observed = found.observed or search_worst(request, found)
     compiled = Compiled(
         target=request.target,
         weights=found.layer,

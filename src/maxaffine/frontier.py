@@ -12,7 +12,7 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.heads import HEADS
-from maxaffine.heads.found import ROOM, Discontinuous
+from maxaffine.heads.found import BELOW, Discontinuous
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.lookup.prove import Plan
 from maxaffine.heads.lookup.search import constant_plan, plan_cost, proposals
@@ -91,7 +91,7 @@ def _candidates(request: Request) -> Iterator[Plan | SpectralPlan]:
         if constant is not None:
             yield constant
         if lookup.provable(request.evidence):
-            plans = list(lookup.sup_norm_plans(request.target.box, request.evidence, request.error * ROOM))
+            plans = list(lookup.sup_norm_plans(request.target.box, request.evidence, request.error * BELOW))
             for argument in sorted({plan.argument for plan in plans}):
                 best = lookup.cheapest(plan for plan in plans if plan.argument == argument)
                 if best is not None:

@@ -3,12 +3,14 @@
 Lookups come last: they are asked where nothing else is proved.
 """
 
+from typing import Any
+
 from maxaffine.heads import axis, composite, curved, level, lookup, piecewise, regions, spectral, tree
 from maxaffine.heads.head import Example, Head
 
 __all__ = ["HEADS", "Example", "Head"]
 
-HEADS: dict[str, Head] = {
+HEADS: dict[str, Head[Any]] = {
     head.name: head
     for head in (
         piecewise.HEAD,

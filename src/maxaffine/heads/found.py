@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.checker import check
-from maxaffine.core.budget import Cost, afford
+from maxaffine.core.budget import Cost
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.rounding import compute_format
 from maxaffine.core.streams import Pending
@@ -28,7 +28,8 @@ from maxaffine.runtime import chooser
 
 # The compiler aims a little below the error asked for, so that the independent checker, whose constants are its own,
 # can confirm it.
-ROOM = 1.0 - 2e-3
+BELOW = 1.0 - 2e-3
+NO_FACTS = "the target is a callable and nothing was declared about it; the error is only observed"
 
 
 class Discontinuous(Refused):
@@ -46,6 +47,9 @@ class Planned(Protocol):
     def to_json(self) -> dict[str, Any]:
         """The record that the file keeps."""
         ...
+
+
+P = TypeVar("P", bound=Planned)
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ def grouped_cost(layer: GroupedLayer) -> Cost:
     return Cost(layer.tokens, layer.nbytes, 4 * layer.nbytes, flops)
 
 
-def look(request: Request, found: Found) -> Observed:
+def search_worst(request: Request, found: Found) -> Observed:
     """The largest error of a layer that a search finds; one above the proved bound is a fault and stops the compile.
 
     In the sup norm that error is known for certain (proofs/known_error.py); in L_p it is an estimate, which may be off.
@@ -91,47 +95,14 @@ def look(request: Request, found: Found) -> Observed:
     return observed
 
 
-def proved(
-    method: str,
-    plan: Planned,
-    layer: GroupedLayer,
-    prove: Callable[[str], Certificate],
-    request: Request,
-    reasons: list[str],
-) -> Found | None:
-    """The layer of a plan with its certificate, where that fits `error` and the checker agrees; else a reason why not."""
-    cost = grouped_cost(layer)
-    afford(cost, request.max_bytes, f"the {method} layer for error {request.error:g}")
-    try:
-        certificate = prove("two-level")
-    except Refused as refusal:
-        reasons.append(f"{plan.cells:,} tokens: {str(refusal).rstrip('.')}")
-        return None
-    assert certificate.bound is not None
-    if not certificate.bound <= request.error * ROOM:
-        gives = f"{plan.cells:,} tokens give {certificate.bound:.3g} in {request.dtype}"
-        reasons.append(f"{gives}, of which {largest_part(certificate)}")
-        return None
-    rough = too_rough(layer, certificate, request)
-    if rough is not None:
-        reasons.append(f"{plan.cells:,} tokens: {rough}")
-        return None
-    found = Found(method, plan, layer, certificate, cost, prove=prove)
-    doubt = unconfirmed(found, request)
-    if doubt is not None:
-        reasons.append(f"{plan.cells:,} tokens give {certificate.bound:.3g}, and the checker does not confirm it: {doubt}")
-        return None
-    return found
-
-
-def too_rough(layer: Layer | GroupedLayer, certificate: Certificate, request: Request) -> str | None:
+def literal_failure(layer: Layer | GroupedLayer, certificate: Certificate, request: Request) -> str | None:
     """Why the literal softmax of a layer does not do, where one is asked for that meets the error."""
     if not request.literal or certificate.bound is None:
         return None
     bound = literal_bounds(layer, certificate)[compute_format(layer.dtype).name]
     if isinstance(bound, str):
         return bound
-    return None if bound <= request.error * ROOM else f"the literal softmax is proved to {bound:.3g} only"
+    return None if bound <= request.error * BELOW else f"the literal softmax is proved to {bound:.3g} only"
 
 
 def largest_part(certificate: Certificate) -> str:

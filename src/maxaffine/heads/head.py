@@ -1,15 +1,18 @@
-"""What a head is: a name, the targets it serves, and a search for the smallest layer of its kind that is proved."""
+"""What a head is: a name, when it applies, plans of growing size, how a plan becomes a layer, and how a layer is proved."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Generic
 
-if TYPE_CHECKING:
-    from maxaffine.heads.found import Found
-    from maxaffine.request import Request
+from maxaffine.heads.found import NO_FACTS, Found, P
+from maxaffine.heads.search import Search, search
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.observe import Observed
+from maxaffine.request import Request
 
 
 @dataclass(frozen=True)
@@ -22,21 +25,56 @@ class Example:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Head:
-    """A kind of layer, as the compiler, the tables of the docs and the attack know it."""
+class Head(ABC, Generic[P]):
+    """A kind of layer, as the compiler, the tables of the docs and the attack know it.
 
-    name: str  # the `method` of `compile`
-    summary: str  # what it is, in a line
-    serves: str  # which targets, in a line
-    search: str  # "module:function" below maxaffine.heads; imported when the head is asked
-    seen: str | None = None  # the same for callables, where that is another search
-    slow: bool = False  # asked last, and only where it may win
-    examples: tuple[Example, ...] = ()
+    `heads/search.py` asks: `why_not`, then for plan after plan `build` and `prove`, until one is proved.
+    """
+
+    name: ClassVar[str]  # the `method` of `compile`
+    summary: ClassVar[str]  # what it is, in a line
+    serves: ClassVar[str]  # which targets, in a line
+    slow: ClassVar[bool] = False  # asked last, and only where it may win
+    examples: ClassVar[tuple[Example, ...]] = ()
+
+    @abstractmethod
+    def why_not(self, request: Request) -> str | None:
+        """Why requests of this kind are not served, where that is seen at once; else None."""
+
+    @abstractmethod
+    def propose(self, search: Search) -> Iterator[P]:
+        """Plans of growing size, made when asked for; Refused, or a reason noted in `search`, where there are none."""
+
+    @abstractmethod
+    def build(self, plan: P, request: Request) -> GroupedLayer:
+        """The layer of a plan."""
+
+    @abstractmethod
+    def prove(self, plan: P, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+        """What is proved about the stored layer on one runtime; Refused where that is nothing."""
+
+    # What few heads do in another way.
+
+    def provable(self, request: Request) -> bool:
+        """Whether `prove` can say something about this target."""
+        return request.target.expression is not None
+
+    def observable(self, request: Request) -> bool:
+        """Whether a layer may be returned that is observed to fit and not proved."""
+        return not self.provable(request)
+
+    def why_unproved(self, plan: P, request: Request) -> str:
+        """What the certificate of such a layer says."""
+        return NO_FACTS
+
+    def asks_checker(self, certificate: Certificate, request: Request) -> bool:
+        """Whether the checker is asked now; when the layer is saved it is asked in any case."""
+        return True
+
+    def observe(self, request: Request, found: Found) -> Observed | None:
+        """The largest error that a search of the head's own finds; None leaves that to the general one."""
+        return None
 
     def find(self, request: Request, reasons: list[str], fewest: int | None) -> Found | None:
         """The smallest layer of this kind that is proved and has fewer than `fewest` tokens; else why not, in `reasons`."""
-        where = self.seen if self.seen is not None and request.target.expression is None else self.search
-        module, _, function = where.partition(":")
-        found: Found | None = getattr(import_module(f"maxaffine.heads.{module}"), function)(request, reasons, fewest)
-        return found
+        return search(self, Search(request, reasons, fewest))

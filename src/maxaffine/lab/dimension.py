@@ -107,7 +107,7 @@ def _ask(unit: Unit, error: float, parameters: Parameters, fewest: int | None) -
 
     import maxaffine as ma
     from maxaffine.compiler import attempt
-    from maxaffine.heads.found import look
+    from maxaffine.heads.found import search_worst
     from maxaffine.heads.lookup import search as lookup
 
     family, D, method = str(unit["family"]), int(unit["dimension"]), str(unit["method"])
@@ -136,7 +136,7 @@ def _ask(unit: Unit, error: float, parameters: Parameters, fewest: int | None) -
         if tried is None:
             return _refused("; ".join(reasons[-2:]) or f"the next plan has more than {(fewest or 0) - 1:,} tokens")
         found = tried
-    seen = look(request, found)
+    seen = search_worst(request, found)
     return {"tokens": found.cost.tokens, "stored": found.layer.nbytes // 8, "kind": found.certificate.kind, "chosen": method,
             "bound": found.certificate.bound, "observed": seen.error, **counts}  # fmt: skip
 

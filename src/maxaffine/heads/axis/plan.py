@@ -201,6 +201,7 @@ class AxisPlan:
     parts: tuple[Cell, ...]
     sites: Sites
     gap: float | None = None
+    found: OneDirection | None = None  # the direction in the expression, which a proof starts from
     argument: str = "axis clusters"
 
     @property

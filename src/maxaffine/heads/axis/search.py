@@ -15,9 +15,10 @@ from maxaffine.heads.axis.build import build_axis
 from maxaffine.heads.axis.certificate import Asked, certify_axis
 from maxaffine.heads.axis.plan import SOFTER, Aim, AxisPlan, Problem, Soft, expression_problem, make_plan
 from maxaffine.heads.axis.seen_breaks import callable_problem
-from maxaffine.heads.found import ROOM, Discontinuous, Found, grouped_cost, look, proved
+from maxaffine.heads.found import BELOW, NO_FACTS, Discontinuous, Found, search_worst
+from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup.plan import provable
-from maxaffine.heads.lookup.prove import NO_FACTS
+from maxaffine.heads.search import Search
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.known_error import worst_known
@@ -35,51 +36,85 @@ KINKS = {"float64": 0.05, "float32": 0.2, "bfloat16": 0.3}  # of the error, for 
 HOLES = 0.25  # of the error in L_p, for the neighbourhoods of jumps
 
 
-def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
-    """The fewest tokens along one direction; for a callable of one variable, the fewest that are observed to fit."""
-    target = request.target
-    if target.d_out != 1 or target.n_out != 1:
-        reasons.append("they have one output")
+class Axis(Head[AxisPlan]):
+    """Cells along one direction; for a callable of one variable they are observed only."""
+
+    name = "axis"
+    summary = "cells along one direction, each a small cluster of keys"
+    serves = "functions of one variable or of one direction w . x, plus an affine function"
+    examples = (Example("abs(sin(7*x))", {"x": (-1, 1)}, 1e-4),)
+
+    def why_not(self, request: Request) -> str | None:
+        """One output; of callables those of one variable."""
+        target = request.target
+        if target.d_out != 1 or target.n_out != 1:
+            return "they have one output"
+        if target.expression is None and (target.box.dimension != 1 or request.require == "proved"):
+            return "of a callable they take one variable, and prove nothing"
         return None
-    most = MOST if fewest is None else min(MOST, fewest - 1)
+
+    def propose(self, search: Search) -> Iterator[AxisPlan]:
+        """Plans with less and less of the error for the heads; for a literal softmax with softer and softer kinks."""
+        request, most = search.request, search.most(MOST)
+        found, problem = _problem(request)
+        jumps = sum(link.kind == "jump" for link in problem.links)
+        asked = Asked(request.error, request.norm, _gap(request, problem, jumps))
+        for share in SHARES[:1] if request.literal and found is not None else SHARES:
+            plan = _plan(request, problem, share, asked, most)
+            if plan is None:
+                raise Refused(f"more than {most:,} tokens are needed" if share == SHARES[0] else f"{most:,} tokens leave no room")
+            yield replace(plan, found=found)
+        for soft in SOFTER if request.literal and found is not None else ():
+            needed = soft.cells(problem, request.error, request.dtype)
+            if needed > most:
+                search.note(f"kinks soft enough for the literal softmax need about {needed:.2g} tokens")
+                continue
+            plan = _plan(request, problem, 0.8 - soft.kinks, asked, most, soft)
+            if plan is not None:
+                yield replace(plan, found=found)
+
+    def build(self, plan: AxisPlan, request: Request) -> GroupedLayer:
+        """One group of clusters."""
+        return build_axis(plan, request.target, request.dtype)
+
+    def prove(self, plan: AxisPlan, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+        """Cell by cell along the direction."""
+        assert plan.found is not None
+        return certify_axis(layer, plan.found, Asked(request.error, request.norm, plan.gap), runtime)
+
+    def why_unproved(self, plan: AxisPlan, request: Request) -> str:
+        """Callables, outside the gap about their jumps."""
+        apart = math.isinf(request.norm) and plan.gap is not None
+        return f"{NO_FACTS}, at least {plan.gap:g} from its jumps" if apart else NO_FACTS
+
+    def observe(self, request: Request, found: Found) -> Observed:
+        """Next to every hand-over and end of a cell."""
+        return _observe(request, found)
+
+
+def _problem(request: Request) -> tuple[OneDirection | None, Problem]:
+    """The target on its axis; of an expression also the direction that was found in it."""
+    target, needs_gap = request.target, math.isinf(request.norm) and request.gap is None
     if target.expression is None:
-        return _observed(request, reasons, most)
+        problem = callable_problem(target, request.error, request.breaks)
+        if not any(link.kind == "jump" for link in problem.links) or not needs_gap or provable(request.evidence):
+            return None, problem
+        if _largest_jump(problem) < 2.0 * request.error:
+            raise Refused("the target is seen to jump by less than the error, which clusters have no use for without a `gap`")
+        raise Discontinuous(
+            f"the target is seen to jump at {_places(problem)}, and a layer is continuous: no error below half the jump holds "
+            "there. Say how far from jumps the error is asked for with `gap=1e-6`, or ask for an L_p error with `norm=1`."
+        )
     found = one_direction(target.expression)
     if found is None:
-        reasons.append("the target is not a function of one direction plus an affine one")
-        return None
-    try:
-        problem = expression_problem(found, target.box.low, target.box.high, request.error)
-    except Refused as refusal:
-        reasons.append(str(refusal).rstrip("."))
-        return None
-    jumps = [link for link in problem.links if link.kind == "jump"]
-    if jumps and math.isinf(request.norm) and request.gap is None:
-        reasons.append(
+        raise Refused("the target is not a function of one direction plus an affine one")
+    problem = expression_problem(found, target.box.low, target.box.high, request.error)
+    if needs_gap and any(link.kind == "jump" for link in problem.links):
+        raise Refused(
             f"the target jumps at {_places(problem)}, and a layer is continuous: say how far from jumps the error holds with "
             "`gap=1e-6` (--gap 1e-6), or ask for an L_p error with `norm=1` (--norm 1)"
         )
-        return None
-    for share, asked in _attempts(request, problem, len(jumps)):
-        plan = _plan(request, problem, share, asked, most)
-        if plan is None:
-            reasons.append(f"more than {most:,} tokens are needed" if share == SHARES[0] else f"{most:,} tokens leave no room")
-            return None
-        made = _proved(plan, found, request, asked, reasons)
-        if made is not None:
-            return made
-        if request.literal:
-            break
-    for soft in SOFTER if request.literal else ():
-        needed = soft.cells(problem, request.error, request.dtype)
-        if needed > most:
-            reasons.append(f"kinks soft enough for the literal softmax need about {needed:.2g} tokens")
-            continue
-        plan = _plan(request, problem, 0.8 - soft.kinks, asked, most, soft)
-        made = None if plan is None else _proved(plan, found, request, asked, reasons)
-        if made is not None:
-            return made
-    return None
+    return found, problem
 
 
 def _places(problem: Problem) -> str:
@@ -93,21 +128,12 @@ def _places(problem: Problem) -> str:
     return ", ".join(places[:3]) + (" and more places" if len(places) > 3 else "")
 
 
-def _attempts(request: Request, problem: Problem, jumps: int) -> Iterator[tuple[float, Asked]]:
-    """Shares of the error for the heads, and what is to be proved."""
-    norm = np.linalg.norm([float(c) for c in problem.direction])
-    for share in SHARES:
-        if math.isinf(request.norm):
-            gap = None if request.gap is None or not jumps else float(request.gap * norm)
-            yield share, Asked(request.error, request.norm, gap)
-        else:
-            yield share, Asked(request.error, request.norm, _hole(request, problem, jumps))
-
-
-def _hole(request: Request, problem: Problem, jumps: int) -> float | None:
-    """Half the width, in w . x, of what jumps may cost in L_p."""
+def _gap(request: Request, problem: Problem, jumps: int) -> float | None:
+    """Half the width, in w . x, of what is left out about jumps; in L_p of what they may cost."""
     if not jumps:
         return None
+    if math.isinf(request.norm):
+        return None if request.gap is None else float(request.gap * np.linalg.norm([float(c) for c in problem.direction]))
     z = np.linspace(problem.low, problem.high, 2001)
     size = 2.2 * float(np.nanmax(np.abs(problem.f(z)))) + 1e-300
     lead = int(np.abs(problem.row).argmax())
@@ -125,29 +151,14 @@ def _plan(
         error = error * (1.0 - HOLES) / float(np.prod(request.target.box.width)) ** (1.0 / request.norm)
     kinks = KINKS[request.dtype] if soft is None else soft.kinks
     curved = any(link.kind == "kink" for link in problem.links)
-    fit = error * ROOM * min(share + 0.04 * (not curved), 1.0 - (kinks + 0.02) * curved)
+    fit = error * BELOW * min(share + 0.04 * (not curved), 1.0 - (kinks + 0.02) * curved)
     lead = int(np.abs(problem.row).argmax())
     gap = 0.0 if asked.gap is None else asked.gap * abs(float(problem.row[lead]) / float(problem.direction[lead]))
     blur = 0.0 if soft is None else soft.blur(problem, error, request.dtype)
     return make_plan(problem, Aim(fit, kinks * error, error, 0.9 * gap), request.dtype, most, asked.gap, blur=blur)
 
 
-def _proved(plan: AxisPlan, found: OneDirection, request: Request, asked: Asked, reasons: list[str]) -> Found | None:
-    layer = build_axis(plan, request.target, request.dtype)
-    made = proved("axis", plan, layer, partial(certify_axis, layer, found, asked), request, reasons)
-    if made is None or made.certificate.bound is None:
-        return None
-    seen = _look(request, made)
-    bound = made.certificate.bound
-    if seen.error > bound and math.isinf(request.norm):  # in L_p it is an estimate
-        raise AssertionError(f"observed error {seen.error!r} exceeds the proved bound {bound!r}: please report this")
-    return replace(made, observed=seen)
-
-
-# ---------------------------------------------------------------------- what is seen
-
-
-def _look(request: Request, found: Found) -> Observed:
+def _observe(request: Request, found: Found) -> Observed:
     """The largest error seen: on the axis next to every hand-over and end, and by the general search where there is no gap."""
     plan = found.plan
     assert isinstance(plan, AxisPlan) and found.layer.grouped
@@ -168,7 +179,7 @@ def _look(request: Request, found: Found) -> Observed:
     worst, at = worst_known(evaluate, request.target, x, error)
     seen = Observed(worst, tuple(map(float, at)), len(x), request.seed)
     if plan.gap is None and request.target.expression is not None:
-        more = look(request, found)
+        more = search_worst(request, found)
         seen = Observed(max(seen.error, more.error), seen.at if seen.error >= more.error else more.at,
                         seen.points + more.points, request.seed)  # fmt: skip
     return seen
@@ -190,41 +201,6 @@ def _points(plan: AxisPlan, layer: GroupedLayer) -> tuple[Array, Array]:
         exact = layer.centre[0] + np.concatenate([near, inside]) / plan.row[0]
         x = np.unique(np.clip(np.concatenate([x[:, 0], exact]), layer.low[0], layer.high[0]))[:, None]
     return x, (x - layer.centre) @ plan.row
-
-
-# ---------------------------------------------------------------------- callables
-
-
-def _observed(request: Request, reasons: list[str], most: int) -> Found | None:
-    """A callable of one variable: breaks declared or seen, and an error that is observed only."""
-    if request.target.box.dimension != 1 or request.require == "proved":
-        reasons.append("of a callable they take one variable, and prove nothing")
-        return None
-    problem = callable_problem(request.target, request.error, request.breaks)
-    jumps = sum(link.kind == "jump" for link in problem.links)
-    if jumps and math.isinf(request.norm) and request.gap is None and not provable(request.evidence):
-        if _largest_jump(problem) < 2.0 * request.error:
-            reasons.append("the target is seen to jump by less than the error, which clusters have no use for without a `gap`")
-            return None
-        raise Discontinuous(
-            f"the target is seen to jump at {_places(problem)}, and a layer is continuous: no error below half the jump holds "
-            "there. Say how far from jumps the error is asked for with `gap=1e-6`, or ask for an L_p error with `norm=1`."
-        )
-    for share, asked in _attempts(request, problem, jumps):
-        plan = _plan(request, problem, share, asked, most)
-        if plan is None:
-            reasons.append(f"more than {most:,} tokens are needed")
-            return None
-        layer = build_axis(plan, request.target, request.dtype)
-        cost = grouped_cost(layer)
-        apart = math.isinf(request.norm) and asked.gap is not None
-        about = f"{NO_FACTS}, at least {asked.gap:g} from its jumps" if apart else NO_FACTS
-        found = Found("axis", plan, layer, Certificate.nothing(request.norm, about, request.dtype), cost)
-        seen = _look(request, found)
-        if seen.error <= request.error:
-            return replace(found, observed=seen)
-        reasons.append(f"{plan.cells:,} tokens leave an observed error of {seen.error:.3g}")
-    return None
 
 
 def _largest_jump(problem: Problem) -> float:

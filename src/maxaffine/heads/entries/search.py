@@ -35,7 +35,7 @@ from maxaffine.heads.entries.fit import (
 from maxaffine.heads.entries.plan import EntriesPlan, is_uniform
 from maxaffine.heads.entries.prove import Verified, certify_entries
 from maxaffine.heads.entries.segments import pieces
-from maxaffine.heads.found import ROOM, Found, grouped_cost
+from maxaffine.heads.found import BELOW, Found, grouped_cost
 from maxaffine.heads.spectral.affine_fit import ProductFit
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
@@ -80,7 +80,7 @@ class Attempts:
             self.why.append(f"{layer.tokens:,} tokens: {str(refusal).rstrip('.')}")
             return None
         self.left.append((layer.tokens, certificate.bound or math.inf))
-        if certificate.bound is None or certificate.bound > self.request.error * ROOM:
+        if certificate.bound is None or certificate.bound > self.request.error * BELOW:
             return None
         shape = layer.products()[0].shape if layer.grouped else layer.keys.shape
         prove = partial(_prove, layer, self.data, self.request.error)
@@ -193,7 +193,7 @@ def straight(attempts: Attempts, z: Array, values: Array, most: int, build: Call
     if len(z) > STRAIGHT or most < 1:
         return None
     request.progress("straight pieces", 0, len(z))
-    for share in (ROOM, 0.8, 0.5):
+    for share in (BELOW, 0.8, 0.5):
         made = pieces(z, values, share * request.error, most)
         if made is None:
             return None
@@ -220,12 +220,12 @@ def _heads(attempts: Attempts, table: Table, z: list[Array], whole: Array, build
         last, most = 0, min(table.entries.count // (1 + len(z)), math.inf if best is None else best.cost.tokens - 1)
         for shrink in SHRINK:
             request.progress("heads for the table", last, table.entries.count)
-            fit = products.smallest(error * ROOM * shrink, int(most)) if most >= 1 else None
+            fit = products.smallest(error * BELOW * shrink, int(most)) if most >= 1 else None
             if fit is not None and not table.is_complete:  # what it says of missing entries may be easier to follow
                 whole = np.where(table.mask[..., None], whole, predicted(fit.axes, fit.values, fit.slopes, z))
                 if part is None:
                     products = TableProducts(z, whole, error, scale, request.dtype, family)
-                    fit = min(products.smallest(error * ROOM * shrink, int(most)) or fit, fit, key=lambda one: one.tokens)
+                    fit = min(products.smallest(error * BELOW * shrink, int(most)) or fit, fit, key=lambda one: one.tokens)
             if fit is None or fit.tokens > most:
                 break
             if fit.tokens <= last:

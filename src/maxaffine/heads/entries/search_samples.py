@@ -17,7 +17,7 @@ from maxaffine.core.rounding import compute_format, numpy_dtype
 from maxaffine.heads.entries.build import build_hard_samples, build_head
 from maxaffine.heads.entries.fit import on_sites, scaled
 from maxaffine.heads.entries.search import Attempts, finished_hard, straight
-from maxaffine.heads.found import ROOM, Found
+from maxaffine.heads.found import BELOW, Found
 from maxaffine.layer.keys import Coordinates, ListedKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.spectral_keys import bernstein, weights
@@ -103,7 +103,7 @@ def _heads(attempts: Attempts, samples: Samples) -> Found | None:
         if best is None:
             continue
         attempts.left.append((count**D, best[0]))
-        if best[0] > request.error * ROOM:
+        if best[0] > request.error * BELOW:
             continue
         _, coefficients, delta, lam = best
         if len(part) < len(z):
@@ -179,7 +179,7 @@ def _on_points(attempts: Attempts, samples: Samples) -> Found | None:
             if not np.isfinite(away):
                 continue
             attempts.left.append((count, away))
-            if away <= request.error * ROOM:
+            if away <= request.error * BELOW:
                 made = _layer(samples, coordinates, places[chosen], rho, values, request.dtype)
                 found = attempts.tried("sites", made, "lookup")
                 if found is not None:

@@ -44,6 +44,7 @@ class LevelPlan:
     outside: Array
     hard: float  # area between the set and the polygon, from the curve's points
     strip: float  # half the width of a strip along the curve that holds that area
+    curve: Curve  # what the polygon follows
     argument: str = "level sets"
 
     @property
@@ -123,6 +124,6 @@ def level_plan(
         normals, offsets, hard, apart = polygon(curve, count)
         if hard <= area:
             sharpness = 2.0 * math.log(2.0) * length * 200.0 / area
-            return LevelPlan(normals, offsets, sharpness, inside, outside, hard, 1.2 * apart + 40.0 / sharpness)
+            return LevelPlan(normals, offsets, sharpness, inside, outside, hard, 1.2 * apart + 40.0 / sharpness, curve)
         count = max(count + 1, min(most, math.ceil(count * min(1.5, 0.98 * math.sqrt(hard / area)))))
     return None

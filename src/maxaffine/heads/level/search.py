@@ -1,17 +1,20 @@
 """Targets of two values, one of them on a convex set: a polygon of single tokens, proved in L_p."""
 
 import math
-from dataclasses import replace
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.errors import Refused
 from maxaffine.expression.expression import Expression
-from maxaffine.heads.found import ROOM, Found, look, proved
+from maxaffine.heads.found import BELOW, Found, search_worst
+from maxaffine.heads.head import Example, Head
 from maxaffine.heads.level.build import build_level
-from maxaffine.heads.level.plan import Curve, curve_of, level_plan
+from maxaffine.heads.level.plan import Curve, LevelPlan, curve_of, level_plan
 from maxaffine.heads.level.prove import certify_level_sets
+from maxaffine.heads.search import Search
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
@@ -27,36 +30,53 @@ ACROSS = 64  # points across the curve
 SHARP = 0.01  # a relative standard error that is good enough; random points hardly meet the thin errors of many edges
 
 
-def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
-    """The smallest polygon that is proved in L_p."""
-    target = request.target
-    if not math.isfinite(request.norm) or target.expression is None or target.box.dimension != 2 or target.n_out != 1:
-        reasons.append("polygons are for L_p errors of expressions of two variables")
-        return None
-    seen = _two_values(request, target.expression)
-    if seen is None:
-        reasons.append("the target is not one value on a convex set and another one outside")
-        return None
-    curve, inside, outside = seen
-    box = target.box
-    volume = float(np.prod((box.high - box.low) / 2.0))
-    most = MOST if fewest is None else min(MOST, fewest - 1)
-    for aim in AIMS:
-        plan = level_plan(curve, inside, outside, request.norm, aim * request.error, most, volume)
-        if plan is None:
-            reasons.append(f"no polygon of at most {most:,} edges fits")
+class Level(Head[LevelPlan]):
+    """A polygon for a target of two values."""
+
+    name = "level"
+    summary = "one token inside a polygon, one behind every edge"
+    serves = "in L_p, functions of two values, one of them on a convex set"
+    examples = (Example("where(x**2 + y**2 < .5, 1, 0)", {"x": (-1, 1), "y": (-1, 1)}, 0.2, {"norm": 1.0}),)
+
+    def why_not(self, request: Request) -> str | None:
+        """Expressions of two variables, in L_p."""
+        target = request.target
+        if math.isfinite(request.norm) and target.expression is not None and target.box.dimension == 2 and target.n_out == 1:
             return None
-        layer = build_level(plan, target, request.dtype)
-        found = proved("level", plan, layer, partial(_certify, layer, request), request, reasons)
-        if found is not None:
-            observed = look(request, found)
-            if (observed.standard_error or 0.0) > SHARP * observed.error:
-                observed = _seen(layer, request, curve, plan.strip)
-            return replace(found, observed=observed)
-    return None
+        return "polygons are for L_p errors of expressions of two variables"
+
+    def propose(self, search: Search) -> Iterator[LevelPlan]:
+        """Polygons of more and more edges."""
+        request, most = search.request, search.most(MOST)
+        assert request.target.expression is not None
+        seen = _two_values(request, request.target.expression)
+        if seen is None:
+            raise Refused("the target is not one value on a convex set and another one outside")
+        volume = float(np.prod(request.target.box.width / 2.0))
+        for aim in AIMS:
+            plan = level_plan(*seen, request.norm, aim * request.error, most, volume)
+            if plan is None:
+                raise Refused(f"no polygon of at most {most:,} edges fits")
+            yield plan
+
+    def build(self, plan: LevelPlan, request: Request) -> GroupedLayer:
+        """One group of single tokens."""
+        return build_level(plan, request.target, request.dtype)
+
+    def prove(self, plan: LevelPlan, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+        """Box by box."""
+        return certify_level_sets(layer, request.target, request.norm, request.error * BELOW, runtime)
+
+    def observe(self, request: Request, found: Found) -> Observed:
+        """By random points, or across the curve where these hardly meet what polygon and set differ by."""
+        observed = search_worst(request, found)
+        if (observed.standard_error or 0.0) <= SHARP * observed.error:
+            return observed
+        assert isinstance(found.plan, LevelPlan) and found.layer.grouped
+        return _across(found.layer, request, found.plan.curve, found.plan.strip)
 
 
-def _seen(layer: GroupedLayer, request: Request, curve: Curve, width: float) -> Observed:
+def _across(layer: GroupedLayer, request: Request, curve: Curve, width: float) -> Observed:
     """The L_p error on points across the curve, in a strip that holds what lies between set and polygon of many edges."""
     box, p = request.target.box, request.norm
     middle, half = (box.low + box.high) / 2.0, (box.high - box.low) / 2.0
@@ -70,10 +90,6 @@ def _seen(layer: GroupedLayer, request: Request, curve: Curve, width: float) -> 
     error = float((away**p * share).sum(axis=0).max()) ** (1.0 / p)
     at = x[int(away.max(axis=1).argmax())]
     return Observed(error, tuple(float(v) for v in at), len(x), request.seed, p)
-
-
-def _certify(layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
-    return certify_level_sets(layer, request.target, request.norm, request.error * ROOM, runtime)
 
 
 def _two_values(request: Request, expression: Expression) -> tuple[Curve, Array, Array] | None:

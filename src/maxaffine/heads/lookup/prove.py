@@ -3,6 +3,7 @@
 import math
 
 from maxaffine.core.progress import Progress, silent
+from maxaffine.heads.found import NO_FACTS
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.lookup import plan_integral as integral
 from maxaffine.heads.lookup.prove_grid import certify_grid
@@ -14,8 +15,6 @@ from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 
 Plan = lookup.GridPlan | lookup.CentresPlan | lookup.PartitionPlan
-
-NO_FACTS = "the target is a callable and nothing was declared about it; the error is only observed"
 
 
 def certify(

@@ -11,7 +11,8 @@ from maxaffine.core.budget import Cost, afford, lookup_cost
 from maxaffine.core.errors import Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import numpy_dtype
-from maxaffine.heads.found import ROOM, Found, look, too_rough, unconfirmed
+from maxaffine.heads.found import BELOW, Found, literal_failure, search_worst, unconfirmed
+from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.lookup import plan_integral as integral
 from maxaffine.heads.lookup.build import build_centres, build_constant, build_grid, build_partition
@@ -20,6 +21,7 @@ from maxaffine.heads.lookup.prove_grid import certify_grid
 from maxaffine.heads.lookup.prove_listed import euclidean_constant, partition_plan
 from maxaffine.heads.lookup.sampled import sampled_lipschitz
 from maxaffine.heads.lookup.streamed import STREAM, peak_bytes, stream_grid
+from maxaffine.heads.search import Search
 from maxaffine.layer.layer import Layer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.literal import MOST_TOKENS
@@ -30,7 +32,7 @@ def fewest_tokens(request: Request) -> int | None:
     """Tokens of the cheapest lookup, where one is known without building it."""
     if math.isfinite(request.norm):
         return None
-    plan = lookup.cheapest(lookup.sup_norm_plans(request.target.box, request.evidence, request.error * ROOM))
+    plan = lookup.cheapest(lookup.sup_norm_plans(request.target.box, request.evidence, request.error * BELOW))
     return None if plan is None or request.dtype == "bfloat16" else plan.cells * request.target.n_out
 
 
@@ -39,7 +41,7 @@ def constant_plan(request: Request) -> lookup.GridPlan | None:
     given = request.partition is not None or request.centres is not None
     if given or math.isfinite(request.norm) or request.target.expression is None or request.dtype == "bfloat16":
         return None
-    return lookup.constant_plan(request.target.box, request.evidence, request.error * ROOM)
+    return lookup.constant_plan(request.target.box, request.evidence, request.error * BELOW)
 
 
 def constant(request: Request) -> Found | None:
@@ -53,14 +55,46 @@ def constant(request: Request) -> Found | None:
     if certificate.bound is None or not certificate.bound <= request.error:
         return None
     found = Found("lookup", plan, layer, certificate, plan_cost(plan, request), prove=prove)
-    rough = too_rough(layer, certificate, request)
+    rough = literal_failure(layer, certificate, request)
     return found if rough is None and unconfirmed(found, request) is None else None
 
 
-def search(request: Request, reasons: list[str] | None = None, fewest: int | None = None) -> Found:
+class Lookup(Head[Plan]):
+    """Cells of one value each; values are many, so that what they cost is known before they are made."""
+
+    name = "lookup"
+    summary = "one token per cell of a grid, the value of the cell"
+    serves = "anything with a Lipschitz constant, a modulus or an expression"
+    examples = (Example("sin(3*x)", {"x": (-1, 1)}, 0.05),)
+
+    def why_not(self, request: Request) -> str | None:
+        """Logits of hundreds are too coarse in bfloat16."""
+        if request.dtype != "bfloat16":
+            return None
+        return "a lookup is not proved in bfloat16: its logits are rounded by 2^-8 of hundreds; use float32."
+
+    def propose(self, search: Search) -> Iterator[Plan]:
+        """By what is known about the target."""
+        yield from proposals(search.request)
+
+    def build(self, plan: Plan, request: Request) -> Layer:  # type: ignore[override]
+        """Values of all cells."""
+        return _build(plan, request)
+
+    def prove(self, plan: Plan, layer: Layer, request: Request, runtime: str) -> Certificate:  # type: ignore[override]
+        """By the theorem that the plan names."""
+        return _certify(plan, layer, request, runtime)
+
+    def find(self, request: Request, reasons: list[str], fewest: int | None) -> Found:
+        """Lookups are refused with the closest of them."""
+        return search(request)
+
+
+def search(request: Request) -> Found:
     """Lookups of growing cost, until one is proved; for a target without facts, until one is observed to fit."""
-    if request.dtype == "bfloat16":
-        raise Refused("a lookup is not proved in bfloat16: its logits are rounded by 2^-8 of hundreds; use float32.")
+    why_not = Lookup().why_not(request)
+    if why_not is not None:
+        raise Refused(why_not)
     smallest = constant(request)
     if smallest is not None:
         return smallest
@@ -83,9 +117,9 @@ def search(request: Request, reasons: list[str] | None = None, fewest: int | Non
             found = Found("lookup", plan, layer, prove("arrays", request.progress), cost, prove=prove, around=around)
         bound = found.certificate.bound
         if bound is None:
-            found = replace(found, observed=look(request, found))
+            found = replace(found, observed=search_worst(request, found))
             bound = found.observed.error if found.observed else math.inf
-        rough = too_rough(found.layer, found.certificate, request) if bound <= request.error else None
+        rough = literal_failure(found.layer, found.certificate, request) if bound <= request.error else None
         if rough is not None:
             raise Refused(f"a lookup of {found.cost.tokens:,} tokens does not do for `literal`: {rough}.")
         if bound <= request.error:
@@ -101,16 +135,16 @@ def proposals(request: Request) -> Iterator[Plan]:
     """Lookup plans of growing cost, by what is known about the target."""
     target, evidence, error = request.target, request.evidence, request.error
     if request.centres is not None:
-        yield from lookup.covering_plans(request.centres, euclidean_constant(evidence), error * ROOM)
+        yield from lookup.covering_plans(request.centres, euclidean_constant(evidence), error * BELOW)
         return
     if request.partition is not None:
         yield partition_plan(request.partition, target, evidence, error, request.progress)
         return
     if math.isfinite(request.norm):
-        yield from integral.plans(target, evidence, error * ROOM, request.norm)
+        yield from integral.plans(target, evidence, error * BELOW, request.norm)
         return
     if lookup.provable(evidence):
-        yield from lookup.sup_norm_proposals(target.box, evidence, error * ROOM)
+        yield from lookup.sup_norm_proposals(target.box, evidence, error * BELOW)
     elif target.expression is not None:
         if not target.expression.is_continuous:
             raise Refused(
@@ -118,7 +152,7 @@ def proposals(request: Request) -> Iterator[Plan]:
                 "in the sup norm; leave its neighbourhood out with `gap=1e-6` (--gap 1e-6), ask for an L_p error with `norm=1` "
                 "(--norm 1), or declare `lipschitz=` if there is none."
             )
-        yield from lookup.enclosed_proposals(target, evidence, error * ROOM)
+        yield from lookup.enclosed_proposals(target, evidence, error * BELOW)
     else:
         if request.require == "proved":
             raise Refused(

@@ -3,13 +3,12 @@
 import numpy as np
 
 from maxaffine.heads.regions.plan import RegionsPlan, half_widths
-from maxaffine.heads.regions.seen_plan import SeenPlan
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.target.target import Target
 
 
-def build_regions(plan: RegionsPlan | SeenPlan, target: Target, dtype: str) -> GroupedLayer:
+def build_regions(plan: RegionsPlan, target: Target, dtype: str) -> GroupedLayer:
     """z = x - centre, t = z / half; scores rounded once from the exact ones."""
     box, D = target.box, target.box.dimension
     centre, _ = half_widths(box)

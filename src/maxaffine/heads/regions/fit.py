@@ -13,10 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
-from maxaffine.core.rounding import numpy_dtype
+from maxaffine.core.rounding import compute_format, numpy_dtype
+from maxaffine.heads.breaks.hyperplanes import Seen
+from maxaffine.heads.regions.plan import half_widths
 from maxaffine.heads.spectral.affine_fit import DELTAS, AffineProducts, Function, ProductFit
 from maxaffine.heads.spectral.fit import LAMBDAS
 from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, weights
+from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 
@@ -177,6 +180,37 @@ class RegionProducts(AffineProducts):
             values[..., k] = found[:N].reshape(counts)
             slopes[..., k, :] = np.moveaxis(found[N:].reshape(E, *counts), 0, -1)
         return ProductFit(worst, axes, values, slopes)
+
+
+class RegionFits:
+    """Heads for all regions at once, on shared keys."""
+
+    def __init__(self, target: Target, seen: Seen, error: float, dtype: str, steep: float) -> None:
+        """`steep`: the size of the scores beside which the values stand; the literal softmax rounds them, which limits values."""
+        box, D = target.box, target.box.dimension
+        centre, half = half_widths(box)
+
+        def f(z: Array) -> Array:
+            return target.values(np.clip(centre + z * half, box.low, box.high))[:, 0]
+
+        scale = float(np.abs(f(np.random.default_rng(3).uniform(-1.0, 1.0, (400, D)))).max()) or 1.0
+        unit = compute_format(dtype).unit
+        self._tight = max(20.0 * scale, 0.2 * error / (unit * max(steep, 1.0)))
+        cells = [(cell - centre) / half for cell in seen.cells]
+        self._fits = [
+            RegionProducts(f, cells, D, error, scale, dtype, largest) for largest in (max(self._tight, 1e6 * scale), self._tight)
+        ]
+
+    def smallest(self, error: float, most: int | None) -> ProductFit | None:
+        """The fewest tokens per region, of two sizes that differ little the one with smaller values."""
+        loose = self._fits[0].smallest(error, most)
+        if loose is None or (most is not None and loose.tokens > most):
+            return None
+        if max(float(np.abs(loose.values).max()), float(np.abs(loose.slopes).max())) <= self._tight:
+            return loose
+        limit = loose.tokens * 4 // 3 if most is None else min(most, loose.tokens * 4 // 3)
+        tight = self._fits[1].smallest(error, limit)
+        return loose if tight is None or tight.tokens > limit else tight
 
 
 def _ridge(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
+from maxaffine.heads.breaks.hyperplanes import Seen
 from maxaffine.heads.spectral.affine_fit import AffineProducts, ProductFit
 from maxaffine.structure.planes import Arrangement, Plane
 from maxaffine.target.box import Box
@@ -27,30 +28,38 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RegionsPlan:
-    """An arrangement, the steepness of every plane, and keys with the values of all branches."""
+    """An arrangement, or planes seen in a callable; the steepness of every plane, and keys with the values of all regions."""
 
-    arrangement: Arrangement
+    layout: Arrangement | Seen
     steepness: tuple[float, ...]  # lam_i, of few bits
     half: Array  # x = centre + half z
     fit: ProductFit  # one output per region
     gap: float | None = None  # distance from the planes of jumps within which nothing is said
+    slopes: tuple[float, ...] = ()  # of what the two sides of every plane differ by, which a proof starts from
     argument: str = "regions"
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """The planes and branches of an expression."""
+        assert isinstance(self.layout, Arrangement)
+        return self.layout
 
     @property
     def cells(self) -> int:
         """Tokens."""
-        return len(self.arrangement.regions) * self.fit.tokens
+        return len(self.layout.regions) * self.fit.tokens
 
     def sites(self, centre: Array) -> list[tuple[Fraction, ...]]:
         """Exact slopes in x - centre and constant of every region's score."""
-        return scores(self.arrangement.planes, self.arrangement.regions, self.steepness, centre)
+        return scores(self.layout.planes, self.layout.regions, self.steepness, centre)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the steepness of the planes in their order, and how keys were made."""
         axes = [{"family": axis.family, "parameter": axis.parameter} for axis in self.fit.axes]
-        signs = [list(row) for row in self.arrangement.regions]
+        signs = [list(row) for row in self.layout.regions]
         found: dict[str, Any] = {"plan": "regions", "method": "regions", "argument": self.argument, "axes": axes, "signs": signs}
-        return found | {"steepness": list(self.steepness), "gap": self.gap}
+        found |= {"steepness": list(self.steepness), "gap": self.gap}
+        return found | ({"seen": self.layout.to_json()} if isinstance(self.layout, Seen) else {})
 
 
 def scores(

@@ -1,17 +1,22 @@
 """Targets that switch on hyperplanes: one region per cluster, all on the same spectral keys."""
 
 import math
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
 from maxaffine.core.errors import Refused
-from maxaffine.heads.found import Found, proved
-from maxaffine.heads.regions import search_integral as regions_integral
+from maxaffine.heads.breaks.hyperplanes import Seen
+from maxaffine.heads.breaks.planes import observe_seen, why_not_seen, why_unproved
+from maxaffine.heads.found import Found
+from maxaffine.heads.head import Example, Head
 from maxaffine.heads.regions.build import build_regions
 from maxaffine.heads.regions.plan import BranchFits, RegionsPlan, few_bits, half_widths
 from maxaffine.heads.regions.prove import certify_regions, plane_slopes
+from maxaffine.heads.regions.prove_integral import certify_regions_integral
+from maxaffine.heads.regions.seen import seen_plans
+from maxaffine.heads.search import Search
 from maxaffine.heads.spectral.affine_fit import ProductFit
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
@@ -25,106 +30,138 @@ from maxaffine.structure.planes import Arrangement, NotRegions, arrangement
 SHARES = ((0.74, 0.2), (0.66, 0.2), (0.5, 0.2), (0.35, 0.2))  # of the error: for the branches, and for what switches mix
 SOFT = ((0.45, 0.5), (0.3, 0.65))  # the same for a literal softmax: softer switches
 LEAK = 0.01  # and for what leaks across jumps
+JUMPS, KINKS = 0.15, 0.12  # of the error in L_p, for the neighbourhoods of all jumps, and for what kinks mix
+REST = (0.95, 0.85, 0.7, 0.5)  # of what that leaves, for the branches
 
 
-def search(request: Request, reasons: list[str], fewest: int | None) -> Found | None:
-    """The smallest proved head on the regions of a target whose switches are all on hyperplanes."""
+class Regions(Head[RegionsPlan]):
+    """One cluster per region between the planes; the planes of a callable are seen and not proved."""
+
+    name = "regions"
+    summary = "one cluster per region between the planes, all on the same keys"
+    serves = "functions of two or three variables whose kinks and jumps lie on planes"
+    examples = (Example("abs(x + 2*y - .3)*cos(x)", {"x": (-1, 1), "y": (-1, 1)}, 1e-3),)
+
+    def why_not(self, request: Request) -> str | None:
+        """One output and few variables."""
+        target = request.target
+        if target.expression is None:
+            return why_not_seen(request, 4)
+        if target.n_out != 1 or target.d_out != 1 or target.box.dimension > 3:
+            return "they need an expression of at most three variables with one output"
+        return "they are proved in L_p with p from 1 to 64" if math.isfinite(request.norm) and request.norm > 64.0 else None
+
+    def propose(self, search: Search) -> Iterator[RegionsPlan]:
+        """Keys of growing size that all branches share."""
+        if search.request.target.expression is None:
+            yield from seen_plans(search)
+        else:
+            yield from _plans(search)
+
+    def build(self, plan: RegionsPlan, request: Request) -> GroupedLayer:
+        """One group of clusters, a region each."""
+        return build_regions(plan, request.target, request.dtype)
+
+    def prove(self, plan: RegionsPlan, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+        """Branches and switches in the sup norm, or integrated over the box."""
+        if math.isinf(request.norm):
+            return certify_regions(layer, plan, request.error, list(plan.slopes), runtime)
+        return certify_regions_integral(layer, plan, request.norm, request.error, list(plan.slopes), runtime)
+
+    def why_unproved(self, plan: RegionsPlan, request: Request) -> str:
+        """The planes of a callable are seen."""
+        assert isinstance(plan.layout, Seen)
+        return why_unproved(plan.layout, request)
+
+    def observe(self, request: Request, found: Found) -> Observed | None:
+        """Near planes that were seen, and outside the gap about jumps."""
+        plan = found.plan
+        assert isinstance(plan, RegionsPlan) and found.layer.grouped
+        if isinstance(plan.layout, Seen):
+            return observe_seen(request, plan.layout, found)
+        return None if plan.gap is None else outside(request, plan, found.layer)
+
+
+def _plans(search: Search) -> Iterator[RegionsPlan]:
+    """Plans of an expression: the less of the error is left for the branches, the more keys."""
+    request, box = search.request, search.request.target.box
+    found, slopes = _arrangement(request)
+    jumps, count = jumping(found), len(found.regions)
+    most, kinks = search.most_each(count), [steep for i, steep in enumerate(slopes) if i not in jumps]
+    if math.isinf(request.norm):
+        sup, shares = request.error, [*SHARES[:1], *SOFT] if request.literal else list(SHARES)
+        steep = sum(kinks) * blend_constant(count) / (2.0 * SHARES[0][1] * sup) * float(box.width.max())
+    else:
+        sup = request.error / float(np.prod(box.width)) ** (1.0 / request.norm)
+        rest = 1.0 - (JUMPS if jumps else 0.0) - (KINKS if kinks else 0.0)
+        shares = [(share * rest, KINKS) for share in REST]
+        steep = sum(kinks) * blend_constant(count) / (2.0 * KINKS * sup)
+    fits = BranchFits([found.branch(signs) for signs in found.regions], box, sup, request.dtype, steep)
+    if not fits.finite:
+        raise Refused("a branch of the target is not defined on the whole box")
+    before, (_, half) = 0, half_widths(box)
+    for part, mixed in shares:
+        fit = fits.smallest(part * sup, most)
+        if fit is None:
+            raise Refused(f"no shared keys fit all branches to {part * sup:.3g}")
+        if fit.tokens > before or request.literal:
+            before = fit.tokens
+            gap = request.gap if jumps and math.isinf(request.norm) else None
+            yield RegionsPlan(found, _steepness(request, found, fit, slopes, mixed, sup), half, fit, gap, tuple(slopes))
+
+
+def _arrangement(request: Request) -> tuple[Arrangement, list[float]]:
+    """The planes of an expression, and how steeply its branches part at each of them."""
     target = request.target
-    if target.expression is None or target.n_out != 1 or target.d_out != 1 or target.box.dimension > 3:
-        reasons.append("they need an expression of at most three variables with one output")
-        return None
-    if math.isfinite(request.norm):
-        return regions_integral.search(request, reasons, fewest)
+    assert target.expression is not None
     try:
         found = arrangement(target.expression, target.box)
     except NotRegions as failure:
-        reasons.append(str(failure))
-        return None
-    jumps = sorted({crossing.plane for crossing in found.crossings if crossing.jumps})
-    if jumps and request.gap is None:
-        reasons.append(
+        raise Refused(str(failure)) from None
+    jumps = jumping(found)
+    if jumps and request.gap is None and math.isinf(request.norm):
+        raise Refused(
             "the target jumps on a plane, where no layer can follow it in the sup norm; leave a gap about it out with "
             "`gap=1e-6` (--gap 1e-6), or ask for an L_p error with `norm=1` (--norm 1)"
         )
-        return None
-    most = None if fewest is None else (fewest - 1) // len(found.regions)
-    if most == 0:
-        reasons.append(f"{len(found.regions)} regions take at least {len(found.regions)} tokens")
-        return None
-    try:
-        slopes = plane_slopes(found, target.box)
-    except Refused as refusal:
-        reasons.append(str(refusal).rstrip("."))
-        return None
-    if any(not math.isfinite(k) for i, k in enumerate(slopes) if not _jumps(found, i)):
-        reasons.append("a branch of the target could not be enclosed on the whole box")
-        return None
-    with np.errstate(all="ignore"):
-        return _grow(request, reasons, found, slopes, most)
+    slopes = plane_slopes(found, target.box)
+    if any(not math.isfinite(steep) for i, steep in enumerate(slopes) if i not in jumps):
+        raise Refused("a branch of the target could not be enclosed on the whole box")
+    return found, slopes
 
 
-def _grow(request: Request, reasons: list[str], found: Arrangement, slopes: list[float], most: int | None) -> Found | None:
-    target, count = request.target, len(found.regions)
-    kinks = [k for i, k in enumerate(slopes) if not _jumps(found, i)]
-    steep = sum(kinks) * blend_constant(count) / (2.0 * SHARES[0][1] * request.error) * float(target.box.width.max())
-    fits = BranchFits([found.branch(signs) for signs in found.regions], target.box, request.error, request.dtype, steep)
-    if not fits.finite:
-        reasons.append("a branch of the target is not defined on the whole box")
-        return None
-    before = 0
-    for part, mixed in (*SHARES[:1], *SOFT) if request.literal else SHARES:
-        fit = fits.smallest(part * request.error, most)
-        if fit is None:
-            reasons.append(f"no shared keys fit all branches to {part * request.error:.3g}")
-            return None
-        if fit.tokens <= before and not request.literal:
-            continue
-        before = fit.tokens
-        made = _proved(request, reasons, found, fit, slopes, mixed)
-        if made is not None:
-            return made
-    return None
+def jumping(found: Arrangement) -> set[int]:
+    """The planes on which the target jumps."""
+    return {crossing.plane for crossing in found.crossings if crossing.jumps}
 
 
-def _jumps(found: Arrangement, plane: int) -> bool:
-    return any(crossing.jumps for crossing in found.crossings if crossing.plane == plane)
-
-
-def _proved(
-    request: Request, reasons: list[str], found: Arrangement, fit: ProductFit, slopes: list[float], mixed: float
-) -> Found | None:
-    target, error, count = request.target, request.error, len(found.regions)
-    steepness = []
+def _steepness(
+    request: Request, found: Arrangement, fit: ProductFit, slopes: Sequence[float], mixed: float, sup: float
+) -> tuple[float, ...]:
+    """lam_i of every plane: kinks mix little, jumps leak little outside the gap, or fill a small volume."""
+    box, error, p, jumps, count = request.target.box, request.error, request.norm, jumping(found), len(found.regions)
+    x = box.sample(2000, np.random.default_rng(request.seed)) if jumps and math.isfinite(p) else np.zeros((0, box.dimension))
+    rows = []
     for i, (steep, plane) in enumerate(zip(slopes, found.planes, strict=True)):
-        if _jumps(found, i):
+        if i not in jumps:
+            rows.append(few_bits(steep * blend_constant(count) / (2.0 * mixed * sup)))
+        elif math.isinf(p):
             size = max(1.0, float(np.abs(fit.values).max()))
             length = math.sqrt(float(sum(c * c for c in plane[:-1])))
-            steepness.append(few_bits(math.log(4.0 * count * size / (LEAK * error)) / (2.0 * (request.gap or 1.0) * length)))
+            rows.append(few_bits(math.log(4.0 * count * size / (LEAK * error)) / (2.0 * (request.gap or 1.0) * length)))
         else:
-            steepness.append(few_bits(steep * blend_constant(count) / (2.0 * mixed * error)))
-    _, half = half_widths(target.box)
-    gap = request.gap if any(_jumps(found, i) for i in range(len(slopes))) else None
-    plan = RegionsPlan(found, tuple(steepness), half, fit, gap)
-    layer = build_regions(plan, target, request.dtype)
-    made = proved("regions", plan, layer, partial(_certified, layer, plan, error, slopes), request, reasons)
-    if made is None or gap is None:
-        return made
-    observed = outside(request, plan, layer)
-    bound = made.certificate.bound
-    if bound is not None and observed.error > bound:
-        raise AssertionError(f"observed error {observed.error!r} exceeds the bound {bound!r}: please report this")
-    return replace(made, observed=observed)
-
-
-def _certified(layer: GroupedLayer, plan: RegionsPlan, error: float, slopes: list[float], runtime: str) -> Certificate:
-    return certify_regions(layer, plan, error, slopes, runtime)
+            size = 2.3 * max(float(np.abs(found.branch(signs).evaluate(x)).max()) for signs in found.regions) + 1e-300
+            across = max(abs(float(c)) * float(w) for c, w in zip(plane[:-1], box.width, strict=True))
+            allowed = (JUMPS * error / (len(jumps) * size)) ** p
+            rows.append(few_bits(float(np.prod(box.width)) * (math.log(count) + 1.0 / p + 0.1) / (across * allowed)))
+    return tuple(rows)
 
 
 def outside(request: Request, plan: RegionsPlan, layer: GroupedLayer) -> Observed:
     """The largest error seen at least a gap away from every plane on which the target jumps; many points at the very gap."""
     target, rng, gap = request.target, np.random.default_rng(request.seed), plan.gap or 0.0
     x = [target.box.sample(8000, rng)]
-    rows = []
+    rows, jumps = [], jumping(plan.arrangement)
     for i, plane in enumerate(plan.arrangement.planes):
         a, c = np.array([float(v) for v in plane[:-1]]), float(plane[-1])
         length = float(np.linalg.norm(a))
@@ -132,7 +169,7 @@ def outside(request: Request, plan: RegionsPlan, layer: GroupedLayer) -> Observe
         foot = start - np.outer((start @ a + c) / length**2, a)
         wanted = gap * (1.0 + rng.choice([1e-6, 1e-3, 0.3, 3.0], len(foot))) * rng.choice([-1.0, 1.0], len(foot))
         x.append(foot + np.outer(wanted / length, a))
-        if _jumps(plan.arrangement, i):
+        if i in jumps:
             rows.append((a, c, length))
     points = np.concatenate(x)
     points = points[np.all((points >= target.box.low) & (points <= target.box.high), axis=1)]

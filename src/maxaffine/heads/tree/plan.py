@@ -107,10 +107,10 @@ class Tree:
         return None
 
 
-def tree_plans(f: Function, dimension: int, error: float, scale: float, size: float, dtype: str, most: int) -> Iterator[TreePlan]:
+def tree_plans(f: Function, dimension: int, error: float, size: float, dtype: str, most: int) -> Iterator[TreePlan]:
     """Plans for f on z (M, D) -> (M, K) with |f| <= size, fewest tokens first; none above `most` tokens."""
     fitter = LocalFitter(f, dimension, error, dtype)
-    fitter.scale = scale
+    fitter.scale = size
     made = []
     for root in _roots(dimension):
         tree = grow(fitter, root, most)

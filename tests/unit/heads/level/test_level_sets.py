@@ -82,9 +82,10 @@ def test_bounds_are_never_below_an_exact_area() -> None:
     """A square has area zero between itself and its polygon; a shift of one edge by d adds d times its length."""
     target = Target.of("where(max(abs(x), abs(y)) < 0.5, 1, 0)", SQUARE)
     normals = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    curve = curve_of(lambda z: np.abs(z).max(axis=1) - 0.5)
     for shift in (0.0, 0.02):
         offsets = np.array([0.5 + shift, 0.5, 0.5, 0.5])
-        plan = LevelPlan(normals, offsets, 1e6, np.array([1.0]), np.array([0.0]), 0.0, 0.1)
+        plan = LevelPlan(normals, offsets, 1e6, np.array([1.0]), np.array([0.0]), 0.0, 0.1, curve)
         layer = build_level(plan, target, "float64")
         certificate = certify_level_sets(layer, target, 1.0, shift + 2e-3)
         assert certificate.bound is not None and shift <= certificate.bound <= shift + 2e-3

@@ -9,8 +9,8 @@ import pytest
 
 import maxaffine as ma
 from maxaffine.core.errors import Refused
-from maxaffine.heads.regions.hyperplanes import NoPlanes, find_planes
-from maxaffine.heads.regions.segments import breaks_of, noise_of, random_segments
+from maxaffine.heads.breaks.hyperplanes import NoPlanes, find_planes
+from maxaffine.heads.breaks.segments import breaks_of, noise_of, random_segments
 from maxaffine.target.target import Target
 
 

@@ -30,7 +30,7 @@ def made(text: str, error: float, box: Box = SQUARE, dtype: str = "float64") -> 
     def f(z: np.ndarray) -> np.ndarray:
         return target.values(np.clip(middle + half * z, box.low, box.high)).reshape(len(z), -1)
 
-    plan = next(tree_plans(f, box.dimension, (0.8 if box.dimension < 3 else 0.7) * error, 1.0, 1.0, dtype, 4000))
+    plan = next(tree_plans(f, box.dimension, (0.8 if box.dimension < 3 else 0.7) * error, 1.0, dtype, 4000))
     return target, plan, build_tree(plan, target, dtype)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.polytopes import Polytope, TooLarge
-from maxaffine.heads.regions.segments import CUSP, GENTLE, STEP, Breaks, Function, breaks_of, noise_of, random_segments
+from maxaffine.heads.breaks.segments import CUSP, GENTLE, STEP, Breaks, Function, breaks_of, noise_of, random_segments
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
@@ -66,7 +66,7 @@ class Seen:
         """The planes on which the target jumps."""
         return tuple(i for i, sheet in enumerate(self.sheets) if sheet.kind == "jump")
 
-    def told(self) -> str:
+    def how_found(self) -> str:
         """How the planes were found, as a phrase."""
         on = f"breaks seen on {self.segments} random segments; no plane is proved"
         if len(self.planes) == 1:

@@ -1,100 +1,55 @@
-"""Plans on the regions of a callable: planes that were seen, keys that all regions share, values fitted inside each.
-
-Where every region is affine to within rounding, regions of equal pieces are merged and one token holds each (heads/piecewise).
-"""
+"""Piecewise affine callables: planes that were seen, one affine function fitted to every region, regions of equal ones merged."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.core.rounding import compute_format
+from maxaffine.core.errors import Refused
+from maxaffine.heads.breaks.hyperplanes import Seen
+from maxaffine.heads.breaks.planes import planes_of
 from maxaffine.heads.piecewise.plan import PiecewisePlan
-from maxaffine.heads.regions.fit import RegionProducts
-from maxaffine.heads.regions.hyperplanes import Seen
-from maxaffine.heads.regions.plan import half_widths, scores
-from maxaffine.heads.spectral.affine_fit import ProductFit
+from maxaffine.heads.search import Search
+from maxaffine.proofs.two_level import blend_constant
 from maxaffine.structure.convex_differences import Piece, Refinement, Token, frame, merged
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 
+STEEPER = (1.0, 8.0, 64.0)  # sharper scores, where blending the pieces leaves too much
 AFFINE = 1e-12  # of the target's size: what a region may differ from an affine function by, to be called affine
-
-
-@dataclass(frozen=True)
-class SeenPlan:
-    """Planes that were seen, the steepness of every one, and keys with the values of every region."""
-
-    seen: Seen
-    steepness: tuple[float, ...]
-    half: Array  # x = centre + half z
-    fit: ProductFit  # one output per region
-    gap: float | None = None
-    argument: str = "regions"
-
-    @property
-    def cells(self) -> int:
-        """Tokens."""
-        return len(self.seen.regions) * self.fit.tokens
-
-    def sites(self, centre: Array) -> list[tuple[Fraction, ...]]:
-        """Exact slopes in x - centre and constant of every region's score."""
-        return scores(self.seen.planes, self.seen.regions, self.steepness, centre)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data: how the planes were found, the steepness of each, and how keys were made."""
-        axes = [{"family": axis.family, "parameter": axis.parameter} for axis in self.fit.axes]
-        signs = [list(row) for row in self.seen.regions]
-        found: dict[str, Any] = {"plan": "regions", "method": "regions", "argument": self.argument, "axes": axes, "signs": signs}
-        return found | {"steepness": list(self.steepness), "gap": self.gap, "seen": self.seen.to_json()}
 
 
 @dataclass(frozen=True)
 class SeenPieces(PiecewisePlan):
     """Affine pieces of a callable, one token each, and how the planes between them were found."""
 
-    seen: Seen | None = None
+    seen: Seen = field(kw_only=True)
 
     def to_json(self) -> dict[str, Any]:
         """The record that a file keeps."""
-        return super().to_json() | ({} if self.seen is None else {"seen": self.seen.to_json()})
+        return super().to_json() | {"seen": self.seen.to_json()}
 
 
-class RegionFits:
-    """Heads for all regions at once, on shared keys."""
-
-    def __init__(self, target: Target, seen: Seen, error: float, dtype: str, steep: float) -> None:
-        """`steep`: the size of the scores beside which the values stand; the literal softmax rounds them, which limits values."""
-        box, D = target.box, target.box.dimension
-        centre, half = half_widths(box)
-
-        def f(z: Array) -> Array:
-            return target.values(np.clip(centre + z * half, box.low, box.high))[:, 0]
-
-        scale = float(np.abs(f(np.random.default_rng(3).uniform(-1.0, 1.0, (400, D)))).max()) or 1.0
-        unit = compute_format(dtype).unit
-        self._tight = max(20.0 * scale, 0.2 * error / (unit * max(steep, 1.0)))
-        cells = [(cell - centre) / half for cell in seen.cells]
-        self._fits = [
-            RegionProducts(f, cells, D, error, scale, dtype, largest) for largest in (max(self._tight, 1e6 * scale), self._tight)
-        ]
-
-    def smallest(self, error: float, most: int | None) -> ProductFit | None:
-        """The fewest tokens per region, of two sizes that differ little the one with smaller values."""
-        loose = self._fits[0].smallest(error, most)
-        if loose is None or (most is not None and loose.tokens > most):
-            return None
-        if max(float(np.abs(loose.values).max()), float(np.abs(loose.slopes).max())) <= self._tight:
-            return loose
-        limit = loose.tokens * 4 // 3 if most is None else min(most, loose.tokens * 4 // 3)
-        tight = self._fits[1].smallest(error, limit)
-        return loose if tight is None or tight.tokens > limit else tight
+def seen_plans(search: Search) -> Iterator[SeenPieces]:
+    """One token per affine piece, where every region is affine to within rounding and none jumps."""
+    request = search.request
+    seen = planes_of(request)
+    pieces = None if seen.jumps else affine_pieces(request.target, seen)
+    if pieces is None:
+        raise Refused("the target jumps on planes" if seen.jumps else "not every region of the target is affine")
+    found, miss = refinement(request.target, seen, pieces)
+    if miss > 0.02 * request.error:
+        raise Refused("no scores hold its pieces apart")
+    count = len(found.tokens)
+    for steeper in STEEPER:
+        yield SeenPieces(found, steeper * (blend_constant(count) / (0.9 * request.error) if count > 1 else 1.0), seen=seen)
 
 
 def affine_pieces(target: Target, seen: Seen) -> Array | None:

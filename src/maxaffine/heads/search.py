@@ -1,0 +1,132 @@
+"""The search for the smallest layer of a kind: propose, build, afford, prove, ask the checker, until one plan does.
+
+    propose -> build -> afford -> prove -> literal softmax? -> does the checker confirm it? -> else the next plan
+
+A layer for a callable about which nothing is known is observed instead of proved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from maxaffine.core.budget import afford
+from maxaffine.core.errors import Refused
+from maxaffine.heads.found import BELOW, Found, P, grouped_cost, largest_part, literal_failure, search_worst, unconfirmed
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.request import Request
+
+if TYPE_CHECKING:
+    from maxaffine.heads.head import Head
+
+
+class Unconfirmed(Refused):
+    """The checker does not confirm what was proved."""
+
+
+@dataclass
+class Search:
+    """One search: what was asked, below how many tokens, why plans failed, and the failure of the last one."""
+
+    request: Request
+    reasons: list[str]
+    fewest: int | None = None
+    failure: Refused | None = None
+
+    def most(self, limit: int) -> int:
+        """Tokens that a plan may have, of at most `limit`."""
+        return limit if self.fewest is None else min(limit, self.fewest - 1)
+
+    def most_each(self, count: int) -> int | None:
+        """Tokens that each of `count` equal parts may have; None where there is no limit."""
+        if self.fewest is None:
+            return None
+        each = (self.fewest - 1) // count
+        if each == 0:
+            raise Refused(f"{count} regions take at least {count} tokens")
+        return each
+
+    def note(self, reason: str) -> None:
+        """Remember why something does not do."""
+        self.reasons.append(reason)
+
+
+def search(head: Head[P], asked: Search) -> Found | None:
+    """The first plan of a head that is proved, or for a callable observed to fit; reasons are noted where there is none."""
+    request = asked.request
+    why_not = head.why_not(request)
+    if why_not is not None:
+        asked.note(why_not)
+        return None
+    provable, observable = head.provable(request), head.observable(request)
+    seen: Found | None = None
+    for plan in _quietly(head.propose(asked)):
+        if asked.fewest is not None and plan.cells >= asked.fewest:
+            asked.note(f"{plan.cells:,} tokens are no fewer than {asked.fewest:,}")
+            break
+        with np.errstate(all="ignore"):
+            layer = head.build(plan, request)
+        cost = grouped_cost(layer)
+        afford(cost, request.max_bytes, f"the {head.name} layer for error {request.error:g}")
+        asked.failure = None
+        if provable:
+            try:
+                return _proved(head, plan, layer, request)
+            except Refused as failure:
+                asked.failure = failure
+                asked.note(f"{plan.cells:,} tokens: {str(failure).rstrip('.')}")
+        if observable and seen is None:
+            why = asked.reasons[-1] if provable else head.why_unproved(plan, request)
+            nothing = Certificate.nothing(request.norm, why, request.dtype)
+            try:
+                seen = _observed(head, request, Found(head.name, plan, layer, nothing, cost))
+            except Refused as failure:
+                asked.note(f"{plan.cells:,} tokens leave {failure}")
+        if seen is not None and not provable:
+            break
+    return seen
+
+
+def _quietly(plans: Iterator[P]) -> Iterator[P]:
+    """The plans, made without warnings: what overflows in a fit is judged infinitely bad there."""
+    while True:
+        with np.errstate(all="ignore"):
+            plan = next(plans, None)
+        if plan is None:
+            return
+        yield plan
+
+
+def _proved(head: Head[P], plan: P, layer: GroupedLayer, request: Request) -> Found:
+    """The layer with its certificate, where that fits the error and the checker agrees; else Refused."""
+    prove = partial(head.prove, plan, layer, request)
+    certificate = prove("two-level" if layer.has_clusters else "arrays")
+    bound = certificate.bound
+    assert bound is not None
+    if not bound <= request.error * BELOW:
+        raise Refused(f"proved to {bound:.3g} only in {request.dtype}, of which {largest_part(certificate)}")
+    rough = literal_failure(layer, certificate, request)
+    if rough is not None:
+        raise Refused(rough)
+    found = Found(head.name, plan, layer, certificate, grouped_cost(layer), prove=prove)
+    refusal = unconfirmed(found, request) if head.asks_checker(certificate, request) else None
+    if refusal is not None:
+        raise Unconfirmed(f"proved to {bound:.3g}, and the checker does not confirm it: {refusal}")
+    observed = head.observe(request, found)
+    if observed is not None and observed.error > bound and math.isinf(request.norm):  # in L_p it is an estimate
+        raise AssertionError(f"observed error {observed.error!r} exceeds the proved bound {bound!r}: please report this")
+    return replace(found, observed=observed)
+
+
+def _observed(head: Head[P], request: Request, found: Found) -> Found:
+    """The layer, if the errors that are seen are below the one asked for; else Refused."""
+    observed = head.observe(request, found) or search_worst(request, found)
+    if observed.error > request.error:
+        raise Refused(f"an observed error of {observed.error:.3g}")
+    return replace(found, observed=observed)
