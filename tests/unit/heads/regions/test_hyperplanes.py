@@ -72,7 +72,7 @@ def test_several_kinds_of_planes():
     kinds = dict(zip(found.planes, (sheet.kind for sheet in found.sheets), strict=True))
     assert kinds == {(1, 0, Fraction(-3, 10)): "jump", (1, -1, 0): "kink"}
     assert [found.planes[i] for i in found.jumps] == [(1, 0, Fraction(-3, 10))]
-    assert "2 planes (1 of kinks and 1 of jumps)" in found.told() and "no plane is proved" in found.told()
+    assert "2 planes (1 of kinks and 1 of jumps)" in found.how_found() and "no plane is proved" in found.how_found()
 
 
 @pytest.mark.parametrize(
