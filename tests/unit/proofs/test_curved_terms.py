@@ -14,8 +14,7 @@ from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.heads.curved import maximum_prove as curved_maximum
 from maxaffine.heads.curved import soft_kink
-from maxaffine.heads.curved.build import build_curved
-from maxaffine.heads.curved.plan import curved_plan
+from maxaffine.heads.curved.plan import build_curved, curved_plan
 from maxaffine.heads.level.plan import curve_of
 from maxaffine.heads.tree.prove import local_head
 from maxaffine.layer.clusters import ClusterGroup

@@ -18,6 +18,7 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
+from maxaffine.heads.assemble import layer_of
 from maxaffine.heads.axis.cells import (
     KINK,
     OVERLAP,
@@ -32,10 +33,13 @@ from maxaffine.heads.axis.cells import (
     sharpness,
 )
 from maxaffine.heads.axis.fit import POINTS, Curve, Library
+from maxaffine.layer.clusters import Cluster, ClusterGroup
+from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.structure.breaks import find_pieces
 from maxaffine.structure.groups import Direction
 from maxaffine.structure.one_direction import OneDirection
 from maxaffine.structure.switches import moved
+from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 
@@ -333,3 +337,19 @@ def with_breaks(f: Curve, low: float, high: float, links: Sequence[Link]) -> tup
     """Pieces of one function between links."""
     edges = [low, *(link.at for link in links), high]
     return tuple((a, b, f) for a, b in pairwise(edges))
+
+
+def axis_group(plan: AxisPlan) -> ClusterGroup:
+    """Clusters with the cells' heads, along the plan's coordinate."""
+    clusters = []
+    for cell in plan.parts:
+        fit = cell.fit
+        slopes = fit.slopes[:, None, None]
+        clusters.append(Cluster(np.array([cell.origin]), np.array([cell.radius]), (fit.keys,), fit.values[:, None], slopes))
+    row = np.asarray(plan.row, dtype=np.float64)[None]
+    return ClusterGroup(row, plan.sites.slopes[:, None], plan.sites.offsets, tuple(clusters))
+
+
+def build_axis(plan: AxisPlan, target: Target, dtype: str) -> GroupedLayer:
+    """The layer of a plan: one group of clusters, and the affine part."""
+    return layer_of([axis_group(plan)], target, dtype, plan.centre, plan.slopes)

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
-from maxaffine.heads.axis.build import build_axis
 from maxaffine.heads.axis.certificate import Asked, certify_axis
-from maxaffine.heads.axis.plan import SOFTER, Aim, AxisPlan, Problem, Soft, expression_problem, make_plan
+from maxaffine.heads.axis.plan import SOFTER, Aim, AxisPlan, Problem, Soft, build_axis, expression_problem, make_plan
 from maxaffine.heads.axis.seen_breaks import callable_problem
 from maxaffine.heads.found import BELOW, NO_FACTS, Discontinuous, Found, search_worst
 from maxaffine.heads.head import Example, Head

@@ -8,6 +8,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.heads.assemble import layer_of
 from maxaffine.heads.axis.cells import Cell
 from maxaffine.heads.composite.products_plan import ProductPlan
 from maxaffine.layer.clusters import Cluster, ClusterGroup
@@ -18,10 +19,8 @@ Array = NDArray[np.float64]
 
 
 def build_products(plan: ProductPlan, target: Target, dtype: str) -> GroupedLayer:
-    """One group of clusters over all directions, the affine part as tilt."""
-    tilt = np.array([[float(c) for c in plan.found.slopes]]) if any(plan.found.slopes) else None
-    low, high = target.box.low, target.box.high
-    return GroupedLayer(plan.centre, (product_group(plan),), 0.0, low, high, target.input_shapes, dtype, tilt)
+    """One group of clusters over all directions, and the affine part."""
+    return layer_of([product_group(plan)], target, dtype, plan.centre, plan.found.slopes)
 
 
 def product_group(plan: ProductPlan) -> ClusterGroup:

@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
-from maxaffine.heads.axis.build import axis_group
 from maxaffine.heads.axis.certificate import FLOATS
 from maxaffine.heads.axis.line import AxisTarget
 from maxaffine.heads.axis.parts import AxisParts, AxisProof
+from maxaffine.heads.axis.plan import axis_group
 from maxaffine.heads.axis.prove import prover
 from maxaffine.heads.axis.scores import EXTENDED
 from maxaffine.heads.composite.products_plan import ProductPlan
@@ -72,9 +72,7 @@ def certify_products(layer: GroupedLayer, plan: ProductPlan, error: float, runti
 
 def factor_layers(layer: GroupedLayer, plan: ProductPlan) -> list[GroupedLayer]:
     """Every factor as a layer of its own."""
-    return [
-        replace(layer, groups=(axis_group(one.row, list(one.parts), one.sites),), bonus=0.0, tilt=None) for one in plan.factors
-    ]
+    return [replace(layer, groups=(axis_group(one),), bonus=0.0, tilt=None) for one in plan.factors]
 
 
 def prove_product(layer: GroupedLayer, group: ClusterGroup, plan: ProductPlan, error: float) -> AxisProof:

@@ -19,11 +19,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.rounding import numpy_dtype
 from maxaffine.expression.expression import Expression
+from maxaffine.heads.assemble import layer_of, single_token
 from maxaffine.heads.curved.plan import lambert_of_exp
 from maxaffine.heads.spectral.plan import GroupPlan, GroupPlanner, _analytic
+from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.structure.curved_maxima import FREQUENCY, CurvedMaximum, CurvedSwitch, Lift, Side
 from maxaffine.target.box import Box
+from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 Split = tuple[float, tuple[float, tuple[float, ...], tuple[float, ...]]]
@@ -222,3 +227,20 @@ def _pieces(phi: Callable[[Array], Array], z: Array, density: Array, count: int)
         cuts = np.interp(np.linspace(0.0, heights.sum(), count + 1), np.concatenate([[0.0], np.cumsum(heights)]), cuts)
     assert best is not None
     return best
+
+
+def build_curved_maximum(plan: CurvedMaximumPlan, target: Target, dtype: str) -> GroupedLayer:
+    """The layer: single tokens whose scores are R times their values, beside the smooth part.
+
+    Coordinates of the tokens: t, scaled, and the sides' affine parts; a power of two makes scores of values.
+    """
+    found, leans = plan.found, plan.found.leans()
+    rows = [np.array([float(c) for c in row]) for row in (found.direction, *leans)]
+    matrix = np.stack([rows[0] / plan.half, *rows[1:]])
+    stored = np.concatenate(plan.pieces).astype(numpy_dtype(dtype)).astype(np.float64)
+    c, G = stored[:, 1], stored[:, 0]
+    across = [[float(side.lean == row) for row in leans] for side, own in zip(found.sides, plan.pieces, strict=True) for _ in own]
+    lean = np.concatenate([G[:, None], np.array(across)], axis=1)
+    tokens = tuple(single_token(found.sign * c[k : k + 1], found.sign * lean[k : k + 1]) for k in range(len(c)))
+    group = ClusterGroup(matrix, plan.sharpness * lean, plan.sharpness * c, tokens)
+    return layer_of([group, *(part.build() for part in plan.smooth)], target, dtype, plan.centre, found.slopes)

@@ -22,9 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.rounding import numpy_dtype
+from maxaffine.heads.assemble import layer_of, single_token
 from maxaffine.heads.level.plan import Curve
 from maxaffine.heads.spectral.affine_fit import AffineProducts, Function, ProductFit
+from maxaffine.layer.clusters import Cluster, ClusterGroup
+from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.spectral_keys import weights
+from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 
@@ -237,3 +241,19 @@ def _score(piece: ProductFit, z: Array) -> tuple[Array, Array]:
         value += np.log(np.exp(logits).sum(axis=1))
         lean[:, e] = weights(axis, z[:, e]) @ axis.slopes
     return value, lean
+
+
+def build_curved(plan: CurvedPlan, target: Target, dtype: str) -> GroupedLayer:
+    """The layer: a group of one cluster, and one of the inner cluster, whose values are differences of pieces, and its edges."""
+    piece, wide = plan.piece, 1.0 + 2.0**-39
+    matrix, origin, radius = np.diag(2.0 / target.box.width), np.zeros(2), np.full(2, wide)
+    axes = tuple(axis.keys for axis in piece.axes)
+    outer = Cluster(origin, radius, axes, piece.values[..., :1], piece.slopes[..., :1, :])
+    if plan.flat:
+        outer = single_token(piece.values[0, 0, :1], piece.slopes[0, 0, :1], wide)
+    values, slopes = piece.values[..., 1:] - piece.values[..., :1], piece.slopes[..., 1:, :] - piece.slopes[..., :1, :]
+    edge = single_token(np.zeros(1), np.zeros((1, 2)), wide)
+    inner = (Cluster(origin, radius, axes, values, slopes), *([edge] * len(plan.offsets)))
+    steep, offsets = np.vstack([np.zeros((1, 2)), plan.slopes]), np.concatenate([[0.0], plan.offsets])
+    groups = ClusterGroup(matrix, np.zeros((1, 2)), np.zeros(1), (outer,)), ClusterGroup(matrix, steep, offsets, inner)
+    return layer_of(groups, target, dtype)

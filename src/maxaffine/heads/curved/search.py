@@ -8,11 +8,9 @@ from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
 from maxaffine.expression.expression import Expression
-from maxaffine.heads.curved.build import build_curved
-from maxaffine.heads.curved.maximum_build import build_curved_maximum
-from maxaffine.heads.curved.maximum_plan import CurvedMaximumPlan, CurvedMaximumPlanner
+from maxaffine.heads.curved.maximum_plan import CurvedMaximumPlan, CurvedMaximumPlanner, build_curved_maximum
 from maxaffine.heads.curved.maximum_prove import certify_curved_maximum
-from maxaffine.heads.curved.plan import CurvedPlan, curved_plan
+from maxaffine.heads.curved.plan import CurvedPlan, build_curved, curved_plan
 from maxaffine.heads.curved.prove import certify_curved
 from maxaffine.heads.found import BELOW
 from maxaffine.heads.head import Example, Head

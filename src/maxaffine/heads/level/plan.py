@@ -17,6 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.heads.assemble import layer_of, single_token
+from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.target.target import Target
+
 Array = NDArray[np.float64]
 Side = Callable[[Array], Array]  # z (M, 2) -> h, negative inside
 
@@ -127,3 +132,12 @@ def level_plan(
             return LevelPlan(normals, offsets, sharpness, inside, outside, hard, 1.2 * apart + 40.0 / sharpness, curve)
         count = max(count + 1, min(most, math.ceil(count * min(1.5, 0.98 * math.sqrt(hard / area)))))
     return None
+
+
+def build_level(plan: LevelPlan, target: Target, dtype: str) -> GroupedLayer:
+    """The layer: one group of single tokens, the inside first, then the edges."""
+    slopes = np.concatenate([np.zeros((1, 2)), plan.sharpness * plan.normals])
+    offsets = np.concatenate([np.zeros(1), -plan.sharpness * plan.offsets])
+    rows = [plan.inside] + [plan.outside] * len(plan.offsets)
+    tokens = tuple(single_token(values, np.zeros((len(values), 2))) for values in rows)
+    return layer_of([ClusterGroup(np.diag(2.0 / target.box.width), slopes, offsets, tokens)], target, dtype)

@@ -11,8 +11,7 @@ from maxaffine.core.errors import Refused
 from maxaffine.expression.expression import Expression
 from maxaffine.heads.found import BELOW, Found, search_worst
 from maxaffine.heads.head import Example, Head
-from maxaffine.heads.level.build import build_level
-from maxaffine.heads.level.plan import Curve, LevelPlan, curve_of, level_plan
+from maxaffine.heads.level.plan import Curve, LevelPlan, build_level, curve_of, level_plan
 from maxaffine.heads.level.prove import certify_level_sets
 from maxaffine.heads.search import Search
 from maxaffine.layer.grouped import GroupedLayer

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -14,7 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.heads.assemble import layer_of, single_token
+from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.structure.convex_differences import Piece, Refinement
+from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 
@@ -61,3 +66,17 @@ class PiecewisePlan:
         """The record that a file keeps."""
         names = {"plan": "piecewise", "method": "piecewise", "argument": self.argument}
         return {**names, "sharpness": self.sharpness, "tokens": self.cells}
+
+
+def build_piecewise(plan: PiecewisePlan, target: Target, dtype: str) -> GroupedLayer:
+    """The layer: one cluster of one token per piece, its numbers rounded once from the exact ones."""
+    centre, used = (target.box.low + target.box.high) / 2.0, list(plan.used)
+
+    def rounded(pieces: Iterable[Piece]) -> Array:
+        return np.array([[float(c) for c in plan.in_z(piece, centre)] for piece in pieces])
+
+    sites = rounded(plan.logits())
+    values = [rounded(token.values) for token in plan.pieces.tokens]
+    tokens = tuple(single_token(rows[:, -1], rows[:, used]) for rows in values)
+    matrix = np.eye(target.box.dimension)[used]
+    return layer_of([ClusterGroup(matrix, sites[:, used], sites[:, -1], tokens)], target, dtype)

@@ -7,8 +7,7 @@ from maxaffine.core.errors import Refused
 from maxaffine.heads.breaks.planes import observe_seen, why_not_seen, why_unproved
 from maxaffine.heads.found import BELOW, Found
 from maxaffine.heads.head import Example, Head
-from maxaffine.heads.piecewise.build import build_piecewise
-from maxaffine.heads.piecewise.plan import PiecewisePlan
+from maxaffine.heads.piecewise.plan import PiecewisePlan, build_piecewise
 from maxaffine.heads.piecewise.prove import certify_piecewise
 from maxaffine.heads.piecewise.seen import SeenPieces, seen_plans
 from maxaffine.heads.search import Search, Unconfirmed

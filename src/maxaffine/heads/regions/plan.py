@@ -18,10 +18,14 @@ from numpy.typing import NDArray
 
 from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
+from maxaffine.heads.assemble import layer_of
 from maxaffine.heads.breaks.hyperplanes import Seen
 from maxaffine.heads.spectral.affine_fit import AffineProducts, ProductFit
+from maxaffine.layer.clusters import Cluster, ClusterGroup
+from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.structure.planes import Arrangement, Plane
 from maxaffine.target.box import Box
+from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 
@@ -119,3 +123,16 @@ def few_bits(number: float) -> float:
         return 1.0
     mantissa, exponent = math.frexp(number)
     return math.ldexp(math.ceil(mantissa * 256.0) / 256.0, exponent)
+
+
+def build_regions(plan: RegionsPlan, target: Target, dtype: str) -> GroupedLayer:
+    """The layer: one cluster per region, all with the same keys; z = x - centre, t = z / half, scores rounded once."""
+    D = target.box.dimension
+    centre, _ = half_widths(target.box)
+    sites = np.array([[float(c) for c in row] for row in plan.sites(centre)])
+    keys = tuple(axis.keys for axis in plan.fit.axes)
+    clusters = tuple(
+        Cluster(np.zeros(D), plan.half, keys, plan.fit.values[..., k : k + 1], plan.fit.slopes[..., k : k + 1, :])
+        for k in range(len(sites))
+    )
+    return layer_of([ClusterGroup(np.eye(D), sites[:, :-1], sites[:, -1], clusters)], target, dtype)

@@ -11,8 +11,7 @@ from maxaffine.heads.breaks.hyperplanes import Seen
 from maxaffine.heads.breaks.planes import observe_seen, why_not_seen, why_unproved
 from maxaffine.heads.found import Found
 from maxaffine.heads.head import Example, Head
-from maxaffine.heads.regions.build import build_regions
-from maxaffine.heads.regions.plan import BranchFits, RegionsPlan, few_bits, half_widths
+from maxaffine.heads.regions.plan import BranchFits, RegionsPlan, build_regions, few_bits, half_widths
 from maxaffine.heads.regions.prove import certify_regions, plane_slopes
 from maxaffine.heads.regions.prove_integral import certify_regions_integral
 from maxaffine.heads.regions.seen import seen_plans

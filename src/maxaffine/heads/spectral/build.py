@@ -5,20 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from maxaffine.heads.assemble import layer_of
 from maxaffine.heads.spectral.plan import SpectralPlan
-from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.target.target import Target
 
 
-def build_spectral(plan: SpectralPlan, target: Target, dtype: str, bonus: float = 0.0) -> GroupedLayer:
-    """The layer of a spectral plan: z_g = directions . (x - centre) / half, keys and values as fitted."""
-    low, high = target.box.low, target.box.high
-    groups = []
-    for made in plan.groups:
-        matrix = made.group.matrix() / made.half[:, None]
-        keys = tuple(axis.keys for axis in made.axes)
-        groups.append(Group(matrix, keys, made.values, made.factors, made.slopes))
-    return GroupedLayer((low + high) / 2.0, tuple(groups), bonus, low, high, target.input_shapes, dtype)
+def build_spectral(plan: SpectralPlan, target: Target, dtype: str) -> GroupedLayer:
+    """The layer of a spectral plan."""
+    return layer_of([made.build() for made in plan.groups], target, dtype)
 
 
 def with_bonus(layer: GroupedLayer, bonus: float) -> GroupedLayer:

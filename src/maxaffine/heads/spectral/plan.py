@@ -18,6 +18,7 @@ from maxaffine.core import balls
 from maxaffine.core.intervals import Interval
 from maxaffine.heads.spectral.affine_fit import AffineProducts, fit_affine, steepest
 from maxaffine.heads.spectral.fit import AxisCurve, AxisFit, Function, tensor_fit
+from maxaffine.layer.grouped import Group as KeyGroup
 from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, chebyshev
 from maxaffine.structure.groups import Direction, Group, groups_of, rotated_group, whole_group
 from maxaffine.target.target import Target
@@ -46,6 +47,11 @@ class GroupPlan:
     def tokens(self) -> int:
         """Product of the keys per direction."""
         return math.prod(len(axis) for axis in self.axes)
+
+    def build(self) -> KeyGroup:
+        """Keys and values as fitted, in z = directions . (x - centre) / half."""
+        keys = tuple(axis.keys for axis in self.axes)
+        return KeyGroup(self.group.matrix() / self.half[:, None], keys, self.values, self.factors, self.slopes)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.heads.assemble import layer_of
 from maxaffine.heads.tree.fit import Function, LocalFitter, Piece
+from maxaffine.layer.clusters import Cluster, ClusterGroup
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 Place = tuple[int, ...]  # level, then the cell's number per axis
@@ -248,3 +252,13 @@ def reaches(low: Array, high: Array, slopes: Array, offsets: Array, gap: float) 
         found_low[k] = middle[k] + half[k] * np.minimum(least, -closest)
         found_high[k] = middle[k] + half[k] * np.maximum(most, closest)
     return np.maximum(found_low, -EDGE), np.minimum(found_high, EDGE)
+
+
+def build_tree(plan: TreePlan, target: Target, dtype: str) -> GroupedLayer:
+    """The layer: every cluster's coordinates t run over [-1, 1] on the box that its piece was fitted on."""
+    clusters = []
+    for low, high, piece in zip(plan.low, plan.high, plan.pieces, strict=True):
+        origin, radius = (low + high) / 2.0, (high - low) / 2.0 * (1.0 + 2.0**-40)
+        clusters.append(Cluster(origin, radius, piece.axes(dtype), piece.values, piece.slopes))
+    matrix = np.diag(2.0 / (target.box.high - target.box.low))
+    return layer_of([ClusterGroup(matrix, plan.site_slopes, plan.site_offsets, tuple(clusters))], target, dtype)

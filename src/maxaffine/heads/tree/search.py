@@ -10,9 +10,8 @@ from maxaffine.core.errors import Refused
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.search import Search
-from maxaffine.heads.tree.build import build_tree
 from maxaffine.heads.tree.fit import Function
-from maxaffine.heads.tree.plan import TreePlan, tree_plans
+from maxaffine.heads.tree.plan import TreePlan, build_tree, tree_plans
 from maxaffine.heads.tree.prove import certify_tree
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate

@@ -12,9 +12,8 @@ from maxaffine import Box
 from maxaffine.checker import check
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
-from maxaffine.heads.axis.build import build_axis
 from maxaffine.heads.axis.certificate import Asked, certify_axis
-from maxaffine.heads.axis.plan import Aim, expression_problem, make_plan
+from maxaffine.heads.axis.plan import Aim, build_axis, expression_problem, make_plan
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer

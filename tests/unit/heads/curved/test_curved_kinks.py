@@ -10,8 +10,7 @@ from maxaffine.checker.curved import check_curved
 from maxaffine.checker.soft_kink import _off
 from maxaffine.checker.stored import NotProved
 from maxaffine.core.errors import Refused
-from maxaffine.heads.curved.build import build_curved
-from maxaffine.heads.curved.plan import CurvedPlan, curved_plan
+from maxaffine.heads.curved.plan import CurvedPlan, build_curved, curved_plan
 from maxaffine.heads.curved.prove import certify_curved
 from maxaffine.heads.curved.soft_kink import _lambert
 from maxaffine.heads.level.plan import curve_of

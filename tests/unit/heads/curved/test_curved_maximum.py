@@ -13,8 +13,7 @@ import maxaffine as ma
 from maxaffine.checker.curved import check_curved
 from maxaffine.checker.stored import NotProved
 from maxaffine.core.errors import Refused
-from maxaffine.heads.curved.maximum_build import build_curved_maximum
-from maxaffine.heads.curved.maximum_plan import CurvedMaximumPlan, CurvedMaximumPlanner, polygon
+from maxaffine.heads.curved.maximum_plan import CurvedMaximumPlan, CurvedMaximumPlanner, build_curved_maximum, polygon
 from maxaffine.heads.curved.maximum_prove import certify_curved_maximum
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.file import to_tensors

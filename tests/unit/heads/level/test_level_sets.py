@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from maxaffine.checker.level_sets import check_level_sets
-from maxaffine.heads.level.build import build_level
-from maxaffine.heads.level.plan import LevelPlan, curve_of, level_plan, polygon
+from maxaffine.heads.level.plan import LevelPlan, build_level, curve_of, level_plan, polygon
 from maxaffine.heads.level.prove import certify_level_sets
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.file import to_tensors

@@ -20,8 +20,7 @@ from maxaffine.checker.piecewise_dual import Frame
 from maxaffine.core.errors import BadInput, MaxaffineError, Refused
 from maxaffine.core.polytopes import Polytope
 from maxaffine.expression.expression import Expression
-from maxaffine.heads.piecewise.build import build_piecewise
-from maxaffine.heads.piecewise.plan import PiecewisePlan
+from maxaffine.heads.piecewise.plan import PiecewisePlan, build_piecewise
 from maxaffine.heads.piecewise.prove import certify_piecewise, stored_errors
 from maxaffine.layer.file import from_tensors
 from maxaffine.proofs.observe import near_switches

@@ -222,7 +222,7 @@ def blunt():
     finally:
         search.certify_regions = original
     plan = replace(found["plan"], steepness=(found["plan"].steepness[0] / 128.0,))
-    from maxaffine.heads.regions.build import build_regions
+    from maxaffine.heads.regions.plan import build_regions
 
     made = build_regions(plan, layer.target, "float64")
     slopes = certify.plane_slopes(plan.arrangement, layer.target.box)

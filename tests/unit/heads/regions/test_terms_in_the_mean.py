@@ -10,7 +10,7 @@ import pytest
 import maxaffine as ma
 from maxaffine.checker import check
 from maxaffine.checker.regions import _integrated
-from maxaffine.heads.regions.build import build_regions
+from maxaffine.heads.regions.plan import build_regions
 from maxaffine.heads.regions.prove_integral import certify_regions_integral
 from maxaffine.layer.file import to_tensors
 from maxaffine.runtime import chooser

@@ -8,9 +8,8 @@ import pytest
 from maxaffine.checker.stored import NotProved
 from maxaffine.checker.tree import Clusters, check_tree
 from maxaffine.core.errors import Refused
-from maxaffine.heads.tree.build import build_tree
 from maxaffine.heads.tree.fit import LocalFitter, evaluate
-from maxaffine.heads.tree.plan import Tree, TreePlan, tree_plans
+from maxaffine.heads.tree.plan import Tree, TreePlan, build_tree, tree_plans
 from maxaffine.heads.tree.prove import certify_tree
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.file import to_tensors

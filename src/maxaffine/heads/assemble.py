@@ -1,0 +1,33 @@
+"""Layers from their groups: what all builders share."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.layer.clusters import Cluster, ClusterGroup
+from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.target.target import Target
+
+Array = NDArray[np.float64]
+
+
+def layer_of(
+    groups: Sequence[Group | ClusterGroup], target: Target, dtype: str, centre: Array | None = None,
+    slopes: Sequence[Fraction] = (),
+) -> GroupedLayer:  # fmt: skip
+    """The layer of these groups on the target's box, with slopes . (x - centre) added."""
+    box = target.box
+    about = box.centre if centre is None else centre
+    affine = np.array([[float(c) for c in slopes]]) if any(slopes) else None
+    return GroupedLayer(about, tuple(groups), 0.0, box.low, box.high, target.input_shapes, dtype, affine)
+
+
+def single_token(values: Array, slopes: Array, radius: float = 1.0) -> Cluster:
+    """A cluster of one token with values (K,) and slopes (K, E), about the origin of its coordinates."""
+    K, E = slopes.shape
+    one = (1,) * E
+    keys = (AxisKeys(np.zeros(1), np.zeros(1)),) * E
+    return Cluster(np.zeros(E), np.full(E, radius), keys, values.reshape(*one, K), slopes.reshape(*one, K, E))
