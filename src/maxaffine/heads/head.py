@@ -50,7 +50,7 @@ class Head(ABC, Generic[P]):
         """The layer of a plan."""
 
     @abstractmethod
-    def prove(self, plan: P, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+    def prove(self, layer: GroupedLayer, plan: P, request: Request, runtime: str) -> Certificate:
         """What is proved about the stored layer on one runtime; Refused where that is nothing."""
 
     # What few heads do in another way.

@@ -105,7 +105,7 @@ def _quietly(plans: Iterator[P]) -> Iterator[P]:
 
 def _proved(head: Head[P], plan: P, layer: GroupedLayer, request: Request) -> Found:
     """The layer with its certificate, where that fits the error and the checker agrees; else Refused."""
-    prove = partial(head.prove, plan, layer, request)
+    prove = partial(head.prove, layer, plan, request)
     certificate = prove("two-level" if layer.has_clusters else "arrays")
     bound = certificate.bound
     assert bound is not None

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.heads.axis.fit import MOST_LOCAL, POINTS, Curve, Library, LocalFit
+from maxaffine.heads.fitting import as_stored
 from maxaffine.layer.spectral_keys import weights
 
 Array = NDArray[np.float64]
@@ -333,7 +334,7 @@ def place_sites(cells: list[Cell], handovers: list[Handover], dtype: str) -> Sit
 def _offsets(cells: list[Cell], handovers: list[Handover], slopes: Array, zero: int, dtype: str) -> Sites:
     """Offsets one after the other from the cell `zero`, from what is stored: rounding does not add up."""
     stored = numpy_dtype(dtype)
-    A = slopes.astype(stored).astype(np.float64)
+    A = as_stored(slopes, dtype)
     b = np.zeros(len(cells))
     for k in range(zero, len(cells) - 1):
         at = handovers[k].at

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.core.rounding import compute_format, numpy_dtype
+from maxaffine.core.rounding import compute_format
+from maxaffine.heads.fitting import LAMBDAS, as_stored, lawson, ridges
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import log_binomials, rounded, weights
 
@@ -148,19 +149,13 @@ class Library:
     def solve(self, count: int, delta: float, shift: float, samples: Array, exact: Array) -> LocalFit:
         """Ridge least squares for one set of keys, the best of several dampings."""
         keys = shifted_keys(count, delta, shift, self.dtype)
-        U, S, Vt = np.linalg.svd(design(keys, POINTS, self.affine), full_matrices=False)
-        projected = U.T @ samples
         W = design(keys, CHECK, self.affine)
-        fits = []
-        for lam in (3.0, 0.3, 0.03, 0.003):
-            damping = max(lam * self.error / self.scale, 4.0 * self.unit, lam * self.blur)
-            fits.append(self._judge(keys, Vt.T @ (S / (S * S + damping * damping) * projected), W, exact))
-        return min(fits, key=lambda fit: fit.error)
+        dampings = [max(lam * self.error / self.scale, 4.0 * self.unit, lam * self.blur) for lam in LAMBDAS]
+        found = ridges(design(keys, POINTS, self.affine), samples, dampings)
+        return min((self._judge(keys, values, W, exact) for values in found), key=lambda fit: fit.error)
 
     def _judge(self, keys: AxisKeys, values: Array, W: Array, exact: Array) -> LocalFit:
-        with np.errstate(over="ignore", invalid="ignore"):
-            stored = values.astype(numpy_dtype(self.dtype)).astype(np.float64)
-        p = len(keys)
+        stored, p = as_stored(values, self.dtype), len(keys)
         c, G = stored[:p], stored[p:] if self.affine else np.zeros(p)
         if not np.isfinite(stored).all():
             return LocalFit(np.inf, keys, c, G)
@@ -177,18 +172,7 @@ class Library:
     def _lawson(self, start: LocalFit, samples: Array, exact: Array) -> LocalFit:
         A, W = (design(start.keys, points, self.affine) for points in (POINTS, CHECK))
         best = start
-        for lam in (0.3, 0.03, 0.003):
-            damping = max(lam * self.error / self.scale, 4.0 * self.unit)
-            weight = np.ones(len(POINTS))
-            for _ in range(10):
-                root = np.sqrt(weight / weight.mean())
-                try:
-                    U, S, Vt = np.linalg.svd(A * root[:, None], full_matrices=False)
-                except np.linalg.LinAlgError:
-                    break
-                values = Vt.T @ (S / (S * S + damping * damping) * (U.T @ (samples * root)))
+        for lam in LAMBDAS[1:]:
+            for values in lawson(A, samples, max(lam * self.error / self.scale, 4.0 * self.unit), 10):
                 best = min(best, self._judge(start.keys, values, W, exact), key=lambda fit: fit.error)
-                away = np.abs(A @ values - samples)
-                weight = weight * (away / max(float(away.max()), 1e-300) + 1e-3)
-                weight /= weight.max()
         return best

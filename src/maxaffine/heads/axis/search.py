@@ -76,7 +76,7 @@ class Axis(Head[AxisPlan]):
         """One group of clusters."""
         return build_axis(plan, request.target, request.dtype)
 
-    def prove(self, plan: AxisPlan, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+    def prove(self, layer: GroupedLayer, plan: AxisPlan, request: Request, runtime: str) -> Certificate:
         """Cell by cell along the direction."""
         assert plan.found is not None
         return certify_axis(layer, plan.found, Asked(request.error, request.norm, plan.gap), runtime)

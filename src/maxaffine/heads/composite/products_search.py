@@ -59,8 +59,8 @@ class Products(Head[ProductPlan | SumPlan]):
             return Sums().build(plan, request)
         return build_products(plan, request.target, request.dtype)
 
-    def prove(self, plan: ProductPlan | SumPlan, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+    def prove(self, layer: GroupedLayer, plan: ProductPlan | SumPlan, request: Request, runtime: str) -> Certificate:
         """Factor by factor."""
         if isinstance(plan, SumPlan):
-            return Sums().prove(plan, layer, request, runtime)
+            return Sums().prove(layer, plan, request, runtime)
         return certify_products(layer, plan, request.error, runtime)

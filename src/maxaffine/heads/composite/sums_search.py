@@ -53,7 +53,7 @@ class Sums(Head[SumPlan]):
         """One group per part, with biases between them."""
         return biased(build_sums(plan, request.target, request.dtype), request.error)
 
-    def prove(self, plan: SumPlan, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+    def prove(self, layer: GroupedLayer, plan: SumPlan, request: Request, runtime: str) -> Certificate:
         """Part by part, errors added up."""
         return certify_sums(layer, plan, request.error, runtime)
 

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.core.rounding import numpy_dtype
 from maxaffine.expression.expression import Expression
 from maxaffine.heads.assemble import layer_of, single_token
 from maxaffine.heads.curved.plan import lambert_of_exp
+from maxaffine.heads.fitting import as_stored
 from maxaffine.heads.spectral.plan import GroupPlan, GroupPlanner, _analytic
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
@@ -237,7 +237,7 @@ def build_curved_maximum(plan: CurvedMaximumPlan, target: Target, dtype: str) ->
     found, leans = plan.found, plan.found.leans()
     rows = [np.array([float(c) for c in row]) for row in (found.direction, *leans)]
     matrix = np.stack([rows[0] / plan.half, *rows[1:]])
-    stored = np.concatenate(plan.pieces).astype(numpy_dtype(dtype)).astype(np.float64)
+    stored = as_stored(np.concatenate(plan.pieces), dtype)
     c, G = stored[:, 1], stored[:, 0]
     across = [[float(side.lean == row) for row in leans] for side, own in zip(found.sides, plan.pieces, strict=True) for _ in own]
     lean = np.concatenate([G[:, None], np.array(across)], axis=1)

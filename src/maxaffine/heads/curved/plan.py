@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.core.rounding import numpy_dtype
 from maxaffine.heads.assemble import layer_of, single_token
+from maxaffine.heads.fitting import Function, as_stored, mesh
 from maxaffine.heads.level.plan import Curve
-from maxaffine.heads.spectral.affine_fit import AffineProducts, Function, ProductFit
+from maxaffine.heads.spectral.affine_fit import AffineProducts, ProductFit
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.spectral_keys import weights
@@ -111,7 +111,7 @@ def _pieces(both: Function, error: float, scale: float, dtype: str) -> tuple[Pro
     fit = AffineProducts(apart, 2, error, scale, dtype).smallest(error, 400)
     if fit is None:
         return None, True
-    stored = flat.astype(numpy_dtype(dtype)).astype(np.float64)
+    stored = as_stored(flat, dtype)
     values = np.concatenate([np.full_like(fit.values, stored[0]), fit.values + stored[0]], axis=-1)
     slopes = np.concatenate([np.broadcast_to(stored[1:], fit.slopes.shape), fit.slopes + stored[1:]], axis=-2)
     return ProductFit(fit.error, fit.axes, values, slopes), True
@@ -131,8 +131,8 @@ def _soft_edges(
     piece: ProductFit, both: Function, curve: Curve, middles: Array, slopes: Array, error: float, most: int
 ) -> tuple[Array, Array] | None:
     """Slopes and offsets of the fewest edges found for one of WIDTHS; the curve's `middles`, where branches part at `slopes`."""
-    mesh = np.stack([a.ravel() for a in np.meshgrid(*(np.linspace(-1.0, 1.0, LOOKS),) * 2, indexing="ij")], axis=1)
-    apart, score = np.diff(both(mesh), axis=1)[:, 0], _score(piece, mesh)[0]
+    points = mesh([np.linspace(-1.0, 1.0, LOOKS)] * 2)
+    apart, score = np.diff(both(points), axis=1)[:, 0], _score(piece, points)[0]
     within = np.diff(both(np.clip(middles - 1e-5 * curve.normals, -1.0, 1.0)), axis=1)[:, 0]
     apart = apart * (1.0 if float(np.median(within)) > 0 else -1.0)  # positive inside
     density = np.sqrt(curve.bends * curve.lengths * slopes) + 1e-9 * curve.lengths
@@ -147,7 +147,7 @@ def _soft_edges(
             found, off = _edges(piece, curve, middles, inner, density, slopes, lam, count)
             costs = lambert_of_exp(np.array([off - 1.0]))[0] / lam
             if costs <= error:
-                if _seen(found, mesh, apart, score) <= error:
+                if _seen(found, points, apart, score) <= error:
                     best = found
                 break
             count = max(count + 1, math.ceil(count * 1.015))

@@ -69,7 +69,7 @@ class Curved(Head[CurvedPlan | CurvedMaximumPlan]):
         return biased(bare, request.error)
 
     def prove(
-        self, plan: CurvedPlan | CurvedMaximumPlan, layer: GroupedLayer, request: Request, runtime: str
+        self, layer: GroupedLayer, plan: CurvedPlan | CurvedMaximumPlan, request: Request, runtime: str
     ) -> Certificate:
         """Along the curve, or by the maximum."""
         if isinstance(plan, CurvedMaximumPlan):

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
-from maxaffine.core.rounding import compute_format, numpy_dtype
+from maxaffine.core.rounding import compute_format
 from maxaffine.heads.entries.plan import site_keys
+from maxaffine.heads.fitting import MORE_LAMBDAS, affine_on_grid, as_stored, spread, weights_at
 from maxaffine.heads.spectral.affine_fit import DELTAS, AffineProducts, ProductFit
-from maxaffine.heads.spectral.affine_values import Basis, affine_on_grid, affine_values, spread
-from maxaffine.heads.spectral.fit import LAMBDAS
+from maxaffine.heads.spectral.affine_values import Basis, affine_values
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, rounded, weights
 
@@ -91,10 +91,7 @@ def smoothly_filled(z: list[Array], values: Array) -> Array:
     families = [[bernstein(count, 1.0, "float64").keys for count in counts], [site_keys(sites, 0.36) for sites in some]]
 
     def design(keys: list[AxisKeys], index: NDArray[np.intp]) -> Array:
-        W = np.ones((len(index), 1))
-        for e, one in enumerate(z):
-            W = (W[:, :, None] * weights(keys[e], one[index[:, e]])[:, None, :]).reshape(len(index), -1)
-        return W
+        return weights_at(keys, np.stack([one[index[:, e]] for e, one in enumerate(z)], axis=1))
 
     wanted, tried = values[tuple(part.T)], []
     for keys in families:
@@ -137,15 +134,7 @@ class TableProducts(AffineProducts):
         most = JUDGED.get(len(z), 8)
         self.judged = [chebyshev_part(one, most) for one in z]
 
-    def attempt(self, counts: tuple[int, ...], deltas: tuple[int, ...]) -> ProductFit:
-        """The head with so many keys per axis, and its deltas (or the sharpness of its sites) by their place in a list."""
-        key = (counts, deltas)
-        if key not in self._known:
-            axes = tuple(self._axis(e, n, i) for e, (n, i) in enumerate(zip(counts, deltas, strict=True)))
-            self._known[key] = self._fit(axes, counts, deltas)
-        return self._known[key]
-
-    def _axis(self, e: int, count: int, place: int) -> SpectralAxis:
+    def axis(self, e: int, count: int, place: int) -> SpectralAxis:
         """Keys of one axis; `shift` tells the axes apart, whose nodes are their own."""
         if self.family == "bernstein" or count == 1:
             return replace(bernstein(count, DELTAS[place], self.dtype), shift=float(e))
@@ -215,8 +204,7 @@ def refitted(
     unit = compute_format(dtype).unit
 
     def judged(values: Array, slopes: Array) -> TableFit:
-        with np.errstate(over="ignore", invalid="ignore"):
-            c, G = (a.astype(numpy_dtype(dtype)).astype(np.float64) for a in (values, slopes))
+        c, G = (as_stored(part, dtype) for part in (values, slopes))
         if not (np.isfinite(c).all() and np.isfinite(G).all()):
             return TableFit(math.inf, keys, c, G)
         away = np.abs(affine_on_grid(W, c, G, z) - table)
@@ -234,7 +222,7 @@ def refitted(
         part, gaps = table[np.ix_(*index)], holes[np.ix_(*index)]
         bases = [Basis.of(axis, one) for axis, one in zip(fit.axes, nodes, strict=True)]
         own = [weights(axis.keys, one) for axis, one in zip(fit.axes, nodes, strict=True)]
-        for lam in (*LAMBDAS, 0.0003):
+        for lam in MORE_LAMBDAS:
             samples = part
             for _ in range(FILLINGS if gaps.any() else 1):
                 values, slopes = affine_values(bases, samples, max(lam * error / scale, 4.0 * unit))
@@ -257,8 +245,7 @@ def on_sites(z: list[Array], table: Array, counts: tuple[int, ...], rho: float, 
             before, after = sites[0] - (sites[1] - sites[0]) * steps[::-1], sites[-1] + (sites[-1] - sites[-2]) * steps
             sites = np.concatenate([before, sites, after])
         made = site_keys(sites, rho)
-        stored = numpy_dtype(dtype)
-        keys.append(AxisKeys(made.slopes.astype(stored).astype(np.float64), made.offsets.astype(stored).astype(np.float64)))
+        keys.append(rounded(made.slopes, made.offsets, dtype))
         W.append(weights(keys[-1], one))
     values: NDArray[Any] = table
     for e, w in enumerate(W):
@@ -271,6 +258,6 @@ def on_sites(z: list[Array], table: Array, counts: tuple[int, ...], rho: float, 
         if not (np.isfinite(solved).all() and np.isfinite(keys[e].slopes).all() and np.isfinite(keys[e].offsets).all()):
             raise Refused(f"nodes of variable {e} are too close to tell their keys apart in {dtype}; try hard=True.")
         values = np.moveaxis(solved.reshape(-1, *moved.shape[1:]), 0, e)
-    values = values.astype(numpy_dtype(dtype)).astype(np.float64)
+    values = as_stored(values, dtype)
     away = float(np.abs(spread(W, values) - table).max())
     return TableFit(away, tuple(keys), values, None)

@@ -17,10 +17,11 @@ from maxaffine.core.rounding import compute_format, numpy_dtype
 from maxaffine.heads.entries.build import build_hard_samples, build_head
 from maxaffine.heads.entries.fit import on_sites, scaled
 from maxaffine.heads.entries.search import Attempts, finished_hard, straight
+from maxaffine.heads.fitting import affine_columns
 from maxaffine.heads.found import BELOW, Found
-from maxaffine.layer.keys import Coordinates, ListedKeys
+from maxaffine.layer.keys import AxisKeys, Coordinates, ListedKeys
 from maxaffine.layer.layer import Layer
-from maxaffine.layer.spectral_keys import bernstein, weights
+from maxaffine.layer.spectral_keys import bernstein
 from maxaffine.request import Request
 from maxaffine.target.samples import Samples
 
@@ -91,40 +92,31 @@ def _heads(attempts: Attempts, samples: Samples) -> Found | None:
         if count > 1 and columns > len(part) // 2:  # at least two samples per coefficient: a head is a fit
             break
         request.progress("heads for the samples", count**D, len(z))
-        best: tuple[float, Array, float, float] | None = None
+        best: tuple[float, Array, list[AxisKeys], float] | None = None
         for delta in DELTAS if count > 1 else (1.0,):
-            A = _design(z[part], count, delta, request.dtype)
+            keys = [bernstein(count, delta, request.dtype).keys] * D
+            A = affine_columns(keys, z[part])
             for damping in DAMPINGS:
                 lam = max(damping * request.error / size, 4.0 * compute_format(request.dtype).unit)
                 coefficients = _ridge(A, samples.y[part], lam)
                 away = float(np.abs(A @ coefficients - samples.y[part]).max())
                 if np.isfinite(away) and (best is None or away < best[0]):
-                    best = away, coefficients, delta, lam
+                    best = away, coefficients, keys, lam
         if best is None:
             continue
         attempts.left.append((count**D, best[0]))
         if best[0] > request.error * BELOW:
             continue
-        _, coefficients, delta, lam = best
+        _, coefficients, keys, lam = best
         if len(part) < len(z):
-            coefficients = _ridge(_design(z, count, delta, request.dtype), samples.y, lam)
-        axes = tuple(bernstein(count, delta, request.dtype).keys for _ in range(D))
+            coefficients = _ridge(affine_columns(keys, z), samples.y, lam)
         K = samples.y.shape[1]
         shaped = coefficients.reshape(1 + D, *(count,) * D, K)
-        layer = build_head(samples, centre, scale, axes, shaped[0], np.moveaxis(shaped[1:], 0, -1), request.dtype)
+        layer = build_head(samples, centre, scale, tuple(keys), shaped[0], np.moveaxis(shaped[1:], 0, -1), request.dtype)
         found = attempts.tried("bernstein", layer, "spectral")
         if found is not None:
             return found
     return None
-
-
-def _design(z: Array, count: int, delta: float, dtype: str) -> Array:
-    """Columns w_j and z_e w_j at the samples, (m, (1 + D) N)."""
-    keys = bernstein(count, delta, dtype).keys
-    W = weights(keys, z[:, 0])
-    for e in range(1, z.shape[1]):
-        W = (W[:, :, None] * weights(keys, z[:, e])[:, None, :]).reshape(len(z), -1)
-    return np.concatenate([W, *(z[:, e : e + 1] * W for e in range(z.shape[1]))], axis=1)
 
 
 def _ridge(A: Array, y: Array, lam: float) -> Array:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.heads.assemble import layer_of, single_token
+from maxaffine.heads.fitting import mesh
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.target.target import Target
@@ -65,11 +66,11 @@ class LevelPlan:
 def curve_of(h: Side, count: int = RAYS) -> Curve | None:
     """The boundary of {h < 0} within [-1, 1]^2 by rays from its middle; None unless it looks convex and has an inside."""
     grid = np.linspace(-1.0, 1.0, 201)
-    mesh = np.stack([a.ravel() for a in np.meshgrid(grid, grid, indexing="ij")], axis=1)
-    inside = h(mesh) < 0
+    points = mesh([grid, grid])
+    inside = h(points) < 0
     if not inside.any() or inside.all():
         return None
-    middle = mesh[inside].mean(axis=0)
+    middle = points[inside].mean(axis=0)
     if not h(middle[None])[0] < 0:
         return None
     angles = 2.0 * np.pi * (np.arange(count) + 0.5) / count

@@ -62,7 +62,7 @@ class Level(Head[LevelPlan]):
         """One group of single tokens."""
         return build_level(plan, request.target, request.dtype)
 
-    def prove(self, plan: LevelPlan, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+    def prove(self, layer: GroupedLayer, plan: LevelPlan, request: Request, runtime: str) -> Certificate:
         """Box by box."""
         return certify_level_sets(layer, request.target, request.norm, request.error * BELOW, runtime)
 

@@ -81,7 +81,7 @@ class Lookup(Head[Plan]):
         """Values of all cells."""
         return _build(plan, request)
 
-    def prove(self, plan: Plan, layer: Layer, request: Request, runtime: str) -> Certificate:  # type: ignore[override]
+    def prove(self, layer: Layer, plan: Plan, request: Request, runtime: str) -> Certificate:  # type: ignore[override]
         """By the theorem that the plan names."""
         return _certify(plan, layer, request, runtime)
 

@@ -61,7 +61,7 @@ class Piecewise(Head[PiecewisePlan]):
         """One cluster of one token per piece."""
         return build_piecewise(plan, request.target, request.dtype)
 
-    def prove(self, plan: PiecewisePlan, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+    def prove(self, layer: GroupedLayer, plan: PiecewisePlan, request: Request, runtime: str) -> Certificate:
         """By the convex lifting."""
         return certify_piecewise(layer, plan, runtime)
 

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
-from maxaffine.core.rounding import compute_format, numpy_dtype
+from maxaffine.core.rounding import compute_format
 from maxaffine.heads.breaks.hyperplanes import Seen
+from maxaffine.heads.fitting import MORE_LAMBDAS, Function, affine_columns, as_stored, ridges
 from maxaffine.heads.regions.plan import half_widths
-from maxaffine.heads.spectral.affine_fit import DELTAS, AffineProducts, Function, ProductFit
-from maxaffine.heads.spectral.fit import LAMBDAS
-from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, weights
+from maxaffine.heads.spectral.affine_fit import DELTAS, AffineProducts, ProductFit
+from maxaffine.layer.spectral_keys import SpectralAxis, bernstein
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
@@ -217,29 +217,17 @@ def _ridge(
     axes: tuple[SpectralAxis, ...], z: Array, f: Array, check: Array, exact: Array, given: RegionProducts
 ) -> tuple[float, Array | None]:
     """The largest error on the points to check and the unknowns (N (1 + E),), of the best ridge."""
-    A = _columns(axes, z)
-    U, S, Vt = np.linalg.svd(A, full_matrices=False)
-    seen, B = U.T @ f[:, 0], _columns(axes, check)
-    best, unknowns = math.inf, None
-    stored = numpy_dtype(given.dtype)
-    for lam in (*LAMBDAS, 3e-4):
-        damping = max(lam * given.wanted / given.scale, 4.0 * given.unit)
-        with np.errstate(over="ignore", invalid="ignore"):
-            trial = (Vt.T @ (seen * (S / (S * S + damping * damping)))).astype(stored).astype(np.float64)
+    keys = [axis.keys for axis in axes]
+    B, best, unknowns = affine_columns(keys, check), math.inf, None
+    dampings = [max(lam * given.wanted / given.scale, 4.0 * given.unit) for lam in MORE_LAMBDAS]
+    for values in ridges(affine_columns(keys, z), f[:, 0], dampings):
+        trial = as_stored(values, given.dtype)
         if not np.isfinite(trial).all() or np.abs(trial).max() > given.largest:
             continue
         error = float(np.abs(B @ trial - exact[:, 0]).max()) + 16.0 * given.unit * float(np.abs(trial).max())
         if error < best:
             best, unknowns = error, trial
     return best, unknowns
-
-
-def _columns(axes: tuple[SpectralAxis, ...], z: Array) -> Array:
-    """Weights of all tokens at points (M, E), then the same times every coordinate: (M, N (1 + E))."""
-    W = np.ones((len(z), 1))
-    for e, axis in enumerate(axes):
-        W = (W[:, :, None] * weights(axis.keys, z[:, e])[:, None, :]).reshape(len(z), -1)
-    return np.concatenate([W, *(W * z[:, e : e + 1] for e in range(len(axes)))], axis=1)
 
 
 # ---------------------------------------------------------------------- points of a cell

@@ -61,7 +61,7 @@ class Regions(Head[RegionsPlan]):
         """One group of clusters, a region each."""
         return build_regions(plan, request.target, request.dtype)
 
-    def prove(self, plan: RegionsPlan, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+    def prove(self, layer: GroupedLayer, plan: RegionsPlan, request: Request, runtime: str) -> Certificate:
         """Branches and switches in the sup norm, or integrated over the box."""
         if math.isinf(request.norm):
             return certify_regions(layer, plan, request.error, list(plan.slopes), runtime)

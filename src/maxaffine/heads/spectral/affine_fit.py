@@ -1,24 +1,23 @@
 """Product heads whose values are affine in z: as few keys per axis as the error allows, found by fitting."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.core.rounding import compute_format, dtype_of, numpy_dtype
-from maxaffine.heads.spectral.affine_values import Basis, affine_on_grid, affine_values, spread
-from maxaffine.heads.spectral.fit import LAMBDAS, loss_share, on_grid
-from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, chebyshev, expected_etas, weights
+from maxaffine.core.rounding import compute_format
+from maxaffine.heads.fitting import MORE_LAMBDAS, Function, Judge, as_stored, on_grid
+from maxaffine.heads.spectral.affine_values import Basis, affine_values
+from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, chebyshev
 
 Array = NDArray[np.float64]
-Function = Callable[[Array], Array]  # z (M, E) -> (M, K)
 
 DELTAS = (0.15, 0.3, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0, 22.0, 32.0, 40.0, 56.0)
 SCAN = (2, 4, 6, 8, 10)  # places of deltas to start from
 MOST = {1: 60, 2: 48, 3: 15, 4: 6}  # keys per axis
+LARGEST = float(np.finfo(np.float64).max)
 ATTEMPTS = {1: 260, 2: 260, 3: 110, 4: 50}  # fits of a search
 
 
@@ -48,7 +47,6 @@ class AffineProducts:
         self.largest = largest  # what |c| and |G| may be: steep scores beside the keys make large values costly
         self.f, self.E, self.wanted, self.scale, self.dtype = f, dimension, error, scale, dtype
         self.unit = compute_format(dtype).unit
-        self.query = 0.0 if dtype == "float64" else dtype_of(dtype).unit / 2.0
         self._samples: dict[tuple[int, ...], tuple[list[Array], Array, list[Array], Array]] = {}
         self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], ProductFit] = {}
         self._bases: dict[tuple[int, int, int, float], Basis] = {}
@@ -155,9 +153,13 @@ class AffineProducts:
         """The head with so many keys per axis, and deltas by their place in DELTAS."""
         key = (counts, deltas)
         if key not in self._known:
-            axes = tuple(bernstein(n, DELTAS[i], self.dtype, s) for n, i, s in zip(counts, deltas, self.shifts, strict=True))
+            axes = tuple(self.axis(e, n, i) for e, (n, i) in enumerate(zip(counts, deltas, strict=True)))
             self._known[key] = self._fit(axes, counts, deltas)
         return self._known[key]
+
+    def axis(self, e: int, count: int, place: int) -> SpectralAxis:
+        """Keys of one axis."""
+        return bernstein(count, DELTAS[place], self.dtype, self.shifts[e])
 
     def _points(self, counts: tuple[int, ...]) -> tuple[list[Array], Array, list[Array], Array]:
         if counts not in self._samples:
@@ -175,50 +177,18 @@ class AffineProducts:
             if key not in self._bases:
                 self._bases[key] = Basis.of(axis, grid)
             bases.append(self._bases[key])
-        W = [weights(axis.keys, grid) for axis, grid in zip(axes, checks, strict=True)]
-        etas = [expected_etas(axis.keys, grid, self.E + 3) * self.unit for axis, grid in zip(axes, checks, strict=True)]
+        judge = Judge([axis.keys for axis in axes], checks, exact, self.dtype, self.E + 3, 0.003 * self.wanted)
         shape = samples.shape[-1:]
         best = ProductFit(math.inf, axes, np.zeros((*counts, *shape)), np.zeros((*counts, *shape, self.E)))
-        for lam in (*LAMBDAS, 0.0003):
+        for lam in MORE_LAMBDAS:
             damping = max(lam * self.wanted / self.scale, 4.0 * self.unit)
-            with np.errstate(over="ignore", invalid="ignore"):
-                stored = [
-                    a.astype(numpy_dtype(self.dtype)).astype(np.float64) for a in affine_values(bases, samples, damping)
-                ]
-            if not all(np.isfinite(a).all() for a in stored):
+            values, slopes = (as_stored(part, self.dtype) for part in affine_values(bases, samples, damping))
+            if not max(float(np.abs(values).max()), float(np.abs(slopes).max())) <= min(self.largest, LARGEST):
                 continue
-            values, slopes = stored
-            if max(float(np.abs(values).max()), float(np.abs(slopes).max())) > self.largest:
-                continue
-            g = affine_on_grid(W, values, slopes, checks)
-            away = float(np.abs(g - exact).max())
-            if away >= best.error:
-                continue
-            loss = self._loss(W, etas, values, slopes, checks, g)
-            if self.query and min(g.shape[:-1]) > 1:
-                loss += self.query * sum(float(np.abs(np.gradient(g, -checks[e], axis=e)).max()) for e in range(self.E))
-            total = max(away + loss, loss_share(self.dtype) * loss)
+            total = judge.error(values, slopes, best.error)
             if total < best.error:
                 best = ProductFit(total, axes, values, slopes)
         return best
-
-    def _loss(self, W: list[Array], etas: list[Array], values: Array, slopes: Array, checks: list[Array], g: Array) -> float:
-        """What rounding of the logits is expected to cost: sqrt(sum v) sqrt(sum v (c + G z - g)^2), v = w eta on one axis."""
-        crude = sum(float(eta.max()) for eta in etas) * float((np.abs(values) + np.abs(slopes).sum(axis=-1)).max())
-        if crude < 0.003 * self.wanted:
-            return crude
-        E, total = self.E, np.zeros(g.shape)
-        z = [grid.reshape([-1 if i == e else 1 for i in range(E)] + [1]) for e, grid in enumerate(checks)]
-        for e in range(E):
-            lost = [w * etas[i] if i == e else w for i, w in enumerate(W)]
-            mass = spread(lost, np.ones((*values.shape[:-1], 1)))
-            square = spread(lost, values * values) - 2.0 * g * affine_on_grid(lost, values, slopes, checks) + g * g * mass
-            for i in range(E):
-                square = square + 2.0 * z[i] * spread(lost, values * slopes[..., i])
-                for j in range(E):
-                    square = square + z[i] * z[j] * spread(lost, slopes[..., i] * slopes[..., j])
-            total += np.sqrt(np.maximum(square, 0.0) * mass)
-        return float(total.max())
 
 
 def fit_affine(axes: tuple[SpectralAxis, ...], f: Function, error: float, scale: float, dtype: str) -> ProductFit:

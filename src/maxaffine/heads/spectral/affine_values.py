@@ -12,24 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.heads.fitting import spread
 from maxaffine.layer.spectral_keys import SpectralAxis, weights
 
 Array = NDArray[np.float64]
-
-
-def spread(W: Sequence[Array], values: Array) -> Array:
-    """values (N_1, .., N_E, ..) contracted with (M_e, N_e) along every axis."""
-    for e, w in enumerate(W):
-        values = np.moveaxis(np.tensordot(w, values, axes=(1, e)), 0, e)
-    return values
-
-
-def affine_on_grid(W: Sequence[Array], values: Array, slopes: Array, grids: Sequence[Array]) -> Array:
-    """sum_j w_j (c_j + G_j z) on a product of grids."""
-    g = spread(W, values)
-    for e, grid in enumerate(grids):
-        g = g + grid.reshape([-1 if i == e else 1 for i in range(len(W))] + [1]) * spread(W, slopes[..., e])
-    return g
 
 
 @dataclass(frozen=True)

@@ -1,33 +1,33 @@
 """Values of spectral heads: ridge least squares at Chebyshev points, sharpened towards the sup norm.
 
 Values are constant, c_j, or affine, c_j + G_j z: twice the coefficients for the same tokens (heads/spectral/affine_values.py).
-
-    minimise |W c - f|^2 + lam^2 |c|^2,       W = U S V^T:   c = V (S/(S^2 + lam^2)) U^T f,       lam tied to the error wanted
-
-A tiny lam would buy values of 1e9 whose rounding no certificate forgives; never form a pseudo-inverse.  On products of axes the
-filter acts on the outer product of the axes' singular values.  Lawson's iteration reweights points by their error.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.core.rounding import compute_format, dtype_of, numpy_dtype
-from maxaffine.heads.spectral.affine_values import Basis, affine_values, spread
+from maxaffine.core.rounding import compute_format
+from maxaffine.heads.fitting import (
+    LAMBDAS,
+    MORE_LAMBDAS,
+    Function,
+    Judge,
+    as_stored,
+    lawson,
+    loss_share,
+    on_grid,
+    query_rounding,
+    ridges,
+    spread,
+)
+from maxaffine.heads.spectral.affine_values import Basis, affine_values
 from maxaffine.layer.spectral_keys import DELTAS, SpectralAxis, bernstein, chebyshev, expected_etas, gaussian, weights
 
 Array = NDArray[np.float64]
-Function = Callable[[Array], Array]  # z (M,) -> (M, K)
-
-LAMBDAS = (3.0, 0.3, 0.03, 0.003)
-
-
-def loss_share(dtype: str) -> float:
-    """A head may lose at most one part in this of its error to rounding: certificates stay sharp where the dtype allows."""
-    return 7.0 if dtype == "float64" else 1.5
-
 LAWSON = 8
 
 
@@ -44,12 +44,6 @@ class AxisFit:
         return len(self.axis)
 
 
-def filtered(W: Array, f: Array, lam: float) -> Array:
-    """Ridge values (N, K)."""
-    U, S, Vt = np.linalg.svd(W, full_matrices=False)
-    return np.asarray(Vt.T @ ((S / (S * S + lam * lam))[:, None] * (U.T @ f)))
-
-
 class AxisCurve:
     """Best heads of an axis for functions f, by number of tokens; fitted when asked for and kept.
 
@@ -63,7 +57,7 @@ class AxisCurve:
         self.f, self.wanted, self.dtype, self.gaussians, self.add, self.affine = f, error, dtype, gaussians, add, affine
         self.bonus = bonus  # of a group beside others: its rounding is that of the logits
         self.unit = compute_format(dtype).unit
-        self.query = 0.0 if dtype == "float64" else dtype_of(dtype).unit / 2.0
+        self.query = query_rounding(dtype)
         self.scale = float(np.abs(f(chebyshev(64))).max()) or 1.0
         self._known: dict[int, AxisFit] = {}
         self._polished: dict[int, AxisFit] = {}
@@ -146,9 +140,8 @@ class AxisCurve:
     def _judge(
         self, axis: SpectralAxis, values: Array, W_check: Array, lost: Array, f_check: Array, slopes: Array | None = None
     ) -> AxisFit:
-        with np.errstate(over="ignore", invalid="ignore"):  # values beyond the dtype are judged infinitely bad
-            stored = values.astype(numpy_dtype(self.dtype)).astype(np.float64)
-            lean = None if slopes is None else slopes.astype(numpy_dtype(self.dtype)).astype(np.float64)
+        stored = as_stored(values, self.dtype)  # values beyond the dtype are judged infinitely bad
+        lean = None if slopes is None else as_stored(slopes, self.dtype)
         if not np.isfinite(stored).all() or (lean is not None and not np.isfinite(lean).all()):
             return AxisFit(np.inf, axis, stored, lean)
         g = W_check @ stored
@@ -165,12 +158,14 @@ class AxisCurve:
         error = float(columns.sum() if self.add else columns.max())
         return AxisFit(error if np.isfinite(error) else np.inf, axis, stored, lean)
 
+    def _dampings(self, lambdas: Sequence[float]) -> list[float]:
+        return [max(lam * self.wanted / self.scale, 4.0 * self.unit) for lam in lambdas]
+
     def _fit_affine(self, axis: SpectralAxis, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
         W_check = weights(axis.keys, check)
         lost, basis = self._losses(axis, W_check), Basis.of(axis, z)
         fits = []
-        for lam in (*LAMBDAS, 0.0003):
-            damping = max(lam * self.wanted / self.scale, 4.0 * self.unit)
+        for damping in self._dampings(MORE_LAMBDAS):
             values, slopes = affine_values([basis], f, damping)
             fits.append(self._judge(axis, values, W_check, lost, f_check, slopes[..., 0]))
         return min(fits, key=lambda fit: fit.error)
@@ -178,13 +173,7 @@ class AxisCurve:
     def _fit(self, axis: SpectralAxis, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
         W, W_check = weights(axis.keys, z), weights(axis.keys, check)
         lost = self._losses(axis, W_check)
-        U, S, Vt = np.linalg.svd(W, full_matrices=False)
-        projected = U.T @ f
-        fits = []
-        for lam in LAMBDAS:
-            damping = max(lam * self.wanted / self.scale, 4.0 * self.unit)
-            values = Vt.T @ ((S / (S * S + damping * damping))[:, None] * projected)
-            fits.append(self._judge(axis, values, W_check, lost, f_check))
+        fits = [self._judge(axis, values, W_check, lost, f_check) for values in ridges(W, f, self._dampings(LAMBDAS))]
         return min(fits, key=lambda fit: fit.error)
 
     def _lawson(self, start: AxisFit, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
@@ -194,76 +183,34 @@ class AxisCurve:
         if affine:
             W = np.concatenate([W, z[:, None] * W], axis=1)
         best = start
-        weight = np.ones(len(z))
-        for lam in (*LAMBDAS[1:], 0.0003) if affine else LAMBDAS[1:]:
-            damping = max(lam * self.wanted / self.scale, 4.0 * self.unit)
-            for _ in range(LAWSON):
-                root = np.sqrt(weight / weight.mean())[:, None]
-                try:
-                    values = filtered(W * root, f * root, damping)
-                except np.linalg.LinAlgError:  # weights that span too many decades
-                    break
+        for damping in self._dampings((MORE_LAMBDAS if affine else LAMBDAS)[1:]):
+            for values in lawson(W, f, damping, LAWSON):
                 fit = self._judge(start.axis, values[:N], W_check, lost, f_check, values[N:] if affine else None)
                 best = min(best, fit, key=lambda one: one.error)
-                away = np.abs(W @ values - f).max(axis=1)
-                weight = weight * (away / max(float(away.max()), 1e-300) + 1e-3)
-                weight /= weight.max()
-            weight = np.ones(len(z))
         return best
 
 
 def tensor_fit(
-    axes: tuple[SpectralAxis, ...], f: Callable[[Array], Array], error: float, scale: float, dtype: str
+    axes: tuple[SpectralAxis, ...], f: Function, error: float, scale: float, dtype: str
 ) -> tuple[float, Array]:
-    """Values (N_1, .., N_E, K) on product keys for f on z (M, E) -> (M, K), and the expected sup error."""
+    """Values (N_1, .., N_E, K) on product keys for f on z (M, E) -> (M, K), and the expected sup error.
+
+    The filter acts on the outer product of the axes' singular values.
+    """
     grids = [chebyshev(2 * len(axis) + 10) for axis in axes]
-    samples = on_grid(f, grids)
     factors = [np.linalg.svd(weights(axis.keys, grid), full_matrices=False) for axis, grid in zip(axes, grids, strict=True)]
-    projected = samples
-    for e, (U, _, _) in enumerate(factors):
-        projected = np.moveaxis(np.tensordot(U.T, projected, axes=(1, e)), 0, e)
-    singular = factors[0][1]
-    for _, S, _ in factors[1:]:
-        singular = np.multiply.outer(singular, S)
+    projected = spread([U.T for U, _, _ in factors], on_grid(f, grids))
+    singular = reduce(np.multiply.outer, [S for _, S, _ in factors])
     checks = [np.cos(np.linspace(0.0, np.pi, 3 * len(axis) + (14 if len(axes) < 3 else 6))) for axis in axes]
     exact = on_grid(f, checks)
-    W_checks = [weights(axis.keys, grid) for axis, grid in zip(axes, checks, strict=True)]
-    unit = compute_format(dtype).unit
-    query = 0.0 if dtype == "float64" else dtype_of(dtype).unit / 2.0
-    etas = [expected_etas(axis.keys, grid, len(axes) + 2) * unit for axis, grid in zip(axes, checks, strict=True)]
-    best: tuple[float, Array] | None = None
-    for lam in (*LAMBDAS, 0.0003):
-        damping = max(lam * error / scale, 4.0 * unit)
-        values = projected * (singular / (singular**2 + damping**2))[..., None]
-        for e, (_, _, Vt) in enumerate(factors):
-            values = np.moveaxis(np.tensordot(Vt.T, values, axes=(1, e)), 0, e)
-        with np.errstate(over="ignore", invalid="ignore"):
-            values = values.astype(numpy_dtype(dtype)).astype(np.float64)
-        if not np.isfinite(values).all():
-            continue
-        g = spread(W_checks, values)
-        away = float(np.abs(g - exact).max())
-        loss = _expected_loss(W_checks, etas, values, g)
-        if query:
-            loss += query * sum(float(np.abs(np.gradient(g, -checks[e], axis=e)).max()) for e in range(len(axes)))
-        total = max(away + loss, loss_share(dtype) * loss)
-        if best is None or total < best[0]:
-            best = total, values
-    return best if best is not None else (np.inf, np.zeros((*(len(axis) for axis in axes), exact.shape[-1])))
-
-
-def _expected_loss(W: list[Array], etas: list[Array], values: Array, g: Array) -> float:
-    """sqrt(sum v) sqrt(sum v (c - g)^2) at the check points, v = w eta on one axis and w on the others, added up."""
-    total = np.zeros(g.shape)
-    for e in range(len(W)):
-        lost = [w * etas[i] if i == e else w for i, w in enumerate(W)]
-        mass = spread(lost, np.ones((*values.shape[:-1], 1)))
-        square = spread(lost, values * values) - 2.0 * g * spread(lost, values) + g * g * mass
-        total += np.sqrt(np.maximum(square, 0.0) * mass)
-    return float(total.max())
-
-
-def on_grid(f: Callable[[Array], Array], grids: list[Array]) -> Array:
-    """f on the product of grids: (M_1, .., M_E, K)."""
-    mesh = np.stack([a.ravel() for a in np.meshgrid(*grids, indexing="ij")], axis=1)
-    return f(mesh).reshape(*(len(g) for g in grids), -1)
+    judge = Judge([axis.keys for axis in axes], checks, exact, dtype, len(axes) + 2)
+    best, chosen = np.inf, np.zeros((*(len(axis) for axis in axes), exact.shape[-1]))
+    for lam in MORE_LAMBDAS:
+        damping = max(lam * error / scale, 4.0 * compute_format(dtype).unit)
+        kept = projected * (singular / (singular**2 + damping**2))[..., None]
+        values = as_stored(spread([Vt.T for _, _, Vt in factors], kept), dtype)
+        if np.isfinite(values).all():
+            total = judge.error(values, None, best)
+            if total < best:
+                best, chosen = total, values
+    return best, chosen

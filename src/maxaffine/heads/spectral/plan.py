@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from maxaffine.core import balls
 from maxaffine.core.intervals import Interval
+from maxaffine.heads.fitting import Function
 from maxaffine.heads.spectral.affine_fit import AffineProducts, fit_affine, steepest
-from maxaffine.heads.spectral.fit import AxisCurve, AxisFit, Function, tensor_fit
+from maxaffine.heads.spectral.fit import AxisCurve, AxisFit, tensor_fit
 from maxaffine.layer.grouped import Group as KeyGroup
 from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, chebyshev
 from maxaffine.structure.groups import Direction, Group, groups_of, rotated_group, whole_group

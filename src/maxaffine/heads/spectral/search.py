@@ -63,7 +63,7 @@ class Spectral(Head[SpectralPlan]):
             leak = min(leak, 1e-15 * max(largest, 1.0))
         return with_bonus(layer, wanted_bonus(leak_factor(layer.products()), max(largest, 1.0), leak))
 
-    def prove(self, plan: SpectralPlan, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+    def prove(self, layer: GroupedLayer, plan: SpectralPlan, request: Request, runtime: str) -> Certificate:
         """Group by group."""
         evidence = request.evidence if request.target.expression is None else None
         return certify_spectral(layer, plan, request.error, runtime, evidence)

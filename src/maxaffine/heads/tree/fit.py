@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.core.rounding import numpy_dtype
+from maxaffine.heads.fitting import Function, affine_on_grid, as_stored, mesh
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import bernstein, chebyshev, weights
 
 Array = NDArray[np.float64]
-Function = Callable[[Array], Array]  # z (M, E) -> (M, K)
 
 DELTAS = (0.5, 1.5)
 MOST = {1: 12, 2: 8, 3: 5}  # keys per axis
@@ -70,8 +68,8 @@ class _Keys:
         for axis, grid in zip(self.axes, grids, strict=True):
             w = weights(axis, grid)
             W = np.einsum("ij,kl->ikjl", W, w).reshape(len(W) * len(w), -1)
-        mesh = np.meshgrid(*grids, indexing="ij")
-        return np.concatenate([W] + [W * mesh[e].reshape(-1, 1) for e in range(E)], axis=1)
+        points = mesh(grids)
+        return np.concatenate([W] + [W * points[:, e : e + 1] for e in range(E)], axis=1)
 
     @cached_property
     def factors(self) -> tuple[Array, Array, Array]:
@@ -92,8 +90,8 @@ class LocalFitter:
         self.finest = finest or {1: 513, 2: 129, 3: 33}[dimension]  # points per axis of the whole box that are looked at
         self._keys: dict[tuple[tuple[int, ...], float], _Keys] = {}
         grid = chebyshev(POINTS[dimension])
-        self._fit_points = _mesh([grid] * dimension)
-        self._check_points = _mesh([np.linspace(-1.0, 1.0, CHECKS[dimension])] * dimension)
+        self._fit_points = mesh([grid] * dimension)
+        self._check_points = mesh([np.linspace(-1.0, 1.0, CHECKS[dimension])] * dimension)
         self.scale = 1.0
 
     def keys(self, shape: tuple[int, ...], delta: float) -> _Keys:
@@ -157,7 +155,7 @@ class LocalFitter:
             exact = np.moveaxis(check[left], 1, 0).reshape(len(self._check_points), -1)
             damping = RIDGE * self.error / self.scale * math.sqrt(len(self._fit_points))
             coefficients = Vt.T @ ((S / (S * S + damping * damping))[:, None] * (U.T @ f))
-            stored = coefficients.astype(numpy_dtype(self.dtype)).astype(np.float64)
+            stored = as_stored(coefficients, self.dtype)
             away = np.abs(keys.judge @ stored - exact).max(axis=0).reshape(len(left), K).max(axis=1)
             again = []
             for row, i in enumerate(left):
@@ -182,23 +180,12 @@ class LocalFitter:
         if (counts <= CHECKS[self.E]).all():
             return True
         grids = [np.linspace(-1.0, 1.0, max(int(n), 2)) for n in counts]
-        points = _mesh(grids)
+        points = mesh(grids)
         exact = self.samples(low[None], high[None], points)[0]
         return bool(np.abs(evaluate(piece, self.keys(piece.shape, piece.delta).axes, grids) - exact).max() <= self.error)
 
 
 def evaluate(piece: Piece, axes: tuple[AxisKeys, ...], grids: list[Array]) -> Array:
     """p on the grid of points t: (M, K)."""
-    E = len(axes)
-    whole = np.concatenate([piece.values[..., None], piece.slopes], axis=-1)  # (p.., K, 1+E)
-    for e, (axis, grid) in enumerate(zip(axes, grids, strict=True)):
-        whole = np.moveaxis(np.tensordot(weights(axis, grid), whole, axes=(1, e)), 0, e)
-    mesh = np.meshgrid(*grids, indexing="ij")
-    out = whole[..., 0]
-    for e in range(E):
-        out = out + whole[..., 1 + e] * mesh[e][..., None]
-    return np.asarray(out.reshape(-1, out.shape[-1]))
-
-
-def _mesh(grids: list[Array]) -> Array:
-    return np.stack([a.ravel() for a in np.meshgrid(*grids, indexing="ij")], axis=1)
+    out = affine_on_grid([weights(axis, grid) for axis, grid in zip(axes, grids, strict=True)], piece.values, piece.slopes, grids)
+    return out.reshape(-1, out.shape[-1])

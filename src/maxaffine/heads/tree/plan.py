@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.heads.assemble import layer_of
-from maxaffine.heads.tree.fit import Function, LocalFitter, Piece
+from maxaffine.heads.fitting import Function
+from maxaffine.heads.tree.fit import LocalFitter, Piece
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.target.target import Target

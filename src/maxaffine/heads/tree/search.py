@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
+from maxaffine.heads.fitting import Function
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.search import Search
-from maxaffine.heads.tree.fit import Function
 from maxaffine.heads.tree.plan import TreePlan, build_tree, tree_plans
 from maxaffine.heads.tree.prove import certify_tree
 from maxaffine.layer.grouped import GroupedLayer
@@ -58,7 +58,7 @@ class Trees(Head[TreePlan]):
         """One group of clusters, a cell each."""
         return build_tree(plan, request.target, request.dtype)
 
-    def prove(self, plan: TreePlan, layer: GroupedLayer, request: Request, runtime: str) -> Certificate:
+    def prove(self, layer: GroupedLayer, plan: TreePlan, request: Request, runtime: str) -> Certificate:
         """Piece by piece where each answers."""
         return certify_tree(layer, request.target, request.error, runtime)
 

@@ -110,7 +110,7 @@ def test_another_centre_is_refused():
     layer = compiled("abs(x)*exp(y)+x/3")
     moved = replace(layer.weights, centre=layer.weights.centre + 1e-6)
     with pytest.raises(Refused, match="centre"):
-        certify_products(moved, *layer.prove.args[1:])
+        certify_products(moved, layer.prove.args[1], layer.error)
 
 
 # ---------------------------------------------------------------------- every term of the bound
@@ -239,7 +239,7 @@ def test_factors_are_proved_beside_each_other(monkeypatch):
     lacks = [np.full(len(one.parts), 1e-12 * (i + 1)) for i, one in enumerate(layer.prove.args[1].factors)]
     monkeypatch.setattr(products, "prover", seen)
     monkeypatch.setattr(products, "_compare", lambda *args: products._Stored(lacks, 0.0))
-    certify_products(layer.weights, *layer.prove.args[1:])
+    certify_products(layer.weights, layer.prove.args[1], layer.error)
     assert [count for count, _ in asked] == [2, 2] and all(a is b for (_, a), b in zip(asked, lacks, strict=True))
 
 
@@ -254,7 +254,7 @@ def test_what_the_shift_lacks_is_counted(monkeypatch):
 def test_another_tilt_is_counted():
     layer = compiled("abs(x)*exp(y)+x/3")
     other = replace(layer.weights, tilt=layer.weights.tilt + np.array([[0.0, 1e-3]]))
-    assert certify_products(other, *layer.prove.args[1:]).bound >= layer.bound + 0.999e-3
+    assert certify_products(other, layer.prove.args[1], layer.error).bound >= layer.bound + 0.999e-3
 
 
 def test_offsets_of_factors_have_room_for_what_their_sums_lack():

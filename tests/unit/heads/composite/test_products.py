@@ -190,7 +190,7 @@ def keys_moved(cluster: Cluster):
 def test_layers_that_are_no_products_are_refused(change):
     layer = compiled("abs(sin(7*x))*exp(y)", 1e-2)
     with pytest.raises(Refused, match="combinations"):
-        certify_products(moved(layer.weights, change), *layer.prove.args[1:])
+        certify_products(moved(layer.weights, change), layer.prove.args[1], layer.error)
 
 
 def test_offsets_must_be_sums():
@@ -199,7 +199,7 @@ def test_offsets_must_be_sums():
     offsets = group.site_offsets.copy()
     offsets[1] += 1e-6 * abs(offsets).max()
     with pytest.raises(Refused, match="combinations"):
-        certify_products(replace(layer.weights, groups=(replace(group, site_offsets=offsets),)), *layer.prove.args[1:])
+        certify_products(replace(layer.weights, groups=(replace(group, site_offsets=offsets),)), layer.prove.args[1], layer.error)
 
 
 def test_values_that_are_nearly_products_cost_what_they_are_off_by():

@@ -1,0 +1,163 @@
+"""Fitting values to keys: heads on grids and at points, ridge least squares, Lawson's reweighting, and what rounding will cost.
+
+    minimise |W c - f|^2 + lam^2 |c|^2,       W = U S V^T:   c = V (S/(S^2 + lam^2)) U^T f,       lam tied to the error wanted
+
+A tiny lam would buy values of 1e9 whose rounding no certificate forgives; never form a pseudo-inverse.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.core.rounding import compute_format, dtype_of, numpy_dtype
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.layer.spectral_keys import expected_etas, weights
+
+Array = NDArray[np.float64]
+Function = Callable[[Array], Array]  # z (M, E) -> (M, K)
+
+LAMBDAS = (3.0, 0.3, 0.03, 0.003)  # of the error wanted over the size of the function: dampings that are tried
+MORE_LAMBDAS = (*LAMBDAS, 0.0003)
+
+
+def as_stored(values: Array, dtype: str) -> Array:
+    """Values as the dtype stores them, held in float64; those beyond it are infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(values.astype(numpy_dtype(dtype)).astype(np.float64))
+
+
+def loss_share(dtype: str) -> float:
+    """A head may lose at most one part in this of its error to rounding: certificates stay sharp where the dtype allows."""
+    return 7.0 if dtype == "float64" else 1.5
+
+
+def query_rounding(dtype: str) -> float:
+    """The relative error of a stored query; in float64 it is counted elsewhere."""
+    return 0.0 if dtype == "float64" else dtype_of(dtype).unit / 2.0
+
+
+# -- ridge least squares
+
+
+def ridges(W: Array, f: Array, dampings: Iterable[float]) -> Iterator[Array]:
+    """Ridge values for f (M,) or (M, K), damping after damping."""
+    U, S, Vt = np.linalg.svd(W, full_matrices=False)
+    projected = U.T @ f
+    for damping in dampings:
+        keep = S / (S * S + damping * damping)
+        yield np.asarray(Vt.T @ (keep.reshape(-1, *(1,) * (f.ndim - 1)) * projected))
+
+
+def lawson(W: Array, f: Array, damping: float, rounds: int) -> Iterator[Array]:
+    """Ridge values with points reweighted by their error, towards the sup norm; ends where weights span too many decades."""
+    weight = np.ones(len(W))
+    for _ in range(rounds):
+        root = np.sqrt(weight / weight.mean())
+        try:
+            (values,) = ridges(W * root[:, None], f * root.reshape(-1, *(1,) * (f.ndim - 1)), (damping,))
+        except np.linalg.LinAlgError:
+            return
+        yield values
+        away = np.abs(W @ values - f).reshape(len(W), -1).max(axis=1)
+        weight = weight * (away / max(float(away.max()), 1e-300) + 1e-3)
+        weight /= weight.max()
+
+
+# -- heads on grids and at points
+
+
+def mesh(grids: Sequence[Array]) -> Array:
+    """All points (M, E) of a product of grids, the last one running fastest."""
+    return np.stack([a.ravel() for a in np.meshgrid(*grids, indexing="ij")], axis=1)
+
+
+def on_grid(f: Function, grids: Sequence[Array]) -> Array:
+    """f on the product of grids: (M_1, .., M_E, K)."""
+    return f(mesh(grids)).reshape(*(len(g) for g in grids), -1)
+
+
+def spread(W: Sequence[Array], values: Array) -> Array:
+    """values (N_1, .., N_E, ..) contracted with (M_e, N_e) along every axis."""
+    for e, w in enumerate(W):
+        values = np.moveaxis(np.tensordot(w, values, axes=(1, e)), 0, e)
+    return values
+
+
+def affine_on_grid(W: Sequence[Array], values: Array, slopes: Array | None, grids: Sequence[Array]) -> Array:
+    """sum_j w_j (c_j + G_j z) on a product of grids."""
+    g = spread(W, values)
+    for e, z in enumerate(along_axes(grids) if slopes is not None else ()):
+        assert slopes is not None
+        g = g + z * spread(W, slopes[..., e])
+    return g
+
+
+def along_axes(grids: Sequence[Array]) -> list[Array]:
+    """Every coordinate on a product of grids, shaped for values (M_1, .., M_E, K)."""
+    return [grid.reshape([-1 if i == e else 1 for i in range(len(grids))] + [1]) for e, grid in enumerate(grids)]
+
+
+def weights_at(keys: Sequence[AxisKeys], z: Array) -> Array:
+    """Weights (M, N) of all tokens of product keys at points (M, E)."""
+    W = np.ones((len(z), 1))
+    for e, axis in enumerate(keys):
+        W = (W[:, :, None] * weights(axis, z[:, e])[:, None, :]).reshape(len(z), -1)
+    return W
+
+
+def affine_columns(keys: Sequence[AxisKeys], z: Array) -> Array:
+    """The weights at points (M, E), then the same times every coordinate: (M, N (1 + E))."""
+    W = weights_at(keys, z)
+    return np.concatenate([W, *(W * z[:, e : e + 1] for e in range(len(keys)))], axis=1)
+
+
+# -- what a head is worth
+
+
+class Judge:
+    """Heads on given product keys, judged on a grid: their largest error there, and what rounding is expected to cost.
+
+    `terms` counts the roundings of a logit; a crude bound below `enough` stands for the cost itself.
+    """
+
+    def __init__(
+        self, keys: Sequence[AxisKeys], grids: Sequence[Array], exact: Array, dtype: str, terms: int, enough: float = 0.0
+    ) -> None:
+        self.grids, self.exact, self.dtype, self.enough = grids, exact, dtype, enough
+        unit = compute_format(dtype).unit
+        self._W = [weights(axis, grid) for axis, grid in zip(keys, grids, strict=True)]
+        self._etas = [expected_etas(axis, grid, terms) * unit for axis, grid in zip(keys, grids, strict=True)]
+
+    def error(self, values: Array, slopes: Array | None, below: float) -> float:
+        """The expected sup error of values, and slopes where they are affine; infinite where it is not `below`."""
+        g = affine_on_grid(self._W, values, slopes, self.grids)
+        away = float(np.abs(g - self.exact).max())
+        if away >= below:
+            return math.inf
+        loss, query = self._loss(values, slopes, g), query_rounding(self.dtype)
+        if query and min(g.shape[:-1]) > 1:
+            loss += query * sum(float(np.abs(np.gradient(g, -grid, axis=e)).max()) for e, grid in enumerate(self.grids))
+        return max(away + loss, loss_share(self.dtype) * loss)
+
+    def _loss(self, values: Array, slopes: Array | None, g: Array) -> float:
+        """sqrt(sum v) sqrt(sum v (c + G z - g)^2) at the points, v = w eta on one axis and w on the others, added up."""
+        if self.enough:
+            lean = 0.0 if slopes is None else np.abs(slopes).sum(axis=-1)
+            crude = sum(float(eta.max()) for eta in self._etas) * float((np.abs(values) + lean).max())
+            if crude < self.enough:
+                return crude
+        total, z = np.zeros(g.shape), along_axes(self.grids) if slopes is not None else []
+        for e in range(len(self._W)):
+            lost = [w * self._etas[i] if i == e else w for i, w in enumerate(self._W)]
+            mass = spread(lost, np.ones((*values.shape[:-1], 1)))
+            there = affine_on_grid(lost, values, slopes, self.grids)
+            square = spread(lost, values * values) - 2.0 * g * there + g * g * mass
+            for i, at in enumerate(z):
+                assert slopes is not None
+                square = square + 2.0 * at * spread(lost, values * slopes[..., i])
+                for j, other in enumerate(z):
+                    square = square + at * other * spread(lost, slopes[..., i] * slopes[..., j])
+            total += np.sqrt(np.maximum(square, 0.0) * mass)
+        return float(total.max())
