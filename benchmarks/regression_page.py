@@ -194,12 +194,13 @@ def draw(kept: dict[str, Any], path: Path) -> None:
     """A panel per data set, a line per model: tuned folds as dots, their mean, and the mean of the untuned model."""
     from matplotlib.lines import Line2D
 
-    from maxaffine.lab.figures import figure, save
+    from maxaffine.report.style import sheet
 
     sets, models = names(kept)
     colours = dict(zip(models, ("#0072b2", "#8c8c8c", "#e69f00", "#009e73", "#cc79a7"), strict=False))
     panels = [*sets, *kept["missing"]]
-    with figure(-(-len(panels) // 3), 3, (10.5, 2.7 * -(-len(panels) // 3) + 0.4)) as (canvas, grid):
+    rows = -(-len(panels) // 3)
+    with sheet(path, (10.5, 2.7 * rows + 0.4), rows, 3) as (canvas, grid):
         for k, axes in enumerate(grid.ravel()):
             if k >= len(sets):
                 axes.set_axis_off()
@@ -223,4 +224,3 @@ def draw(kept: dict[str, Any], path: Path) -> None:
             Line2D([], [], marker="D", ls="", color="#444444", mfc="white", label="mean, untuned"),
         ]
         canvas.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
-        save(canvas, path)

@@ -2,13 +2,17 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from maxaffine.heads import HEADS
+from maxaffine.lab import dimension_figure
 from maxaffine.lab import dimension_growth as growth
-from maxaffine.lab.experiment import Context, Experiment, Parameters, Result, Row, Table, Unit, Verdict
+from maxaffine.lab.dimension_growth import table
+from maxaffine.lab.experiment import Context, Experiment, Numbers, Parameters, Result, Row, Unit, Verdict
+from maxaffine.lab.sweeps import sweep
 
 FAMILIES = {
     "additive": "sum_i sin(2 x_i) / D",
@@ -42,14 +46,10 @@ def one_constant(family: str, dimension: int) -> float:
 
 def units(parameters: Parameters) -> list[dict[str, Any]]:
     """One per family, dimension, method and error, and one per family, dimension and method for the budget."""
-    found = []
-    for family in parameters["families"]:
-        for dimension in range(2, int(parameters["highest"]) + 1):
-            for method in parameters["methods"]:
-                base = {"family": family, "dimension": dimension, "method": method}
-                for error in parameters["errors"]:
-                    found.append({"id": f"{family}-{dimension}-{method}-{error:g}", **base, "error": error})
-                found.append({"id": f"{family}-{dimension}-{method}-budget", **base, "error": None})
+    axes = {"family": parameters["families"], "dimension": range(2, int(parameters["highest"]) + 1)}
+    found = sweep("{family}-{dimension}-{method}", **axes, method=parameters["methods"], error=[*parameters["errors"], None])
+    for unit in found:
+        unit["id"] += "-budget" if unit["error"] is None else f"-{unit['error']:g}"
     return found
 
 
@@ -103,8 +103,6 @@ def _box(dimension: int) -> Any:
 
 def _ask(unit: Unit, error: float, parameters: Parameters, fewest: int | None) -> dict[str, Any]:
     """What a method makes of a target at this error; of searches that can stop early, with fewer tokens than `fewest`."""
-    from dataclasses import replace
-
     import maxaffine as ma
     from maxaffine.compiler import attempt
     from maxaffine.heads.found import search_worst
@@ -116,9 +114,7 @@ def _ask(unit: Unit, error: float, parameters: Parameters, fewest: int | None) -
             made = ma.compile(expression(family, D), _box(D), error=error, max_bytes=int(parameters["max_bytes"]))
         except ma.Refused as refusal:
             return _refused(str(refusal))
-        certificate, observed = made.certificate, made.observed
-        return {"tokens": made.tokens, "stored": made.weights.nbytes // 8, "kind": certificate.kind, "chosen": made.method,
-                "bound": certificate.bound, "observed": observed.error}  # fmt: skip
+        return _made(made.tokens, made.weights, made.method, made.certificate, made.observed)
     request = replace(_request(family, D, int(parameters["max_bytes"])), error=error)
     counts = {}
     if method == "lookup":
@@ -136,9 +132,12 @@ def _ask(unit: Unit, error: float, parameters: Parameters, fewest: int | None) -
         if tried is None:
             return _refused("; ".join(reasons[-2:]) or f"the next plan has more than {(fewest or 0) - 1:,} tokens")
         found = tried
-    seen = search_worst(request, found)
-    return {"tokens": found.cost.tokens, "stored": found.layer.nbytes // 8, "kind": found.certificate.kind, "chosen": method,
-            "bound": found.certificate.bound, "observed": seen.error, **counts}  # fmt: skip
+    return {**_made(found.cost.tokens, found.layer, method, found.certificate, search_worst(request, found)), **counts}
+
+
+def _made(tokens: int, layer: Any, method: str, certificate: Any, observed: Any) -> dict[str, Any]:
+    return {"tokens": tokens, "stored": layer.nbytes // 8, "kind": certificate.kind, "chosen": method,
+            "bound": certificate.bound, "observed": observed.error}  # fmt: skip
 
 
 def _refused(sentence: str) -> dict[str, Any]:
@@ -146,9 +145,9 @@ def _refused(sentence: str) -> dict[str, Any]:
 
 
 def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
-    """The rule below."""
+    """The rule of the experiment, applied."""
     below: list[str] = []
-    numbers: dict[str, float | int | str | bool] = {}
+    numbers: Numbers = {}
     polynomial: dict[str, list[str]] = {}
     judged, sides = 0, []
     for (family, method, error), curve in growth.curves(results).items():
@@ -174,9 +173,8 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
     others = ", ".join(f"{place} ({' and '.join(methods)})" for place, methods in polynomial.items())
     refuse = f" Every target is refused by {', '.join(idle)}." if idle else ""
     if judged < len(parameters["families"]) * len(parameters["errors"]):
-        return Verdict(
-            "incomplete", f"Too few dimensions to judge every curve of the lookup: {judged} have four.{refuse}", numbers
-        )
+        sentence = f"Too few dimensions to judge every curve of the lookup: {judged} have four.{refuse}"
+        return Verdict("incomplete", sentence, numbers)
     if below:
         sentence = (
             f"For {judged - len(below)} of {judged} curves of the lookup log10 tokens rise with D faster than the rule asks, "
@@ -195,75 +193,13 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
     return Verdict("reproduced, but explained by the lookup, not by the architecture", sentence, numbers)
 
 
-def table(results: Sequence[Row], parameters: Parameters) -> Table:
-    """One row per family, question and dimension, then the growth; one column per method."""
-    return growth.table(results, parameters)
-
-
 def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
     """Tokens and errors against dimension, one column of panels per family."""
-    from maxaffine.lab.dimension_figure import draw as draw_figure
-
-    draw_figure(results, parameters, verdict(results, parameters), path, FAMILIES, one_constant)
+    dimension_figure.draw(results, parameters, verdict(results, parameters), path, FAMILIES, one_constant)
 
 
-PROTOCOL = f"""
-**Targets** on [-1, 1]^D, D = 2 to `highest`: {"; ".join(f"`{name}`: {text}" for name, text in FAMILIES.items())}.
-At odd D the signs of neighbours in the ring x_1, ..., x_D cannot all alternate: the non-separable target is flatter there than
-at even D, its lookup smaller, and its curve a zigzag.
-
-**Methods**, one column each. `lookup` is the paper's construction: cells from derived Lipschitz constants, the cheapest
-route; up to `built` tokens built and proved, above that planned from the same formulas and not built (1e10 tokens and more).
-{", ".join(f"`{name}`" for name in SEARCHES)} are the searches that `ma.compile(method=...)` asks,
-`auto` is `ma.compile` with nothing chosen; `auto` may fall back on a lookup of up to `max_bytes`. Each layer is built, proved,
-and attacked by a search for its worst point.
-
-**Asked.** Tokens of the literal layer for each of `errors` (absolute, sup norm, float64), and the least error of `ladder`
-for which at most `budget` tokens suffice, found by bisection: a method that meets an error is taken to meet all larger ones.
-An error above half the range of the target, drawn dash-dotted, is worth less than one constant.
-Factored layers imply more tokens than they store; the numbers stored are drawn dotted.
-
-**Refusals.** A method that does not apply, or proves nothing, is a refusal with its sentence: R1, R2, ... in the table, the
-sentences under it (one for those that differ in numbers alone), every one in full in results.json. `caps` would end a method
-on a family at some D; in the full run nothing is capped, and trees, regions and curved kinks end themselves at D = 3, 3 and 2.
-
-**Growth.** Least-squares slopes of log10 tokens against D and against log10 D over the dimensions that have a layer, with
-95% Student intervals; the first also in units of log10 P, P^2 the tokens of the lookup at D = 2, where P^D reads 1.
-The slope of log10 error against D at the budget likewise.
-
-**Versions.** Version 1 asked the lookup and spectral heads alone, in decades from 0.1 at the budget, and left the reason for
-a refused budget out. Version 2 asks every method of the compiler, in half decades from 10, keeps every refusal's sentence,
-and builds the lookups that are small enough. Families, errors, budget and rule are version 1's, the rule word for word but
-for runs too small to be judged: the lookup's counts were known from version 1, so another rule for them would not have been
-fixed before the run.
-"""
-
-RULE = (
-    "The claim holds where, for the lookup, the slope of log10 tokens against D exceeds 0.9 log10 P, P^2 the tokens at D = 2, "
-    "beyond its 95% interval, for every family and error; otherwise `not reproduced`. If it holds and for some family and error "
-    "another method's tokens grow at most like D^1.5 (upper end of the 95% interval of the power), the outcome is `reproduced, "
-    "but explained by the lookup, not by the architecture`; else `reproduced`. Curves of fewer than four dimensions are not "
-    "judged; incomplete where one of the lookup is not."
-)
-
-EXPERIMENT = Experiment(
-    name="dimension",
-    version=2,
-    claim="Approximating a function of d n variables by the construction takes P^(d n) tokens, exponentially many.",
-    paper="arXiv 2504.19901, Theorem 4.1 and its remark on the number of pieces",
-    protocol=PROTOCOL,
-    rule=RULE,
-    parameters={
-        "families": list(FAMILIES), "methods": list(METHODS), "highest": 10, "errors": [1e-1, 1e-2], "budget": 4096,
-        "ladder": [float(f"{10.0 ** (1 - k / 2):.3g}") for k in range(19)], "built": 200_000, "max_bytes": 1 << 30, "caps": {},
-    },
-    quick={
-        "highest": 5, "errors": [1e-1], "ladder": [1.0, 1e-1, 1e-2],
-        "caps": {"non-separable/spectral": 3, "non-separable/auto": 3},
-    },
-    units=units,
-    run=run,
-    verdict=verdict,
-    draw=draw,
-    table=table,
-)  # fmt: skip
+WORDS = {
+    "families": "; ".join(f"`{name}`: {text}" for name, text in FAMILIES.items()),
+    "searches": ", ".join(f"`{name}`" for name in SEARCHES),
+}
+EXPERIMENT = Experiment.described(__file__, units, run, verdict, draw, table, words=WORDS, methods=list(METHODS))

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maxaffine.lab import dimension_growth as growth
-from maxaffine.lab import figures
 from maxaffine.lab.experiment import Parameters, Row, Verdict
-from maxaffine.report.style import CURVES, QUIET
+from maxaffine.lab.figures import figure
+from maxaffine.report.style import CURVES, QUIET, logarithmic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,8 @@ def draw(
     known = growth.curves(results)
     shown = [method for method in parameters["methods"] if any(key[1] == method for key in known)]
     names = list(parameters["families"])
-    with figures.figure(2, len(names), (12.0, 8.4)) as (canvas, grid):
+    what = "Tokens at equal error, and errors at equal tokens, against dimension"
+    with figure(path, what, verdict, 2, len(names), (12.0, 8.4)) as (canvas, grid):
         for column, family in enumerate(names):
             _tokens(grid[0][column], known, family, shown, parameters)
             _errors(grid[1][column], known, family, shown, parameters)
@@ -40,8 +41,6 @@ def draw(
                 handles.setdefault(label, handle)
         columns = min(5, len(handles))
         canvas.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=columns, fontsize=8)
-        figures.title(canvas, "Tokens at equal error, and errors at equal tokens, against dimension", verdict)
-        figures.save(canvas, path)
 
 
 def _look(method: str, shown: Sequence[str]) -> dict[str, Any]:
@@ -69,7 +68,7 @@ def _tokens(axes: Axes, known: growth.Curves, family: str, shown: Sequence[str],
             line = [side**dimension for dimension in range(2, top + 1)]
             axes.plot(range(2, top + 1), line, "--", lw=1.0, color=QUIET, alpha=alpha, label=f"P^D, error {error:g}")
     axes.set(xlabel="dimension D", ylabel="tokens", xticks=range(2, int(parameters["highest"]) + 1))
-    figures.logarithmic(axes, x=False)
+    logarithmic(axes, x=False)
 
 
 def _errors(axes: Axes, known: growth.Curves, family: str, shown: Sequence[str], parameters: Parameters) -> None:
@@ -81,4 +80,4 @@ def _errors(axes: Axes, known: growth.Curves, family: str, shown: Sequence[str],
     axes.set(xlabel="dimension D", ylabel=f"least error within {parameters['budget']:,} tokens")
     axes.set_xticks(range(2, int(parameters["highest"]) + 1))
     axes.set_ylim(min(ladder) / 3.0, max(ladder) * 3.0)
-    figures.logarithmic(axes, x=False)
+    logarithmic(axes, x=False)

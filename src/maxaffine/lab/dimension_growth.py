@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from maxaffine.lab.experiment import Parameters, Row, Table
+from maxaffine.lab.experiment import Cells, Parameters, Row, Table
 
 JUDGED = 4  # dimensions that a curve needs to be judged
 LONGEST = 1000  # letters of a refusal that the page repeats
@@ -106,7 +106,7 @@ def table(results: Sequence[Row], parameters: Parameters) -> Table:
         into = cells.setdefault((unit["family"], unit["error"], int(unit["dimension"])), {})
         into[unit["method"]] = f"refused, {refusals.name(row)}" if said is None else _short(said)
     known = curves(results)
-    rows: list[tuple[str | float | int, ...]] = []
+    rows: list[Cells] = []
     for family in parameters["families"]:
         for error in (*parameters["errors"], None):
             asked = f"error within {parameters['budget']:,} tokens" if error is None else f"tokens at {error:g}"
@@ -114,7 +114,7 @@ def table(results: Sequence[Row], parameters: Parameters) -> Table:
                 rows.append((family, asked, dimension, *(cells[family, error, dimension][method] for method in methods)))
             for label, entries in _growth(known, family, error, methods):
                 rows.append((family, asked, label, *entries))
-    return Table(("family", "asked", "D", *methods), tuple(rows))
+    return Table(("family", "asked", "D", *methods), rows)
 
 
 def _growth(known: Curves, family: str, error: float | None, methods: Sequence[str]) -> list[tuple[str, list[str]]]:

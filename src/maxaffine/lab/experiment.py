@@ -4,8 +4,11 @@ A unit is a dictionary of JSON values with an "id" that no other unit has.  `run
 unit, the parameters and the data its values never differ on the same machine, so units can be done in any order, in any
 process, and again after an interruption.  `verdict`, `table` and `draw` see all results in the order of `units`, as
 {"unit": ..., "values": ...}, read back from the file: tuples have become lists, NaN and infinities None.
+
+The experiments of the lab keep what is no code, claim, protocol, rule and parameters, in a TOML file beside their module.
 """
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 Parameters = Mapping[str, Any]
 Unit = Mapping[str, Any]
 Row = dict[str, Any]
+Numbers = dict[str, float | int | str | bool]
+Cells = tuple[str | float | int, ...]
 
 REPRODUCED, NOT_REPRODUCED, EXPLAINED, INCOMPLETE = "reproduced", "not reproduced", "reproduced, but explained by ", "incomplete"
 
@@ -48,7 +53,7 @@ class Table:
     """The numbers a reader wants beside the figure."""
 
     header: tuple[str, ...]
-    rows: tuple[tuple[str | float | int, ...], ...]
+    rows: Sequence[Cells]
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -97,6 +102,22 @@ class Experiment:
     table: Callable[[Sequence[Row], Parameters], Table]
     datasets: tuple[str, ...] = ()  # of "mnist", "fashion-mnist", "cifar10"; a parameter "datasets" may narrow them
     splits: str = "no data set: everything is made from the seed, nothing is split"
+
+    @classmethod
+    def described(
+        cls, module: str, *functions: Callable[..., Any], words: Mapping[str, str] | None = None, **defaults: Any
+    ) -> "Experiment":
+        """The experiment that the TOML file beside `module` describes; `functions` are units, run, verdict, draw and table.
+
+        `words` stand for {name} in protocol and rule, `defaults` for parameters that are computed.
+        """
+        about = tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
+        for name, text in (words or {}).items():
+            about |= {key: about[key].replace("{" + name + "}", text) for key in ("protocol", "rule")}
+        about["parameters"] |= defaults
+        about["datasets"] = tuple(about.get("datasets", ()))
+        about |= zip(("units", "run", "verdict", "draw", "table"), functions, strict=True)
+        return cls(**about)
 
     def needs(self, parameters: Parameters) -> tuple[str, ...]:
         """The data sets that these parameters ask for."""

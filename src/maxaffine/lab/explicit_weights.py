@@ -15,7 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
-from maxaffine.lab.experiment import Context, Experiment, Parameters, Result, Row, Table, Unit, Verdict
+from maxaffine.lab.experiment import Context, Experiment, Numbers, Parameters, Result, Row, Table, Unit, Verdict
+from maxaffine.lab.figures import figure
+from maxaffine.lab.sweeps import sweep
+from maxaffine.report.style import CURVES, ERRORS, QUIET, logarithmic
 
 Array = NDArray[np.float64]
 
@@ -31,12 +34,8 @@ CONSTRUCTIONS = {
 
 def units(parameters: Parameters) -> list[dict[str, Any]]:
     """One per construction, error and share of the points."""
-    return [
-        {"id": f"{construction}-{error:g}-{part}", "construction": construction, "error": error, "part": part}
-        for construction in parameters["constructions"]
-        for error in parameters["errors"]
-        for part in range(parameters["parts"])
-    ]
+    axes = {"construction": parameters["constructions"], "error": parameters["errors"], "part": range(parameters["parts"])}
+    return sweep("{construction}-{error:g}-{part}", **axes)
 
 
 @lru_cache(maxsize=2)
@@ -150,14 +149,14 @@ def _layers(results: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
-    """The rule below."""
+    """The rule of the experiment, applied."""
     layers = _layers(results)
     proved = all(one["bound"] <= one["error"] for one in layers)
     kept = all(one["measured"] <= one["bound"] for one in layers)
     agree = all(one["deviation"] <= max(1e-12, one["rounding"]) for one in layers)
     ratios = [one["measured"] / one["bound"] for one in layers]
     points = sum(one["points"] for one in layers)
-    numbers: dict[str, float | int | str | bool] = {
+    numbers: Numbers = {
         "layers": len(layers),
         "points in all": points,
         "largest measured / proved": max(ratios),
@@ -189,97 +188,40 @@ def table(results: Sequence[Row], parameters: Parameters) -> Table:
 
 def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
     """Errors and sizes against the error asked for, and where one of the layers errs."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    from maxaffine.report import style
-
-    layers = _layers(results)
-    colours = dict(zip(CONSTRUCTIONS, (style.CURVES[0], style.CURVES[1], style.CURVES[2]), strict=True))
-    with matplotlib.rc_context({**style.LOOK, "text.parse_math": True}):
-        figure = Figure(figsize=(12, 4.4), layout="constrained")
-        left, middle, right = figure.subplots(1, 3)
-        for name in parameters["constructions"]:
+    layers, what = _layers(results), "Literal attention: proved bounds and the worst errors found"
+    asked = sorted(parameters["errors"])
+    with figure(path, what, verdict(results, parameters), 1, 3, (12.0, 4.8)) as (canvas, grid):
+        left, middle, right = grid[0]
+        for name, colour in zip(CONSTRUCTIONS, CURVES, strict=False):
             mine = sorted((one for one in layers if one["construction"] == name), key=lambda one: one["error"])
             eps = [one["error"] for one in mine]
-            left.loglog(eps, [one["measured"] for one in mine], "o-", ms=5, color=colours[name], label=name)
-            left.loglog(eps, [one["bound"] for one in mine], "_", ms=11, mew=1.8, color=colours[name])
-            middle.loglog(eps, [one["tokens"] for one in mine], "o-", ms=5, color=colours[name])
-            middle.loglog(eps, [one["parameters"] for one in mine], ls="--", color=colours[name])
-        line = np.array(sorted(parameters["errors"]))
-        left.loglog(line, line, color=style.QUIET, lw=0.8)
+            left.plot(eps, [one["measured"] for one in mine], "o-", ms=5, color=colour, label=name)
+            left.plot(eps, [one["bound"] for one in mine], "_", ms=11, mew=1.8, color=colour)
+            middle.plot(eps, [one["tokens"] for one in mine], "o-", ms=5, color=colour)
+            middle.plot(eps, [one["parameters"] for one in mine], ls="--", color=colour)
+        left.plot(asked, asked, color=QUIET, lw=0.8)
         left.set(xlabel="error asked for", ylabel="sup error", title="Measured (dots) under proved (bars)")
         middle.set(xlabel="error asked for", title="Tokens (solid) and parameters (dashed)")
         for axes in (left, middle):
-            axes.set_xticks(line, labels=[f"{eps:g}" for eps in line])
+            logarithmic(axes)
+            axes.set_xticks(asked, labels=[f"{eps:g}" for eps in asked])
             axes.minorticks_off()
-            style.clean(axes)
-        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-        _error_map(right, max(parameters["errors"]), parameters["constructions"][-1])
-        figure.savefig(path, format="png", dpi=130, metadata={"Software": "maxaffine"})
+        canvas.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        _error_map(right, max(asked), parameters["constructions"][-1])
 
 
 def _error_map(axes: Any, error: float, construction: str) -> None:
     """|layer - f| over the square, by the literal matrices."""
     from maxaffine.layer.matrices import self_matrices
-    from maxaffine.report import style
 
     layer, target, _ = _layer(construction, error)
     line = np.linspace(-SIDE, SIDE, 201)
     x = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
     gap = np.abs(literal(self_matrices(layer, "Q"), x) - target.values(x)[:, 0, 0]).reshape(201, 201)
-    image = axes.pcolormesh(line, line, gap, cmap=style.ERRORS, rasterized=True)
+    image = axes.pcolormesh(line, line, gap, cmap=ERRORS, rasterized=True)
     axes.set(xlabel="x", ylabel="y", title=f"|layer - f|, {construction}, error {error:g}", aspect="equal")
+    axes.grid(False)
     axes.figure.colorbar(image, ax=axes, shrink=0.85)
 
 
-PROTOCOL = """
-**Target.** f(x, y) = sin x + cos y on [-pi, pi]^2, one input token of two variables.
-
-**Layers.** For each error in `errors` the matrices P_i, Q_i, R_0 of Linear, and W_Q, W_K, W_V, W_O of one head, in
-layout Q (input in the query, sites and values in the tokens), float64. Three constructions:
-
-- `continuity`: P cells per axis with omega(2 pi / P) <= error / 2, omega(r) = 4 sin(r / 2), sharpness 2 log(1 + 16 /
-  error): the paper's generality, any continuous f;
-- `lipschitz`: P = ceil(2.2 pi / error) cells per axis, sharpness 2 log 41;
-- `compiled`: what `ma.compile(method="lookup")` chooses.
-
-**Points.** `points` per layer in `parts` shares: half uniform, half on or within a nudge of cell faces and corners
-(nudges 0, 1e-9, 1e-3, 0.1 and 0.5 cells over the root of the sharpness, times a standard normal), and the corners of
-the square; from `seed` and the share.
-
-**Measured.** The largest |Attn(Linear(x)) - f(x)| of literal softmax attention over all keys. Keys and values do not
-depend on the input in this layout, so they are computed from the matrices once; queries go in batches. `checked`
-points per share also go through the unbatched definition (the whole m x m softmax up to 1,500 tokens, the one column
-that W_O reads beyond).
-"""
-
-RULE = (
-    "Reproduced if for every construction and every error asked for the proved bound of the stored layer is at most that error, "
-    "no measured error exceeds its bound, and the batched form agrees with the definition within 1e-12 or the certificate's "
-    "rounding part; otherwise not reproduced."
-)
-
-EXPERIMENT = Experiment(
-    name="explicit-weights",
-    version=1,
-    claim="A single softmax attention head behind a sum of linear maps approximates any continuous function on a compact domain "
-    "in the sup norm, with weights that can be written down.",
-    paper="arXiv 2504.19901, Theorem 4.1, on a function of two variables",
-    protocol=PROTOCOL,
-    rule=RULE,
-    parameters={
-        "errors": [1.0, 0.5, 0.2, 0.1, 0.05],
-        "constructions": list(CONSTRUCTIONS),
-        "points": 200_000,
-        "parts": 4,
-        "checked": 25,
-        "seed": 0,
-    },
-    quick={"errors": [1.0, 0.5], "points": 20_000, "parts": 1},
-    units=units,
-    run=run,
-    verdict=verdict,
-    draw=draw,
-    table=table,
-)
+EXPERIMENT = Experiment.described(__file__, units, run, verdict, draw, table)

@@ -7,18 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.lab.experiment import Context, Experiment, Parameters, Result, Row, Table, Unit, Verdict
+from maxaffine.lab.experiment import Cells, Context, Experiment, Numbers, Parameters, Result, Row, Table, Unit, Verdict
+from maxaffine.lab.figures import figure
+from maxaffine.lab.sweeps import select, sweep
+from maxaffine.report.style import CURVES, INK, logarithmic, write_over
 
 Array = NDArray[np.float64]
 
 FAULTS = ("none", "fuzzy", "coarse", "dead", "saturated", "outside")
+ADVISED = ("fuzzy", "coarse")  # faults whose advice is a number that can be carried out
 
 
 def units(parameters: Parameters) -> list[dict[str, Any]]:
     """One per fault and seed."""
-    return [
-        {"id": f"{fault}-{seed}", "fault": fault, "seed": seed} for fault in FAULTS for seed in range(int(parameters["seeds"]))
-    ]
+    return sweep("{fault}-{seed}", fault=FAULTS, seed=range(int(parameters["seeds"])))
 
 
 def target(seed: int) -> tuple[Any, float]:
@@ -83,7 +85,7 @@ def run(unit: Unit, parameters: Parameters, context: Context) -> Result:
     fired = [signature.name for signature in found if signature.fired]
     before = wrong(sharpness, count)
     after = before
-    if fault in ("fuzzy", "coarse") and fault in fired:
+    if fault in ADVISED and fault in fired:
         advice = next(signature.advice for signature in found if signature.name == fault)
         number = float(advice.split(" by " if fault == "fuzzy" else ">= ")[1].split(" ")[0])
         after = wrong(sharpness * number, count) if fault == "fuzzy" else wrong(sharpness, int(np.ceil(count * number)))
@@ -94,22 +96,21 @@ def run(unit: Unit, parameters: Parameters, context: Context) -> Result:
     })  # fmt: skip
 
 
+def shares(results: Sequence[Row], fault: str) -> list[float]:
+    """The share of the layers with this fault on which each signature fired."""
+    return [float(np.mean([name in values["fired"] for values in select(results, fault=fault)])) for name in FAULTS[1:]]
+
+
 def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
-    """The rule below."""
-    numbers: dict[str, float | int | str | bool] = {}
-    good = True
-    for fault in FAULTS:
-        rows = [row["values"] for row in results if row["unit"]["fault"] == fault]
-        if fault == "none":
-            share = float(np.mean([bool(values["fired"]) for values in rows]))
-            numbers["sound layers with a signature"] = share
-            good = good and share <= 0.05
-            continue
-        share = float(np.mean([fault in values["fired"] for values in rows]))
-        numbers[f"{fault}: faults seen"] = share
+    """The rule of the experiment, applied."""
+    sound = float(np.mean([bool(values["fired"]) for values in select(results, fault="none")]))
+    numbers: Numbers = {"sound layers with a signature": sound}
+    good = sound <= 0.05
+    for place, fault in enumerate(FAULTS[1:]):
+        share = numbers[f"{fault}: faults seen"] = shares(results, fault)[place]
         good = good and share >= 0.95
-        if fault in ("fuzzy", "coarse"):
-            ratio = float(np.median([values["after"] / values["before"] for values in rows]))
+        if fault in ADVISED:
+            ratio = float(np.median([values["after"] / values["before"] for values in select(results, fault=fault)]))
             numbers[f"{fault}: error after the advice / before"] = ratio
             good = good and ratio <= 0.5
     if good:
@@ -121,75 +122,33 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
 
 def table(results: Sequence[Row], parameters: Parameters) -> Table:
     """How often each signature fired under each fault."""
-    names = FAULTS[1:]
-    rows: list[tuple[str | float | int, ...]] = []
+    rows: list[Cells] = []
     for fault in FAULTS:
-        mine = [row["values"] for row in results if row["unit"]["fault"] == fault]
-        shares = [f"{np.mean([name in values['fired'] for values in mine]):.2f}" for name in names]
+        mine = select(results, fault=fault)
         middle = [float(np.median([values[key] for values in mine])) for key in ("before", "after")]
-        rows.append((fault, len(mine), *shares, *middle))
-    return Table(("fault", "layers", *(f"{name} fired" for name in names), "error", "after advice"), tuple(rows))
+        rows.append((fault, len(mine), *(f"{share:.2f}" for share in shares(results, fault)), *middle))
+    return Table(("fault", "layers", *(f"{name} fired" for name in FAULTS[1:]), "error", "after advice"), rows)
 
 
 def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
     """Which signature fires under which fault, and errors before and after advice."""
-    from maxaffine.lab import figures
-    from maxaffine.report.style import CURVES, INK
-
-    names = FAULTS[1:]
-    with figures.figure(1, 2, (12.0, 4.6)) as (canvas, grid_of_axes):
-        left, right = grid_of_axes[0]
-        shares = np.array([
-            [np.mean([name in row["values"]["fired"] for row in results if row["unit"]["fault"] == fault]) for name in names]
-            for fault in FAULTS
-        ])  # fmt: skip
-        left.imshow(shares, cmap="viridis", vmin=0, vmax=1, aspect="auto")
-        for (i, j), share in np.ndenumerate(shares):
-            left.annotate(f"{share:.2f}", (j, i), ha="center", va="center", color="white" if share < 0.6 else INK)
+    with figure(path, "Failure signatures", verdict(results, parameters), 1, 2, (12.0, 4.6)) as (_, panels):
+        left, right = panels[0]
+        seen = np.array([shares(results, fault) for fault in FAULTS])
+        left.imshow(seen, cmap="viridis", vmin=0, vmax=1, aspect="auto")
+        write_over(left, np.vectorize("{:.2f}".format)(seen), seen < 0.6)
         left.set(title="Share of layers on which a signature fired", xlabel="signature", ylabel="injected fault")
-        left.set_xticks(range(len(names)), names)
+        left.set_xticks(range(len(FAULTS) - 1), FAULTS[1:])
         left.set_yticks(range(len(FAULTS)), FAULTS)
-        for i, fault in enumerate(("fuzzy", "coarse")):
-            rows = [row["values"] for row in results if row["unit"]["fault"] == fault]
-            right.plot([v["before"] for v in rows], [v["after"] for v in rows], "o", color=CURVES[i], label=fault)
+        for colour, fault in zip(CURVES, ADVISED, strict=False):
+            rows = select(results, fault=fault)
+            right.plot([v["before"] for v in rows], [v["after"] for v in rows], "o", color=colour, label=fault)
         ends = np.array([1e-3, 3.0])
         right.plot(ends, ends, color=INK, lw=0.8)
         right.plot(ends, ends / 2, "--", color=INK, lw=0.8)
         right.set(title="Error before and after the advice (dashed: halved)", xlabel="before", ylabel="after")
-        figures.logarithmic(right)
+        logarithmic(right)
         right.legend()
-        figures.title(canvas, "Failure signatures", verdict(results, parameters))
-        figures.save(canvas, path)
 
 
-PROTOCOL = """
-**Layers.** Lookups on a square grid for random sums of three waves on [-1, 1]^2, cells from the slope so that half a cell's
-variation is about `error`, sharpness `sharpness`. **Faults**, one at a time: `fuzzy` (sharpness divided by 40), `coarse` (a
-sixth of the cells per axis), `dead` (all queries in two fifths of the square), `saturated` (float32 logits of a box moved
-to 3000, not centred), `outside` (a grid over a square of twice the side); and `none`. **Diagnosed** by `ma.diagnose` from
-logits and values at `queries` random queries, with the error asked. **Advice** of `fuzzy` and `coarse` is carried out
-literally: logits times the number given, cells per axis times the number given.
-"""
-
-RULE = (
-    "Reproduced if each fault is named by its own signature on at least 95% of the layers that have it, at most 5% of sound "
-    "layers have any signature, and the advice for `fuzzy` and `coarse` at least halves the sup error in the median; otherwise "
-    "not reproduced."
-)
-
-EXPERIMENT = Experiment(
-    name="failure-signatures",
-    version=1,
-    claim="The ways in which a partition fails, fuzzy cells, cells too coarse, unused keys, saturated logits, keys outside the "
-    "data, can be told apart from the layer's logits and values alone.",
-    paper="asked by the reproduction of arXiv 2504.19901; the paper names fuzzy partitions and oscillation within a cell",
-    protocol=PROTOCOL,
-    rule=RULE,
-    parameters={"seeds": 20, "error": 0.35, "sharpness": 20.0, "queries": 8000},
-    quick={"seeds": 3, "queries": 8000},
-    units=units,
-    run=run,
-    verdict=verdict,
-    draw=draw,
-    table=table,
-)
+EXPERIMENT = Experiment.described(__file__, units, run, verdict, draw, table)

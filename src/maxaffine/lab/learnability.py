@@ -10,23 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.lab import trends
-from maxaffine.lab.experiment import (
-    INCOMPLETE,
-    NOT_REPRODUCED,
-    REPRODUCED,
-    Context,
-    Experiment,
-    Parameters,
-    Result,
-    Row,
-    Table,
-    Unit,
-    Verdict,
-)
+from maxaffine.lab.experiment import Cells, Context, Experiment, Numbers, Parameters, Result, Row, Table, Unit, Verdict
+from maxaffine.lab.figures import band, figure
+from maxaffine.report.style import BLUE, GREEN, ORANGE, PURPLE, QUIET, RED, logarithmic
 
 Array = NDArray[np.float64]
 
-TITLES = {"lookup": "lookup (the paper's construction)", "spectral": "spectral head", "trained": "trained from scratch"}
 NEAR = 0.25  # cells: matching distance up to which two sets of centres count as the same partition
 STAY = 0.1  # cells: displacement up to which a construction was not left
 GAIN = 0.9  # share of its L2 error above which a construction was not improved
@@ -113,189 +102,117 @@ def run(unit: Unit, parameters: Parameters, context: Context) -> Result:
     return Result(values, tensors)
 
 
+def _ratio(results: Sequence[Row], above: str, below: str) -> float:
+    """The median over cases of the ratio of two L2 errors."""
+    return float(np.median([_mean(row, above, "l2") / _mean(row, below, "l2") for row in results]))
+
+
 def _mean(row: Row, which: str, quantity: str) -> float:
     return float(np.mean(row["values"][which][quantity]))
 
 
 def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
-    """The rule below."""
+    """The rule of the experiment, applied."""
     if len(results) < len(units(parameters)):
-        return Verdict(INCOMPLETE, "Some targets or numbers of tokens are missing.", {"units": len(results)})
+        return Verdict("incomplete", "Some targets or numbers of tokens are missing.", {"units": len(results)})
     total = len(results)
+    ahead = [row for row in results if _mean(row, "trained", "l2") <= _mean(row, "spectral", "l2")]
     reaches = sum(_mean(row, "trained", "l2") <= _mean(row, "lookup", "l2") for row in results)
     near = sum(_mean(row, "trained", "distance_to_lookup") <= NEAR for row in results)
     stays = sum(
         _mean(row, "from lookup", "moved") <= STAY and _mean(row, "from lookup", "l2") >= GAIN * _mean(row, "lookup", "l2")
         for row in results
     )
-    beats = sum(_mean(row, "trained", "l2") <= _mean(row, "spectral", "l2") for row in results)
     kept = sum(_mean(row, "from spectral", "l2") <= 2 * _mean(row, "spectral", "l2") for row in results)
-    gain = float(np.median([_mean(row, "lookup", "l2") / _mean(row, "trained", "l2") for row in results]))
-    loss = float(np.median([_mean(row, "trained", "l2") / _mean(row, "spectral", "l2") for row in results]))
-    improved = float(np.median([_mean(row, "lookup", "l2") / _mean(row, "from lookup", "l2") for row in results]))
-    numbers: dict[str, float | int | str] = {
+    gain, loss = _ratio(results, "lookup", "trained"), _ratio(results, "trained", "spectral")
+    improved = _ratio(results, "lookup", "from lookup")
+    distance = float(np.median([_mean(row, "trained", "distance_to_lookup") for row in results]))
+    numbers: Numbers = {
         "cases": total,
         "training reaches the lookup's L2 error": reaches,
         "its partition is the lookup's": near,
         "training started at the lookup stays": stays,
-        "training reaches the spectral head's L2 error": beats,
+        "training reaches the spectral head's L2 error": len(ahead),
         "training started at the spectral head keeps its error within a factor 2": kept,
         "median L2 error, lookup over trained": round(gain, 4),
         "median L2 error, trained over spectral": round(loss, 4),
         "median L2 error, lookup over training started there": round(improved, 4),
-        "median matching distance to the lookup, cells": round(
-            float(np.median([_mean(row, "trained", "distance_to_lookup") for row in results])), 4
-        ),
+        "median matching distance to the lookup, cells": round(distance, 4),
     }
     for target in dict.fromkeys(row["unit"]["target"] for row in results):
-        ahead = [
-            str(row["unit"]["tokens"])
-            for row in results
-            if row["unit"]["target"] == target and _mean(row, "trained", "l2") <= _mean(row, "spectral", "l2")
-        ]
-        numbers[f"{target}: tokens at which training is ahead of the spectral head"] = ", ".join(ahead) or "none"
+        tokens = ", ".join(str(row["unit"]["tokens"]) for row in ahead if row["unit"]["target"] == target)
+        numbers[f"{target}: tokens at which training is ahead of the spectral head"] = tokens or "none"
     said = (
         f"Of {total} targets and sizes, training from scratch reaches the lookup's L2 error in {reaches} (median: {gain:.3g} "
-        f"times smaller) and the spectral head's in {beats} (median: {loss:.3g} times its error); its partition is the lookup's "
-        f"in {near}; started at the lookup it stays in {stays} (median gain: a factor {improved:.3g}), started at the spectral "
-        f"head it keeps the error within a factor 2 in {kept}."
+        f"times smaller) and the spectral head's in {len(ahead)} (median: {loss:.3g} times its error); its partition is the "
+        f"lookup's in {near}; started at the lookup it stays in {stays} (median gain: a factor {improved:.3g}), started at the "
+        f"spectral head it keeps the error within a factor 2 in {kept}."
     )
     if reaches == near == stays == total:
-        return Verdict(REPRODUCED, f"Training finds the construction. {said}", numbers)
-    return Verdict(NOT_REPRODUCED, f"Training does not find the construction. {said}", numbers)
+        return Verdict("reproduced", f"Training finds the construction. {said}", numbers)
+    return Verdict("not reproduced", f"Training does not find the construction. {said}", numbers)
 
 
 def table(results: Sequence[Row], parameters: Parameters) -> Table:
     """Errors and geometry, case by case; errors in halves of the target's range."""
-    header = (
-        "target", "tokens", "L2: lookup", "spectral", "trained", "from lookup", "from spectral", "sup: lookup", "spectral",
-        "trained", "matching distance to lookup (cells)", "at the start", "moved from lookup (cells)", "moved from spectral",
-        "live tokens",
+    columns = (
+        ("L2: lookup", "lookup", "l2"), ("spectral", "spectral", "l2"), ("trained", "trained", "l2"),
+        ("from lookup", "from lookup", "l2"), ("from spectral", "from spectral", "l2"), ("sup: lookup", "lookup", "sup"),
+        ("spectral", "spectral", "sup"), ("trained", "trained", "sup"),
+        ("matching distance to lookup (cells)", "trained", "distance_to_lookup"),
+        ("at the start", "trained", "distance_at_start"),
+        ("moved from lookup (cells)", "from lookup", "moved"), ("moved from spectral", "from spectral", "moved"),
     )  # fmt: skip
-    rows: list[tuple[str | float | int, ...]] = []
+    rows: list[Cells] = []
     for row in results:
-        values = row["values"]
-        cells: list[str | float | int] = [str(row["unit"]["target"]), int(row["unit"]["tokens"])]
-        cells += [f"{values[name]['l2']:.3g}" for name in ("lookup", "spectral")]
-        cells += [_interval(values[name]["l2"]) for name in ("trained", "from lookup", "from spectral")]
-        cells += [f"{values[name]['sup']:.3g}" for name in ("lookup", "spectral")] + [_interval(values["trained"]["sup"])]
-        cells += [_interval(values["trained"][name]) for name in ("distance_to_lookup", "distance_at_start")]
-        cells += [_interval(values[f"from {name}"]["moved"]) for name in ("lookup", "spectral")]
-        rows.append((*cells, f"{_mean(row, 'trained', 'live'):.2f}"))
-    return Table(header, tuple(rows))
-
-
-def _interval(samples: Sequence[float]) -> str:
-    mean, half = trends.mean_and_interval(samples)
-    return f"{float(mean):.3g} ± {float(half):.1g}"
+        found = [row["values"][which][quantity] for _, which, quantity in columns]
+        cells = [trends.in_words(one) if isinstance(one, list) else f"{one:.3g}" for one in found]
+        rows.append((str(row["unit"]["target"]), int(row["unit"]["tokens"]), *cells, f"{_mean(row, 'trained', 'live'):.2f}"))
+    return Table(("target", "tokens", *(column[0] for column in columns), "live tokens"), rows)
 
 
 def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
     """A column per target: L2 error against tokens, then how far centres of attention moved."""
-    from maxaffine.lab.figures import band, figure, logarithmic, save, title
-
+    errors = (
+        ("lookup", RED, "lookup (the paper's construction)"),
+        ("spectral", GREEN, "spectral head"),
+        ("trained", BLUE, "trained from scratch"),
+        ("from lookup", ORANGE, "trained, started at the lookup"),
+        ("from spectral", PURPLE, "trained, started at the spectral head"),
+    )
+    distances = (
+        ("trained", "distance_at_start", QUIET, "random sites to the lookup's centres"),
+        ("trained", "distance_to_lookup", BLUE, "learned to the lookup's centres"),
+        ("from lookup", "moved", ORANGE, "moved away from the lookup"),
+        ("from spectral", "moved", PURPLE, "moved away from the spectral head"),
+    )
     targets = list(dict.fromkeys(row["unit"]["target"] for row in results))
-    curves = {
-        "trained": ("#0072b2", "trained from scratch", "-"),
-        "from lookup": ("#e69f00", "trained, started at the lookup", "-"),
-        "from spectral": ("#cc79a7", "trained, started at the spectral head", "-"),
-    }
-    with figure(2, max(len(targets), 2), (12.0, 8.0)) as (canvas, grid):
-        for column, target in enumerate(targets):
+    what = "Trained against constructed heads with the same number of tokens"
+    with figure(path, what, verdict(results, parameters), 2, max(len(targets), 2), (12.0, 8.0)) as (canvas, grid):
+        for (upper, lower), target in zip(grid.T, targets, strict=False):
             rows = [row for row in results if row["unit"]["target"] == target]
             tokens = [row["unit"]["tokens"] for row in rows]
-            axes = grid[0][column]
-            for name, colour, dash in (("lookup", "#d55e00", "--"), ("spectral", "#009e73", "--")):
-                reached = [row["values"][name]["l2"] for row in rows]
-                axes.plot(tokens, reached, color=colour, ls=dash, marker="s", ms=4, label=TITLES[name])
-            for name, (colour, label, dash) in curves.items():
-                samples = np.array([row["values"][name]["l2"] for row in rows]).T
-                band(axes, tokens, samples, colour, label, log=True, ls=dash, marker="o", ms=4)
-            logarithmic(axes)
-            axes.set_title(str(target))
-            axes.set_ylabel("L2 error / half the range" if column == 0 else "")
-            axes = grid[1][column]
-            distances = (
-                ("trained", "distance_at_start", "#6b7280", "random sites to the lookup's centres"),
-                ("trained", "distance_to_lookup", "#0072b2", "learned to the lookup's centres"),
-                ("from lookup", "moved", "#e69f00", "moved away from the lookup"),
-                ("from spectral", "moved", "#cc79a7", "moved away from the spectral head"),
-            )
+            for name, colour, label in errors:
+                reached = np.array([row["values"][name]["l2"] for row in rows])
+                if reached.ndim == 1:
+                    upper.plot(tokens, reached, color=colour, ls="--", marker="s", ms=4, label=label)
+                else:
+                    band(upper, tokens, reached.T, colour, label, log=True, ls="-", marker="o", ms=4)
+            logarithmic(upper)
+            upper.set_title(str(target))
             for name, quantity, colour, label in distances:
                 samples = np.array([row["values"][name][quantity] for row in rows]).T
-                band(axes, tokens, samples, colour, label, marker="o", ms=4)
-            axes.set_ylim(bottom=0)
-            logarithmic(axes, True, False)
-            axes.set_xlabel("tokens N")
-            for axes in (grid[0][column], grid[1][column]):
+                band(lower, tokens, samples, colour, label, marker="o", ms=4)
+            lower.set_ylim(bottom=0)
+            logarithmic(lower, True, False)
+            lower.set_xlabel("tokens N")
+            for axes in (upper, lower):
                 axes.set_xticks(tokens, [str(count) for count in tokens])
                 axes.set_xticks([], minor=True)
-            axes = grid[1][column]
-            axes.set_ylabel("distance of centres, in cells" if column == 0 else "")
+        grid[0][0].set_ylabel("L2 error / half the range")
+        grid[1][0].set_ylabel("distance of centres, in cells")
         handles = [line for axes in (grid[0][0], grid[1][0]) for line in axes.get_legend_handles_labels()[0]]
         canvas.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8)
-        title(canvas, "Trained against constructed heads with the same number of tokens", verdict(results, parameters))
-        save(canvas, path)
 
 
-PROTOCOL = """\
-**Targets** of the gallery: sin_plus_cos and franke (2-D; 16, 36, 64, 144 tokens), ishigami and hartmann_3 (3-D; 27, 64, 125
-tokens), on their boxes scaled to [-1, 1]^D, values scaled to [-1, 1].
-
-**Constructed.** The lookup: cells of a P^D grid, values at the centres, the sharpness of the sup-norm theorem. The spectral
-head: the compiler's keys for P tokens per direction, values by its ridge least squares. Both by the planners of the compiler,
-float64.
-
-**Trained.** l_j = R (p_j . z - |p_j|^2 / 2 + beta_j), F = sum softmax_j(l) c_j with everything learned: sites, offsets, one
-R, values. From scratch: sites uniform in the cube, R = 1 / (width of a cell)^2, values 0. Adam, rate 0.02 cooled along half a
-cosine, 2,000 steps on fresh batches of 256, mean squared error, float64, 5 seeds as one stack. Started at a construction: the
-same with a tenth of the rate.
-
-**Measured.** L2 error on uniform points, sup error on those and on points next to corners. Geometry: a token's centre is the
-mean of z weighted by the attention it gets, which is the same for all ways of writing the same head; learned and constructed
-centres are compared by the root mean square distance of the best one-to-one matching, in widths of a cell of the P^D grid,
-beside that of the random start; displacement from a construction is token by token. Live tokens are those with the largest
-weight somewhere.
-"""
-
-RULE = """\
-Over all targets and numbers of tokens, means over seeds: `reproduced` if in every case training from scratch reaches an L2
-error at most the lookup's, its centres of attention lie within 0.25 cells of the lookup's (root mean square, best matching),
-and training started at the lookup stays there (centres move at most 0.1 cells and the L2 error keeps at least 0.9 of its
-value). Otherwise `not reproduced`. The spectral head is reported beside it and does not decide.
-"""
-
-EXPERIMENT = Experiment(
-    name="learnability",
-    version=1,
-    claim="The max-affine lookup that the construction writes down is what training finds: at the same number of tokens gradient "
-    "descent reaches its error with its partition, and stays when started there.",
-    paper="arXiv 2504.19901, section 3 proves existence by construction and leaves training open",
-    protocol=PROTOCOL,
-    rule=RULE,
-    parameters={
-        "seeds": 5,
-        "plane_targets": ["sin_plus_cos", "franke"],
-        "plane_sides": [4, 6, 8, 12],
-        "space_targets": ["ishigami", "hartmann_3"],
-        "space_sides": [3, 4, 5],
-        "steps": 2000,
-        "batch": 256,
-        "rate": 0.02,
-        "test_points": 16_000,
-    },
-    quick={
-        "seeds": 2,
-        "plane_targets": ["sin_plus_cos"],
-        "plane_sides": [4, 6],
-        "space_targets": ["ishigami"],
-        "space_sides": [3],
-        "steps": 200,
-        "test_points": 4000,
-    },
-    units=units,
-    run=run,
-    verdict=verdict,
-    draw=draw,
-    table=table,
-)
+EXPERIMENT = Experiment.described(__file__, units, run, verdict, draw, table)

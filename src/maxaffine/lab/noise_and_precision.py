@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.lab import trends
-from maxaffine.lab.experiment import (
-    EXPLAINED,
-    INCOMPLETE,
-    NOT_REPRODUCED,
-    REPRODUCED,
-    Context,
-    Experiment,
-    Parameters,
-    Result,
-    Row,
-    Table,
-    Unit,
-    Verdict,
-)
+from maxaffine.lab.experiment import Cells, Context, Experiment, Parameters, Result, Row, Table, Unit, Verdict
+from maxaffine.lab.figures import band, figure
+from maxaffine.lab.sweeps import curves, sweep
+from maxaffine.report.style import BLUE, GREEN, INK, ORANGE, QUIET, RED, SKY, logarithmic
 
 Array = NDArray[np.float64]
 
@@ -39,7 +29,6 @@ SLOPE, SLOPE_TOLERANCE = -2.0, 0.1  # in the dictionary task
 PLANE_TOLERANCE = 0.2
 RATIO = (0.8, 1.25)  # of learned to best inverse temperature, median over levels
 LEAST_LOSS = 0.05  # nats: below it the best head names the entry almost surely, and nothing pins its temperature
-DECLINE = -0.9 + 1e-12
 
 
 def levels_of(task: str, parameters: Parameters) -> Array:
@@ -50,20 +39,29 @@ def levels_of(task: str, parameters: Parameters) -> Array:
 
 def units(parameters: Parameters) -> list[dict[str, Any]]:
     """One unit per task and seed; all noise levels are one stack."""
-    return [{"id": f"{task}-{seed}", "task": task, "seed": seed} for task in TASKS for seed in range(int(parameters["seeds"]))]
+    return sweep("{task}-{seed}", task=TASKS, seed=range(int(parameters["seeds"])))
 
 
 def run(unit: Unit, parameters: Parameters, context: Context) -> Result:
     """Train a head at every noise level and measure its effective inverse temperature."""
     work = _dictionary if unit["task"] in ENTRIES else _plane
     values = work(str(unit["task"]), int(unit["seed"]), parameters, context)
-    return Result({name: [float(f"{value:.8g}") for value in column] for name, column in values.items()})
+    return Result({name: trends.digits(column) for name, column in values.items()})
+
+
+def _descend(learned: list[Any], loss: Callable[[int], Any], steps: int, parameters: Parameters, context: Context) -> None:
+    """Adam without decay, cooled along half a cosine."""
+    from maxaffine.lab import plane
+
+    method = plane.optimiser("adam", learned, float(parameters["rate"]), 0.0)
+    for step, losses in plane.descend(learned, loss, steps, method, cool=True):
+        if step and step % 200 == 0:
+            context.report("mean loss", float(losses.mean()))
 
 
 def _dictionary(task: str, seed: int, parameters: Parameters, context: Context) -> dict[str, Array]:
     import torch
 
-    from maxaffine.lab import plane
     from maxaffine.lab.dictionary import Task, dictionary, measure, start
     from maxaffine.lab.stacked import norms
 
@@ -80,11 +78,7 @@ def _dictionary(task: str, seed: int, parameters: Parameters, context: Context) 
             samples.draw(step // renewed)
         return objective(places[step % renewed])
 
-    learned = list(weights.values())
-    method = plane.optimiser("adam", learned, float(parameters["rate"]), 0.0)
-    for step, losses in plane.descend(learned, loss, int(parameters["steps"]), method, cool=True):
-        if step and step % 200 == 0:
-            context.report("mean loss", float(losses.mean()))
+    _descend(list(weights.values()), loss, int(parameters["steps"]), parameters, context)
     final = Task(book, levels, int(parameters["samples"]), seed + 1000, context.device)
     found = measure(weights, final)
     return {"sigma": levels, "best": 1 / levels**2, "product_norm": norms(weights)["product_frobenius"], **found}
@@ -95,20 +89,18 @@ def _plane(task: str, seed: int, parameters: Parameters, context: Context) -> di
 
     from maxaffine.lab import plane
 
-    levels = levels_of(task, parameters)
+    levels, device = levels_of(task, parameters), context.device
     side, batch = int(parameters["side"]), int(parameters["batch"])
     grid = plane.grid_tokens(side)
-    tokens = torch.from_numpy(grid).float().to(context.device)
-    weights = plane.start(8, side * side, [seed] * len(levels), context.device, square=1.0)
-    weights["values"] = torch.from_numpy(plane.waves(grid[:, :2])).float().to(context.device).expand(len(levels), -1).contiguous()
-    sigma = torch.from_numpy(levels).float().to(context.device).view(-1, 1, 1)
+    tokens, sigma = plane.tensor(grid, device), plane.tensor(levels, device).view(-1, 1, 1)
+    weights = plane.start(8, side * side, [seed] * len(levels), device, square=1.0)
+    weights["values"] = plane.tensor(plane.waves(grid[:, :2]), device).expand(len(levels), -1).contiguous()
     generator = np.random.default_rng([seed, 9])
 
     def loss(_: int) -> torch.Tensor:
         z = generator.uniform(-1, 1, (batch, 2))
-        drawn = torch.from_numpy(generator.standard_normal((batch, 2), dtype=np.float32)).to(context.device)
-        wanted = torch.from_numpy(plane.waves(z)).float().to(context.device)
-        clean = torch.from_numpy(z).float().to(context.device)
+        drawn = torch.from_numpy(generator.standard_normal((batch, 2), dtype=np.float32)).to(device)
+        clean, wanted = plane.tensor(z, device), plane.tensor(plane.waves(z), device)
         if task == "plane-labels":
             errors = plane.predict(weights, tokens, clean) - wanted - sigma[:, :, 0] * drawn[:, 0]
         else:
@@ -116,17 +108,11 @@ def _plane(task: str, seed: int, parameters: Parameters, context: Context) -> di
         return errors.square().mean(dim=1)
 
     learned = [weights[name] for name in (("query", "key", "values") if task == "plane-values" else ("query", "key"))]
-    method = plane.optimiser("adam", learned, float(parameters["rate"]), 0.0)
-    for step, losses in plane.descend(learned, loss, int(parameters["plane_steps"]), method, cool=True):
-        if step and step % 200 == 0:
-            context.report("mean loss", float(losses.mean()))
+    _descend(learned, loss, int(parameters["plane_steps"]), parameters, context)
     points = plane.test_points(41)
-    probe, wanted = (torch.from_numpy(part).float().to(context.device) for part in (points, plane.waves(points)))
-    found = plane.describe(weights, tokens, probe, wanted)
+    found = plane.describe(weights, tokens, plane.tensor(points, device), plane.tensor(plane.waves(points), device))
     noise = np.zeros_like(levels) if task == "plane-labels" else levels
     best = np.array([best_on_the_plane(side, value, int(parameters["samples"])) for value in noise])
-    if task == "plane-labels":
-        best = np.full_like(levels, best[0])
     kept = ("inverse_temperature", "product_norm", "entropy", "l2_error")
     return {"sigma": levels, "best": best, **{name: found[name] for name in kept}}
 
@@ -142,8 +128,7 @@ def best_on_the_plane(side: int, sigma: float, samples: int) -> float:
     values = plane.waves(grid[:, :2])
     generator = np.random.default_rng([0, 10])
     clean = generator.uniform(-1, 1, (min(samples, 4000), 2))
-    scores = (clean + sigma * generator.standard_normal(clean.shape)) @ grid[:, :2].T + grid[:, 2]
-    scores -= scores.max(axis=1, keepdims=True)
+    scores = plane.square_scores(grid, clean + sigma * generator.standard_normal(clean.shape), 1.0)
     wanted = plane.waves(clean)
 
     def risk(log_r: float) -> float:
@@ -166,23 +151,18 @@ def best_on_the_plane(side: int, sigma: float, samples: int) -> float:
     return float(np.exp((low + high) / 2))
 
 
-def _curves(results: Sequence[Row], task: str, quantity: str) -> Array:
-    """(seeds, levels)."""
-    return np.array([row["values"][quantity] for row in results if row["unit"]["task"] == task], dtype=np.float64)
-
-
 def _decided(results: Sequence[Row], task: str, parameters: Parameters) -> NDArray[np.bool_]:
     """The levels at which the best temperature is pinned down: by the data, or by cells smaller than half of sigma."""
     sigma = levels_of(task, parameters)
     if task in ENTRIES:
-        return np.asarray(_curves(results, task, "least_loss").mean(axis=0) >= LEAST_LOSS)
+        return np.asarray(curves(results, "least_loss", task=task).mean(axis=0) >= LEAST_LOSS)
     return np.asarray(sigma >= 4.0 / int(parameters["side"]) - 1e-12)
 
 
 def summary(results: Sequence[Row], task: str, parameters: Parameters) -> dict[str, float]:
     """Slope of log R on log sigma with its interval over seeds, median ratio to the best, Spearman over all levels."""
     sigma, kept = levels_of(task, parameters), _decided(results, task, parameters)
-    learned, best = _curves(results, task, "inverse_temperature"), _curves(results, task, "best")
+    learned, best = curves(results, "inverse_temperature", task=task), curves(results, "best", task=task)
     if kept.sum() < 2:
         kept = np.ones_like(kept)
     slopes = np.array([trends.log_log_slope(sigma[kept], sample[kept]) for sample in learned])
@@ -198,9 +178,9 @@ def summary(results: Sequence[Row], task: str, parameters: Parameters) -> dict[s
 
 
 def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
-    """The rule below."""
+    """The rule of the experiment, applied."""
     if len(results) < len(units(parameters)):
-        return Verdict(INCOMPLETE, "Some tasks or seeds are missing.", {"units": len(results)})
+        return Verdict("incomplete", "Some tasks or seeds are missing.", {"units": len(results)})
     found = {task: summary(results, task, parameters) for task in TASKS}
     numbers: dict[str, Any] = {
         f"{task}: {name}": round(value, 4) for task in TASKS for name, value in found[task].items() if np.isfinite(value)
@@ -209,7 +189,7 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
         abs(found[task]["slope"] - SLOPE) <= SLOPE_TOLERANCE and RATIO[0] <= found[task]["ratio"] <= RATIO[1] for task in ENTRIES
     )
     plane = found["plane"]
-    follows = plane["spearman"] <= DECLINE and abs(plane["slope"] - SLOPE) <= PLANE_TOLERANCE
+    follows = plane["spearman"] <= trends.DECLINE and abs(plane["slope"] - SLOPE) <= PLANE_TOLERANCE
     said = (
         f"Slope of log R on log sigma: {found['dictionary-2']['slope']:.2f} and {found['dictionary-6']['slope']:.2f} in the "
         f"dictionary tasks (learned over best R: {found['dictionary-2']['ratio']:.2f}, {found['dictionary-6']['ratio']:.2f}), "
@@ -217,120 +197,55 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
         f"noise changes R by a factor {found['plane-labels']['fall']:.2f} where input noise changes it by {plane['fall']:.3f}."
     )
     if known and follows:
-        return Verdict(REPRODUCED, f"Training finds the inverse temperature 1 / sigma^2 where it is the best. {said}", numbers)
+        return Verdict("reproduced", f"Training finds the inverse temperature 1 / sigma^2 where it is the best. {said}", numbers)
     if known:
-        explained = EXPLAINED + "a dictionary: on the plane training does not follow 1 / sigma^2"
+        explained = "reproduced, but explained by a dictionary: on the plane training does not follow 1 / sigma^2"
         return Verdict(explained, f"The known answer is found in the dictionary tasks alone. {said}", numbers)
-    return Verdict(NOT_REPRODUCED, f"Training does not find the known answer. {said}", numbers)
+    return Verdict("not reproduced", f"Training does not find the known answer. {said}", numbers)
 
 
 def table(results: Sequence[Row], parameters: Parameters) -> Table:
     """Learned against best inverse temperature, level by level."""
     header = ("task", "sigma", "1 / sigma^2", "best inverse temperature", "learned", "learned / best", "|W_K^T W_Q|_F")
-    rows: list[tuple[str | float | int, ...]] = []
+    rows: list[Cells] = []
     for task in TASKS:
-        learned, half = trends.mean_and_interval(_curves(results, task, "inverse_temperature"))
-        best = _curves(results, task, "best").mean(axis=0)
-        norm = _curves(results, task, "product_norm").mean(axis=0)
+        learned, half = trends.mean_and_interval(curves(results, "inverse_temperature", task=task))
+        best, norm = (curves(results, quantity, task=task).mean(axis=0) for quantity in ("best", "product_norm"))
         for i, sigma in enumerate(levels_of(task, parameters)):
             cells = (f"{sigma:.3f}", f"{1 / sigma**2:.4g}", f"{best[i]:.4g}", f"{learned[i]:.4g} ± {half[i]:.1g}")
             rows.append((task, *cells, f"{learned[i] / best[i]:.3f}", f"{norm[i]:.4g}"))
-    return Table(header, tuple(rows))
+    return Table(header, rows)
 
 
 def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
     """Learned inverse temperature against sigma, task by task, with the known best; then the norms."""
-    from maxaffine.lab.figures import band, figure, logarithmic, save, title
-
-    with figure(2, 3, (12.0, 8.0)) as (canvas, grid):
+    what = "Learned inverse temperature under noise, against the known best"
+    with figure(path, what, verdict(results, parameters), 2, 3, (12.0, 8.0)) as (_, grid):
         for axes, task in zip(grid.ravel(), TASKS, strict=False):
             sigma, kept = levels_of(task, parameters), _decided(results, task, parameters)
             found = summary(results, task, parameters)
             if task != "plane-labels":
-                axes.plot(sigma, 1 / sigma**2, color="#1f2430", lw=1.0, ls=":", label="1 / sigma²")
+                axes.plot(sigma, 1 / sigma**2, color=INK, lw=1.0, ls=":", label="1 / sigma²")
             if task in ("plane", "plane-labels"):
-                best = _curves(results, task, "best").mean(axis=0)
-                axes.plot(sigma, best, color="#6b7280", lw=1.2, ls="--", label="best for these cells and values")
+                best = curves(results, "best", task=task).mean(axis=0)
+                axes.plot(sigma, best, color=QUIET, lw=1.2, ls="--", label="best for these cells and values")
             label = f"learned: slope {found['slope']:.2f} ± {found['slope_half_interval']:.2f}"
-            band(axes, sigma, _curves(results, task, "inverse_temperature"), "#0072b2", label, log=True, marker="o", ms=4)
+            band(axes, sigma, curves(results, "inverse_temperature", task=task), BLUE, label, log=True, marker="o", ms=4)
             if not kept.all() and kept.any():
-                axes.axvspan(sigma[0] * 0.93, sigma[kept][0] * 0.97, color="#6b7280", alpha=0.12, lw=0)
+                axes.axvspan(sigma[0] * 0.93, sigma[kept][0] * 0.97, color=QUIET, alpha=0.12, lw=0)
             logarithmic(axes)
             axes.set_title(TASKS[task], fontsize=9)
             axes.set_xlabel("noise sigma (grey: not decided by the data)" if not kept.all() else "noise sigma")
             axes.set_ylabel("inverse temperature R")
             axes.legend(loc="best")
         axes = grid[1][2]
-        for task, colour in zip(TASKS, ("#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#009e73"), strict=True):
-            norms = _curves(results, task, "product_norm")
+        for task, colour in zip(TASKS, (BLUE, SKY, RED, ORANGE, GREEN), strict=True):
+            norms = curves(results, "product_norm", task=task)
             band(axes, levels_of(task, parameters), norms, colour, task, log=True, marker="o", ms=3)
         logarithmic(axes)
         axes.set_title("What weight norms show of it", fontsize=9)
-        axes.set_xlabel("noise sigma")
-        axes.set_ylabel("|W_K^T W_Q|_F")
+        axes.set(xlabel="noise sigma", ylabel="|W_K^T W_Q|_F")
         axes.legend(loc="best")
-        title(canvas, "Learned inverse temperature under noise, against the known best", verdict(results, parameters))
-        save(canvas, path)
 
 
-PROTOCOL = """\
-**Dictionary.** x~ = v_J + sigma xi with J uniform over N entries v_j uniform in [-1, 1]^D; name J. The posterior is softmax
-attention over the dictionary at inverse temperature exactly 1 / sigma^2. Two sizes: N = 64, D = 2 and N = 40, D = 6. The head
-has keys W_K (v_j, -|v_j|^2 / 2) and queries W_Q (x~, 1), 8 wide, Xavier-uniform start; cross-entropy on J; fresh samples
-throughout. The effective inverse temperature is the slope of its logits on v_j . x~ - |v_j|^2 / 2, both centred over the
-keys.
-
-**Plane.** f(x, y) = sin x + cos y on [-pi, pi]^2, z = (x, y) / pi; predict f from z + sigma xi. One head over a 16 x 16 grid
-of tokens p_j, values fixed at f(p_j): for cells smaller than sigma the posterior mean is attention at 1 / sigma^2; for larger
-ones the best is found by a search over R and drawn beside it. The start is square cells at R = 1, disturbed by a tenth of a
-random start (from a random start the head can end in a rotated copy of the partition). The effective inverse temperature is
-the slope of the gap of the two largest logits with the distance from their face, per distance of their tokens. Two contrasts:
-values learned as well (then averaging can be done by the values, and R is not pinned down), and noise on the labels instead
-of the inputs (no statement about R).
-
-**Training.** Adam, rate 0.05 cooled along half a cosine, batches of 256, 4,000 steps (dictionary) or 1,500 (plane), no weight
-decay, all 10 levels as one stack, sigma from 0.05 (dictionary) or 0.1 (plane) to 1, log-spaced, 5 seeds.
-
-**Changed before the full run.** A quick run at a learning rate of 0.02 came out `not reproduced`; the rate was then raised to
-0.05 (seed 0 was looked at) and the threshold below which a level counts as undecided from 0.02 to 0.05 nats. The full run was
-made once, after that.
-"""
-
-RULE = """\
-A level of a dictionary task counts where the best head's own cross-entropy is at least 0.05 nats (below, the entry is named
-almost surely and nothing pins the temperature down); a level of the plane counts from sigma = twice the width of a cell.
-`reproduced` if in both dictionary tasks the slope of log R (learned) on log sigma, averaged over seeds, lies in -2 ± 0.1 and
-the median ratio of learned to best inverse temperature in [0.8, 1.25], and on the plane with fixed values Spearman's
-correlation of sigma and R over all levels is at most -0.9 and the slope in -2 ± 0.2. `reproduced, but explained by a
-dictionary` if only the dictionary tasks pass. Otherwise `not reproduced`. Learned values and label noise are reported and do
-not decide.
-"""
-
-EXPERIMENT = Experiment(
-    name="noise-and-precision",
-    version=1,
-    claim="Noise makes attention less precise: the more input noise, the smaller the inverse temperature that training finds. "
-    "Where the best one is known it is 1 / sigma^2, and training finds it.",
-    paper="arXiv 2504.19901, Appendix B: its explanation of Figure 2 by Proposition 3.2, tested where the answer is known",
-    protocol=PROTOCOL,
-    rule=RULE,
-    parameters={
-        "seeds": 5,
-        "levels": 10,
-        "lowest_dictionary": 0.05,
-        "lowest_plane": 0.1,
-        "highest": 1.0,
-        "side": 16,
-        "batch": 256,
-        "rate": 0.05,
-        "steps": 4000,
-        "plane_steps": 1500,
-        "samples": 20_000,
-    },
-    quick={"seeds": 1, "levels": 4, "steps": 800, "plane_steps": 200, "samples": 2000, "side": 8},
-    units=units,
-    run=run,
-    verdict=verdict,
-    draw=draw,
-    table=table,
-)
+EXPERIMENT = Experiment.described(__file__, units, run, verdict, draw, table)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.lab import trends
-from maxaffine.lab.experiment import EXPLAINED, INCOMPLETE, NOT_REPRODUCED, REPRODUCED, Parameters, Row, Table, Verdict
+from maxaffine.lab.experiment import Cells, Numbers, Parameters, Row, Table, Verdict
+from maxaffine.lab.sweeps import curves
 
 Array = NDArray[np.float64]
 
 DATASETS = ("mnist", "fashion-mnist", "cifar10")
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "dictionary": "dictionary"}
-DECLINE = -0.9 + 1e-12  # Spearman's correlation up to which a curve counts as declining; the rest is for rounding
 OTHERS = {  # variants that do not decide
     "redrawn": "noise redrawn each epoch",
     "adamw": "AdamW",
@@ -23,6 +23,7 @@ OTHERS = {  # variants that do not decide
     "c3": "C3 (all but W_Q and W_K frozen)",
     "c4": "C4 (label noise)",
 }
+NORMS = ("key_frobenius", "query_frobenius")
 SLOPE_FROM = 0.3  # sigma from which the log-log slope is taken
 FULL = {"levels": 25, "images": 0, "epochs": 20}
 
@@ -31,16 +32,6 @@ def seeds_of(variant: str, parameters: Parameters) -> int:
     """Seeds of a variant: all for the primary run, `control_seeds` at most for the others."""
     seeds = int(parameters["seeds"])
     return seeds if variant == "primary" else min(seeds, int(parameters["control_seeds"]))
-
-
-def curves(results: Sequence[Row], variant: str, dataset: str, quantity: str) -> Array:
-    """One curve over the levels per seed, (seeds, levels); no rows where nothing was run."""
-    found = [
-        row["values"][quantity]
-        for row in results
-        if row["unit"]["variant"] == variant and row["unit"]["dataset"] == dataset and quantity in row["values"]
-    ]
-    return np.array(found, dtype=np.float64)
 
 
 def sigmas(results: Sequence[Row]) -> Array:
@@ -76,20 +67,22 @@ def is_synthetic(results: Sequence[Row]) -> bool:
 
 def _missing(results: Sequence[Row], parameters: Parameters, variant: str) -> list[str]:
     needed = seeds_of(variant, parameters)
-    return [TITLES[name] for name in DATASETS if len(curves(results, variant, name, "key_frobenius")) < needed]
+    return [TITLES[name] for name in DATASETS if len(curves(results, "key_frobenius", variant=variant, dataset=name)) < needed]
 
 
-def _spearmans(results: Sequence[Row], variant: str, quantities: Sequence[str]) -> dict[str, float]:
+def _spearmans(results: Sequence[Row], variant: str, quantities: Sequence[str] = NORMS) -> dict[str, float]:
     sigma = sigmas(results)
     return {
-        f"{variant} {TITLES[name]} {quantity}": trends.spearman(sigma, curves(results, variant, name, quantity).mean(axis=0))
+        f"{variant} {TITLES[name]} {quantity}": trends.spearman(
+            sigma, curves(results, quantity, variant=variant, dataset=name).mean(axis=0)
+        )
         for name in DATASETS
         for quantity in quantities
     }
 
 
-def _declines(results: Sequence[Row], variant: str) -> bool:
-    return all(value <= DECLINE for value in _spearmans(results, variant, ("key_frobenius", "query_frobenius")).values())
+def _declines(values: dict[str, float]) -> bool:
+    return all(value <= trends.DECLINE for value in values.values())
 
 
 def _listed(values: dict[str, float]) -> str:
@@ -100,45 +93,40 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
     """The rule of the experiment, applied."""
     missing = _missing(results, parameters, "primary")
     if missing:
-        return Verdict(INCOMPLETE, f"The primary run lacks units on {', '.join(missing)}.", {"units": len(results)})
-    norms = _spearmans(results, "primary", ("key_frobenius", "query_frobenius"))
-    numbers: dict[str, Any] = {f"Spearman {name}": round(value, 4) for name, value in norms.items()}
+        return Verdict("incomplete", f"The primary run lacks units on {', '.join(missing)}.", {"units": len(results)})
+    norms = _spearmans(results, "primary")
+    numbers: Numbers = {f"Spearman {name}": round(value, 4) for name, value in norms.items()}
     reduced = any(parameters[name] != value for name, value in FULL.items())
     size = f"{parameters['levels']} levels, {parameters['epochs']} epochs, {parameters['images'] or 'all'} images"
     short = f" (a reduced run: {size})" if reduced else ""
-    falls = _declines(results, "primary")
     said = f"Spearman of sigma with |W_K|_F and |W_Q|_F on MNIST, Fashion-MNIST and CIFAR-10: {_listed(norms)}{short}"
     tested = not _missing(results, parameters, "c1")
-    survives, still = False, False
+    survives = still = False
     if tested:
-        logits = _spearmans(results, "c1", ("train_logit_std",))
-        rescaled = _spearmans(results, "c1", ("key_frobenius", "query_frobenius"))
+        logits, rescaled = _spearmans(results, "c1", ("train_logit_std",)), _spearmans(results, "c1")
         numbers |= {f"Spearman {name}": round(value, 4) for name, value in {**logits, **rescaled}.items()}
-        survives = all(value <= DECLINE for value in logits.values())
-        still = all(value <= DECLINE for value in rescaled.values())
+        survives, still = _declines(logits), _declines(rescaled)
         said += f"; with inputs of equal size (C1) the std of the logits has {_listed(logits)} and the norms {_listed(rescaled)}"
     run = [variant for variant in OTHERS if not _missing(results, parameters, variant)]
     if run:
-        names = [OTHERS[variant] for variant in run if _declines(results, variant)]
-        numbers["other variants that decline on all three"] = "; ".join(names) or "none"
-        said += f"; of {len(run)} other variants the norms decline on all three in {'; '.join(names) or 'none'}"
+        names = "; ".join(OTHERS[variant] for variant in run if _declines(_spearmans(results, variant))) or "none"
+        numbers["other variants that decline on all three"] = names
+        said += f"; of {len(run)} other variants the norms decline on all three in {names}"
+    outcome = "reproduced"
     if is_synthetic(results):
-        return Verdict(INCOMPLETE, f"SYNTHETIC DATA, which say nothing about the claim. {said}.", numbers)
-    if not falls:
-        return Verdict(NOT_REPRODUCED, f"Not every norm declines monotonically. {said}.", numbers)
-    if not tested:
-        return Verdict(REPRODUCED, f"The norms decline; whether blur is the reason was not tested. {said}.", numbers)
-    if survives:
+        outcome, words = "incomplete", "SYNTHETIC DATA, which say nothing about the claim."
+    elif not _declines(norms):
+        outcome, words = "not reproduced", "Not every norm declines monotonically."
+    elif not tested:
+        words = "The norms decline; whether blur is the reason was not tested."
+    elif survives:
         words = "The norms decline, and the decline survives C1 in the logits, as partition blur predicts."
-        return Verdict(REPRODUCED, f"{words} {said}.", numbers)
-    if still:
+    elif still:
         words = "The norms decline, in C1 as well, but the logits there do not: partition blur is not shown."
-        return Verdict(REPRODUCED, f"{words} {said}.", numbers)
-    return Verdict(
-        EXPLAINED + "the growth of the inputs under noise",
-        f"The norms decline, but neither the logits nor all norms do once inputs have equal size. {said}.",
-        numbers,
-    )
+    else:
+        outcome = "reproduced, but explained by the growth of the inputs under noise"
+        words = "The norms decline, but neither the logits nor all norms do once inputs have equal size."
+    return Verdict(outcome, f"{words} {said}.", numbers)
 
 
 _TABLE = {
@@ -155,20 +143,17 @@ def table(results: Sequence[Row], parameters: Parameters) -> Table:
         "variant", "data", "quantity", "Spearman of the mean", "highest of a seed", "seeds falling", "sign test p", "increases",
         "decreasing fit R2", "log-log slope from 0.3", "last / first",
     )  # fmt: skip
-    rows: list[tuple[str | float | int, ...]] = []
+    rows: list[Cells] = []
+    steps = len(sigmas(results)) - 1
     pairs = dict.fromkeys((row["unit"]["variant"], row["unit"]["dataset"]) for row in results)
-    for variant, dataset in pairs:
-        for quantity, title in _TABLE.items():
-            samples = curves(results, variant, dataset, quantity)
-            if not len(samples):
-                continue
-            found = tests(sigmas(results), samples)
-            rows.append(
-                (
-                    variant, TITLES[dataset], title, f"{found['spearman']:.3f}", f"{found['spearman_highest_seed']:.3f}",
-                    f"{found['seeds_falling']} of {found['seeds']}", f"{found['sign_test']:.3g}",
-                    f"{found['increases']} of {len(sigmas(results)) - 1}", f"{found['decreasing_r2']:.3f}",
-                    f"{found['slope']:.2f} ± {found['slope_half_interval']:.2f}", f"{found['fall']:.3f}",
-                )
-            )  # fmt: skip
-    return Table(header, tuple(rows))
+    for (variant, dataset), (quantity, title) in itertools.product(pairs, _TABLE.items()):
+        samples = curves(results, quantity, variant=variant, dataset=dataset)
+        if not len(samples):
+            continue
+        found = tests(sigmas(results), samples)
+        rows.append((
+            variant, TITLES[dataset], title, f"{found['spearman']:.3f}", f"{found['spearman_highest_seed']:.3f}",
+            f"{found['seeds_falling']} of {found['seeds']}", f"{found['sign_test']:.3g}", f"{found['increases']} of {steps}",
+            f"{found['decreasing_r2']:.3f}", f"{found['slope']:.2f} ± {found['slope_half_interval']:.2f}", f"{found['fall']:.3f}",
+        ))  # fmt: skip
+    return Table(header, rows)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.lab.experiment import Context, Experiment, Parameters, Result, Row, Unit
+from maxaffine.lab import trends
+from maxaffine.lab.experiment import Context, Experiment, Parameters, Result, Unit
+from maxaffine.lab.norms_figure import draw
 from maxaffine.lab.norms_judgement import seeds_of, table, verdict
+from maxaffine.lab.sweeps import sweep
 
 if TYPE_CHECKING:
     from maxaffine.lab.noised_images import Images
@@ -38,13 +40,9 @@ def levels_of(parameters: Parameters) -> Array:
 def units(parameters: Parameters) -> list[dict[str, Any]]:
     """One unit per variant, data set and seed; the controls have `control_seeds` seeds at most."""
     found = []
-    for variant in VARIANTS:
-        if variant not in parameters["variants"]:
-            continue
-        seeds = seeds_of(variant, parameters)
-        for dataset in ("dictionary",) if variant == "c5" else tuple(parameters["datasets"]):
-            for seed in range(seeds):
-                found.append({"id": f"{variant}-{dataset}-{seed}", "variant": variant, "dataset": dataset, "seed": seed})
+    for variant in (variant for variant in VARIANTS if variant in parameters["variants"]):
+        datasets, seeds = ["dictionary"] if variant == "c5" else parameters["datasets"], range(seeds_of(variant, parameters))
+        found += sweep("{variant}-{dataset}-{seed}", variant=[variant], dataset=datasets, seed=seeds)
     return found
 
 
@@ -147,7 +145,7 @@ def _images(unit: Unit, parameters: Parameters, context: Context) -> Result:
         "test_images": len(data.test),
         "parameters_per_level": sum(w.size for w in start.values()),
     }
-    return Result({**facts, "sigma": _plain(levels), **_columns(values)}, traces)
+    return Result({**facts, **_columns({"sigma": levels, **values})}, traces)
 
 
 def _dictionary(unit: Unit, parameters: Parameters, context: Context) -> Result:
@@ -172,99 +170,11 @@ def _dictionary(unit: Unit, parameters: Parameters, context: Context) -> Result:
         **{f"train_{name}": column for name, column in measure(weights, task).items()},
     }
     facts = {"synthetic": False, "captured": trainer.captured, "train_images": samples}
-    return Result({**facts, "sigma": _plain(levels), **_columns(values)}, traces)
-
-
-def _plain(column: Array) -> list[float]:
-    """Eight digits, more than float32 training decides."""
-    return [float(f"{value:.8g}") for value in column]
+    return Result({**facts, **_columns({"sigma": levels, **values})}, traces)
 
 
 def _columns(values: Mapping[str, Array]) -> dict[str, list[float]]:
-    return {name: _plain(column) for name, column in values.items()}
+    return {name: trends.digits(column) for name, column in values.items()}
 
 
-def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
-    """The figure: norms against noise, and what the controls leave of it."""
-    from maxaffine.lab.norms_figure import draw as paint
-
-    paint(results, parameters, path)
-
-
-PROTOCOL = """\
-**Open in the paper.** Its body adds "the coefficient multiplying the standard Gaussian noise", 0 to 0.72 by 0.03, to the
-images; its caption speaks of an "injected label-noise ratio". Input noise is taken as meant (primary), label flips are
-control C4. Tokenisation, widths, optimiser, batch, epochs, seeds, pixel scaling and the kind of norm are not given there and
-were chosen here before the first run.
-
-**Data.** The official training sets of MNIST, Fashion-MNIST (60,000) and CIFAR-10 (50,000), all images; the official test
-sets for clean accuracy only. Pixels in [0, 1]; x~ = x + sigma xi without clipping, xi standard normal, drawn once per image
-from the seed and shared by all 25 levels.
-
-**Model.** Tokens are patches, 7 x 7 (16 tokens of 49 numbers; CIFAR-10: 4 x 4 x 3, 64 tokens of 48). Q, K, V = W_Q T, W_K T,
-W_V T with 64 rows and no bias, A = softmax(K^T Q / 8) over keys, O = W_O V A, then Linear - ReLU - Linear to 10 classes, 128
-wide (MNIST), 256 (Fashion-MNIST) or 512 (CIFAR-10). No positional code (the flattening keeps the order), no residual, no
-layer norm. Cross-entropy.
-
-**Training.** Adam (0.9, 0.999), learning rate 1e-3, constant, no weight decay, batches of 256, 20 epochs, a new order each
-epoch with the incomplete last batch left out. Xavier-uniform start, zero biases. For one seed the start, the batch order and
-the noise are the same at all levels; 25 levels are trained as one stack whose members never see each other. Float32; on a GPU
-TensorFloat-32 products where the parameter `tf32` is true.
-
-**Measured at the end**, per data set, level and seed: Frobenius and spectral norms of W_Q and W_K, |W_K^T W_Q|_F, ratios to
-the start, mean entropy of attention and the standard deviation of its logits over keys (both on the noised training images
-and on clean test images), training loss and accuracy, clean test accuracy. Norms after every epoch are kept as tensors.
-
-**Variants.** `redrawn`: noise drawn anew each epoch. `adamw`: decoupled weight decay 0.01 on every weight. `standardised`:
-channel-wise standardised pixels. `c1`: inputs divided by sqrt(1 + sigma^2 dim / E|x|^2), one factor per level, also in the
-clean test. C2 is the standard deviation of logits, reported everywhere. `c3`: W_V, W_O and the feed-forward net frozen at
-what training without noise reached, W_Q and W_K trained again from their start. `c4`: labels replaced by another class,
-uniformly, with probability 0 to 0.72, clean inputs. `c5`: a dictionary of 64 entries in the plane, where the best inverse
-temperature is 1 / sigma^2, trained by the same Adam for as many steps on fresh samples; only W_Q and W_K are learned.
-
-**On a CPU**: `--set images=10000 --set epochs=5 --seeds 3` (hours for all variants; `--set variants=primary,c1` for the two
-that decide).
-"""
-
-RULE = """\
-Primary run, curves averaged over seeds. `reproduced` if Spearman's correlation of sigma with |W_K|_F and with |W_Q|_F is at
-most -0.9 on all three data sets, otherwise `not reproduced`. A reproduced decline counts as a sign of partition blur only if
-it survives control C1 in the standard deviation of the attention logits: Spearman at most -0.9 on all three data sets. If it
-does not survive there, and in C1 some norm on some data set does not decline either (Spearman above -0.9), the outcome is
-`reproduced, but explained by the growth of the inputs under noise`. Synthetic data, missing primary units or missing data
-sets: `incomplete`.
-"""
-
-EXPERIMENT = Experiment(
-    name="norms-under-noise",
-    version=1,
-    claim="The norms of W_K and W_Q of a trained attention layer fall monotonically as noise is added to its training data, "
-    "on MNIST, Fashion-MNIST and CIFAR-10, because noise blurs the partition.",
-    paper="arXiv 2504.19901, Appendix B, Figure 2",
-    protocol=PROTOCOL,
-    rule=RULE,
-    parameters={
-        "datasets": ["mnist", "fashion-mnist", "cifar10"],
-        "variants": list(VARIANTS),
-        "seeds": 5,
-        "control_seeds": 3,
-        "levels": 25,
-        "highest": 0.72,
-        "images": 0,  # 0: all of them
-        "epochs": 20,
-        "batch": 256,
-        "rate": 1e-3,
-        "entries": 64,
-        "tf32": True,
-        "capture": True,
-    },
-    quick={"variants": ["primary", "c1", "c4", "c5"], "seeds": 1, "control_seeds": 1, "levels": 5, "images": 2000, "epochs": 2},
-    units=units,
-    run=run,
-    verdict=verdict,
-    draw=draw,
-    table=table,
-    datasets=("mnist", "fashion-mnist", "cifar10"),
-    splits="official training sets for training, official test sets for clean accuracy alone; `images` keeps the first ones "
-    "of each; nothing is tuned, so nothing is held out",
-)
+EXPERIMENT = Experiment.described(__file__, units, run, verdict, draw, table)

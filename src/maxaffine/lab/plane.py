@@ -31,6 +31,11 @@ def grid_tokens(side: int) -> Array:
     return np.hstack([points, -0.5 * (points**2).sum(axis=1, keepdims=True)])
 
 
+def tensor(values: Array, device: str) -> Tensor:
+    """Numbers on the device in float32."""
+    return torch.from_numpy(values).float().to(device)
+
+
 def waves(points: Array) -> Array:
     """sin x + cos y on [-pi, pi]^2, given z = (x, y) / pi."""
     return np.asarray(np.sin(np.pi * points[..., 0]) + np.cos(np.pi * points[..., 1]))
@@ -51,7 +56,7 @@ def start(width: int, tokens: int, seeds: list[int], device: str, square: float 
     drawn = np.array([np.random.default_rng([seed, 6]).uniform(-limit, limit, (2, width, 3)) for seed in seeds])
     if square is not None:
         drawn = math.sqrt(square) * (0.1 * drawn + np.eye(width, 3))
-    both = torch.from_numpy(drawn).float().to(device)
+    both = tensor(drawn, device)
     values = torch.zeros((len(seeds), tokens), device=device)
     return {"query": both[:, 0].contiguous(), "key": both[:, 1].contiguous(), "values": values}
 
@@ -141,9 +146,14 @@ def describe(weights: Weights, tokens: Tensor, points: Tensor, wanted: Tensor, h
     return {name: np.asarray(tensor.double().cpu().numpy()) for name, tensor in tensors.items()}
 
 
+def square_scores(tokens: Array, points: Array, inverse_temperature: float) -> Array:
+    """Logits (B, N) at W_Q = W_K = sqrt(R) I, the largest of every point 0."""
+    scores = inverse_temperature * (points @ tokens[:, :2].T + tokens[:, 2])
+    return np.asarray(scores - scores.max(axis=1, keepdims=True))
+
+
 def least_squares_values(tokens: Array, points: Array, wanted: Array, inverse_temperature: float) -> Array:
     """The values of least mean squared error at W_Q = W_K = sqrt(R) I."""
-    scores = inverse_temperature * (points @ tokens[:, :2].T + tokens[:, 2])
-    attention = np.exp(scores - scores.max(axis=1, keepdims=True))
+    attention = np.exp(square_scores(tokens, points, inverse_temperature))
     attention /= attention.sum(axis=1, keepdims=True)
     return np.asarray(np.linalg.lstsq(attention, wanted, rcond=None)[0])

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.lab.experiment import Context, Experiment, Parameters, Result, Row, Table, Unit, Verdict
+from maxaffine.lab.experiment import Context, Experiment, Numbers, Parameters, Result, Row, Table, Unit, Verdict
+from maxaffine.lab.figures import band, figure
+from maxaffine.lab.sweeps import sweep
+from maxaffine.report.style import CURVES, logarithmic
 
 Array = NDArray[np.float64]
 
@@ -25,7 +28,7 @@ SIGMAS = 3.0  # the prediction is that of three standard deviations
 
 def units(parameters: Parameters) -> list[dict[str, Any]]:
     """One per layer and part."""
-    return [{"id": f"{name}-{part}", "layer": name, "part": part} for name in parameters["layers"] for part in PARTS]
+    return sweep("{layer}-{part}", layer=parameters["layers"], part=PARTS)
 
 
 @lru_cache(maxsize=3)
@@ -118,10 +121,10 @@ def _slope(part: str, parts: dict[str, Array], weights: Array, values: Array, si
 
 
 def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
-    """The rule below."""
+    """The rule of the experiment, applied."""
     small = [i for i, delta in enumerate(parameters["noise"]) if delta <= 1e-3]
     above: list[str] = []
-    numbers: dict[str, float | int | str | bool] = {}
+    numbers: Numbers = {}
     worst: dict[str, tuple[float, str]] = {}
     for row in results:
         unit, values = row["unit"], row["values"]
@@ -157,59 +160,18 @@ def table(results: Sequence[Row], parameters: Parameters) -> Table:
 
 def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
     """Error against noise, one panel per layer, the first-order prediction dashed."""
-    from maxaffine.lab import figures
-    from maxaffine.report.style import CURVES
-
-    layers = list(parameters["layers"])
-    noise = np.array(parameters["noise"])
-    with figures.figure(1, len(layers), (12.0, 4.8)) as (canvas, grid):
+    layers, noise = list(parameters["layers"]), np.array(parameters["noise"])
+    what = "Noise in one matrix at a time; dashed: first order"
+    with figure(path, what, verdict(results, parameters), 1, len(layers), (12.0, 4.8)) as (_, grid):
         for axes, layer in zip(grid[0], layers, strict=True):
             for row in (row for row in results if row["unit"]["layer"] == layer):
                 part, values = row["unit"]["part"], row["values"]
                 colour = CURVES[PARTS.index(part)]
-                figures.band(axes, noise, np.maximum(np.array(values["noise"]).T, 1e-16), colour, part, log=True)
+                band(axes, noise, np.maximum(np.array(values["noise"]).T, 1e-16), colour, part, log=True)
                 axes.plot(noise, values["base"] + values["slope"] * noise, "--", lw=0.8, color=colour)
             axes.set(title=f"{layer}: {LAYERS[layer][0]}, {LAYERS[layer][2]:g}", xlabel="relative noise", ylabel="sup error")
-            figures.logarithmic(axes)
+            logarithmic(axes)
         grid[0][0].legend(fontsize=7)
-        figures.title(canvas, "Noise in one matrix at a time; dashed: first order", verdict(results, parameters))
-        figures.save(canvas, path)
 
 
-PROTOCOL = """
-**Layers.** Literal cross-attention of three compiled layers: the paper's lookup of sin x + cos y at error 0.5, its spectral
-head at 1e-4, and the three pieces of max(x, y, 0.5 - x) at 1e-4. Float64.
-
-**Noise.** Every entry of one part (W_Q, W_K, W_V, W_O, the key rows of the context, its value rows, or the temperature) is
-multiplied by 1 + delta xi, xi standard normal, `draws` times per delta. **Rounding.** The part is rounded to float32,
-bfloat16, float16 and float8 (e4m3).
-
-**Measured.** The sup error over `points` random points, the corners and the worst point known. **First order.** |dg| <=
-sum_j w_j |v_j - g| |dl_j| with |dl_j| <= 3 delta sum |q| |W_K| |z| for what moves logits, and 3 delta sum_j w_j |v_j| for
-what moves values: the rounding terms of the certificates with 3 delta in the place of the unit roundoff, at their largest
-over the points.
-"""
-
-RULE = (
-    "Reproduced if for every layer, part and noise up to 1e-3 the mean error over draws is at most the error without noise plus "
-    "the first-order prediction; otherwise not reproduced. The part with the largest measured growth per unit of noise is the "
-    "critical path."
-)
-
-EXPERIMENT = Experiment(
-    name="robustness",
-    version=1,
-    claim="The explicit construction is stable: small perturbations of its weights change its output little.",
-    paper="asked by the reproduction of arXiv 2504.19901; the paper states no bound",
-    protocol=PROTOCOL,
-    rule=RULE,
-    parameters={
-        "layers": list(LAYERS), "noise": [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1], "draws": 20, "points": 400, "seed": 0,
-    },
-    quick={"noise": [1e-4, 1e-2], "draws": 4, "points": 100},
-    units=units,
-    run=run,
-    verdict=verdict,
-    draw=draw,
-    table=table,
-)  # fmt: skip
+EXPERIMENT = Experiment.described(__file__, units, run, verdict, draw, table)

@@ -1,4 +1,4 @@
-"""What a curve over noise levels says: rank correlation, increases, monotone fit, slope, sign test, intervals. NumPy."""
+"""What a curve over noise levels says: rank correlation, increases, monotone fit, slope, sign test, intervals."""
 
 from __future__ import annotations
 
@@ -9,25 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
-
-def ranks(values: ArrayLike) -> Array:
-    """Ranks 1..n; ties share the mean of their ranks."""
-    array = np.asarray(values, dtype=np.float64)
-    order = np.argsort(array, kind="stable")
-    sorted_values = array[order]
-    result = np.empty(len(array))
-    start = 0
-    for stop in range(1, len(array) + 1):
-        if stop == len(array) or sorted_values[stop] != sorted_values[start]:
-            result[order[start:stop]] = 0.5 * (start + stop + 1)
-            start = stop
-    return result
+DECLINE = -0.9 + 1e-12  # Spearman's correlation up to which a curve counts as declining; the rest is for rounding
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float:
     """Spearman's rank correlation; 0 where one of the two is constant."""
-    a, b = ranks(x), ranks(y)
-    a, b = a - a.mean(), b - b.mean()
+    from scipy.stats import rankdata
+
+    a, b = (ranks - ranks.mean() for ranks in (rankdata(x), rankdata(y)))
     scale = math.sqrt(float(a @ a) * float(b @ b))
     return float(a @ b) / scale if scale > 0 else 0.0
 
@@ -82,3 +71,14 @@ def mean_and_interval(samples: ArrayLike) -> tuple[Array, Array]:
     from scipy.stats import t
 
     return mean, np.asarray(t.ppf(0.975, count - 1) * array.std(axis=0, ddof=1) / math.sqrt(count))
+
+
+def in_words(samples: ArrayLike) -> str:
+    """The mean of the samples and the half width of its interval, as a table shows them."""
+    mean, half = mean_and_interval(samples)
+    return f"{float(mean):.3g} ± {float(half):.1g}"
+
+
+def digits(values: Array, places: int = 8) -> list[float]:
+    """Numbers as a unit stores them: eight digits are more than float32 training decides."""
+    return [float(f"{value:.{places}g}") for value in values]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
+from maxaffine.core.records import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,13 +23,10 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 # Okabe and Ito's palette, which stays apart under all common colour blindness.
-INK = "#1f2430"
-QUIET = "#6b7280"
-TARGET = "#0072b2"
-LAYER = "#d55e00"
-PROVED = "#009e73"
-WORST = "#e6007e"
-CURVES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00", "#000000")
+BLUE, ORANGE, GREEN, PURPLE, SKY, RED, OLIVE = "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00"
+CURVES = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED, OLIVE, "#000000")
+INK, QUIET = "#1f2430", "#6b7280"
+TARGET, LAYER, PROVED, WORST = BLUE, RED, GREEN, "#e6007e"
 
 # Perceptually uniform maps, monotone in lightness: readable in grey as well.
 VALUES = "viridis"
@@ -121,6 +121,68 @@ def render(figure: Figure, suffix: str) -> bytes:
         warnings.filterwarnings("ignore", message="Glyph")
         figure.savefig(buffer, format=suffix[1:], metadata=_METADATA[suffix])
     return buffer.getvalue()
+
+
+@contextmanager
+def look() -> Iterator[None]:
+    """The look, for the duration of a drawing."""
+    import matplotlib
+
+    with matplotlib.rc_context(LOOK):
+        yield
+
+
+def new_figure(size: tuple[float, float], rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
+    """A figure that no window and no pyplot state knows of, and its axes [row][column], with a faint grid."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, **options)
+    for axes in grid.ravel():
+        clean(axes)
+    return figure, grid
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Write a figure, whole or not at all; .png, .svg or .pdf by suffix."""
+    write_atomically(path, render(figure, suffix_of(path)))
+    return Path(path)
+
+
+@contextmanager
+def sheet(path: str | Path, size: tuple[float, float], rows: int = 1, columns: int = 1) -> Iterator[tuple[Figure, Any]]:
+    """A new figure in this look, saved when the block ends."""
+    suffix_of(path)  # a wrong suffix is refused before anything is drawn
+    with look():
+        figure, grid = new_figure(size, rows, columns)
+        yield figure, grid
+        save(figure, path)
+
+
+def headline(figure: Figure, text: str, size: float = 11.0, colour: str = INK) -> None:
+    """A bold title at the left edge."""
+    figure.suptitle(text, x=0.01, ha="left", fontsize=size, fontweight="bold", color=colour)
+
+
+def logarithmic(axes: Axes, x: bool = True, y: bool = True) -> None:
+    """Logarithmic axes whose ticks read 0.1, 1, 10 (the look draws no formulas)."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for wanted, axis, scale in ((x, axes.xaxis, axes.set_xscale), (y, axes.yaxis, axes.set_yscale)):
+        if wanted:
+            scale("log")
+            low, high = axis.get_view_interval()
+            decades = math.log10(high / low) if 0 < low < high else 9.0
+            axis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if decades < 2.2 else (1.0,), numticks=12))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_formatter(NullFormatter())
+
+
+def write_over(axes: Axes, texts: Any, white: Any, **look: Any) -> None:
+    """The entries of a matrix written over its picture, in white where `white` says so."""
+    for (i, j), text in np.ndenumerate(texts):
+        colour = "white" if white[i, j] else INK
+        axes.annotate(str(text), (j, i), ha="center", va="center", color=colour, **look)
 
 
 def number(value: float, digits: int = 3) -> str:

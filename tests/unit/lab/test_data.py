@@ -17,10 +17,13 @@ import pytest
 from maxaffine.cli.app import main
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.lab.data import DataSource, catalogue, describe, download, files, locate
-from maxaffine.lab.data.catalogue import CIFAR_TEST, CIFAR_TRAIN, DATASETS, Download
+from maxaffine.lab.data.catalogue import DATASETS, Download
 from maxaffine.lab.data.choose import choose
 
 TOYS = Path(__file__).with_name("toys")
+
+TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS = DATASETS["mnist"].content
+*CIFAR_TRAIN, CIFAR_TEST = DATASETS["cifar10"].content
 
 
 @pytest.fixture(autouse=True)
@@ -43,8 +46,8 @@ def tiny(name, seed=0):
     train_labels, test_labels = (rng.integers(0, 10, n, dtype=np.uint8) for n in (30, 10))
     if name != "cifar10":
         content = {
-            catalogue.TRAIN_IMAGES: idx(train[..., 0]), catalogue.TRAIN_LABELS: idx(train_labels),
-            catalogue.TEST_IMAGES: idx(test[..., 0]), catalogue.TEST_LABELS: idx(test_labels),
+            TRAIN_IMAGES: idx(train[..., 0]), TRAIN_LABELS: idx(train_labels),
+            TEST_IMAGES: idx(test[..., 0]), TEST_LABELS: idx(test_labels),
         }  # fmt: skip
     else:
         content = {file: batch(train[6 * i : 6 * i + 6], train_labels[6 * i : 6 * i + 6]) for i, file in enumerate(CIFAR_TRAIN)}
@@ -103,7 +106,7 @@ def test_the_catalogue_recognises_the_published_files(tmp_path, monkeypatch):
     lay_out(tmp_path, "mnist")
     content, _ = tiny("mnist")
     sums = {file: hashlib.sha256(data).hexdigest() for file, data in content.items()}
-    monkeypatch.setitem(DATASETS, "mnist", catalogue.DataSet(**{**catalogue.MNIST.__dict__, "content": sums}))
+    monkeypatch.setitem(DATASETS, "mnist", catalogue.DataSet(**{**DATASETS["mnist"].__dict__, "content": sums}))
     source = DataSource(str(tmp_path))
     assert source.load("mnist").published
     assert describe(source, ["mnist"])["mnist"]["origin"] == "published files"
@@ -111,7 +114,7 @@ def test_the_catalogue_recognises_the_published_files(tmp_path, monkeypatch):
 
 def damaged(folder, change):
     lay_out(folder, "mnist", "plain")
-    path = folder / "mnist" / catalogue.TRAIN_IMAGES
+    path = folder / "mnist" / TRAIN_IMAGES
     path.write_bytes(change(path.read_bytes()))
     return folder
 
@@ -150,7 +153,7 @@ def test_a_cut_batch_and_a_foreign_archive_are_sentences(tmp_path):
 
 def test_a_label_above_nine_is_refused(tmp_path):
     lay_out(tmp_path, "mnist", "plain")
-    (tmp_path / "mnist" / catalogue.TEST_LABELS).write_bytes(idx(np.full(10, 11, np.uint8)))
+    (tmp_path / "mnist" / TEST_LABELS).write_bytes(idx(np.full(10, 11, np.uint8)))
     with pytest.raises(BadInput, match="test label 11"):
         DataSource(str(tmp_path)).load("mnist")
 
@@ -342,7 +345,7 @@ def test_a_run_with_download_fetches_what_is_missing_into_the_cache(tmp_path, mo
         Download(f"{f}.gz", "http://unused", len(d), hashlib.md5(d, usedforsecurity=False).hexdigest())
         for f, d in ((path.split("/")[2].removesuffix(".gz"), data) for path, data in packed.items())
     )
-    monkeypatch.setitem(DATASETS, "mnist", catalogue.DataSet(**{**catalogue.MNIST.__dict__, "downloads": entries}))
+    monkeypatch.setitem(DATASETS, "mnist", catalogue.DataSet(**{**DATASETS["mnist"].__dict__, "downloads": entries}))
     with server(packed) as (base, asked):
         monkeypatch.setenv("MAXAFFINE_DATA_URL", base)
         command = ["lab", "run", "lab_toy:LOOKING", "--set", "datasets=mnist", "--download", "--out", str(tmp_path / "run")]

@@ -108,4 +108,4 @@ def test_training_of_mean_field_is_split_into_blocks_without_changing_it(tmp_pat
     both = next(unit for unit in mean_field.units({**parameters, "block": 2}) if unit["kind"] == "training")
     apart = [{"unit": unit, "values": dict(mean_field.run(unit, parameters, context).values)} for unit in one]
     together = [{"unit": both, "values": dict(mean_field.run(both, parameters, context).values)}]
-    assert mean_field.trained(apart, parameters) == mean_field.trained(together, parameters)
+    assert mean_field_rules.trained(apart) == mean_field_rules.trained(together)

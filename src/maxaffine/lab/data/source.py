@@ -83,14 +83,13 @@ def _frozen(arrays: Arrays, name: str, made_up: bool, sums: dict[str, str], publ
 
 def _idx_arrays(contents: dict[str, bytes], home: Path) -> Arrays:
     train, train_labels, test, test_labels = (
-        files.idx(contents[file], 3 if "images" in file else 1, repr(str(home / file)))
-        for file in (catalogue.TRAIN_IMAGES, catalogue.TRAIN_LABELS, catalogue.TEST_IMAGES, catalogue.TEST_LABELS)
+        files.idx(content, 3 if "images" in file else 1, repr(str(home / file))) for file, content in contents.items()
     )
     return train[..., None], train_labels, test[..., None], test_labels
 
 
 def _cifar_arrays(contents: dict[str, bytes], home: Path) -> Arrays:
-    batches = [files.cifar(contents[file], repr(str(home / file))) for file in (*catalogue.CIFAR_TRAIN, catalogue.CIFAR_TEST)]
+    batches = [files.cifar(content, repr(str(home / file))) for file, content in contents.items()]
     train = np.concatenate([images for images, _ in batches[:-1]])
     labels = np.concatenate([labels for _, labels in batches[:-1]])
     return train, labels, *batches[-1]

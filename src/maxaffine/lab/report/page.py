@@ -8,10 +8,12 @@ from typing import Any
 
 from maxaffine.lab.record import FIGURE
 from maxaffine.lab.report import words
-from maxaffine.lab.report.style import STYLE
 
 # A browser that reads this asks no other host for anything, whatever a record contains.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+STYLE = "\n" + (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
 
 
 def render(found: list[tuple[Path, dict[str, Any]]]) -> str:

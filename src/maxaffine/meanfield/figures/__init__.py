@@ -10,7 +10,7 @@ from typing import Any
 from maxaffine.core.errors import BadInput
 from maxaffine.core.progress import Progress, silent
 from maxaffine.meanfield.figures import dynamics, theory
-from maxaffine.meanfield.figures.style import look, save
+from maxaffine.report.style import look, save
 
 __all__ = ["FIGURES", "draw", "draw_all", "load_experiment", "look", "save"]
 
