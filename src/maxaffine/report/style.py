@@ -113,13 +113,13 @@ def suffix_of(path: str | Path) -> str:
     return suffix
 
 
-def render(figure: Figure, suffix: str) -> bytes:
+def render(figure: Figure, suffix: str, dots: int = DOTS_PER_INCH) -> bytes:
     """The figure as bytes of that kind, drawn by matplotlib's Agg, SVG or PDF canvas without a display."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box; a warning would tell the reader nothing to act on.
         warnings.filterwarnings("ignore", message="Glyph")
-        figure.savefig(buffer, format=suffix[1:], metadata=_METADATA[suffix])
+        figure.savefig(buffer, format=suffix[1:], dpi=dots, metadata=_METADATA[suffix])
     return buffer.getvalue()
 
 
@@ -143,9 +143,9 @@ def new_figure(size: tuple[float, float], rows: int = 1, columns: int = 1, **opt
     return figure, grid
 
 
-def save(figure: Figure, path: str | Path) -> Path:
+def save(figure: Figure, path: str | Path, dots: int = DOTS_PER_INCH) -> Path:
     """Write a figure, whole or not at all; .png, .svg or .pdf by suffix."""
-    write_atomically(path, render(figure, suffix_of(path)))
+    write_atomically(path, render(figure, suffix_of(path), dots))
     return Path(path)
 
 

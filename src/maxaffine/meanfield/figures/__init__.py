@@ -67,6 +67,6 @@ def draw_all(
     written = []
     for i, name in enumerate(wanted):
         with look():
-            written.append(save(draw(name, experiment, progress), place / f"{name}.png"))
+            written.append(save(draw(name, experiment, progress), place / f"{name}.png", dots=100))
         progress("figures", i + 1, len(wanted))
     return written

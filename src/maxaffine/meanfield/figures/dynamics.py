@@ -132,8 +132,8 @@ def logarithmic_figure(progress: Progress = silent) -> Any:
     style.logarithmic(left, y=False)
     style.logarithmic(right)
     left.set(xlabel="steps of size 0.01", ylabel="overlap", title="the key converges only logarithmically ...")
-    words = "... long after the risk is small (dots: gradient descent)"
-    right.set(xlabel="steps of size 0.01", ylabel="excess risk", title=words)
+    words = "steps of size 0.01 (dots: gradient descent)"
+    right.set(xlabel=words, ylabel="excess risk", title="... long after the risk is small")
     left.legend()
     right.legend()
     return figure
