@@ -7,11 +7,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help run test house gate venv bench tables gallery hard-targets regression docs lint clean
+.PHONY: help run test docs-check mutants mutants-all house gate venv bench tables gallery hard-targets regression docs lint clean
 
 help:
 	@echo "make run     install the core, compile sin(x)+cos(y), print what is proved, save layer and picture in out/"
 	@echo "make test    install what the tests need and run them all"
+	@echo "make docs-check    every block of every page is run and compared, the slow ones too, some minutes"
+	@echo "make mutants a sample of mutants of the proofs and the checker, and what survives the tests (tests/mutants.json), an hour"
+	@echo "make mutants-all   all of them, by cosmic-ray, some nights"
 	@echo "make house   the rules of the house, measured: lengths, underscore imports, one folder per head, what is written once"
 	@echo "make gate    sixty targets over all heads beside their record: tokens, both bounds, hashes of the files, a minute"
 	@echo "make venv    the full environment with all extras"
@@ -83,6 +86,27 @@ bench: $(VENV)/.bench
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cpu_batch.py --json benchmarks/results/cpu_batch.json
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cpu_clusters.py --json benchmarks/results/cpu_clusters.json
 	@$(BIN)/python benchmarks/cpu_page.py
+
+docs-check: $(VENV)/.test
+	@MAXAFFINE_DOCS=all OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q tests/docs tests/examples
+
+mutants: $(VENV)/.test
+	@$(BIN)/python tests/mutants.py
+
+$(VENV)/.mutation: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing maxaffine with a mutation tool"
+	@$(BIN)/pip install -e ".[test,mutation]"
+	@touch $@ $(VENV)/.core $(VENV)/.test
+
+# cosmic-ray edits the files of the working tree while it runs: let it have a clone of its own
+mutants-all: $(VENV)/.mutation
+	@mkdir -p out
+	@for folder in proofs checker; do \
+		sed "s/FOLDER/$$folder/" tests/cosmic-ray.toml > out/$$folder.toml; \
+		PATH="$(CURDIR)/$(BIN):$$PATH" cosmic-ray init out/$$folder.toml out/$$folder.sqlite && \
+		PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 cosmic-ray exec out/$$folder.toml out/$$folder.sqlite; \
+		$(BIN)/cr-rate --fail-over 30 out/$$folder.sqlite || exit 1; \
+	done
 
 house: $(VENV)/.core
 	@$(BIN)/python tests/house.py

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")]
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -18,3 +19,22 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def without_blocks(page: Path) -> str:
     return FENCE.sub("", page.read_text())
+
+
+NUMBER = re.compile(
+    r"(?<![\w.])[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?(?![\w.]*\w)"  # 12, 3,456.7, 1e-6
+    r"|\b[0-9a-f]{16}\b"  # the beginning of a hash
+    r"|(?<=[=:^_*/(])\d+(?:\.\d+)?(?:e-?\d+)?"  # (=1e-17)
+)
+UNIT = re.compile(r"# (?:B|KiB|MiB|GiB|bytes|ms|s)\b")
+
+
+def pattern(line: str) -> str:
+    """A line of output with its numbers, units of size and time and the widths of its columns masked: those may change."""
+    return re.sub(r"[ \t]+", " ", UNIT.sub("# units", NUMBER.sub("#", line))).strip()
+
+
+def commands(block: str) -> list[tuple[str, str]]:
+    """The commands of a console block, each with what the page shows of its output."""
+    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    return [(line, shown) for line, _, shown in (part.partition("\n") for part in parts)]
