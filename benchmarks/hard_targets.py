@@ -188,7 +188,7 @@ def cell(row: Row, error: float, limit: float) -> dict[str, Any]:
     if done.returncode != 0:
         return {**base, "kind": "refused", "reason": _said(done.stderr)}
     made = json.loads(done.stdout)
-    keep = ("method", "argument", "layout", "tokens", "bound", "kind", "observed", "domain")
+    keep = ("method", "argument", "layout", "tokens", "bound", "kind", "observed", "scope")
     return {**base, **{key: made.get(key) for key in keep}, "asked": made["error"]}
 
 

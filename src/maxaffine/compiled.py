@@ -261,7 +261,7 @@ class Compiled:
         bound = "no bound" if self.bound is None else f"bound {self.bound:.4g}"
         bound += " (stated, not checked)" if self.standing == "stated" and self.bound is not None else ""
         what = self.target.name or self.target.text or "callable"
-        where = " at the entries" if self.certificate.over == "entries" else ""
+        where = " at the entries" if self.certificate.scope.over == "entries" else ""
         return (
             f"<maxaffine.Compiled {what[:40]!r}: {self.method}, {self.tokens:,} tokens, {bound}, "
             f"{self.certificate.kind}{where}, observed {self.observed.error:.3g}, {self.dtype}>"
@@ -296,7 +296,7 @@ class Compiled:
             "dtype": self.dtype,
             "parts": parts if self.bound is not None else None,
             "assumptions": list(self.certificate.assumptions),
-            "domain": self.certificate.domain,
+            "scope": self.certificate.scope.to_json(),
             "bytes": self.weights.nbytes,
             "seconds": self.seconds,
             "file": self.file,

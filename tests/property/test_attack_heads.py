@@ -97,19 +97,19 @@ def test_moves_keep_shapes_dtypes_and_zeros():
     assert told == {"every", "additive", "one", "swap", "steeper"}
 
 
-def test_domains_are_read_from_the_words_of_certificates():
+def test_domains_are_read_from_the_scope_of_certificates():
     gapped = compiled("sign(x-.3*y)*(1+y**2)", 1e-2, "regions", "xy", gap=1e-3)
-    domain = domain_of(gapped.certificate.domain, gapped.target)
+    domain = domain_of(gapped.certificate.scope, gapped.target)
     assert len(domain.strips) == 1 and domain.real
     length = np.hypot(1.0, 0.3)
     x = np.array([[0.3 * 0.5 + 0.9e-3 * length, 0.5], [0.3 * 0.5 + 1.1e-3 * length, 0.5], [0.9, 0.0]])
     assert domain.keeps(x).tolist() == [False, True, True]
     assert [domain.surely(point) for point in x] == [False, True, True]
     step = compiled("sign(x-.1)", 1e-2, "axis", gap=1e-3)
-    found = domain_of(step.certificate.domain, step.target)
+    found = domain_of(step.certificate.scope, step.target)
     assert found.keeps(np.array([[0.1005], [0.1015], [0.0995]])).tolist() == [False, True, False]
     whole = compiled("abs(sin(7*x))", 1e-4, "axis")
-    assert domain_of(whole.certificate.domain, whole.target) == Domain((), True)
+    assert domain_of(whole.certificate.scope, whole.target) == Domain((), True)
 
 
 def test_the_search_finds_the_peak_of_a_kink():

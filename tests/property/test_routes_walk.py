@@ -124,7 +124,7 @@ def test_asking_for_a_gradient_changes_no_answer_beyond_rounding(head: str, dtyp
     """L(t.requires_grad_()) by float64 operations and L(t) by the runtime of arrays, on the same stored numbers."""
     layer = compiled(head, dtype)
     inner = layer.weights
-    if layer.certificate.over == "entries":
+    if layer.certificate.scope.over == "entries":
         x = np.concatenate([block[0] for block in layer.target.data.blocks()])
     else:
         domain = speaks(layer)

@@ -124,7 +124,7 @@ def _attack_one(row: Row, compile: Callable[..., Any], case: Case, moves: int, r
         except MaxaffineError:
             continue
         if statement.bound is not None and math.isfinite(statement.bound):
-            domain = domain_of(statement.domain, compiled.target)
+            domain = domain_of(statement.scope, compiled.target)
             if domain is not None:
                 found = _search(layer, compiled.target, rng, runtime, domain, case, compiled.reserve)
                 row.judge(f"as compiled, {runtime}", case, statement.bound, found)
@@ -178,7 +178,7 @@ def _certified(
     except MaxaffineError:
         row.refused += 1
         return
-    domain = domain_of(statement.domain, compiled.target) if statement.bound is not None else None
+    domain = domain_of(statement.scope, compiled.target) if statement.bound is not None else None
     if statement.bound is None or not math.isfinite(statement.bound) or domain is None:
         row.refused += 1
         return

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from maxaffine.attack.points import Domain, _near_target, domain_of
 from maxaffine.checker import Verdict, check
 from maxaffine.core.errors import BadInput, Refused
+from maxaffine.core.scope import Scope
 from maxaffine.layer.file import from_tensors
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
@@ -271,7 +272,7 @@ def _points(
     x = rng.uniform(low, high, (count, len(low)))
     on_face = rng.random(x.shape)
     x = np.where(on_face < 0.06, low, np.where(on_face > 0.94, high, x))
-    domain = domain_of(str(record["certificate"]["domain"]), target) or Domain()
+    domain = domain_of(Scope.of(record["certificate"]), target) or Domain()
     if layer.grouped:
         x = np.concatenate([x, *_near_target(layer, target, domain, rng)])
     x = np.clip(x, low, high)

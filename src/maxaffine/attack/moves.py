@@ -7,7 +7,6 @@ single tokens) survives and they have something to speak about; some moves break
 from __future__ import annotations
 
 import copy
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -152,10 +151,8 @@ def promised(record: Mapping[str, Any], error: float, rng: np.random.Generator) 
 def narrowed(record: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
     """The record with another gap about jumps, where it names one."""
     told = copy.deepcopy(dict(record))
-    gap = told["plan"].get("gap")
-    if not isinstance(gap, float) or not math.isfinite(gap) or rng.random() < 0.5:
+    gap = told["certificate"]["scope"].get("gap")
+    if gap is None or rng.random() < 0.5:
         return told
-    smaller = gap * float(rng.choice([0.9, 0.5, 0.1, 3.0]))
-    told["plan"]["gap"] = smaller
-    told["certificate"]["domain"] = told["certificate"]["domain"].replace(f"at least {gap:.6g} ", f"at least {smaller:.6g} ")
+    told["plan"]["gap"] = told["certificate"]["scope"]["gap"] = gap * float(rng.choice([0.9, 0.5, 0.1, 3.0]))
     return told

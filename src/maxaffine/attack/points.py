@@ -8,7 +8,6 @@ exact value of the stored numbers, against the target at that point and at real 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from maxaffine.attack.adversary import _exact_error, _rounded_to, _starts
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
+from maxaffine.core.scope import Scope
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.exact_layer import exact_value
 from maxaffine.runtime import chooser
@@ -36,8 +36,6 @@ Evaluate = Callable[[Array], Array]
 LINES, COPIES, CLIMBERS, TRIES, ROUNDS, JUDGED = 120, 14, 16, 8, 26, 6
 STEPS = 10.0 ** np.arange(-17.0, 0.0)
 EXACT_TOKENS = 400  # beyond this many, the exact value takes too long to be asked for at every judged point
-FLOATS = "every x of the box that is a float64 number"
-GAP = re.compile(r"at least ([0-9.e+-]+) \((Euclidean|in w \. x)\)")
 
 
 @dataclass(frozen=True)
@@ -76,16 +74,15 @@ class Domain:
         return True
 
 
-def domain_of(words: str, target: Target) -> Domain | None:
-    """The domain that a certificate's words describe; None where they are not understood."""
-    real = not words.startswith(FLOATS)
-    found = GAP.search(words)
-    if found is None:
+def domain_of(scope: Scope, target: Target) -> Domain | None:
+    """The domain that a certificate's scope describes; None where the jumps that it excludes are not found."""
+    real = scope.inputs == "real"
+    if scope.gap is None:
         return Domain((), real)
-    gap, how = Fraction(found.group(1)), found.group(2)
+    gap = Fraction(scope.gap)
     assert target.expression is not None
     strips = []
-    if how == "Euclidean":
+    if scope.measure == "distance":
         try:
             planes = arrangement(target.expression, target.box)
         except NotRegions:
@@ -237,4 +234,4 @@ def _on_switch(layer: GroupedLayer, switch: Switch, rng: np.random.Generator) ->
 
 def speaks_of(record: Mapping[str, Any], target: Target) -> Domain | None:
     """The domain that a record's certificate names."""
-    return domain_of(str(record["certificate"]["domain"]), target)
+    return domain_of(Scope.of(record["certificate"]), target)

@@ -73,7 +73,7 @@ def prepare(
 
 def _entry(compiled: Compiled, head: str, number: int, file: str, points: str) -> dict[str, Any]:
     certificate = compiled.certificate
-    kind = "entries" if certificate.over == "entries" else "sup" if np.isinf(certificate.norm) else float(certificate.norm)
+    kind = "entries" if certificate.scope.over == "entries" else "sup" if np.isinf(certificate.norm) else float(certificate.norm)
     own, found = compute_format(compiled.dtype).name, []
     for route in ROUTES:
         for dtype in ("float64", "float32") if route in TENSORS else (own,):
@@ -112,7 +112,7 @@ def _kernel(layer: Any, dtype: str, tolerance: float) -> float | None:
 def _points(compiled: Compiled, rng: np.random.Generator) -> dict[str, Array] | None:
     target, layer = compiled.target, compiled.weights
     volume = np.zeros(1)
-    if compiled.certificate.over == "entries":
+    if compiled.certificate.scope.over == "entries":
         blocks = [(x, v.reshape(len(x), -1)) for x, v in target.data.blocks()]
         x, low = (np.concatenate([block[i] for block in blocks]) for i in (0, 1))
         keep = np.isfinite(low).all(axis=1)

@@ -7,7 +7,6 @@ Where a certificate speaks of entries, the entries are all there is; in L_p an e
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +29,6 @@ Run = Callable[[Array], Array]
 JUDGED = 4
 SEEN_TOKENS = 4096  # keys up to which the places where another key takes the lead are looked for
 SURE, DRAWS = 5.0, 8  # standard errors taken off an estimate of an integral, and points in every cell
-NEAR = re.compile(r"within [0-9.e+-]+ \(Euclidean\) of one of")
 NOISE = 1e-13  # of float64 values of a callable, which nothing encloses
 
 
@@ -87,17 +85,17 @@ class Near(Domain):
 
 
 def speaks(compiled: Compiled) -> Domain | None:
-    """The x of the box that the certificate speaks of; None where its words are not understood."""
-    words, layer = compiled.certificate.domain, compiled.weights
-    if NEAR.search(words) is not None:
-        if layer.grouped or "radius" not in compiled.certificate.details:
+    """The x of the box that the certificate speaks of; None where the jumps that it excludes are not found."""
+    scope, layer = compiled.certificate.scope, compiled.weights
+    if scope.radius is not None:
+        if layer.grouped:
             return None
         centres = layer.keys.listed()[0] / layer.coordinates.matrix[0, 0] + layer.coordinates.centre
         rows = tuple(tuple(float(v) for v in row) for row in centres)
-        return Near((), False, rows, float(compiled.certificate.details["radius"]))
+        return Near((), False, rows, scope.radius)
     if compiled.target.expression is None:
         return Domain((), False)
-    return domain_of(words, compiled.target)
+    return domain_of(scope, compiled.target)
 
 
 def start_points(compiled: Compiled, rng: np.random.Generator, domain: Domain) -> Array:

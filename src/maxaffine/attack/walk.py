@@ -65,7 +65,7 @@ def walk(
 ) -> Iterator[Row]:  # fmt: skip
     """A row for every way whose route is `kept`."""
     domain = speaks(compiled) if compiled.bound is not None else None
-    over, norm = compiled.certificate.over, compiled.certificate.norm
+    over, norm = compiled.certificate.scope.over, compiled.certificate.norm
     pointwise = over == "box" and np.isinf(norm)
     pool = start_points(compiled, rng, domain) if pointwise and domain is not None else np.empty((0, compiled.weights.dimension))
 
@@ -84,7 +84,7 @@ def walk(
             yield row(way, None, said.why)
             continue
         if domain is None:
-            yield row(way, None, f"the words of its domain are not understood: {compiled.certificate.domain}")
+            yield row(way, None, "the jumps that its certificate excludes are not found")
             continue
         try:
             run = way.build()

@@ -25,13 +25,14 @@ from maxaffine.checker.products import check_products
 from maxaffine.checker.proved import Form, Proved
 from maxaffine.checker.regions import check_regions
 from maxaffine.checker.spectral import check_spectral
-from maxaffine.checker.stored import NotProved, Stored
+from maxaffine.checker.stored import NotProved, Stored, stated_scope
 from maxaffine.checker.sums import check_sums
 from maxaffine.checker.tree import check_tree
 from maxaffine.core.container import read_container
 from maxaffine.core.errors import BadInput
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import compute_format
+from maxaffine.core.scope import Scope
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
 from maxaffine.target.target import Target
@@ -51,9 +52,7 @@ GROUPED: dict[str, Prover] = {
     "products": check_products,
 }
 INTEGRAL: frozenset[str] = frozenset({"axis", "level", "regions"})  # those of them that prove L_p bounds as well
-SPEAKING: frozenset[str] = frozenset({"axis", "regions", "sums", "products"})  # they compare the certificate's domain themselves
-EVERY_X = "all real x of the box, rounded once to float64 (and every x of the box representable in the dtype)"
-WHOLE = "the integral over the box of |layer - target|^p"
+SPEAKING: frozenset[str] = frozenset({"axis", "regions", "sums", "products"})  # they compare the certificate's scope themselves
 
 
 # The checker's constants are its own: for 118 layers of the gallery its bound is 0.57 to 1.08 times the one stated, and at most
@@ -192,7 +191,7 @@ def _bound(
 
 
 def _spoken(record: Mapping[str, Any], claims: tuple[Claim, ...]) -> None:
-    """The certificate speaks of the norm, the dtype, the runtimes and the domain that are proved here, and of nothing else."""
+    """The certificate speaks of the norm, the dtype, the runtimes and the scope that are proved here, and of nothing else."""
     certificate, layer, plan = record["certificate"], record["layer"], record["plan"]
     if certificate.get("norm") != record["norm"]:
         raise NotProved(f"its certificate speaks of the norm {str(certificate.get('norm'))[:20]!r}, its record of another.")
@@ -210,7 +209,7 @@ def _spoken(record: Mapping[str, Any], claims: tuple[Claim, ...]) -> None:
             raise NotProved("its certificate speaks of every runtime, and nothing as small is claimed of its literal form.")
     listed = layer["keys"] not in ("grouped", "product")
     own = plan.get("method") in SPEAKING if layer["keys"] == "grouped" else listed and plan.get("plan") == "centres"
-    if not own and certificate.get("domain") != (EVERY_X if record["norm"] == "inf" else WHOLE):
+    if not own and not Scope("box" if record["norm"] == "inf" else "integral").covers(stated_scope(certificate)):
         raise NotProved("the x it is proved for are not those its certificate speaks of.")
 
 
@@ -302,7 +301,6 @@ def _prove(
 
 def _lookup(layer: Stored, target: Target, record: Mapping[str, Any], error: float, progress: Progress) -> Proved:
     norm = record["norm"]
-    hints = record["certificate"].get("details", {})
     declared = record.get("declared") or {}
     if norm != "inf":
         if not 1.0 <= float(norm) <= 64.0:
@@ -313,11 +311,10 @@ def _lookup(layer: Stored, target: Target, record: Mapping[str, Any], error: flo
     if layer.is_grid:
         return check_sup(layer, target, declared, error, progress)
     if record["plan"].get("plan") == "centres":
-        radius = float(hints.get("radius", math.nan))
-        spoken = f"every x of the box within {radius:.6g} (Euclidean) of one of the {len(layer.values)} centres"
-        if record["certificate"].get("domain") != spoken:
-            raise NotProved("the radius it is proved for is not the one its certificate speaks of.")
-        return check_centres(layer, target, declared, radius)
+        scope = stated_scope(record["certificate"])
+        if scope != Scope("centres", radius=scope.radius, count=len(layer.values)) or scope.radius is None:
+            raise NotProved("the x it is proved for are not those its certificate speaks of.")
+        return check_centres(layer, target, declared, scope.radius)
     return check_partition(layer, target, error)
 
 

@@ -8,7 +8,7 @@ at most w/s with w + log w = -1 - d, which is where its derivative vanishes.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from maxaffine.checker.axis_cluster import DOUBLE, LONG, AxisCluster, AxisHead, AxisParts
 from maxaffine.checker.literal_groups import Edge, Frame, Heard, cluster_column, literal_bound
 from maxaffine.checker.proved import Form, Proved
-from maxaffine.checker.stored import NotProved
+from maxaffine.checker.stored import NotProved, stated_gap, stated_scope
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import DTYPES, compute_format
+from maxaffine.core.scope import Scope
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
 from maxaffine.structure.breaks import Pieces, find_pieces
@@ -39,8 +40,6 @@ CELLS = 1500
 CLUSTERS = 4000
 FAR = 0.003  # of the error, for clusters out of the race
 BITS = 160
-EVERY = "all real x of the box, rounded once to float64 (and every x of the box representable in the dtype)"
-FLOATS = "every x of the box that is a float64 number"
 
 
 def check_axis(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
@@ -53,8 +52,9 @@ def check_axis(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     norm = math.inf if record["norm"] == "inf" else float(record["norm"])
     if not norm >= 1.0:
         raise NotProved("its norm is none.")
-    gap = record["plan"].get("gap")
-    if gap is not None and not (isinstance(gap, float) and math.isfinite(gap) and gap > 0):
+    stated = stated_scope(record["certificate"])
+    gap = stated_gap(record) if math.isinf(norm) else record["plan"].get("gap")  # in L_p the width of the holes, a hint
+    if gap is not None and not (isinstance(gap, float) and 0.0 < gap < math.inf):
         raise NotProved("its gap about jumps is not a positive number.")
     try:
         check = AxisCheck.read(tensors, record["layer"], target, found, error, norm, gap)
@@ -62,11 +62,10 @@ def check_axis(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
             bound, every, jumps = check.prove()
     except Refused as failure:
         raise NotProved(str(failure)) from None
-    spoken = EVERY if every else FLOATS
+    proved = Scope("box" if math.isinf(norm) else "integral", "real" if every else "float64")
     if jumps and math.isinf(norm):
-        spoken += f"; of these the ones at least {gap:.6g} (in w . x) from each of the {jumps} jumps of the target"
-    stated = record["certificate"].get("domain")
-    if stated != spoken and not (every and stated == spoken.replace(EVERY, FLOATS)):
+        proved = replace(proved, gap=gap, measure="direction", jumps=jumps)
+    if not proved.covers(stated):
         raise NotProved("the x it is proved for are not those its certificate speaks of.")
 
     def literal(form: Form, claimed: float) -> float:

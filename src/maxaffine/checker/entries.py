@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from maxaffine.checker.proved import Form, Proved, rounded
 from maxaffine.checker.spectral import Axis, Counted, _Head
-from maxaffine.checker.stored import NotProved
+from maxaffine.checker.stored import NotProved, stated_scope
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import DTYPES, compute_format, numpy_dtype
+from maxaffine.core.scope import Scope
 from maxaffine.target.entries import Entries
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
@@ -133,10 +134,8 @@ def _spoken(record: Mapping[str, Any], entries: Entries, layer: Numbers) -> None
         raise NotProved("its certificate speaks of another dtype than the one its numbers are stored in.")
     if certificate.get("runtime") != ("hard" if layer.hard else "arrays"):
         raise NotProved("its certificate speaks of other runtimes than those that run it.")
-    noun = "entries of the table" if entries.kind == "table" else "samples"
-    without = f" ({entries.missing:,} missing ones left out)" if entries.missing else ""
-    told = f"the {entries.count:,} {noun} with SHA-256 {entries.sha256[:16]}{without} and no other x: "
-    if certificate.get("domain") != told + "nothing is claimed between them":
+    proved = Scope("entries", count=entries.count, kind=entries.kind, sha256=entries.sha256[:16], missing=entries.missing)
+    if stated_scope(certificate) != proved:
         raise NotProved("the entries it is proved for are not those its certificate speaks of.")
 
 

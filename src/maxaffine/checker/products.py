@@ -23,15 +23,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.checker.axis_cluster import DOUBLE, AxisParts
-from maxaffine.checker.axis_clusters import BITS, EVERY, FLOATS
+from maxaffine.checker.axis_clusters import BITS
 from maxaffine.checker.literal_groups import Frame, Heard, cluster_column, literal_bound
 from maxaffine.checker.products_stored import Stored, hints_of
 from maxaffine.checker.proved import Form, Proved
-from maxaffine.checker.stored import NotProved
+from maxaffine.checker.stored import NotProved, stated_scope
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
+from maxaffine.core.scope import Scope
 from maxaffine.structure.products import Product, product_of
 from maxaffine.target.target import Target
 
@@ -46,11 +47,11 @@ def check_products(tensors: Mapping[str, Any], record: Mapping[str, Any], target
     if found is None or len(found.factors) not in (2, 3):
         raise NotProved("its target is not a product of functions of two or three directions.")
     _multiplies(found, target)
-    stated = record["certificate"].get("domain")
-    if stated not in (EVERY, FLOATS):
+    stated = stated_scope(record["certificate"])
+    if not Scope().covers(stated):
         raise NotProved("the x its certificate speaks of are not those that products are proved for.")
     rows = record["plan"]["factors"]
-    bound, _, clusters, heard = multiplied_out(tensors, record["layer"], target, found, rows, stated == EVERY)
+    bound, _, clusters, heard = multiplied_out(tensors, record["layer"], target, found, rows, stated.inputs == "real")
 
     def literal(form: Form, claimed: float) -> float:
         frame = Frame.read(tensors, record["layer"], form)

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from maxaffine.checker.literal_groups import Frame, Heard, cluster_column, literal_bound
 from maxaffine.checker.proved import Form, Proved
 from maxaffine.checker.spectral import Axis, _Head
-from maxaffine.checker.stored import NotProved
+from maxaffine.checker.stored import NotProved, stated_gap, stated_scope
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import DTYPES, compute_format
+from maxaffine.core.scope import Scope
 from maxaffine.expression.expression import Expression
 from maxaffine.structure.planes import Arrangement, NotRegions, arrangement
 from maxaffine.target.target import Target
@@ -27,13 +28,11 @@ from maxaffine.target.target import Target
 Array = NDArray[np.float64]
 
 DOUBLE = 2.0**-53
-WHOLE = "the integral over the box of |layer - target|^p"
 THIRDS = {1: 81, 2: 18, 3: 8}
-EVERY_X = "all real x of the box, rounded once to float64 (and every x of the box representable in the dtype)"
 
 
 def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
-    """sup |layer - target|, outside the gap that the certificate's domain names where the target jumps."""
+    """sup |layer - target|, outside the gap that the certificate's scope names where the target jumps."""
     if target.expression is None or target.n_out != 1 or target.d_out != 1:
         raise NotProved("its target is not one that regions are proved for.")
     try:
@@ -53,7 +52,7 @@ def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target:
     if not norm >= 1.0 or (norm > 64.0 and math.isfinite(norm)):
         raise NotProved("its norm is not that of L_p with p from 1 to 64.")
     gap = _gap(record, jumps) if math.isinf(norm) else 0.0
-    if math.isfinite(norm) and record["certificate"].get("domain") != WHOLE:
+    if math.isfinite(norm) and stated_scope(record["certificate"]) != Scope("integral"):
         raise NotProved("its certificate does not speak about the integral over the box.")
     if not gap < float(target.box.width.max()):
         raise NotProved("the gap about the jumps leaves nothing of the box to speak of.")
@@ -159,17 +158,16 @@ def _same(found: Arrangement, target: Target) -> None:
 
 
 def _gap(record: Mapping[str, Any], jumps: list[int]) -> float:
-    """The gap about jumps, which the certificate's domain must name."""
+    """The gap about jumps that the certificate excludes; where the target does not jump it must exclude nothing."""
+    stated = stated_scope(record["certificate"])
+    if not Scope(gap=stated.gap if jumps else None, measure="distance" if jumps else None, jumps=len(jumps)).covers(stated):
+        raise NotProved("the x it is proved for are not those its certificate speaks of.")
     if not jumps:
-        if record["certificate"].get("domain") != EVERY_X:
-            raise NotProved("its certificate speaks about a domain that is not the box.")
         return 0.0
-    gap = float(record["plan"]["gap"])
-    planes = f"each of the {len(jumps)} planes where the target jumps"
-    spoken = f"{EVERY_X}; of these the ones at least {gap:.6g} (Euclidean) from {planes}"
-    if not (math.isfinite(gap) and gap > 0.0) or record["certificate"].get("domain") != spoken:
-        raise NotProved("the gap about the jumps of its target is not the one its certificate speaks of.")
-    return float(f"{gap:.6g}") * (1 - 1e-5)
+    gap = stated_gap(record)
+    if gap is None:
+        raise NotProved("its target jumps, and its certificate excludes no gap about that.")
+    return gap * (1 - 1e-5)
 
 
 class _Layer:

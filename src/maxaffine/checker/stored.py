@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.checker.proved import Form, rounded
+from maxaffine.core.errors import BadInput
 from maxaffine.core.mapped import pieces
 from maxaffine.core.rounding import DTYPES
+from maxaffine.core.scope import Scope
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
@@ -30,6 +32,24 @@ LISTED = 1 << 16  # tokens that a literal form is listed with
 
 class NotProved(Exception):
     """What stands in the way of a proof, as a sentence."""
+
+
+def stated_scope(certificate: Mapping[str, Any]) -> Scope:
+    """The x that a certificate speaks of."""
+    try:
+        return Scope.of(certificate)
+    except BadInput as failure:
+        raise NotProved(f"{failure}.") from None
+
+
+def stated_gap(record: Mapping[str, Any]) -> float | None:
+    """The gap about jumps that the certificate excludes, which the plan must have as well (format 1 states six digits of it)."""
+    gap, planned = stated_scope(record["certificate"]).gap, record["plan"].get("gap")
+    if gap is None:
+        return None
+    if not gap > 0.0 or not isinstance(planned, float) or not abs(planned - gap) <= 1e-5 * gap:
+        raise NotProved("the gap about the jumps of its target is not the one its certificate speaks of.")
+    return gap
 
 
 @dataclass(frozen=True)

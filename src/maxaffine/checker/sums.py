@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from maxaffine.checker.axis_clusters import BITS, EVERY, FLOATS, AxisCheck
+from maxaffine.checker.axis_clusters import BITS, AxisCheck
 from maxaffine.checker.literal_groups import Column, Frame, Heard, cluster_column, literal_bound
 from maxaffine.checker.products import factors_at, multiplied_out
 from maxaffine.checker.proved import Form, Proved
 from maxaffine.checker.spectral import _Part
-from maxaffine.checker.stored import NotProved
+from maxaffine.checker.stored import NotProved, stated_scope
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import DTYPES, compute_format
+from maxaffine.core.scope import Scope
 from maxaffine.structure.sums import Sum, sum_of
 from maxaffine.target.target import Target
 
@@ -60,16 +61,16 @@ def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     total = size = 0.0
     every, heads = True, 0
     groups: list[Heard | _Part] = []
-    stated = record["certificate"].get("domain")
+    stated = stated_scope(record["certificate"])
     for g, count in enumerate(counts):
         goal = shares[g] * scale
         if count and found.is_product(g):
             names, own = _alone(tensors, layer, found, g)
             bound, top, _, heard = multiplied_out(
-                names, own, target, found.product(g, target.box), rows[g]["factors"], stated == EVERY
+                names, own, target, found.product(g, target.box), rows[g]["factors"], stated.inputs == "real"
             )
             groups.append(heard)
-            every, heads = every and stated == EVERY, heads + count
+            every, heads = every and stated.inputs == "real", heads + count
         elif count:
             bound, real, top, heard = _along(tensors, layer, target, found, g, goal)
             groups.append(heard)
@@ -82,7 +83,7 @@ def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
         if not math.isfinite(total + size):
             raise NotProved("a part could not be bounded.")
     total += (compute_format(dtype).unit * 1.01 + (len(counts) + 6.0) * DOUBLE) * (size + total)
-    if stated != (EVERY if every else FLOATS) and not (every and stated == FLOATS):
+    if not Scope("box", "real" if every else "float64").covers(stated):
         raise NotProved("the x it is proved for are not those its certificate speaks of.")
     whole = total * (1 + 1e-12)
 

@@ -34,8 +34,9 @@ def run(
       maxaffine check f.safetensors
       maxaffine check rho.safetensors --table density.npz
     """
-    from maxaffine.checker import EVERY_X
     from maxaffine.core.container import read_container
+    from maxaffine.core.scope import Scope
+    from maxaffine.report.scope import in_words
     from maxaffine.validate import verdict_of
 
     limit = arguments.size_in_bytes(max_bytes, "`max_bytes`") if max_bytes is not None else None
@@ -75,9 +76,10 @@ def run(
         say(f"file       {file}")
         say(f"target     {printable(_target(record))}")
         say(f"promised   error <= {verdict.error!r}")
-        domain, norm = str(record["certificate"].get("domain")), str(record.get("norm"))
-        if verdict.passed and (domain != EVERY_X or norm != "inf"):  # a part of the box, its entries, or a weaker norm
-            say(f"spoken of  {printable(domain)}{'' if norm in ('inf', 'entries') else printable(f', in L_{norm}')}")
+        if verdict.passed:
+            norm = str(record.get("norm"))
+            where = in_words(Scope.of(record["certificate"]))
+            say(f"scope      {printable(where)}{'' if norm in ('inf', 'entries') else printable(f', in L_{norm}')}")
         say(f"claimed    bound {_number(claimed)}, by the compiler")
         say(f"checked    bound {_number(verdict.bound)}, by the checker{f': {verdict.how}' if verdict.how else ''}")
         for claim in verdict.claims:

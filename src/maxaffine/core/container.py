@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from maxaffine.core.errors import BadInput
 from maxaffine.core.records import canonical_json, sha256, write_atomically
 
-FORMAT = 1
+FORMAT = 2
+READS = (1, 2)  # format 1 tells scopes in words
 KEY = "maxaffine"  # the one entry of the safetensors metadata, a JSON text
 HEADER_LIMIT = 4 << 20  # bytes of header, record included
 TENSOR_LIMIT = 16_384  # tensors in a file
@@ -148,8 +149,9 @@ def _record(header: dict[str, Any], shown: str) -> dict[str, Any]:
         record = None
     if not isinstance(record, dict) or not isinstance(record.get("hash"), str):
         raise BadInput(f"{shown} has a record that is not JSON; it is refused.")
-    if record.get("format") != FORMAT:
-        raise BadInput(f"{shown} has format {record.get('format')!r}; this version of maxaffine reads format {FORMAT}.")
+    if record.get("format") not in READS:
+        has = f"{shown} has format {record.get('format')!r}, and this version of maxaffine reads formats 1 and 2"
+        raise BadInput(f"{has}; make the file again with `maxaffine compile ... --out FILE`.")
     return record
 
 

@@ -16,10 +16,9 @@ from maxaffine.core.records import canonical_json, replace_atomically
 from maxaffine.export.head import Head, head_of
 from maxaffine.export.judge import Judged, judge, points
 from maxaffine.export.semantics import semantics
-from maxaffine.heads.axis.certificate import FLOATS as EVERY_FLOAT
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.proofs.certificate import EVERY_X, Certificate
+from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
 from maxaffine.proofs.statement import Statement
 from maxaffine.runtime import chooser
@@ -167,7 +166,7 @@ def _allowed(source: Source, said: Statement, expected: Array) -> float | None:
     bound = source.certificate.bound
     if said.bound is None or bound is None:
         return None
-    if math.isinf(source.certificate.norm) and source.certificate.domain in (EVERY_X, EVERY_FLOAT):
+    if math.isinf(source.certificate.norm) and source.certificate.scope.every_x:
         return said.bound + bound
     scale = float(np.abs(expected).max()) + 1e-300
     room = max(1e-9 * scale, 0.05 * source.error) if source.weights.dtype == "float64" else max(1e-5 * scale, source.error)

@@ -5,22 +5,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from maxaffine.core.scope import Scope
+
 if TYPE_CHECKING:
     from maxaffine.proofs.literal_form import Heard
 
 PARTS = ("approximation", "leakage", "rounding", "target_rounding")
 SAFETY = 1.0 + 1e-12  # the closed forms are sums of fewer than 1,000 positive terms evaluated in float64
 LEAST_INTEGRAL = 1e-260  # of |layer - target|^p that is claimed: powers below the numbers of float64 vanish beside it
-EVERY_X = "all real x of the box, rounded once to float64 (and every x of the box representable in the dtype)"
+
+EVERY_X = Scope()
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """||layer - target|| <= bound in the stated norm, dtype and domain; kind "none" makes no statement.
-
-    `over` is "box", or "entries" where the target is a table: then the bound is a maximum over its entries, and nothing is said
-    about any other x.
-    """
+    """||layer - target|| <= bound in the stated norm, dtype and scope; kind "none" makes no statement."""
 
     kind: str  # "proved" | "statistical" | "none"
     norm: float  # inf, or p of L_p
@@ -31,9 +30,8 @@ class Certificate:
     assumptions: tuple[str, ...] = ()
     dtype: str = "float64"
     runtime: str = "arrays"
-    domain: str = EVERY_X
+    scope: Scope = EVERY_X
     details: Mapping[str, float] = field(default_factory=dict)
-    over: str = "box"  # "box" | "entries"
     # per group what the proof knows of its clusters, for the literal form (proofs/literal.py); no part of a file
     heard: tuple["Heard | None", ...] = field(default=(), compare=False, repr=False)
 
@@ -49,7 +47,7 @@ class Certificate:
     @classmethod
     def nothing(cls, norm: float, reason: str, dtype: str) -> "Certificate":
         """No statement, and why."""
-        return cls("none", norm, None, theorem=reason, dtype=dtype, domain="none")
+        return cls("none", norm, None, theorem=reason, dtype=dtype, scope=Scope("nothing"))
 
     def with_details(self, **details: float) -> "Certificate":
         """The same statement with more numbers told."""
@@ -58,7 +56,7 @@ class Certificate:
     @property
     def norm_name(self) -> str:
         """sup or L_p, as a person reads it; of a table, that it is a maximum over its entries."""
-        if self.over == "entries":
+        if self.scope.over == "entries":
             return "maximum over the entries, nothing claimed between them"
         return "sup norm" if math.isinf(self.norm) else f"L_{self.norm:g} norm"
 
@@ -70,7 +68,7 @@ class Certificate:
     @property
     def norm_label(self) -> float | str:
         """What records say: "inf", p, or "entries"."""
-        return "entries" if self.over == "entries" else "inf" if math.isinf(self.norm) else self.norm
+        return "entries" if self.scope.over == "entries" else "inf" if math.isinf(self.norm) else self.norm
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; the norm is "inf", a number, or "entries"."""
@@ -84,14 +82,14 @@ class Certificate:
             "assumptions": list(self.assumptions),
             "dtype": self.dtype,
             "runtime": self.runtime,
-            "domain": self.domain,
+            "scope": self.scope.to_json(),
             "details": dict(self.details),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Certificate":
-        """The inverse of to_json; files of before call the argument of the proof a route."""
+        """The inverse of to_json; files of before call the argument of the proof a route, and have words for the scope."""
         data = {"argument" if name == "route" else name: value for name, value in data.items()}
-        over = "entries" if data["norm"] == "entries" else "box"
         norm = math.inf if data["norm"] in ("inf", "entries") else float(data["norm"])
-        return cls(**{**data, "norm": norm, "over": over, "assumptions": tuple(data["assumptions"])})
+        data = {**data, "norm": norm, "scope": Scope.of(data), "assumptions": tuple(data["assumptions"])}
+        return cls(**{name: value for name, value in data.items() if name != "domain"})

@@ -114,7 +114,7 @@ def literal_bounds(layer: Layer | GroupedLayer, certificate: Certificate) -> dic
         else:
             try:
                 added = literal(layer, certificate.heard, arithmetic).total * root_of_volume(layer, certificate)
-                added *= ROUGHER if certificate.over == "entries" else 1.0
+                added *= ROUGHER if certificate.scope.over == "entries" else 1.0
                 found[arithmetic] = (certificate.bound + added) * (1 + 1e-12)
             except Refused as refusal:
                 found[arithmetic] = str(refusal).rstrip(".")

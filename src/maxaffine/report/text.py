@@ -12,6 +12,7 @@ from maxaffine.heads.lookup import theorems
 from maxaffine.heads.spectral.plan import one_more
 from maxaffine.proofs.literal import MOST_TOKENS
 from maxaffine.report import entries
+from maxaffine.report.scope import in_words
 from maxaffine.runtime import chooser
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def summary(compiled: Compiled) -> str:
     else:
         lines.append(f"{c.certificate.kind:<10} error <= {c.bound:.6g} in the {norm} (asked: {c.error:g})")
         lines.append(f"           by {c.certificate.theorem}")
-        lines.append(f"           for {c.certificate.domain}")
+        lines.append(f"           for {in_words(c.certificate.scope)}")
     small = entries.smaller(c)
     if small:
         lines.append(f"size       {small}")
@@ -87,12 +88,12 @@ def explain(compiled: Compiled, batch: int | None = None, device: str = "cpu") -
         meaning = {**MEANING, **SPECTRAL_MEANING} if c.method == "spectral" else MEANING
         if c.weights.has_clusters:
             meaning = {**MEANING, **CLUSTER_MEANING}
-        if c.certificate.over == "entries":
+        if c.certificate.scope.over == "entries":
             meaning = entries.MEANING
         for name, part in sorted(c.certificate.parts.items(), key=lambda item: -item[1]):
             lines.append(f"  {name:<16} {part:10.4g}  {100 * part / c.bound if c.bound else 0:5.1f}%  {meaning[name]}")
         lines.append("advice     " + _advice(c))
-        if c.certificate.over == "entries":
+        if c.certificate.scope.over == "entries":
             lines.append("between    " + entries.between(c))
         lines.append("assumes")
         lines += [f"  {line}" for line in c.certificate.assumptions]
@@ -142,7 +143,7 @@ def _advice(c: Compiled) -> str:
     if c.method == "hard":
         return "the nearest entry answers as it is stored; only a wider dtype is closer" if c.bound else "nothing: it is exact"
     worst = max(parts, key=lambda name: parts[name])
-    if c.certificate.over == "entries":
+    if c.certificate.scope.over == "entries":
         return entries.advice(c)
     if c.weights.has_clusters:
         return _cluster_advice(c, worst)

@@ -148,7 +148,7 @@ def stored_dtype(tensors, record):
 
 
 def spoken(tensors, record):
-    record["certificate"]["domain"] = "every x"
+    record["certificate"]["scope"] = {"over": "integral"}
 
 
 def infinite(tensors, record):

@@ -32,7 +32,7 @@ def test_a_gap_that_leaves_nothing_of_the_box_is_no_statement():
     assert check(tensors, record).passed
     edited = copy.deepcopy(record)
     edited["plan"]["gap"] = 5.0
-    edited["certificate"]["domain"] = record["certificate"]["domain"].replace("0.05", "5")
+    edited["certificate"]["scope"]["gap"] = 5.0
     assert not check(tensors, edited).passed
 
 
@@ -42,8 +42,10 @@ def test_a_gap_that_leaves_nothing_of_the_box_is_no_statement():
         ("norm", 1.0),
         ("dtype", "float32"),
         ("runtime", "dense"),
-        ("domain", "every x of the plane"),
-        ("domain", "the integral over the box of |layer - target|^p"),
+        ("scope", {"over": "box", "inputs": "complex"}),
+        ("scope", {"over": "integral"}),
+        ("scope", {"over": "box", "gap": 1e-3, "measure": "distance", "jumps": 1}),
+        ("scope", "every x"),
     ],
 )
 def test_a_certificate_that_speaks_of_something_else_than_was_proved_is_not_confirmed(in_the_sup_norm, field, lie):

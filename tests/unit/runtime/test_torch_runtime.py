@@ -93,14 +93,14 @@ def test_gradients_equal_those_of_the_dense_softmax_to_ten_digits(name):
 
 def test_second_derivatives_pass_through():
     made = TorchLayer(ALL["listed values of two directions"], dtype=torch.float64)
-    x = (_points(made.weights, 3) * 0.9).requires_grad_()
+    x = (_points(made.layer, 3) * 0.9).requires_grad_()
     assert torch.autograd.gradgradcheck(made, (x,), eps=1e-6, atol=1e-5, rtol=1e-4)
 
 
 def test_a_value_can_be_learned():
     made = TorchLayer(ALL["one variable, three outputs"], dtype=torch.float64)
     values = made.tensors["group.0.values"].requires_grad_()
-    x = _points(made.weights, 200)
+    x = _points(made.layer, 200)
     target = torch.sin(2.0 * x)
     optimiser = torch.optim.Adam([values], lr=0.1)
     losses = []

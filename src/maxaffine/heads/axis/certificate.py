@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from maxaffine.core.errors import Refused
+from maxaffine.core.scope import Scope
 from maxaffine.heads.axis.line import AxisTarget
 from maxaffine.heads.axis.parts import AxisProof
 from maxaffine.heads.axis.prove import prove_axis
@@ -16,11 +17,10 @@ from maxaffine.heads.lookup.prove_grid import ELEMENTARY
 from maxaffine.heads.spectral.prove import FLINT
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.proofs.certificate import EVERY_X, Certificate
+from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.two_level import LOGARITHM, output_rounding
 from maxaffine.structure.one_direction import OneDirection
 
-FLOATS = "every x of the box that is a float64 number"
 THEOREM = (
     "clusters along one direction: every cluster's head by Ehlich-Zeller on the interval where it answers, kinks by the blend of "
     "two branches, what is far by the gap of the scores"
@@ -62,18 +62,18 @@ def certify_axis(layer: GroupedLayer, target: OneDirection, asked: Asked, runtim
         parts = _integral(layer, group, proof, sum(parts.values()), asked.norm, volume, off)
     return Certificate.proved(
         asked.norm, parts, argument="axis clusters", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
-        assumptions=(LOGARITHM, ELEMENTARY, FLINT), domain=domain(proof.every_x, len(proof.holes), asked),
+        assumptions=(LOGARITHM, ELEMENTARY, FLINT), scope=scope_of(proof.every_x, len(proof.holes), asked),
         details={"clusters": float(len(group.clusters)), "jumps": float(len(proof.holes)), "gap": asked.gap or 0.0},
         heard=(known,),
     )  # fmt: skip
 
 
-def domain(every_x: bool, jumps: int, asked: Asked) -> str:
+def scope_of(every_x: bool, jumps: int, asked: Asked) -> Scope:
     """For which x a certificate speaks."""
-    words = EVERY_X if every_x else FLOATS
-    if jumps == 0 or math.isfinite(asked.norm):
-        return words
-    return f"{words}; of these the ones at least {asked.gap:.6g} (in w . x) from each of the {jumps} jumps of the target"
+    inputs = "real" if every_x else "float64"
+    if math.isfinite(asked.norm):
+        return Scope("integral", inputs)
+    return Scope("box", inputs) if jumps == 0 else Scope("box", inputs, gap=asked.gap, measure="direction", jumps=jumps)
 
 
 def _integral(

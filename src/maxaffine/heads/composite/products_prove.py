@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
-from maxaffine.heads.axis.certificate import FLOATS
+from maxaffine.core.scope import Scope
 from maxaffine.heads.axis.line import AxisTarget
 from maxaffine.heads.axis.parts import AxisParts, AxisProof
 from maxaffine.heads.axis.plan import axis_group
@@ -37,7 +37,7 @@ from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL
 from maxaffine.heads.spectral.prove import FLINT
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.proofs.certificate import EVERY_X, Certificate
+from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.literal_form import Heard
 from maxaffine.proofs.two_level import LOGARITHM, UP, output_rounding, tilt_error
 from maxaffine.runtime.grouped import tree_terms
@@ -64,7 +64,7 @@ def certify_products(layer: GroupedLayer, plan: ProductPlan, error: float, runti
     }  # fmt: skip
     return Certificate.proved(
         math.inf, parts, argument="products", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
-        assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT), domain=EVERY_X if proof.every_x else FLOATS,
+        assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT), scope=Scope("box", "real" if proof.every_x else "float64"),
         details={"factors": float(len(plan.factors)), "clusters": float(len(group.clusters))},
         heard=(proof.heard,),
     )  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
-from maxaffine.heads.axis.certificate import FLOATS
+from maxaffine.core.scope import Scope
 from maxaffine.heads.axis.line import AxisTarget
 from maxaffine.heads.axis.prove import prove_axis
 from maxaffine.heads.composite.products_plan import ProductPlan
@@ -26,7 +26,7 @@ from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL
 from maxaffine.heads.spectral.plan import GroupPlan
 from maxaffine.heads.spectral.prove import FLINT, GroupBound, product_bound
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.proofs.certificate import EVERY_X, Certificate
+from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.literal_form import Heard
 from maxaffine.proofs.two_level import LOGARITHM, UP, output_rounding, tilt_error
 
@@ -70,7 +70,7 @@ def certify_sums(layer: GroupedLayer, plan: SumPlan, error: float, runtime: str 
     return Certificate.proved(
         math.inf, {"approximation": approximation, "leakage": leakage, "rounding": rounding, "target_rounding": doubt},
         argument="sums", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
-        assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT), domain=EVERY_X if every else FLOATS,
+        assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT), scope=Scope("box", "real" if every else "float64"),
         details={"groups": float(len(layer.groups)), "bonus": layer.bonus}, heard=tuple(heard),
     )  # fmt: skip
 

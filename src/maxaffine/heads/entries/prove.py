@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, compute_format, gamma, numpy_dtype
+from maxaffine.core.scope import Scope
 from maxaffine.heads.lookup.prove_grid import EXPONENTIAL, runtime_rounding
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys, ProductKeys
@@ -59,12 +60,9 @@ class Verified:
     count: int
 
 
-def domain(entries: Entries) -> str:
-    """The x that a certificate speaks of, in words that no one can take for a box."""
-    what = "entries of the table" if entries.kind == "table" else "samples"
-    left = f" ({entries.missing:,} missing ones left out)" if entries.missing else ""
-    which = f"the {entries.count:,} {what} with SHA-256 {entries.sha256[:16]}{left}"
-    return f"{which} and no other x: nothing is claimed between them"
+def scope_of(entries: Entries) -> Scope:
+    """The entries and no other x."""
+    return Scope("entries", count=entries.count, kind=entries.kind, sha256=entries.sha256[:16], missing=entries.missing)
 
 
 def certify_entries(
@@ -91,8 +89,8 @@ def certify_entries(
     entries = data.entries
     details = {"entries": float(entries.count), "missing": float(entries.missing)} | ({"collapse": reserve} if reserve else {})
     certificate = Certificate.proved(
-        math.inf, parts, argument="entries", theorem=THEOREM, dtype=layer.dtype, runtime=runtime, domain=domain(entries),
-        assumptions=(GIVEN,) if runtime == "hard" else (EXPONENTIAL, GIVEN), details=details, over="entries",
+        math.inf, parts, argument="entries", theorem=THEOREM, dtype=layer.dtype, runtime=runtime, scope=scope_of(entries),
+        assumptions=(GIVEN,) if runtime == "hard" else (EXPONENTIAL, GIVEN), details=details,
     )  # fmt: skip
     return certificate, found
 

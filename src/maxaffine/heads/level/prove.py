@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, gamma
+from maxaffine.core.scope import Scope
 from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
@@ -60,7 +61,7 @@ def certify_level_sets(layer: GroupedLayer, target: Target, p: float, error: flo
     return Certificate.proved(
         p, {"approximation": total, "rounding": volume * lost}, argument="level sets", theorem=THEOREM, dtype=layer.dtype,
         runtime=runtime, assumptions=(EXPONENTIAL, ELEMENTARY, LOGARITHM),
-        domain="the integral over the box of |layer - target|^p",
+        scope=Scope("integral"),
         details={"clusters": float(C), "boxes": float(boxes), "score_error": eta},
         heard=(Heard(2.0 * size, size),),  # at a jump all that tokens say
     )  # fmt: skip

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from maxaffine.core.errors import Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import dtype_of
+from maxaffine.core.scope import Scope
 from maxaffine.heads.lookup import theorems
 from maxaffine.heads.lookup.cells import CHUNK, CellMeans, declared_means, site_intervals
 from maxaffine.heads.lookup.grid import cell_widths
@@ -61,7 +62,7 @@ def certify_integral(
     return Certificate.proved(
         p, parts, argument=f"L_p, {argument}", theorem=f"hard part by {how}; soft part by {argument}",
         assumptions=tuple(assumptions), dtype=layer.dtype, runtime=runtime,
-        domain="the integral over the box of |layer - target|^p",
+        scope=Scope("integral"),
         details={"eta": eta, "sharpness": layer.sharpness, "hard": hard, "soft_F1": soft[0], "soft_F2": soft[1]},
     )  # fmt: skip
 

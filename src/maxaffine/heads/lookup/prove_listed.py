@@ -15,6 +15,7 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import FLOAT64, gamma
+from maxaffine.core.scope import Scope
 from maxaffine.heads.lookup import theorems
 from maxaffine.heads.lookup.plan import PartitionPlan
 from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL, runtime_rounding
@@ -164,7 +165,7 @@ def certify_centres(
         math.inf, parts, argument="I",
         theorem="I: centres within r of every x give error <= L sqrt(r^2 + 2 log N / R)",
         assumptions=(EXPONENTIAL, f"{name} {evidence.source(name)}"), dtype=layer.dtype, runtime=runtime,
-        domain=f"every x of the box within {radius:.6g} (Euclidean) of one of the {layer.keys.count} centres",
+        scope=Scope("centres", radius=radius, count=layer.keys.count),
         details={"eta": eta, "sharpness": layer.sharpness, "radius": radius, "multiplier": multiplier},
     )  # fmt: skip
 

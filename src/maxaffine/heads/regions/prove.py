@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
+from maxaffine.core.scope import Scope
 from maxaffine.expression.expression import Expression
 from maxaffine.heads.lookup.prove_grid import ELEMENTARY
 from maxaffine.heads.regions.plan import RegionsPlan
@@ -27,7 +28,7 @@ from maxaffine.heads.spectral.prove import FLINT
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.keys import AxisKeys
-from maxaffine.proofs.certificate import EVERY_X, Certificate
+from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.ehlich_zeller import FromAffine, Head, prove
 from maxaffine.proofs.literal_form import Heard
 from maxaffine.proofs.two_level import LOGARITHM, blend_constant, output_rounding, two_level_rounding
@@ -76,16 +77,14 @@ def certify_regions(
     details = {"regions": float(count), "planes": float(len(arrangement.planes)), "dimension": float(D)}
     return Certificate.proved(
         math.inf, parts, argument="regions", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
-        assumptions=(LOGARITHM, ELEMENTARY, FLINT), domain=domain(len(set(jumps)), plan.gap), details=details,
+        assumptions=(LOGARITHM, ELEMENTARY, FLINT), scope=scope_of(len(set(jumps)), plan.gap), details=details,
         heard=(Heard(blend, size),),
     )  # fmt: skip
 
 
-def domain(jumps: int, gap: float | None) -> str:
-    """What the statement is about."""
-    if not jumps:
-        return EVERY_X
-    return f"{EVERY_X}; of these the ones at least {gap:.6g} (Euclidean) from each of the {jumps} planes where the target jumps"
+def scope_of(jumps: int, gap: float | None) -> Scope:
+    """For which x a certificate speaks."""
+    return Scope() if not jumps else Scope(gap=gap, measure="distance", jumps=jumps)
 
 
 def _branches(

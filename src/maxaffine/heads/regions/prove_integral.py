@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, gamma
+from maxaffine.core.scope import Scope
 from maxaffine.heads.lookup.prove_grid import ELEMENTARY
 from maxaffine.heads.regions.plan import RegionsPlan
 from maxaffine.heads.regions.prove import _branches, _size, stored_scores
@@ -45,7 +46,6 @@ from maxaffine.structure.planes import Plane
 Array = NDArray[np.float64]
 
 THEOREM = "regions in L_p: branches proved on the whole box, what switches mix bounded pointwise, what jumps mix integrated"
-WHOLE = "the integral over the box of |layer - target|^p"
 
 
 def certify_regions_integral(
@@ -85,7 +85,7 @@ def certify_regions_integral(
     details = {"regions": float(count), "planes": float(len(found.planes)), "jumps": float(len(jumps))}
     return Certificate.proved(
         p, parts, argument="regions in L_p", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
-        assumptions=(LOGARITHM, ELEMENTARY, FLINT), domain=WHOLE, details=details,
+        assumptions=(LOGARITHM, ELEMENTARY, FLINT), scope=Scope("integral"), details=details,
         heard=(Heard(2.0 * (size + approximation), size),),  # at a jump all that both sides say
     )  # fmt: skip
 

@@ -96,7 +96,7 @@ def test_jumps_are_refused_left_out_or_integrated():
         with pytest.raises(Refused, match=r"jumps at .*gap=1e-6.*norm=1"):
             ma.compile(text, LINE, error=1e-3, method="axis")
         layer = ma.compile(text, LINE, error=1e-3, gap=1e-6, method="axis")
-        assert layer.certificate.bound <= 1e-3 and "jumps" in layer.certificate.domain and layer.tokens <= 8
+        assert layer.certificate.bound <= 1e-3 and layer.certificate.scope.jumps and layer.tokens <= 8
         mean = ma.compile(text, LINE, error=1e-3, norm=1, method="axis")
         assert mean.certificate.norm == 1 and mean.certificate.bound <= 1e-3 and mean.tokens <= 8
         x = np.linspace(-1, 1, 200_001)[:, None]
@@ -219,8 +219,8 @@ def test_the_checker_holds_a_gap_against_the_certificate():
     record = {"layer": description, "target": layer.target.to_json(), "error": 1e-3, "norm": "inf",
               "certificate": layer.certificate.to_json(), "plan": dict(layer.plan)}  # fmt: skip
     assert check(tensors, record).passed
-    words = record["certificate"]["domain"].replace("0.0001", "1e-07")
-    closer = {**record, "certificate": {**record["certificate"], "domain": words}}
+    scope = {**record["certificate"]["scope"], "gap": 1e-7}
+    closer = {**record, "certificate": {**record["certificate"], "scope": scope}}
     assert not check(tensors, closer).passed
     silent = {**record, "plan": {**record["plan"], "gap": None}}
     assert not check(tensors, silent).passed

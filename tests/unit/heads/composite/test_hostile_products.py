@@ -223,7 +223,7 @@ def test_what_rounding_does_to_z_counts_for_every_factor(monkeypatch):
         assert certify_products(layer.weights, plan, 1.0).bound - before == pytest.approx(1e-4 * other, rel=1e-2)
     monkeypatch.setattr(AxisProver, "moved", lambda self, real: 1.0 if real else 1e-4)
     found = certify_products(layer.weights, plan, 1e-2)
-    assert found.domain.startswith("every x of the box that is a float64")
+    assert found.scope.inputs == "float64"
     assert found.bound - before == pytest.approx(1e-4 * (1.0 + math.e), rel=1e-2)
 
 
@@ -341,14 +341,14 @@ def test_every_term_of_the_checker_is_counted_times_the_others(one, two, more, l
     assert turned == pytest.approx(found, rel=1e-9)
 
 
-@pytest.mark.parametrize("spoken", ["EVERY", "FLOATS"])
-def test_the_checker_counts_what_rounding_does_to_z(spoken, monkeypatch):
+@pytest.mark.parametrize("inputs", ["real", "float64"])
+def test_the_checker_counts_what_rounding_does_to_z(inputs, monkeypatch):
     tensors, record = made(compiled("abs(x)*exp(y)+x/3"))
-    record["certificate"]["domain"] = getattr(checker_products, spoken)
+    record["certificate"]["scope"] = {"over": "box", "inputs": inputs}
     moves, sizes = [], (1.0, math.e)
     monkeypatch.setattr(AxisCheck, "_sway", lambda self, d: moves.append(d - self.drift) or 0.0)
     before = check(tensors, record).bound
-    assert all((move > 0) == (spoken == "EVERY") for move in moves) and len(moves) == 2
+    assert all((move > 0) == (inputs == "real") for move in moves) and len(moves) == 2
     for chosen in (0, 1):
         calls = itertools.count()
         monkeypatch.setattr(AxisCheck, "_sway", lambda self, d, calls=calls, chosen=chosen: 1e-4 * (next(calls) == chosen))

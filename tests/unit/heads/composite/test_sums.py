@@ -161,7 +161,7 @@ def test_the_checker_proves_again_and_doubts_everything(tmp_path):
         {"plan": {**record["plan"], "groups": record["plan"]["groups"][:1]}},
         {"plan": {**record["plan"], "groups": [{**row, "share": -1.0} for row in record["plan"]["groups"]]}},
         {"layer": {**record["layer"], "clusters": [2, 0]}},
-        {"certificate": {**record["certificate"], "domain": "everywhere"}},
+        {"certificate": {**record["certificate"], "scope": {"over": "everywhere"}}},
         {"certificate": {**record["certificate"], "runtime": "dense"}},
         {"target": {**record["target"], "text": "relu(x-.2)+exp(-y*y)+1.00001*z"}},
     ):

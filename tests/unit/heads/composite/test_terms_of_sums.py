@@ -104,10 +104,10 @@ def test_a_decomposition_that_is_not_the_target_is_noticed(change, monkeypatch):
     assert not verdict.passed and "sum of its parts" in verdict.reason
 
 
-def test_the_words_about_x_are_compared():
+def test_the_scope_is_compared():
     tensors, record = compiled("abs(x)+abs(y)+x/3-y/5", 1e-3)._record()
     record = json.loads(json.dumps(record))
-    record["certificate"]["domain"] = "every number"
+    record["certificate"]["scope"] = {"over": "integral"}
     assert "speaks of" in check(tensors, record).reason
 
 

@@ -43,9 +43,7 @@ def test_lookups_of_tables_whose_sums_overflow_are_not_proved():
     tensors = dict(tensors) | {name: (np.asarray(tensors[name], dtype=np.float64) * scale).astype(np.float32)}
     record = json.loads(json.dumps(record))
     record["error"], record["target"] = 0.2 * scale, json.loads(json.dumps(large.target.to_json()))
-    record["certificate"]["domain"] = record["certificate"]["domain"].replace(
-        table.entries.sha256[:16], large.entries.sha256[:16]
-    )
+    record["certificate"]["scope"]["sha256"] = large.entries.sha256[:16]
     layer, points = from_tensors(tensors, record["layer"]), next(large.blocks())[0]
     with np.errstate(all="ignore"):
         finite = [np.isfinite(chooser.evaluate(layer, points, name)).all() for name in chooser.available(layer)]

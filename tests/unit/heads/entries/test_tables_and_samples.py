@@ -10,6 +10,7 @@ import maxaffine as ma
 from maxaffine.checker import check, check_file
 from maxaffine.core.container import read_container, write_container
 from maxaffine.heads.entries import segments as segments_of_table
+from maxaffine.report.scope import in_words
 
 X = np.linspace(0.0, 3.0, 41)
 Y = np.geomspace(0.1, 10.0, 30)
@@ -152,10 +153,10 @@ def test_the_bound_holds_at_every_entry_in_every_runtime(made, runtime, request)
 
 def test_it_cannot_be_read_as_a_bound_over_the_box(smooth) -> None:
     certificate = smooth.certificate
-    assert certificate.kind == "proved" and certificate.over == "entries" and certificate.norm_label == "entries"
+    assert certificate.kind == "proved" and certificate.scope.over == "entries" and certificate.norm_label == "entries"
     assert smooth.to_json()["norm"] == "entries" and smooth.semantics()["norm"] == "entries"
     assert "sup norm" not in str(certificate) and "entries" in str(certificate)
-    assert "no other x" in certificate.domain and f"{X.size * Y.size:,}" in certificate.domain
+    assert certificate.scope.count == X.size * Y.size and f"{X.size * Y.size:,}" in in_words(certificate.scope)
     told = smooth.explain()
     assert "nowhere else" in told and "sup norm" not in told
 
@@ -224,7 +225,7 @@ def test_missing_entries_are_not_spoken_of(tmp_path: Path) -> None:
     table = ma.Table([X, Y], values, missing="ignore")
     assert table.entries.missing == 25 and table.entries.count == SMOOTH.size - 25
     layer = ma.compile(table, error=1e-4)
-    assert layer.tokens <= 100 and "25 missing" in layer.certificate.domain
+    assert layer.tokens <= 100 and layer.certificate.scope.missing == 25
     layer.save(tmp_path / "f.safetensors")
     assert check_file(tmp_path / "f.safetensors", table).passed
     layer.draw(tmp_path / "f.png")
@@ -273,7 +274,7 @@ def test_tables_in_bfloat16(asked, tmp_path: Path) -> None:
 
 def test_the_softmax_of_a_hard_layer_is_proved_at_its_entries(nearest) -> None:
     soft = nearest.certificate_for("factorised")
-    assert soft.over == "entries" and 0.0 < soft.bound < 1e-8
+    assert soft.scope.over == "entries" and 0.0 < soft.bound < 1e-8
     far = ma.compile(ma.Table([np.geomspace(1e-2, 1e2, 50)], np.arange(50.0)), hard=True)
     assert far.certificate_for("factorised").bound < 1e-5
 
@@ -345,7 +346,7 @@ def test_moved_numbers_are_found(made, request) -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("norm",), "inf"), (("certificate", "norm"), "inf"), (("certificate", "domain"), "all x"),
+        (("norm",), "inf"), (("certificate", "norm"), "inf"), (("certificate", "scope"), {"over": "box"}),
         (("certificate", "runtime"), "hard"), (("certificate", "dtype"), "float32"),
         (("certificate", "details", "collapse"), 1.0), (("target", "entries", "count"), 7),
         (("error",), 1e-9), (("layer", "dtype"), "float32"),

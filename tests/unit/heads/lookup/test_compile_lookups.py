@@ -110,7 +110,7 @@ def test_every_route_of_the_sup_norm_can_be_taken():
     ring = np.c_[np.cos(np.arange(200)), np.sin(np.arange(200))]
     layer = lookup("x*y", ma.Box(x=(-2, 2), y=(-2, 2)), error=0.9, centres=ring)
     assert layer.certificate.argument == "I"
-    assert "within" in layer.certificate.domain
+    assert layer.certificate.scope.over == "centres" and layer.certificate.scope.count == layer.tokens
     partition = ma.MaxAffine.grid(ma.Box(x=(-1, 1), y=(-1, 1)), 6)
     layer = lookup("x*y", ma.Box(x=(-1, 1), y=(-1, 1)), error=0.9, partition=partition)
     assert layer.certificate.argument.startswith("G4")

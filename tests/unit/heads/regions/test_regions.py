@@ -14,6 +14,7 @@ import maxaffine as ma
 from maxaffine.checker import check
 from maxaffine.checker import regions as checker
 from maxaffine.core.errors import BadInput, Refused
+from maxaffine.core.scope import Scope
 from maxaffine.expression.expression import Expression
 from maxaffine.heads.regions import prove as certify
 from maxaffine.heads.regions.prove import plane_slopes
@@ -137,11 +138,11 @@ def test_few_tokens_suffice():
     assert compiled("abs(x+y+z-0.2)*exp(-x**2)", 1e-2, names="xyz").tokens <= 20
 
 
-def test_jumps_need_a_gap_and_the_domain_says_so():
+def test_jumps_need_a_gap_and_the_scope_says_so():
     with pytest.raises(Refused, match="gap"):
         compiled("sign(x-0.3*y)*(1+y**2)", 1e-3)
     layer = compiled("sign(x-0.3*y)*(1+y**2)", 1e-3, gap=1e-4)
-    assert "at least 0.0001 (Euclidean) from each of the 1 planes" in layer.certificate.domain
+    assert layer.certificate.scope == Scope(gap=1e-4, measure="distance", jumps=1)
     # just outside the gap the bound holds; inside nothing is claimed, and nothing could be
     y = np.linspace(-1, 1, 401)
     for shift, inside in ((1.0001e-4, False), (1e-8, True)):
@@ -179,7 +180,7 @@ EDITS = {
     "a radius": lambda t, r: t["group.0.radii"].__imul__(0.9),
     "an origin": lambda t, r: t["group.0.origins"].__iadd__(0.1),
     "another target": lambda t, r: r["target"].__setitem__("text", "abs(x+2*y-0.31)*cos(x)"),
-    "another domain": lambda t, r: r["certificate"].__setitem__("domain", "some x"),
+    "another scope": lambda t, r: r["certificate"].__setitem__("scope", {"over": "integral"}),
 }
 
 
@@ -197,7 +198,7 @@ def test_a_smaller_gap_than_was_proved_is_refused():
     record = copy.deepcopy(record)
     record["plan"]["gap"] = 1e-7
     assert not check(tensors, record).passed
-    record["certificate"]["domain"] = record["certificate"]["domain"].replace("1e-05", "1e-07")
+    record["certificate"]["scope"]["gap"] = 1e-7
     assert not check(tensors, record).passed
 
 

@@ -10,6 +10,7 @@ import pytest
 import maxaffine as ma
 from maxaffine.checker import check
 from maxaffine.core.errors import BadInput, Refused
+from maxaffine.core.scope import Scope
 from maxaffine.heads.regions.plan import build_regions
 from maxaffine.heads.regions.prove_integral import certify_regions_integral, layer_measure
 from maxaffine.layer.file import to_tensors
@@ -47,7 +48,7 @@ def test_jumps_are_proved_in_l_p_without_a_gap(text, error, norm, most):
     layer = compiled(text, error, norm)
     assert layer.certificate.kind == "proved" and layer.norm == norm and layer.tokens <= most
     assert layer.observed.error <= layer.bound <= error
-    assert layer.certificate.domain == "the integral over the box of |layer - target|^p"
+    assert layer.certificate.scope == Scope("integral")
     tensors, record = layer._record()
     verdict = check(tensors, record)
     assert verdict.passed and "slabs" in verdict.how
@@ -91,7 +92,7 @@ def test_the_checker_doubts_norm_domain_and_numbers():
     for forged in (
         {"norm": 0.5, "certificate": {**record["certificate"], "norm": 0.5}},
         {"norm": 2.0},
-        {"certificate": {**record["certificate"], "domain": "everywhere"}},
+        {"certificate": {**record["certificate"], "scope": {"over": "everywhere"}}},
         {"plan": {**record["plan"], "steepness": [1e30]}},
         {"norm": "inf", "certificate": {**record["certificate"], "norm": "inf"}},
     ):
