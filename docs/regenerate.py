@@ -2,7 +2,8 @@
 
 A fenced `console` block is a list of commands behind `$ ` and what they printed.  The commands of one page are run in order, in
 one empty folder, and their output is put in place; `make test` is left as it is.  The table between the marks `<!-- tokens -->`
-and `<!-- /tokens -->` is measured, so is that of the routes; the one between `<!-- modules -->` is read from the docstrings.
+and `<!-- /tokens -->` is measured, so is that of the routes; the one between `<!-- modules -->` is read from the docstrings, that of
+the heads from their registry.
 """
 
 import ast
@@ -17,6 +18,7 @@ from math import pi
 from pathlib import Path
 
 import maxaffine as ma
+from maxaffine.heads import HEADS
 from maxaffine.proofs.routes import CLAMPS, RAISES, ROUTES, UNSAID
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,6 +78,15 @@ def modules() -> str:
             continue
         idea = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0]
         lines.append(f"| `{path.relative_to(package)}` | {' '.join(idea.split()).replace('|', chr(92) + '|')} |")
+    return "\n".join(lines)
+
+
+def heads() -> str:
+    """Every head with the targets it serves, from the registry."""
+    lines = ["| method | serves | what it is | an example |", "|---|---|---|---|"]
+    for head in HEADS.values():
+        example = f"`{head.examples[0].target}`" if head.examples else ""
+        lines.append(f"| `{head.name}` | {head.serves} | {head.summary} | {example} |")
     return "\n".join(lines)
 
 
@@ -145,7 +156,8 @@ def main() -> None:
     pictures()
     for page in PAGES:
         text = consoles(page.read_text())
-        text = replaced(replaced(replaced(text, "tokens", tokens), "modules", modules), "routes", routes)
+        for mark, make in {"tokens": tokens, "modules": modules, "heads": heads, "routes": routes}.items():
+            text = replaced(text, mark, make)
         page.write_text(text)
         print(f"wrote {page.relative_to(ROOT)}")
 
