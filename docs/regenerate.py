@@ -2,8 +2,8 @@
 
 A fenced `console` block is a list of commands behind `$ ` and what they printed.  The commands of one page are run in order, in
 one empty folder, and their output is put in place; `make test` is left as it is.  The table between the marks `<!-- tokens -->`
-and `<!-- /tokens -->` is measured, so is that of the routes; the one between `<!-- modules -->` is read from the docstrings, that of
-the heads from their registry.
+and `<!-- /tokens -->` is measured, so is that of the routes; the one between `<!-- modules -->` is read from the docstrings,
+that of the heads from their registry.
 """
 
 import ast
