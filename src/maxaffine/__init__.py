@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from maxaffine.regressor import MaxAffineRegressor
     from maxaffine.report.diagnosis import diagnose
     from maxaffine.target.box import Box
-    from maxaffine.target.facts import Analytic, ConcaveModulus, Derivatives, IntegralModulus, TotalVariation
+    from maxaffine.target.declare import Analytic, ConcaveModulus, Derivatives, IntegralModulus, TotalVariation
     from maxaffine.target.gallery import gallery
     from maxaffine.target.piecewise_affine import PiecewiseAffine, ReluNetwork
     from maxaffine.target.samples import Samples

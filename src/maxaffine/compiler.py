@@ -37,8 +37,7 @@ from maxaffine.request import (
     entries_error,
     resolve,
 )
-from maxaffine.target.evidence import Evidence
-from maxaffine.target.gather import gather
+from maxaffine.target.evidence import Evidence, gather
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
 from maxaffine.validate import validate

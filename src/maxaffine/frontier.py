@@ -18,7 +18,7 @@ from maxaffine.heads.lookup.prove import Plan
 from maxaffine.heads.lookup.search import constant_plan, plan_cost, proposals
 from maxaffine.heads.spectral.plan import SpectralPlan, spectral_plans
 from maxaffine.request import Request, absolute_error, check_error, check_gap, check_norm, resolve
-from maxaffine.target.gather import gather
+from maxaffine.target.evidence import gather
 
 DECADES = tuple(10.0**-k for k in range(1, 11))
 FEW = 3  # errors for which trees are built

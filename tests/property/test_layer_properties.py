@@ -281,7 +281,7 @@ def test_the_lp_certificate_is_not_below_the_integral_of_a_jump(slope, place, p,
 def test_refining_the_grid_never_worsens_the_approximation_part(text, box, count, factor):
     from maxaffine.heads.lookup.build import build_grid
     from maxaffine.heads.lookup.plan import MARGIN, GridPlan
-    from maxaffine.target.gather import gather
+    from maxaffine.target.evidence import gather
 
     target = Target.of(text, box)
     evidence = gather(target, None, None, None)

@@ -86,7 +86,7 @@ def _request(family: str, dimension: int, max_bytes: int) -> Any:
     """The request of `ma.compile` for a target, its facts derived once for all methods and errors."""
     from maxaffine.core.progress import silent
     from maxaffine.request import Request, resolve
-    from maxaffine.target.gather import gather
+    from maxaffine.target.evidence import gather
 
     target = resolve(expression(family, dimension), _box(dimension), False)
     return Request(

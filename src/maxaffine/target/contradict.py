@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.target.box import Box
-from maxaffine.target.declare import ConcaveModulus, Fact, Modulus, call_modulus
+from maxaffine.target.declare import ConcaveModulus, Fact, Modulus
 
 Array = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ def contradicts(
     box: Box,
     *,
     lipschitz: Fact | None = None,
-    modulus: Modulus | ConcaveModulus | None = None,
+    modulus: Modulus | None = None,
     count: int = 2048,
     seed: int = 0,
 ) -> Contradiction | None:
@@ -90,7 +90,7 @@ def _halve(
     return None
 
 
-def _allowance(lipschitz: Fact | None, modulus: Modulus | ConcaveModulus | None) -> Callable[[Array, Array], Array]:
+def _allowance(lipschitz: Fact | None, modulus: Modulus | None) -> Callable[[Array, Array], Array]:
     def allowed(a: Array, b: Array) -> Array:
         gap = np.abs(a - b)
         limits = []
@@ -99,7 +99,7 @@ def _allowance(lipschitz: Fact | None, modulus: Modulus | ConcaveModulus | None)
             limits.append(gap @ constant if np.ndim(constant) else float(constant) * np.sqrt(np.sum(gap**2, axis=1)))
         if modulus is not None:
             radius = np.sum(gap, axis=1) if isinstance(modulus, ConcaveModulus) else np.max(gap, axis=1)
-            limits.append(np.array([call_modulus(modulus.w, float(r)) for r in radius]))
+            limits.append(np.array([modulus(float(r)) for r in radius]))
         least: Array = np.minimum.reduce(limits)
         return least
 

@@ -13,6 +13,7 @@ from maxaffine.core.intervals import Interval
 from maxaffine.expression import evaluate
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import CONDITIONS, PARTIAL
+from maxaffine.expression.operations import OPERATIONS
 from maxaffine.target.box import Box
 from maxaffine.target.declare import Fact
 from maxaffine.target.suprema import Maximum, maximise
@@ -217,16 +218,6 @@ def _how(expression: Expression, slope: Expression, box: Box, result: Maximum) -
 
 # ---------------------------------------------------------------------- what fails, in words
 
-_REASONS = {
-    "log": "`{0}` reaches 0 or below", "sqrt": "`{0}` reaches below 0", "log1p": "`{0}` reaches -1 or below",
-    "asin": "`{0}` leaves [-1, 1]", "acosh": "`{0}` reaches below 1", "atanh": "`{0}` leaves (-1, 1)",
-    "acos": "`{0}` leaves [-1, 1]", "tan": "`{0}` reaches an odd multiple of pi/2",
-    "div": "`{1}` reaches 0", "powr": "`{0}` reaches below 0", "pow": "`{0}` reaches 0 or below",
-    "jump": "the condition `{0}` changes there", "jump_sign": "`sign({0})` jumps there",
-    "jump_floor": "`floor({0})` jumps there",
-    "jump_atan2": "`atan2({0}, {1})` jumps there",
-}  # fmt: skip
-
 
 def _explain(
     expression: Expression, box: Box, low: Array, high: Array, subject: str | None = None, quiet: bool = False
@@ -245,7 +236,7 @@ def _explain(
         if not all(_surely(found[a]) for a in node.args):
             continue  # something below it fails first
         whole = expression.describe(place)
-        reason = _REASONS[node.op].format(*(expression.describe(a) for a in node.args))
+        reason = OPERATIONS[node.op].trouble.format(*(expression.describe(a) for a in node.args))
         what = f"{subject} is not bounded" if subject else f"`{whole}` is not finite"
         return Finiteness(False, f"{what} on the box: {reason} near {place_text}.", at, whole)
     if quiet:

@@ -12,21 +12,9 @@ from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.target.box import Box
-from maxaffine.target.facts import (
-    Analytic,
-    ConcaveModulus,
-    Fact,
-    IntegralModulus,
-    Modulus,
-    TotalVariation,
-    check_lipschitz,
-    contradicts,
-    derive_euclidean,
-    derive_lipschitz,
-    derive_range,
-    is_finite_on,
-    sharp_enclosure,
-)
+from maxaffine.target.contradict import contradicts
+from maxaffine.target.declare import Analytic, ConcaveModulus, Fact, IntegralModulus, Modulus, TotalVariation, check_lipschitz
+from maxaffine.target.derive import derive_euclidean, derive_lipschitz, derive_range, is_finite_on, sharp_enclosure
 from maxaffine.target.target import Target
 
 PI = math.pi

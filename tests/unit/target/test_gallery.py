@@ -9,7 +9,7 @@ import pytest
 
 from maxaffine.core.errors import BadInput
 from maxaffine.target.box import Box
-from maxaffine.target.facts import derive_lipschitz, derive_range, is_finite_on
+from maxaffine.target.derive import derive_lipschitz, derive_range, is_finite_on
 from maxaffine.target.gallery import TAGS, gallery
 
 NAMES = gallery.names()

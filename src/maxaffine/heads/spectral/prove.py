@@ -27,8 +27,8 @@ from maxaffine.proofs.two_level import underflow
 from maxaffine.runtime.collapse import SHARE, allowance, collapsible
 from maxaffine.runtime.grouped import tree_terms
 from maxaffine.target.box import Box
+from maxaffine.target.derive import derive_lipschitz
 from maxaffine.target.evidence import Evidence
-from maxaffine.target.facts import derive_lipschitz
 
 Array = NDArray[np.float64]
 

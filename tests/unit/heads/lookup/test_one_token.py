@@ -11,7 +11,7 @@ from maxaffine.core.container import read_container, write_container
 from maxaffine.core.errors import Refused
 from maxaffine.heads.lookup import search as searched
 from maxaffine.heads.lookup.prove_grid import certify_grid
-from maxaffine.target.gather import gather
+from maxaffine.target.evidence import gather
 from maxaffine.target.target import Target
 
 COSINES = "*".join(f"cos(x{i})" for i in range(1, 9))
