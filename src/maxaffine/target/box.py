@@ -14,6 +14,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -25,58 +26,48 @@ from maxaffine.expression.functions import RESERVED
 Array = NDArray[np.float64]
 
 MAX_DIMENSION = 10_000
+_EMPTY = "the box is empty; name at least one variable, such as Box(x=(0, 1))."
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class Box:
     """prod_i [low_i, high_i] with a name for every coordinate; immutable.
 
     A plain box of D coordinates is one token: d = D, n = 1.  A sequence box has D = d n coordinates, columns stacked.
     """
 
-    __slots__ = ("_d", "_high", "_is_sequence", "_low", "_n", "_names")
-
-    _names: tuple[str, ...]
-    _low: Array
-    _high: Array
-    _d: int
-    _n: int
-    _is_sequence: bool
+    names: tuple[str, ...]  # of the coordinates, in order
+    low: Array  # (D,), read-only
+    high: Array  # (D,), read-only
+    d: int  # numbers per token
+    n: int  # tokens
+    is_sequence: bool  # made by `Box.sequence`: its functions see (B, d, n)
 
     def __init__(self, low: ArrayLike | None = None, high: ArrayLike | None = None, /, **edges: Any) -> None:
         if edges:
             if low is not None or high is not None:
                 raise BadInput("a box is given by name or by arrays, not by both; write Box(x=(0, 1), y=(0, 1)).")
-            names = tuple(edges)
-            pairs = [_pair(name, value) for name, value in edges.items()]
-            lows, highs = [p[0] for p in pairs], [p[1] for p in pairs]
-        else:
-            if low is None or high is None:
-                raise BadInput("the box is empty; name at least one variable, such as Box(x=(0, 1)).")
-            lows, highs = _edge(low, "low"), _edge(high, "high")
-            if len(lows) != len(highs):
-                raise BadInput(
-                    f"`low` has {len(lows)} entries and `high` has {len(highs)}; a box needs one of each per variable."
-                )
-            if not lows:
-                raise BadInput("the box is empty; name at least one variable, such as Box(x=(0, 1)).")
-            names = ("x",) if len(lows) == 1 else tuple(f"x{i + 1}" for i in range(len(lows)))
-        self._set(names, lows, highs, len(names), 1, False)
+            self._set(tuple(edges), *_pairs(edges))
+            return
+        if low is None or high is None:
+            raise BadInput(_EMPTY)
+        lows, highs = _edge(low, "low"), _edge(high, "high")
+        if len(lows) != len(highs):
+            raise BadInput(f"`low` has {len(lows)} entries and `high` has {len(highs)}; a box needs one of each per variable.")
+        self._set(default_names(len(lows)), lows, highs)
 
     def _set(
-        self, names: tuple[str, ...], low: Sequence[float], high: Sequence[float], d: int, n: int, is_sequence: bool
-    ) -> None:
+        self, names: tuple[str, ...], low: Sequence[float], high: Sequence[float], d: int | None = None, n: int = 1,
+        is_sequence: bool = False,
+    ) -> None:  # fmt: skip
         _check(names, low, high)
         lows, highs = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
         lows.setflags(write=False)
         highs.setflags(write=False)
-        for slot, value in (
-            ("_names", names), ("_low", lows), ("_high", highs), ("_d", d), ("_n", n), ("_is_sequence", is_sequence),
-        ):  # fmt: skip
-            object.__setattr__(self, slot, value)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a Box does not change; make another one.")
+        values = (names, lows, highs, len(names) if d is None else d, n, is_sequence)
+        for field, value in zip(fields(self), values, strict=True):
+            object.__setattr__(self, field.name, value)
 
     @classmethod
     def of(cls, value: Any) -> Box:
@@ -84,20 +75,19 @@ class Box:
         if isinstance(value, Box):
             return value
         if isinstance(value, Mapping):
-            pairs = [_pair(str(name), edges) for name, edges in value.items()]
-            return cls._make(tuple(value), [p[0] for p in pairs], [p[1] for p in pairs], len(pairs), 1, False)
+            return cls._make(tuple(value), *_pairs(value))
         raise BadInput(_no_box(value))
 
     @classmethod
     def named(cls, names: Sequence[str], low: ArrayLike, high: ArrayLike) -> Box:
         """A plain box from names and edges (one number for all coordinates, or one per coordinate)."""
         names = tuple(names)
-        return cls._make(names, _spread(low, len(names), "low"), _spread(high, len(names), "high"), len(names), 1, False)
+        return cls._make(names, _spread(low, len(names), "low"), _spread(high, len(names), "high"))
 
     @classmethod
-    def _make(cls, names: tuple[str, ...], low: Sequence[float], high: Sequence[float], d: int, n: int, is_sequence: bool) -> Box:
+    def _make(cls, *parts: Any) -> Box:
         box = cls.__new__(cls)
-        box._set(names, low, high, d, n, is_sequence)
+        box._set(*parts)
         return box
 
     @classmethod
@@ -130,55 +120,25 @@ class Box:
         if set(first) & set(second):
             raise BadInput(f"the two boxes share names even after prefixes ({', '.join(first)}); rename their variables.")
         low, high = [*box_q.low, *box_kv.low], [*box_q.high, *box_kv.high]
-        return Box._make(first + second, low, high, len(low), 1, False)
+        return Box._make(first + second, low, high)
 
     # ------------------------------------------------------------------ looking
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The coordinates' names, in order."""
-        return self._names
-
-    @property
-    def low(self) -> Array:
-        """Lower edges, shape (D,), read-only."""
-        return self._low
-
-    @property
-    def high(self) -> Array:
-        """Upper edges, shape (D,), read-only."""
-        return self._high
-
-    @property
     def dimension(self) -> int:
         """The number of coordinates D."""
-        return len(self._names)
-
-    @property
-    def d(self) -> int:
-        """Numbers per token."""
-        return self._d
-
-    @property
-    def n(self) -> int:
-        """Tokens."""
-        return self._n
-
-    @property
-    def is_sequence(self) -> bool:
-        """True for a box made by `Box.sequence`: its functions see (B, d, n)."""
-        return self._is_sequence
+        return len(self.names)
 
     @property
     def centre(self) -> Array:
         """The middle, shape (D,), inside the box."""
-        middle: Array = 0.5 * self._low + 0.5 * self._high
+        middle: Array = 0.5 * self.low + 0.5 * self.high
         return middle
 
     @property
     def width(self) -> Array:
         """high - low, shape (D,)."""
-        return self._high - self._low
+        return self.high - self.low
 
     @property
     def volume(self) -> float:
@@ -189,28 +149,28 @@ class Box:
         """The 2^D corners, shape (2^D, D); refused beyond 20 coordinates."""
         if self.dimension > 20:
             raise BadInput(f"a box of {self.dimension} coordinates has 2^{self.dimension} corners; at most 2^20 are listed.")
-        return np.array(list(itertools.product(*zip(self._low, self._high, strict=True))), dtype=np.float64)
+        return np.array(list(itertools.product(*zip(self.low, self.high, strict=True))), dtype=np.float64)
 
     def contains(self, x: ArrayLike) -> NDArray[np.bool_]:
         """For points x (..., D), whether each lies in the box, edges included."""
         points = np.asarray(x, dtype=np.float64)
-        inside: NDArray[np.bool_] = np.all((points >= self._low) & (points <= self._high), axis=-1)
+        inside: NDArray[np.bool_] = np.all((points >= self.low) & (points <= self.high), axis=-1)
         return inside
 
     def clip(self, x: ArrayLike) -> Array:
         """The nearest points of the box, shape (..., D)."""
-        return np.clip(np.asarray(x, dtype=np.float64), self._low, self._high)
+        return np.clip(np.asarray(x, dtype=np.float64), self.low, self.high)
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
         """`count` points, uniform, shape (count, D)."""
         draw = rng.random((count, self.dimension))
-        return self.clip(self._low + draw * self.width)
+        return self.clip(self.low + draw * self.width)
 
     def flatten(self, x: ArrayLike) -> Array:
         """(B, d, n) -> (B, D) by vec: columns stacked."""
         points = np.asarray(x, dtype=np.float64)
-        if points.ndim != 3 or points.shape[1:] != (self._d, self._n):
-            raise BadInput(f"an array of shape {points.shape} is not a batch of shape (B, {self._d}, {self._n}).")
+        if points.ndim != 3 or points.shape[1:] != (self.d, self.n):
+            raise BadInput(f"an array of shape {points.shape} is not a batch of shape (B, {self.d}, {self.n}).")
         return np.ascontiguousarray(points.transpose(0, 2, 1)).reshape(len(points), self.dimension)
 
     def unflatten(self, x: ArrayLike) -> Array:
@@ -218,10 +178,10 @@ class Box:
         points = np.asarray(x, dtype=np.float64)
         if points.ndim != 2 or points.shape[1] != self.dimension:
             raise BadInput(f"an array of shape {points.shape} is not a batch of shape (B, {self.dimension}).")
-        return points.reshape(len(points), self._n, self._d).transpose(0, 2, 1)
+        return points.reshape(len(points), self.n, self.d).transpose(0, 2, 1)
 
     def __iter__(self) -> Iterator[tuple[str, float, float]]:
-        return ((a, float(x), float(y)) for a, x, y in zip(self._names, self._low, self._high, strict=True))
+        return ((a, float(x), float(y)) for a, x, y in zip(self.names, self.low, self.high, strict=True))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Box) and self._key() == other._key()
@@ -230,14 +190,12 @@ class Box:
         return hash(self._key())
 
     def _key(self) -> tuple[object, ...]:
-        return (self._names, tuple(self._low), tuple(self._high), self._d, self._n, self._is_sequence)
+        return (self.names, tuple(self.low), tuple(self.high), self.d, self.n, self.is_sequence)
 
     def __repr__(self) -> str:
-        if self._is_sequence:
-            low, high = self._low, self._high
-            if np.all(low == low[0]) and np.all(high == high[0]):
-                return f"Box.sequence(d={self._d}, n={self._n}, low={low[0]!s}, high={high[0]!s})"
-            return f"Box.sequence(d={self._d}, n={self._n}, low=..., high=...)"
+        if self.is_sequence:
+            low, high = (edge[0] if np.all(edge == edge[0]) else "..." for edge in (self.low, self.high))
+            return f"Box.sequence(d={self.d}, n={self.n}, low={low!s}, high={high!s})"
         edges = [f"{name}=({low!s}, {high!s})" for name, low, high in itertools.islice(self, 12)]
         return f"Box({', '.join(edges)}{', ...' if self.dimension > 12 else ''})"
 
@@ -247,12 +205,12 @@ class Box:
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary: names, low, high, d, n, sequence."""
         return {
-            "names": list(self._names),
-            "low": [float(v) for v in self._low],
-            "high": [float(v) for v in self._high],
-            "d": self._d,
-            "n": self._n,
-            "sequence": self._is_sequence,
+            "names": list(self.names),
+            "low": [float(v) for v in self.low],
+            "high": [float(v) for v in self.high],
+            "d": self.d,
+            "n": self.n,
+            "sequence": self.is_sequence,
         }
 
     @classmethod
@@ -269,6 +227,11 @@ class Box:
         if not isinstance(is_sequence, bool) or d * n != len(names) or (not is_sequence and n != 1):
             raise BadInput(f"a box of {len(names)} names cannot have d={d}, n={n}, sequence={is_sequence!r}.")
         return cls._make(tuple(names), [_number(v, "low") for v in low], [_number(v, "high") for v in high], d, n, is_sequence)
+
+
+def default_names(count: int) -> tuple[str, ...]:
+    """x for one variable, x1, x2, .. for several."""
+    return ("x",) if count == 1 else tuple(f"x{i + 1}" for i in range(count))
 
 
 def _count(value: object, label: str) -> int:
@@ -312,14 +275,19 @@ def _spread(value: ArrayLike, count: int, label: str) -> list[float]:
     return edges
 
 
-def _pair(name: str, value: Any) -> tuple[float, float]:
-    if isinstance(value, (str, bytes)):
-        raise BadInput(f"the edges of `{name}` (={value!r}) must be two numbers, such as {name}=(0, 1).")
-    try:
-        low, high = value
-    except (TypeError, ValueError):
-        raise BadInput(f"the edges of `{name}` (={value!r}) must be two numbers, such as {name}=(0, 1).") from None
-    return _number(low, name), _number(high, name)
+def _pairs(edges: Mapping[Any, Any]) -> tuple[list[float], list[float]]:
+    """Lower and upper edges of a dictionary of pairs."""
+    lows, highs = [], []
+    for name, value in edges.items():
+        try:
+            if isinstance(value, (str, bytes)):
+                raise TypeError
+            low, high = value
+        except (TypeError, ValueError):
+            raise BadInput(f"the edges of `{name}` (={value!r}) must be two numbers, such as {name}=(0, 1).") from None
+        lows.append(_number(low, str(name)))
+        highs.append(_number(high, str(name)))
+    return lows, highs
 
 
 def _no_box(value: Any) -> str:
@@ -344,7 +312,7 @@ def _no_box(value: Any) -> str:
 
 def _check(names: Sequence[object], low: Sequence[float], high: Sequence[float]) -> None:
     if not names:
-        raise BadInput("the box is empty; name at least one variable, such as Box(x=(0, 1)).")
+        raise BadInput(_EMPTY)
     if len(names) > MAX_DIMENSION:
         raise BadInput(f"a box of {len(names)} coordinates is too large; at most {MAX_DIMENSION}.")
     if not len(names) == len(low) == len(high):

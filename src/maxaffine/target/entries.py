@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
+from maxaffine.target.box import default_names
 
 KINDS = ("table", "samples")
 PIECE = 1 << 20  # numbers hashed at a time
@@ -89,7 +90,7 @@ def check_missing(missing: Any) -> bool:
 def check_names(names: Any, dimension: int) -> tuple[str, ...]:
     """One name per variable: those given, or x, or x1, x2, ..; a Box refuses names that cannot be used."""
     if names is None:
-        return ("x",) if dimension == 1 else tuple(f"x{i + 1}" for i in range(dimension))
+        return default_names(dimension)
     if isinstance(names, str):
         names = (names,)
     try:

@@ -8,6 +8,7 @@ Samples say something at their points and nowhere else, and so does the certific
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +25,7 @@ Array = NDArray[np.float64]
 BLOCK = 1 << 16  # points handed out together
 
 
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class Samples:
     """Values y at points X; immutable.
 
@@ -40,6 +42,8 @@ class Samples:
     output_shape: tuple[int, ...]  # () or (K,)
     box: Box
     name: str
+    _missing: int
+    _rows: NDArray[np.intp]  # where the points stand in what was given
 
     def __init__(
         self, X: ArrayLike, y: ArrayLike, names: Sequence[str] | None = None, *, missing: str = "refuse", name: str = "samples"
@@ -80,20 +84,7 @@ class Samples:
         for array in (points, values, rows):
             array.flags.writeable = False
         box = Box.named(check_names(names, points.shape[1]), low, high)
-        parts: tuple[tuple[str, Any], ...] = (
-            ("X", points), ("y", values), ("output_shape", outputs), ("box", box), ("name", str(name)), ("_missing", count),
-            ("_rows", rows),
-        )  # fmt: skip
-        for attribute, value in parts:
-            object.__setattr__(self, attribute, value)
-
-    _missing: int
-    _rows: NDArray[np.intp]
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name not in ("entries", "target", "_tree"):  # found once and kept
-            raise AttributeError("Samples do not change; make others.")
-        object.__setattr__(self, name, value)
+        vars(self).update(X=points, y=values, output_shape=outputs, box=box, name=str(name), _missing=count, _rows=rows)
 
     @property
     def dimension(self) -> int:

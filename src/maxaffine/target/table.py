@@ -8,6 +8,7 @@ A table says something at its entries and nowhere else, and so does the certific
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +25,7 @@ Array = NDArray[np.float64]
 BLOCK = 1 << 18  # entries handed out together
 
 
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class Table:
     """Values on the product of D axes; immutable.
 
@@ -40,6 +42,7 @@ class Table:
     output_shape: tuple[int, ...]  # () or (K,)
     box: Box
     name: str
+    _missing: int
 
     def __init__(
         self,
@@ -79,16 +82,7 @@ class Table:
         for array in (*rows, found):
             array.flags.writeable = False
         box = Box.named(check_names(names, len(rows)), [row[0] for row in rows], [row[-1] for row in rows])
-        parts: tuple[tuple[str, Any], ...] = (
-            ("axes", rows), ("values", found), ("output_shape", outputs), ("box", box), ("name", str(name)), ("_missing", count),
-        )  # fmt: skip
-        for attribute, value in parts:
-            object.__setattr__(self, attribute, value)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name not in ("entries", "target", "mask"):  # found once and kept
-            raise AttributeError("a Table does not change; make another one.")
-        object.__setattr__(self, name, value)
+        vars(self).update(axes=rows, values=found, output_shape=outputs, box=box, name=str(name), _missing=count)
 
     @property
     def dimension(self) -> int:
@@ -122,8 +116,6 @@ class Table:
         """Shape, counts and SHA-256 of the numbers."""
         count = int(np.prod(self.shape)) - self._missing
         return Entries("table", self.shape, count, self._missing, digest("maxaffine table 1", (*self.axes, self.values)))
-
-    _missing: int
 
     @property
     def is_complete(self) -> bool:
