@@ -84,7 +84,7 @@ class Expression:
     def enclose(self, x: Interval) -> Interval:
         """Enclosures over boxes x (B, D) -> (B, K), rigorous; [-inf, inf] where F may be undefined somewhere in the box."""
         found, ok = self._enclosures(x)
-        return found._undefined(~ok)
+        return found.undefined(~ok)
 
     def defined(self, x: Interval) -> NDArray[np.bool_]:
         """(B, K): where every operation that an output needs is surely defined on the whole box x (B, D)."""

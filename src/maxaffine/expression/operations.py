@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.core.intervals import Interval, float_power, sigmoid
+from maxaffine.core.intervals import Interval
+from maxaffine.core.outward import float_power, sigmoid_of
 from maxaffine.expression import balls
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ OPERATIONS: dict[str, Operation] = {
     "atanh": Operation(np.arctanh, Interval.atanh, balls.off_cut("atanh", balls.inside),
         lambda g, _, u: g.divide(g.one, g.subtract(g.one, g.integer_power(u, 2))),
         lambda _, u: (u.lo > -1) & (u.hi < 1), "`{0}` leaves (-1, 1)"),
-    "sigmoid": Operation(sigmoid, Interval.sigmoid, lambda z: 1 / (1 + (-z).exp()), _sigmoid_slope),
+    "sigmoid": Operation(sigmoid_of, Interval.sigmoid, lambda z: 1 / (1 + (-z).exp()), _sigmoid_slope),
     "erf": Operation(_erf, Interval.erf, balls.entire("erf"), _erf_slope),
     "abs": Operation(np.abs, Interval.__abs__, balls.absolute, lambda g, _, u: g.apply("sign", u)),
     "sign": Operation(np.sign, Interval.sign, balls.sign),

@@ -103,7 +103,7 @@ def _in_two_stages(
 
     def sharper(low: Array, high: Array) -> Array:
         defined = np.repeat(expression.defined(Interval(low, high)), box.dimension, axis=1)
-        return sharp_enclosure(slope, curvature, low, high)._undefined(~defined).magnitude
+        return sharp_enclosure(slope, curvature, low, high).undefined(~defined).magnitude
 
     second = maximise(box, sharper, samples, budget=budget // 3, slack=slack, scale=scale)
     upper = np.minimum(first.upper, second.upper)
@@ -198,7 +198,7 @@ def _slopes(expression: Expression, slope: Expression, low: Array, high: Array) 
     """Enclosures of the K D derivatives, everything where the function itself may be undefined (log'(x) = 1/x is not enough)."""
     piece = Interval(low, high)
     defined = expression.defined(piece)
-    return slope.enclose(piece)._undefined(~np.repeat(defined, expression.dimension, axis=1))
+    return slope.enclose(piece).undefined(~np.repeat(defined, expression.dimension, axis=1))
 
 
 def _match(expression: Expression, box: Box) -> None:
