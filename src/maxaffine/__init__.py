@@ -45,7 +45,7 @@ _NAMES = {
     "regressor": "MaxAffineRegressor",
     "report.diagnosis": "diagnose",
     "target.box": "Box",
-    "target.facts": "Analytic ConcaveModulus Derivatives IntegralModulus TotalVariation",
+    "target.declare": "Analytic ConcaveModulus Derivatives IntegralModulus TotalVariation",
     "target.gallery": "gallery",
     "target.piecewise_affine": "PiecewiseAffine ReluNetwork",
     "target.samples": "Samples",

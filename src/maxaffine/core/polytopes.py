@@ -7,7 +7,7 @@ Nothing is rounded, so a linear inequality that holds at the vertices holds on t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -83,6 +83,14 @@ class Polytope:
         if len(on) + len(values) > MOST_VERTICES:
             raise TooLarge(f"a cell has more than {MOST_VERTICES:,} vertices")
         return self._part(below, on), self._part(above, on)
+
+    def clipped(self, halves: Iterable[Affine]) -> Polytope | None:
+        """The part where every h <= 0; None where it is empty."""
+        part: Polytope | None = self
+        for h in halves:
+            if part is not None and part.sides(h)[1]:
+                part = part.cut(h)[0]
+        return part
 
     def face(self, h: Affine) -> Polytope | None:
         """The points with h = 0, which may be a slice through the middle; None where there are none."""

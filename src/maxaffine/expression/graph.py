@@ -14,13 +14,12 @@ are factored where they can be (identities.py).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from maxaffine.core.errors import BadInput
-from maxaffine.expression.identities import tightened
+from maxaffine.expression.identities import exact_value, tightened
 from maxaffine.expression.operations import OPERATIONS
 
 MAX_EXPONENT = 1_000_000
@@ -31,6 +30,9 @@ CONDITIONS = frozenset({"negative", "nonpositive", "zero", "and", "or", "not"})
 
 PARTIAL = frozenset(op for op, rule in OPERATIONS.items() if rule.defined is not None)
 """Operations that are not defined for every real argument (the jump_ ones: not where something jumps)."""
+
+PIECEWISE_AFFINE = frozenset({"const", "var", "lin", "max", "min", "abs", "where"}) | CONDITIONS
+"""Operations that make piecewise affine functions of piecewise affine ones."""
 
 JUMPING = frozenset({"sign", "floor", "where", "atan2"})
 """Operations that may be discontinuous in their arguments."""
@@ -334,7 +336,7 @@ class Graph:
             return args[1]
         value = self.rational(args[0]) if len(args) == 1 else None
         if value is not None:
-            folded = _fold(op, value)
+            folded = exact_value(op, value)
             if folded is not None:
                 return self.number(folded)
         tight = tightened(self, op, args[0]) if len(args) == 1 else None
@@ -362,34 +364,6 @@ class Graph:
             return self.make("not", (self.compare("==", a, b),))
         op = {"<": "negative", "<=": "nonpositive", "==": "zero"}[relation]
         return self.make(op, (self.subtract(a, b),))
-
-
-_ZERO_AT_ZERO = frozenset(
-    {"sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf", "sqrt", "cbrt", "expm1", "log1p"}
-)
-
-
-def _fold(op: str, value: Fraction) -> Fraction | None:
-    """Functions of a rational number whose value is rational."""
-    if op == "abs":
-        return abs(value)
-    if op == "sign":
-        return Fraction((value > 0) - (value < 0))
-    if op == "floor":
-        return Fraction(value.numerator // value.denominator)
-    if value == 0 and op in _ZERO_AT_ZERO:
-        return Fraction(0)
-    if value == 0 and op in ("cos", "exp", "cosh"):
-        return Fraction(1)
-    if value == 1 and op == "log":
-        return Fraction(0)
-    if op == "sqrt" and value > 0:
-        root = Fraction(math.isqrt(value.numerator), math.isqrt(value.denominator))
-        return root if root**2 == value else None
-    if op == "cbrt" and max(abs(value.numerator), value.denominator) < 2**50:
-        root = Fraction(round(math.cbrt(value.numerator)), round(math.cbrt(value.denominator)))
-        return root if root**3 == value else None
-    return None
 
 
 def _short(value: Fraction) -> str:

@@ -188,3 +188,31 @@ def _inverse(graph: Graph, op: str, place: int) -> int | None:
         quarter = graph.multiply(graph.number(Fraction(1, 2)), graph.make("pi"))
         return graph.subtract(angle, quarter) if first == -1 else graph.subtract(quarter, angle)
     return angle if first == 1 else graph.subtract(graph.make("pi"), angle)
+
+
+_ZERO_AT_ZERO = frozenset(
+    {"sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf", "sqrt", "cbrt", "expm1", "log1p"}
+)
+
+
+def exact_value(op: str, value: Fraction) -> Fraction | None:
+    """Functions of a rational number whose value is rational."""
+    if op == "abs":
+        return abs(value)
+    if op == "sign":
+        return Fraction((value > 0) - (value < 0))
+    if op == "floor":
+        return Fraction(value.numerator // value.denominator)
+    if value == 0 and op in _ZERO_AT_ZERO:
+        return Fraction(0)
+    if value == 0 and op in ("cos", "exp", "cosh"):
+        return Fraction(1)
+    if value == 1 and op == "log":
+        return Fraction(0)
+    if op == "sqrt" and value > 0:
+        root = Fraction(math.isqrt(value.numerator), math.isqrt(value.denominator))
+        return root if root**2 == value else None
+    if op == "cbrt" and max(abs(value.numerator), value.denominator) < 2**50:
+        root = Fraction(round(math.cbrt(value.numerator)), round(math.cbrt(value.denominator)))
+        return root if root**3 == value else None
+    return None

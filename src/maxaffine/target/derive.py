@@ -12,7 +12,7 @@ from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
 from maxaffine.expression import evaluate
 from maxaffine.expression.expression import Expression
-from maxaffine.expression.graph import CONDITIONS, PARTIAL
+from maxaffine.expression.graph import PARTIAL, PIECEWISE_AFFINE
 from maxaffine.expression.operations import OPERATIONS
 from maxaffine.target.box import Box
 from maxaffine.target.declare import Fact
@@ -38,9 +38,6 @@ class Finiteness:
 
     def __bool__(self) -> bool:
         return self.proved
-
-
-PIECEWISE_AFFINE = frozenset({"const", "var", "lin", "max", "min", "abs", "where"}) | CONDITIONS
 
 
 def is_finite_on(expression: Expression, box: Box, budget: int = BUDGET) -> Finiteness:

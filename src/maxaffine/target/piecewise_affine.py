@@ -218,16 +218,8 @@ class PiecewiseAffine:
 
     def _cells(self, box: Box) -> list[Polytope | None]:
         """The regions inside the box."""
-        found: list[Polytope | None] = []
-        for i in range(len(self.regions)):
-            cell: Polytope | None = Polytope.box(list(box.low), list(box.high))
-            for h in self._halves(i, box):
-                if cell is not None and any(h[:-1]):
-                    cell = cell.cut(h)[0]
-                elif h[-1] > 0:
-                    cell = None
-            found.append(cell)
-        return found
+        whole = Polytope.box(list(box.low), list(box.high))
+        return [whole.clipped(self._halves(i, box)) for i in range(len(self.regions))]
 
     def _cover(self, box: Box) -> None:
         """BadInput where a part of the box with inner points is in no region."""
@@ -288,9 +280,7 @@ class PiecewiseAffine:
             for j in range(i):
                 if cell is None or cells[j] is None or pieces[i] == pieces[j]:
                     continue
-                common: Polytope | None = cell
-                for h in self._halves(j, box, MEETING):
-                    common = None if common is None else common.cut(h)[0]
+                common = cell.clipped(self._halves(j, box, MEETING))
                 if common is None:
                     continue
                 h = tuple(a - b for a, b in zip(pieces[i], pieces[j], strict=True))

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from maxaffine.heads.assemble import layer_of, single_token
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.structure.convex_differences import Piece, Refinement
+from maxaffine.structure.affine_pieces import Piece
+from maxaffine.structure.refinement import Refinement
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]

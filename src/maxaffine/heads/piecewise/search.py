@@ -16,7 +16,9 @@ from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
 from maxaffine.proofs.two_level import blend_constant
 from maxaffine.request import Request
-from maxaffine.structure.convex_differences import NotPiecewise, differences, refine
+from maxaffine.structure.affine_pieces import NotPiecewise
+from maxaffine.structure.convex_differences import differences
+from maxaffine.structure.refinement import refine
 
 BLEND = 0.9  # share of the error that the blend between the pieces may take; the rest is for rounding
 STEEPER = (1.0, 4.0, 64.0, 4096.0)  # sharper scores, where rounding leaves less than that

@@ -17,7 +17,9 @@ from maxaffine.heads.breaks.planes import planes_of
 from maxaffine.heads.piecewise.plan import PiecewisePlan
 from maxaffine.heads.search import Search
 from maxaffine.proofs.two_level import blend_constant
-from maxaffine.structure.convex_differences import Piece, Refinement, Token, frame, merged
+from maxaffine.structure.affine_pieces import Piece
+from maxaffine.structure.convex_differences import frame
+from maxaffine.structure.refinement import Refinement, Token, merged
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]

@@ -26,7 +26,9 @@ from maxaffine.layer.file import from_tensors
 from maxaffine.proofs.observe import near_switches
 from maxaffine.proofs.two_level import blend_constant
 from maxaffine.runtime import chooser
-from maxaffine.structure.convex_differences import NotPiecewise, Token, _by_cells, _spread, differences, needed, refine, slack
+from maxaffine.structure.affine_pieces import NotPiecewise, needed, slack
+from maxaffine.structure.convex_differences import differences
+from maxaffine.structure.refinement import Token, _by_cells, _spread, refine
 from maxaffine.target.piecewise_affine import PiecewiseAffine, ReluNetwork
 
 SIDE = (-1, 1)
