@@ -5,41 +5,23 @@
 
 import math
 import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+from maxaffine import meanfield as mf
 from maxaffine.cli import arguments
 from maxaffine.cli.command import Command, single
 from maxaffine.cli.streams import progress_bar, say, say_json, table
 from maxaffine.core.errors import BadInput, MaxaffineError
 from maxaffine.core.records import canonical_json, write_atomically
-from maxaffine.meanfield import (
-    CustomLink,
-    LinkRisk,
-    MeanField,
-    Overlaps,
-    PaperRisk,
-    Problem,
-    RiskTable,
-    Settings,
-    SoftmaxRisk,
-    bayes_risk,
-    best_lambda,
-    best_linear_risk,
-    best_pointwise_lambda,
-    flow,
-    gd,
-    hardmax_risk,
-    hessian_oracle,
-    null_risk,
-    stationary_points,
-    train,
-)  # fmt: skip
-from maxaffine.meanfield.experiment import GAMMAS, STARTS, full_experiment, paper_settings, run_seeds
-from maxaffine.meanfield.experiment import compare as compare_runs
+from maxaffine.meanfield import MeanField, Overlaps, Problem, RiskTable, SoftmaxRisk
+from maxaffine.meanfield.checks import whole
+from maxaffine.meanfield.experiment import GAMMAS, full_experiment, paper_runs, paper_settings
 from maxaffine.meanfield.links import LINKS
 from maxaffine.meanfield.risk import Risk
 
@@ -68,6 +50,8 @@ Zeta = Annotated[float, typer.Option("--zeta", help="v.u*")]
 Rho = Annotated[float, typer.Option("--rho", help="u.v")]
 LinkName = Annotated[str, typer.Option("--link", help="linear, quadratic, relu, sign, or an expression in x such as tanh(x).")]
 Breaks = Annotated[str | None, typer.Option("--breaks", help="Points, by commas, where an expression link jumps or bends.")]
+Step = Annotated[float, typer.Option(help="Step size.")]
+Steps = Annotated[int, typer.Option(help="Number of steps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Picture = Annotated[str | None, typer.Option("--figure", metavar="F.png", help="Draw a figure (png, svg or pdf).")]
 Backend = Annotated[str, typer.Option("--backend", metavar="numpy|torch", help="torch needs the extra maxaffine[torch].")]
@@ -82,20 +66,15 @@ def _problem(d: int, length: float | None, alpha: float | None, gamma: float, ep
     return Problem(d, 20.0 if length is None else length, gamma, eps, c)
 
 
-def _lam(problem: Problem, beta: float | None, lam: float | None) -> dict[str, float]:
-    """The keyword that SoftmaxRisk takes."""
-    if beta is not None and lam is not None:
-        raise BadInput("give one of `beta` and `lam`; they are tied by lam = beta sqrt(d).")
-    if lam is not None:
-        return {"lam": lam}
-    return {"beta": 1.0 if beta is None else beta}
-
-
-def _risk(problem: Problem, link: str, scale: dict[str, float], breaks: str | None = None) -> SoftmaxRisk | LinkRisk:
+def _risk(
+    problem: Problem, link: str, beta: float | None, lam: float | None = None, breaks: str | None = None
+) -> SoftmaxRisk | mf.LinkRisk:
+    """The exact risk for a link by name, or by an expression in x; beta is 1 where neither it nor lam is given."""
+    scale: dict[str, Any] = {"beta": 1.0 if beta is None and lam is None else beta, "lam": lam}
     if link == "linear":
-        return SoftmaxRisk(problem, beta=scale.get("beta"), lam=scale.get("lam"))
+        return SoftmaxRisk(problem, **scale)
     if link in LINKS:
-        return LinkRisk(problem, link, beta=scale.get("beta"), lam=scale.get("lam"))
+        return mf.LinkRisk(problem, link, **scale)
     from maxaffine.expression.expression import Expression
 
     try:
@@ -106,28 +85,28 @@ def _risk(problem: Problem, link: str, scale: dict[str, float], breaks: str | No
     def function(x: Any) -> Any:
         return expression.evaluate(np.reshape(x, (-1, 1)))[:, 0].reshape(np.shape(x))
 
-    try:
-        points = [] if breaks is None else [float(part) for part in breaks.split(",")]
-    except ValueError:
-        raise BadInput(f"`breaks` (={breaks!r}) must be numbers separated by commas, such as -1,0,1.") from None
-    return LinkRisk(problem, CustomLink(function, points, name=link), beta=scale.get("beta"), lam=scale.get("lam"))
+    points = [] if breaks is None else arguments.numbers(breaks, "`breaks`")
+    return mf.LinkRisk(problem, mf.CustomLink(function, points, name=link), **scale)
 
 
 def _figure(path: str | None) -> Path | None:
-    if path is None:
-        return None
-    if Path(path).suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise BadInput(f"`figure` (={path!r}) must end in .png, .svg or .pdf.")
-    return arguments.writable(Path(path), "--figure")
+    return None if path is None else arguments.output_path(path, "--figure", (".png", ".svg", ".pdf"))
 
 
-def _draw(path: Path | None, make: Any) -> str | None:
+def _draw(path: Path | None, name: str, *given: Any, **options: Any) -> str | None:
+    """Draw the figure of that name in maxaffine.meanfield.figures; where it was written."""
     if path is None:
         return None
     from maxaffine.meanfield import figures
 
     with figures.look():
-        return str(figures.save(make(), path))
+        make = getattr(figures.theory, name, None) or getattr(figures.dynamics, name)
+        return str(figures.save(make(*given, **options), path, dots=100))
+
+
+def _one_of(name: str, value: str | None, known: Iterable[str]) -> None:
+    if value is not None and value not in (names := list(known)):
+        raise BadInput(f"`{name}` (={value!r}) must be one of {', '.join(names)}.")
 
 
 def _number(value: Any) -> str:
@@ -136,20 +115,22 @@ def _number(value: Any) -> str:
     return "-" if value is None else str(value)
 
 
-def _print(record: dict[str, Any], prefix: str = "") -> None:
-    """A record as aligned lines, nested names joined by dots."""
-    rows: list[tuple[str, str]] = []
+def _leaves(record: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The numbers of a record, nested names joined by dots; lists are left out."""
+    for key, value in record.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        elif not isinstance(value, list):
+            yield f"{prefix}{key}", _number(value)
 
-    def collect(part: dict[str, Any], name: str) -> None:
-        for key, value in part.items():
-            if isinstance(value, dict):
-                collect(value, f"{name}{key}.")
-            elif not isinstance(value, list):
-                rows.append((f"{name}{key}", _number(value)))
 
-    collect(record, prefix)
-    for line in table(rows):
-        say(line)
+def _answer(record: dict[str, Any], json: bool, rows: Iterable[tuple[str, ...]] | None = None) -> None:
+    """The record as one JSON object, or as a table: these rows, or all of its numbers."""
+    if json:
+        say_json(record)
+    else:
+        for line in table(_leaves(record) if rows is None else rows):
+            say(line)
 
 
 # -- commands ------------------------------------------------------------------------------------------------------
@@ -165,7 +146,7 @@ def risk(
     picture = _figure(figure)
     problem, o = _problem(d, length, alpha, gamma, eps, c), Overlaps(mu, nu, eta, zeta, rho).check()
     begun = time.perf_counter()
-    model = _risk(problem, link, _lam(problem, beta, lam), breaks)
+    model = _risk(problem, link, beta, lam, breaks)
     value, gradient = model.value_and_gradient(o)
     seconds = time.perf_counter() - begun
     record: dict[str, Any] = {
@@ -175,10 +156,8 @@ def risk(
     limit = MeanField.of(problem, model.beta)
     if link == "linear":
         record["limit"] = {"paper": limit.risk_paper(o), "corrected": limit.risk_corrected(o), "phase": limit.phase(mu)}
-    from maxaffine.meanfield.figures.theory import risk_figure
-
-    record["figure"] = _draw(picture, lambda: risk_figure(model, o, limit))
-    (say_json if json else _print)(record)
+    record["figure"] = _draw(picture, "risk_figure", model, o, limit)
+    _answer(record, json)
 
 
 @app.command("baselines", cls=Command)
@@ -189,17 +168,16 @@ def baselines(
     """What else can be done: Bayes, best linear, null, hard attention, best temperature, pointwise erf (excess risks)."""
     problem = _problem(d, length, alpha, gamma, 0.0, c)
     oracle = Overlaps(1.0, 1.0)
-    model = SoftmaxRisk(problem, **_lam(problem, beta, lam))
-    best, at_best = best_lambda(problem)
-    erf_lam, erf = best_pointwise_lambda(problem)
+    model = _risk(problem, "linear", beta, lam)
+    best, at_best = mf.best_lambda(problem)
+    erf_lam, erf = mf.best_pointwise_lambda(problem)
     record = {
         "softmax_oracle": model.risk(oracle), "lam": model.lam, "softmax_best": at_best, "best_lam": best,
-        "hardmax": hardmax_risk(problem, oracle), "bayes": bayes_risk(problem),
-        "bayes_projected": bayes_risk(problem, "projected"), "linear": best_linear_risk(problem), "null": null_risk(problem),
-        "erf": erf, "erf_lam": erf_lam,
-        "problem": problem.to_json(),
+        "hardmax": mf.hardmax_risk(problem, oracle), "bayes": mf.bayes_risk(problem),
+        "bayes_projected": mf.bayes_risk(problem, "projected"), "linear": mf.best_linear_risk(problem),
+        "null": mf.null_risk(problem), "erf": erf, "erf_lam": erf_lam, "problem": problem.to_json(),
     }  # fmt: skip
-    (say_json if json else _print)(record)
+    _answer(record, json)
 
 
 @app.command("phase", cls=Command)
@@ -216,34 +194,27 @@ def phase(
     o = Overlaps(mu, nu).check()
     model = SoftmaxRisk(problem, beta=limit.beta)
     moments = model.moments(mu)
-    curves = limit.boundaries(mu, 41)
+    rate = -math.log(moments["P1"]) / d if moments["P1"] > 0 else None
     record: dict[str, Any] = {
         **limit.state(mu),
         "risk": {"exact": model.risk(o), "corrected": limit.risk_corrected(o), "paper": limit.risk_paper(o)},
         "retrieval": {"exact": moments["P1"], "gaussian_step": limit.step(mu), "paper": limit.p(mu)},
-        "rates": {
-            "exact": -math.log(moments["P1"]) / d if moments["P1"] > 0 else None,
-            "limit": limit.rate(mu),
-            "paper": limit.rate_paper(mu),
-        },
+        "rates": {"exact": rate, "limit": limit.rate(mu), "paper": limit.rate_paper(mu)},
         "intermediate": limit.alpha_softmax < limit.alpha < limit.alpha_bayes,
         "self_check": moments["defect"],
-        "boundaries": {name: values.tolist() for name, values in curves.items()},
+        "boundaries": {name: values.tolist() for name, values in limit.boundaries(mu, 41).items()},
     }
     if picture is not None:
-        from maxaffine.meanfield.figures.theory import phase_figure
-
         with progress_bar(quiet=json) as report:
-            record["figure"] = _draw(picture, lambda: phase_figure(report, gamma=gamma, d=min(d, 400)))
-    (say_json if json else _print)(record)
+            record["figure"] = _draw(picture, "phase_figure", report, gamma=gamma, d=min(d, 400))
+    _answer(record, json)
 
 
 @app.command("dynamics", cls=Command)
 def dynamics(
     d: Dimension = 100, length: Length = None, alpha: Alpha = None, gamma: Gamma = 0.5, beta: Beta = None, lam: Lam = None,
     c: Signal = None, mu: Mu = 0.1, nu: Nu = 0.0, eta: Eta = 0.0, zeta: Zeta = 0.0, rho: Rho = 0.0, link: LinkName = "linear",
-    breaks: Breaks = None, step: Annotated[float, typer.Option(help="Step size.")] = 0.01,
-    steps: Annotated[int, typer.Option(help="Number of steps.")] = 1000,
+    breaks: Breaks = None, step: Step = 0.01, steps: Steps = 1000,
     every: Annotated[int | None, typer.Option(help="Record every so many steps; about 20 rows if not given.")] = None,
     as_flow: Annotated[bool, typer.Option("--flow", help="The flow to time steps * step, at logarithmic times.")] = False,
     rule: Annotated[str, typer.Option(metavar="exact|paper", help="Whose risk drives the descent.")] = "exact",
@@ -253,20 +224,19 @@ def dynamics(
     """Training as a recursion of five overlaps (or as a flow), from the given start; with --stationary, where it can stop."""
     picture = _figure(figure)
     problem, start = _problem(d, length, alpha, gamma, 0.0, c), Overlaps(mu, nu, eta, zeta, rho).check()
-    if rule not in ("exact", "paper"):
-        raise BadInput(f"`rule` (={rule!r}) must be exact or paper.")
-    exact = _risk(problem, link, _lam(problem, beta, lam), breaks)
+    _one_of("rule", rule, ("exact", "paper"))
+    exact = _risk(problem, link, beta, lam, breaks)
     driver: Risk = exact
     if isinstance(exact, SoftmaxRisk):
-        driver = RiskTable(exact) if rule == "exact" else PaperRisk(MeanField.of(problem, exact.beta), problem)
+        driver = RiskTable(exact) if rule == "exact" else mf.PaperRisk(MeanField.of(problem, exact.beta), problem)
     elif rule == "paper":
         raise BadInput(f"`rule` (='paper') speaks of the linear link only, not of {link!r}; leave one of them out.")
     with progress_bar(quiet=json) as report:
         if as_flow:
             grid = np.concatenate([[0.0], np.geomspace(min(step, step * steps), step * steps, 25)]) if steps > 1 else [0.0, step]
-            path = flow(driver, start, np.unique(grid))
+            path = mf.flow(driver, start, np.unique(grid))
         else:
-            path = gd(driver, start, step, steps, max(1, steps // 20) if every is None else every, report)
+            path = mf.gd(driver, start, step, steps, max(1, steps // 20) if every is None else every, report)
     record: dict[str, Any] = {
         "time": path.time, "overlaps": {name: path.overlaps[:, i] for i, name in enumerate(Overlaps._fields)}, "risk": path.risk,
         "final": {**path.last.to_json(), "risk": path.risk[-1]}, "unit": "time" if as_flow else "step", "rule": rule,
@@ -276,24 +246,15 @@ def dynamics(
     if stationary:
         if not isinstance(exact, SoftmaxRisk):
             raise BadInput("`stationary` is for the linear link; leave --link out.")
-        points = stationary_points(RiskTable(exact), planar=True)
+        points = mf.stationary_points(RiskTable(exact), planar=True)
         record["stationary"] = [{**p.overlaps.to_json(), "risk": p.risk, "kind": p.kind} for p in points]
-        hessian = hessian_oracle(exact)
-        record["hessian_oracle"] = {
-            "block": hessian.block, "perpendicular_u": hessian.perpendicular_u, "perpendicular_v": hessian.perpendicular_v
-        }  # fmt: skip
-    from maxaffine.meanfield.figures.dynamics import trajectory_figure
-
-    record["figure"] = _draw(picture, lambda: trajectory_figure(path, record["unit"]))
-    if json:
-        say_json(record)
-        return
+        record["hessian_oracle"] = asdict(mf.hessian_oracle(exact))
+    record["figure"] = _draw(picture, "trajectory_figure", path, record["unit"])
     rows: list[tuple[str, ...]] = [(record["unit"], *Overlaps._fields, "risk")]
     for when, o, value in zip(path.time, path.overlaps, path.risk, strict=True):
         rows.append((f"{when:g}", *(f"{x:+.6f}" for x in o), f"{value:.9g}"))
-    for line in table(rows):
-        say(line)
-    for point in record.get("stationary", []):
+    _answer(record, json, rows)
+    for point in [] if json else record.get("stationary", []):
         where = ", ".join(f"{name} {point[name]:+.4f}" for name in Overlaps._fields)
         say(f"{point['kind']:<10} risk {point['risk']:<12.6g} {where}")
 
@@ -304,8 +265,7 @@ def simulate(
     mu: Mu = 0.3, nu: Nu = 0.0, eta: Eta = 0.0, zeta: Zeta = 0.0, rho: Rho = 0.0,
     uniform: Annotated[bool, typer.Option("--uniform", help="Start uniformly on the spheres, not at the overlaps.")] = False,
     n: Annotated[int, typer.Option("--n", help="Training samples (gd), or samples per fresh batch (sgd).")] = 1000,
-    step: Annotated[float, typer.Option(help="Step size.")] = 0.01,
-    steps: Annotated[int, typer.Option(help="Number of steps.")] = 300,
+    step: Step = 0.01, steps: Steps = 300,
     every: Annotated[int, typer.Option(help="Measure every so many steps.")] = 50,
     test: Annotated[int, typer.Option(help="Test samples; 0 for none.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Fixes data, start and batches.")] = 0,
@@ -320,19 +280,18 @@ def simulate(
     problem = _problem(d, length, None, gamma, eps, None)
     start: Any = "uniform" if uniform else Overlaps(mu, nu, eta, zeta, rho)
     chosen: Any = method
-    settings = Settings(problem, 1.0 if beta is None else beta, n, step, steps, (start,), seed, chosen, every, test, link)
+    settings = mf.Settings(problem, 1.0 if beta is None else beta, n, step, steps, (start,), seed, chosen, every, test, link)
     if state is not None:
         arguments.writable(Path(state), "--state")
-    if backend not in ("numpy", "torch"):
-        raise BadInput(f"`backend` (={backend!r}) must be numpy or torch.")
+    _one_of("backend", backend, ("numpy", "torch"))
     with progress_bar(quiet=json) as report:
         if backend == "torch":
             from maxaffine.meanfield.torch_training import train_seeds
 
             measured = train_seeds(settings, [seed], device=device, state=state, stop_at=stop_at, progress=report)[0]
         else:
-            measured = train(settings, state=state, stop_at=stop_at, progress=report)
-    model = _risk(problem, link, {"beta": settings.beta})
+            measured = mf.train(settings, state=state, stop_at=stop_at, progress=report)
+    model = _risk(problem, link, settings.beta)
     exact = np.array([model.value_and_gradient(Overlaps(*row[0]))[0] for row in measured.overlaps.tolist()])
     record: dict[str, Any] = {
         "settings": settings.to_json(), "backend": backend, "step": measured.steps,
@@ -341,27 +300,19 @@ def simulate(
         "exact": exact + eps**2, "state": state, "finished": bool(measured.steps.size and measured.steps[-1] == steps),
     }  # fmt: skip
     if picture is not None:
-        from maxaffine.meanfield.dynamics import Trajectory
-        from maxaffine.meanfield.figures.dynamics import trajectory_figure
-
-        path = Trajectory(measured.steps, measured.overlaps[:, 0], exact)
-        record["figure"] = _draw(picture, lambda: trajectory_figure(path))
-    if json:
-        say_json(record)
-        return
+        record["figure"] = _draw(picture, "trajectory_figure", mf.Trajectory(measured.steps, measured.overlaps[:, 0], exact))
     rows: list[tuple[str, ...]] = [("step", "mu", "nu", "train", "test", "+-", "exact")]
     for i, k in enumerate(measured.steps):
         numbers = (measured.train[i, 0], measured.test[i, 0], measured.test_error[i, 0], record["exact"][i])
         rows.append((f"{k:g}", *(f"{x:+.5f}" for x in measured.overlaps[i, 0, :2]), *(f"{x:.5f}" for x in numbers)))
-    for line in table(rows):
-        say(line)
+    _answer(record, json, rows)
 
 
 @app.command("compare", cls=Command)
 def compare(
     gamma: Annotated[float | None, typer.Option(help="One gamma; both of the paper's if not given.")] = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 2,
-    steps: Annotated[int, typer.Option(help="Number of steps.")] = 400,
+    steps: Steps = 400,
     n: Annotated[int, typer.Option("--n", help="Training samples.")] = 1000,
     full: Annotated[
         bool, typer.Option("--full", help="40 seeds, 3000 steps, and success against mu0 and n: hours, on a GPU minutes.")
@@ -373,28 +324,18 @@ def compare(
     picture = _figure(figure)
     out = None if save is None else arguments.writable(Path(save), "--save")
     chosen: Any = backend
-    if backend not in ("numpy", "torch"):
-        raise BadInput(f"`backend` (={backend!r}) must be numpy or torch.")
-    if seeds < 1:
-        raise BadInput(f"`seeds` (={seeds}) must be at least 1.")
+    _one_of("backend", backend, ("numpy", "torch"))
+    whole("seeds", seeds, 1, "give a number of seeds such as 4")
     with progress_bar(quiet=json) as report:
         if full:
             record = full_experiment(backend=chosen, device=device, progress=report)
         else:
             gammas = GAMMAS if gamma is None else {f"{gamma:g}": gamma}
-            runs = {}
-            for name, value in gammas.items():
-                settings = paper_settings(value, n=n, steps=steps)
-                runs[name] = compare_runs(settings, run_seeds(settings, range(seeds), chosen, device, report), tuple(STARTS))
+            runs = paper_runs(gammas, range(seeds), chosen, device, report, n=n, steps=steps)
             record = {"settings": paper_settings(0.5, n=n, steps=steps).to_json(), "runs": runs}
     if out is not None:
         write_atomically(out, canonical_json(record).encode())
-    from maxaffine.meanfield.figures.dynamics import experiment_figure
-
-    record["figure"] = _draw(picture, lambda: experiment_figure(record["runs"]))
-    if json:
-        say_json(record)
-        return
+    record["figure"] = _draw(picture, "experiment_figure", record["runs"])
     rows: list[tuple[str, ...]] = [("gamma", "start", "learned", "step", "test", "exact", "paper", "paper, alpha=0", "z rms")]
     for name, entries in record["runs"].items():
         for entry in entries:
@@ -402,8 +343,7 @@ def compare(
                 shown = (f"{entry[key]['median'][i]:.4f}" for key in ("test", "exact", "paper", "paper0"))
                 z = "-" if entry["z_rms"] is None else f"{entry['z_rms']:.2f}"
                 rows.append((name, entry["start"], f"{entry['learned']}/{entry['seeds']}", str(entry["steps"][i]), *shown, z))
-    for line in table(rows):
-        say(line)
+    _answer(record, json, rows)
 
 
 @app.command("claims", cls=Command)
@@ -415,10 +355,8 @@ def claims(
     """Check every headline claim of the paper: claim, check, finding. About a minute."""
     from maxaffine.meanfield.claims import CLAIMS, check_claims
 
-    if only is not None and only not in CLAIMS:
-        raise BadInput(f"`only` (={only!r}) must be one of {', '.join(CLAIMS)}.")
-    if seeds < 1:
-        raise BadInput(f"`seeds` (={seeds}) must be at least 1.")
+    _one_of("only", only, CLAIMS)
+    whole("seeds", seeds, 1, "give a number of seeds such as 4")
     with progress_bar(quiet=json) as report:
         found = check_claims(None if only is None else [only], seeds, report)
     if json:
@@ -440,8 +378,7 @@ def figures(
     """Draw the eight figures of docs/meanfield.md. Without a record the experiment is run first (hours; a GPU minutes)."""
     from maxaffine.meanfield.figures import FIGURES, RECORD, draw_all, load_experiment
 
-    if only is not None and only not in FIGURES:
-        raise BadInput(f"`only` (={only!r}) must be one of {', '.join(FIGURES)}.")
+    _one_of("only", only, FIGURES)
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"`out` (={out!r}) is a file; name a folder.")
@@ -458,8 +395,4 @@ def figures(
                 experiment = full_experiment(backend=chosen, device=device, progress=report)
                 write_atomically(kept, canonical_json(experiment).encode())
         written = draw_all(folder, experiment, names, report)
-    if json:
-        say_json({"files": [str(path) for path in written]})
-        return
-    for path in written:
-        say(f"{path}  {FIGURES[path.stem]}")
+    _answer({"files": [str(path) for path in written]}, json, ((str(path), FIGURES[path.stem]) for path in written))

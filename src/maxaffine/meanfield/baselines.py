@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,6 @@ from scipy.special import log_ndtr, ndtr
 from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.problem import Problem
 from maxaffine.meanfield.risk import SoftmaxRisk, assemble
-
-__all__ = ["best_lambda", "best_linear_risk", "hardmax_moments", "hardmax_risk", "null_risk", "uniform_risk"]
 
 Array = NDArray[np.float64]
 
@@ -78,6 +77,15 @@ def hardmax_risk(problem: Problem, o: Overlaps) -> float:
     return assemble(values, np.zeros(8), o, problem.C, gamma)[0]
 
 
+def log_minimum(f: Callable[[float], float], low: float, high: float, count: int, tolerance: float) -> tuple[float, float]:
+    """The lam in [low, high] at which f(log lam) is least, from a grid of so many points refined, and the least value."""
+    grid = np.linspace(math.log(low), math.log(high), count)
+    best = int(np.argmin([f(x) for x in grid.tolist()]))
+    ends = grid[max(best - 1, 0)], grid[min(best + 1, count - 1)]
+    found = minimize_scalar(f, bounds=ends, method="bounded", options={"xatol": tolerance})
+    return math.exp(float(found.x)), float(found.fun)
+
+
 def best_lambda(problem: Problem, o: Overlaps | None = None) -> tuple[float, float]:
     """The inverse temperature lam that minimises the risk at overlaps o (the oracle by default), and that risk."""
     where = Overlaps(1.0, 1.0) if o is None else o.check()
@@ -86,9 +94,5 @@ def best_lambda(problem: Problem, o: Overlaps | None = None) -> tuple[float, flo
         return math.log(SoftmaxRisk(problem, lam=math.exp(log_lam)).value_and_gradient(where)[0])
 
     # Bayes on one projection has lam = C/gamma^2; beyond a few times that the layer is a hard maximum
-    grid = np.linspace(math.log(0.05), math.log(min(max(20.0, 3 * problem.C / problem.gamma**2), 150.0)), 25)
-    values = [log_risk(x) for x in grid.tolist()]
-    best = int(np.argmin(values))
-    low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
-    found = minimize_scalar(log_risk, bounds=(low, high), method="bounded", options={"xatol": 1e-9})
-    return math.exp(float(found.x)), math.exp(float(found.fun))
+    lam, value = log_minimum(log_risk, 0.05, min(max(20.0, 3 * problem.C / problem.gamma**2), 150.0), 25, 1e-9)
+    return lam, math.exp(value)

@@ -24,8 +24,6 @@ from maxaffine.meanfield.problem import Problem
 from maxaffine.meanfield.quadrature import kernel
 from maxaffine.meanfield.risk import SoftmaxRisk
 
-__all__ = ["bayes_risk", "log_noncentral_chi2"]
-
 Array = NDArray[np.float64]
 DEPTHS = (60.0, 120.0, 240.0)  # log of the smallest probability kept, deepened until the risk is well above it
 DELTA = 0.25

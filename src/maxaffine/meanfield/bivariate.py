@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, owens_t
 
-__all__ = ["bivariate_cdf"]
-
 Array = NDArray[np.float64]
 
 

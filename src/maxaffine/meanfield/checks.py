@@ -6,8 +6,6 @@ import math
 
 from maxaffine.core.errors import BadInput
 
-__all__ = ["finite", "positive", "whole"]
-
 
 def finite(name: str, value: float, way_out: str) -> float:
     """Return ``value`` as a float, or refuse what is not a finite real number."""

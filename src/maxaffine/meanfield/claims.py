@@ -21,8 +21,6 @@ from maxaffine.meanfield.problem import Problem
 from maxaffine.meanfield.risk import Risk, SoftmaxRisk
 from maxaffine.meanfield.table import RiskTable
 
-__all__ = ["CLAIMS", "Claim", "check_claims", "steps_to_learn", "uniform_overlaps"]
-
 Verdict = Literal["holds", "holds in part", "fails"]
 ORACLE = Overlaps(1.0, 1.0)
 
@@ -42,7 +40,23 @@ class Claim:
         return asdict(self)
 
 
-def _risk_formula(progress: Progress, seeds: int) -> Claim:
+Found = tuple[str, Verdict, dict[str, Any]]  # finding, verdict, numbers
+
+
+@dataclass(frozen=True)
+class Check:
+    """A claim and the way it is checked, in words and as a function."""
+
+    claim: str
+    check: str
+    function: Callable[[Progress, int], Found]
+
+    def __call__(self, progress: Progress, seeds: int) -> Claim:
+        """Check it; ``seeds`` simulations where there are any."""
+        return Claim(self.claim, self.check.format(seeds=seeds), *self.function(progress, seeds))
+
+
+def _risk_formula(progress: Progress, seeds: int) -> Found:
     cases = {
         "retrieval": (0.05, 1.0, 0.6, Overlaps(0.8, 0.5, 0.1, 0.0, 0.1)),
         "uncondensed": (0.3, 0.5, 0.8, Overlaps(0.5, 0.6)),
@@ -62,16 +76,10 @@ def _risk_formula(progress: Progress, seeds: int) -> Claim:
         f"limit is off by {rows['condensed']['corrected'] - rows['condensed']['exact']:+.4f}) and by {off['transition']:+.3f} "
         "at the transition"
     )
-    return Claim(
-        "the risk is an explicit function of the overlaps (Prop. 1, Cor. 1)",
-        "exact risk against Corollary 1 at d = 2000",
-        finding,
-        "holds in part",
-        rows,
-    )
+    return finding, "holds in part", rows
 
 
-def _transition(progress: Progress, seeds: int) -> Claim:
+def _transition(progress: Progress, seeds: int) -> Found:
     gamma, beta = 0.8, 1.0
     threshold = MeanField(0.1, beta, gamma, 1).alpha_softmax
     rows = {}
@@ -89,16 +97,10 @@ def _transition(progress: Progress, seeds: int) -> Claim:
         f"tends to {rows['1600']['above']:.3f}, near gamma^2 + Y2 = {limit:.3f} and worse than null ({gamma**2:.2f}), "
         "not to gamma^2"
     )
-    return Claim(
-        "sharp transition at c = psi (Prop. 2)",
-        "oracle risk on both sides of the threshold for growing d",
-        finding,
-        "holds in part",
-        rows,
-    )
+    return finding, "holds in part", rows
 
 
-def _optimality(progress: Progress, seeds: int) -> Claim:
+def _optimality(progress: Progress, seeds: int) -> Found:
     worst_slope, worst_eigenvalue, count = -math.inf, math.inf, 0
     lengths = (2.0, 5.0, 20.0, 1e3, 1e6, 1e9)
     for i, length in enumerate(lengths):
@@ -119,16 +121,10 @@ def _optimality(progress: Progress, seeds: int) -> Claim:
     )
     numbers = {"settings": count, "largest_slope": worst_slope, "smallest_eigenvalue": worst_eigenvalue}
     fine: Verdict = "holds" if worst_slope <= 0 and worst_eigenvalue > -1e-12 else "fails"
-    return Claim(
-        "the oracle is optimal within the family",
-        "slope in mu at nu = 1 and Hessian at the oracle, scanned",
-        finding,
-        fine,
-        numbers,
-    )
+    return finding, fine, numbers
 
 
-def _bayes(progress: Progress, seeds: int) -> Claim:
+def _bayes(progress: Progress, seeds: int) -> Found:
     gamma, alpha = 0.8, 0.2
     limit = MeanField(alpha, 1.0, gamma, 1)
     rows = {}
@@ -147,16 +143,10 @@ def _bayes(progress: Progress, seeds: int) -> Claim:
         f"between, at alpha = {alpha}, Bayes falls {falls} (d = 100, 400, 800) while the best softmax rises {rises}: "
         "an intermediate phase"
     )
-    return Claim(
-        "Bayes-optimal if and only if c > psi",
-        "bayes_risk against the best softmax oracle, gamma = 0.8",
-        finding,
-        "holds in part",
-        rows,
-    )
+    return finding, "holds in part", rows
 
 
-def _stationary(progress: Progress, seeds: int) -> Claim:
+def _stationary(progress: Progress, seeds: int) -> Found:
     rows = {}
     kinds: dict[str, int] = {}
     for name, gamma in GAMMAS.items():
@@ -175,16 +165,10 @@ def _stationary(progress: Progress, seeds: int) -> Claim:
         f"u*, v*, where the maximum that compactness demands lies too); {attractors} of them attract"
     )
     verdict: Verdict = "holds in part" if attractors == 0 else "fails"
-    return Claim(
-        "stationary points are only (+-1, +-1, 0, 0, 0), the oracle the only attractor (Prop. 4, 10)",
-        "roots on the manifold, and a search of the plane of u*, v*, paper's size",
-        finding,
-        verdict,
-        rows,
-    )
+    return finding, verdict, rows
 
 
-def _invariance(progress: Progress, seeds: int) -> Claim:
+def _invariance(progress: Progress, seeds: int) -> Found:
     risk = SoftmaxRisk(Problem(100, 20, 0.5), beta=1.0)
     leak = 0.0
     for mu, nu in ((0.1, 0.0), (-0.4, 0.7), (0.9, -0.3)):
@@ -193,12 +177,7 @@ def _invariance(progress: Progress, seeds: int) -> Claim:
             o = step_overlaps(o, risk.value_and_gradient(o)[1], 0.1)
             leak = max(leak, abs(o.eta), abs(o.zeta), abs(o.rho))
     finding = f"exact, by the symmetry (eta, zeta, rho) -> -(eta, zeta, rho); after 20 steps the largest of them is {leak:g}"
-    return Claim(
-        "the manifold eta = zeta = rho = 0 is invariant (Prop. 5)",
-        "gradient descent from the manifold",
-        finding,
-        "holds" if leak == 0 else "fails",
-    )
+    return finding, "holds" if leak == 0 else "fails", {}
 
 
 def uniform_overlaps(d: int, seed: int) -> Overlaps:
@@ -217,7 +196,7 @@ def steps_to_learn(risk: Risk, judge: Risk, start: Overlaps, step: float, limit:
     return None
 
 
-def _initialisation(progress: Progress, seeds: int) -> Claim:
+def _initialisation(progress: Progress, seeds: int) -> Found:
     rows: dict[str, Any] = {}
     for name, gamma in GAMMAS.items():
         problem = Problem(100, 20, gamma)
@@ -243,16 +222,10 @@ def _initialisation(progress: Progress, seeds: int) -> Claim:
         f"{first['driven_by_paper']} and {second['driven_by_paper']} of 20 in 5,000 steps. "
         "With n = 1000 samples most uniform starts memorise: see the last claim"
     )
-    return Claim(
-        "no special initialisation is needed",
-        "population gradient descent from uniform starts, 20 seeds",
-        finding,
-        "holds in part",
-        rows,
-    )
+    return finding, "holds in part", rows
 
 
-def _length(progress: Progress, seeds: int) -> Claim:
+def _length(progress: Progress, seeds: int) -> Found:
     defects = {}
     for power in (10, 50, 100, 200):
         risk = SoftmaxRisk(Problem(1000, 1 + math.exp(power), 0.5), beta=1.0)
@@ -263,29 +236,17 @@ def _length(progress: Progress, seeds: int) -> Claim:
         f"verified at d = 1000 for L up to e^200 = 7e86: the oracle retrieves (risk {defects['e^200']['risk']:.1e}); "
         f"sum rules hold to {worst:.0e}"
     )
-    return Claim(
-        "valid up to log L = O(d), where earlier work needed L = o(d)",
-        "exact risk at d = 1000 for L to e^200",
-        finding,
-        "holds",
-        defects,
-    )
+    return finding, "holds", defects
 
 
-def _linear(progress: Progress, seeds: int) -> Claim:
+def _linear(progress: Progress, seeds: int) -> Found:
     problem = Problem(100, 20, 0.5)
     linear, null, oracle = best_linear_risk(problem), null_risk(problem), SoftmaxRisk(problem, beta=1.0).risk(ORACLE)
     finding = f"best linear {linear:.4f} against null {null:.4f} and softmax oracle {oracle:.1e} (d = 100, L = 20, gamma = 1/2)"
-    return Claim(
-        "linear models fail",
-        "best linear predictor, gamma^2 - gamma^4/(L - 1 + gamma^2)",
-        finding,
-        "holds",
-        {"linear": linear, "null": null, "oracle": oracle},
-    )
+    return finding, "holds", {"linear": linear, "null": null, "oracle": oracle}
 
 
-def _experiment(progress: Progress, seeds: int) -> Claim:
+def _experiment(progress: Progress, seeds: int) -> Found:
     rows = {}
     for name, gamma in GAMMAS.items():
         settings = paper_settings(gamma, steps=600, starts=("uniform", Overlaps(0.3, 0.0)), every=100)
@@ -300,18 +261,28 @@ def _experiment(progress: Progress, seeds: int) -> Claim:
         f"{entry['paper']['median'][at]:.3f}; the exact formula stays within {entry['z_max']:.1f} standard errors until the "
         "runs have learned"
     )
-    return Claim(
-        "the experiment agrees perfectly with the theory (Fig. 2)",
-        f"d = 100, L = 20, n = 1000, {seeds} seeds, 600 steps; compare --full runs it whole",
-        finding,
-        "fails",
-        rows,
-    )
+    return finding, "fails", rows
 
 
-CLAIMS: dict[str, Callable[[Progress, int], Claim]] = {
-    "risk": _risk_formula, "transition": _transition, "optimality": _optimality, "bayes": _bayes, "stationary": _stationary,
-    "invariance": _invariance, "initialisation": _initialisation, "length": _length, "linear": _linear, "experiment": _experiment,
+CLAIMS: dict[str, Check] = {
+    "risk": Check("the risk is an explicit function of the overlaps (Prop. 1, Cor. 1)",
+        "exact risk against Corollary 1 at d = 2000", _risk_formula),
+    "transition": Check("sharp transition at c = psi (Prop. 2)",
+        "oracle risk on both sides of the threshold for growing d", _transition),
+    "optimality": Check("the oracle is optimal within the family",
+        "slope in mu at nu = 1 and Hessian at the oracle, scanned", _optimality),
+    "bayes": Check("Bayes-optimal if and only if c > psi", "bayes_risk against the best softmax oracle, gamma = 0.8", _bayes),
+    "stationary": Check("stationary points are only (+-1, +-1, 0, 0, 0), the oracle the only attractor (Prop. 4, 10)",
+        "roots on the manifold, and a search of the plane of u*, v*, paper's size", _stationary),
+    "invariance": Check("the manifold eta = zeta = rho = 0 is invariant (Prop. 5)",
+        "gradient descent from the manifold", _invariance),
+    "initialisation": Check("no special initialisation is needed",
+        "population gradient descent from uniform starts, 20 seeds", _initialisation),
+    "length": Check("valid up to log L = O(d), where earlier work needed L = o(d)",
+        "exact risk at d = 1000 for L to e^200", _length),
+    "linear": Check("linear models fail", "best linear predictor, gamma^2 - gamma^4/(L - 1 + gamma^2)", _linear),
+    "experiment": Check("the experiment agrees perfectly with the theory (Fig. 2)",
+        "d = 100, L = 20, n = 1000, {seeds} seeds, 600 steps; compare --full runs it whole", _experiment),
 }  # fmt: skip
 
 

@@ -14,8 +14,6 @@ from maxaffine.core.errors import BadInput
 from maxaffine.meanfield.checks import whole
 from maxaffine.meanfield.links import Link, OneMoment, PairMoment
 
-__all__ = ["CustomLink"]
-
 Array = NDArray[np.float64]
 REACH = 9.0  # the Gaussian is cut at nine standard deviations (1e-18)
 FIRST = np.array([1 / 280, -4 / 105, 1 / 5, -4 / 5, 0, 4 / 5, -1 / 5, 4 / 105, -1 / 280])

@@ -6,7 +6,7 @@ Every random number comes from (seed, purpose, index), so a batch is drawn anew 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,18 +14,17 @@ from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
 from maxaffine.meanfield.checks import whole
+from maxaffine.meanfield.links import LINKS
 from maxaffine.meanfield.problem import Problem
-
-__all__ = ["SLOPES", "Data", "loss_and_gradient", "losses", "sample", "stream"]
 
 Array = NDArray[np.float64]
 PURPOSES = {"train": 0, "test": 1, "init": 2, "batch": 3}
 
-# links that can be trained: sigma and its derivative (sign has none)
-SLOPES: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
-    "linear": (lambda a: a, lambda a: np.ones_like(a)),
-    "quadratic": (lambda a: a * a, lambda a: 2 * a),
-    "relu": (lambda a: np.maximum(a, 0.0), lambda a: (a > 0).astype(np.float64)),
+# derivatives of the links that can be trained (sign has none)
+SLOPES: dict[str, Callable[[Array], Array]] = {
+    "linear": np.ones_like,
+    "quadratic": lambda a: 2 * a,
+    "relu": lambda a: (a > 0).astype(np.float64),
 }
 
 
@@ -65,8 +64,7 @@ def sample(problem: Problem, n: int, rng: np.random.Generator | int, link: str =
     chosen = problem.gamma * tokens[rows, secret]
     chosen[:, 0] += problem.C
     tokens[rows, secret] = chosen
-    label = SLOPES[link][0](chosen[:, 1]) if link in SLOPES else np.sign(chosen[:, 1])
-    y = label + problem.eps * generator.standard_normal(n)
+    y = LINKS[link](chosen[:, 1]) + problem.eps * generator.standard_normal(n)
     return Data(tokens, y, secret)
 
 
@@ -76,43 +74,31 @@ def _softmax(logits: Array) -> Array:
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
+def _forward(data: Data, u: Array, v: Array, lam: float, link: str) -> Iterator[tuple[Array, ...]]:
+    """Tokens, their products a with v, weights, values sigma(a), outputs and errors, in blocks of samples that fit the cache."""
+    length, d = data.tokens.shape[1:]
+    layers, directions = u.shape[0], np.concatenate([u, v]).T  # (d, 2 layers)
+    for start in range(0, len(data.y), 1024):
+        flat = data.tokens[start : start + 1024].reshape(-1, d)
+        both = (flat @ directions).reshape(-1, length, 2 * layers)
+        weights, a = _softmax(lam * both[:, :, :layers]), both[:, :, layers:]
+        values = LINKS[link](a)
+        f = (weights * values).sum(axis=1)  # (block, layers)
+        yield flat, a, weights, values, f, f - data.y[start : start + 1024, None]
+
+
 def losses(data: Data, u: Array, v: Array, lam: float, link: str = "linear") -> Array:
     """Squared errors (layers, n) of the layers u, v (layers, d)."""
-    n, length, _ = data.tokens.shape
-    sigma = SLOPES[link][0] if link in SLOPES else np.sign
-    layers = u.shape[0]
-    out = np.empty((layers, n))
-    # blocks of samples keep the scratch arrays in cache
-    for start in range(0, n, 1024):
-        block = data.tokens[start : start + 1024]
-        both = block.reshape(-1, block.shape[2]) @ np.concatenate([u, v]).T  # (block L, 2 layers)
-        both = both.reshape(block.shape[0], length, 2 * layers)
-        weights = _softmax(lam * both[:, :, :layers])
-        f = (weights * sigma(both[:, :, layers:])).sum(axis=1)
-        out[:, start : start + 1024] = (f - data.y[start : start + 1024, None]).T ** 2
-    return out
+    return np.concatenate([np.ascontiguousarray(error.T**2) for *_, error in _forward(data, u, v, lam, link)], axis=1)
 
 
 def loss_and_gradient(data: Data, u: Array, v: Array, lam: float, link: str = "linear") -> tuple[Array, Array, Array]:
     """Mean squared errors (layers,) and Euclidean gradients in u and v (layers, d) of several layers on one data set."""
-    n, length, d = data.tokens.shape
-    sigma, slope = SLOPES[link]
-    layers = u.shape[0]
-    directions = np.concatenate([u, v]).T  # (d, 2 layers)
-    total, gradient = np.zeros(layers), np.zeros((2 * layers, d))
-    for start in range(0, n, 1024):
-        block = data.tokens[start : start + 1024]
-        size = block.shape[0]
-        flat = block.reshape(size * length, d)
-        both = (flat @ directions).reshape(size, length, 2 * layers)
-        weights = _softmax(lam * both[:, :, :layers])
-        values = sigma(both[:, :, layers:])
-        f = (weights * values).sum(axis=1)  # (size, layers)
-        error = f - data.y[start : start + size, None]
+    n, layers = len(data.y), u.shape[0]
+    total, gradient = np.zeros(layers), np.zeros((2 * layers, u.shape[1]))
+    for flat, a, weights, values, f, error in _forward(data, u, v, lam, link):
         total += (error**2).sum(axis=0)
-        coefficients = np.empty_like(both)
         pull = 2 / n * error[:, None, :] * weights
-        coefficients[:, :, :layers] = lam * pull * (values - f[:, None, :])
-        coefficients[:, :, layers:] = pull * slope(both[:, :, layers:])
-        gradient += coefficients.reshape(size * length, 2 * layers).T @ flat
+        coefficients = np.concatenate([lam * pull * (values - f[:, None, :]), pull * SLOPES[link](a)], axis=2)
+        gradient += coefficients.reshape(-1, 2 * layers).T @ flat
     return total / n, gradient[:layers], gradient[layers:]

@@ -21,8 +21,6 @@ from maxaffine.meanfield.checks import finite, positive, whole
 from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.risk import Risk
 
-__all__ = ["Trajectory", "flow", "gd", "step_overlaps", "velocity"]
-
 Array = NDArray[np.float64]
 
 

@@ -8,7 +8,7 @@ several stated starts, for 3000 steps.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -24,8 +24,6 @@ from maxaffine.meanfield.problem import Problem
 from maxaffine.meanfield.risk import SoftmaxRisk
 from maxaffine.meanfield.table import RiskTable
 from maxaffine.meanfield.training import Record, Settings, Start, train
-
-__all__ = ["GAMMAS", "STARTS", "compare", "full_experiment", "gradient_noise", "paper_settings", "run_seeds", "success_grid"]
 
 Array = NDArray[np.float64]
 Backend = Literal["numpy", "torch"]
@@ -169,6 +167,16 @@ def gradient_noise(problem: Problem, beta: float, mu: float, samples: int = 2000
     return total / samples / (slope * slope * (1 - mu * mu))
 
 
+def paper_runs(
+    gammas: Mapping[str, float], seeds: Sequence[int], backend: Backend = "numpy", device: str | None = None,
+    progress: Progress = silent, **changes: Any,
+) -> dict[str, list[dict[str, Any]]]:  # fmt: skip
+    """The paper's experiment from all starts, compared, for every gamma; keyword arguments change fields of Settings."""
+    each = {name: paper_settings(gamma, **changes) for name, gamma in gammas.items()}
+    names = tuple(STARTS)
+    return {name: compare(one, run_seeds(one, seeds, backend, device, progress), names) for name, one in each.items()}
+
+
 def full_experiment(
     seeds: int = 40,
     grid_seeds: int = 20,
@@ -180,10 +188,10 @@ def full_experiment(
     progress: Progress = silent,
 ) -> dict[str, Any]:
     """Everything the docs report: both gammas, all starts, and success against initial overlap and sample size."""
-    runs, grids, noise = {}, {}, {}
+    runs = paper_runs(GAMMAS, range(seeds), backend, device, progress, steps=steps)
+    grids, noise = {}, {}
     for name, gamma in GAMMAS.items():
-        settings = paper_settings(gamma, steps=steps)
-        runs[name] = compare(settings, run_seeds(settings, range(seeds), backend, device, progress), tuple(STARTS))
+        settings = paper_settings(gamma)
         grids[name] = success_grid(gamma, mus, counts, range(1000, 1000 + grid_seeds), steps, backend, device, progress)
         noise[name] = {"mu": list(mus), "n_star": [gradient_noise(settings.problem, settings.beta, mu) for mu in mus]}
     return {"settings": paper_settings(0.5, steps=steps).to_json(), "runs": runs, "success": grids, "gradient_noise": noise}

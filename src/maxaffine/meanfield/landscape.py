@@ -14,8 +14,6 @@ from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.risk import Risk, SoftmaxRisk
 from maxaffine.meanfield.table import RiskTable
 
-__all__ = ["OracleHessian", "StationaryPoint", "hessian_oracle", "riemannian_hessian", "stationary_points"]
-
 Array = NDArray[np.float64]
 DIFFERENCE = np.array([1 / 12, -2 / 3, 2 / 3, -1 / 12])  # fourth-order first derivative at -2h, -h, h, 2h
 

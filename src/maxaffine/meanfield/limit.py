@@ -25,8 +25,6 @@ from maxaffine.meanfield.checks import finite, positive, whole
 from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.problem import Problem
 
-__all__ = ["MeanField", "PaperRisk"]
-
 Array = NDArray[np.float64]
 
 

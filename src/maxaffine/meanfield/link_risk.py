@@ -26,14 +26,12 @@ from maxaffine.meanfield.links import Link, PairMoment, resolve_link
 from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.problem import Problem
 from maxaffine.meanfield.quadrature import Quadrature
-from maxaffine.meanfield.risk import inverse_temperature
-
-__all__ = ["LinkRisk"]
+from maxaffine.meanfield.risk import ExactRisk, inverse_temperature
 
 Array = NDArray[np.float64]
 
 
-class LinkRisk:
+class LinkRisk(ExactRisk):
     """The exact risk for one problem, inverse temperature and link (a name, a Link, or your own function)."""
 
     def __init__(
@@ -54,11 +52,6 @@ class LinkRisk:
         g2 = np.array([problem.gamma**2])
         self._label = float(self.link.second(np.zeros(1), g2).value[0])
         self._free = self.quadrature.power(0)
-
-    @property
-    def beta(self) -> float:
-        """The normalised inverse temperature lam / sqrt(d)."""
-        return self.lam / math.sqrt(self.problem.d)
 
     def _profile(self, k: int, weight: Array, m: float, g: Array, window: slice) -> Array:
         quad = self.quadrature
@@ -149,13 +142,9 @@ class LinkRisk:
         )
         return risk + self._label, gradient
 
-    def risk(self, o: Overlaps) -> float:
-        """R(o), without label noise; infeasible overlaps are refused."""
-        return self.value_and_gradient(o.check())[0]
-
     def gradient(self, o: Overlaps) -> Overlaps:
         """(R_mu, R_nu, R_eta, R_zeta, R_rho) at o; refused where it is infinite (the sign link at nu = +-1)."""
-        gradient = self.value_and_gradient(o.check())[1]
+        gradient = super().gradient(o)
         if not all(math.isfinite(part) for part in gradient):
             raise Refused(
                 f"the gradient of the {self.link.name} link is infinite at nu = {o.nu:g}, eta = {o.eta:g}, "

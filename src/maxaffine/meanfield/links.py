@@ -22,8 +22,6 @@ from scipy.special import ndtr
 from maxaffine.core.errors import BadInput
 from maxaffine.meanfield.bivariate import bivariate_cdf
 
-__all__ = ["LINKS", "Link", "OneMoment", "PairMoment", "resolve_link"]
-
 Array = NDArray[np.float64]
 TINY = 1e-150  # stands for zero in denominators whose numerators vanish with them
 

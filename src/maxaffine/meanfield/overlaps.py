@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from maxaffine.core.errors import BadInput
 from maxaffine.meanfield.checks import finite, whole
 
-__all__ = ["Overlaps"]
-
 Array = NDArray[np.float64]
 SLACK = 1e-9  # a Gram matrix of rounded unit vectors may have an eigenvalue this far below zero
 

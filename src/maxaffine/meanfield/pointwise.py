@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from scipy.special import erf, owens_t
 
 from maxaffine.core.errors import BadInput
+from maxaffine.meanfield.baselines import log_minimum
 from maxaffine.meanfield.checks import positive
 from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.problem import Problem
-
-__all__ = ["best_pointwise_lambda", "erf_risk_closed", "pointwise_risk"]
 
 Array = NDArray[np.float64]
 
@@ -75,13 +74,8 @@ def erf_risk_closed(problem: Problem, mu: float, nu: float, lam: float) -> float
 
 def best_pointwise_lambda(problem: Problem) -> tuple[float, float]:
     """The lam that minimises erf attention's risk at the oracle, and that risk (closed form)."""
-    from scipy.optimize import minimize_scalar
 
     def risk(log_lam: float) -> float:
         return erf_risk_closed(problem, 1.0, 1.0, math.exp(log_lam))
 
-    grid = np.linspace(math.log(1e-30), math.log(1e3), 300)
-    best = int(np.argmin([risk(x) for x in grid.tolist()]))
-    low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
-    found = minimize_scalar(risk, bounds=(low, high), method="bounded", options={"xatol": 1e-10})
-    return math.exp(float(found.x)), float(found.fun)
+    return log_minimum(risk, 1e-30, 1e3, 300, 1e-10)

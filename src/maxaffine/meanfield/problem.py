@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from maxaffine.core.errors import BadInput
 from maxaffine.meanfield.checks import finite, positive, whole
 
-__all__ = ["Problem"]
-
 LARGEST_L = 1e280  # n (n-1) A_1^2 M^(n-2) and its kin leave the range of doubles beyond log L ~ 650
 
 

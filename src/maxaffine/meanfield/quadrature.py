@@ -30,8 +30,6 @@ from scipy.special import ndtri_exp
 
 from maxaffine.core.errors import Refused
 
-__all__ = ["Quadrature", "kernel"]
-
 Array = NDArray[np.float64]
 
 TAIL = 42.0  # exp(-42) = 6e-19: tails lighter than this are cut

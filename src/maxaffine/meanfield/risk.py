@@ -15,6 +15,7 @@ linear in nu, quadratic in (zeta, eta, rho), with eight coefficients that depend
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 import numpy as np
@@ -25,8 +26,6 @@ from maxaffine.meanfield.checks import positive
 from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.problem import Problem
 from maxaffine.meanfield.quadrature import Quadrature
-
-__all__ = ["COEFFICIENTS", "Risk", "SoftmaxRisk", "assemble", "inverse_temperature"]
 
 Array = NDArray[np.float64]
 COEFFICIENTS = ("P1", "U", "D", "S0", "E1", "K1", "Q", "H")
@@ -95,7 +94,44 @@ def assemble(values: Array, slopes: Array, o: Overlaps, C: float, gamma: float) 
     return total(p1, u, d, s0, e1, k1, q, h), gradient
 
 
-class SoftmaxRisk:
+class ExactRisk(ABC):
+    """What exact risks share: the inverse temperature, and the risk and its gradient with infeasible overlaps refused."""
+
+    problem: Problem
+    lam: float
+
+    @property
+    def beta(self) -> float:
+        """The normalised inverse temperature lam / sqrt(d)."""
+        return self.lam / math.sqrt(self.problem.d)
+
+    @abstractmethod
+    def value_and_gradient(self, o: Overlaps) -> tuple[float, Overlaps]:
+        """R and its five partial derivatives; the overlaps are not checked (see ``risk`` and ``gradient``)."""
+
+    def risk(self, o: Overlaps) -> float:
+        """R(o), without label noise."""
+        return self.value_and_gradient(o.check())[0]
+
+    def gradient(self, o: Overlaps) -> Overlaps:
+        """(R_mu, R_nu, R_eta, R_zeta, R_rho) at o."""
+        return self.value_and_gradient(o.check())[1]
+
+
+class LinearRisk(ExactRisk):
+    """An exact risk of the linear link, by its eight coefficients as functions of mu."""
+
+    @abstractmethod
+    def coefficients(self, mu: float) -> tuple[Array, Array]:
+        """The eight coefficients (named in COEFFICIENTS) and their derivatives in mu."""
+
+    def value_and_gradient(self, o: Overlaps) -> tuple[float, Overlaps]:
+        """R and its five partial derivatives."""
+        values, slopes = self.coefficients(o.mu)
+        return assemble(values, slopes, o, self.problem.C, self.problem.gamma)
+
+
+class SoftmaxRisk(LinearRisk):
     """The exact risk for one problem and one inverse temperature (linear link).
 
     ``beta`` or ``lam`` (= beta sqrt d). ``delta`` is the lattice step; 1/4 gives full double precision.
@@ -111,11 +147,6 @@ class SoftmaxRisk:
         self._weights: dict[str, Array] | None = None
         self._window: tuple[int, int] | None = None
         self._profiles: Array = np.empty((0, 0))
-
-    @property
-    def beta(self) -> float:
-        """The normalised inverse temperature lam / sqrt(d)."""
-        return self.lam / math.sqrt(self.problem.d)
 
     # -- integrals ---------------------------------------------------------------------------------------------
 
@@ -223,16 +254,3 @@ class SoftmaxRisk:
         dh = lam * gamma * (gamma * dk1 - de1)
         values = np.array([p1, u, d, s0, e1, k1, q, h])
         return values, C * np.array([dp1, du, dd, ds0, de1, dk1, dq, dh])
-
-    def value_and_gradient(self, o: Overlaps) -> tuple[float, Overlaps]:
-        """R and its five partial derivatives; the overlaps are not checked (see ``risk`` and ``gradient``)."""
-        values, slopes = self.coefficients(o.mu)
-        return assemble(values, slopes, o, self.problem.C, self.problem.gamma)
-
-    def risk(self, o: Overlaps) -> float:
-        """R(o), without label noise; infeasible overlaps are refused."""
-        return self.value_and_gradient(o.check())[0]
-
-    def gradient(self, o: Overlaps) -> Overlaps:
-        """(R_mu, R_nu, R_eta, R_zeta, R_rho) at o."""
-        return self.value_and_gradient(o.check())[1]

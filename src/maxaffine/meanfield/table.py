@@ -13,21 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.meanfield.checks import whole
-from maxaffine.meanfield.overlaps import Overlaps
-from maxaffine.meanfield.problem import Problem
-from maxaffine.meanfield.risk import SoftmaxRisk, assemble
-
-__all__ = ["RiskTable", "tabulate"]
+from maxaffine.meanfield.risk import LinearRisk, SoftmaxRisk
 
 Array = NDArray[np.float64]
 MARGIN = 0.02  # the table reaches a little beyond [-1, 1], for difference quotients at the ends
 
 
-class RiskTable:
+class RiskTable(LinearRisk):
     """Same interface as SoftmaxRisk (``risk``, ``gradient``, ``value_and_gradient``, ``coefficients``)."""
 
     def __init__(self, source: SoftmaxRisk, panels: int | None = None, degree: int = 24) -> None:
-        self.problem: Problem = source.problem
+        self.problem = source.problem
         self.lam = source.lam
         gamma, C = self.problem.gamma, self.problem.C
         width = 2.5 * math.sqrt(gamma * gamma + 1 / self.lam**2) / C
@@ -50,11 +46,6 @@ class RiskTable:
         self._series: Array = np.einsum("kn,pnc->pck", transform, samples)
         self._orders: Array = np.arange(self.degree, dtype=float)
 
-    @property
-    def beta(self) -> float:
-        """The normalised inverse temperature lam / sqrt(d)."""
-        return self.lam / math.sqrt(self.problem.d)
-
     def coefficients(self, mu: float) -> tuple[Array, Array]:
         """The eight coefficients and their derivatives in mu, interpolated."""
         position = (mu + self._edge) * self._scale
@@ -63,19 +54,6 @@ class RiskTable:
         basis = np.cos(self._orders * math.acos(min(max(x, -1.0), 1.0)))
         both = self._series[panel] @ basis
         return both[:8], both[8:]
-
-    def value_and_gradient(self, o: Overlaps) -> tuple[float, Overlaps]:
-        """R and its five partial derivatives; overlaps are not checked."""
-        values, slopes = self.coefficients(o.mu)
-        return assemble(values, slopes, o, self.problem.C, self.problem.gamma)
-
-    def risk(self, o: Overlaps) -> float:
-        """R(o), without label noise."""
-        return self.value_and_gradient(o.check())[0]
-
-    def gradient(self, o: Overlaps) -> Overlaps:
-        """(R_mu, R_nu, R_eta, R_zeta, R_rho) at o."""
-        return self.value_and_gradient(o.check())[1]
 
 
 def tabulate(source: SoftmaxRisk, panels: int | None = None, degree: int = 24) -> RiskTable:

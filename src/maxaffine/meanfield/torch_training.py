@@ -22,8 +22,6 @@ from maxaffine.meanfield.checks import whole
 from maxaffine.meanfield.data import Data, sample, stream
 from maxaffine.meanfield.training import Record, Settings, State, initial_layers, load_state, save_state
 
-__all__ = ["load_torch", "train_seeds"]
-
 
 def load_torch() -> Any:
     """The torch module, or a sentence that says how to get it."""

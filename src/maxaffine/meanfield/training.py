@@ -25,8 +25,6 @@ from maxaffine.meanfield.data import SLOPES, Data, loss_and_gradient, losses, sa
 from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.problem import Problem
 
-__all__ = ["Record", "Settings", "State", "initial_layers", "load_state", "save_state", "train"]
-
 Array = NDArray[np.float64]
 Start = Overlaps | Literal["uniform"]
 

@@ -69,7 +69,7 @@ def test_lengths_up_to_1e60_temperatures_and_links_are_taken(capsys):
         (("risk", "--link", "abs(x)"), "`breaks`"),
         (("risk", "--link", "abs(x)", "--breaks", "zero"), "`breaks`"),
         (("dynamics", "--every", "0"), "`every`"),
-        (("risk", "--figure", "x.txt"), "`figure`"),
+        (("risk", "--figure", "x.txt"), "--figure"),
         (("risk", "--figure", "no/such/folder/x.png"), "does not exist"),
         (("risk", "--typo", "1"), "--typo"),
         (("dynamics", "--rule", "mine"), "`rule`"),
