@@ -1,9 +1,9 @@
 """Breaks of a callable on many segments through a box at once: found by zooming, told apart by exponents; never proved.
 
 A window of a segment is zoomed in on its largest third difference.  At step h that behaves like h^3 where the function is smooth,
-like h^2 where its second derivative jumps, like h at a kink, like h^0 at a jump, and like a power below 1 at a cusp
-(heads/axis does the same on one axis).  What lies below the noise of the function's own arithmetic counts for nothing,
-and windows that are seen to be smooth are given up early, so that a smooth function costs a few thousand values.
+like h^2 where its second derivative jumps, like h at a kink, like h^0 at a jump, and like a power below 1 at a cusp.  What lies
+below the noise of the function's own arithmetic counts for nothing, and windows that are seen to be smooth are given up early,
+so that a smooth function costs a few thousand values.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ STENCIL = 13
 LEVELS = 18
 FAST = 2.45  # exponents from here on are smooth
 STEP, CUSP, GENTLE = 0.3, 0.8, 1.5  # below: jumps, cusps, kinks; above, jumps of the second derivative
+CLEAR = 2.0  # exponents below are no smooth function's
 REACHES = (1e-1, 2e-2, 3e-3, 3e-4, 3e-5)  # of a segment: how far polynomials are fitted on both sides of a kink
 DEGREE = 6
 
@@ -110,16 +111,18 @@ def noise_of(f: Function, dimension: int, rng: np.random.Generator) -> float:
     return max(64.0 * float(np.finfo(np.float64).eps) * size, 8.0 * float(np.quantile(third, 0.8)), 1e-290)
 
 
-def breaks_of(segments: Segments, windows: int, noise: float, error: float) -> Breaks:
-    """The breaks that windows of the segments show, larger than the noise and than the error can tell."""
+def breaks_of(
+    segments: Segments, windows: int, noise: float, error: float, strict: bool = True, levels: int = LEVELS
+) -> Breaks:
+    """The breaks that windows of the segments show, larger than the noise and than the error can tell; `strict` as `located`."""
     S = len(segments.start)
     rows = np.repeat(np.arange(S), windows)
     step = 1.0 / windows
     edges = np.tile(np.arange(windows) * step, S)
     a, b = np.maximum(edges - 0.15 * step, 0.0), np.minimum(edges + 1.15 * step, 1.0)
-    steps, sizes = np.full((LEVELS, len(rows)), np.nan), np.zeros((LEVELS, len(rows)))
+    steps, sizes = np.full((levels, len(rows)), np.nan), np.zeros((levels, len(rows)))
     alive = np.arange(len(rows))
-    for level in range(LEVELS):
+    for level in range(levels):
         lo, hi = a[alive], b[alive]
         t = lo[:, None] + (hi - lo)[:, None] * np.linspace(0.0, 1.0, STENCIL)
         third = np.abs(np.diff(segments.values(rows[alive], t), 3))
@@ -136,7 +139,7 @@ def breaks_of(segments: Segments, windows: int, noise: float, error: float) -> B
         alive = alive[loud]
         if not len(alive):
             break
-    powers = _exponents(steps, sizes, noise)
+    powers = exponents(steps, sizes, noise)
     at = (a + b) / 2.0
     broken = (powers < FAST) & (sizes[0] > 0) & (at > 1e-5) & (at < 1.0 - 1e-5)
     jumps = powers < STEP
@@ -147,10 +150,10 @@ def breaks_of(segments: Segments, windows: int, noise: float, error: float) -> B
     rows, at, powers = rows[order], at[order], powers[order]
     first = np.ones(len(rows), dtype=bool)
     first[1:] = (np.diff(rows) > 0) | (np.diff(at) > 1e-6)
-    return _located(segments, rows[first], at[first], powers[first])
+    return located(segments, rows[first], at[first], powers[first], strict)
 
 
-def _exponents(steps: Array, sizes: Array, noise: float) -> Array:
+def exponents(steps: Array, sizes: Array, noise: float) -> Array:
     """The slope of log(third difference) against log(step) over the last four loud levels; smooth where there are fewer."""
     found = np.full(sizes.shape[1], 3.0)
     for i in np.flatnonzero((sizes > noise).sum(axis=0) >= 5):
@@ -159,8 +162,11 @@ def _exponents(steps: Array, sizes: Array, noise: float) -> Array:
     return found
 
 
-def _located(segments: Segments, rows: Rows, at: Array, powers: Array) -> Breaks:
-    """The same breaks to the last digits: jumps bisected, kinks where the polynomials of their two sides meet."""
+def located(segments: Segments, rows: Rows, at: Array, powers: Array, strict: bool = True) -> Breaks:
+    """The same breaks to the last digits: jumps bisected, kinks where the polynomials of their two sides meet.
+
+    Kinks whose sides are no polynomials there are `strict`ly none; else those with a clear exponent are kept.
+    """
     t, kinks = at.copy(), np.zeros(len(at))
     jumps = powers < STEP
     if jumps.any():
@@ -169,7 +175,7 @@ def _located(segments: Segments, rows: Rows, at: Array, powers: Array) -> Breaks
     if kinked.any():
         t[kinked], kinks[kinked], sure = meetings(segments, rows[kinked], at[kinked], powers[kinked] > GENTLE)
         powers = powers.copy()
-        powers[np.flatnonzero(kinked)[~sure]] = 3.0
+        powers[np.flatnonzero(kinked)[~sure & (strict | (powers[kinked] > CLEAR))]] = 3.0
     x = segments.points(rows, t[:, None])[:, 0]
     return Breaks(rows, t, x, (segments.end - segments.start)[rows], powers, kinks).only(powers < FAST)
 
