@@ -16,7 +16,8 @@ from maxaffine.heads.found import BELOW, Discontinuous
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.lookup.prove import Plan
 from maxaffine.heads.lookup.search import constant_plan, plan_cost, proposals
-from maxaffine.heads.spectral.plan import SpectralPlan, spectral_plans
+from maxaffine.heads.spectral.directions import spectral_plans
+from maxaffine.heads.spectral.plan import SpectralPlan
 from maxaffine.request import Request, absolute_error, check_error, check_gap, check_norm, resolve
 from maxaffine.target.evidence import gather
 

@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 
 def layer_of(

@@ -9,13 +9,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format, dtype_of, numpy_dtype
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import expected_etas, weights
+from maxaffine.target.box import Box
 
-Array = NDArray[np.float64]
 Function = Callable[[Array], Array]  # z (M, E) -> (M, K)
 
 LAMBDAS = (3.0, 0.3, 0.03, 0.003)  # of the error wanted over the size of the function: dampings that are tried
@@ -36,6 +36,12 @@ def loss_share(dtype: str) -> float:
 def query_rounding(dtype: str) -> float:
     """The relative error of a stored query; in float64 it is counted elsewhere."""
     return 0.0 if dtype == "float64" else dtype_of(dtype).unit / 2.0
+
+
+def from_unit_box(box: Box) -> Function:
+    """x inside the box of z (M, D) in [-1, 1]^D."""
+    middle, half = (box.low + box.high) / 2.0, (box.high - box.low) / 2.0
+    return lambda z: np.asarray(np.clip(middle + half * z, box.low, box.high))
 
 
 # -- ridge least squares

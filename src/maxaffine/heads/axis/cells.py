@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.heads.axis.fit import MOST_LOCAL, POINTS, Curve, Library, LocalFit
 from maxaffine.heads.fitting import as_stored
 from maxaffine.layer.spectral_keys import weights
-
-Array = NDArray[np.float64]
 
 OVERLAP = 0.05  # of a cell's width, on either side, where its head is fitted beyond the cell
 WIDEST = 0.3  # of a cell so short that its switches would be lost to the rounding of z

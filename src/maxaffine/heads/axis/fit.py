@@ -16,14 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
 from maxaffine.heads.fitting import LAMBDAS, as_stored, lawson, ridges
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import log_binomials, rounded, weights
 
-Array = NDArray[np.float64]
 Curve = Callable[[Array], Array]  # z (..,) -> (..,)
 
 POINTS = np.cos(np.pi * np.arange(73) / 72.0)  # of an interval on which heads are fitted and judged

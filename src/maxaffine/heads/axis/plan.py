@@ -11,9 +11,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.core import balls
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
@@ -40,8 +40,6 @@ from maxaffine.structure.groups import Direction
 from maxaffine.structure.one_direction import OneDirection
 from maxaffine.structure.switches import moved
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 LEAK = 0.004  # of the error, for clusters far from the query
 CONTINUOUS = 0.02  # of the error: branches this close at a break do not jump

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.heads.axis.certificate import Asked, certify_axis
 from maxaffine.heads.axis.plan import SOFTER, Aim, AxisPlan, Problem, Soft, build_axis, expression_problem, make_plan
@@ -26,8 +26,6 @@ from maxaffine.proofs.observe_integral import observe_along
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
 from maxaffine.structure.one_direction import OneDirection, one_direction
-
-Array = NDArray[np.float64]
 
 MOST = 1500  # tokens at which a search gives up
 SHARES = (0.93, 0.87, 0.75, 0.55)  # of the error, for the heads

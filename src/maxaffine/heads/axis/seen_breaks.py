@@ -4,7 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from maxaffine.heads.axis.fit import Array, Curve
+from maxaffine.core.arrays import Array
+from maxaffine.heads.axis.fit import Curve
 from maxaffine.heads.axis.plan import Link, Problem, axis_row
 from maxaffine.heads.breaks.segments import CUSP, STEP, Breaks, Segments, breaks_of, exponents, located
 from maxaffine.target.target import Target

@@ -15,11 +15,12 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.polytopes import Polytope, TooLarge
 from maxaffine.heads.breaks.segments import CUSP, GENTLE, STEP, Breaks, Function, breaks_of, noise_of, random_segments
+from maxaffine.heads.fitting import from_unit_box
 from maxaffine.target.target import Target
 
-Array = NDArray[np.float64]
 Plane = tuple[Fraction, ...]  # coefficients of x, then the constant
 
 MOST_PLANES = 12
@@ -86,9 +87,10 @@ def find_planes(target: Target, error: float, most_regions: int, seed: int = 0) 
     """The planes of a callable with one output; NoPlanes where it has no breaks, or others than on planes."""
     box, D = target.box, target.box.dimension
     middle, half = (box.low + box.high) / 2.0, (box.high - box.low) / 2.0
+    within = from_unit_box(box)
 
     def f(z: Array) -> Array:
-        return np.asarray(target.values(np.clip(middle + half * z, box.low, box.high))[:, 0, 0])
+        return np.asarray(target.values(within(z))[:, 0, 0])
 
     rng = np.random.default_rng((seed, 8))
     noise = noise_of(f, D, rng)

@@ -5,8 +5,8 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.heads.breaks.hyperplanes import NoPlanes, Plane, Seen, find_planes
 from maxaffine.heads.found import NO_FACTS, Discontinuous, Found, search_worst
@@ -16,8 +16,6 @@ from maxaffine.proofs.observe import Observed
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 MOST_REGIONS = 64
 HOLES = 0.1  # of the error in L_p, for the neighbourhoods of jumps, too narrow for a quadrature to see

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from maxaffine.core.arrays import Array
+
 Rows = NDArray[np.intp]
 Function = Callable[[Array], Array]  # points (M, D) of [-1, 1]^D -> (M,)
 

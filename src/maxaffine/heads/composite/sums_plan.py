@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from maxaffine.heads.axis.plan import AxisPlan, Soft, expression_problem
 from maxaffine.heads.composite.products_plan import MOST_TOKENS, ProductPlan, ProductPlanner
 from maxaffine.heads.composite.shares import Part, along, shared_centre
-from maxaffine.heads.spectral.plan import GroupPlan, GroupPlanner, _analytic
+from maxaffine.heads.spectral.directions import is_analytic
+from maxaffine.heads.spectral.plan import GroupPlan, GroupPlanner
 from maxaffine.structure.sums import Sum
 from maxaffine.target.box import Box
 
@@ -69,7 +70,7 @@ class SumPlanner:
         self.why: str | None = None
         self._parts: list[Part] = []
         for number, group in enumerate(found.parts):
-            if not found.switching[number] and _analytic(group, box.low, box.high):
+            if not found.switching[number] and is_analytic(group, box.low, box.high):
                 planner = GroupPlanner(group, box.low, box.high, error, dtype)
                 self._parts.append(Part(self._smooth(planner)))
             elif number in products:

@@ -17,20 +17,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.expression.expression import Expression
 from maxaffine.heads.assemble import layer_of, single_token
 from maxaffine.heads.curved.plan import lambert_of_exp
 from maxaffine.heads.fitting import as_stored
-from maxaffine.heads.spectral.plan import GroupPlan, GroupPlanner, _analytic
+from maxaffine.heads.spectral.directions import is_analytic
+from maxaffine.heads.spectral.plan import GroupPlan, GroupPlanner
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.structure.curved_maxima import FREQUENCY, CurvedMaximum, CurvedSwitch, Lift, Side
 from maxaffine.target.box import Box
 from maxaffine.target.target import Target
 
-Array = NDArray[np.float64]
 Split = tuple[float, tuple[float, tuple[float, ...], tuple[float, ...]]]
 
 WAVES = (0, 2, 4, 6, 8, 12, 16, 24)  # of the function that makes both sides convex
@@ -127,7 +127,7 @@ class CurvedMaximumPlanner:
         found = self.switch.lifted(base, lift)
         smooth = []
         for group in found.parts:
-            if not _analytic(group, self.box.low, self.box.high):
+            if not is_analytic(group, self.box.low, self.box.high):
                 return None
             planner = GroupPlanner(group, self.box.low, self.box.high, error, self.dtype)
             made = _smooth_part(planner, 0.95 * SMOOTH * error / len(found.parts))

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.heads.assemble import layer_of, single_token
 from maxaffine.heads.fitting import Function, as_stored, mesh
 from maxaffine.heads.level.plan import Curve
@@ -29,9 +29,6 @@ from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.spectral_keys import weights
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
-
 
 FITS, HARD = (0.06, 0.01), 0.08  # of the error, for the pieces of both branches: with soft edges, and with hard ones
 SOFT = 0.975  # of the error, for both branches and what the wrong one says near the curve
@@ -70,7 +67,7 @@ def curved_plan(
 
     `soft` edges count on a target that is the larger or the smaller of its branches everywhere.
     """
-    middles = curve.points + 0.5 * curve.lengths[:, None] * np.stack([-curve.normals[:, 1], curve.normals[:, 0]], axis=1)
+    middles = curve.middles
     slopes = _parting(both, middles, curve.normals)
     best: CurvedPlan | None = None
     for share in FITS if soft else ():
@@ -217,11 +214,8 @@ def _counts(most: int) -> list[int]:
 def chebyshev_polygon(curve: Curve, middles: Array, edges: int) -> tuple[Array, Array, Array, float]:
     """Normals, offsets, a point of every edge, and the largest distance between curve and polygon."""
     density = np.sqrt(curve.bends * curve.lengths) + 1e-9 * curve.lengths
-    place = (np.cumsum(density) - density / 2.0) / density.sum() * edges
-    owner = np.minimum(place.astype(int), edges - 1)
-    normals, anchors, offsets = np.zeros((edges, 2)), np.zeros((edges, 2)), np.zeros(edges)
-    np.add.at(normals, owner, curve.normals * curve.lengths[:, None])
-    normals /= np.maximum(np.linalg.norm(normals, axis=1), 1e-300)[:, None]
+    owner, normals = curve.shared(density, edges)
+    anchors, offsets = np.zeros((edges, 2)), np.zeros(edges)
     for k in range(edges):
         mine = middles[owner == k]
         if len(mine):

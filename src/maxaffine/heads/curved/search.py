@@ -4,14 +4,15 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.expression.expression import Expression
 from maxaffine.heads.curved.maximum_plan import CurvedMaximumPlan, CurvedMaximumPlanner, build_curved_maximum
 from maxaffine.heads.curved.maximum_prove import certify_curved_maximum
 from maxaffine.heads.curved.plan import CurvedPlan, build_curved, curved_plan
 from maxaffine.heads.curved.prove import certify_curved
+from maxaffine.heads.fitting import from_unit_box
 from maxaffine.heads.found import BELOW
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.level.plan import curve_of
@@ -23,8 +24,6 @@ from maxaffine.request import Request
 from maxaffine.structure.branches import extremum
 from maxaffine.structure.curved_maxima import curved_switch
 from maxaffine.structure.switches import affine_form, forced, switches
-
-Array = NDArray[np.float64]
 
 MOST = 4000
 AIMS = {True: (1.0, 0.95, 0.88, 0.75), False: (1.0, 0.8)}  # of the error, for soft edges and for hard ones
@@ -86,12 +85,7 @@ def _convex(search: Search, expression: Expression) -> Iterator[CurvedPlan]:
     if len(found) != 1 or found[0].kind != "kink" or not expression.is_continuous or affine_form(found[0].argument) is not None:
         raise Refused("the target has not one kink along a curve")
     (switch,) = found
-    middle, half = (box.low + box.high) / 2.0, (box.high - box.low) / 2.0
-    most = search.most(MOST)
-
-    def within(z: Array) -> Array:
-        return np.asarray(np.clip(middle + half * z, box.low, box.high))
-
+    most, within = search.most(MOST), from_unit_box(box)
     soft = extremum(expression, switch.place, box) is not None
     for choice in (-1, 1):
         curve = curve_of(lambda z, side=choice: -side * switch.argument.evaluate(within(z))[:, 0], FINE)  # type: ignore[misc]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.heads.entries.fit import scaled
@@ -15,8 +15,6 @@ from maxaffine.layer.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
-
-Array = NDArray[np.float64]
 
 LEAD = 40.0  # by which, in logits, the key of an entry leads the nearest other one in the softmax of a hard layer
 

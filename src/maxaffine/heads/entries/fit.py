@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import compute_format
 from maxaffine.heads.entries.plan import site_keys
@@ -21,8 +22,6 @@ from maxaffine.heads.spectral.affine_fit import DELTAS, AffineProducts, ProductF
 from maxaffine.heads.spectral.affine_values import Basis, affine_values
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, rounded, weights
-
-Array = NDArray[np.float64]
 
 JUDGED = {1: 4096, 2: 160, 3: 36, 4: 14}  # entries per axis that a search looks at
 RHOS = (0.03, 0.05, 0.08, 0.125, 0.18, 0.25, 0.36, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0)  # as many as DELTAS

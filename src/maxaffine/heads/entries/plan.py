@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.layer.keys import AxisKeys
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker import check
+from maxaffine.core.arrays import Array
 from maxaffine.core.budget import Cost, afford, lookup_cost
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import numpy_dtype
@@ -46,8 +46,6 @@ from maxaffine.request import Request
 from maxaffine.runtime import chooser
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
-
-Array = NDArray[np.float64]
 
 SHRINK = (1.0, 0.85, 0.6, 0.35, 0.15)  # of the error, that a fit to a part of the entries aims at
 RHO = 2.0  # sharpness of keys on nodes: smooth between them, and their equations are well conditioned

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import compute_format, numpy_dtype
 from maxaffine.heads.entries.build import build_hard_samples, build_head
@@ -24,8 +25,6 @@ from maxaffine.layer.layer import Layer
 from maxaffine.layer.spectral_keys import bernstein
 from maxaffine.request import Request
 from maxaffine.target.samples import Samples
-
-Array = NDArray[np.float64]
 
 SIZES = {1: (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 19, 24, 30, 40), 2: (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14), 3: (1, 2, 3, 4, 5)}
 DELTAS = (0.3, 1.0, 2.0, 4.0)

@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.layer.keys import AxisKeys
-
-Array = NDArray[np.float64]
 
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 ROUNDS = 48

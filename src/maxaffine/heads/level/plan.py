@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.heads.assemble import layer_of, single_token
 from maxaffine.heads.fitting import mesh
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.target.target import Target
 
-Array = NDArray[np.float64]
 Side = Callable[[Array], Array]  # z (M, 2) -> h, negative inside
 
 RAYS = 4096
@@ -37,6 +37,20 @@ class Curve:
     lengths: Array
     normals: Array
     bends: Array  # curvature times length
+
+    @property
+    def middles(self) -> Array:
+        """The middle of every step from point to point."""
+        along = np.stack([-self.normals[:, 1], self.normals[:, 0]], axis=1)
+        return np.asarray(self.points + 0.5 * self.lengths[:, None] * along)
+
+    def shared(self, density: Array, edges: int) -> tuple[NDArray[np.intp], Array]:
+        """Which of that many edges owns every point, by the points' `density`; and the edges' normals."""
+        place = (np.cumsum(density) - density / 2.0) / density.sum() * edges
+        owner = np.minimum(place.astype(int), edges - 1)  # edges may begin anywhere; the curve's own order decides
+        normals = np.zeros((edges, 2))
+        np.add.at(normals, owner, self.normals * self.lengths[:, None])
+        return owner, normals / np.maximum(np.linalg.norm(normals, axis=1), 1e-300)[:, None]
 
 
 @dataclass(frozen=True)
@@ -100,14 +114,8 @@ def curve_of(h: Side, count: int = RAYS) -> Curve | None:
 def polygon(curve: Curve, edges: int) -> tuple[Array, Array, float, float]:
     """Normals and offsets of that many edges, the area between polygon and set, and the largest distance."""
     density = curve.bends ** (1.0 / 3.0) * curve.lengths ** (2.0 / 3.0) + 1e-9 * curve.lengths
-    place = (np.cumsum(density) - density / 2.0) / density.sum() * edges
-    # edges may begin anywhere; the curve's own order decides
-    owner = np.minimum(place.astype(int), edges - 1)
-    normals = np.zeros((edges, 2))
-    np.add.at(normals, owner, curve.normals * curve.lengths[:, None])
-    normals /= np.maximum(np.linalg.norm(normals, axis=1), 1e-300)[:, None]
-    offsets = np.zeros(edges)
-    middles = curve.points + 0.5 * curve.lengths[:, None] * np.stack([-curve.normals[:, 1], curve.normals[:, 0]], axis=1)
+    owner, normals = curve.shared(density, edges)
+    offsets, middles = np.zeros(edges), curve.middles
     for _ in range(4):
         for k in range(edges):
             mine = owner == k

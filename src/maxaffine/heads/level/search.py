@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.expression.expression import Expression
+from maxaffine.heads.fitting import from_unit_box
 from maxaffine.heads.found import BELOW, Found, search_worst
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.level.plan import Curve, LevelPlan, build_level, curve_of, level_plan
@@ -20,8 +21,6 @@ from maxaffine.proofs.observe import Observed
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
 from maxaffine.structure.switches import forced, switches
-
-Array = NDArray[np.float64]
 
 AIMS = (0.83, 0.72, 0.55)  # of the error, for the hard part; the boxes of the proof need the rest
 MOST = 600
@@ -78,14 +77,12 @@ class Level(Head[LevelPlan]):
 def _across(layer: GroupedLayer, request: Request, curve: Curve, width: float) -> Observed:
     """The L_p error on points across the curve, in a strip that holds what lies between set and polygon of many edges."""
     box, p = request.target.box, request.norm
-    middle, half = (box.low + box.high) / 2.0, (box.high - box.low) / 2.0
     steps = width * ((2.0 * np.arange(ACROSS) + 1.0) / ACROSS - 1.0)
-    along = curve.points + 0.5 * curve.lengths[:, None] * np.stack([-curve.normals[:, 1], curve.normals[:, 0]], axis=1)
-    z = along[:, None] + steps[:, None] * curve.normals[:, None]
+    z = curve.middles[:, None] + steps[:, None] * curve.normals[:, None]
     inside = np.all(np.abs(z) <= 1.0, axis=2).ravel()
-    x = np.clip(middle + half * z.reshape(-1, 2), box.low, box.high)
+    x = from_unit_box(box)(z.reshape(-1, 2))
     away = np.abs(chooser.evaluate(layer, x).astype(np.float64) - request.target.values(x))[:, :, 0] * inside[:, None]
-    share = np.repeat(curve.lengths, ACROSS)[:, None] * 2.0 * width / ACROSS * float(np.prod(half))
+    share = np.repeat(curve.lengths, ACROSS)[:, None] * 2.0 * width / ACROSS * float(np.prod(box.width / 2.0))
     error = float((away**p * share).sum(axis=0).max()) ** (1.0 / p)
     at = x[int(away.max(axis=1).argmax())]
     return Observed(error, tuple(float(v) for v in at), len(x), request.seed, p)
@@ -106,11 +103,10 @@ def _two_values(request: Request, expression: Expression) -> tuple[Curve, Array,
         values.append(branch.evaluate(points)[0])
     if np.array_equal(*values):  # as of a target that says something else where an equation holds: no side differs
         return None
-    box = request.target.box
-    middle, half = (box.low + box.high) / 2.0, (box.high - box.low) / 2.0
+    within = from_unit_box(request.target.box)
 
     def side(sign: float, z: Array) -> Array:
-        return np.asarray(sign * jump.argument.evaluate(np.clip(middle + half * z, box.low, box.high))[:, 0])
+        return np.asarray(sign * jump.argument.evaluate(within(z))[:, 0])
 
     for sign, (inside, outside) in ((1.0, (values[0], values[1])), (-1.0, (values[1], values[0]))):
         curve = curve_of(partial(side, sign))

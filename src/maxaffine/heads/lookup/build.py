@@ -8,8 +8,8 @@ or the p-mean of f over the cell (L_p): the median for p = 1, the mean for p = 2
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.heads.lookup.cells import CHUNK, CellMeans, cell_samples, declared_means, enclose_cells, p_mean
@@ -19,8 +19,6 @@ from maxaffine.layer.keys import Coordinates, ListedKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 
 def build_grid(

@@ -3,15 +3,13 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
 from maxaffine.heads.lookup.grid import axis_sites, cell_centres
 from maxaffine.layer.keys import Coordinates
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 CHUNK = 1 << 15  # cells enclosed at a time: bounded memory, and intervals that stay in the cache
 

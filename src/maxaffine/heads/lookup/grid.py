@@ -6,12 +6,10 @@ floating point (up to 2^26 cells in float64), and the sharpness multiplies -|z -
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.layer.keys import AxisKeys, Coordinates, ProductKeys
 from maxaffine.target.box import Box
-
-Array = NDArray[np.float64]
 
 
 def axis_sites(count: int) -> Array:

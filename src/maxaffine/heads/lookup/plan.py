@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.heads.lookup import theorems
 from maxaffine.heads.lookup.cells import CHUNK, enclose_cells
@@ -30,8 +31,6 @@ from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.target.box import Box
 from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 SHARPNESSES = (theorems.RHO0, 10.0, 14.0, 20.0, 28.0, 40.0)
 MARGIN = 5 / 128  # enlargement of the cells on argument G4, in cells; a dyadic number, so that faces are exact

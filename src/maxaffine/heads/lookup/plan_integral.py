@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
 from maxaffine.heads.lookup import theorems
@@ -13,8 +12,6 @@ from maxaffine.heads.lookup.grid import grid_coordinates
 from maxaffine.heads.lookup.plan import GridPlan
 from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 CELL_LIMIT = 1 << 21
 SOFT_SHARE = 0.04  # of the error is left to the transition layers between cells; sharpness is what pays for it

@@ -1,13 +1,11 @@
 """For a callable without facts: slopes seen on samples, enough to choose a grid and never enough to prove anything."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 SAMPLES = 2048
 SAFETY = 1.1  # samples miss the steepest place

@@ -13,16 +13,14 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.heads.assemble import layer_of, single_token
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.structure.affine_pieces import Piece
 from maxaffine.structure.refinement import Refinement
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

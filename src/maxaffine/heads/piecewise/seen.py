@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.heads.breaks.hyperplanes import Seen
 from maxaffine.heads.breaks.planes import planes_of
@@ -21,8 +21,6 @@ from maxaffine.structure.affine_pieces import Piece
 from maxaffine.structure.convex_differences import frame
 from maxaffine.structure.refinement import Refinement, Token, merged
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 STEEPER = (1.0, 8.0, 64.0)  # sharper scores, where blending the pieces leaves too much
 AFFINE = 1e-12  # of the target's size: what a region may differ from an affine function by, to be called affine

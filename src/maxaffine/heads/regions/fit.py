@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import compute_format
 from maxaffine.heads.breaks.hyperplanes import Seen
@@ -20,8 +20,6 @@ from maxaffine.heads.regions.plan import half_widths
 from maxaffine.heads.spectral.affine_fit import DELTAS, AffineProducts, ProductFit
 from maxaffine.layer.spectral_keys import SpectralAxis, bernstein
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 COLUMNS = 900  # unknowns per region beyond which no fit is tried
 WORK = 7e10  # operations that a search may spend on its fits

@@ -14,8 +14,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
 from maxaffine.heads.assemble import layer_of
@@ -26,8 +26,6 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.structure.planes import Arrangement, Plane
 from maxaffine.target.box import Box
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

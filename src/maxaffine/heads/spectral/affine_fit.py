@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
 from maxaffine.heads.fitting import MORE_LAMBDAS, Function, Judge, as_stored, on_grid
 from maxaffine.heads.spectral.affine_values import Basis, affine_values
 from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, chebyshev
-
-Array = NDArray[np.float64]
 
 DELTAS = (0.15, 0.3, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0, 22.0, 32.0, 40.0, 56.0)
 SCAN = (2, 4, 6, 8, 10)  # places of deltas to start from

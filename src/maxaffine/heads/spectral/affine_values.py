@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.heads.fitting import spread
 from maxaffine.layer.spectral_keys import SpectralAxis, weights
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

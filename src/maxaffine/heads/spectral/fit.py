@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
 from maxaffine.heads.fitting import (
     LAMBDAS,
@@ -27,7 +27,6 @@ from maxaffine.heads.fitting import (
 from maxaffine.heads.spectral.affine_values import Basis, affine_values
 from maxaffine.layer.spectral_keys import DELTAS, SpectralAxis, bernstein, chebyshev, expected_etas, gaussian, weights
 
-Array = NDArray[np.float64]
 LAWSON = 8
 
 

@@ -10,7 +10,8 @@ from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.search import Search
 from maxaffine.heads.spectral.build import build_spectral, wanted_bonus, with_bonus
-from maxaffine.heads.spectral.plan import SpectralPlan, spectral_plans
+from maxaffine.heads.spectral.directions import spectral_plans
+from maxaffine.heads.spectral.plan import SpectralPlan
 from maxaffine.heads.spectral.prove import certify_spectral, leak_factor
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate

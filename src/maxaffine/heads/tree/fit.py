@@ -16,11 +16,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.heads.fitting import Function, affine_on_grid, as_stored, mesh
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import bernstein, chebyshev, weights
-
-Array = NDArray[np.float64]
 
 DELTAS = (0.5, 1.5)
 MOST = {1: 12, 2: 8, 3: 5}  # keys per axis

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.heads.assemble import layer_of
 from maxaffine.heads.fitting import Function
 from maxaffine.heads.tree.fit import LocalFitter, Piece
@@ -25,7 +25,6 @@ from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.target.target import Target
 
-Array = NDArray[np.float64]
 Place = tuple[int, ...]  # level, then the cell's number per axis
 
 DEEPEST = {1: 24, 2: 18, 3: 8}

@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
-from maxaffine.heads.fitting import Function
+from maxaffine.heads.fitting import from_unit_box
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.search import Search
@@ -16,9 +16,6 @@ from maxaffine.heads.tree.prove import certify_tree
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.request import Request
-from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 MOST = 12_000  # tokens
 # of the error, for the pieces on points; what is proved is larger by Ehlich and Zeller's constants
@@ -47,7 +44,12 @@ class Trees(Head[TreePlan]):
         """Trees for smaller and smaller errors on points."""
         request, most = search.request, search.most(MOST)
         dimension = request.target.box.dimension
-        f, size = _on_unit_box(request.target, request.seed)
+        within = from_unit_box(request.target.box)
+
+        def f(z: Array) -> Array:
+            return request.target.values(within(z)).reshape(len(z), -1)
+
+        size = float(np.abs(f(np.random.default_rng(request.seed).uniform(-1.0, 1.0, size=(2000, dimension)))).max()) or 1.0
         for aim in AIMS[dimension]:
             plan = next(tree_plans(f, dimension, aim * request.error, size, request.dtype, most), None)
             if plan is None:
@@ -61,15 +63,3 @@ class Trees(Head[TreePlan]):
     def prove(self, layer: GroupedLayer, plan: TreePlan, request: Request, runtime: str) -> Certificate:
         """Piece by piece where each answers."""
         return certify_tree(layer, request.target, request.error, runtime)
-
-
-def _on_unit_box(target: Target, seed: int) -> tuple[Function, float]:
-    """f on z of [-1, 1]^D, and its size from samples."""
-    box = target.box
-    middle, half = (box.low + box.high) / 2.0, (box.high - box.low) / 2.0
-
-    def f(z: Array) -> Array:
-        return target.values(np.clip(middle + half * z, box.low, box.high)).reshape(len(z), -1)
-
-    seen = f(np.random.default_rng(seed).uniform(-1.0, 1.0, size=(2000, box.dimension)))
-    return f, float(np.abs(seen).max()) or 1.0

@@ -8,7 +8,7 @@ import pytest
 import maxaffine as ma
 from maxaffine.attack.adversary import worst_error
 from maxaffine.core.errors import Refused
-from maxaffine.heads.spectral.plan import spectral_plans
+from maxaffine.heads.spectral.directions import spectral_plans
 from maxaffine.runtime import chooser
 from maxaffine.target.target import Target
 
