@@ -4,76 +4,29 @@
 """
 
 import math
-from functools import cache
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import maxaffine as ma
-from maxaffine.attack.layers import sequence_answer
 from maxaffine.attack.route_points import Effort, speaks, start_points
 from maxaffine.attack.walk import Row, walk
 from maxaffine.export import judge
 from maxaffine.proofs.statement import NO_GRADIENT
-from maxaffine.target.target import Target
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
-LINE, SQUARE, WIDE = ma.Box(x=(-1, 1)), ma.Box(x=(-1, 1), y=(-1, 1)), ma.Box(x=(-2, 2), y=(-2, 2))
-DTYPES = ("float64", "float32", "bfloat16")
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cases import CASES, WALKED, compiled, grouped, in_dtypes  # noqa: E402
+
 EFFORT = Effort(starts=250, climbers=6, tries=4, rounds=7, integral=1800)
 LEAST = 27  # ways of any layer: arrays, runtimes, tensors, modules, matrices, ONNX models, files
-ANGLES = np.linspace(0, 2 * math.pi, 60)
-
-
-def _table() -> ma.Table:
-    a, b = np.linspace(0, 1, 9), np.linspace(-1, 1, 7)
-    return ma.Table([a, b], np.sin(2 * a)[:, None] * np.cos(b))
-
-
-def _irregular() -> ma.Table:
-    rng = np.random.default_rng(0)
-    rough = np.sort(rng.uniform(0, 1, 5)).astype(np.float32).astype(np.float64)  # numbers that float32 queries can be
-    return ma.Table([np.array([0.0, 1.0, 2.5, 3.0]), rough], rng.normal(size=(4, 5)))
-
-
-def _sites() -> ma.MaxAffine:
-    return ma.MaxAffine.from_power_diagram(np.random.default_rng(0).uniform(-1, 1, (25, 2)))
-
-
-# Target, box, the error per dtype (those it compiles in), options.
-HEADS: dict[str, tuple[Any, Any, tuple[float | None, ...], dict[str, Any]]] = {
-    "axis": ("abs(sin(3*x))", LINE, (1e-6, 1e-3, 0.1), {}),
-    "axis, smooth": ("exp(x)", LINE, (1e-4, 1e-3, 0.05), {"method": "axis"}),
-    "axis, gap": ("sign(x - .3) + x", LINE, (1e-3, 1e-2, 0.1), {"gap": 1e-3}),
-    "axis, L_1": ("sign(x - .3) + sin(x)", LINE, (1e-2, 1e-2, 0.1), {"norm": 1}),
-    "sums": ("abs(x - .2) + sin(2*y)", SQUARE, (1e-4, 1e-2, 0.1), {}),
-    "products": ("abs(x - .1)*cos(y)", SQUARE, (2e-2, 2e-2, 0.1), {"method": "products"}),
-    "regions": ("abs(x + 2*y - .3)*cos(x)", SQUARE, (1e-2, 1e-1), {"method": "regions"}),
-    "regions, L_2": ("where(x + y > .1, cos(x), y)", SQUARE, (1e-1,), {"norm": 2, "method": "regions"}),
-    "curved kink": ("max(x**2 + y**2, .5)", SQUARE, (1e-1, 1e-1), {"method": "curved"}),
-    "curved maximum": ("max(sin(3*x), y)", SQUARE, (1e-1, 1e-1), {"method": "curved"}),
-    "tree": ("exp(-9*((x - .2)**2 + y**2))", SQUARE, (1e-1, 1e-1), {"method": "tree"}),
-    "piecewise": ("max(x, y, .3)", SQUARE, (1e-4, 1e-4, 1e-2), {}),
-    "level, L_1": ("where(x**2 + y**2 < .5, 1, 0)", SQUARE, (4e-1, 4e-1), {"norm": 1, "method": "level"}),
-    "spectral, listed": ("sin(x*y)", SQUARE, (1e-2, 1e-2), {"method": "spectral"}),
-    "spectral, factored": ("sin(x)*cos(2*y)", SQUARE, (1e-3, 1e-2, 0.1), {"method": "spectral"}),
-    "spectral, affine": ("sin(x)", LINE, (1e-3, 1e-3, 0.1), {"method": "spectral"}),
-    "spectral, single": ("cos(4*x)", LINE, (5e-2, 5e-2, 0.1), {"method": "spectral"}),
-    "spectral, a sum": ("sin(x) + cos(y)", SQUARE, (1e-6, 1e-3, 0.1), {"method": "spectral"}),
-    "lookup": ("sin(3*x) + y", SQUARE, (0.5, 0.5), {"method": "lookup"}),
-    "lookup, L_1": ("sign(x - .3) + x", LINE, (0.2, 0.2), {"norm": 1, "method": "lookup"}),
-    "partition": ("x + y/2", SQUARE, (1.2, 1.2), {"method": "lookup", "partition": _sites()}),
-    "centres": ("sin(2*x) + y/2", WIDE, (0.8, 0.8), {"method": "lookup", "centres": np.c_[np.cos(ANGLES), np.sin(ANGLES)]}),
-    "matrix": (Target.of("sin(x), x, cos(x), x*x", LINE, output_shape=(2, 2)), None, (0.3, 0.3), {"method": "lookup"}),
-    "sequence": (sequence_answer, ma.Box.sequence(2, 2), (0.9, 0.9), {"method": "lookup", "lipschitz": [1, 1, 1, 1]}),
-    "table": (_table(), None, (1e-2, 1e-2, 0.1), {}),
-    "hard table": (_irregular(), None, (None, None, None), {"hard": True}),
-}
-CASES = [(head, dtype) for head, (_, _, errors, _) in HEADS.items() for dtype, _ in zip(DTYPES, errors, strict=False)]
-SMOOTH = [head for head in HEADS if head != "hard table"]
+PAIRS = [(name, dtype) for name in WALKED for dtype in CASES[name].errors]
+SMOOTH = [name for name in WALKED if name != "hard table"]
 
 
 @pytest.fixture(autouse=True)
@@ -81,14 +34,6 @@ def _short_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exports judge themselves at fewer points: the walk judges them here."""
     monkeypatch.setattr(judge, "POINTS", 96)
     monkeypatch.setattr(judge, "SWITCHES", 6)
-
-
-@cache
-def compiled(head: str, dtype: str) -> ma.Compiled:
-    target, box, errors, options = HEADS[head]
-    error = errors[DTYPES.index(dtype)]
-    more = {} if error is None else {"error": error}
-    return ma.compile(target, box, dtype=dtype, **more, **options)
 
 
 def rows_of(head: str, dtype: str) -> list[Row]:
@@ -99,9 +44,9 @@ def rows_of(head: str, dtype: str) -> list[Row]:
     return found
 
 
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("head", grouped(WALKED))
 def test_no_route_exceeds_its_statement(head: str) -> None:
-    for dtype in DTYPES[: len(HEADS[head][2])]:
+    for dtype in CASES[head].errors:
         rows = rows_of(head, dtype)
         assert len(rows) >= LEAST
         assert all(row.judged or row.why for row in rows)
@@ -116,10 +61,10 @@ def test_no_route_exceeds_its_statement(head: str) -> None:
 
 
 def test_four_hundred_combinations_are_walked() -> None:
-    assert LEAST * len(CASES) >= 400
+    assert LEAST * len(PAIRS) >= 400
 
 
-@pytest.mark.parametrize(("head", "dtype"), CASES)
+@pytest.mark.parametrize(("head", "dtype"), in_dtypes(WALKED))
 def test_asking_for_a_gradient_changes_no_answer_beyond_rounding(head: str, dtype: str) -> None:
     """L(t.requires_grad_()) by float64 operations and L(t) by the runtime of arrays, on the same stored numbers."""
     layer = compiled(head, dtype)
@@ -158,7 +103,7 @@ def _ends(inner: Any, shaped: np.ndarray) -> tuple[Any, Any]:
     return tuple(end.reshape(n, d).T for end in (inner.low, inner.high))  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("head", SMOOTH)
+@pytest.mark.parametrize("head", grouped(SMOOTH))
 def test_gradients_are_those_of_the_layer(head: str) -> None:
     """Tensors and modules against central differences of the NumPy layer, where it is smooth."""
     layer = compiled(head, "float64")
@@ -197,7 +142,7 @@ def _shaped(x: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     return x if n == 1 else x.reshape(-1, n, d).transpose(0, 2, 1)
 
 
-@pytest.mark.parametrize("head", ["axis", "spectral, a sum", "lookup", "table", "hard table"])
+@pytest.mark.parametrize("head", grouped(["axis", "spectral, a sum", "lookup", "table", "hard table"]))
 def test_no_statement_covers_gradients(head: str) -> None:
     said = compiled(head, "float64").statements()
     graded = ("tensors with gradients", "factorised tensors", "module", "literal module", "multihead")
