@@ -58,7 +58,7 @@ test: $(VENV)/.test
 	@$(BIN)/ruff check src tests benchmarks docs $(wildcard examples)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
-	@OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -q
 
 tables: $(VENV)/.core
 	@$(BIN)/python benchmarks/tables.py

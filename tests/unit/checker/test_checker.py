@@ -93,41 +93,12 @@ def true_error(tensors, record, points=4000, seed=0):
     return float(np.abs(chooser.evaluate(layer, x) - target.values(x)).max())
 
 
-def true_norm(tensors, record, p):
-    """||layer - target||_p by the midpoint rule on a fine grid (two variables or one)."""
-    layer = from_tensors(tensors, record["layer"])
-    target = Target.from_json(record["target"])
-    side = 400 if layer.dimension == 2 else 20_000
-    axes = [low + (high - low) * (np.arange(side) + 0.5) / side for low, high in zip(layer.low, layer.high, strict=True)]
-    x = np.stack([a.ravel() for a in np.meshgrid(*axes, indexing="ij")], axis=1)
-    away = np.abs(chooser.evaluate(layer, x) - target.values(x)).reshape(len(x), -1)
-    return float((((away**p).mean(axis=0)) * np.prod(layer.high - layer.low)).max() ** (1 / p))
-
-
 def refuses(tensors, record):
     """Whether the checker answers no, with a verdict or a sentence."""
     try:
         return not check(tensors, record).passed
     except BadInput:
         return True
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_proves_every_kind_of_layer_again(kind):
-    verdict = check(*stored(kind))
-    assert verdict.passed, verdict.reason
-    assert verdict.bound <= verdict.error == compiled(kind).error
-    assert verdict.claimed == compiled(kind).bound
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_confirms_the_stated_bound_of_an_honest_file_and_not_of_an_edited_one(kind):
-    tensors, record = stored(kind)
-    honest = check(tensors, record)
-    assert honest.confirmed and "not confirmed" not in honest.reason
-    record["certificate"]["bound"] = 0.5 * honest.bound
-    verdict = check(tensors, record)
-    assert not verdict.passed and not verdict.confirmed and "is not confirmed, only the error is" in verdict.reason
 
 
 @pytest.mark.parametrize("edited", [0.0, -1.0, None, True, "0.1", math.nan])
@@ -151,20 +122,6 @@ def test_what_is_not_proved_confirms_nothing():
     record["error"] = 0.1 * record["error"]
     verdict = check(tensors, record)
     assert not verdict.passed and not verdict.confirmed
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_its_bound_is_not_below_the_error_found(kind):
-    tensors, record = stored(kind)
-    found = true_error(tensors, record) if record["norm"] == "inf" else true_norm(tensors, record, record["norm"])
-    assert found <= check(tensors, record).bound
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_proves_what_comes_back_from_a_file(kind, tmp_path):
-    path = tmp_path / "layer.safetensors"
-    compiled(kind).save(path)
-    assert check(*read_container(path)).passed
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("L")])
@@ -221,13 +178,6 @@ def test_it_refuses_listed_keys_that_are_permuted_against_their_values(kind):
     assert check(tensors, record).passed  # the same layer with its keys in another order
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_refuses_an_edited_box(kind):
-    tensors, record = stored(kind)
-    tensors["box.high"] = tensors["box.high"] + 1.0
-    assert refuses(tensors, record)
-
-
 @pytest.mark.parametrize("kind", ["E1", "E2", "G4", "float32", "vector"])
 def test_it_refuses_a_larger_box_in_layer_and_target_alike(kind):
     tensors, record = stored(kind)
@@ -235,21 +185,6 @@ def test_it_refuses_a_larger_box_in_layer_and_target_alike(kind):
     bounds = {name: (low, high + 1.0) for name, low, high in zip(target.box.names, target.box.low, target.box.high, strict=True)}
     record["target"] = Target.of(target.text, ma.Box(**bounds)).to_json()
     tensors["box.high"] = tensors["box.high"] + 1.0
-    assert refuses(tensors, record)
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "constant"])
-def test_it_refuses_a_promise_below_the_error_found(kind):
-    tensors, record = stored(kind)
-    found = true_error(tensors, record) if record["norm"] == "inf" else true_norm(tensors, record, record["norm"])
-    record["error"] = 0.99 * found
-    assert refuses(tensors, record)
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("sequence", "pair", "vector")])
-def test_it_refuses_another_target(kind):
-    tensors, record = stored(kind)
-    record["target"]["text"] = f"{record['target']['text']} + 1 + cos(x)"
     assert refuses(tensors, record)
 
 
