@@ -272,14 +272,15 @@ def _points(
     x = rng.uniform(low, high, (count, len(low)))
     on_face = rng.random(x.shape)
     x = np.where(on_face < 0.06, low, np.where(on_face > 0.94, high, x))
-    domain = domain_of(Scope.of(record["certificate"]), target) or Domain()
+    scope = Scope.of(record["certificate"])
+    domain = domain_of(scope, target) or Domain()
     if layer.grouped:
         x = np.concatenate([x, *_near_target(layer, target, domain, rng)])
     x = np.clip(x, low, high)
-    if record["plan"].get("plan") == "centres" and not layer.grouped:
+    if scope.radius is not None and not layer.grouped:
         sites = np.asarray(layer.keys.listed()[0], dtype=np.float64) / np.diag(layer.coordinates.matrix)
-        away, radius = rng.normal(size=(count, len(low))), float(record["certificate"]["details"]["radius"])
-        away *= radius * rng.random((count, 1)) / np.linalg.norm(away, axis=1, keepdims=True)
+        away = rng.normal(size=(count, len(low)))
+        away *= scope.radius * rng.random((count, 1)) / np.linalg.norm(away, axis=1, keepdims=True)
         x = np.clip(layer.coordinates.centre + sites[rng.integers(0, len(sites), count)] + away, low, high)
     return x[domain.keeps(x)]
 

@@ -66,11 +66,11 @@ def walk(
     """A row for every way whose route is `kept`."""
     domain = speaks(compiled) if compiled.bound is not None else None
     over, norm = compiled.certificate.scope.over, compiled.certificate.norm
-    pointwise = over == "box" and np.isinf(norm)
+    pointwise = over != "entries" and np.isinf(norm)
     pool = start_points(compiled, rng, domain) if pointwise and domain is not None else np.empty((0, compiled.weights.dimension))
 
     cells = []  # of an integral, and fewer of them for slow ways
-    if over == "box" and not pointwise and domain is not None:
+    if over == "integral" and domain is not None:
         cells = [cells_of(compiled, norm, rng, one.integral // DRAWS) for one in (effort, effort.less(40.0))]
     name = compiled.target.name or compiled.target.text or "callable"
 
