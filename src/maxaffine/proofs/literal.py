@@ -48,7 +48,6 @@ from maxaffine.proofs.literal_products import product_column
 from maxaffine.proofs.normalisers import leak_between
 
 MOST_TOKENS = 1 << 16
-ASSUMED = "exp is accurate to 32 ulp; sums, products and quotients follow IEEE 754 in any order"
 
 
 @dataclass(frozen=True)

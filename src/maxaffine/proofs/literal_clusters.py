@@ -15,6 +15,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.head_bounds import affine_moments, pieces
 from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UNRESOLVED, UP, Column, Heard, Query, U
+from maxaffine.proofs.two_level import largest_value
 
 Array = NDArray[np.float64]
 
@@ -36,7 +37,7 @@ def cluster_column(layer: GroupedLayer, group: ClusterGroup, heard: Heard, form:
         inside = max(inside, blur * spreads[k] if near.own < 1.0 or cluster.count == 1 else math.inf)
         shared, all_over = max(shared, near.shared + near.own), max(all_over, away.shared + away.own)
         values = max(values, _value_error(layer, cluster, here, query, form))
-        top, steepest = max(top, largest_value(cluster, size * (1 + query.part))), max(steepest, away.slip)
+        top, steepest = max(top, largest_value(cluster, whole[k])), max(steepest, away.slip)
         if not away.top < LARGEST[form.name]:
             return UNRESOLVED
     if all(cluster.count == 1 for cluster in group.clusters) and math.isfinite(heard.kappa):
@@ -165,12 +166,3 @@ def _value_error(layer: GroupedLayer, cluster: Cluster, here: Array, query: Quer
     sizes = c + G @ (np.abs(cluster.origin) + np.where(query.alone, here, query.size) + error)
     lost = G @ error + (gamma(2 * E + 10, U) + gamma(E + layer.dimension + 8, form.unit)) * sizes
     return float((lost + gamma(layer.dimension + 8, U) * (G @ query.away(here))).max()) * UP
-
-
-def largest_value(cluster: Cluster, size: Array) -> float:
-    """The largest |value| of a cluster's tokens over |z_e| <= size_e."""
-    c = np.abs(cluster.values.astype(np.float64)).reshape(cluster.count, -1)
-    if cluster.slopes is not None:
-        G = np.abs(cluster.slopes.astype(np.float64)).reshape(*c.shape, -1) / cluster.radius
-        c = c + G @ (np.abs(cluster.origin) + size)
-    return float(c.max()) * UP

@@ -17,8 +17,8 @@ from scipy.optimize import linprog
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import Group, GroupedLayer
-from maxaffine.proofs.literal_clusters import largest_value
 from maxaffine.proofs.literal_form import Column, Query, U, affine_size
+from maxaffine.proofs.two_level import largest_value
 
 Array = NDArray[np.float64]
 
@@ -112,7 +112,7 @@ def _most(layer: GroupedLayer, group: Group | ClusterGroup) -> float:
     """The largest |value| of a token of a group over the box."""
     size = Query.of(layer, group.matrix, FLOAT64).size * 1.01
     if group.clustered:
-        return max(largest_value(cluster, size) for cluster in group.clusters)
+        return max(largest_value(c, (size + np.abs(c.origin)) / c.radius) for c in group.clusters)
     if group.factors is not None:
         return float(np.prod(np.stack([np.abs(f.astype(np.float64)).max(axis=0) for f in group.factors]), axis=0).sum())
     c, G = group.listed_values()

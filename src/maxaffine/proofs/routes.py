@@ -29,10 +29,11 @@ from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT32, compute_format
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
+from maxaffine.proofs.assumptions import LITERAL_SOFTMAX
 from maxaffine.proofs.certificate import Certificate
-from maxaffine.proofs.literal import ASSUMED, literal
+from maxaffine.proofs.combine import token_values
+from maxaffine.proofs.literal import literal
 from maxaffine.proofs.statement import NO_GRADIENT, NONE, Statement
-from maxaffine.proofs.two_level import token_values
 from maxaffine.runtime import chooser
 from maxaffine.runtime.gpu.choice import choose as choose_kernel
 from maxaffine.target.target import Target
@@ -200,7 +201,7 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
         if isinstance(bound, str):
             return refuse(bound)
         parts = {"layer": certificate.bound, "literal softmax": max(bound - certificate.bound, 0.0)}
-        return prove(parts, "the literal softmax in this arithmetic", (ASSUMED,))
+        return prove(parts, "the literal softmax in this arithmetic", (LITERAL_SOFTMAX,))
     parts = {"layer": certificate.bound}
     if route.name in TENSORS:
         return _tensors(source, route, dtype, device, parts, prove, hard)

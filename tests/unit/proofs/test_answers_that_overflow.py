@@ -9,7 +9,7 @@ import maxaffine as ma
 from maxaffine.checker import check
 from maxaffine.heads.lookup import prove_grid as lookup
 from maxaffine.layer.file import from_tensors
-from maxaffine.proofs import two_level
+from maxaffine.proofs import combine, two_level
 from maxaffine.proofs.rounding import rounding_of
 from maxaffine.runtime import chooser
 
@@ -46,9 +46,9 @@ def test_a_file_whose_answers_overflow_is_not_confirmed(text, method):
         assert not np.isfinite(chooser.evaluate(layer, np.ones((1, 2)))).all()
     verdict = check(tensors, record)
     assert not verdict.passed and "too large for its dtype" in verdict.reason
-    assert two_level.underflow(layer) == np.inf
+    assert combine.underflow(layer) == np.inf
     tensors, record = raised(text, method, 1e-2, 116)
-    assert check(tensors, record).passed and two_level.underflow(from_tensors(tensors, record["layer"])) < 1e-30
+    assert check(tensors, record).passed and combine.underflow(from_tensors(tensors, record["layer"])) < 1e-30
 
 
 def test_lookups_whose_sums_overflow_before_they_are_divided_are_not_proved():

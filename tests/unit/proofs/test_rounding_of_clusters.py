@@ -8,8 +8,9 @@ from maxaffine.core import balls
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.keys import AxisKeys
+from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.exact_layer import exact_value
-from maxaffine.proofs.two_level import output_rounding, two_level_rounding
+from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.runtime import two_level
 from maxaffine.runtime.chooser import evaluate
 
@@ -42,7 +43,7 @@ def worst(layer, x, between=(0.0,)):
 
 
 def bound_of(layer, blend, size):
-    return two_level_rounding(layer, layer.groups[0], blend, size).total + output_rounding(layer, size)
+    return GroupErrors.of(layer, layer.groups[0]).blended(blend, size) + output_rounding(layer, size)
 
 
 def near(place, width, count=200):
@@ -91,7 +92,7 @@ def test_a_cluster_that_is_left_out_is_counted():
     layer = layer_of([cluster([0], [0], [0.0]), cluster([0], [0], [large])], [0, 0], [0, -gap])
     error = worst(layer, np.array([0.25]))
     assert two_level.SKIP * large < error * 1e9 and 0.5 * large * np.exp(-gap) < error
-    assert error <= two_level_rounding(layer, layer.groups[0], 2 * large * np.exp(-gap), 1e-5).total
+    assert error <= GroupErrors.of(layer, layer.groups[0]).blended(2 * large * np.exp(-gap), 1e-5)
 
 
 def test_answers_are_rounded_to_their_dtype():

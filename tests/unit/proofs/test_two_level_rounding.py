@@ -1,4 +1,4 @@
-"""Rounding of clusters: the bounds hold against 60 digits, for kinks, blends and far clusters, and they are not hollow."""
+"""Rounding of clusters: the bounds hold against 60 digits, for kinks and blends, and they are not hollow."""
 
 import flint
 import numpy as np
@@ -7,13 +7,10 @@ import pytest
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.keys import AxisKeys
+from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.literal import literal
 from maxaffine.proofs.literal_form import Heard
-from maxaffine.proofs.two_level import (
-    kink_rounding,
-    output_rounding,
-    two_level_rounding,
-)  # fmt: skip
+from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.runtime import chooser
 
 
@@ -67,34 +64,13 @@ def test_blends_round_no_more_than_their_bound(seed, dtype):
     size = max(abs(float(g.mid())) for g, _, _ in answers)
     blend = max(sum(float(m.mid()) * abs(float((p - g).mid())) for p, m in zip(ps, ms, strict=True)) for g, ps, ms in answers)
     for runtime, bound in (
-        ("two-level", two_level_rounding(layer, group, blend, size).total),
+        ("two-level", GroupErrors.of(layer, group).blended(blend, size)),
         ("dense", literal(layer, (Heard(blend, size),)).total),
     ):
         bound += output_rounding(layer, size)
         found = chooser.evaluate(layer, x, runtime)[:, 0, 0]
         error = max(abs(float((flint.arb(float(v)) - g).mid())) for v, (g, _, _) in zip(found, answers, strict=True))
         assert error <= bound < (1e-10 if dtype == "float64" else 0.2), (runtime, error, bound)
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_clusters_far_away_may_be_left_to_their_mass(dtype):
-    rng = np.random.default_rng(1)
-    layer = grid_layer(rng, dtype, p=3, sharp=600.0)
-    (group,) = layer.groups
-    x = rng.uniform(layer.low, layer.high, (30, 1))
-    reach = np.full((4, 1), 1.6)
-    near = np.abs((x - layer.centre - np.stack([c.origin for c in group.clusters])[:, 0]) * 4) <= 1.6
-    far = blend = size = 0.0
-    answers = [exact(layer, row) for row in x]
-    for (g, ps, ms), row in zip(answers, near, strict=True):
-        far = max(far, sum(float(m.mid()) for m, close in zip(ms, row, strict=True) if not close))
-        blend = max(blend, sum(float(m.mid()) * abs(float((p - g).mid())) for p, m in zip(ps, ms, strict=True)))
-        size = max(size, abs(float(g.mid())))
-    bound = two_level_rounding(layer, group, blend, size, reach, far)
-    found = chooser.evaluate(layer, x)[:, 0, 0]
-    error = max(abs(float((flint.arb(float(v)) - g).mid())) for v, (g, _, _) in zip(found, answers, strict=True))
-    assert error <= bound.total + output_rounding(layer, size)
-    assert two_level_rounding(layer, group, blend, size, reach, 0.6).total == np.inf
 
 
 @pytest.mark.parametrize("dtype, sharp", [("float64", 1e8), ("float64", 1e3), ("float32", 1e4), ("float32", 1e7)])
@@ -117,7 +93,7 @@ def test_kinks_round_by_their_slope_and_not_by_their_logits(dtype, sharp):
     slopes = np.stack([c.slopes[0, 0, 0].astype(np.float64) for c in stored.clusters])
     f = np.array([max(float(flint.arb(float(a)) * float(u) + flint.arb(float(b)) * float(v)) for a, b in slopes) for u, v in x])
     for runtime, bound in (
-        ("two-level", kink_rounding(layer, stored, kappa, 2.0)),
+        ("two-level", GroupErrors.of(layer, stored).mixed(kappa, 2.0)),
         ("dense", literal(layer, (Heard(0.3 * kappa, 2.0, kappa=kappa),)).total),
     ):
         away = np.abs(chooser.evaluate(layer, x, runtime)[:, 0, 0].astype(np.float64) - f).max()

@@ -13,12 +13,11 @@ from maxaffine.core.scope import Scope
 from maxaffine.heads.axis.line import AxisTarget
 from maxaffine.heads.axis.parts import AxisProof
 from maxaffine.heads.axis.prove import prove_axis
-from maxaffine.heads.lookup.prove_grid import ELEMENTARY
-from maxaffine.heads.spectral.prove import FLINT
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.assumptions import ELEMENTARY, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
-from maxaffine.proofs.two_level import LOGARITHM, output_rounding
+from maxaffine.proofs.combine import affine_part_error, output_rounding
 from maxaffine.structure.one_direction import OneDirection
 
 THEOREM = (
@@ -42,13 +41,8 @@ def certify_axis(layer: GroupedLayer, target: OneDirection, asked: Asked, runtim
     if len(layer.groups) != 1 or not group.clustered:
         raise Refused("one group of clusters is needed.")
     centre = [Fraction(float(c)) for c in layer.centre]
-    tilt = np.zeros(layer.dimension) if layer.tilt is None else layer.tilt[0].astype(np.float64)
     lift = sum((a * c for a, c in zip(target.slopes, centre, strict=True)), Fraction(0))
-    reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low) * (1 + 1e-15)
-    off = sum(
-        abs(float(a - Fraction(float(stored)))) * float(r) * (1 + 1e-12)
-        for a, stored, r in zip(target.slopes, tilt, reach, strict=True)
-    )
+    off = affine_part_error(layer, target.slopes)
     volume = float(np.prod(layer.high - layer.low)) * (1 + 1e-12)
     sup = asked.error if math.isinf(asked.norm) else asked.error / volume ** (1.0 / asked.norm)
     proof = prove_axis(layer, group, AxisTarget(target.shifted(lift), target.direction), sup, asked.gap)

@@ -36,6 +36,7 @@ from maxaffine.heads.axis.scores import Scores
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.runtime.grouped import tree_terms
 from maxaffine.runtime.two_level import SKIP
 from maxaffine.structure.breaks import Break, Pieces, find_pieces
@@ -349,7 +350,7 @@ class AxisProver:
         steep = self._magnitude(difference.gradient(), *zone, pieces=16)
         crude = self._magnitude(difference, *zone, pieces=16)
         lam = self.scores.lam[link]
-        kink = steep * _lambert(math.exp(-1.0 - lead)) / lam if -1.0 - lead < 600.0 else math.inf
+        kink = steep * soft_gap(2, -lead) / lam
         return (max(near, q + min(kink, crude)) if math.isfinite(near) else math.inf) * UP
 
     def _apart(self, f: Expression, g: Expression, low: float, high: float) -> float:
@@ -470,12 +471,3 @@ def _difference(f: Expression, g: Expression) -> Expression:
     for node in g.nodes:
         copies.append(graph.make(node.op, tuple(copies[a] for a in node.args), node.data))
     return Expression.of_graph("a difference of branches", f.names, graph, (graph.subtract(f.outputs[0], copies[g.outputs[0]]),))
-
-
-def _lambert(x: float) -> float:
-    """An upper bound of W0(x), x >= 0."""
-    w = math.log1p(x)
-    for _ in range(60):
-        step = (w * math.exp(w) - x) / (math.exp(w) * (w + 1.0))
-        w -= step
-    return max(w, 0.0) * (1 + 1e-9) + 1e-300

@@ -33,13 +33,13 @@ from maxaffine.heads.axis.plan import axis_group
 from maxaffine.heads.axis.prove import prover
 from maxaffine.heads.axis.scores import EXTENDED
 from maxaffine.heads.composite.products_plan import ProductPlan
-from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL
-from maxaffine.heads.spectral.prove import FLINT
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.combine import affine_part_error, output_rounding
 from maxaffine.proofs.literal_form import Heard
-from maxaffine.proofs.two_level import LOGARITHM, UP, output_rounding, tilt_error
+from maxaffine.proofs.two_level import UP
 from maxaffine.runtime.grouped import tree_terms
 from maxaffine.runtime.two_level import SKIP
 
@@ -56,7 +56,7 @@ def certify_products(layer: GroupedLayer, plan: ProductPlan, error: float, runti
         raise Refused("it is not a layer of one group of clusters.")
     group = layer.groups[0]
     proof = prove_product(layer, group, plan, error)
-    rounding = proof.rounding + tilt_error(layer, plan.found.slopes) + output_rounding(layer, proof.layer_size)
+    rounding = proof.rounding + affine_part_error(layer, plan.found.slopes) + output_rounding(layer, proof.layer_size)
     if not math.isfinite(rounding):
         raise Refused(f"far from its clusters some numbers leave {layer.dtype}.")
     parts = {

@@ -22,13 +22,14 @@ from maxaffine.heads.axis.prove import prove_axis
 from maxaffine.heads.composite.products_plan import ProductPlan
 from maxaffine.heads.composite.products_prove import prove_product
 from maxaffine.heads.composite.sums_plan import SumPlan
-from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL
 from maxaffine.heads.spectral.plan import GroupPlan
-from maxaffine.heads.spectral.prove import FLINT, GroupBound, product_bound
+from maxaffine.heads.spectral.prove import GroupBound, product_bound
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.combine import affine_part_error, output_rounding
 from maxaffine.proofs.literal_form import Heard
-from maxaffine.proofs.two_level import LOGARITHM, UP, output_rounding, tilt_error
+from maxaffine.proofs.two_level import UP
 
 Array = NDArray[np.float64]
 
@@ -64,7 +65,7 @@ def certify_sums(layer: GroupedLayer, plan: SumPlan, error: float, runtime: str 
             raise Refused("its groups are not those of its plan.")
         approximation, doubt, rounding = approximation + parts.approximation, doubt + parts.doubt, rounding + parts.rounding
         size += parts.largest
-    rounding += tilt_error(layer, plan.found.slopes) + output_rounding(layer, size * UP)
+    rounding += affine_part_error(layer, plan.found.slopes) + output_rounding(layer, size * UP)
     if not math.isfinite(rounding + leakage):
         raise Refused(f"far from its clusters some numbers leave {layer.dtype}.")
     return Certificate.proved(

@@ -21,12 +21,12 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.expression.expression import Expression
 from maxaffine.heads.assemble import layer_of, single_token
-from maxaffine.heads.curved.plan import lambert_of_exp
 from maxaffine.heads.fitting import as_stored
 from maxaffine.heads.spectral.directions import is_analytic
 from maxaffine.heads.spectral.plan import GroupPlan, GroupPlanner
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.structure.curved_maxima import FREQUENCY, CurvedMaximum, CurvedSwitch, Lift, Side
 from maxaffine.target.box import Box
 from maxaffine.target.target import Target
@@ -148,7 +148,7 @@ class CurvedMaximumPlanner:
                 return None
             sides.append(pieces)
             most -= len(pieces)
-        blend = float(lambert_of_exp(np.array([math.log(sum(len(rows) for rows in sides) - 1) - 1.0]))[0])  # W0((N-1)/e)
+        blend = soft_gap(sum(len(rows) for rows in sides))
         sharpness = 2.0 ** math.ceil(math.log2(blend / (BLEND * error)))
         return CurvedMaximumPlan(found, base, lift, self.half, tuple(sides), sharpness, tuple(smooth), self.centre)
 

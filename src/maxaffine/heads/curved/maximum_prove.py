@@ -26,13 +26,15 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.heads.curved.maximum_plan import SMOOTH, CurvedMaximumPlan
-from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL
-from maxaffine.heads.spectral.prove import FLINT, product_bound
+from maxaffine.heads.spectral.prove import product_bound
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.combine import affine_part_error, output_rounding
 from maxaffine.proofs.literal_form import Heard
-from maxaffine.proofs.two_level import LOGARITHM, UP, blend_constant, kink_rounding, output_rounding, query
+from maxaffine.proofs.soft_gap import soft_gap
+from maxaffine.proofs.two_level import UP, GroupErrors, query
 
 Array = NDArray[np.float64]
 
@@ -55,11 +57,12 @@ def certify_curved_maximum(layer: GroupedLayer, plan: CurvedMaximumPlan, error: 
     bounds = [along.polygon(rows, side.phi, level) for rows, side, level in zip(sides, found.sides, along.levels, strict=True)]
     polygons, doubt = max(one[0] for one in bounds), max(one[1] for one in bounds)
     kappa = 1.0 / plan.sharpness
-    blend = kappa * blend_constant(len(values))
+    blend = kappa * soft_gap(len(values))
     z = query(layer, tokens)
     size = float((np.abs(values[:, :-1]) @ (z.size + z.error) + np.abs(values[:, -1])).max()) * UP
-    rounding = kink_rounding(layer, tokens, kappa, size) + sum(part.rounding for part in smooth)
-    rounding += output_rounding(layer, (size + sum(part.largest for part in smooth)) * UP) + along.tilt
+    rounding = GroupErrors.of(layer, tokens).mixed(kappa, size) + sum(part.rounding for part in smooth)
+    rounding += affine_part_error(layer, found.slopes)
+    rounding += output_rounding(layer, (size + sum(part.largest for part in smooth)) * UP)
     if not math.isfinite(rounding):
         raise Refused(f"its logits are not resolved in {layer.dtype}.")
     parts = {
@@ -116,7 +119,6 @@ def _along(layer: GroupedLayer, tokens: ClusterGroup, plan: CurvedMaximumPlan) -
     def apart(stored: list[Fraction], wanted: tuple[Fraction, ...], scale: Fraction) -> Fraction:
         return sum((abs(scale * a - b) * r for a, b, r in zip(stored, wanted, reach, strict=True)), Fraction(0))
 
-    tilt = [Fraction(0)] * len(centre) if layer.tilt is None else [Fraction(float(a)) for a in layer.tilt[0]]
     leans = found.leans()
     if len(rows) != 1 + len(leans):
         raise Refused("the layer is not that of a curved maximum.")
@@ -130,7 +132,6 @@ def _along(layer: GroupedLayer, tokens: ClusterGroup, plan: CurvedMaximumPlan) -
         _up(sum((abs(m) * r for m, r in zip(rows[0], reach, strict=True)), Fraction(0))),
         _up(apart(rows[0], found.direction, half)),
         _up(max(apart(row, lean, Fraction(1)) for row, lean in zip(rows[1:], leans, strict=True))),
-        _up(apart(tilt, found.slopes, Fraction(1))),
         tuple(Interval.exact(at_centre(side.lean) + slopes) for side in found.sides),
     )  # fmt: skip
 
@@ -144,7 +145,6 @@ class Along:
     reach: float
     off: float
     lean: float
-    tilt: float
     levels: tuple[Interval, ...]
 
     def polygon(self, values: Array, phi: Expression, level: Interval) -> tuple[float, float]:

@@ -28,6 +28,7 @@ from maxaffine.heads.spectral.affine_fit import AffineProducts, ProductFit
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.spectral_keys import weights
+from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.target.target import Target
 
 FITS, HARD = (0.06, 0.01), 0.08  # of the error, for the pieces of both branches: with soft edges, and with hard ones
@@ -142,7 +143,7 @@ def _soft_edges(
         limit = most if best is None else len(best[1]) - 1
         while count <= limit:
             found, off = _edges(piece, curve, middles, inner, density, slopes, lam, count)
-            costs = lambert_of_exp(np.array([off - 1.0]))[0] / lam
+            costs = soft_gap(2, off) / lam
             if costs <= error:
                 if _seen(found, points, apart, score) <= error:
                     best = found
@@ -193,14 +194,6 @@ def _edges(
             known = high >= low  # an edge that owns no point stays
             offsets = offsets - (np.where(known, high, 0.0) + np.where(known, low, 0.0)) / 2.0
     return (edges, offsets), float(np.abs(off).max())
-
-
-def lambert_of_exp(y: Array) -> Array:
-    """W0(e^y): the root of w + log w = y, within a few units of roundoff."""
-    w = np.where(y > 1.0, np.maximum(y - np.log(np.maximum(y, 1.0)), 0.5), np.exp(np.minimum(y, 1.0)) / 2.0)
-    for _ in range(40):
-        w = np.maximum(w - w * (w + np.log(w) - y) / (w + 1.0), w * 1e-3)
-    return np.asarray(w)
 
 
 def _counts(most: int) -> list[int]:

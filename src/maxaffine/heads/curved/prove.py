@@ -19,20 +19,19 @@ from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
-from maxaffine.core.rounding import FLOAT64, gamma
+from maxaffine.core.rounding import FLOAT64
 from maxaffine.expression.expression import Expression
 from maxaffine.heads.curved.soft_kink import SoftKink
-from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL
-from maxaffine.heads.spectral.prove import FLINT
 from maxaffine.heads.tree.prove import box_reach, local_head
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.ehlich_zeller import Head, prove
 from maxaffine.proofs.enclosed import PieceAt
 from maxaffine.proofs.literal_form import Heard
-from maxaffine.proofs.two_level import LOGARITHM, cluster_errors, output_rounding, whole_reach
-from maxaffine.runtime.two_level import SKIP
+from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.structure.branches import extremum, parting
 from maxaffine.structure.switches import forced, switches
 from maxaffine.target.target import Target
@@ -71,10 +70,8 @@ def certify_curved(
                  + np.abs(piece.slopes).sum(axis=-1).max()) * (1 + 1e-9)  # fmt: skip
     branches = [prove(head, error, give_up=error) for head in (first, second)]
     branch = max(proof.bound for proof in branches) + 8.0 * FLOAT64.unit * size  # the sums of values are rounded
-    rows = [[cluster_errors(layer, group, k, row) for k, row in enumerate(whole_reach(layer, group))] for group in (outer, inner)]
-    eta = max(row.score for row in rows[1]) + 1e-12
-    lost = sum(max(row.head for row in group) for group in rows) + output_rounding(layer, 2.0 * size)
-    lost += gamma(4 * len(rows[1]) + 40, FLOAT64.unit) * 2.0 * size + len(rows[1]) * SKIP * size
+    errors = [GroupErrors.of(layer, group) for group in (outer, inner)]
+    eta, lost = errors[1].scores, output_rounding(layer, 2.0 * size) + sum(one.head + one.sums(size) for one in errors)
     if not eta < 1.0:
         raise Refused(f"the scores are uncertain by {eta:.3g} in {layer.dtype}.")
     sign, goal = extremum(expression, place, target.box), error * 0.997 - branch - lost

@@ -24,10 +24,10 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.expression.expression import Expression
-from maxaffine.heads.curved.plan import lambert_of_exp
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.proofs.enclosed import PieceAt, _contract
 from maxaffine.proofs.head_bounds import axis_weights
+from maxaffine.proofs.soft_gap import lambert_of_exp
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -187,8 +187,8 @@ class _Box:
             lower = level - (np.abs(mean) * self.half).sum(axis=1) * (1 + 1e-9) - self.sag - slack
             if linked:
                 on = k > 0
-                inside = np.where(on, np.minimum(inside, _lambert(upper - 1.0) / np.where(on, k, 1.0)), inside)
-                outside = np.where(on, np.minimum(outside, _lambert(-lower - 1.0) / np.where(on, k, 1.0)), outside)
+                inside = np.where(on, np.minimum(inside, lambert_of_exp(upper - 1.0) / np.where(on, k, 1.0)), inside)
+                outside = np.where(on, np.minimum(outside, lambert_of_exp(-lower - 1.0) / np.where(on, k, 1.0)), outside)
             else:
                 inside = np.minimum(inside, over / (1.0 + np.exp(np.minimum(-upper, 600.0))))
                 outside = np.minimum(outside, under / (1.0 + np.exp(np.minimum(lower, 600.0))))
@@ -209,13 +209,6 @@ def _log_sum(scores: Array) -> tuple[Array, Array]:
     mass = np.exp(scores - top[:, None])
     total = np.maximum(mass.sum(axis=1), 1e-300)
     return top + np.log(total), mass / total[:, None]
-
-
-def _lambert(y: Array) -> Array:
-    """At least W0(e^y): checked by w + log w >= y, and at most y where y is at least one."""
-    y = np.clip(y, -600.0, 1e12)
-    w = lambert_of_exp(y) * (1 + 1e-12)
-    return np.where(w + np.log(w) >= y, w, np.maximum(y, np.exp(np.minimum(y, 1.0))))
 
 
 def _halves(low: Array, high: Array, who: Index) -> tuple[Array, Array, Index]:

@@ -26,13 +26,14 @@ from numpy.typing import NDArray
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, compute_format, gamma, numpy_dtype
 from maxaffine.core.scope import Scope
-from maxaffine.heads.lookup.prove_grid import EXPONENTIAL, runtime_rounding
+from maxaffine.heads.lookup.prove_grid import runtime_rounding
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys, ProductKeys
 from maxaffine.layer.layer import Layer
+from maxaffine.proofs.assumptions import ENTRIES, EXPONENTIAL
 from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.combine import underflow
 from maxaffine.proofs.rounding import rounding_of, window_leak
-from maxaffine.proofs.two_level import underflow
 from maxaffine.runtime import hard
 from maxaffine.runtime.collapse import SHARE, allowance, collapsible
 from maxaffine.runtime.grouped import tree_terms
@@ -47,7 +48,6 @@ BLOCK = 1 << 20  # numbers of a block of entries
 SMALL = 0.01  # of the error asked for, that a coarse account of rounding may take
 UP = 1.0 + 1e-9
 THEOREM = "finite verification: the stored layer evaluated at every entry, what rounding may change there or in a runtime added"
-GIVEN = "the entries are the exact float64 numbers of the table that the hash names"
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def certify_entries(
     details = {"entries": float(entries.count), "missing": float(entries.missing)} | ({"collapse": reserve} if reserve else {})
     certificate = Certificate.proved(
         math.inf, parts, argument="entries", theorem=THEOREM, dtype=layer.dtype, runtime=runtime, scope=scope_of(entries),
-        assumptions=(GIVEN,) if runtime == "hard" else (EXPONENTIAL, GIVEN), details=details,
+        assumptions=(ENTRIES,) if runtime == "hard" else (EXPONENTIAL, ENTRIES), details=details,
     )  # fmt: skip
     return certificate, found
 

@@ -17,14 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
-from maxaffine.core.rounding import FLOAT64, gamma
+from maxaffine.core.rounding import FLOAT64
 from maxaffine.core.scope import Scope
-from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.literal_form import Heard
-from maxaffine.proofs.two_level import LOGARITHM, cluster_errors, output_rounding, whole_reach
+from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
@@ -49,20 +50,18 @@ def certify_level_sets(layer: GroupedLayer, target: Target, p: float, error: flo
         raise Refused("level sets are proved for tokens whose scores are those of their sites alone.")
     if np.count_nonzero(group.matrix - np.diag(np.diag(group.matrix))):
         raise Refused("level sets are proved on scaled variables.")
-    rows = [cluster_errors(layer, group, k, row) for k, row in enumerate(whole_reach(layer, group))]
-    eta = max(row.score for row in rows) + 1e-12
+    errors = GroupErrors.of(layer, group)
+    eta, size = errors.scores, errors.largest
     if not eta < 1.0:
         raise Refused(f"the scores are uncertain by {eta:.3g} in {layer.dtype}.")
-    size = max(row.largest for row in rows)
     volume = float(np.prod(layer.high - layer.low)) ** (1.0 / p) * (1 + 1e-12)
-    C = len(rows)
-    lost = max(row.head for row in rows) + output_rounding(layer, size) + gamma(3 * C + 24, FLOAT64.unit) * 2.0 * size
+    lost = errors.head + errors.sums(size) + output_rounding(layer, size)
     total, boxes = integral(layer, group, target, p, error * 0.995 - volume * lost, 2.0 * eta)
     return Certificate.proved(
         p, {"approximation": total, "rounding": volume * lost}, argument="level sets", theorem=THEOREM, dtype=layer.dtype,
         runtime=runtime, assumptions=(EXPONENTIAL, ELEMENTARY, LOGARITHM),
         scope=Scope("integral"),
-        details={"clusters": float(C), "boxes": float(boxes), "score_error": eta},
+        details={"clusters": float(errors.count), "boxes": float(boxes), "score_error": eta},
         heard=(Heard(2.0 * size, size),),  # at a jump all that tokens say
     )  # fmt: skip
 

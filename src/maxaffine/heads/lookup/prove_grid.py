@@ -15,15 +15,13 @@ from maxaffine.heads.lookup import theorems
 from maxaffine.heads.lookup.cells import CHUNK, enclose_cells, site_intervals
 from maxaffine.heads.lookup.grid import cell_widths
 from maxaffine.layer.layer import Layer
+from maxaffine.proofs.assumptions import CALLABLE, ELEMENTARY, EXPONENTIAL
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.rounding import Rounding, is_unit_grid, offset_error, rounding_of, window_leak
 from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
-
-ELEMENTARY = "NumPy's elementary functions are accurate to the ulps stated in core/intervals.py"
-EXPONENTIAL = "exp is accurate to 4 ulp in the dtype; sums and products follow IEEE 754 in any order"
 
 THEOREMS = {
     "E1": "E1: |f(x)-f(y)| <= sum_i L_i|x_i-y_i| gives error <= (1/2 + 2q/(1-q)) sum_i L_i h_i",
@@ -54,7 +52,7 @@ def certify_grid(layer: Layer, target: Target, evidence: Evidence, argument: str
     if target.expression is not None:
         assumptions.append(ELEMENTARY)
     else:
-        assumptions.append("the callable's returned values are the target's exact values")
+        assumptions.append(CALLABLE)
     assumptions += [f"{name} {evidence.source(name)}" for name in _USES[argument] if evidence.source(name) != "not known"]
     return Certificate.proved(
         math.inf, parts, argument=argument, theorem=THEOREMS[argument], assumptions=tuple(assumptions), dtype=layer.dtype,

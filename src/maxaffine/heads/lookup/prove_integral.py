@@ -25,8 +25,9 @@ from maxaffine.core.scope import Scope
 from maxaffine.heads.lookup import theorems
 from maxaffine.heads.lookup.cells import CHUNK, CellMeans, declared_means, site_intervals
 from maxaffine.heads.lookup.grid import cell_widths
-from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL, runtime_rounding
+from maxaffine.heads.lookup.prove_grid import runtime_rounding
 from maxaffine.layer.layer import Layer
+from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.rounding import is_unit_grid, offset_error, rounding_of, window_leak
 from maxaffine.target.evidence import Evidence

@@ -18,9 +18,10 @@ from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.core.scope import Scope
 from maxaffine.heads.lookup import theorems
 from maxaffine.heads.lookup.plan import PartitionPlan
-from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL, runtime_rounding
+from maxaffine.heads.lookup.prove_grid import runtime_rounding
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.maxaffine import MaxAffine
+from maxaffine.proofs.assumptions import CALLABLE, ELEMENTARY, EXPONENTIAL
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.rounding import rounding_of
 from maxaffine.target.evidence import Evidence
@@ -85,7 +86,7 @@ def certify_partition(
         "target_rounding": deviation,
     }
     words = (EXPONENTIAL, ELEMENTARY) if target.expression is not None else (
-        EXPONENTIAL, "the callable's returned values are the target's exact values",
+        EXPONENTIAL, CALLABLE,
         *(f"{name} {evidence.source(name)}" for name in ("lipschitz", "euclidean") if getattr(evidence, name) is not None),
     )  # fmt: skip
     return Certificate.proved(

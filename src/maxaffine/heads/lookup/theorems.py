@@ -22,6 +22,7 @@ weights moves by a factor in [1/kappa, kappa] only, so the same bounds hold for 
 import math
 
 from maxaffine.core.errors import BadInput
+from maxaffine.proofs.soft_gap import soft_gap
 
 # The default sharpness of the paper's construction, q = 1/41: the mean distance is then at most 0.55.
 RHO0 = 2.0 * math.log(41.0)
@@ -61,23 +62,12 @@ def tau2(rho: float) -> float:
         m += 1
 
 
-def lambert_w(y: float) -> float:
-    """W0(y) for y > 0: w e^w = y, by Newton's method on w + log w = log y."""
-    w = math.log1p(y) * 0.7 if y < 10.0 else math.log(y) - math.log(math.log(y))
-    for _ in range(50):
-        step = (w + math.log(w) - math.log(y)) * w / (1.0 + w)
-        w = max(w - step, w * 1e-3)
-        if abs(step) <= 1e-15 * w:
-            break
-    return w
-
-
 def mean_square(rho: float, eta: float = 0.0) -> float:
     """E(z - c_K)^2 <= 1/4 + (2/rho) W0(kappa/e) + kappa tau2, in squared cells."""
     kappa = kappa_of(eta)
     if math.isinf(kappa):
         return math.inf
-    return 0.25 + 2.0 / rho * lambert_w(kappa / math.e) + kappa * tau2(rho)
+    return 0.25 + 2.0 / rho * soft_gap(2, 2.0 * eta) + kappa * tau2(rho)
 
 
 def outside_enlarged(rho: float, margin: float, eta: float = 0.0) -> float:

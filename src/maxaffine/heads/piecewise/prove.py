@@ -3,10 +3,10 @@
 Theorem PWA.  Let |v_k - f| <= max s - s_k + delta on the box for every token k.  If the stored scores differ from R s_k (up to a
 function common to all tokens) by at most e, and the stored values from v_k by at most eps, then
 
-    |layer - f| <= W0((N-1)/e)/R + 2 e/R + delta + eps,
+    |layer - f| <= W0((N-1) e^{2 (e + eta) - 1})/R + delta + eps,
 
-and an error eta of computed scores adds 2 eta/R.  Proof: |v'_k - f| <= eps + delta + (max S' - S'_k + 2 e)/R, and a softmax has
-sum_k w_k (max S' - S'_k) <= W0((N-1)/e).  The constant is attained by N pieces that meet at a point.
+eta the error of computed scores.  Proof: |v'_k - f| <= eps + delta + (S'_a - S'_k + 2 (e + eta))_+/R, a the piece with the
+largest exact s, and the lemma of proofs/soft_gap.py.  The constant is attained by N pieces that meet at a point.
 """
 
 import math
@@ -18,17 +18,14 @@ from maxaffine.core.errors import Refused
 from maxaffine.heads.piecewise.plan import PiecewisePlan
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.assumptions import CONSTANTS, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.literal_form import Heard
-from maxaffine.proofs.two_level import (
-    LOGARITHM,
-    blend_constant,
-    kink_rounding,
-    output_rounding,
-)
+from maxaffine.proofs.soft_gap import soft_gap
+from maxaffine.proofs.two_level import GroupErrors
 
 THEOREM = "PWA: |v_k - f| <= max s - s_k for every token gives error <= W0((N-1)/e)/R"
-ELEMENTARY = "constants such as pi are enclosed by NumPy's functions, accurate to the ulps stated in core/intervals.py"
 
 
 def certify_piecewise(layer: GroupedLayer, plan: PiecewisePlan, runtime: str = "two-level") -> Certificate:
@@ -36,21 +33,21 @@ def certify_piecewise(layer: GroupedLayer, plan: PiecewisePlan, runtime: str = "
     (group,) = layer.cluster_groups()
     scores, values = stored_errors(layer, group, plan)
     kappa = 1.0 / plan.sharpness * (1 + 2.0**-50)
-    blend = kappa * blend_constant(plan.cells) if plan.cells > 1 else 0.0
+    blend = kappa * soft_gap(plan.cells)
     size = _size(plan) + blend + 2.0 * kappa * scores + values  # of the layer, however far it is from the target
-    rounded = kink_rounding(layer, group, kappa, size)
+    rounded = GroupErrors.of(layer, group).mixed(kappa, size, scores)
     if not math.isfinite(rounded):
         raise Refused(f"its logits overflow in {layer.dtype}.")
     exact = plan.pieces.error
     parts = {
         "approximation": _up(exact) if exact else 0.0,
         "leakage": blend,
-        "rounding": 2.0 * kappa * scores + values + rounded + output_rounding(layer, size),
+        "rounding": values + rounded + output_rounding(layer, size),
         "target_rounding": 0.0,
     }
     return Certificate.proved(
         math.inf, parts, argument="PWA", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
-        assumptions=(LOGARITHM, ELEMENTARY) if exact else (LOGARITHM,),
+        assumptions=(LOGARITHM, CONSTANTS) if exact else (LOGARITHM,),
         details={"tokens": float(plan.cells), "sharpness": plan.sharpness},
         heard=(Heard(blend + 2.0 * kappa * scores + values + (_up(exact) if exact else 0.0), size, kappa=kappa),),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from maxaffine.heads.search import Search, Unconfirmed
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
-from maxaffine.proofs.two_level import blend_constant
+from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.request import Request
 from maxaffine.structure.affine_pieces import NotPiecewise
 from maxaffine.structure.convex_differences import differences
@@ -52,7 +52,7 @@ class Piecewise(Head[PiecewisePlan]):
             raise Refused(f"the target is not piecewise affine: {failure}") from None
         count = len(pieces.tokens)
         for steeper in STEEPER:
-            sharpness = steeper * (blend_constant(count) / (BLEND * BELOW * request.error) if count > 1 else 1.0)
+            sharpness = steeper * (soft_gap(count) / (BLEND * BELOW * request.error) if count > 1 else 1.0)
             if not sharpness < 1e300:
                 raise Refused(f"an error of {request.error:g} takes scores beyond the numbers of float64")
             yield PiecewisePlan(pieces, sharpness)

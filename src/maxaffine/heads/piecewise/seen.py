@@ -16,7 +16,7 @@ from maxaffine.heads.breaks.hyperplanes import Seen
 from maxaffine.heads.breaks.planes import planes_of
 from maxaffine.heads.piecewise.plan import PiecewisePlan
 from maxaffine.heads.search import Search
-from maxaffine.proofs.two_level import blend_constant
+from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.structure.affine_pieces import Piece
 from maxaffine.structure.convex_differences import frame
 from maxaffine.structure.refinement import Refinement, Token, merged
@@ -49,7 +49,7 @@ def seen_plans(search: Search) -> Iterator[SeenPieces]:
         raise Refused("no scores hold its pieces apart")
     count = len(found.tokens)
     for steeper in STEEPER:
-        yield SeenPieces(found, steeper * (blend_constant(count) / (0.9 * request.error) if count > 1 else 1.0), seen=seen)
+        yield SeenPieces(found, steeper * (soft_gap(count) / (0.9 * request.error) if count > 1 else 1.0), seen=seen)
 
 
 def affine_pieces(target: Target, seen: Seen) -> Array | None:

@@ -22,16 +22,17 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.scope import Scope
 from maxaffine.expression.expression import Expression
-from maxaffine.heads.lookup.prove_grid import ELEMENTARY
 from maxaffine.heads.regions.plan import RegionsPlan
-from maxaffine.heads.spectral.prove import FLINT
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.keys import AxisKeys
+from maxaffine.proofs.assumptions import ELEMENTARY, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.ehlich_zeller import FromAffine, Head, prove
 from maxaffine.proofs.literal_form import Heard
-from maxaffine.proofs.two_level import LOGARITHM, blend_constant, output_rounding, two_level_rounding
+from maxaffine.proofs.soft_gap import soft_gap
+from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.structure.planes import Arrangement, Crossing
 from maxaffine.target.box import Box
 
@@ -59,13 +60,13 @@ def certify_regions(
     if not math.isfinite(size + kappa):
         raise Refused("a branch of the target could not be enclosed.")
     stored = stored_scores(layer, group, plan)
-    leak = (kappa * blend_constant(count) if kinks and count > 1 else 0.0) + 2.0 * kappa * stored
+    leak = kappa * soft_gap(count, 2.0 * stored)
     far = 0.0
     for i in set(jumps):
         steep = 2.0 * plan.steepness[i] * (plan.gap or 0.0) * (1 - 1e-5) * _length(arrangement.planes[i]) - 2.0 * stored
         far += count * math.exp(-max(min(steep, 700.0), -700.0)) * (2.0 * size + approximation)
     blend = (approximation + doubt + leak + far) * (1 + 1e-12)
-    rounded = two_level_rounding(layer, group, blend, size).total
+    rounded = GroupErrors.of(layer, group).blended(blend, size)
     if not math.isfinite(rounded):
         raise Refused(f"its scores are too steep for {layer.dtype}.")
     parts = {

@@ -3,7 +3,7 @@
 Notation of heads/regions/prove.py.  Computed scores S' are off by at most d (as stored, and as computed), so at every x off the
 planes a region s beyond planes i of jumps has a mass of at most e^{-2 lam_i |h_i| + 2 d}; C_i counts the regions beyond plane i:
 
-    |f - g| <= eps + kappa (W0((C-1)/e) + 2 d) + V sum_{i jumps} min(1, C_i e^{-2 lam_i |h_i| + 2 d}),        V = sup |f_s - f_t|.
+    |f - g| <= eps + kappa W0((C-1) e^{2d-1}) + V sum_{i jumps} min(1, C_i e^{-2 lam_i |h_i| + 2 d}),       V = sup |f_s - f_t|.
 
 Slices of the box by h = a . x + c at fixed h have volume at most |box| / max_j |a_j| w_j per unit of h, hence by Minkowski
 
@@ -20,27 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
-from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.core.scope import Scope
-from maxaffine.heads.lookup.prove_grid import ELEMENTARY
 from maxaffine.heads.regions.plan import RegionsPlan
 from maxaffine.heads.regions.prove import _branches, _size, stored_scores
-from maxaffine.heads.spectral.prove import FLINT
-from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.assumptions import ELEMENTARY, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.literal_form import Heard
-from maxaffine.proofs.two_level import (
-    LOGARITHM,
-    UP,
-    U,
-    blend_constant,
-    cluster_errors,
-    output_rounding,
-    whole_reach,
-)
-from maxaffine.runtime.grouped import tree_terms
-from maxaffine.runtime.two_level import SKIP
+from maxaffine.proofs.soft_gap import soft_gap
+from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.structure.planes import Plane
 
 Array = NDArray[np.float64]
@@ -65,11 +54,11 @@ def certify_regions_integral(
     kappa = max((slopes[i] / (2.0 * plan.steepness[i]) for i in kinks), default=0.0) * (1 + 1e-12)
     if not math.isfinite(size + kappa):
         raise Refused("a branch of the target could not be enclosed.")
-    eta, head = _two_levels(layer, group)
-    if not eta < 1.0:
+    errors = GroupErrors.of(layer, group)
+    if not errors.scores < 1.0:
         raise Refused(f"its scores are too steep for {layer.dtype}.")
-    drift = stored_scores(layer, group, plan) + eta
-    mixed = kappa * (blend_constant(count) + 2.0 * drift) if kinks else 0.0
+    drift = stored_scores(layer, group, plan) + errors.scores
+    mixed = kappa * soft_gap(count, 2.0 * drift)
     crossed = 0.0
     for i in jumps:
         beyond = max(sum(signs[i] == side for signs in found.regions) for side in (-1, 1))
@@ -77,6 +66,7 @@ def certify_regions_integral(
         crossed += 2.0 * size * min(layers, volume) ** (1.0 / p) * (1 + 1e-9)
     root = volume ** (1.0 / p) * (1 + 1e-12)
     # what is computed is a mean of computed heads, each within eps + head of its branch
+    head = errors.head + errors.sums(0.0)
     lost = head + output_rounding(layer, size + approximation + doubt + head)
     parts = {
         "approximation": approximation * root, "leakage": mixed * root + crossed,
@@ -95,13 +85,3 @@ def layer_measure(plane: Plane, low: Array, high: Array, steep: float, beyond: i
     across = max(abs(float(c)) * float(w) for c, w in zip(plane[:-1], high - low, strict=True)) * (1 - 1e-12)
     volume = float(np.prod(high - low)) * (1 + 1e-12)
     return volume * (2.0 * drift + math.log(beyond) + 1.0 / p) / (steep * across) * (1 + 1e-12)
-
-
-def _two_levels(layer: GroupedLayer, group: ClusterGroup) -> tuple[float, float]:
-    """Errors of computed scores, with the softmax over clusters; and of the heads, with the sum over clusters."""
-    rows = [cluster_errors(layer, group, k, row) for k, row in enumerate(whole_reach(layer, group))]
-    eta = max(one.score for one in rows) + U * (-FLOAT64.exp_floor + FLOAT64.exp_ulps + 2.0)
-    count, largest = len(rows), max(one.largest for one in rows)
-    head = max(one.head for one in rows) + gamma(tree_terms(count) + count + 8, U) * largest
-    return eta * UP, (head + count * (SKIP + 4.0 * FLOAT64.tiny) * largest) * UP
-

@@ -21,7 +21,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.known_error import worst_known
 from maxaffine.proofs.observe import Observed, pointwise
-from maxaffine.proofs.two_level import blend_constant
+from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
 from maxaffine.structure.planes import Arrangement, NotRegions, arrangement
@@ -89,12 +89,12 @@ def _plans(search: Search) -> Iterator[RegionsPlan]:
     most, kinks = search.most_each(count), [steep for i, steep in enumerate(slopes) if i not in jumps]
     if math.isinf(request.norm):
         sup, shares = request.error, [*SHARES[:1], *SOFT] if request.literal else list(SHARES)
-        steep = sum(kinks) * blend_constant(count) / (2.0 * SHARES[0][1] * sup) * float(box.width.max())
+        steep = sum(kinks) * soft_gap(count) / (2.0 * SHARES[0][1] * sup) * float(box.width.max())
     else:
         sup = request.error / float(np.prod(box.width)) ** (1.0 / request.norm)
         rest = 1.0 - (JUMPS if jumps else 0.0) - (KINKS if kinks else 0.0)
         shares = [(share * rest, KINKS) for share in REST]
-        steep = sum(kinks) * blend_constant(count) / (2.0 * KINKS * sup)
+        steep = sum(kinks) * soft_gap(count) / (2.0 * KINKS * sup)
     fits = BranchFits([found.branch(signs) for signs in found.regions], box, sup, request.dtype, steep)
     if not fits.finite:
         raise Refused("a branch of the target is not defined on the whole box")
@@ -143,7 +143,7 @@ def _steepness(
     rows = []
     for i, (steep, plane) in enumerate(zip(slopes, found.planes, strict=True)):
         if i not in jumps:
-            rows.append(few_bits(steep * blend_constant(count) / (2.0 * mixed * sup)))
+            rows.append(few_bits(steep * soft_gap(count) / (2.0 * mixed * sup)))
         elif math.isinf(p):
             size = max(1.0, float(np.abs(fit.values).max()))
             length = math.sqrt(float(sum(c * c for c in plane[:-1])))

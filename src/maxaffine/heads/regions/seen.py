@@ -12,7 +12,7 @@ from maxaffine.heads.regions.fit import RegionFits
 from maxaffine.heads.regions.plan import RegionsPlan, few_bits, half_widths
 from maxaffine.heads.search import Search
 from maxaffine.heads.spectral.affine_fit import ProductFit
-from maxaffine.proofs.two_level import blend_constant
+from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.request import Request
 
 SHARES = (0.9, 0.8, 0.65, 0.45, 0.3)  # of the error, for the heads inside the regions
@@ -49,7 +49,7 @@ def _steepness(request: Request, seen: Seen, wanted: float) -> tuple[float, ...]
     box = request.target.box
     for sheet in seen.sheets:
         length = math.sqrt(float(sum(c * c for c in sheet.plane[:-1])))
-        steep = sheet.slope * blend_constant(count) / (2.0 * MIXED * wanted)
+        steep = sheet.slope * soft_gap(count) / (2.0 * MIXED * wanted)
         if sheet.kind == "jump" and math.isfinite(request.norm):
             # (2 size)^p times the area times a width of 1/(2 lam |a|), all of it at most the p-th power of a share of the error
             area = float(np.prod(box.width)) / float(box.width.min()) * math.sqrt(box.dimension)

@@ -16,14 +16,14 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
 from maxaffine.expression.expression import Expression
-from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL
 from maxaffine.heads.spectral.plan import GroupPlan, SpectralPlan
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
+from maxaffine.proofs.assumptions import DECLARED, ELEMENTARY, EXPONENTIAL, FLINT
 from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.combine import underflow
 from maxaffine.proofs.ehlich_zeller import FromDeclaration, FromDerivatives, FromExpression, Head, Source, prove
 from maxaffine.proofs.head_bounds import EDGE, affine_moments, etas_for, mean_eta, moments, pieces
-from maxaffine.proofs.two_level import underflow
 from maxaffine.runtime.collapse import SHARE, allowance, collapsible
 from maxaffine.runtime.grouped import tree_terms
 from maxaffine.target.box import Box
@@ -32,8 +32,6 @@ from maxaffine.target.evidence import Evidence
 
 Array = NDArray[np.float64]
 
-FLINT = "complex balls of python-flint enclose analytic functions; exp and cos of long double numbers are accurate to 4 ulp"
-DECLARED = "the declared bounds on ellipses or of a derivative; the callable's returned values are the target's exact values"
 THEOREM = "Ehlich-Zeller: Chebyshev points and enclosures on Bernstein ellipses bound |layer - target| on the whole box"
 
 

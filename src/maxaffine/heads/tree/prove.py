@@ -18,19 +18,18 @@ from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
-from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.expression.expression import Expression
-from maxaffine.heads.lookup.prove_grid import ELEMENTARY, EXPONENTIAL
-from maxaffine.heads.spectral.prove import FLINT
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.keys import AxisKeys
+from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.covering import Scores, cover
 from maxaffine.proofs.ehlich_zeller import FromAffine, Head, prove
 from maxaffine.proofs.enclosed import supremum
 from maxaffine.proofs.literal_form import Heard
-from maxaffine.proofs.two_level import LOGARITHM, cluster_errors, output_rounding, whole_reach
+from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.runtime.two_level import SKIP
 from maxaffine.structure.switches import switches
 from maxaffine.target.target import Target
@@ -60,7 +59,7 @@ def certify_tree(layer: GroupedLayer, target: Target, error: float, runtime: str
     if np.count_nonzero(group.matrix - np.diag(np.diag(group.matrix))) or not (np.diag(group.matrix) > 0).all():
         raise Refused("the coordinates of a tree must be scaled variables.")
     scores, C = Scores.of(group), len(group.clusters)
-    eta = max(cluster_errors(layer, group, k, row).score for k, row in enumerate(whole_reach(layer, group)))
+    eta = GroupErrors.of(layer, group).scores
     if not eta < 10.0:
         raise Refused(f"the sites' scores are uncertain by {eta:.3g} in {layer.dtype}.")
     size = scores.largest + error  # of |f|, once every piece is proved
@@ -69,10 +68,10 @@ def certify_tree(layer: GroupedLayer, target: Target, error: float, runtime: str
     bounds = _pieces(layer, group, target.expression, error)
     leak = C * math.exp(2.0 * eta - gap) * (1 + 1e-9) + C * SKIP * 2.0 * _far(scores)
     approximation, doubt = max(b.approximation for b in bounds), max(b.doubt for b in bounds)
-    near = np.full(len(layer.centre), EDGE)
-    rounding = output_rounding(layer, size) + gamma(3 * C + 24, FLOAT64.unit) * 2.0 * size
-    rounding += max(cluster_errors(layer, group, k, near).head for k in range(C))
-    known = Heard(approximation + doubt + leak, size, np.tile(near, (C, 1)), leak + 2.0 * size * C * math.exp(2.0 * eta - gap))
+    near = np.full((C, len(layer.centre)), EDGE)
+    errors = GroupErrors.of(layer, group, near)
+    rounding = output_rounding(layer, size) + errors.head + errors.sums(size)
+    known = Heard(approximation + doubt + leak, size, near, leak + 2.0 * size * C * math.exp(2.0 * eta - gap))
     parts = {"approximation": approximation, "leakage": leak, "rounding": rounding, "target_rounding": doubt}
     return Certificate.proved(
         math.inf, parts, argument="tree", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,

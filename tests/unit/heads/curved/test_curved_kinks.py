@@ -12,11 +12,11 @@ from maxaffine.checker.stored import NotProved
 from maxaffine.core.errors import Refused
 from maxaffine.heads.curved.plan import CurvedPlan, build_curved, curved_plan
 from maxaffine.heads.curved.prove import certify_curved
-from maxaffine.heads.curved.soft_kink import _lambert
 from maxaffine.heads.level.plan import curve_of
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.soft_gap import lambert_of_exp, soft_gap
 from maxaffine.runtime import chooser
 from maxaffine.structure.branches import extremum
 from maxaffine.structure.switches import forced, switches
@@ -140,6 +140,6 @@ def test_the_largest_share_of_the_wrong_branch() -> None:
     u = np.linspace(0.0, 60.0, 600_001)
     for lam, level in ((0.5, -3.0), (2.0, 0.0), (1.0, 1.4), (7.0, 12.0)):
         most = float((u / (1.0 + np.exp(np.minimum(lam * u - level, 700.0)))).max())
-        ours, theirs = _lambert(np.array([level - 1.0]))[0] / lam, _off(np.array([1e9]), np.array([lam]), np.array([level]))[0]
+        ours, theirs = soft_gap(2, level) / lam, _off(np.array([1e9]), np.array([lam]), np.array([level]))[0]
         assert most * (1 - 1e-12) <= min(ours, theirs) and max(ours, theirs) <= most * (1 + 1e-6)
-    assert np.all(_lambert(np.array([-1e9, 1e300])) > 0) and _off(np.ones(1), np.zeros(1), np.zeros(1))[0] == 0.5
+    assert np.all(lambert_of_exp(np.array([-1e9, 1e300])) > 0) and _off(np.ones(1), np.zeros(1), np.zeros(1))[0] == 0.5

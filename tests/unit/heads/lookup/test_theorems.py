@@ -161,11 +161,6 @@ def test_the_default_sharpness_has_q_one_forty_first_and_mean_distance_eleven_tw
     assert math.sqrt(theorems.mean_square(theorems.RHO0)) == pytest.approx(0.62, abs=5e-3)
 
 
-@pytest.mark.parametrize("y", [1e-12, 1e-3, 1 / math.e, 1.0, 9.99, 10.01, 1e3, 1e100])
-def test_lambert_w_inverts_w_exp_w(y):
-    assert theorems.lambert_w(y) == pytest.approx(lambertw(y).real, rel=1e-13)
-
-
 @pytest.mark.parametrize("rho", RHOS)
 def test_the_cell_average_and_the_mean_steps_bound_their_integrals(rho):
     centres = np.arange(21) - 10.0

@@ -24,7 +24,7 @@ from maxaffine.heads.piecewise.plan import PiecewisePlan, build_piecewise
 from maxaffine.heads.piecewise.prove import certify_piecewise, stored_errors
 from maxaffine.layer.file import from_tensors
 from maxaffine.proofs.observe import near_switches
-from maxaffine.proofs.two_level import blend_constant
+from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.runtime import chooser
 from maxaffine.structure.affine_pieces import NotPiecewise, needed, slack
 from maxaffine.structure.convex_differences import differences
@@ -98,7 +98,7 @@ def test_the_constant_is_sharp_where_pieces_meet_at_a_point():
     x = np.stack([X.ravel(), Y.ravel()], axis=1)
     error = np.abs(chooser.evaluate(layer, x)[:, 0, 0] - TARGET.values(x)[:, 0, 0]).max()
     bound = certify_piecewise(layer, plan).bound
-    assert 0.8 * bound < error <= bound == pytest.approx(blend_constant(3) / 100.0, rel=1e-9)
+    assert 0.8 * bound < error <= bound == pytest.approx(soft_gap(3) / 100.0, rel=1e-9)
 
 
 TARGET = ma.Target.of("max(x, -x/2+y, -x/2-y)", ma.Box(x=SIDE, y=SIDE))
@@ -110,7 +110,7 @@ def three_pieces(R):
 
 @pytest.mark.parametrize("count, wanted", [(1, 0.0), (2, 0.2784645427610738), (3, 0.463056), (10, 1.10100), (100, 2.62865)])
 def test_the_blend_constant_bounds_every_softmax(count, wanted):
-    found = blend_constant(count)
+    found = soft_gap(count)
     assert found == pytest.approx(wanted, rel=1e-5)
     rng = np.random.default_rng(count)
     z = np.concatenate([np.zeros((500, 1)), rng.uniform(0, 2 * found + 2, (500, count - 1))], axis=1)

@@ -1,0 +1,87 @@
+"""From groups to the answer: the affine part, the sum over groups, the last rounding, and what leaves the formats.
+
+    F = affine part . (x - centre) + sum_g F_g,        rounded once to the dtype.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from maxaffine.core.rounding import FLOAT64, compute_dtype, compute_format, gamma
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.two_level import LARGEST, UP, U, largest_value, query, whole_reach
+
+
+def underflow(layer: GroupedLayer) -> float:
+    """What results below the smallest normal number lose: the answer in its dtype, products and sums of values in float64.
+
+    Infinite where an answer, or a sum of values before it is divided by its normaliser, may be too large for its dtype, or what
+    leads to the scores of clusters may be: far from a small cluster its local coordinate is a large number.
+    """
+    most = float(np.finfo(compute_dtype(layer.dtype)).max)
+    if not (token_values(layer) < most / 2.0 and token_values(layer) * layer.tokens < 2.0**1020 and _resolved(layer)):
+        return math.inf
+    # as many times as there are stored numbers, so that the checker, which counts those, confirms the bound
+    numbers = layer.nbytes // layer.itemsize + sum(group.matrix.size + 4 * len(group.shape) for group in layer.groups)
+    counted = max(layer.tokens, numbers + 4 * layer.dimension)
+    return compute_format(layer.dtype).tiny + 100.0 * (layer.dimension + 2) * counted * FLOAT64.tiny
+
+
+def _resolved(layer: GroupedLayer) -> bool:
+    """Whether local coordinates, logits and scores of all clusters are numbers of their formats throughout the box."""
+    most, wide = LARGEST[compute_format(layer.dtype).name], LARGEST["float64"]
+    for group in layer.cluster_groups():
+        q, reach = query(layer, group), whole_reach(layer, group)
+        sites = np.abs(group.site_slopes.astype(np.float64)) @ (q.size + q.error) + np.abs(group.site_offsets.astype(np.float64))
+        if not (reach < most).all():
+            return False
+        for cluster, row, site in zip(group.clusters, reach, sites, strict=True):
+            tops = [
+                float(np.abs(axis.slopes.astype(np.float64)).max() * t + np.abs(axis.offsets.astype(np.float64)).max())
+                for axis, t in zip(cluster.axes, row, strict=True)
+            ]
+            if not (max(tops) < most and float(site) + sum(tops) < wide):
+                return False
+    return True
+
+
+def token_values(layer: GroupedLayer) -> float:
+    """A bound of |F| over the box from the values of its tokens alone: the largest of every group, and the affine part."""
+    reach, total = np.maximum(layer.high - layer.centre, layer.centre - layer.low), 0.0
+    if layer.tilt is not None:
+        total += float((np.abs(layer.tilt.astype(np.float64)) @ reach).max())
+    for group in layer.groups:
+        if group.clustered:
+            total += max(largest_value(c, row) for c, row in zip(group.clusters, whole_reach(layer, group), strict=True))
+        elif group.values is not None:
+            z = np.abs(group.matrix) @ reach
+            lean = 0.0 if group.slopes is None else np.abs(group.slopes.astype(np.float64)) @ z
+            total += float((np.abs(group.values.astype(np.float64)) + lean).max())
+        elif group.factors is not None:
+            tops = [np.abs(factor.astype(np.float64)).max(axis=0) for factor in group.factors]
+            total += float(np.prod(tops, axis=0).sum())
+    return total * 1.01
+
+
+def output_rounding(layer: GroupedLayer, size: float) -> float:
+    """The affine part, the sum over the groups, and the last rounding to the dtype; `size` bounds |F|.  And what underflows."""
+    lost = underflow(layer)
+    if layer.tilt is not None:
+        reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low) * (1 + 4 * U)
+        largest = np.maximum(np.abs(layer.low), np.abs(layer.high))
+        lean = np.abs(layer.tilt.astype(np.float64))
+        lost += float((lean @ (U * largest + gamma(layer.dimension + 3, U) * reach)).max())
+        size = size + float((lean @ reach).max())
+    return (lost + (compute_format(layer.dtype).unit + gamma(len(layer.groups) + 3, U)) * size) * UP
+
+
+def affine_part_error(layer: GroupedLayer, slopes: Sequence[Fraction]) -> float:
+    """How far the stored affine part is from the target's, over the box."""
+    stored = np.zeros(layer.dimension) if layer.tilt is None else layer.tilt[0].astype(np.float64)
+    reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low) * (1 + 1e-15)
+    rows = zip(slopes, stored, reach, strict=True)
+    return sum(abs(float(a - Fraction(float(b)))) * float(r) * UP for a, b, r in rows)
