@@ -145,10 +145,10 @@ def _advice(c: Compiled) -> str:
     worst = max(parts, key=lambda name: parts[name])
     if c.certificate.scope.over == "entries":
         return entries.advice(c)
-    if c.weights.has_clusters:
-        return _cluster_advice(c, worst)
     if c.method == "spectral":
         return _spectral_advice(c, worst)
+    if c.weights.grouped:
+        return _cluster_advice(c, worst)
     assert c.sharpness is not None
     if worst == "rounding":
         return f"rounding in {c.dtype} dominates; use a wider dtype or ask for a larger error, which needs fewer cells"
