@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maxaffine.attack.route_points import Effort, speaks, start_points
+from maxaffine.attack.domain import domain_of
+from maxaffine.attack.search import Effort
+from maxaffine.attack.starts import start_points
 from maxaffine.attack.walk import Row, walk
 from maxaffine.export import judge
 from maxaffine.proofs.statement import NO_GRADIENT
@@ -72,9 +74,9 @@ def test_asking_for_a_gradient_changes_no_answer_beyond_rounding(head: str, dtyp
     if layer.certificate.scope.over == "entries":
         x = np.concatenate([block[0] for block in layer.target.data.blocks()])
     else:
-        domain = speaks(layer)
+        domain = domain_of(layer.certificate.scope, layer.target, inner)
         assert domain is not None
-        pool = start_points(layer, np.random.default_rng(3), domain)
+        pool = start_points(inner, layer.target, domain, np.random.default_rng(3))
         x = pool[domain.keeps(pool)]
         x = x[np.random.default_rng(4).choice(len(x), min(len(x), 1500), replace=False)]
     shaped = x if inner.inputs[0][1] == 1 else x.reshape(-1, *reversed(inner.inputs[0])).transpose(0, 2, 1)

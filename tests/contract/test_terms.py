@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.attack.points import Domain, worst_point
+from maxaffine.attack.domain import Domain
+from maxaffine.attack.search import worst_point
 from maxaffine.checker import check
 from maxaffine.layer.file import from_tensors
 from maxaffine.proofs.certificate import Certificate

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.attack import every_head as attack_every
-from maxaffine.attack.every_head import Row, attack_heads, table
+from maxaffine.attack import heads as attack_every
+from maxaffine.attack.domain import Domain, domain_of
+from maxaffine.attack.heads import Row, attack_heads, table
 from maxaffine.attack.moves import kinds, moved, names
-from maxaffine.attack.points import Domain, domain_of, exact_error, worst_point
+from maxaffine.attack.search import Found, exact_error, worst_point
 from maxaffine.attack.smooth_targets import Case
 from maxaffine.attack.targets import HEADS
 from maxaffine.checker import check
@@ -169,10 +170,10 @@ def test_the_last_rounding_is_that_of_the_layer_not_of_the_target():
 
 def test_rows_tell_apart_what_is_compiled_and_what_is_moved():
     row, case = Row("axis"), Case("x", ma.Box(x=SIDE), 0.1, "float64", "axis", "inf")
-    row.judge("as compiled, dense", case, 1.0, attack_every.Worst(0.5, np.zeros(1), "dense", 10))
-    row.judge("checker, one values by 1e-3", case, 1.0, attack_every.Worst(0.7, np.zeros(1), "dense", 5))
+    row.judge("as compiled, dense", case, 1.0, Found(0.5, (0.0,), 10, "dense"))
+    row.judge("checker, one values by 1e-3", case, 1.0, Found(0.7, (0.0,), 5, "dense"))
     assert (row.statements, row.proved, row.points, row.worst, row.worst_moved) == (1, 1, 15, 0.5, 0.7) and not row.violations
-    row.judge("checker, one values by 1e-3", case, 0.0, attack_every.Worst(0.7, np.zeros(1), "dense", 5))
+    row.judge("checker, one values by 1e-3", case, 0.0, Found(0.7, (0.0,), 5, "dense"))
     assert len(row.violations) == 1 and row.worst_moved == np.inf
 
 

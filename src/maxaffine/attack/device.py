@@ -27,6 +27,7 @@ from maxaffine.core.errors import MaxaffineError
 from maxaffine.export.torch_module import to_multihead_attention, to_torch
 from maxaffine.layer.file import from_tensors
 from maxaffine.layer.grouped_matrices import grouped_matrices
+from maxaffine.layer.layer import shaped
 from maxaffine.layer.matrices import matrices
 from maxaffine.runtime.gpu import launch
 from maxaffine.runtime.torch_runtime import TorchLayer
@@ -91,7 +92,7 @@ def runs(entry: dict[str, Any], layer: Any, device: torch.device) -> Iterator[tu
         def run(x: Array) -> Any:
             found = []
             for start in range(0, len(x), step):
-                part = _shaped(x[start : start + step], layer.inputs)
+                part = shaped(x[start : start + step], layer.inputs)
                 given = [torch.tensor(one, dtype=WIDTHS[dtype], device=device, requires_grad=gradient) for one in part]
                 with torch.set_grad_enabled(gradient):
                     found.append(made(*given).detach().double().cpu().numpy().reshape(len(given[0]), -1))
@@ -120,16 +121,6 @@ def runs(entry: dict[str, Any], layer: Any, device: torch.device) -> Iterator[tu
         if len(layer.inputs) == 1 or kind == "cross":
             yield "literal module", kind, "float64", lambda k=kind: module(lambda: literal(k), "float64", rows=rows)  # type: ignore[misc]
     yield "multihead", "", "float64", lambda: module(lambda: to_multihead_attention(layer, output), "float64", rows=rows)
-
-
-def _shaped(x: Array, shapes: Any) -> list[Array]:
-    """Points (B, D) as the arrays that a user hands over: (B, D), (B, d, n), or one for each input."""
-    parts, first = [], 0
-    for d, n in shapes:
-        part = x[:, first : first + d * n]
-        parts.append(np.ascontiguousarray(part if n == 1 else part.reshape(-1, n, d).transpose(0, 2, 1)))
-        first += d * n
-    return parts
 
 
 def said_of(entry: dict[str, Any], route: str, dtype: str) -> tuple[float | None, str, str]:

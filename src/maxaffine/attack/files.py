@@ -14,21 +14,19 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from maxaffine.attack.points import Domain, _near_target, domain_of
+from maxaffine.attack.domain import EVERYWHERE, domain_of
+from maxaffine.attack.search import at_entries, cells_of, integrated, running
+from maxaffine.attack.starts import start_points
 from maxaffine.checker import Verdict, check
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.scope import Scope
 from maxaffine.layer.file import from_tensors
-from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.layer import Layer
-from maxaffine.runtime import chooser
+from maxaffine.proofs.known_error import sure_differences
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
 from maxaffine.target.target import Target
 
-Array = NDArray[np.float64]
 Tensors = dict[str, Any]
 Path = tuple[str | int, ...]
 
@@ -39,7 +37,7 @@ WORDS = {
     "runtime": ("any", "arrays", "two-level", "dense"),
     "keys": ("product", "listed", "grouped"),
 }
-NOISE = 6.0  # standard errors by which an estimated integral must exceed a bound
+CELLS = 5000  # of the box, for integrals
 
 
 def forge(
@@ -49,14 +47,14 @@ def forge(
     jobs: list[tuple[str, Callable[[Tensors, dict[str, Any]], bool]]] = []
     for name, tensor in tensors.items():
         jobs += [(f"{name}: {how}", _on_tensor(name, change)) for how, change in _tensor_changes(np.size(tensor), rng)]
-    leaves = [path for path in _numbers(record) if path[0] not in SILENT]
+    leaves = [path for path, value in _leaves(record) if isinstance(value, (int, float)) and not isinstance(value, bool)]
     for i, path in enumerate(leaves):
         told = ".".join(map(str, path))
         for how, value in _number_changes(_at(record, path)):
             jobs.append((f"{told}: {how}", _on_record(path, value)))
         other = leaves[(i + 1) % len(leaves)]
         jobs.append((f"{told}: swapped with {'.'.join(map(str, other))}", _swapped(path, other)))
-    for path in _words(record):
+    for path in (path for path, value in _leaves(record) if isinstance(value, str) and path[-1] in WORDS):
         for word in WORDS[str(path[-1])]:
             jobs.append((f"{'.'.join(map(str, path))}: {word}", _on_record(path, word)))
     for i in rng.permutation(len(jobs)):
@@ -140,23 +138,16 @@ def _at(record: Any, path: Path) -> Any:
     return record
 
 
-def _numbers(record: Any, path: Path = ()) -> Iterator[Path]:
-    """Places of all numbers of a record."""
-    pairs = record.items() if isinstance(record, Mapping) else enumerate(record) if isinstance(record, list) else ()
+def _leaves(record: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Places and values of a record, but for what promises nothing."""
+    pairs = record.items() if isinstance(record, Mapping) else enumerate(record)
     for key, value in pairs:
+        if not path and key in SILENT:
+            continue
         if isinstance(value, (Mapping, list)):
-            yield from _numbers(value, (*path, key))
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield (*path, key)
-
-
-def _words(record: Any, path: Path = ()) -> Iterator[Path]:
-    pairs = record.items() if isinstance(record, Mapping) else enumerate(record) if isinstance(record, list) else ()
-    for key, value in pairs:
-        if isinstance(value, (Mapping, list)):
-            yield from _words(value, (*path, key))
-        elif isinstance(value, str) and key in WORDS and path[:1] not in [(name,) for name in SILENT]:
-            yield (*path, key)
+            yield from _leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
 
 
 # ---------------------------------------------------------------------- what is true
@@ -235,66 +226,18 @@ def observed(
     """Certain lower bounds of the errors of a file's layer, from points near switches, on faces and anywhere."""
     layer = from_tensors(dict(tensors), record["layer"])
     target = Target.from_json(record["target"])
-    reserve = record["certificate"].get("details", {}).get("collapse")
-    runtimes: list[tuple[str | None, float | None]] = [(None, reserve)]
-    if not layer.hard:
-        runtimes.append(("dense", None))
+    runs = [running(layer, None, record["certificate"].get("details", {}).get("collapse"))]
+    runs += [] if layer.hard else [running(layer, "dense")]
     if table is not None:
-        x, low, high = _entries(table)
+        errors = [at_entries(run, table).error for run in runs]
     elif record["norm"] != "inf":
-        found = [_integral(layer, target, float(record["norm"]), rng, *one) for one in runtimes]
-        return Truth(found[0], found[-1] if len(found) > 1 else 0.0)
+        p = float(record["norm"])
+        cells = cells_of(runs[0], target, p, rng, CELLS)
+        errors = [integrated(run, target, p, cells, rng).error for run in runs]
     else:
-        x = _points(layer, target, record, rng, points)
-        value = target.enclose(x, x)
-        low, high = value.lo, value.hi
-    errors = []
-    for runtime, tolerance in runtimes:
-        with np.errstate(all="ignore"):
-            y = chooser.evaluate(layer, x, runtime, tolerance).astype(np.float64).reshape(low.shape)
-        away = np.where(np.isnan(y), np.inf, np.maximum(low - y, y - high))
-        errors.append(float(np.where(np.isnan(away), -1.0, away).max(initial=0.0)))
+        domain = domain_of(Scope.of(record["certificate"]), target, layer) or EVERYWHERE
+        x = start_points(layer, target, domain, rng)
+        x = x[rng.permutation(len(x))[: 2 * points]]
+        x = x[domain.keeps(x)]
+        errors = [float(sure_differences(run, target, x).max(initial=0.0)) for run in runs]
     return Truth(errors[0], errors[1] if len(errors) > 1 else 0.0)
-
-
-def _entries(table: Table | Samples) -> tuple[Array, Array, Array]:
-    rows, values = zip(*table.blocks(), strict=True)
-    x, y = np.concatenate(rows), np.concatenate(values)
-    known = np.isfinite(y).all(axis=1)
-    return x[known], y[known], y[known]
-
-
-def _points(
-    layer: Layer | GroupedLayer, target: Target, record: Mapping[str, Any], rng: np.random.Generator, count: int
-) -> Array:
-    """Points that the certificate speaks of."""
-    low, high = layer.low, layer.high
-    x = rng.uniform(low, high, (count, len(low)))
-    on_face = rng.random(x.shape)
-    x = np.where(on_face < 0.06, low, np.where(on_face > 0.94, high, x))
-    scope = Scope.of(record["certificate"])
-    domain = domain_of(scope, target) or Domain()
-    if layer.grouped:
-        x = np.concatenate([x, *_near_target(layer, target, domain, rng)])
-    x = np.clip(x, low, high)
-    if scope.radius is not None and not layer.grouped:
-        sites = np.asarray(layer.keys.listed()[0], dtype=np.float64) / np.diag(layer.coordinates.matrix)
-        away = rng.normal(size=(count, len(low)))
-        away *= scope.radius * rng.random((count, 1)) / np.linalg.norm(away, axis=1, keepdims=True)
-        x = np.clip(layer.coordinates.centre + sites[rng.integers(0, len(sites), count)] + away, low, high)
-    return x[domain.keeps(x)]
-
-
-def _integral(
-    layer: Layer | GroupedLayer, target: Target, p: float, rng: np.random.Generator, runtime: str | None, tolerance: float | None
-) -> float:
-    """The L_p norm of the error less a few standard errors, from points one in every cell of a grid."""
-    D = layer.dimension
-    side = {1: 40_000, 2: 200}.get(D, max(2, round(40_000 ** (1.0 / D))))
-    grid = np.stack([a.ravel() for a in np.meshgrid(*[np.arange(side)] * D, indexing="ij")], axis=1)
-    x = layer.low + (layer.high - layer.low) * (grid + rng.random(grid.shape)) / side
-    y = chooser.evaluate(layer, x, runtime, tolerance).astype(np.float64)
-    power = (np.abs(y - target.values(x)) ** p).reshape(len(x), -1)
-    mean, scatter = power.mean(axis=0), power.std(axis=0) / math.sqrt(len(x))
-    volume = float(np.prod(layer.high - layer.low))
-    return float((np.maximum(mean - NOISE * scatter, 0.0) * volume).max() ** (1.0 / p))

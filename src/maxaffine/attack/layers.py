@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from maxaffine.attack import targets as attack_heads
+from maxaffine.attack import targets
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.target.box import Box
 from maxaffine.target.table import Table
@@ -30,35 +30,11 @@ class Ask:
 
 def _from_case(name: str) -> Callable[[np.random.Generator, str], Ask]:
     def make(rng: np.random.Generator, dtype: str) -> Ask:
-        case = attack_heads.HEADS[name](rng)
+        case = targets.HEADS[name](rng)
         error = max(case.error, FINEST[dtype] * float(np.prod(case.box.width)) ** (0.0 if case.norm == "inf" else 1.0))
         return Ask(case.text, case.box, {"error": error, "method": case.method, "norm": case.norm, "gap": case.gap})
 
     return make
-
-
-def _cheap(rng: np.random.Generator, variables: tuple[str, ...]) -> str:
-    terms = [f"sin({rng.uniform(0.5, 3):.3g}*x)", f"{rng.uniform(-1, 1):.3g}*x", f"exp(-{rng.uniform(0.2, 2):.3g}*x**2)"]
-    text = str(rng.choice(terms))
-    return text if len(variables) == 1 else f"{text} + {rng.uniform(-1, 1):.3g}*y + cos(x*y)"
-
-
-def _square(rng: np.random.Generator) -> Box:
-    shift = float(rng.choice([0.0, 0.0, 0.3, 100.0]))
-    return Box(x=(shift - 1.0, shift + 1.0), y=(-1.0, float(rng.uniform(0.5, 2.0))))
-
-
-def _lookup(rng: np.random.Generator, dtype: str) -> Ask:
-    if rng.random() < 0.4:
-        text = f"sqrt(x+{rng.uniform(0, 0.1):.2g})*{rng.uniform(0.3, 1):.3g}"
-        return Ask(text, Box(x=(0, 1)), {"error": float(rng.uniform(0.05, 0.2)), "method": "lookup"})
-    return Ask(_cheap(rng, ("x", "y")), _square(rng), {"error": float(rng.uniform(0.4, 0.8)), "method": "lookup"})
-
-
-def _lookup_integrated(rng: np.random.Generator, dtype: str) -> Ask:
-    text = f"sign(x - {rng.uniform(-0.5, 0.5):.3g}) + {_cheap(rng, ('x',))}"
-    norm = float(rng.choice([1.0, 2.0]))
-    return Ask(text, Box(x=(-1, 1)), {"error": float(rng.uniform(0.2, 0.6)), "method": "lookup", "norm": norm})
 
 
 def _partition(rng: np.random.Generator, dtype: str) -> Ask:
@@ -75,7 +51,7 @@ def _centres(rng: np.random.Generator, dtype: str) -> Ask:
 
 
 def _matrix(rng: np.random.Generator, dtype: str) -> Ask:
-    texts = ", ".join(_cheap(rng, ("x",)) for _ in range(4))
+    texts = ", ".join(targets.cheap(rng) for _ in range(4))
     target = Target.of(texts, Box(x=(-1, 1)), output_shape=(2, 2))
     return Ask(target, None, {"error": float(rng.uniform(0.2, 0.5)), "method": "lookup"})
 
@@ -106,9 +82,7 @@ def _hard(rng: np.random.Generator, dtype: str) -> Ask:
 
 
 HEADS: dict[str, Callable[[np.random.Generator, str], Ask]] = {
-    **{name: _from_case(name) for name in attack_heads.HEADS},
-    "lookup": _lookup,
-    "lookup, L_p": _lookup_integrated,
+    **{name: _from_case(name) for name in targets.HEADS},
     "partition": _partition,
     "centres": _centres,
     "matrix": _matrix,

@@ -16,8 +16,10 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.attack.route_points import NOISE, Effort, cells_of, drawn, narrowed, speaks, start_points, worst
+from maxaffine.attack.domain import domain_of
 from maxaffine.attack.routes import chosen, random_layers
+from maxaffine.attack.search import NOISE, Effort, cells_of, drawn, narrowed, running, worst
+from maxaffine.attack.starts import start_points
 from maxaffine.attack.ways import ways
 from maxaffine.compiled import Compiled
 from maxaffine.core import balls
@@ -119,14 +121,15 @@ def _points(compiled: Compiled, rng: np.random.Generator) -> dict[str, Array] | 
         x, low = x[keep], low[keep]
         high = low
     elif np.isinf(compiled.certificate.norm):
-        domain = speaks(compiled)
+        domain = domain_of(compiled.certificate.scope, target, layer)
         if domain is None:
             return None
-        pool = start_points(compiled, rng, domain)
+        pool = start_points(layer, target, domain, rng, compiled.observed.at)
         found = []
         for way in ways(compiled, lambda route: route in CLIMBED):
             if way.statement.covered:
-                found.append(np.array([worst(way.build(), compiled, pool, domain, rng, LOOK, way.narrow).at]))
+                worst_one = worst(way.build(), layer, target, domain, pool, rng, LOOK, narrow=way.narrow)
+                found.append(np.array([worst_one.at]))
         some = pool[rng.choice(len(pool), min(POINTS, len(pool)), replace=False)]
         x = np.concatenate([*found, some])
         x = np.concatenate([x, narrowed(x, layer.low, layer.high)])
@@ -135,7 +138,7 @@ def _points(compiled: Compiled, rng: np.random.Generator) -> dict[str, Array] | 
         keep = np.isfinite(low).all(axis=1) & np.isfinite(high).all(axis=1)
         x, low, high = x[keep], low[keep], high[keep]
     else:
-        cells = cells_of(compiled, compiled.certificate.norm, rng, CELLS)
+        cells = cells_of(running(layer), target, compiled.certificate.norm, rng, CELLS)
         x, volume = drawn(target, cells, rng, True)
         low = high = target.values(x).reshape(len(x), -1)
     if not len(x):
@@ -148,8 +151,8 @@ def enclosed(target: Target, x: Array, sharp: float) -> tuple[Array, Array]:
     """Bounds of f(x), (P, K) each; infinite where nothing finite encloses it."""
     if target.expression is None:
         values = target.values(x).reshape(len(x), -1)
-        doubt = NOISE * (1.0 + np.abs(values))
-        return values - doubt, values + doubt
+        noise = NOISE * (1.0 + np.abs(values))
+        return values - noise, values + noise
     with np.errstate(all="ignore"):
         found = target.enclose(x, x)
     low, high = (np.array(one, dtype=np.float64).reshape(len(x), -1) for one in (found.lo, found.hi))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from maxaffine.attack.layers import DTYPES, HEADS
-from maxaffine.attack.route_points import Effort
+from maxaffine.attack.search import Effort
 from maxaffine.attack.walk import Row, walk
 from maxaffine.compiled import Compiled
 from maxaffine.core.errors import BadInput, MaxaffineError

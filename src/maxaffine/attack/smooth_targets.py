@@ -38,11 +38,12 @@ class Case:
     gap: float | None = None  # about jumps, within which nothing is asked
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """A number of three digits as text."""
     return f"{value:.3g}"
 
 
-def _normal(name: str, low: float, high: float) -> str:
+def normal(name: str, low: float, high: float) -> str:
     """A variable that runs over [-1, 1] on its side."""
     middle, half = (low + high) / 2.0, (high - low) / 2.0
     if (middle, half) == (0.0, 1.0):
@@ -50,20 +51,20 @@ def _normal(name: str, low: float, high: float) -> str:
     return f"({name}-{middle!r})/{half!r}" if middle >= 0 else f"({name}+{-middle!r})/{half!r}"
 
 
-def _direction(rng: np.random.Generator, variables: list[str]) -> str:
+def direction(rng: np.random.Generator, variables: list[str]) -> str:
     """One variable, or an oblique direction of several; |u| <= 1 on the box."""
     if len(variables) == 1 or rng.random() < 0.5:
         return str(rng.choice(variables))
     picked = [str(v) for v in rng.permutation(variables)[: rng.integers(2, len(variables) + 1)]]
-    weights = [_number(rng.choice([1.0, -1.0]) * rng.choice([1.0, 1.0, 0.5, rng.uniform(0.2, 1.0)])) for _ in picked]
-    scale = _number(1.0 / len(picked) - 0.0005)
+    weights = [number(rng.choice([1.0, -1.0]) * rng.choice([1.0, 1.0, 0.5, rng.uniform(0.2, 1.0)])) for _ in picked]
+    scale = number(1.0 / len(picked) - 0.0005)
     return f"{scale}*({' + '.join(f'{w}*({v})' for w, v in zip(weights, picked, strict=True))})"
 
 
 def _function(rng: np.random.Generator, variables: list[str], simple: bool) -> str:
-    k = _number(rng.choice([rng.uniform(0.5, 3.0), rng.uniform(2.0, 12.0)]))
-    p = _number(1.0 + 10.0 ** rng.uniform(-0.9, 0.5))
-    u, v = _direction(rng, variables), _direction(rng, variables)
+    k = number(rng.choice([rng.uniform(0.5, 3.0), rng.uniform(2.0, 12.0)]))
+    p = number(1.0 + 10.0 ** rng.uniform(-0.9, 0.5))
+    u, v = direction(rng, variables), direction(rng, variables)
     pattern = str(rng.choice(ONE if simple or len(variables) == 1 or rng.random() < 0.6 else TWO))
     return pattern.format(u=u, v=v, k=k, p=p)
 
@@ -74,18 +75,18 @@ def _text(rng: np.random.Generator, variables: list[str]) -> str:
         factors = [_function(rng, variables, simple=len(variables) > 2)]
         if rng.random() < 0.35:
             factors.append(_function(rng, [str(rng.choice(variables))], simple=True))
-        terms.append(f"{_number(rng.uniform(-2.0, 2.0))}*" + "*".join(f"({factor})" for factor in factors))
+        terms.append(f"{number(rng.uniform(-2.0, 2.0))}*" + "*".join(f"({factor})" for factor in factors))
     if rng.random() < 0.15:
-        terms.append(_number(rng.choice([1e3, -50.0, 1e6])))
+        terms.append(number(rng.choice([1e3, -50.0, 1e6])))
     return " + ".join(terms)
 
 
-def _kinked(rng: np.random.Generator, variables: list[str], depth: int) -> str:
+def kinked(rng: np.random.Generator, variables: list[str], depth: int) -> str:
     """A continuous piecewise affine function: nested switches over affine ones."""
     if depth == 0 or rng.random() < 0.15:
-        return f"({_number(rng.uniform(-2.0, 2.0))}*({_direction(rng, variables)}) + {_number(rng.uniform(-0.6, 0.6))})"
-    a, b = (_kinked(rng, variables, depth - 1) for _ in range(2))
-    c, h = _number(rng.uniform(-1.5, 1.5)), _direction(rng, variables)
+        return f"({number(rng.uniform(-2.0, 2.0))}*({direction(rng, variables)}) + {number(rng.uniform(-0.6, 0.6))})"
+    a, b = (kinked(rng, variables, depth - 1) for _ in range(2))
+    c, h = number(rng.uniform(-1.5, 1.5)), direction(rng, variables)
     patterns = (
         f"max({a}, {b})", f"min({a}, {b})", f"abs({a})", f"relu({a})", f"clip({a}, -0.4, 0.3)", f"({a} + {c}*{b})",
         f"where({h} < 0.1, {a}, {a} + {c}*(({h}) - 0.1))", f"max({a}, {b}, {c})",
@@ -98,7 +99,7 @@ def random_case(rng: np.random.Generator) -> Case:
     count = int(rng.choice([1, 2, 3], p=[0.45, 0.4, 0.15]))
     sides = [SIDES[i] for i in rng.integers(0, len(SIDES), count)]
     names = NAMES[:count]
-    variables = [_normal(name, *side) for name, side in zip(names, sides, strict=True)]
+    variables = [normal(name, *side) for name, side in zip(names, sides, strict=True)]
     box = Box.named(names, [low for low, _ in sides], [high for _, high in sides])
     dtype = str(rng.choice(["float64", "float32", "bfloat16"], p=[0.6, 0.25, 0.15]))
     text = _text(rng, variables)
@@ -107,7 +108,7 @@ def random_case(rng: np.random.Generator) -> Case:
     finest = {"float64": 10.0 if simple else 7.0 if count < 3 else 5.0, "float32": 4.0, "bfloat16": 1.3}[dtype]
     error = 10.0 ** -rng.uniform(1.0 if dtype != "bfloat16" else 0.5, finest)
     if rng.random() < 0.2:
-        return Case(_kinked(rng, variables, int(rng.integers(1, 4))), box, float(error), dtype, "piecewise", "inf")
+        return Case(kinked(rng, variables, int(rng.integers(1, 4))), box, float(error), dtype, "piecewise", "inf")
     if rng.random() < 0.12 and count < 3:
         norm: float | str = "inf" if rng.random() < 0.7 else float(rng.choice([1.0, 2.0]))
         return Case(text, box, max(float(error), 0.05), "float64" if dtype == "bfloat16" else dtype, "lookup", norm)

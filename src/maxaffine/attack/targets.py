@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from maxaffine.attack.smooth_targets import Case, _direction, _kinked, _normal, _number, random_case
+from maxaffine.attack.smooth_targets import Case, direction, kinked, normal, number, random_case
 from maxaffine.target.box import Box
 
 SIDES = ((-1.0, 1.0), (-1.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (-3.0, 2.0), (1000.0, 1001.0), (-1e-3, 2e-3))
@@ -54,30 +54,30 @@ def _filled(rng: np.random.Generator, pattern: str, variables: list[str], u: str
     """The pattern with random numbers and directions."""
     x, y = (variables[0], variables[min(1, len(variables) - 1)])
     numbers = {
-        "k": _number(rng.uniform(1.0, 7.0)), "m": _number(rng.uniform(1.0, 5.0)), "c": _number(rng.uniform(0.05, 0.6)),
-        "a": _number(rng.uniform(0.15, 0.6)), "b": _number(rng.uniform(0.7, 1.6)), "d": _number(rng.uniform(0.3, 2.0)),
-        "p": _number(1.0 + 10.0 ** rng.uniform(-2.0, 0.3)), "e": _number(10.0 ** rng.uniform(-2.0, 0.0)),
-        "q": _number(rng.uniform(10.0, 300.0)),
+        "k": number(rng.uniform(1.0, 7.0)), "m": number(rng.uniform(1.0, 5.0)), "c": number(rng.uniform(0.05, 0.6)),
+        "a": number(rng.uniform(0.15, 0.6)), "b": number(rng.uniform(0.7, 1.6)), "d": number(rng.uniform(0.3, 2.0)),
+        "p": number(1.0 + 10.0 ** rng.uniform(-2.0, 0.3)), "e": number(10.0 ** rng.uniform(-2.0, 0.0)),
+        "q": number(rng.uniform(10.0, 300.0)),
     }  # fmt: skip
     h, g = (_plane(rng, variables) for _ in range(2))
-    return pattern.format(u=u or _direction(rng, variables), x=x, y=y, h=h, g=g, **numbers)
+    return pattern.format(u=u or direction(rng, variables), x=x, y=y, h=h, g=g, **numbers)
 
 
 def _plane(rng: np.random.Generator, variables: list[str]) -> str:
-    weights = [_number(rng.choice([1.0, -1.0, 2.0, 0.5, 0.3, rng.uniform(-1.5, 1.5)])) for _ in variables]
+    weights = [number(rng.choice([1.0, -1.0, 2.0, 0.5, 0.3, rng.uniform(-1.5, 1.5)])) for _ in variables]
     if len(variables) > 1 and rng.random() < 0.35:
         weights[int(rng.integers(len(weights)))] = "0"
     if all(w == "0" for w in weights):
         weights[0] = "1"
     total = " + ".join(f"{w}*({v})" for w, v in zip(weights, variables, strict=True) if w != "0")
-    return f"({total} - {_number(rng.uniform(-0.5, 0.5))})"
+    return f"({total} - {number(rng.uniform(-0.5, 0.5))})"
 
 
 def _box(rng: np.random.Generator, count: int, plain: bool) -> tuple[Box, list[str]]:
     sides = [SIDES[0] if plain else SIDES[i] for i in rng.integers(0, len(SIDES), count)]
     names = NAMES[:count]
     box = Box.named(names, [low for low, _ in sides], [high for _, high in sides])
-    return box, [_normal(name, *side) for name, side in zip(names, sides, strict=True)]
+    return box, [normal(name, *side) for name, side in zip(names, sides, strict=True)]
 
 
 def _error(rng: np.random.Generator, coarse: float, fine: float, dtype: str) -> float:
@@ -92,19 +92,19 @@ def _dtype(rng: np.random.Generator) -> str:
 def _piecewise(rng: np.random.Generator) -> Case:
     count, dtype = int(rng.integers(1, 4)), str(rng.choice(["float64", "float32", "bfloat16"], p=[0.6, 0.25, 0.15]))
     box, variables = _box(rng, count, rng.random() < 0.5)
-    return Case(_kinked(rng, variables, int(rng.integers(1, 4))), box, _error(rng, 1.0, 9.0, dtype), dtype, "piecewise", "inf")
+    return Case(kinked(rng, variables, int(rng.integers(1, 4))), box, _error(rng, 1.0, 9.0, dtype), dtype, "piecewise", "inf")
 
 
 def _along(rng: np.random.Generator, patterns: tuple[str, ...], fine: float) -> tuple[str, Box, float, str]:
     """A function of one variable or direction, with an affine function beside it in some."""
     count, dtype = int(rng.choice([1, 1, 1, 2, 3])), _dtype(rng)
     box, variables = _box(rng, count, rng.random() < 0.6)
-    u = _direction(rng, variables) if count > 1 else variables[0]
-    text = f"{_number(rng.uniform(0.4, 2.0))}*({_filled(rng, str(rng.choice(patterns)), variables, u)})"
+    u = direction(rng, variables) if count > 1 else variables[0]
+    text = f"{number(rng.uniform(0.4, 2.0))}*({_filled(rng, str(rng.choice(patterns)), variables, u)})"
     if rng.random() < 0.3:
         text += f" + {_filled(rng, str(rng.choice(SMOOTH)), variables, u)}"
     if rng.random() < 0.4:
-        text += " + " + " + ".join(f"{_number(rng.uniform(-2.0, 2.0))}*({v})" for v in variables)
+        text += " + " + " + ".join(f"{number(rng.uniform(-2.0, 2.0))}*({v})" for v in variables)
     return text, box, _error(rng, 1.0, fine, dtype), dtype
 
 
@@ -188,17 +188,17 @@ def _products(rng: np.random.Generator) -> Case:
     box, variables = _box(rng, count, rng.random() < 0.6)
     rows = []
     for i, v in enumerate(variables):
-        u = _direction(rng, variables) if rng.random() < 0.2 else v
+        u = direction(rng, variables) if rng.random() < 0.2 else v
         hard = SINGULAR if rng.random() < 0.25 else KINKED
         patterns = hard if i == 0 or rng.random() < 0.3 else (*SMOOTH, *FACTORS)
         rows.append(f"({_filled(rng, str(rng.choice(patterns)), [v], u)})")
-    text = f"{_number(rng.uniform(-2.0, 2.0))}*{'*'.join(rows)}"
+    text = f"{number(rng.uniform(-2.0, 2.0))}*{'*'.join(rows)}"
     if rng.random() < 0.3:
         text += f" + ({_filled(rng, str(rng.choice((*KINKED, *SMOOTH))), [variables[0]], variables[0])})"
     if rng.random() < 0.15:
-        text += f" + abs({variables[0]}-{_number(rng.uniform(-0.5, 0.5))})*cos({_number(rng.uniform(0.5, 4.0))}*{variables[1]})"
+        text += f" + abs({variables[0]}-{number(rng.uniform(-0.5, 0.5))})*cos({number(rng.uniform(0.5, 4.0))}*{variables[1]})"
     if rng.random() < 0.4:
-        text += " + " + " + ".join(f"{_number(rng.uniform(-2.0, 2.0))}*({v})" for v in variables)
+        text += " + " + " + ".join(f"{number(rng.uniform(-2.0, 2.0))}*({v})" for v in variables)
     return Case(text, box, _error(rng, 1.0, 5.0 if count == 2 else 2.0, dtype), dtype, "products", "inf")
 
 
@@ -216,8 +216,8 @@ def _ridges(rng: np.random.Generator) -> Case:
     box, variables = _box(rng, count, rng.random() < 0.6)
     rows = []
     for _ in range(int(rng.choice([1, 2]))):
-        weights = [_number(rng.choice([1.0, -1.0, 0.5, 2.0, rng.uniform(0.2, 1.0)])) for _ in variables]
-        u = f"{_number(1.0 / (2.0 * count))}*({' + '.join(f'{w}*({v})' for w, v in zip(weights, variables, strict=True))})"
+        weights = [number(rng.choice([1.0, -1.0, 0.5, 2.0, rng.uniform(0.2, 1.0)])) for _ in variables]
+        u = f"{number(1.0 / (2.0 * count))}*({' + '.join(f'{w}*({v})' for w, v in zip(weights, variables, strict=True))})"
         rows.append(_filled(rng, str(rng.choice(("tanh({k}*{u})", "exp(-{k}*({u})**2)", "1/({p}-({u}))", "sin({k}*{u})",
                                                  "sqrt({e}+({u})**2)"))), variables, u))  # fmt: skip
     return Case(" + ".join(rows), box, _error(rng, 1.0, 7.0, dtype), dtype, "spectral", "inf")
@@ -228,16 +228,38 @@ def _sums(rng: np.random.Generator) -> Case:
     box, variables = _box(rng, count, rng.random() < 0.6)
     rows = []
     for i, v in enumerate(variables):
-        u = _direction(rng, variables) if rng.random() < 0.25 else v
+        u = direction(rng, variables) if rng.random() < 0.25 else v
         patterns = KINKED if i == 0 or rng.random() < 0.4 else SINGULAR if rng.random() < 0.15 else (*SMOOTH, *FACTORS)
-        rows.append(f"{_number(rng.uniform(-2.0, 2.0))}*({_filled(rng, str(rng.choice(patterns)), [v], u)})")
+        rows.append(f"{number(rng.uniform(-2.0, 2.0))}*({_filled(rng, str(rng.choice(patterns)), [v], u)})")
     if rng.random() < 0.3:
         rows.append(f"({variables[0]})*({variables[1]})")
     if rng.random() < 0.4:
-        rows += [f"{_number(rng.uniform(-2.0, 2.0))}*({v})" for v in variables]
+        rows += [f"{number(rng.uniform(-2.0, 2.0))}*({v})" for v in variables]
     if rng.random() < 0.2:
         rows.append(f"max({_plane(rng, variables)}, {_plane(rng, variables)})")
     return Case(" + ".join(rows), box, _error(rng, 1.0, 6.0, dtype), dtype, "sums", "inf")
+
+
+def _lookup(rng: np.random.Generator) -> Case:
+    if rng.random() < 0.4:
+        text = f"sqrt(x+{rng.uniform(0, 0.1):.2g})*{rng.uniform(0.3, 1):.3g}"
+        return Case(text, Box(x=(0, 1)), float(rng.uniform(0.05, 0.2)), _dtype(rng), "lookup", "inf")
+    shift = float(rng.choice([0.0, 0.0, 0.3, 100.0]))
+    box = Box(x=(shift - 1.0, shift + 1.0), y=(-1.0, float(rng.uniform(0.5, 2.0))))
+    text = f"{cheap(rng)} + {rng.uniform(-1, 1):.3g}*y + cos(x*y)"
+    return Case(text, box, float(rng.uniform(0.4, 0.8)), _dtype(rng), "lookup", "inf")
+
+
+def _lookup_integrated(rng: np.random.Generator) -> Case:
+    text = f"sign(x - {rng.uniform(-0.5, 0.5):.3g}) + {cheap(rng)}"
+    norm = float(rng.choice([1.0, 2.0]))
+    return Case(text, Box(x=(-1, 1)), float(rng.uniform(0.2, 0.6)), _dtype(rng), "lookup", norm)
+
+
+def cheap(rng: np.random.Generator) -> str:
+    """A smooth function of x that few cells follow."""
+    terms = [f"sin({rng.uniform(0.5, 3):.3g}*x)", f"{rng.uniform(-1, 1):.3g}*x", f"exp(-{rng.uniform(0.2, 2):.3g}*x**2)"]
+    return str(rng.choice(terms))
 
 
 HEADS: dict[str, Callable[[np.random.Generator], Case]] = {
@@ -258,4 +280,6 @@ HEADS: dict[str, Callable[[np.random.Generator], Case]] = {
     "spectral": _spectral,
     "spectral, products": _product_keys,
     "ridges": _ridges,
+    "lookup": _lookup,
+    "lookup, L_p": _lookup_integrated,
 }

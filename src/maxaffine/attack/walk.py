@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from maxaffine.attack.route_points import DRAWS, Effort, Found, at_entries, cells_of, integrated, speaks, start_points, worst
+from maxaffine.attack.domain import domain_of
+from maxaffine.attack.search import DRAWS, Effort, Found, at_entries, cells_of, integrated, running, worst
+from maxaffine.attack.starts import start_points
 from maxaffine.attack.ways import Way, ways
 from maxaffine.compiled import Compiled
 from maxaffine.core.errors import MaxaffineError
 
-NOWHERE = Found(0.0, (), 0)
+NOWHERE = Found()
 QUICK = Effort(starts=500, climbers=8, tries=4, rounds=10, integral=3000)
 
 
@@ -64,14 +66,14 @@ def walk(
     kept: Callable[[str], bool] = lambda route: True,
 ) -> Iterator[Row]:  # fmt: skip
     """A row for every way whose route is `kept`."""
-    domain = speaks(compiled) if compiled.bound is not None else None
-    over, norm = compiled.certificate.scope.over, compiled.certificate.norm
-    pointwise = over != "entries" and np.isinf(norm)
-    pool = start_points(compiled, rng, domain) if pointwise and domain is not None else np.empty((0, compiled.weights.dimension))
-
-    cells = []  # of an integral, and fewer of them for slow ways
-    if over == "integral" and domain is not None:
-        cells = [cells_of(compiled, norm, rng, one.integral // DRAWS) for one in (effort, effort.less(40.0))]
+    layer, target, scope, norm = compiled.weights, compiled.target, compiled.certificate.scope, compiled.certificate.norm
+    domain = domain_of(scope, target, layer) if compiled.bound is not None else None
+    pool, cells = np.empty((0, layer.dimension)), []  # to start from; of an integral, and fewer of them for slow ways
+    if scope.over == "integral" and domain is not None:
+        run = running(layer)
+        cells = [cells_of(run, target, norm, rng, one.integral // DRAWS) for one in (effort, effort.less(40.0))]
+    elif scope.over != "entries" and domain is not None:
+        pool = start_points(layer, target, domain, rng, compiled.observed.at)
     name = compiled.target.name or compiled.target.text or "callable"
 
     def row(way: Way, bound: float | None, why: str, found: Found = NOWHERE) -> Row:
@@ -95,11 +97,11 @@ def walk(
             yield row(way, said.bound, f"fault: {fault}", Found(math.inf, (), 1))
             continue
         less = effort.less(way.slow)
-        if over == "entries":
-            found = at_entries(run, compiled.target, way.narrow)
-        elif pointwise:
-            found = worst(run, compiled, pool, domain, rng, less, way.narrow)
+        if scope.over == "entries":
+            found = at_entries(run, target.data, way.narrow)
+        elif scope.over == "integral":
+            found = integrated(run, target, norm, cells[way.slow > 4.0], rng, way.narrow)
         else:
-            found = integrated(run, compiled.target, norm, cells[way.slow > 4.0], rng, way.narrow)
+            found = worst(run, layer, target, domain, pool, rng, less, narrow=way.narrow)
         why = said.why if found.points else "no entry is a float32 number"
         yield row(way, said.bound, why, found)

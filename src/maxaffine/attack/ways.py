@@ -23,6 +23,7 @@ from maxaffine import reference
 from maxaffine.compiled import Compiled
 from maxaffine.core.rounding import compute_format
 from maxaffine.export.write import handed
+from maxaffine.layer.layer import shaped
 from maxaffine.layer.records import CrossMatrices, SelfMatrices
 from maxaffine.proofs.routes import TENSORS
 from maxaffine.proofs.statement import Statement
@@ -54,16 +55,6 @@ class Way:
     def name(self) -> str:
         """The route and the variant."""
         return f"{self.route}, {self.variant}" if self.variant else self.route
-
-
-def shaped(x: Array, shapes: Any) -> list[Array]:
-    """Points (B, D) as the arrays that a user hands over: (B, D), (B, d, n), or one for each input."""
-    parts, first = [], 0
-    for d, n in shapes:
-        part = x[:, first : first + d * n]
-        parts.append(np.ascontiguousarray(part if n == 1 else part.reshape(-1, n, d).transpose(0, 2, 1)))
-        first += d * n
-    return parts
 
 
 def ways(compiled: Compiled, kept: Callable[[str], bool] = lambda route: True) -> Iterator[Way]:

@@ -143,6 +143,11 @@ class Layer:
         return self.keys.count * self.n_out
 
     @property
+    def work(self) -> int:
+        """Tokens that an evaluation meets."""
+        return self.tokens
+
+    @property
     def nbytes(self) -> int:
         """Bytes that the stored arrays take."""
         arrays = [self.values] + [a for axis in self.axes for a in (axis.slopes, axis.offsets)]
@@ -164,3 +169,13 @@ class Layer:
         slopes, offsets = (np.asarray(part, dtype=np.float64) for part in self.keys.listed())
         in_x = slopes @ self.coordinates.matrix
         return in_x, offsets - in_x @ self.coordinates.centre
+
+
+def shaped(x: NDArray[np.float64], shapes: tuple[tuple[int, int], ...]) -> list[NDArray[np.float64]]:
+    """Points (B, D) as the arrays that a user hands over: (B, D), (B, d, n), or one for each input."""
+    parts, first = [], 0
+    for d, n in shapes:
+        part = x[:, first : first + d * n]
+        parts.append(np.ascontiguousarray(part if n == 1 else part.reshape(-1, n, d).transpose(0, 2, 1)))
+        first += d * n
+    return parts

@@ -10,8 +10,8 @@ import pytest
 
 import maxaffine as ma
 from maxaffine.attack import walk as walking
-from maxaffine.attack.route_points import Effort, narrowed
 from maxaffine.attack.routes import GROUPS, Tally, attack_routes, markdown, table
+from maxaffine.attack.search import Effort, narrowed
 from maxaffine.attack.walk import Row, walk
 from maxaffine.attack.ways import ways
 from maxaffine.compiler import compile

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.attack.route_points import Effort
+from maxaffine.attack.search import Effort
 from maxaffine.attack.walk import walk
 from maxaffine.attack.ways import ways
 from maxaffine.checker import check

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.attack.proofs import perturbed
+from maxaffine.attack.moves import perturbed
 from maxaffine.checker import check
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.heads.spectral.prove import certify_spectral

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.attack.adversary import worst_error
+from maxaffine.attack.search import worst_point
 from maxaffine.core.errors import Refused
 from maxaffine.heads.spectral.directions import spectral_plans
 from maxaffine.runtime import chooser
@@ -42,7 +42,7 @@ def test_the_tokens_promised_suffice_and_the_proof_is_close_to_the_truth(text, o
     layer = ma.compile(text, on, error=error, require="proved", method="spectral")
     assert layer.tokens <= most and layer.bound <= error and layer.certificate.kind == "proved"
     runtimes = chooser.available(layer.weights)
-    found = max(worst_error(layer.weights, layer.target, np.random.default_rng(0), runtime)[0] for runtime in runtimes)
+    found = max(worst_point(layer.weights, layer.target, np.random.default_rng(0), runtime).error for runtime in runtimes)
     assert found <= layer.bound <= ratio * max(found, layer.observed.error)
 
 
@@ -76,7 +76,7 @@ def test_narrow_dtypes_are_proved_and_keep_their_bound(text, on, error, dtype):
     layer = ma.compile(text, on, error=error, dtype=dtype, require="proved", method="spectral")
     assert layer.weights.groups[0].axes[0].slopes.dtype.name == dtype
     for runtime in ("dense", "factorised"):
-        assert worst_error(layer.weights, layer.target, np.random.default_rng(1), runtime)[0] <= layer.bound <= error
+        assert worst_point(layer.weights, layer.target, np.random.default_rng(1), runtime).error <= layer.bound <= error
 
 
 @pytest.mark.parametrize("text, on, error, dtype, words", [

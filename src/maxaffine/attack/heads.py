@@ -15,28 +15,26 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.attack.domain import Domain, domain_of
 from maxaffine.attack.moves import moved, narrowed, promised
-from maxaffine.attack.points import Domain, Worst, domain_of, speaks_of, worst_point
+from maxaffine.attack.search import DRAWS, Found, cells_of, integrated, running, worst_point
 from maxaffine.attack.smooth_targets import Case
 from maxaffine.attack.targets import HEADS
 from maxaffine.checker import check
 from maxaffine.core.errors import BadInput, MaxaffineError
 from maxaffine.core.progress import Progress, silent
+from maxaffine.core.scope import Scope
 from maxaffine.layer.file import from_tensors
-from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import face_biased
 from maxaffine.runtime import chooser
 from maxaffine.target.target import Target
 
-Array = NDArray[np.float64]
-
 MOVES = 5  # moved copies of every layer
 MOST_TOKENS = 6000
 LITERAL = 2048  # tokens up to which the literal softmax is searched
-CELLS, DRAWS = 12_000, 8  # of the box, and points in each, for integrals
+CELLS = 12_000  # of the box, for integrals
 
 
 @dataclass
@@ -57,7 +55,7 @@ class Row:
     violations: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
 
-    def judge(self, what: str, case: Case, bound: float, found: Worst) -> None:
+    def judge(self, what: str, case: Case, bound: float, found: Found) -> None:
         """One bound against the worst point found."""
         self.points += found.points
         ratio = found.error / bound if bound > 0 else (0.0 if found.error == 0 else math.inf)
@@ -112,7 +110,7 @@ def _attack_one(row: Row, compile: Callable[..., Any], case: Case, moves: int, r
         row.unserved += 1
         return
     layer = compiled.weights
-    if compiled.certificate.kind != "proved" or not layer.grouped or layer.work > MOST_TOKENS:
+    if compiled.certificate.kind != "proved" or layer.work > MOST_TOKENS:
         row.unserved += 1
         return
     row.layers += 1
@@ -124,7 +122,7 @@ def _attack_one(row: Row, compile: Callable[..., Any], case: Case, moves: int, r
         except MaxaffineError:
             continue
         if statement.bound is not None and math.isfinite(statement.bound):
-            domain = domain_of(statement.scope, compiled.target)
+            domain = domain_of(statement.scope, compiled.target, layer)
             if domain is not None:
                 found = _search(layer, compiled.target, rng, runtime, domain, case, compiled.reserve)
                 row.judge(f"as compiled, {runtime}", case, statement.bound, found)
@@ -137,20 +135,19 @@ def _attack_one(row: Row, compile: Callable[..., Any], case: Case, moves: int, r
         except MaxaffineError:
             row.refused += 1
             continue
-        assert other.grouped
         told = narrowed(told, rng)
-        seen = _seen(other, compiled.target, rng, case, speaks_of(told, compiled.target))
+        seen = _seen(other, compiled.target, rng, case, domain_of(Scope.of(told["certificate"]), compiled.target, other))
         told = promised(told, max(seen, 0.5 * case.error), rng)
         _checked(row, case, compiled.target, made, told, other, f"checker, {what}", rng)
         _certified(row, case, compiled, other, float(told["error"]), f"certificate, {what}", rng)
 
 
 def _checked(
-    row: Row, case: Case, target: Target, tensors: Mapping[str, Any], record: Mapping[str, Any], layer: GroupedLayer, what: str,
+    row: Row, case: Case, target: Target, tensors: Mapping[str, Any], record: Mapping[str, Any], layer: Any, what: str,
     rng: np.random.Generator,
 ) -> None:  # fmt: skip
     """What the checker says of a file with these tensors."""
-    domain = speaks_of(record, target)
+    domain = domain_of(Scope.of(record["certificate"]), target, layer)
     try:
         bound = check(tensors, record).bound
     except MaxaffineError:
@@ -158,18 +155,19 @@ def _checked(
     if bound is None or not math.isfinite(bound) or domain is None:
         row.refused += 1
         return
-    for runtime in ("two-level",) if layer.has_clusters else ("factorised", "dense"):
+    spoken = ("two-level",) if layer.has_clusters else [name for name in chooser.available(layer) if name != "collapsed"]
+    for runtime in spoken:
         if runtime != "dense" or layer.tokens <= LITERAL:
             row.judge(f"{what}, {runtime}", case, bound, _search(layer, target, rng, runtime, domain, case, None))
 
 
 def _certified(
-    row: Row, case: Case, compiled: Any, layer: GroupedLayer, error: float, what: str, rng: np.random.Generator
+    row: Row, case: Case, compiled: Any, layer: Any, error: float, what: str, rng: np.random.Generator
 ) -> None:
     """What the certificate of the method says of another layer."""
     prove = compiled.prove
-    if not isinstance(prove, partial) or not any(arg is compiled.weights for arg in prove.args):
-        return
+    if not layer.grouped or not isinstance(prove, partial) or not any(arg is compiled.weights for arg in prove.args):
+        return  # certificates of lookups rest on keys as they were planned
     runtime = str(rng.choice(chooser.available(layer)))
     if runtime == "dense" and layer.tokens > LITERAL:
         return
@@ -178,14 +176,14 @@ def _certified(
     except MaxaffineError:
         row.refused += 1
         return
-    domain = domain_of(statement.scope, compiled.target) if statement.bound is not None else None
+    domain = domain_of(statement.scope, compiled.target, layer) if statement.bound is not None else None
     if statement.bound is None or not math.isfinite(statement.bound) or domain is None:
         row.refused += 1
         return
     row.judge(f"{what}, {runtime}", case, statement.bound, _search(layer, compiled.target, rng, runtime, domain, case, None))
 
 
-def _with(arg: Any, compiled: Any, layer: GroupedLayer, error: float) -> Any:
+def _with(arg: Any, compiled: Any, layer: Any, error: float) -> Any:
     """An argument of the proof with the other layer, and the other error, in the places of the own ones."""
     if arg is compiled.weights:
         return layer
@@ -197,57 +195,25 @@ def _with(arg: Any, compiled: Any, layer: GroupedLayer, error: float) -> Any:
 
 
 def _search(
-    layer: GroupedLayer, target: Target, rng: np.random.Generator, runtime: str, domain: Domain, case: Case, reserve: float | None
-) -> Worst:
+    layer: Any, target: Target, rng: np.random.Generator, runtime: str, domain: Domain, case: Case, reserve: float | None
+) -> Found:
     if case.norm == "inf":
         return worst_point(layer, target, rng, runtime, domain, reserve)
     return _integral(layer, target, float(case.norm), runtime, rng)
 
 
-def _integral(layer: GroupedLayer, target: Target, p: float, runtime: str, rng: np.random.Generator) -> Worst:
-    """A lower bound of the L_p error, but for chance: random points in cells that are halved where the error varies most.
-
-    The cells are fixed before the points that count are drawn, so the mean is unbiased; five standard errors are taken off.
-    """
-    spent = 0
-
-    def powers(low: Array, high: Array, count: int) -> Array:
-        nonlocal spent
-        x = rng.uniform(low[:, None], high[:, None], (len(low), count, layer.dimension)).reshape(-1, layer.dimension)
-        spent += len(x)
-        away = np.abs(chooser.evaluate(layer, x, runtime).astype(np.float64) - target.values(x)).max(axis=(1, 2))
-        return np.asarray((away**p).reshape(len(low), count))
-
-    low, high = layer.low[None].copy(), layer.high[None].copy()
-    while len(low) < CELLS // 16:
-        low, high = _halved(low, high, np.arange(len(low)), layer.high - layer.low)
-    while len(low) < CELLS:
-        spread = np.prod(high - low, axis=1) * powers(low, high, 4).std(axis=1)
-        cut = np.argsort(spread)[::-1][: max(1, min(len(low) // 8, CELLS - len(low)))]
-        low, high = _halved(low, high, cut, layer.high - layer.low)
-    found, volume = powers(low, high, DRAWS), np.prod(high - low, axis=1)
-    doubt = math.sqrt(float((volume**2 * found.var(axis=1, ddof=1) / DRAWS).sum()))
-    least = max(0.0, float((volume * found.mean(axis=1)).sum()) - 5.0 * doubt)
-    return Worst(least ** (1.0 / p), (low[0] + high[0]) / 2.0, f"{runtime}, integral", spent)
+def _integral(layer: Any, target: Target, p: float, runtime: str, rng: np.random.Generator) -> Found:
+    run = running(layer, runtime)
+    found = integrated(run, target, p, cells_of(run, target, p, rng, CELLS), rng)
+    return replace(found, points=CELLS * DRAWS, through=f"{runtime}, integral")
 
 
-def _halved(low: Array, high: Array, which: NDArray[np.intp], sides: Array) -> tuple[Array, Array]:
-    """Cells of `which` cut in two along their longest side, in units of `sides`."""
-    axis = ((high - low)[which] / sides).argmax(axis=1)
-    left, right = high.copy(), low[which].copy()
-    middle = (low[which, axis] + high[which, axis]) / 2.0
-    left[which, axis] = middle
-    right[np.arange(len(which)), axis] = middle
-    return np.concatenate([low, right]), np.concatenate([left, high[which]])
-
-
-def _seen(layer: GroupedLayer, target: Target, rng: np.random.Generator, case: Case, domain: Domain | None) -> float:
+def _seen(layer: Any, target: Target, rng: np.random.Generator, case: Case, domain: Domain | None) -> float:
     """About the error of a layer, to promise something near it."""
     if case.norm != "inf":
         return _integral(layer, target, float(case.norm), chooser.choose(layer)[0], rng).error
     x = face_biased(layer, 600, rng)
-    with np.errstate(all="ignore"):
-        away = np.abs(chooser.evaluate(layer, x).astype(np.float64) - target.values(x)).max(axis=(1, 2))
+    away = np.abs(running(layer)(x) - target.values(x).reshape(len(x), -1)).max(axis=1)
     kept = np.isfinite(away) & (True if domain is None else domain.keeps(x))
     return float(away[kept].max(initial=0.0))
 
