@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.nearest import nearest_index
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.layer import Layer
-from maxaffine.target.table import nearest_index
 
 Array = NDArray[Any]
 

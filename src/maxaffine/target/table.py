@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxaffine.core.errors import BadInput
+from maxaffine.core.nearest import nearest_index
 from maxaffine.target.box import Box
 from maxaffine.target.entries import Entries, check_missing, check_names, digest, numbers
 from maxaffine.target.target import Target
@@ -176,13 +177,6 @@ class Table:
     def __repr__(self) -> str:
         shape = " x ".join(str(n) for n in self.shape)
         return f"<maxaffine.Table {self.name!r}: {shape} entries of {', '.join(self.names)}{_holes(self._missing)}>"
-
-
-def nearest_index(nodes: Array, x: Array) -> NDArray[np.intp]:
-    """Index of the nearest of increasing nodes, at a tie the lower: (x - a)/(b - a) <= 1/2, as SciPy decides it."""
-    below = np.clip(np.searchsorted(nodes, x, side="right") - 1, 0, len(nodes) - 2)
-    share = (x - nodes[below]) / (nodes[below + 1] - nodes[below])
-    return np.asarray(np.where(share <= 0.5, below, below + 1))
 
 
 def _holes(count: int) -> str:
