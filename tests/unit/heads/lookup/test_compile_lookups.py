@@ -362,4 +362,4 @@ def test_the_public_names_check_plan_and_error(tmp_path):
 def test_layer_is_the_old_name_of_weights():
     layer = ma.compile("x", ma.Box(x=(-1, 1)), error=1e-3)
     with pytest.warns(DeprecationWarning, match="`weights`"):
-        assert layer.weights is layer.weights
+        assert ma.Compiled.layer.fget(layer) is layer.weights
