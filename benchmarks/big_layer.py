@@ -78,9 +78,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
         path, clock, begun = Path(folder) / "big.safetensors", Clock(), time.perf_counter()
         with ProcessPoolExecutor(asked.workers) as executor:
-            layer = ma.compile(
-                "sin(x) + cos(y)", box, error=asked.error, method="lookup", out=path, executor=executor, progress=clock
-            )
+            run = ma.Run(out=path, executor=executor, progress=clock)
+            layer = ma.compile("sin(x) + cos(y)", box, error=asked.error, method="lookup", run=run)
         ended = time.perf_counter()
         compiled = memory()
         compiled["peak"] = max(compiled["peak"], *clock.peaks.values())

@@ -25,7 +25,7 @@ def run(name: str, error: float) -> dict[str, object]:
     begun = time.perf_counter()
     row: dict[str, object] = {"name": name, "dimension": entry.dimension, "error": error, "norm": str(norm)}
     try:
-        compiled = ma.compile(entry, error=error, relative=True, norm=norm, max_bytes=LIMIT)
+        compiled = ma.compile(entry, error=error, relative=True, norm=norm, run=ma.Run(max_bytes=LIMIT))
         row |= {
             "method": compiled.method, "tokens": compiled.tokens, "asked": compiled.error, "bound": compiled.bound,
             "kind": compiled.certificate.kind, "observed": compiled.observed.error, "reason": None,

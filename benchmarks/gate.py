@@ -146,17 +146,17 @@ def asks() -> list[Ask]:
         Ask("sin(3*x)", X, 0.05, {"method": "lookup", "dtype": "float32"}),
         Ask("sqrt(x)", {"x": (0, 1)}, 0.1, {"method": "lookup"}),
         Ask("sign(x-.3)+x", X, 0.3, {"method": "lookup", "norm": 1.0}),
-        Ask("x + .5*y", XY, 2.0, {"method": "lookup", "partition": _cells()}),
-        Ask("sin(x) + y/2", {"x": (-2, 2), "y": (-2, 2)}, 0.5, {"method": "lookup", "centres": _ring()}),
+        Ask("x + .5*y", XY, 2.0, {"method": "lookup", "keys": _cells()}),
+        Ask("sin(x) + y/2", {"x": (-2, 2), "y": (-2, 2)}, 0.5, {"method": "lookup", "keys": _ring()}),
         Ask("x + 5", X, 2.0),
         Ask(summary, ma.Box.sequence(d=2, n=2, low=-1.0, high=1.0), 0.9, {"method": "lookup", "lipschitz": (1, 1, 1, 1)}),
         Ask(wave, X, 1e-2),
         # entries
         Ask(_table(), None, 1e-3),
         Ask(_table(), None, 1e-2, {"dtype": "float32"}),
-        Ask(_table(5, 4), None, None, {"hard": True}),
+        Ask(_table(5, 4), None, None, {"method": "nearest"}),
         Ask(_samples(), None, 1e-2),
-        Ask(_samples(), None, None, {"hard": True}),
+        Ask(_samples(), None, None, {"method": "nearest"}),
     ]
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from maxaffine.proofs.certificate import Certificate
     from maxaffine.regressor import MaxAffineRegressor
     from maxaffine.report.diagnosis import diagnose
+    from maxaffine.request import Run
     from maxaffine.target.box import Box
     from maxaffine.target.declare import Analytic, ConcaveModulus, Derivatives, IntegralModulus, TotalVariation
     from maxaffine.target.gallery import gallery
@@ -44,6 +45,7 @@ _NAMES = {
     "proofs.certificate": "Certificate",
     "regressor": "MaxAffineRegressor",
     "report.diagnosis": "diagnose",
+    "request": "Run",
     "target.box": "Box",
     "target.declare": "Analytic ConcaveModulus Derivatives IntegralModulus TotalVariation",
     "target.gallery": "gallery",
@@ -57,7 +59,7 @@ _HOMES = {name: f"maxaffine.{module}" for module, names in _NAMES.items() for na
 
 __all__ = [
     "Analytic", "BadInput", "Box", "Certificate", "Compiled", "ConcaveModulus", "Derivatives", "IntegralModulus", "Layer",
-    "MaxAffine", "MaxAffineRegressor", "MaxaffineError", "PiecewiseAffine", "Refused", "ReluNetwork", "Samples",
+    "MaxAffine", "MaxAffineRegressor", "MaxaffineError", "PiecewiseAffine", "Refused", "ReluNetwork", "Run", "Samples",
     "Table", "Target", "TotalVariation", "__version__", "check", "compile", "diagnose", "gallery", "inspect", "load",
     "meanfield", "plan",
 ]  # fmt: skip

@@ -11,17 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxaffine import checker
-from maxaffine._version import __version__
+from maxaffine import checker, saved
 from maxaffine.checker import Verdict
 from maxaffine.core.budget import Cost, free_memory, size
-from maxaffine.core.container import container_bytes, read_container, write_container
+from maxaffine.core.container import container_bytes, write_container
 from maxaffine.core.errors import BadInput, Refused
+from maxaffine.heads.found import Found
 from maxaffine.heads.spectral.plan import SpectralPlan
-from maxaffine.layer import file as layer_file
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.grouped_matrices import grouped_matrices
 from maxaffine.layer.layer import Layer
@@ -34,8 +32,8 @@ from maxaffine.proofs.statement import Bound, Statement
 from maxaffine.runtime import chooser
 from maxaffine.runtime.collapse import SHARE
 from maxaffine.runtime.queries import as_points
+from maxaffine.search import found_again
 from maxaffine.target.box import Box
-from maxaffine.target.evidence import Evidence
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
 from maxaffine.target.target import Target
@@ -62,9 +60,7 @@ class Compiled:
     plan: Mapping[str, Any]  # argument, counts, what was tried
     cost: Cost
     seconds: float = 0.0
-    evidence: Evidence | None = None  # what the certificate was proved from; a loaded layer has none
-    spectral: SpectralPlan | None = None  # the plan of a spectral layer; a loaded layer has none
-    prove: Callable[[str], Certificate] | None = field(default=None, compare=False, repr=False)  # not when loaded
+    found: Found | None = field(default=None, compare=False, repr=False)  # the search that made it; None when loaded
     stated: Mapping[str, float | str] | None = None  # a loaded layer's bounds of the literal softmax, per arithmetic
     standing: str = field(default="proved", compare=False)  # "proved" here, "stated" in a file, or "checked" from it
     declared: Mapping[str, Any] = field(default_factory=dict)  # constants that the user declared
@@ -223,8 +219,8 @@ class Compiled:
         if runtime not in ("arrays", *self.runtimes()):
             names = ", ".join(self.runtimes())
             raise BadInput(f"`runtime` (={runtime!r}) cannot run this layer; choose any of {names}.")
-        if self.prove is None or self.certificate.kind != "proved":
-            raise Refused("this layer carries no evidence to prove from; compile it again.")
+        if self.certificate.kind != "proved":
+            raise Refused(f"nothing is proved of this layer: {self.certificate.theorem}.")
         if runtime == "dense" and self.weights.has_clusters:
             found = self.statement("dense")
             if found.bound is None:
@@ -233,6 +229,30 @@ class Compiled:
             parts = {**self.certificate.parts, "rounding": rounding}
             return replace(self.certificate, bound=found.bound, parts=parts, runtime="dense")
         return self.certificate if runtime in ("arrays", self.certificate.runtime) else self.prove(runtime)
+
+    @cached_property
+    def _search(self) -> Found:
+        """The search that made this layer; a loaded one repeats it from its target, which must give the same weights."""
+        if self.found is not None:
+            return self.found
+        asked = {"error": self.error, "norm": self.norm, "gap": self.certificate.scope.gap}
+        return found_again(self.target, self.weights, self.method, self.declared, **asked)
+
+    @property
+    def prove(self) -> Callable[[str], Certificate]:
+        """The certificate of this layer for one runtime, proved anew."""
+        if self._search.prove is None:
+            raise Refused("nothing is proved of this layer.")
+        return self._search.prove
+
+    @property
+    def spectral(self) -> SpectralPlan | None:
+        """The plan of a spectral layer; None of others, and where it cannot be found again."""
+        try:
+            plan = self._search.plan if self.method == "spectral" else None
+        except Refused:
+            return None
+        return plan if isinstance(plan, SpectralPlan) else None
 
     # -- tell
 
@@ -287,7 +307,7 @@ class Compiled:
             "norm": self.certificate.norm_label,
             "bound": None if self.bound is None else float(self.bound),
             "standing": self.standing,
-            "literal": {name: _claim(bound) for name, bound in self.literal.items()},
+            "literal": {name: saved.claim(bound) for name, bound in self.literal.items()},
             "kind": self.certificate.kind,
             "observed": self.observed.error,
             "observed_at": list(self.observed.at),
@@ -372,23 +392,7 @@ class Compiled:
         return self.target.data if isinstance(self.target.data, (Table, Samples)) else None
 
     def _record(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        tensors, description = layer_file.to_tensors(self.weights)
-        record = {
-            "layer": description,
-            "target": self.target.to_json(),
-            "method": self.method,
-            "attention": self.attention_kind,
-            "error": self.error,
-            "norm": self.certificate.norm_label,
-            "certificate": self.certificate.to_json(),
-            "literal": {name: _claim(bound) for name, bound in self.literal.items()},
-            "observed": self.observed.to_json(),
-            "plan": dict(self.plan),
-            "cost": self.cost.to_json(),
-            "declared": dict(self.declared),
-            "provenance": {"maxaffine": __version__},
-        }
-        return tensors, record
+        return saved.record_of(self)
 
     def to_bytes(self) -> bytes:
         """The bytes that `save` writes."""
@@ -404,36 +408,11 @@ class Compiled:
     @classmethod
     def load(cls, path: str | Path, check: bool = False) -> Compiled:
         """The layer of a saved file, with what the file states of it; `check` proves that again, or refuses."""
-        tensors, record = read_container(path)
-        shown = repr(str(path))
-        try:
-            layer = layer_file.from_tensors(tensors, record["layer"])
-            target = Target.from_json(record["target"])
-            if layer.d_out != target.d_out or layer.n_out != target.n_out or layer.inputs != target.input_shapes:
-                raise BadInput("its layer and its target have different shapes")
-            if not (np.array_equal(layer.low, target.box.low) and np.array_equal(layer.high, target.box.high)):
-                raise BadInput("its layer and its target speak about different boxes")
-            made = cls(
-                target=target,
-                weights=layer,
-                certificate=Certificate.from_json(record["certificate"]),
-                observed=Observed.from_json(record["observed"]),
-                error=float(record["error"]),
-                method=str(record["method"]),
-                attention_kind=str(record["attention"]),
-                plan=dict(record["plan"]),
-                cost=Cost(*(int(record["cost"][k]) for k in ("tokens", "bytes", "peak_bytes", "flops_per_query"))),
-                declared=dict(record["declared"]),
-                file=str(path),
-                stated=_claims(record.get("literal", {})),
-                standing="stated",
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as failure:
-            raise BadInput(f"{shown} does not hold a compiled layer: {failure}.") from None
+        made = cls(**saved.read(path), standing="stated")
         if check:
             verdict = made.check()
             if not verdict.passed:
-                raise Refused(f"{shown} is not confirmed by the independent checker: {verdict.reason}")
+                raise Refused(f"{str(path)!r} is not confirmed by the independent checker: {verdict.reason}")
         return made
 
 
@@ -447,23 +426,6 @@ def _afford(needed: int, what: str, way_out: str) -> None:
     limit = free_memory() // 2
     if needed > limit:
         raise Refused(f"{what} take {size(needed)}, and {size(limit)} may be used here; {way_out}.")
-
-
-def _claim(bound: float | str) -> dict[str, float | str]:
-    """A bound of the literal softmax as a file has it, or why there is none."""
-    return {"why": bound} if isinstance(bound, str) else {"bound": float(bound)}
-
-
-def _claims(record: Any) -> dict[str, float | str]:
-    """What a file states of the literal softmax; other things in their place say nothing."""
-    found: dict[str, float | str] = {}
-    for name in ("float64", "float32"):
-        claim = record.get(name) if isinstance(record, dict) else None
-        if isinstance(claim, dict):
-            bound = claim.get("bound")
-            good = isinstance(bound, (int, float)) and not isinstance(bound, bool) and math.isfinite(bound)
-            found[name] = float(bound) if good else str(claim.get("why", "nothing is stated of it"))[:300]  # type: ignore[arg-type]
-    return found
 
 
 def load(path: str | Path, check: bool = False) -> Compiled:

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import ArrayLike
 
-from maxaffine.compiler import attempt
 from maxaffine.core.budget import Cost, afford
 from maxaffine.core.errors import Refused
-from maxaffine.core.progress import Progress, silent
+from maxaffine.core.progress import silent
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.heads import HEADS
 from maxaffine.heads.found import BELOW, Discontinuous
@@ -18,8 +18,8 @@ from maxaffine.heads.lookup.prove import Plan
 from maxaffine.heads.lookup.search import constant_plan, plan_cost, proposals
 from maxaffine.heads.spectral.directions import spectral_plans
 from maxaffine.heads.spectral.plan import SpectralPlan
-from maxaffine.request import Request, absolute_error, check_error, check_gap, check_norm, resolve
-from maxaffine.target.evidence import gather
+from maxaffine.request import Request, Run, absolute_error, check_error, request_of
+from maxaffine.search import attempt
 
 DECADES = tuple(10.0**-k for k in range(1, 11))
 FEW = 3  # errors for which trees are built
@@ -37,7 +37,7 @@ def plan(
     analytic: Any = None,
     gap: float | None = None,
     vectorize: bool = False,
-    progress: Progress = silent,
+    run: Run | None = None,
     refused: list[dict[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
     """What every method and argument would cost for these errors, cheapest first per error; refusals are put into `refused`.
@@ -47,14 +47,17 @@ def plan(
     `compile` does, so their tokens are proved ones; trees, the slowest, where three errors or fewer are asked for, and only as
     far as the fewest tokens that another head is proved with.
     """
-    made = resolve(target, box, vectorize)
-    p = check_norm(norm)
-    evidence = gather(made, lipschitz, modulus, analytic, p)
+    run = run or Run()
     rows: list[dict[str, Any]] = []
-    for index, asked in enumerate(errors):
-        progress("plans", index, len(errors))
-        error = absolute_error(check_error(asked), False, made, dtype)
-        request = Request(made, error, p, dtype, evidence, None, None, None, None, 0, silent, gap=check_gap(gap, made))
+    asked = [check_error(error) for error in errors]
+    facts = {"lipschitz": lipschitz, "modulus": modulus, "analytic": analytic}
+    first = request_of(
+        target, box, error=max(asked, default=1.0), norm=norm, dtype=dtype, gap=gap, vectorize=vectorize,
+        run=replace(run, progress=None), **facts,
+    )  # fmt: skip
+    for index, error in enumerate(asked):
+        (run.progress or silent)("plans", index, len(errors))
+        request = replace(first, error=absolute_error(error, False, first.target, dtype))
         found = [_row(plan, request) for plan in _candidates(request)]
         found += _searched(request, len(errors) <= FEW, [] if refused is None else refused)
         rows += sorted(found, key=lambda row: int(row["tokens"]))

@@ -1,8 +1,9 @@
-"""What was asked for: arguments of `compile`, each checked with a sentence of its own."""
+"""What was asked for: the arguments of `compile`, each checked with a sentence of its own."""
 
 import math
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput, Refused
-from maxaffine.core.progress import Progress
+from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import compute_dtype, dtype_of
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.proofs.certificate import LEAST_INTEGRAL
-from maxaffine.target.evidence import Evidence
+from maxaffine.target.evidence import Evidence, gather
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 
+NEAREST = "nearest"  # the method of tables and samples that returns the nearest entry's value
+FOR_ENTRIES = ("auto", "spectral", "lookup", NEAREST)  # the methods of tables and samples
 NARROWEST = 1e-30  # the width of a variable where keys are stored in fewer digits than float64
 SMALLEST = 1e-200  # the volume of a box in L_p
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a compile runs, as opposed to what it makes.
+
+    Args:
+        max_bytes: memory the compile may take; by default half of what is free.
+        seed: of the search for the observed error.
+        progress: a callback progress(stage, done, total).
+        executor: a concurrent.futures.Executor (of processes, of a Dask cluster) that computes the values of a lookup with `out`.
+        out: save the layer here; the values of a large lookup are written as they are made, and mapped from the file afterwards.
+    """
+
+    max_bytes: int | None = None
+    seed: int = 0
+    progress: Progress | None = None
+    executor: Any | None = None
+    out: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        number, whole = (int, float, np.integer), (int, np.integer)
+        size, seed, out = self.max_bytes, self.seed, self.out
+        _rule(size is None or (_is(size, number) and size > 0), "max_bytes", size, "must be a positive number of bytes")
+        _rule(_is(seed, whole) and seed >= 0, "seed", seed, "must be a whole number that is not negative")
+        _rule(self.progress is None or callable(self.progress), "progress", self.progress, "must be a function")
+        has_submit = self.executor is None or callable(getattr(self.executor, "submit", None))
+        _rule(has_submit, "executor", self.executor, "must be a concurrent.futures.Executor: it has no `submit`")
+        _rule(out is None or isinstance(out, (str, Path)), "out", out, "must be the path of a file, such as 'f.safetensors'")
+
+
+RUN = tuple(field.name for field in fields(Run))
 
 
 @dataclass(frozen=True)
@@ -32,125 +67,152 @@ class Request:
     norm: float
     dtype: str
     evidence: Evidence
-    partition: MaxAffine | None
-    centres: Array | None
-    require: str | None
-    max_bytes: int | None
-    seed: int
-    progress: Progress
+    partition: MaxAffine | None = None
+    centres: Array | None = None
+    require: str | None = None
+    max_bytes: int | None = None
+    seed: int = 0
+    progress: Progress = silent
     breaks: tuple[float, ...] | None = None  # of a callable of one variable
-    gap: float | None = None  # how far from a jump the sup norm speaks
+    gap: float | None = None  # the error is asked for at points farther than this from a jump
     out: Path | None = None  # where the layer goes; large lookups are written there as they are made
     executor: Any | None = None  # a concurrent.futures.Executor that computes values
     literal: bool = False  # whether the literal softmax over all tokens is to meet the error as well
+
+
+def request_of(
+    target: Any, box: Any = None, *, error: Any, relative: Any = False, norm: Any = "inf", dtype: str = "float64",
+    method: str = "auto", gap: Any = None, keys: Any = None, literal: Any = False, require: Any = None, vectorize: bool = False,
+    run: Run | None = None, breaks: Any = None, **facts: Any,
+) -> Request:  # fmt: skip
+    """The arguments of `compile`, checked; `facts` are lipschitz, modulus, analytic and derivatives."""
+    dtype_of(dtype)
+    p, run = check_norm(norm), run or Run()
+    _rule(isinstance(run, Run), "run", run, "must be ma.Run(max_bytes=.., seed=.., progress=.., executor=.., out=..)")
+    made = resolve(target, box, vectorize)
+    _check_scales(p, made, dtype)
+    if made.entries is not None:
+        functions = {**facts, "breaks": breaks, "gap": gap, "keys": keys, "executor": run.executor}
+        _check_for_entries(made, functions, norm, method)
+        wanted, evidence = _entries_error(error, relative, made, dtype, method == NEAREST), Evidence()
+    else:
+        if method == NEAREST:
+            raise BadInput('`method` (="nearest") returns the nearest entry of a Table or of Samples; the target is a function.')
+        wanted = absolute_error(check_error(error), relative, made, dtype)
+        _check_power(p, wanted)
+        evidence = gather(made, norm=p, **{"lipschitz": None, "modulus": None, "analytic": None, **facts})
+    _rule(isinstance(literal, (bool, np.bool_)), "literal", literal, "must be True or False")
+    return Request(
+        target=made, error=wanted, norm=p, dtype=dtype, evidence=evidence, **_keys(keys, made),
+        require=check_choice("require", require, (None, "proved")), breaks=_check_breaks(breaks, made), gap=check_gap(gap, made),
+        literal=bool(literal), max_bytes=None if run.max_bytes is None else int(run.max_bytes), seed=int(run.seed),
+        progress=run.progress or silent, executor=run.executor, out=None if run.out is None else Path(run.out),
+    )  # fmt: skip
+
+
+def without_old_names(
+    old: Mapping[str, Any], method: str, keys: Any, run: Run | None, matrices: str
+) -> tuple[str, Any, Run | None, str]:
+    """Method, keys, run and the default of `matrices`, with the keywords that `compile` had before; each warns."""
+    new = {"partition": "`keys=`", "centres": "`keys=`", "hard": '`method="nearest"`', "attention": '`layer.matrices("cross")`'}
+    new |= {name: f"`run=ma.Run({name}=..)`" for name in RUN}
+    for name, value in old.items():
+        if name not in new:
+            raise TypeError(f"compile() got an unexpected keyword argument {name!r}")
+        warnings.warn(f"`{name}=` is deprecated; write {new[name]} instead.", DeprecationWarning, stacklevel=3)
+        if name in RUN:
+            run = replace(run or Run(), **{name: value})
+        elif name == "attention":
+            matrices = check_choice(name, value, ("self", "cross"))
+        elif name == "hard":
+            _rule(isinstance(value, bool), name, value, "must be True or False")
+            _rule(not value or method == "auto", "method", method, "does not go with `hard`; leave one of them out")
+            method = NEAREST if value else method
+        elif value is not None:
+            _rule(keys is None, name, value, "does not go with `keys`; leave one of them out")
+            keys = value
+    return method, keys, run, matrices
+
+
+def _rule(kept: bool, name: str, value: Any, rule: str) -> None:
+    """Refuse an argument in the one form: its name, its value, the rule."""
+    if not kept:
+        shown = f"{value:g}" if isinstance(value, float) else repr(value)
+        raise BadInput(f"`{name}` (={shown}) {rule}.")
+
+
+def _is(value: Any, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def _number(value: Any) -> float:
+    """As a float; not a number where it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def check_error(error: Any) -> float:
     """The error as a positive finite number."""
     if error is None:
         raise BadInput("`error` is missing; ask for one such as 1e-3.")
-    try:
-        value = float(error)
-    except (TypeError, ValueError):
-        raise BadInput(f"`error` (={error!r}) must be a number; ask for a sup-norm error such as 1e-3.") from None
-    if not (math.isfinite(value) and value > 0):
-        raise BadInput(f"`error` (={value:g}) must be positive and finite; ask for an error such as 1e-3.")
-    return value
-
-
-def check_out(out: Any) -> Path | None:
-    """Where the layer goes, a path or nothing."""
-    if out is None or isinstance(out, (str, Path)):
-        return None if out is None else Path(out)
-    raise BadInput(f"`out` (={out!r}) must be the path of a file to write, such as 'f.safetensors'.")
-
-
-def check_flag(name: str, value: Any) -> bool:
-    """True or false, and nothing that is merely taken for one."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise BadInput(f"`{name}` (={value!r}) must be True or False.")
-    return bool(value)
-
-
-def check_executor(executor: Any) -> Any | None:
-    """Something with `submit`, or nothing."""
-    if executor is not None and not callable(getattr(executor, "submit", None)):
-        raise BadInput(f"`executor` (a {type(executor).__name__}) must be a concurrent.futures.Executor: it has no `submit`.")
-    return executor
+    _rule(0.0 < _number(error) < math.inf, "error", error, "must be a positive finite number; ask for an error such as 1e-3")
+    return _number(error)
 
 
 def check_norm(norm: Any) -> float:
     """p of the norm, infinite for the sup norm."""
-    try:
-        p = float(norm)
-    except (TypeError, ValueError):
-        p = math.nan
-    if not p >= 1.0:
-        raise BadInput(f'`norm` (={norm!r}) must be "inf" or a number p >= 1 of L_p.')
-    if math.isfinite(p) and p > 64:
-        raise BadInput(f"`norm` (={p:g}) is above 64; ask for the sup norm instead.")
+    p = _number(norm)
+    _rule(p >= 1.0, "norm", norm, 'must be "inf" or a number p >= 1 of L_p')
+    _rule(p <= 64.0 or math.isinf(p), "norm", norm, "is above 64; ask for the sup norm instead")
     return p
 
 
-def check_scales(p: float, target: Target, dtype: str) -> None:
+def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
+    """The value, where it is among the choices."""
+    known = ", ".join(str(choice) for choice in choices if choice is not None)
+    _rule(value in choices, name, value, f"is not known; choose one of {known}")
+    return value
+
+
+def check_gap(gap: Any, target: Target) -> float | None:
+    """A positive distance below the width of the box, or None."""
+    if gap is None:
+        return None
+    inside = 0.0 < _number(gap) < float(target.box.width.min())
+    _rule(inside, "gap", gap, "must be a positive distance below the width of the box, such as 1e-6")
+    return _number(gap)
+
+
+def _check_scales(p: float, target: Target, dtype: str) -> None:
     """What is too narrow for the keys of a dtype, or too small or large to be integrated."""
     box = target.box
     thin = int(box.width.argmin())
     if dtype != "float64" and box.width[thin] < NARROWEST:
         raise Refused(
             f"`box`: the edges of `{box.names[thin]}` (={box.low[thin]:g}, {box.high[thin]:g}) lie {box.width[thin]:.3g} apart, "
-            f"and {dtype} needs at least {NARROWEST:g}; scale the variable, or use dtype float64 (--dtype float64)."
+            f"and {dtype} needs at least {NARROWEST:g}; scale the variable, or use float64.",
+            remedy={"dtype": "float64"},
         )
     if math.isfinite(p) and not SMALLEST <= box.volume <= 1.0 / SMALLEST:
         raise Refused(
             f"`norm` (={p:g}) integrates over the box, whose volume {box.volume:.3g} is beyond what float64 can integrate "
-            f'({SMALLEST:g} to {1.0 / SMALLEST:g}); scale the variables, or ask for the sup norm with `norm="inf"` (--norm inf).'
+            f"({SMALLEST:g} to {1.0 / SMALLEST:g}); scale the variables, or ask for the sup norm.",
+            remedy={"norm": "inf"},
         )
 
 
-def check_power(p: float, error: float) -> None:
+def _check_power(p: float, error: float) -> None:
     """In L_p the p-th power of the error must be a number that float64 can integrate."""
     if math.isfinite(p) and error < LEAST_INTEGRAL ** (1.0 / p):
         raise Refused(
-            f"`error` (={error:g}) is below what float64 can integrate in L_{p:g}: its power {p:g} is below {LEAST_INTEGRAL:g}. "
-            f'Ask for at least {LEAST_INTEGRAL ** (1.0 / p):.2g}, or for the sup norm with `norm="inf"` (--norm inf).'
+            f"`error` (={error:g}) is below what float64 can integrate in L_{p:g}: its power {p:g} is below {LEAST_INTEGRAL:g}.",
+            nearest_error=LEAST_INTEGRAL ** (1.0 / p),
         )
 
 
-def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
-    """The value, where it is among the choices."""
-    if value not in choices:
-        known = ", ".join(str(choice) for choice in choices if choice is not None)
-        raise BadInput(f"`{name}` (={value!r}) is not known; choose one of {known}.")
-    return value
-
-
-def check_bytes(max_bytes: Any) -> int | None:
-    """A positive number of bytes, or None."""
-    if max_bytes is None:
-        return None
-    if isinstance(max_bytes, bool) or not isinstance(max_bytes, (int, np.integer, float)) or not max_bytes > 0:
-        raise BadInput(f"`max_bytes` (={max_bytes!r}) must be a positive number of bytes.")
-    return int(max_bytes)
-
-
-def check_seed(seed: Any) -> int:
-    """A whole number that is not negative."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise BadInput(f"`seed` (={seed!r}) must be a whole number that is not negative.")
-    return int(seed)
-
-
-def check_partition(partition: Any, target: Target) -> MaxAffine | None:
-    """A MaxAffine on the box, or None."""
-    if partition is not None and not isinstance(partition, MaxAffine):
-        raise BadInput(f"`partition` must be a MaxAffine, not {type(partition).__name__}.")
-    if partition is not None and partition.A.shape[1] != target.box.dimension:
-        raise BadInput(f"`partition` has {partition.A.shape[1]} variables and the box {target.box.dimension}.")
-    return partition
-
-
-def check_breaks(breaks: Any, target: Target) -> tuple[float, ...] | None:
+def _check_breaks(breaks: Any, target: Target) -> tuple[float, ...] | None:
     """Break points inside the box, in increasing order, or None."""
     if breaks is None:
         return None
@@ -161,106 +223,92 @@ def check_breaks(breaks: Any, target: Target) -> tuple[float, ...] | None:
     if target.box.dimension != 1:
         raise BadInput(f"`breaks` are places on one axis, and the box has {target.box.dimension}; leave them out.")
     low, high = float(target.box.low[0]), float(target.box.high[0])
-    if not (np.isfinite(points).all() and ((low <= points) & (points <= high)).all()):
-        raise BadInput(f"`breaks` {points.tolist()} must lie in the box [{low:g}, {high:g}].")
+    inside = np.isfinite(points).all() and ((low <= points) & (points <= high)).all()
+    _rule(bool(inside), "breaks", points.tolist(), f"must lie in the box [{low:g}, {high:g}]")
     return tuple(float(point) for point in points if low < point < high)
 
 
-def check_gap(gap: Any, target: Target) -> float | None:
-    """A positive distance below the width of the box, or None."""
-    if gap is None:
-        return None
-    try:
-        value = float(gap)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not 0.0 < value < float(target.box.width.min()):
-        raise BadInput(f"`gap` (={gap!r}) must be a positive distance below the width of the box, such as 1e-6.")
-    return value
-
-
-def check_centres(centres: Any, target: Target) -> Array | None:
-    """Points (M, D) of the box, or None."""
-    if centres is None:
-        return None
-    try:
-        points = np.asarray(centres, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise BadInput("`centres` must be an array of points (M, D).") from None
+def _keys(keys: Any, target: Target) -> dict[str, Any]:
+    """Cells to use (a MaxAffine) or points to cover (M, D), as `Request` calls them."""
     D = target.box.dimension
+    if keys is None:
+        return {}
+    if isinstance(keys, MaxAffine):
+        if keys.A.shape[1] != D:
+            raise BadInput(f"`keys`: the MaxAffine has {keys.A.shape[1]} variables and the box {D}.")
+        return {"partition": keys}
+    try:
+        points = np.asarray(keys, dtype=np.float64)
+    except (TypeError, ValueError):
+        points = np.zeros(0)
     if points.ndim != 2 or points.shape[1] != D or len(points) == 0 or not np.isfinite(points).all():
-        raise BadInput(f"`centres` of shape {points.shape} must be finite points of shape (M, {D}), at least one.")
+        raise BadInput(f"`keys` must be a MaxAffine or finite points of shape (M, {D}), at least one; not {_what(keys)}.")
     if not target.box.contains(points).all():
-        raise BadInput("`centres` has points outside the box; enlarge the box or leave them out.")
-    return points
+        raise BadInput("`keys` has points outside the box; enlarge the box or leave them out.")
+    return {"centres": points}
+
+
+def _what(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    return f"an array of shape {shape}" if shape is not None else repr(value)[:60]
 
 
 def absolute_error(error: float, relative: bool, target: Target, dtype: str) -> float:
     """The absolute error; refused where the dtype cannot hold it."""
-    rng = np.random.default_rng(0)
-    x = np.concatenate([target.box.sample(1024, rng), target.box.centre[None]])
+    x = np.concatenate([target.box.sample(1024, np.random.default_rng(0)), target.box.centre[None]])
     if target.expression is not None:
         found = target.enclose(x, x)
         largest = float(np.where(np.isfinite(found.mignitude), found.mignitude, 0.0).max())
     else:
         largest = float(np.abs(target.values(x)).max())
+    _check_overflow(largest, dtype, "target")
+    if relative and largest == 0.0:
+        raise Refused("`relative` measures the error in units of sup |f|, and f is zero at every point that was tried.")
+    return _held(error, largest if relative else 1.0, 2.0, largest, dtype)
+
+
+def _check_overflow(largest: float, dtype: str, what: str) -> None:
     most = float(np.finfo(compute_dtype(dtype)).max)
     if not largest < most / 2.0:
-        raise Refused(f"values near {largest:.3g} overflow {dtype}, which ends at {most:.3g}; scale the target or use float64.")
-    wanted = error * largest if relative else error
-    unit = dtype_of(dtype).unit
-    if relative and largest == 0.0:
-        raise Refused("`relative` measures the error in units of sup |f|, and f is zero wherever it was looked at.")
-    if wanted < 2.0 * unit * largest:
+        raise Refused(f"values near {largest:.3g} overflow {dtype}, which ends at {most:.3g}; scale the {what} or use float64.")
+
+
+def _held(error: float, scale: float, units: float, largest: float, dtype: str) -> float:
+    """error * scale, where it is at least so many roundings of the largest value."""
+    rounding = dtype_of(dtype).unit * largest
+    if error * scale < units * rounding:
         raise Refused(
-            f"`error` (={error:g}) is below what {dtype} can hold: values near {largest:.3g} are rounded by "
-            f"{unit * largest:.2g}. Ask for at least {4 * unit * largest / (largest if relative else 1.0):.2g}."
+            f"`error` (={error:g}) is below what {dtype} can represent: values near {largest:.3g} are rounded by {rounding:.2g}.",
+            nearest_error=2.0 * units * rounding / scale,
         )
-    return wanted
+    return error * scale
 
 
-def check_hard(hard: Any, target: Target, method: str) -> None:
-    """`hard` is for tables and samples, and is no search for keys."""
-    if not isinstance(hard, bool):
-        raise BadInput(f"`hard` (={hard!r}) must be True or False.")
-    if hard and target.entries is None:
-        raise BadInput("`hard` answers with the nearest entry of a Table or of Samples; leave it out for a function.")
-    if hard and method != "auto":
-        raise BadInput(f'`hard` has one token per entry, and no `method` (="{method}"); leave one of them out.')
-
-
-def check_for_entries(target: Target, facts: Mapping[str, Any], norm: Any, method: str) -> None:
+def _check_for_entries(target: Target, functions: Mapping[str, Any], norm: Any, method: str) -> None:
     """What makes no sense for a table or samples: facts about functions, places for keys, other norms and methods."""
     entries = target.entries
     assert entries is not None
     if isinstance(target.data, type(entries)):
         raise BadInput(f"of this {entries.kind} only its record is left; make the {entries.kind} again.")
-    for name, value in facts.items():
+    for name, value in functions.items():
         if value is not None:
             raise BadInput(f"`{name}` is about functions, and the target is {entries.words}; leave it out.")
     if norm not in ("inf", math.inf):
         raise BadInput(f"`norm` (={norm!r}): of {entries.words} the largest error at an entry is proved; leave `norm` out.")
-    if method not in ("auto", "spectral", "lookup"):
-        raise BadInput(f'`method` (="{method}") is for functions; for {entries.words} choose auto, spectral or lookup.')
+    if method not in FOR_ENTRIES:
+        known = ", ".join(FOR_ENTRIES)
+        raise BadInput(f'`method` (="{method}") is for functions; for {entries.words} choose one of {known}.')
 
 
-def entries_error(error: Any, relative: bool, target: Target, dtype: str, hard: bool) -> float:
-    """The absolute error at the entries; a hard layer may do without one, and then has whatever storing the values costs."""
+def _entries_error(error: Any, relative: bool, target: Target, dtype: str, nearest: bool) -> float:
+    """The absolute error at the entries; the nearest entry may do without one, and then has whatever storing it costs."""
     largest, unit = target.data.largest, dtype_of(dtype).unit
-    most = float(np.finfo(compute_dtype(dtype)).max)
-    if not largest < most / 2.0:
-        raise Refused(f"values near {largest:.3g} overflow {dtype}, which ends at {most:.3g}; scale the table or use float64.")
-    if error is None and hard:
+    _check_overflow(largest, dtype, "table")
+    if error is None and nearest:
         return 0.0 if dtype == "float64" else 2.0 * unit * largest + dtype_of(dtype).tiny
-    wanted = check_error(error) * (largest if relative else 1.0)
-    if wanted == 0.0:
+    if relative and largest == 0.0:
         raise Refused("`relative` measures the error in units of the largest |value|, and every value is zero.")
-    if not hard and wanted < 4.0 * unit * largest:
-        raise Refused(
-            f"`error` (={error:g}) is below what {dtype} can hold: values near {largest:.3g} are rounded by "
-            f"{unit * largest:.2g}. Ask for at least {8 * unit * largest / (largest if relative else 1.0):.2g}."
-        )
-    return wanted
+    return _held(check_error(error), largest if relative else 1.0, 0.0 if nearest else 4.0, largest, dtype)
 
 
 def resolve(target: Any, box: Any, vectorize: bool) -> Target:

@@ -42,7 +42,7 @@ SCATTERED = np.array([[1, 1], [2.3, 3.3], [5.3, 1.2], [0.5, 4], [3.3, 5], [1.2, 
 
 def compiled(axes: Any, values: Any) -> Any:
     """A hard layer of the table."""
-    return ma.compile(ma.Table(axes, values), error=1e-6, hard=True)
+    return ma.compile(ma.Table(axes, values), error=1e-6, method="nearest")
 
 
 def agree(axes: Any, values: Any, points: Any, outside: str = "error", scipy_says: Any = None) -> None:
@@ -78,7 +78,7 @@ def same_as_a_search_among_all_entries() -> None:
     values = sum_of_digits(*UNIT)
     entries = np.stack(np.meshgrid(*UNIT, indexing="ij"), axis=-1).reshape(-1, 4)
     agree(UNIT, values, THREE, scipy_says=NearestNDInterpolator(entries, values.ravel())(THREE))
-    samples = ma.compile(ma.Samples(entries, values.ravel()), error=1e-6, hard=True)
+    samples = ma.compile(ma.Samples(entries, values.ravel()), error=1e-6, method="nearest")
     np.testing.assert_array_equal(samples(np.asarray(THREE)), NearestNDInterpolator(entries, values.ravel())(THREE))
 
 

@@ -247,7 +247,7 @@ def test_the_certificate_is_not_below_the_error_on_adversarial_points(texts, box
     values = target.values(box.sample(200, np.random.default_rng(0)))
     error = max(0.15 * float(np.ptp(values, axis=0).max()), 1e-3 * max(1.0, float(np.abs(values).max())))
     try:
-        layer = ma.compile(text, box, error=error, dtype=dtype, method="lookup", max_bytes=20_000_000)
+        layer = ma.compile(text, box, error=error, dtype=dtype, method="lookup", run=ma.Run(max_bytes=20_000_000))
     except ma.Refused:
         assume(False)
     assert layer.certificate.kind == "proved"

@@ -58,7 +58,7 @@ def queries(table: ma.Table, rng: np.random.Generator) -> np.ndarray:
 @given(SIZES, SEEDS, st.integers(0, 2))
 def test_hard_tables_answer_as_scipy_does(sizes, seed, outputs) -> None:
     table = random_table(sizes, seed, outputs)
-    layer = ma.compile(table, hard=True)
+    layer = ma.compile(table, method="nearest")
     x = queries(table, np.random.default_rng(seed))
     values = table.values if outputs else table.values[..., 0]
     expected = RegularGridInterpolator(table.axes, values, method="nearest")(x)
@@ -70,7 +70,7 @@ def test_hard_tables_answer_as_scipy_does(sizes, seed, outputs) -> None:
 @given(SIZES, SEEDS)
 def test_hard_tables_in_float32_stand_where_scipy_does(sizes, seed) -> None:
     table = random_table(sizes, seed)
-    layer = ma.compile(table, hard=True, dtype="float32")
+    layer = ma.compile(table, method="nearest", dtype="float32")
     x = queries(table, np.random.default_rng(seed))
     narrow = table.values[..., 0].astype(np.float32).astype(np.float64)
     assert np.array_equal(layer(x).astype(np.float64), RegularGridInterpolator(table.axes, narrow, method="nearest")(x))
@@ -84,7 +84,7 @@ def test_hard_samples_answer_as_scipy_does(count, dimension, seed) -> None:
     X = np.concatenate([rng.normal(size=(count, dimension)), rng.integers(0, 3, (count, dimension)).astype(np.float64)])
     X = np.unique(X, axis=0)
     y = rng.normal(size=len(X))
-    layer = ma.compile(ma.Samples(X, y), hard=True)
+    layer = ma.compile(ma.Samples(X, y), method="nearest")
     near = X[rng.integers(0, len(X), 100)] / 2.0 + X[rng.integers(0, len(X), 100)] / 2.0  # ties among them
     x = np.concatenate([near, X, rng.uniform(X.min(axis=0), X.max(axis=0), (100, dimension))])
     x = np.clip(x, X.min(axis=0), X.max(axis=0))

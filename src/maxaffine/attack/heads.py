@@ -28,6 +28,7 @@ from maxaffine.core.scope import Scope
 from maxaffine.layer.file import from_tensors
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import face_biased
+from maxaffine.request import Run
 from maxaffine.runtime import chooser
 from maxaffine.target.target import Target
 
@@ -105,7 +106,7 @@ def attack_heads(
 def _attack_one(row: Row, compile: Callable[..., Any], case: Case, moves: int, rng: np.random.Generator) -> None:
     try:
         compiled = compile(case.text, case.box, error=case.error, method=case.method, dtype=case.dtype, norm=case.norm,
-                           gap=case.gap, max_bytes=1 << 28)  # fmt: skip
+                           gap=case.gap, run=Run(max_bytes=1 << 28))  # fmt: skip
     except MaxaffineError:
         row.unserved += 1
         return

@@ -40,14 +40,14 @@ def _from_case(name: str) -> Callable[[np.random.Generator, str], Ask]:
 def _partition(rng: np.random.Generator, dtype: str) -> Ask:
     sites = MaxAffine.from_power_diagram(rng.uniform(-1, 1, (int(rng.integers(9, 40)), 2)))
     text = f"x + {rng.uniform(-1, 1):.3g}*y"
-    return Ask(text, Box(x=(-1, 1), y=(-1, 1)), {"error": 2.0, "method": "lookup", "partition": sites})
+    return Ask(text, Box(x=(-1, 1), y=(-1, 1)), {"error": 2.0, "method": "lookup", "keys": sites})
 
 
 def _centres(rng: np.random.Generator, dtype: str) -> Ask:
     t = np.linspace(0, 2 * math.pi, int(rng.integers(20, 90)))
     centres = np.c_[np.cos(t), float(rng.uniform(0.6, 1.4)) * np.sin(t)]
     text, error = f"sin({rng.uniform(0.5, 2):.3g}*x) + y/2", float(rng.uniform(0.4, 1.0))
-    return Ask(text, Box(x=(-2, 2), y=(-2, 2)), {"error": error, "method": "lookup", "centres": centres})
+    return Ask(text, Box(x=(-2, 2), y=(-2, 2)), {"error": error, "method": "lookup", "keys": centres})
 
 
 def _matrix(rng: np.random.Generator, dtype: str) -> Ask:
@@ -78,7 +78,7 @@ def _hard(rng: np.random.Generator, dtype: str) -> Ask:
     axes = [np.sort(rng.uniform(0.0, 1.0, int(rng.integers(3, 14)))) for _ in range(int(rng.integers(1, 3)))]
     if rng.random() < 0.5:
         axes = [np.cumsum(rng.integers(1, 4, len(one))).astype(np.float64) for one in axes]
-    return Ask(Table(axes, rng.normal(size=tuple(len(one) for one in axes))), None, {"hard": True})
+    return Ask(Table(axes, rng.normal(size=tuple(len(one) for one in axes))), None, {"method": "nearest"})
 
 
 HEADS: dict[str, Callable[[np.random.Generator, str], Ask]] = {

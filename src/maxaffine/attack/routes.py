@@ -17,6 +17,7 @@ from maxaffine.attack.walk import Row, walk
 from maxaffine.compiled import Compiled
 from maxaffine.core.errors import BadInput, MaxaffineError
 from maxaffine.core.progress import Progress, silent
+from maxaffine.request import Run
 
 MOST_TOKENS = 3000
 TRIES = 10  # requests per layer that a head may refuse
@@ -114,7 +115,7 @@ def random_layers(
         tried[dtype] += 1
         ask, own = HEADS[name](rng, dtype), np.random.default_rng(rng.integers(1 << 62))
         try:
-            compiled = compile(ask.target, ask.box, dtype=dtype, max_bytes=1 << 28, **ask.options)
+            compiled = compile(ask.target, ask.box, dtype=dtype, run=Run(max_bytes=1 << 28), **ask.options)
         except MaxaffineError:
             refused()
             continue

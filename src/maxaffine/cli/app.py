@@ -4,22 +4,24 @@
     1   `check` could not prove      70   a fault of maxaffine itself, with its traceback
     130 interrupted                  141  the reader of standard output went away
 
-Under the sentence of a refusal stands what was tried before, a line each.
+A refusal says the reason, the nearest error within reach and a command to try; `--verbose` adds what was tried, a line each.
+With `--json` it is an object on standard output as well: refused, reason, nearest_error, try, tried.
 
 Nothing but the standard library is imported before the arguments are looked at, so that an interrupt during a slow import
 is answered like any other.
 """
 
 import os
+import shlex
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from maxaffine import __version__
-from maxaffine.core.errors import MaxaffineError
+from maxaffine.core.errors import BadInput, MaxaffineError, Refused
 
 REFUSED, FAULT, INTERRUPTED, PIPE_CLOSED = 2, 70, 130, 141
 
@@ -33,23 +35,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning
+                warnings.filterwarnings("ignore", "`attention=`")  # --attention says so itself
                 code = _run(given or ["--help"])
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
     except MaxaffineError as failure:
-        return _answer("\n  ".join([str(failure), *getattr(failure, "__notes__", ())]), REFUSED)
+        return _refuse(failure, given)
     except KeyboardInterrupt:
         return _answer("interrupted; nothing half-written was left.", INTERRUPTED)
     except BrokenPipeError:
         return _abandon_stdout()
     except MemoryError:
-        return _answer(
-            "the memory did not suffice; ask for a larger `error` or fewer points at a time, or set --max-bytes.", REFUSED
-        )
+        return _refuse(MaxaffineError("out of memory; ask for a larger `error` or fewer points, or set --max-bytes."), given)
     except OSError as failure:
         where = f" {failure.filename!r}" if failure.filename is not None else ""
-        return _answer(f"the system refused{where}: {failure.strerror or failure}.", REFUSED)
+        return _refuse(MaxaffineError(f"the system refused{where}: {failure.strerror or failure}."), given)
     except Exception:
         _answer("sorry, this is a fault of maxaffine; please report it with the lines below.", FAULT)
         with suppress(OSError, ValueError):
@@ -77,8 +78,49 @@ def _run(given: list[str]) -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except usage_error as failure:
-        return _answer(_usage_sentence(failure), REFUSED)
+        raise BadInput(_usage_sentence(failure)) from None
     return result if isinstance(result, int) else 0
+
+
+def _refuse(failure: MaxaffineError, given: Sequence[str]) -> int:
+    """Reason, nearest error, a command to try; what was tried with --verbose; with --json the same as an object."""
+    refused = failure if isinstance(failure, Refused) else None
+    command = _command(given, refused.remedy) if refused is not None and refused.remedy else None
+    tried = () if refused is None else refused.tried
+    lines = [str(failure) if refused is None else refused.summary]
+    lines += [] if command is None else [f"try: {command}"]
+    if "--verbose" in given:
+        lines += [f"tried {line}" for line in tried]
+    elif tried:
+        lines.append(f"--verbose lists what was tried ({len(tried)} line{'s' if len(tried) > 1 else ''}).")
+    if "--json" in given:
+        from maxaffine.cli.streams import say_json
+
+        say_json(
+            {
+                "refused": "input" if refused is None else "request",
+                "reason": str(failure) if refused is None else refused.reason,
+                "nearest_error": None if refused is None else refused.nearest_error,
+                "try": command,
+                "tried": list(tried),
+            }
+        )
+    return _answer("\n  ".join(lines), REFUSED)
+
+
+def _command(given: Sequence[str], remedy: Mapping[str, Any]) -> str:
+    """The same command with other options."""
+    words = list(given)
+    for name, value in remedy.items():
+        option, text = f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)
+        places = [k for k, word in enumerate(words) if word == option or word.startswith(f"{option}=")]
+        if places and words[places[0]] == option:
+            words[places[0] + 1 : places[0] + 2] = [text]
+        elif places:
+            words[places[0]] = f"{option}={text}"
+        else:
+            words += [option, text]
+    return shlex.join(["maxaffine", *words])
 
 
 def _usage_sentence(failure: Any) -> str:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxaffine.cli import arguments, tables
+from maxaffine.cli import arguments, options, tables
 from maxaffine.cli.command import ExpressionCommand, single
-from maxaffine.cli.streams import progress_bar, say, say_json, stage
+from maxaffine.cli.streams import complain, progress_bar, say, say_json, stage
 from maxaffine.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LAYERS = (".safetensors",)
 PICTURES = (".png", ".svg", ".pdf")
+NEAREST = "nearest"
 
 app = single()
 
@@ -24,54 +25,42 @@ app = single()
 @app.command("compile", cls=ExpressionCommand)
 def run(
     expression: Annotated[
-        str | None, typer.Argument(metavar="EXPR|NAME", help="An expression, or a name of the gallery; nothing with --table.")
+        str | None, typer.Argument(metavar="EXPR|NAME", help="An expression or a gallery entry; nothing with --table.")
     ] = None,
     error: Annotated[
-        str | None, typer.Option(metavar="E", help="The error that must not be exceeded, such as 1e-2; not needed with --hard.")
+        str | None, typer.Option(metavar="E", help="The largest error allowed, such as 1e-2; not needed with --method nearest.")
     ] = None,
-    table: Annotated[
-        str | None, typer.Option(metavar="F.npz|.csv|.nc", help="Compile a table or samples instead: .npz, .npy, .csv, NetCDF.")
-    ] = None,
-    values: Annotated[
-        str | None, typer.Option(metavar="NAME", help="--table: which array, column or variable holds the values.")
-    ] = None,
-    axes: Annotated[str | None, typer.Option(metavar="x,y,..", help="--table: which arrays or columns are the axes.")] = None,
+    table: options.TableFile = None,
+    values: options.Values = None,
+    axes: options.Axes = None,
     missing: Annotated[
-        str | None, typer.Option(metavar="refuse|ignore", help="--table: refuse missing values, or say nothing about them.")
+        str | None, typer.Option(metavar="refuse|ignore", help="--table: refuse missing values, or leave them out of the proof.")
     ] = None,
-    hard: Annotated[bool, typer.Option("--hard", help="--table: answer with the nearest entry, without a blend.")] = False,
-    box: Annotated[
-        list[str] | None,
-        typer.Option(metavar="x=LOW:HIGH,..", help="Where the variables live; x1..x20=-1:1 names a range."),
-    ] = None,
+    box: options.BoxOption = None,
     relative: Annotated[bool, typer.Option("--relative", help="Measure the error in units of sup |f|.")] = False,
-    method: Annotated[str, typer.Option(metavar="auto|spectral|..|lookup", help="How the layer is planned.")] = "auto",
-    norm: Annotated[str, typer.Option(metavar="inf|1|2|P", help="The norm of the error: sup norm, or L_p.")] = "inf",
-    attention: Annotated[str, typer.Option(metavar="self|cross", help="The kind of attention.")] = "self",
-    dtype: Annotated[
-        str, typer.Option(metavar="float64|float32|bfloat16", help="What the layer is stored and run in.")
-    ] = "float64",
-    lipschitz: Annotated[
-        str | None,
-        typer.Option(metavar="L1,L2,..", help="Declare Lipschitz constants, one per variable; one alone is Euclidean."),
-    ] = None,
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="auto, or a head by name (another name lists them); nearest with --table.")
+    ] = "auto",
+    norm: options.Norm = "inf",
+    dtype: options.Dtype = "float64",
+    lipschitz: options.Lipschitz = None,
     literal: Annotated[
-        bool, typer.Option("--literal", help="The softmax over all tokens (matrices, MultiheadAttention) is to meet the error.")
+        bool, typer.Option("--literal", help="The softmax over all tokens (matrices, MultiheadAttention) must meet it too.")
     ] = False,
-    gap: Annotated[
-        str | None, typer.Option(metavar="G", help="Sup norm of a target that jumps: speak of the x farther than G from a jump.")
-    ] = None,
+    gap: options.Gap = None,
     max_bytes: Annotated[
-        str | None, typer.Option(metavar="2GiB", help="Memory the compile may take; half of what is free if not given.")
+        str | None, typer.Option(metavar="2GiB", help="Memory the compile may take; by default half of what is free.")
     ] = None,
     seed: Annotated[str, typer.Option(metavar="N", help="Seed of the search for the worst point.")] = "0",
     out: Annotated[str | None, typer.Option(metavar="F.safetensors", help="Save the layer here.")] = None,
-    figure: Annotated[str | None, typer.Option(metavar="F.png", help="Draw it: .png, .svg or .pdf.")] = None,
+    figure: options.Figure = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Also print the parts of the bound, and what is proved of every way to run it.")
+        bool, typer.Option("--verbose", help="Also print the parts of the bound, every way to run the layer, what was tried.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing and show no progress; errors excepted.")] = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    hard: Annotated[bool, typer.Option("--hard", hidden=True)] = False,
+    attention: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> int:
     """Compile a function or a table into a layer with a proved error.
 
@@ -84,7 +73,16 @@ def run(
     # Everything that can be wrong with the request is found out before any work is done.
     layer_path = arguments.output_path(out, "--out", LAYERS) if out is not None else None
     figure_path = arguments.output_path(figure, "--figure", PICTURES) if figure is not None else None
-    if error is None and not hard:
+    old: dict[str, Any] = {}
+    if hard:
+        complain("warning: --hard is deprecated; write --method nearest instead.")
+        if method not in ("auto", NEAREST):
+            raise BadInput(f"--hard returns the nearest entry's value, and has no --method (={method!r}); leave one of them out.")
+        method = NEAREST
+    if attention is not None:
+        complain("warning: --attention is deprecated; layer.matrices(\"cross\") gives the matrices of cross-attention.")
+        old["attention"] = attention
+    if error is None and method != NEAREST:
         raise BadInput("--error is missing; say which error must not be exceeded, such as --error 1e-2.")
     asked = arguments.constant(error, "`error`") if error is not None else None
     constants = arguments.numbers(lipschitz, "`lipschitz`") if lipschitz is not None else None
@@ -93,13 +91,14 @@ def run(
     chosen_seed = arguments.whole(seed, "`seed`")
     named = tables.named(
         table,
-        {"--values": values, "--axes": axes, "--missing": missing, "--hard": hard},
+        {"--values": values, "--axes": axes, "--missing": missing, "--method nearest": method == NEAREST},
         {"the expression": expression, "--box": box, "--lipschitz": lipschitz, "--gap": gap},
         memory,
     )
     source, where = (None, None) if named is not None else arguments.target(_given(expression), box or ())
 
     from maxaffine.compiler import compile as compile_layer
+    from maxaffine.request import Run
 
     with progress_bar(quiet) as progress:
         contents = None
@@ -112,16 +111,12 @@ def run(
             relative=relative,
             norm=norm,
             method=method,
-            attention=attention,
             dtype=dtype,
             lipschitz=constants[0] if constants is not None and len(constants) == 1 else constants,
             literal=literal,
             gap=distance,
-            max_bytes=memory,
-            seed=chosen_seed,
-            progress=progress,
-            out=layer_path if figure_path is None else None,
-            hard=hard,
+            run=Run(memory, chosen_seed, progress, out=layer_path if figure_path is None else None),
+            **old,
         )
         _write(compiled, None if figure_path is None else layer_path, figure_path, progress)
     if layer_path is not None:

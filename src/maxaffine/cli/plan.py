@@ -47,6 +47,7 @@ def run(
 
     from maxaffine.core.progress import bar
     from maxaffine.frontier import plan
+    from maxaffine.request import Run
 
     if figure is not None:
         from maxaffine.report.style import suffix_of
@@ -62,7 +63,7 @@ def run(
             dtype=dtype,
             lipschitz=constants[0] if constants is not None and len(constants) == 1 else constants,
             gap=arguments.constant(gap, "`gap`") if gap is not None else None,
-            progress=progress,
+            run=Run(progress=progress),
             refused=refused,
         )
     if figure is not None:

@@ -6,7 +6,9 @@ A message names the argument, its value, the rule and the way out:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 class MaxaffineError(ValueError):
@@ -20,18 +22,49 @@ class BadInput(MaxaffineError):
 class Refused(MaxaffineError):
     """A well-formed request that cannot be proved, afforded or represented.
 
-    What was tried before it was refused stands in its notes, which Python prints under the sentence, a line each.
+    The message is the reason, then the nearest error within reach (where one is known), then what to try.  `tried` has a line
+    for every attempt before; `remedy` the arguments that should help, by name.
     """
 
-    @classmethod
-    def after(cls, sentence: str, tried: Iterable[str]) -> Refused:
-        """A refusal with what was tried, one line each."""
-        refusal = cls(sentence)
-        for line in tried:
-            refusal.add_note(f"tried {line}")
-        return refusal
+    def __init__(
+        self, reason: str, *, nearest_error: float | None = None, remedy: Mapping[str, Any] | None = None,
+        tried: Iterable[str] = (),
+    ) -> None:  # fmt: skip
+        self.reason, self.nearest_error, self.tried = reason, nearest_error, tuple(tried)
+        self.remedy = dict(remedy or ({} if nearest_error is None else {"error": rounded_up(nearest_error)}))
+        met = "" if nearest_error is None else f" The nearest error within reach is about {nearest_error:.2g}."
+        self.summary = f"{reason}{met}"
+        way_out = ", ".join(_argument(name, value) for name, value in self.remedy.items())
+        super().__init__(f"{self.summary} Try {way_out}." if way_out else self.summary)
 
     @property
-    def tried(self) -> tuple[str, ...]:
-        """What was tried, one line each; empty where nothing was."""
-        return tuple(getattr(self, "__notes__", ()))
+    def details(self) -> str:
+        """What was tried, one line each."""
+        return "\n".join(self.tried)
+
+
+class Missed(str):
+    """Why a layer was not taken, and the nearest error that it reaches where it is proved at all."""
+
+    nearest_error: float | None
+
+    @classmethod
+    def of(cls, what: str, refusal: Refused) -> Missed:
+        """What was refused, and the reason."""
+        made = cls(f"{what}: {refusal.reason.rstrip('.')}")
+        made.nearest_error = refusal.nearest_error
+        return made
+
+
+def rounded_up(value: float) -> float:
+    """Two digits, and no smaller than the value."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    steps = math.ceil(value / unit)
+    return next(found for k in range(3) if (found := float(f"{(steps + k) * unit:.2g}")) >= value)
+
+
+def _argument(name: str, value: Any) -> str:
+    """In Python, and on the command line."""
+    written = f"{value:g}" if isinstance(value, float) else str(value)
+    quoted = f'"{value}"' if isinstance(value, str) else written
+    return f"`{name}={quoted}` (--{name.replace('_', '-')} {written})"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from maxaffine.core.budget import afford
-from maxaffine.core.errors import Refused
+from maxaffine.core.errors import Missed, Refused
 from maxaffine.heads.found import BELOW, Found, P, grouped_cost, largest_part, literal_failure, search_worst, unconfirmed
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
@@ -49,7 +49,7 @@ class Search:
             return None
         each = (self.fewest - 1) // count
         if each == 0:
-            raise Refused(f"{count} regions take at least {count} tokens")
+            raise Refused(f"{count} regions need at least as many tokens, and another head has fewer")
         return each
 
     def note(self, reason: str) -> None:
@@ -68,7 +68,7 @@ def search(head: Head[P], asked: Search) -> Found | None:
     seen: Found | None = None
     for plan in _quietly(head.propose(asked)):
         if asked.fewest is not None and plan.cells >= asked.fewest:
-            asked.note(f"{plan.cells:,} tokens are no fewer than {asked.fewest:,}")
+            asked.note(f"{plan.cells:,} tokens are needed, and another head has {asked.fewest:,}")
             break
         with np.errstate(all="ignore"):
             layer = head.build(plan, request)
@@ -80,7 +80,7 @@ def search(head: Head[P], asked: Search) -> Found | None:
                 return _proved(head, plan, layer, request)
             except Refused as failure:
                 asked.failure = failure
-                asked.note(f"{plan.cells:,} tokens: {str(failure).rstrip('.')}")
+                asked.note(Missed.of(f"{plan.cells:,} tokens", failure))
         if observable and seen is None:
             why = asked.reasons[-1] if provable else head.why_unproved(plan, request)
             nothing = Certificate.nothing(request.norm, why, request.dtype)
@@ -110,14 +110,15 @@ def _proved(head: Head[P], plan: P, layer: GroupedLayer, request: Request) -> Fo
     bound = certificate.bound
     assert bound is not None
     if not bound <= request.error * BELOW:
-        raise Refused(f"proved to {bound:.3g} only in {request.dtype}, of which {largest_part(certificate)}")
+        reason = f"proved only to {bound:.3g} in {request.dtype}, of which {largest_part(certificate)}"
+        raise Refused(reason, nearest_error=bound / BELOW)
     rough = literal_failure(layer, certificate, request)
     if rough is not None:
         raise Refused(rough)
     found = Found(head.name, plan, layer, certificate, grouped_cost(layer), prove=prove)
     refusal = unconfirmed(found, request) if head.asks_checker(certificate, request) else None
     if refusal is not None:
-        raise Unconfirmed(f"proved to {bound:.3g}, and the checker does not confirm it: {refusal}")
+        raise Unconfirmed(f"proved to {bound:.3g}, but the checker does not confirm it: {refusal}")
     observed = head.observe(request, found)
     if observed is not None and observed.error > bound and math.isinf(request.norm):  # in L_p it is an estimate
         raise AssertionError(f"observed error {observed.error!r} exceeds the proved bound {bound!r}: please report this")

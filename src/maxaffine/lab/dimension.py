@@ -104,14 +104,14 @@ def _box(dimension: int) -> Any:
 def _ask(unit: Unit, error: float, parameters: Parameters, fewest: int | None) -> dict[str, Any]:
     """What a method makes of a target at this error; of searches that can stop early, with fewer tokens than `fewest`."""
     import maxaffine as ma
-    from maxaffine.compiler import attempt
     from maxaffine.heads.found import search_worst
     from maxaffine.heads.lookup import search as lookup
+    from maxaffine.search import attempt
 
     family, D, method = str(unit["family"]), int(unit["dimension"]), str(unit["method"])
     if method == "auto":
         try:
-            made = ma.compile(expression(family, D), _box(D), error=error, max_bytes=int(parameters["max_bytes"]))
+            made = ma.compile(expression(family, D), _box(D), error=error, run=ma.Run(max_bytes=int(parameters["max_bytes"])))
         except ma.Refused as refusal:
             return _refused(str(refusal))
         return _made(made.tokens, made.weights, made.method, made.certificate, made.observed)

@@ -44,7 +44,7 @@ def advice(c: Compiled) -> str:
     entries = c.target.entries
     assert entries is not None
     if c.method == "hard":
-        return "one token per entry answers alone; ask for an `error` without hard=True and fewer tokens may do"
+        return "one token per entry answers alone; ask for an `error` and fewer tokens may do"
     if c.tokens >= entries.count:
         return "the values are rough: no fewer tokens than entries reached the error; ask for a larger one"
     if parts["rounding"] > parts["approximation"]:

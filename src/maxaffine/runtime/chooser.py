@@ -101,7 +101,7 @@ RUNTIMES = {
     runtime.name: runtime
     for runtime in (
         Runtime(
-            "hard", lambda layer, how: None if layer.hard else "it was not compiled with hard=True",
+            "hard", lambda layer, how: None if layer.hard else 'it was not compiled with method="nearest"',
             lambda layer, x, how: hard.evaluate(layer, x), lambda layer: 0,
             lambda layer: f"the nearest of {layer.keys.count:,} entries answers alone",
         ),

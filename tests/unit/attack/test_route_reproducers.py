@@ -263,7 +263,7 @@ def test_smaller_a_batch_changes_no_more_than_rounding():
 def test_found_a_hard_layer_on_factorised_tensors_is_not_called_covered():
     rng = np.random.default_rng(0)
     table = ma.Table([np.sort(rng.uniform(0, 1, 40))], rng.normal(size=40))
-    layer = ma.compile(table, hard=True)
+    layer = ma.compile(table, method="nearest")
     ((x, values),) = table.blocks()
     assert np.array_equal(layer(torch.tensor(x)).numpy().ravel(), values.ravel())
     said = layer.statement("factorised tensors", "float64")

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import shlex
 import shutil
 import sys
 from dataclasses import dataclass
@@ -74,12 +75,36 @@ def saved(tmp_path_factory) -> Path:
 
 
 def test_a_refusal_says_the_main_thing_first_and_what_was_tried_a_line_each(refused):
-    lines = refused("compile", "floor(3*x)", "--box", "x=-1:1", "--error", "1e-3").splitlines()
-    assert lines[0].startswith("maxaffine: the sup norm cannot be proved") and lines[0].endswith("if there is none.")
-    assert "--gap 1e-6" in lines[0] and "tried" not in lines[0]
-    methods = [line.removeprefix("  tried ").partition(":")[0] for line in lines[1:]]
-    assert all(line.startswith("  tried ") for line in lines[1:])
+    asked = ("compile", "floor(3*x)", "--box", "x=-1:1", "--error", "1e-3")
+    lines = refused(*asked, "--verbose").splitlines()
+    assert lines[0].startswith("maxaffine: the sup norm cannot be proved") and "tried" not in lines[0]
+    assert lines[1] == "  try: maxaffine compile 'floor(3*x)' --box x=-1:1 --error 1e-3 --verbose --gap 1e-06"
+    methods = [line.removeprefix("  tried ").partition(":")[0] for line in lines[2:]]
+    assert all(line.startswith("  tried ") for line in lines[2:])
+    short = refused(*asked).splitlines()
+    assert short[0] == lines[0] and len(short) == 3 and short[2].startswith("  --verbose lists what was tried")
     assert methods[:2] == ["piecewise", "axis"] and "tree" in methods and len(set(methods)) == len(methods)
+
+
+def test_a_refusal_as_json_is_one_object(run):
+    answer = run("compile", "sin(x)", "--box", "x=-1:1", "--error", "1e-16", "--json")
+    found = json.loads(answer.out)
+    assert answer.code == 2 and set(found) == {"refused", "reason", "nearest_error", "try", "tried"}
+    assert found["refused"] == "request" and "float64" in found["reason"] and 1e-16 < found["nearest_error"] < 1e-14
+    command = shlex.split(found["try"])
+    assert run(*command[1:]).code in (0, 2) and float(command[command.index("--error") + 1]) >= found["nearest_error"]
+    for asked in (("compile", "sin(", *BOX, "--error", "1", "--json"), ("compile", "x", *BOX, "--eror", "1", "--json")):
+        answer = run(*asked)
+        found = json.loads(answer.out)
+        assert answer.code == 2 and found["refused"] == "input" and found["reason"] and found["try"] is None
+
+
+def test_a_bound_that_was_missed_is_the_nearest_error_and_can_be_asked_for(run):
+    answer = run("compile", "sin(3*x)*exp(y)", *SQUARE, "--error", "6e-6", "--dtype", "float32", "--json")
+    found = json.loads(answer.out)
+    assert answer.code == 2 and "the closest" in found["reason"] and len(found["tried"]) > 3
+    again = run(*shlex.split(found["try"])[1:])
+    assert again.code == 0 and json.loads(again.out)["bound"] <= 1.01 * found["nearest_error"]
 
 
 def test_compile_json_is_one_object_with_the_promised_fields(run):

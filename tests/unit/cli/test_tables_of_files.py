@@ -77,7 +77,10 @@ def test_the_json_of_a_table_says_what_was_read(run, density):
 
 def test_a_hard_layer_needs_no_error_and_answers_as_scipy_does(run, density, tmp_path):
     layer, points = tmp_path / "rho.safetensors", tmp_path / "points.csv"
-    assert run("compile", "--table", density, "--hard", "--out", layer, "--quiet") == (0, "", "")
+    assert run("compile", "--table", density, "--method", "nearest", "--out", layer, "--quiet") == (0, "", "")
+    again = tmp_path / "again.safetensors"
+    code, out, err = run("compile", "--table", density, "--hard", "--out", again, "--quiet")
+    assert (code, out) == (0, "") and "--method nearest" in err and again.read_bytes() == layer.read_bytes()
     assert run("check", layer, "--table", density)[0] == 0
     asked = np.random.default_rng(0).uniform([0, 1], [100, 100], size=(200, 2))
     points.write_text("T,p\n" + "\n".join(f"{t!r},{p!r}" for t, p in asked.tolist()))
@@ -162,7 +165,7 @@ def test_options_that_contradict_a_table_are_refused(run, refused, density, tmp_
     assert "leave out --lipschitz" in refused("compile", *table, "--lipschitz", "1")
     assert "leave out --gap" in refused("compile", *table, "--gap", "1")
     assert "leave `norm` out" in refused("compile", *table, "--norm", "2")
-    assert "choose auto" in refused("compile", *table, "--method", "tree")
+    assert "choose one of auto" in refused("compile", *table, "--method", "tree")
     assert "--error is missing" in refused("compile", "--table", density)
     assert "nothing to compile" in refused("compile", "--error", "0.1")
     for option in (("--values", "v"), ("--axes", "x"), ("--missing", "ignore"), ("--hard",)):

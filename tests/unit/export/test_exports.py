@@ -36,7 +36,7 @@ MAKERS: dict[str, Callable[[str], ma.Compiled]] = {
         _sequence, ma.Box.sequence(d=2, n=2, low=-1, high=1), error=1.0, lipschitz=[1, 1, 1, 1], method="lookup", dtype=dtype
     ),
     "cross": lambda dtype: ma.compile(
-        _pair, (ma.Box(x=(-1, 1)), ma.Box(y=(0, 1))), error=0.2, lipschitz=[1, 1], attention="cross", method="lookup", dtype=dtype
+        _pair, (ma.Box(x=(-1, 1)), ma.Box(y=(0, 1))), error=0.2, lipschitz=[1, 1], method="lookup", dtype=dtype
     ),
 }  # fmt: skip
 

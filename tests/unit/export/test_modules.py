@@ -31,7 +31,7 @@ MAKERS: dict[str, Callable[[], ma.Compiled]] = {
         _sequence, ma.Box.sequence(d=2, n=2, low=-1, high=1), error=1.0, lipschitz=[1, 1, 1, 1], method="lookup"
     ),
     "cross": lambda: ma.compile(
-        _pair, (ma.Box(x=(-1, 1)), ma.Box(y=(0, 1))), error=0.2, lipschitz=[1, 1], attention="cross", method="lookup"
+        _pair, (ma.Box(x=(-1, 1)), ma.Box(y=(0, 1))), error=0.2, lipschitz=[1, 1], method="lookup"
     ),
 }
 FORMS = ("fast", "literal", "mha")

@@ -64,9 +64,9 @@ MAKERS: dict[str, Callable[[], ma.Compiled]] = {
     "sequence": partial(ma.compile, _sequence, ma.Box.sequence(d=2, n=2, low=-1, high=1), error=1.0, lipschitz=[1, 1, 1, 1],
                         method="lookup"),
     "two inputs": partial(ma.compile, _pair, (ma.Box(x=(-1, 1)), ma.Box(y=(0, 1))), error=0.2, lipschitz=[1, 1],
-                          attention="cross", method="lookup"),
+                          method="lookup"),
     "table": partial(ma.compile, TABLE, error=1e-6),
-    "hard table": partial(ma.compile, TABLE, hard=True),
+    "hard table": partial(ma.compile, TABLE, method="nearest"),
     "samples": partial(ma.compile, ma.Samples(SCATTERED, np.sin(2.0 * SCATTERED[:, 0]) + SCATTERED[:, 1] ** 2), error=1e-4),
 }  # fmt: skip
 MADE = {**layers_for_tensors.grouped_layers(), **layers_for_tensors.other_layers(), **layers_for_tensors.lookups()}

@@ -21,7 +21,7 @@ MAKERS: dict[str, Callable[[], ma.Compiled]] = {
     "vector": lambda: ma.compile("x*y, x - y", ma.Box(x=(-1, 1), y=(-1, 1)), error=1e-2, method="spectral"),
     "clusters": lambda: ma.compile("max(x, y, 0.2)", ma.Box(x=(-1, 1), y=(-1, 1)), error=1e-3),
     "cross": lambda: ma.compile(
-        _pair, (ma.Box(x=(-1, 1)), ma.Box(y=(0, 1))), error=0.2, lipschitz=[1, 1], attention="cross", method="lookup"
+        _pair, (ma.Box(x=(-1, 1)), ma.Box(y=(0, 1))), error=0.2, lipschitz=[1, 1], method="lookup"
     ),
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine import compiler
+from maxaffine import search
 from maxaffine.cli.app import main
 from maxaffine.lab import dimension
 from maxaffine.lab import dimension_growth as growth
@@ -58,8 +58,8 @@ def test_half_the_range_is_what_the_target_has_at_corners_and_peaks(family: str,
 
 def test_every_method_of_the_compiler_is_asked_for_every_family_and_dimension() -> None:
     asked = {(one["family"], one["dimension"], one["method"], one["error"]) for one in dimension.units(PARAMETERS)}
-    assert {one[2] for one in asked} == set(compiler.METHODS)
-    assert len(asked) == 3 * 9 * len(compiler.METHODS) * 3 == len(dimension.units(PARAMETERS))
+    assert {one[2] for one in asked} == set(search.METHODS)
+    assert len(asked) == 3 * 9 * len(search.METHODS) * 3 == len(dimension.units(PARAMETERS))
 
 
 @pytest.mark.parametrize(

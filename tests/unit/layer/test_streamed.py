@@ -34,7 +34,7 @@ class Recorder(Executor):
 
 
 def asked(tmp_path, **more):
-    return ma.compile("sin(2*x)*y", BOX, error=0.01, method="lookup", out=tmp_path / "f.safetensors", **more)
+    return ma.compile("sin(2*x)*y", BOX, error=0.01, method="lookup", run=ma.Run(out=tmp_path / "f.safetensors", **more))
 
 
 def test_a_streamed_layer_is_the_layer_built_in_memory(tmp_path, monkeypatch):
@@ -84,7 +84,8 @@ def test_a_declared_constant_reaches_the_checker(tmp_path, lipschitz):
     # no constant of this target can be derived: one of its factors has an infinite slope at the origin
     box = ma.Box.named(("x",), [0.0], [1.0])
     path = tmp_path / "f.safetensors"
-    layer = ma.compile("sqrt(x)**2 + x", box, error=1e-3, method="lookup", lipschitz=lipschitz, out=path, executor=Recorder())
+    run = ma.Run(out=path, executor=Recorder())
+    layer = ma.compile("sqrt(x)**2 + x", box, error=1e-3, method="lookup", lipschitz=lipschitz, run=run)
     assert layer.certificate.kind == "proved" and check(*container.read_container(path)).passed
 
 
@@ -140,13 +141,14 @@ def test_arguments_are_checked_with_sentences(tmp_path):
     with pytest.raises(BadInput, match="`executor`"):
         asked(tmp_path, executor=3)
     with pytest.raises(BadInput, match="`out`"):
-        ma.compile("x", BOX.named(("x",), [0.0], [1.0]), error=0.1, out=3)
+        ma.compile("x", BOX.named(("x",), [0.0], [1.0]), error=0.1, run=ma.Run(out=3))
     with pytest.raises(BadInput, match="does not exist"):
-        ma.compile("sin(2*x)*y", BOX, error=0.01, method="lookup", out=tmp_path / "no" / "f.safetensors", executor=Recorder())
+        run = ma.Run(out=tmp_path / "no" / "f.safetensors", executor=Recorder())
+        ma.compile("sin(2*x)*y", BOX, error=0.01, method="lookup", run=run)
 
 
 def test_a_spectral_layer_goes_to_its_file_as_well(tmp_path):
-    layer = ma.compile("sin(2*x)*y", BOX, error=0.01, method="spectral", out=tmp_path / "f.safetensors")
+    layer = ma.compile("sin(2*x)*y", BOX, error=0.01, method="spectral", run=ma.Run(out=tmp_path / "f.safetensors"))
     assert layer.file == str(tmp_path / "f.safetensors")
     assert ma.load(layer.file).bound == layer.bound
 
@@ -161,7 +163,8 @@ def peak():
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) << 10
 
 box = ma.Box.named(("x", "y"), [-1.0, 0.0], [1.0, 1.0])
-layer = ma.compile("sin(2*x)*y", box, error=float(sys.argv[2]), method="lookup", out=sys.argv[1], max_bytes=400 << 20)
+run = ma.Run(out=sys.argv[1], max_bytes=400 << 20)
+layer = ma.compile("sin(2*x)*y", box, error=float(sys.argv[2]), method="lookup", run=run)
 print(json.dumps({"peak": peak(), "stated": layer.cost.peak_bytes, "bytes": layer.cost.bytes, "kind": layer.certificate.kind}))
 """
 

@@ -13,11 +13,12 @@ distributed = pytest.importorskip("distributed")
 def test_a_dask_cluster_writes_the_same_file_as_a_thread(tmp_path: Path) -> None:
     box = ma.Box(x=(-1, 1), y=(-1, 1))
     with ThreadPoolExecutor(1) as executor:
-        ma.compile("sin(3*x)*y", box, error=2e-2, method="lookup", out=tmp_path / "here.safetensors", executor=executor)
+        run = ma.Run(out=tmp_path / "here.safetensors", executor=executor)
+        ma.compile("sin(3*x)*y", box, error=2e-2, method="lookup", run=run)
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
     ):
-        executor = client.get_executor()
-        ma.compile("sin(3*x)*y", box, error=2e-2, method="lookup", out=tmp_path / "there.safetensors", executor=executor)
+        run = ma.Run(out=tmp_path / "there.safetensors", executor=client.get_executor())
+        ma.compile("sin(3*x)*y", box, error=2e-2, method="lookup", run=run)
     assert (tmp_path / "here.safetensors").read_bytes() == (tmp_path / "there.safetensors").read_bytes()

@@ -38,7 +38,7 @@ HEADS: dict[str, tuple[Any, dict[str, float], dict[str, Any]]] = {  # target, er
     "two outputs": ("x*y, x - y", {"float64": 1e-3, "float32": 1e-3}, {"method": "spectral"}),
     "lookup": ("x+y", {"float64": 0.3, "float32": 0.3}, {"method": "lookup"}),
     "soft table": (TABLE, {"float64": 1e-6, "float32": 1e-3}, {}),
-    "hard table": (TABLE, {"float64": 1e-6, "float32": 1e-3}, {"hard": True}),
+    "hard table": (TABLE, {"float64": 1e-6, "float32": 1e-3}, {"method": "nearest"}),
 }
 CASES = [(head, dtype) for head, (_, errors, _) in HEADS.items() for dtype in errors]
 
@@ -47,7 +47,7 @@ CASES = [(head, dtype) for head, (_, errors, _) in HEADS.items() for dtype in er
 def compiled(head: str, dtype: str) -> ma.Compiled:
     target, errors, options = HEADS[head]
     if isinstance(target, ma.Table):
-        more = {} if "hard" in options else {"error": errors[dtype]}
+        more = {} if options.get("method") == "nearest" else {"error": errors[dtype]}
         return ma.compile(target, dtype=dtype, **more, **options)
     return ma.compile(target, SQUARE if "y" in target else LINE, error=errors[dtype], dtype=dtype, **options)
 

@@ -45,9 +45,9 @@ class Axis(Head[AxisPlan]):
         """One output; of callables those of one variable."""
         target = request.target
         if target.d_out != 1 or target.n_out != 1:
-            return "they have one output"
+            return "only for targets with one output"
         if target.expression is None and (target.box.dimension != 1 or request.require == "proved"):
-            return "of a callable they take one variable, and prove nothing"
+            return "callables only in one variable, and without a proof"
         return None
 
     def propose(self, search: Search) -> Iterator[AxisPlan]:
@@ -59,7 +59,7 @@ class Axis(Head[AxisPlan]):
         for share in SHARES[:1] if request.literal and found is not None else SHARES:
             plan = _plan(request, problem, share, asked, most)
             if plan is None:
-                raise Refused(f"more than {most:,} tokens are needed" if share == SHARES[0] else f"{most:,} tokens leave no room")
+                raise Refused(f"more than {most:,} tokens are needed")
             yield replace(plan, found=found)
         for soft in SOFTER if request.literal and found is not None else ():
             needed = soft.cells(problem, request.error, request.dtype)
@@ -97,19 +97,20 @@ def _problem(request: Request) -> tuple[OneDirection | None, Problem]:
         if not any(link.kind == "jump" for link in problem.links) or not needs_gap or provable(request.evidence):
             return None, problem
         if _largest_jump(problem) < 2.0 * request.error:
-            raise Refused("the target is seen to jump by less than the error, which clusters have no use for without a `gap`")
+            raise Refused("the target seems to jump by less than the error, which needs no clusters unless a `gap` is given")
         raise Discontinuous(
-            f"the target is seen to jump at {_places(problem)}, and a layer is continuous: no error below half the jump holds "
-            "there. Say how far from jumps the error is asked for with `gap=1e-6`, or ask for an L_p error with `norm=1`."
+            f"the target seems to jump at {_places(problem)} and a layer is continuous, so no error below half the jump is "
+            "possible there; exclude points near jumps with `gap`, or ask for an L_p error with `norm=1`.",
+            remedy={"gap": 1e-6},
         )
     found = one_direction(target.expression)
     if found is None:
-        raise Refused("the target is not a function of one direction plus an affine one")
+        raise Refused("not a function of one direction plus an affine function")
     problem = expression_problem(found, target.box.low, target.box.high, request.error)
     if needs_gap and any(link.kind == "jump" for link in problem.links):
         raise Refused(
-            f"the target jumps at {_places(problem)}, and a layer is continuous: say how far from jumps the error holds with "
-            "`gap=1e-6` (--gap 1e-6), or ask for an L_p error with `norm=1` (--norm 1)"
+            f"the target jumps at {_places(problem)} and a layer is continuous; exclude points near jumps with `gap=1e-6` "
+            "(--gap 1e-6), or ask for an L_p error with `norm=1` (--norm 1)"
         )
     return found, problem
 

@@ -28,8 +28,8 @@ def why_not_seen(request: Request, most: int) -> str | None:
     """Why planes of a callable are not looked for: `most` variables, one output, and nothing that is to be proved."""
     target = request.target
     if target.d_out != 1 or target.n_out != 1 or not 2 <= target.box.dimension <= most:
-        return f"of a callable they take 2 to {most} variables and one output"
-    return "of a callable they prove nothing" if request.require == "proved" or provable(request.evidence) else None
+        return f"callables only with 2 to {most} variables and one output"
+    return "not proved for callables" if request.require == "proved" or provable(request.evidence) else None
 
 
 def planes_of(request: Request) -> Seen:
@@ -46,11 +46,12 @@ def planes_of(request: Request) -> Seen:
         raise Refused(seen)
     if seen.jumps and math.isinf(request.norm) and request.gap is None:
         if largest_jump(request.target, seen) < 2.0 * request.error:
-            raise Refused("the target is seen to jump by less than the error, which regions have no use for without a `gap`")
+            raise Refused("the target seems to jump by less than the error, which needs no regions unless a `gap` is given")
         planes = " and ".join(equation(seen.planes[i], request.target) for i in seen.jumps[:2])
         raise Discontinuous(
-            f"the target is seen to jump where {planes}, and a layer is continuous: no error below half the jump holds there. "
-            "Say how far from jumps the error is asked for with `gap=1e-6`, or ask for an L_p error with `norm=1`."
+            f"the target seems to jump where {planes} and a layer is continuous, so no error below half the jump is possible "
+            "there; exclude points near jumps with `gap`, or ask for an L_p error with `norm=1`.",
+            remedy={"gap": 1e-6},
         )
     return seen
 

@@ -42,11 +42,11 @@ class Products(Head[ProductPlan | SumPlan]):
         if found is None:
             parts = sum_of(target.expression, target.box)
             if parts is None or not any(parts.is_product(n) for n in range(len(parts.parts))):
-                raise Refused("the target is no product of functions of one direction each, nor a sum with such a part")
+                raise Refused("not a product of one-direction factors, nor a sum containing one")
             yield from sum_plans(parts, search)
             return
         if fewest is not None and fewest <= (6 if any(found.switching) else FEW):
-            raise Refused(f"{fewest:,} tokens are few for a product")
+            raise Refused(f"another head has {fewest:,} tokens, and a product would hardly need fewer")
         for soft in (None, *(SOFTER if request.literal else ())):
             planner = ProductPlanner(found, target.box, request.error, request.dtype, soft=soft)
             if planner.why is not None:

@@ -22,7 +22,7 @@ def why_not_composite(request: Request) -> str | None:
     """Sums and products are for expressions of one output, in the sup norm."""
     target = request.target
     if target.expression is None or target.n_out != 1 or target.d_out != 1 or math.isfinite(request.norm):
-        return "they need an expression with one output, and the sup norm"
+        return "only for expressions with one output, in the sup norm"
     return None
 
 
@@ -44,9 +44,9 @@ class Sums(Head[SumPlan]):
         assert target.expression is not None
         found = sum_of(target.expression, target.box)
         if found is None:
-            raise Refused("the target is not a sum of parts of which some switch, each along one direction")
+            raise Refused("not a sum whose non-smooth terms each depend on one direction")
         if any(found.is_product(n) for n in range(len(found.parts))):
-            raise Refused("a part that switches has several directions")
+            raise Refused("a non-smooth term depends on several directions")
         yield from sum_plans(found, search)
 
     def build(self, plan: SumPlan, request: Request) -> GroupedLayer:

@@ -44,7 +44,7 @@ class Curved(Head[CurvedPlan | CurvedMaximumPlan]):
         target = request.target
         if target.expression is not None and target.d_out * target.n_out == 1 and math.isinf(request.norm):
             return None
-        return "curved kinks are for expressions of one output in the sup norm"
+        return "only for expressions with one output, in the sup norm"
 
     def propose(self, search: Search) -> Iterator[CurvedPlan | CurvedMaximumPlan]:
         """Polygons of more and more edges."""
@@ -56,7 +56,7 @@ class Curved(Head[CurvedPlan | CurvedMaximumPlan]):
             for aim in MAXIMUM:
                 plan = planner.plan(aim * request.error, search.most(MOST))
                 if plan is None:
-                    search.note("a smooth part is out of reach, or both sides of the maximum need more tokens than there may be")
+                    search.note("a side of the maximum is not smooth enough, or needs too many tokens")
                     break
                 yield plan
         yield from _convex(search, target.expression)
@@ -80,10 +80,10 @@ def _convex(search: Search, expression: Expression) -> Iterator[CurvedPlan]:
     """A smooth head, an inner cluster and edges; for expressions of two variables with one kink."""
     request, box = search.request, search.request.target.box
     if box.dimension != 2:
-        raise Refused("curves are followed for expressions of two variables")
+        raise Refused("only for expressions of two variables")
     found = [one for one in switches(expression) if one.chosen]  # poles and roots are the branches' own business
     if len(found) != 1 or found[0].kind != "kink" or not expression.is_continuous or affine_form(found[0].argument) is not None:
-        raise Refused("the target has not one kink along a curve")
+        raise Refused("not a function with exactly one kink along a curve")
     (switch,) = found
     most, within = search.most(MOST), from_unit_box(box)
     soft = extremum(expression, switch.place, box) is not None
@@ -103,7 +103,7 @@ def _convex(search: Search, expression: Expression) -> Iterator[CurvedPlan]:
         for aim in AIMS[soft]:
             plan = curved_plan(both, curve, aim * request.error, size, request.dtype, most, switch.place, choice, soft)
             if plan is None:
-                search.note(f"a branch is out of reach, or the curve needs more than {most:,} tokens")
+                search.note(f"a branch is not smooth enough, or the curve needs more than {most:,} tokens")
                 break
             yield plan
     if not search.reasons:

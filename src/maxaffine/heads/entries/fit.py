@@ -255,7 +255,7 @@ def on_sites(z: list[Array], table: Array, counts: tuple[int, ...], rho: float, 
         except np.linalg.LinAlgError:
             solved = np.full(1, np.nan)
         if not (np.isfinite(solved).all() and np.isfinite(keys[e].slopes).all() and np.isfinite(keys[e].offsets).all()):
-            raise Refused(f"nodes of variable {e} are too close to tell their keys apart in {dtype}; try hard=True.")
+            raise Refused(f'nodes of variable {e} are too close to tell their keys apart in {dtype}; try method="nearest".')
         values = np.moveaxis(solved.reshape(-1, *moved.shape[1:]), 0, e)
     values = as_stored(values, dtype)
     away = float(np.abs(spread(W, values) - table).max())

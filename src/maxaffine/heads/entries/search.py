@@ -86,7 +86,7 @@ class Attempts:
         found = Found(method, EntriesPlan(family, shape), layer, certificate, cost, seen, prove)
         doubt = self.unconfirmed(found)
         if doubt is not None:
-            self.why.append(f"{layer.tokens:,} tokens: the checker does not confirm them: {doubt}")
+            self.why.append(f"{layer.tokens:,} tokens: not confirmed by the checker: {doubt}")
             return None
         return found
 
@@ -129,9 +129,9 @@ class Attempts:
         shown = [*told[:2], f"{len(told) - 5} more", *told[-3:]] if len(told) > 6 else told
         closest = (shown or self.why[-1:] or ["nothing fits"])[-1]
         kind = self.data.entries.kind
-        return Refused.after(
+        return Refused(
             f"`error` (={self.request.error:g}) is not reached at every entry of the {kind}: {closest}. {advice}",
-            [*shown[:-1], *(why for why in self.why[-2:] if why != closest)],
+            tried=[*shown[:-1], *(why for why in self.why[-2:] if why != closest)],
         )
 
 
@@ -175,7 +175,7 @@ def search(request: Request, table: Table, method: str) -> Found:
         found = _on_nodes(attempts, table, z, whole, build)
         if found is not None:
             return found
-    advice = "Ask for a larger error, or for the nearest entry with hard=True"
+    advice = 'Ask for a larger error, or for the nearest entry with `method="nearest"`'
     if request.dtype != "float64":
         advice += ", or use float64"
     for name, axis in zip(table.names, table.axes, strict=True):
@@ -249,7 +249,7 @@ def _fitted(
     if not math.isfinite(made.error):
         return None
     if swings(made.axes, made.values, made.slopes, z, whole, request.error):
-        attempts.why.append(f"{fit.tokens:,} tokens swing between the entries")
+        attempts.why.append(f"{fit.tokens:,} tokens oscillate between the entries")
         return None
     return attempts.tried(family, build(made.axes, made.values, made.slopes, request.dtype), "spectral")
 
@@ -258,7 +258,7 @@ def _on_nodes(attempts: Attempts, table: Table, z: list[Array], whole: Array, bu
     """Keys on some of the nodes, then on all of them; between entries the layer is smooth."""
     request = attempts.request
     if max(table.shape) > SOLVED:
-        attempts.why.append(f"one token per entry is made for axes of up to {SOLVED:,} entries, and one has {max(table.shape):,}")
+        attempts.why.append(f"one token per entry only for axes of up to {SOLVED:,} entries, and one has {max(table.shape):,}")
         return None
     _afford_solving(table, request)
     small = max(table.shape) <= THIN_AXIS

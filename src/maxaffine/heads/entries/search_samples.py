@@ -53,7 +53,7 @@ def search(request: Request, samples: Samples, method: str) -> Found:
         found = _on_points(attempts, samples) or _on_all(attempts, samples)
         if found is not None:
             return found
-    raise attempts.refusal("Ask for a larger error, or for the nearest sample with hard=True.")
+    raise attempts.refusal('Ask for a larger error, or for the nearest sample with `method="nearest"`.')
 
 
 def search_hard(request: Request, samples: Samples) -> Found:
@@ -221,7 +221,7 @@ def _on_all(attempts: Attempts, samples: Samples) -> Found | None:
     _, places = _frame(samples, 1.0)
     different, first, inverse = np.unique(places, axis=0, return_index=True, return_inverse=True)
     if len(different) > MOST_ALL:
-        attempts.why.append(f"{len(different):,} keys, one per sample, are more than the {MOST_ALL:,} that are compared with all")
+        attempts.why.append(f"{len(different):,} keys, one per sample, exceed the limit of {MOST_ALL:,}")
         return None
     request.progress("one token per sample", 0, 1)
     values = _halfway(samples, first, inverse)

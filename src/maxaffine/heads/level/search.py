@@ -41,7 +41,7 @@ class Level(Head[LevelPlan]):
         target = request.target
         if math.isfinite(request.norm) and target.expression is not None and target.box.dimension == 2 and target.n_out == 1:
             return None
-        return "polygons are for L_p errors of expressions of two variables"
+        return "only for expressions of two variables, in L_p"
 
     def propose(self, search: Search) -> Iterator[LevelPlan]:
         """Polygons of more and more edges."""
@@ -49,7 +49,7 @@ class Level(Head[LevelPlan]):
         assert request.target.expression is not None
         seen = _two_values(request, request.target.expression)
         if seen is None:
-            raise Refused("the target is not one value on a convex set and another one outside")
+            raise Refused("not one value on a convex set and another outside it")
         volume = float(np.prod(request.target.box.width / 2.0))
         for aim in AIMS:
             plan = level_plan(*seen, request.norm, aim * request.error, most, volume)

@@ -44,5 +44,6 @@ def _refuse_jump(target: Target, a: Array, b: Array, error: float) -> None:
         at = ", ".join(f"{name} = {value:.6g}" for name, value in zip(target.box.names, a, strict=True))
         raise Refused(
             f"the target seems to jump by {jump:.3g} near {at}. A layer is continuous, so `error` (={error:g}) cannot be met "
-            "in the sup norm; ask for an L_p error with `norm=1`, or declare `lipschitz=` or `modulus=` if there is no jump."
+            "in the sup norm; ask for an L_p error, or declare `lipschitz=` or `modulus=` if there is no jump.",
+            remedy={"norm": 1},
         )

@@ -71,7 +71,7 @@ class Lookup(Head[Plan]):
         """Logits of hundreds are too coarse in bfloat16."""
         if request.dtype != "bfloat16":
             return None
-        return "a lookup is not proved in bfloat16: its logits are rounded by 2^-8 of hundreds; use float32."
+        return "lookups cannot be proved in bfloat16, whose 8 bits round logits of several hundred by more than 1; use float32."
 
     def propose(self, search: Search) -> Iterator[Plan]:
         """By what is known about the target."""
@@ -121,14 +121,14 @@ def search(request: Request) -> Found:
             bound = found.observed.error if found.observed else math.inf
         rough = literal_failure(found.layer, found.certificate, request) if bound <= request.error else None
         if rough is not None:
-            raise Refused(f"a lookup of {found.cost.tokens:,} tokens does not do for `literal`: {rough}.")
+            raise Refused(f"a lookup of {found.cost.tokens:,} tokens does not meet `literal`: {rough}.")
         if bound <= request.error:
             return found if found.pending is None else _confirmed(found, request)
         if found.pending is not None:
             found.pending.discard()
         if closest is None or bound < (closest.certificate.bound or math.inf):
             closest = found
-    raise Refused(_why_not(request, closest))
+    raise Refused(_why_not(request, closest), nearest_error=None if closest is None else closest.certificate.bound)
 
 
 def proposals(request: Request) -> Iterator[Plan]:
@@ -148,9 +148,9 @@ def proposals(request: Request) -> Iterator[Plan]:
     elif target.expression is not None:
         if not target.expression.is_continuous:
             raise Refused(
-                f"the sup norm cannot be proved: {evidence.why_not} A layer is continuous, so a jump cannot be followed "
-                "in the sup norm; leave its neighbourhood out with `gap=1e-6` (--gap 1e-6), ask for an L_p error with `norm=1` "
-                "(--norm 1), or declare `lipschitz=` if there is none."
+                f"the sup norm cannot be proved: {evidence.why_not} A layer is continuous and cannot follow a jump: exclude "
+                "points near jumps with `gap`, or ask for an L_p error with `norm=1` (--norm 1).",
+                remedy={"gap": 1e-6},
             )
         yield from lookup.enclosed_proposals(target, evidence, error * BELOW)
     else:
@@ -234,9 +234,9 @@ def _why_not(request: Request, closest: Found | None) -> str:
     what = f"`error` (={request.error:g}) cannot be proved: the closest of the plans tried has {closest.cost.tokens:,} tokens "
     what += f"and the bound {closest.certificate.bound:.4g}, of which {worst.replace('_', ' ')} is {parts[worst]:.3g}"
     if worst == "rounding":
-        return f"{what}; {request.dtype} stands in the way: use dtype float64 or a larger error."
+        return f"{what}; {request.dtype} rounds too much: use float64 or a larger error."
     if request.partition is not None:
-        return f"{what}; use a finer `partition` or a larger error."
+        return f"{what}; use a finer MaxAffine as `keys`, or a larger error."
     return f"{what}; ask for a larger error."
 
 

@@ -35,10 +35,10 @@ class Piecewise(Head[PiecewisePlan]):
     def why_not(self, request: Request) -> str | None:
         """One output token, in the sup norm."""
         if math.isfinite(request.norm):
-            return "they need the sup norm"
+            return "only in the sup norm"
         if request.target.expression is None:
             return why_not_seen(request, 6)
-        return None if request.target.n_out == 1 else "they need an expression, one output token and the sup norm"
+        return None if request.target.n_out == 1 else "only for expressions with one output token, in the sup norm"
 
     def propose(self, search: Search) -> Iterator[PiecewisePlan]:
         """The pieces, with scores as sharp as the error asks, then sharper ones."""
@@ -49,12 +49,12 @@ class Piecewise(Head[PiecewisePlan]):
         try:
             pieces = refine(differences(target.expression, target.box), target.box, 1e-3 * request.error)
         except NotPiecewise as failure:
-            raise Refused(f"the target is not piecewise affine: {failure}") from None
+            raise Refused(f"not piecewise affine: {failure}") from None
         count = len(pieces.tokens)
         for steeper in STEEPER:
             sharpness = steeper * (soft_gap(count) / (BLEND * BELOW * request.error) if count > 1 else 1.0)
             if not sharpness < 1e300:
-                raise Refused(f"an error of {request.error:g} takes scores beyond the numbers of float64")
+                raise Refused(f"an error of {request.error:g} needs scores beyond the range of float64")
             yield PiecewisePlan(pieces, sharpness)
             if isinstance(search.failure, Unconfirmed):  # steeper scores would not change the checker's mind
                 return

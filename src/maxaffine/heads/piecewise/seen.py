@@ -46,7 +46,7 @@ def seen_plans(search: Search) -> Iterator[SeenPieces]:
         raise Refused("the target jumps on planes" if seen.jumps else "not every region of the target is affine")
     found, miss = refinement(request.target, seen, pieces)
     if miss > 0.02 * request.error:
-        raise Refused("no scores hold its pieces apart")
+        raise Refused("no scores separate its pieces")
     count = len(found.tokens)
     for steeper in STEEPER:
         yield SeenPieces(found, steeper * (soft_gap(count) / (0.9 * request.error) if count > 1 else 1.0), seen=seen)

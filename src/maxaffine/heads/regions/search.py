@@ -47,8 +47,8 @@ class Regions(Head[RegionsPlan]):
         if target.expression is None:
             return why_not_seen(request, 4)
         if target.n_out != 1 or target.d_out != 1 or target.box.dimension > 3:
-            return "they need an expression of at most three variables with one output"
-        return "they are proved in L_p with p from 1 to 64" if math.isfinite(request.norm) and request.norm > 64.0 else None
+            return "only for expressions of at most three variables with one output"
+        return "only in L_p with p from 1 to 64" if math.isfinite(request.norm) and request.norm > 64.0 else None
 
     def propose(self, search: Search) -> Iterator[RegionsPlan]:
         """Keys of growing size that all branches share."""
@@ -102,7 +102,7 @@ def _plans(search: Search) -> Iterator[RegionsPlan]:
     for part, mixed in shares:
         fit = fits.smallest(part * sup, most)
         if fit is None:
-            raise Refused(f"no shared keys fit all branches to {part * sup:.3g}")
+            raise Refused(f"no common keys fit all branches to {part * sup:.3g}")
         if fit.tokens > before or request.literal:
             before = fit.tokens
             gap = request.gap if jumps and math.isinf(request.norm) else None
@@ -120,8 +120,8 @@ def _arrangement(request: Request) -> tuple[Arrangement, list[float]]:
     jumps = jumping(found)
     if jumps and request.gap is None and math.isinf(request.norm):
         raise Refused(
-            "the target jumps on a plane, where no layer can follow it in the sup norm; leave a gap about it out with "
-            "`gap=1e-6` (--gap 1e-6), or ask for an L_p error with `norm=1` (--norm 1)"
+            "the target jumps on a plane and a layer is continuous; exclude points near jumps with `gap=1e-6` (--gap 1e-6), "
+            "or ask for an L_p error with `norm=1` (--norm 1)"
         )
     slopes = plane_slopes(found, target.box)
     if any(not math.isfinite(steep) for i, steep in enumerate(slopes) if i not in jumps):

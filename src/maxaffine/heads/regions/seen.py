@@ -36,7 +36,7 @@ def seen_plans(search: Search) -> Iterator[RegionsPlan]:
     for share in SHARES:
         fit = fits.smallest(share * wanted, most)
         if fit is None:
-            raise Refused(f"no shared keys fit all regions to {share * wanted:.3g}")
+            raise Refused(f"no common keys fit all regions to {share * wanted:.3g}")
         if fit is not before:
             yield RegionsPlan(seen, lam, half, fit, request.gap if seen.jumps and math.isinf(request.norm) else None)
         before = fit

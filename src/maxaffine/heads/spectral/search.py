@@ -30,9 +30,9 @@ class Spectral(Head[SpectralPlan]):
     def why_not(self, request: Request) -> str | None:
         """The sup norm, and something that is known about the target or may be observed."""
         if math.isfinite(request.norm):
-            return "they are proved in the sup norm"
+            return "only in the sup norm"
         served = self.provable(request) or self.observable(request)
-        return None if served else "a callable's need `analytic=` or `derivatives=` declared"
+        return None if served else "callables only with `analytic=` or `derivatives=` declared"
 
     def provable(self, request: Request) -> bool:
         """Expressions, and callables of which `analytic` or `derivatives` are declared."""
@@ -50,8 +50,7 @@ class Spectral(Head[SpectralPlan]):
             if isinstance(search.failure, TooManyPoints) and not self.observable(request):
                 return
         if plan is None:
-            what = "the target is not smooth enough, has too many variables at once, or rounding"
-            raise Refused(f"none fits: {what} in {request.dtype} is in the way")
+            raise Refused(f"not smooth enough, too many variables at once, or too much rounding in {request.dtype}")
 
     def build(self, plan: SpectralPlan, request: Request) -> GroupedLayer:
         """The layer with a bias between groups: the leak is a ten-thousandth of the error, in float64 as small as rounding."""

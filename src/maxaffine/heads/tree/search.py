@@ -35,10 +35,10 @@ class Trees(Head[TreePlan]):
         """Few variables, one output token, the sup norm, no jumps."""
         target = request.target
         if target.box.dimension > 3 or target.n_out != 1 or math.isfinite(request.norm):
-            return "trees are for up to three variables, one output token and the sup norm"
+            return "only for up to three variables and one output token, in the sup norm"
         if target.expression is None and (request.require == "proved" or lookup.provable(request.evidence)):
-            return "of a callable they prove nothing"
-        return "trees do not follow jumps" if target.expression is not None and not target.expression.is_continuous else None
+            return "not proved for callables"
+        return "trees cannot follow jumps" if target.expression is not None and not target.expression.is_continuous else None
 
     def propose(self, search: Search) -> Iterator[TreePlan]:
         """Trees for smaller and smaller errors on points."""

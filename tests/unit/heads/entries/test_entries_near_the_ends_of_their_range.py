@@ -57,7 +57,7 @@ def test_variables_box_and_outputs_of_a_record_are_those_of_the_table(hard):
     """The hash is one of numbers: names exchanged in a record would make of the answer at (T, p) the one at (p, T)."""
     nodes = np.linspace(0, 1, 9)
     table = ma.Table([nodes, nodes], np.sin(3 * nodes)[:, None] + nodes[None] ** 2, names=["T", "p"])
-    tensors, record = ma.compile(table, error=None if hard else 1e-2, hard=hard)._record()
+    tensors, record = ma.compile(table, error=None if hard else 1e-2, method="nearest" if hard else "auto")._record()
 
     def edited(**changes):
         made = json.loads(json.dumps(record))
@@ -81,12 +81,12 @@ def test_nodes_that_no_key_tells_apart_are_refused_in_words(dtype, first):
     with np.errstate(all="ignore"), pytest.raises(ma.Refused):
         ma.compile(table, error=1e-3 if dtype == "float64" else 0.1, dtype=dtype, method="lookup")
     if first > 1e-300:
-        assert ma.compile(table, hard=True).certificate.bound == 0.0
+        assert ma.compile(table, method="nearest").certificate.bound == 0.0
 
 
 def test_the_short_form_of_a_layer_of_a_table_says_where_it_is_proved():
     table = ma.Table([NODES], np.cos(2 * NODES))
-    for made in (ma.compile(table, error=1e-2), ma.compile(table, hard=True)):
+    for made in (ma.compile(table, error=1e-2), ma.compile(table, method="nearest")):
         assert "proved at the entries" in repr(made)
     assert "entries" not in repr(ma.compile("x", ma.Box(x=(0, 1)), error=0.1))
 

@@ -77,7 +77,7 @@ def test_g4_bounds_the_error_of_a_power_diagram_on_face_biased_points(box, dtype
 def test_g4_tends_to_the_oscillation_of_the_cells_as_the_sharpness_grows():
     box = ma.Box(x=(-1, 1))
     target = Target.of("x", box)
-    layer = ma.compile("x", box, error=0.6, partition=MaxAffine.grid(box, 4), method="lookup")
+    layer = ma.compile("x", box, error=0.6, keys=MaxAffine.grid(box, 4), method="lookup")
     assert 0.25 <= layer.bound <= 0.27
     assert layer.observed.error >= 0.24
     assert target.box == layer.box
@@ -87,8 +87,8 @@ def test_a_callable_over_a_partition_needs_constants():
     box = ma.Box(x=(-1, 1))
     pieces = MaxAffine.grid(box, 8)
     with pytest.raises(Refused, match="lipschitz"):
-        ma.compile(lambda X: X[:, 0], box, error=0.9, partition=pieces, method="lookup")
-    layer = ma.compile(lambda X: np.abs(X[:, 0]), box, error=0.9, partition=pieces, lipschitz=[1.0], method="lookup")
+        ma.compile(lambda X: X[:, 0], box, error=0.9, keys=pieces, method="lookup")
+    layer = ma.compile(lambda X: np.abs(X[:, 0]), box, error=0.9, keys=pieces, lipschitz=[1.0], method="lookup")
     x = np.linspace(-1, 1, 2001)
     assert np.abs(layer(x) - np.abs(x)).max() <= layer.bound
 
@@ -120,7 +120,7 @@ def test_the_euclidean_constant_comes_from_itself_or_from_the_axes():
 
 
 def test_a_partition_of_one_piece_is_a_constant_layer():
-    layer = ma.compile("x", ma.Box(x=(-1, 1)), error=1.1, partition=MaxAffine([[0.0]], [0.0]), method="lookup")
+    layer = ma.compile("x", ma.Box(x=(-1, 1)), error=1.1, keys=MaxAffine([[0.0]], [0.0]), method="lookup")
     assert layer.tokens == 1
     assert layer.bound == pytest.approx(1.0, rel=1e-6)
     assert np.abs(layer(np.linspace(-1, 1, 11))).max() <= 1e-9

@@ -1,0 +1,27 @@
+"""The options that several commands share, each written once."""
+
+from typing import Annotated
+
+import typer
+
+Expression = Annotated[str, typer.Argument(metavar="EXPR|NAME", help="An expression, or the name of a gallery entry.")]
+LayerFile = Annotated[str, typer.Argument(metavar="FILE", help="A layer saved by `maxaffine compile --out`.")]
+BoxOption = Annotated[
+    list[str] | None, typer.Option("--box", metavar="x=LOW:HIGH,..", help="The range of every variable; x1..x20=-1:1 for many.")
+]
+Norm = Annotated[str, typer.Option(metavar="inf|1|2|P", help="The norm of the error: sup norm, or L_p.")]
+Dtype = Annotated[str, typer.Option(metavar="float64|float32|bfloat16", help="What the layer is stored and run in.")]
+Lipschitz = Annotated[
+    str | None, typer.Option(metavar="L1,L2,..", help="Declare Lipschitz constants, one per variable; one alone is Euclidean.")
+]
+Gap = Annotated[
+    str | None, typer.Option(metavar="G", help="Sup norm of a target that jumps: exclude points within G of a jump.")
+]
+TableFile = Annotated[
+    str | None, typer.Option("--table", metavar="F.npz|.csv|.nc", help="A table or samples: .npz, .npy, .csv, NetCDF.")
+]
+Values = Annotated[str | None, typer.Option(metavar="NAME", help="--table: which array, column or variable holds the values.")]
+Axes = Annotated[str | None, typer.Option(metavar="x,y,..", help="--table: which arrays or columns are the axes.")]
+Figure = Annotated[str | None, typer.Option(metavar="F.png", help="Draw it: .png, .svg or .pdf.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing and show no progress; errors excepted.")]

@@ -1,0 +1,89 @@
+"""The record of a saved layer: everything but its tensors, as plain data; written from a layer, read into its parts."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from maxaffine._version import __version__
+from maxaffine.core.budget import Cost
+from maxaffine.core.container import read_container
+from maxaffine.core.errors import BadInput
+from maxaffine.layer.file import from_tensors, to_tensors
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.observe import Observed
+from maxaffine.target.target import Target
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from maxaffine.compiled import Compiled
+
+COST = ("tokens", "bytes", "peak_bytes", "flops_per_query")
+
+
+def record_of(compiled: Compiled) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tensors and record of a layer."""
+    c = compiled
+    tensors, description = to_tensors(c.weights)
+    return tensors, {
+        "layer": description,
+        "target": c.target.to_json(),
+        "method": c.method,
+        "attention": c.attention_kind,
+        "error": c.error,
+        "norm": c.certificate.norm_label,
+        "certificate": c.certificate.to_json(),
+        "literal": {name: claim(bound) for name, bound in c.literal.items()},
+        "observed": c.observed.to_json(),
+        "plan": dict(c.plan),
+        "cost": c.cost.to_json(),
+        "declared": dict(c.declared),
+        "provenance": {"maxaffine": __version__},
+    }
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """The fields of the Compiled that a file holds; BadInput where it holds none."""
+    tensors, record = read_container(path)
+    try:
+        layer, target = from_tensors(tensors, record["layer"]), Target.from_json(record["target"])
+        if layer.d_out != target.d_out or layer.n_out != target.n_out or layer.inputs != target.input_shapes:
+            raise BadInput("its layer and its target have different shapes")
+        if not (np.array_equal(layer.low, target.box.low) and np.array_equal(layer.high, target.box.high)):
+            raise BadInput("its layer and its target have different boxes")
+        return {
+            "target": target,
+            "weights": layer,
+            "certificate": Certificate.from_json(record["certificate"]),
+            "observed": Observed.from_json(record["observed"]),
+            "error": float(record["error"]),
+            "method": str(record["method"]),
+            "attention_kind": str(record["attention"]),
+            "plan": dict(record["plan"]),
+            "cost": Cost(*(int(record["cost"][name]) for name in COST)),
+            "declared": dict(record["declared"]),
+            "file": str(path),
+            "stated": _claims(record.get("literal", {})),
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as failure:
+        raise BadInput(f"{str(path)!r} does not hold a compiled layer: {failure}.") from None
+
+
+def claim(bound: float | str) -> dict[str, float | str]:
+    """A bound of the literal softmax as a file has it, or why there is none."""
+    return {"why": bound} if isinstance(bound, str) else {"bound": float(bound)}
+
+
+def _claims(record: Any) -> dict[str, float | str]:
+    """What a file states of the literal softmax; other things in their place say nothing."""
+    found: dict[str, float | str] = {}
+    for name in ("float64", "float32"):
+        stated = record.get(name) if isinstance(record, dict) else None
+        if isinstance(stated, dict):
+            bound = stated.get("bound")
+            good = isinstance(bound, (int, float)) and not isinstance(bound, bool) and math.isfinite(bound)
+            found[name] = float(bound) if good else str(stated.get("why", "nothing is stated of it"))[:300]  # type: ignore[arg-type]
+    return found

@@ -1,0 +1,140 @@
+"""Which head: the heads are asked in turn, and the layer with the fewest tokens whose bound is proved is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from maxaffine.core.errors import BadInput, Missed, Refused
+from maxaffine.heads import HEADS
+from maxaffine.heads.found import Discontinuous, Found
+from maxaffine.heads.lookup import search as lookup
+from maxaffine.layer.file import to_tensors
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.layer import Layer
+from maxaffine.request import NEAREST, Request, request_of
+from maxaffine.target.samples import Samples
+from maxaffine.target.table import Table
+from maxaffine.target.target import Target
+
+METHODS = ("auto", *HEADS)
+ENOUGH = 4  # tokens below which no other method is asked
+FEW = 256  # tokens below which no slow head is asked in two variables
+
+
+def search(request: Request, method: str) -> Found:
+    """The smallest layer that is proved to meet the request; else the smallest one observed to fit, or a refusal."""
+    if request.target.entries is not None:
+        return _search_entries(request, method)
+    given = request.partition is not None or request.centres is not None
+    if method not in ("auto", "lookup") and given:
+        raise BadInput(f'`method` (="{method}") works on the whole box; leave out `keys`.')
+    reasons: dict[str, list[str]] = {}
+    if not given and method != "lookup":
+        best = _ask_heads(request, method, reasons)
+        if best is not None:
+            return best
+        if method != "auto":
+            raise _refusal(request, f"no {method} head was proved", reasons)
+    try:
+        return lookup.search(request)
+    except Refused as refusal:
+        reasons["lookup"] = [str(refusal).rstrip(".")]
+        raise _refusal(request, f"no head was proved to {request.error:g}", reasons, refusal) from None
+
+
+def _ask_heads(request: Request, method: str, reasons: dict[str, list[str]]) -> Found | None:
+    """The best of one head, or of all but lookups, which are asked where nothing else is proved."""
+    best: Found | None = None
+    limit = lookup.fewest_tokens(request) if method == "auto" else None
+    constant = lookup.constant(request) if method == "auto" else None
+    if constant is not None:
+        limit = constant.cost.tokens + 1  # a head of as few tokens says more
+    for name in (one for one in HEADS if one != "lookup") if method == "auto" else (method,):
+        if HEADS[name].slow and method == "auto" and _rarely_better(best, request.target.box.dimension):
+            continue
+        request.progress(f"{name} heads", 0, 1)
+        tokens = [found.cost.tokens for found in (best,) if found is not None] + ([] if limit is None else [limit])
+        best = _better(best, attempt(name, request, reasons.setdefault(name, []), min(tokens, default=None)))
+        if best is not None and best.certificate.kind == "proved" and best.cost.tokens <= max(ENOUGH, request.target.n_out):
+            break
+    return _better(best, constant)
+
+
+def attempt(name: str, request: Request, reasons: list[str], fewest: int | None) -> Found | None:
+    """What one method finds; a refusal is a reason like others."""
+    try:
+        return HEADS[name].find(request, reasons, fewest)
+    except Discontinuous:
+        raise
+    except Refused as refusal:
+        reasons.append(str(refusal).rstrip("."))
+        return None
+
+
+def found_again(target: Target, layer: Layer | GroupedLayer, method: str, declared: Mapping[str, Any], **asked: Any) -> Found:
+    """The search that made a stored layer, repeated from its target: refused unless it gives the same weights, bit by bit."""
+    if target.expression is None:
+        raise Refused("a file does not hold the function or table that its layer was compiled from; compile it again.")
+    lipschitz = declared.get("lipschitz", declared.get("euclidean"))
+    for literal, chosen in product((False, True), (method, "auto")):  # a file does not say which were asked for
+        try:
+            request = request_of(target, dtype=layer.dtype, lipschitz=lipschitz, literal=literal, **asked)
+            found = search(request, chosen)
+        except (Refused, BadInput):
+            continue
+        if _same(to_tensors(found.layer)[0], to_tensors(layer)[0]):
+            return found
+    raise Refused("compiling its target again gives another layer (other keys or facts were given then); compile it again.")
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def _search_entries(request: Request, method: str) -> Found:
+    """The smallest layer that is verified at every entry of a table or of samples, or the nearest entry itself."""
+    from maxaffine.heads.entries import search as tables
+    from maxaffine.heads.entries import search_samples as table_samples
+
+    data = request.target.data
+    if isinstance(data, Table):
+        return tables.search_hard(request, data) if method == NEAREST else tables.search(request, data, method)
+    assert isinstance(data, Samples)
+    return table_samples.search_hard(request, data) if method == NEAREST else table_samples.search(request, data, method)
+
+
+def _rarely_better(best: Found | None, dimension: int) -> bool:
+    """Whether a tree, the slowest search, would hardly have fewer tokens than what is proved already."""
+    return best is not None and best.certificate.kind == "proved" and (dimension > 2 or best.cost.tokens <= FEW)
+
+
+def _better(best: Found | None, found: Found | None) -> Found | None:
+    """The proved one, then the one with fewer tokens."""
+    if best is None or found is None:
+        return best or found
+    return min(best, found, key=lambda made: (made.certificate.kind != "proved", made.cost.tokens))
+
+
+def _refusal(request: Request, what: str, reasons: dict[str, list[str]], last: Refused | None = None) -> Refused:
+    """The closest miss where one was proved, else the last reason; what else was tried stands in the details."""
+    tried = [f"{name}: {'; '.join(_shortened(said))}" for name, said in reasons.items() if said]
+    most = np.inf if request.evidence.spread is None else request.evidence.spread / 2.0  # what a constant reaches
+    missed = [(one.nearest_error, name, one) for name, said in reasons.items() for one in said if isinstance(one, Missed)]
+    misses = [(error, *rest) for error, *rest in missed if error is not None and (error < most or np.isfinite(request.norm))]
+    nearest, name, sentence = min(misses, default=(np.inf, "", ""))
+    if misses and (last is None or last.nearest_error is None or nearest < last.nearest_error):
+        closest = f"{what}: the closest is {name}, {sentence}" if last is not None else f"{what}: {sentence}"
+        return Refused(f"{closest}.", nearest_error=nearest, tried=tried)
+    if last is not None:
+        return Refused(last.reason, nearest_error=last.nearest_error, remedy=last.remedy, tried=tried)
+    said = [one for lines in reasons.values() for one in lines] or ["nothing fits"]
+    return Refused(f"{what}: {said[-1]}.", tried=tried)
+
+
+def _shortened(said: list[str]) -> list[str]:
+    """What was tried: the first and the closest attempts."""
+    return said if len(said) <= 3 else [said[0], f"{len(said) - 3} more", *said[-2:]]
