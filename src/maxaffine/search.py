@@ -42,7 +42,7 @@ def search(request: Request, method: str) -> Found:
     try:
         return lookup.search(request)
     except Refused as refusal:
-        reasons["lookup"] = [str(refusal).rstrip(".")]
+        reasons["lookup"] = [refusal.reason.rstrip(".")]
         raise _refusal(request, f"no head was proved to {request.error:g}", reasons, refusal) from None
 
 
@@ -71,7 +71,7 @@ def attempt(name: str, request: Request, reasons: list[str], fewest: int | None)
     except Discontinuous:
         raise
     except Refused as refusal:
-        reasons.append(str(refusal).rstrip("."))
+        reasons.append(refusal.reason.rstrip("."))
         return None
 
 
@@ -121,18 +121,25 @@ def _better(best: Found | None, found: Found | None) -> Found | None:
 
 def _refusal(request: Request, what: str, reasons: dict[str, list[str]], last: Refused | None = None) -> Refused:
     """The closest miss where one was proved, else the last reason; what else was tried stands in the details."""
-    tried = [f"{name}: {'; '.join(_shortened(said))}" for name, said in reasons.items() if said]
-    most = np.inf if request.evidence.spread is None else request.evidence.spread / 2.0  # what a constant reaches
-    missed = [(one.nearest_error, name, one) for name, said in reasons.items() for one in said if isinstance(one, Missed)]
-    misses = [(error, *rest) for error, *rest in missed if error is not None and (error < most or np.isfinite(request.norm))]
+    told = [one for said in reasons.values() for one in said] or ["nothing fits"]
+    tried = [f"{name}: {'; '.join(_shortened(said))}" for name, said in reasons.items() if said and len(told) > 1]
+    spread = request.evidence.spread if np.isinf(request.norm) else None
+    most = np.inf if spread is None else spread / 2.0  # what a constant reaches
+    misses = [
+        (one.nearest_error, name, one)
+        for name, said in reasons.items()
+        for one in said
+        if isinstance(one, Missed) and one.nearest_error is not None and one.nearest_error < most
+    ]
     nearest, name, sentence = min(misses, default=(np.inf, "", ""))
     if misses and (last is None or last.nearest_error is None or nearest < last.nearest_error):
         closest = f"{what}: the closest is {name}, {sentence}" if last is not None else f"{what}: {sentence}"
         return Refused(f"{closest}.", nearest_error=nearest, tried=tried)
-    if last is not None:
-        return Refused(last.reason, nearest_error=last.nearest_error, remedy=last.remedy, tried=tried)
-    said = [one for lines in reasons.values() for one in lines] or ["nothing fits"]
-    return Refused(f"{what}: {said[-1]}.", tried=tried)
+    if last is None:
+        return Refused(f"{what}: {told[-1]}.", tried=tried)
+    if last.nearest_error is not None and not last.nearest_error < most:
+        return Refused(last.reason, tried=tried)
+    return Refused(last.reason, nearest_error=last.nearest_error, remedy=last.remedy, tried=tried)
 
 
 def _shortened(said: list[str]) -> list[str]:

@@ -274,7 +274,7 @@ def test_what_was_tried_stands_in_the_details_of_a_refusal():
     assert auto.value.tried[1].startswith("axis: the target jumps at 0.1")
     with pytest.raises(ma.Refused) as one:
         lookup("sign(x)", LINE, error=1e-3)
-    assert [line.partition(":")[0] for line in one.value.tried] == ["lookup"]
+    assert one.value.tried == ()
     with pytest.raises(ma.Refused, match=r"no regions head was proved: .*jumps on a plane"):
         ma.compile("sign(x)", LINE, error=1e-3, method="regions")
 

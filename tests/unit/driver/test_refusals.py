@@ -1,0 +1,62 @@
+"""A refusal says the reason, the nearest error within reach and what to try; what was tried stands in its details."""
+
+import math
+import pickle
+from dataclasses import replace
+
+import pytest
+
+import maxaffine as ma
+from maxaffine.core.errors import rounded_up
+from maxaffine.heads import HEADS
+
+LINE = ma.Box(x=(-1, 1))
+
+
+@pytest.fixture
+def worse(monkeypatch):
+    """Piecewise heads whose bound is a thousand times larger, and no others."""
+    piecewise = HEADS["piecewise"]
+    prove = type(piecewise).prove
+
+    def weak(self, *arguments):
+        found = prove(self, *arguments)
+        return replace(found, bound=1e3 * found.bound)
+
+    monkeypatch.setattr(type(piecewise), "prove", weak)
+    for name in [name for name in HEADS if name not in ("piecewise", "lookup")]:
+        monkeypatch.delitem(HEADS, name)
+
+
+def test_a_bound_that_was_missed_is_the_nearest_error(worse):
+    with pytest.raises(ma.Refused, match=r"^no piecewise head was proved: 2 tokens: proved only to 0\.\d+ in float64") as caught:
+        ma.compile("abs(x-.25)", LINE, error=1e-3, method="piecewise")
+    refusal = caught.value
+    assert 1e-3 < refusal.nearest_error < 1.0
+    assert set(refusal.remedy) == {"error"} and refusal.remedy["error"] >= refusal.nearest_error
+    assert str(refusal).endswith(f"Try `error={refusal.remedy['error']:g}` (--error {refusal.remedy['error']:g}).")
+
+
+def test_where_all_heads_fail_the_closest_is_named_and_lookups_are_in_the_details(worse):
+    with pytest.raises(ma.Refused, match="no head was proved to 1e-09: the closest is piecewise, 2 tokens") as caught:
+        ma.compile("abs(x-.25)", LINE, error=1e-9, run=ma.Run(max_bytes=1 << 20))
+    assert [line.partition(":")[0] for line in caught.value.tried] == ["piecewise", "lookup"]
+    assert caught.value.details == "\n".join(caught.value.tried)
+
+
+def test_a_miss_that_one_constant_beats_is_no_nearest_error(worse):
+    with pytest.raises(ma.Refused, match="MiB") as caught:
+        ma.compile("1e-3*abs(x-.25)", LINE, error=1e-6, run=ma.Run(max_bytes=1 << 10))
+    assert caught.value.nearest_error is None and caught.value.remedy == {}
+
+
+def test_refusals_survive_other_processes():
+    refusal = ma.Refused("too small.", nearest_error=0.123, tried=["one", "two"])
+    again = pickle.loads(pickle.dumps(refusal))
+    assert (str(again), again.reason, again.nearest_error, again.tried) == (str(refusal), "too small.", 0.123, ("one", "two"))
+    assert str(refusal) == "too small. The nearest error within reach is about 0.12. Try `error=0.13` (--error 0.13)."
+
+
+@pytest.mark.parametrize("value", [1e-300, 2.2e-16, 0.099999, 0.1, 1.0, 12.0, 9.99e5])
+def test_what_is_proposed_is_never_smaller(value):
+    assert value <= rounded_up(value) <= 1.2 * value and math.isclose(rounded_up(value), float(f"{rounded_up(value):.2g}"))
