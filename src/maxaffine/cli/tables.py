@@ -48,7 +48,7 @@ def named(table: str | None, dependent: Mapping[str, Any], excluded: Mapping[str
     if table is None:
         for option, given in dependent.items():
             if given:
-                raise BadInput(f"{option} speaks of a table; name its file with --table, such as --table density.npz.")
+                raise BadInput(f"{option} is for tables; name the file of one with --table, such as --table density.npz.")
         return None
     for option, given in excluded.items():
         if given:
@@ -62,7 +62,7 @@ def named(table: str | None, dependent: Mapping[str, Any], excluded: Mapping[str
 def tell(table: Named, contents: "Contents") -> None:
     """What was read, on standard output."""
     gone = contents.missing
-    left = f", {gone:,} of them missing: nothing is said about those" if gone else ""
+    left = f", {gone:,} of them missing and left out of the proof" if gone else ""
     say(printable(f"table      {table.file}: {contents.described()}{left}"))
     for note in contents.notes:
         say(printable(f"           {note}"))

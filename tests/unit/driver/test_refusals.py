@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 import maxaffine as ma
+from maxaffine import search
 from maxaffine.core.errors import rounded_up
 from maxaffine.heads import HEADS
 
@@ -24,8 +25,7 @@ def worse(monkeypatch):
         return replace(found, bound=1e3 * found.bound)
 
     monkeypatch.setattr(type(piecewise), "prove", weak)
-    for name in [name for name in HEADS if name not in ("piecewise", "lookup")]:
-        monkeypatch.delitem(HEADS, name)
+    monkeypatch.setattr(search, "HEADS", {name: HEADS[name] for name in ("piecewise", "lookup")})
 
 
 def test_a_bound_that_was_missed_is_the_nearest_error(worse):
@@ -45,14 +45,14 @@ def test_where_all_heads_fail_the_closest_is_named_and_lookups_are_in_the_detail
 
 
 def test_a_miss_that_one_constant_beats_is_no_nearest_error(worse):
-    with pytest.raises(ma.Refused, match="MiB") as caught:
-        ma.compile("1e-3*abs(x-.25)", LINE, error=1e-6, run=ma.Run(max_bytes=1 << 10))
+    with pytest.raises(ma.Refused, match="max_bytes") as caught:
+        ma.compile("1e-3*abs(x-.25)", LINE, error=3e-4, run=ma.Run(max_bytes=100))
     assert caught.value.nearest_error is None and caught.value.remedy == {}
 
 
 def test_refusals_survive_other_processes():
     refusal = ma.Refused("too small.", nearest_error=0.123, tried=["one", "two"])
-    again = pickle.loads(pickle.dumps(refusal))
+    again = pickle.loads(pickle.dumps(refusal))  # noqa: S301, what it wrote itself
     assert (str(again), again.reason, again.nearest_error, again.tried) == (str(refusal), "too small.", 0.123, ("one", "two"))
     assert str(refusal) == "too small. The nearest error within reach is about 0.12. Try `error=0.13` (--error 0.13)."
 
