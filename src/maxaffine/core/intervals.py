@@ -127,10 +127,6 @@ class Interval:
         """The same intervals in another shape."""
         return Interval(self.lo.reshape(shape), self.hi.reshape(shape))
 
-    def broadcast_to(self, shape: tuple[int, ...]) -> Interval:
-        """The same intervals repeated to a larger shape (read-only views)."""
-        return Interval(np.broadcast_to(self.lo, shape), np.broadcast_to(self.hi, shape))
-
     @property
     def finite(self) -> Mask:
         """Where both ends are finite."""

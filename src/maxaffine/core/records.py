@@ -6,7 +6,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,8 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def replace_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary file beside `path`, then rename it over `path`; on any failure leave no trace."""
-    path = Path(path)
+def temporary_beside(path: Path) -> Path:
+    """A new empty file in the folder of `path`, for what is to be renamed over it."""
     folder = path.parent
     if not folder.is_dir():
         raise BadInput(f"cannot write {str(path)!r}: the folder {str(folder)!r} does not exist; make it first.")
@@ -49,17 +48,36 @@ def replace_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
     except OSError as failure:
         raise BadInput(f"cannot write {str(path)!r}: {failure.strerror or failure}.") from None
     os.close(descriptor)
-    temporary = Path(name)
+    return Path(name)
+
+
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Rename a finished file over `path`, its bytes on the disk and its permissions those of a new file."""
+    with temporary.open("rb+") as handle:
+        os.fsync(handle.fileno())
+    mask = os.umask(0)
+    os.umask(mask)
+    temporary.chmod(0o666 & ~mask)
+    temporary.replace(path)
+
+
+@contextlib.contextmanager
+def unless_it_fails(path: Path) -> Iterator[None]:
+    """A failure of the disk as a sentence."""
     try:
-        write(temporary)
-        with temporary.open("rb+") as handle:
-            os.fsync(handle.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        temporary.replace(path)
+        yield
     except OSError as failure:
         raise BadInput(f"cannot write {str(path)!r}: {failure.strerror or failure}; nothing was changed.") from None
+
+
+def replace_atomically(path: str | Path, write: Callable[[Path], Any]) -> None:
+    """Let `write` fill a temporary file beside `path`, then rename it over `path`; on any failure leave no trace."""
+    path = Path(path)
+    temporary = temporary_beside(path)
+    try:
+        with unless_it_fails(path):
+            write(temporary)
+            put_in_place(temporary, path)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -67,8 +85,4 @@ def replace_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
 
 def write_atomically(path: str | Path, data: bytes) -> None:
     """Replace the file by these bytes, whole or not at all."""
-    replace_atomically(path, lambda temporary: _write(temporary, data))
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
+    replace_atomically(path, lambda temporary: temporary.write_bytes(data))

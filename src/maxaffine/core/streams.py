@@ -8,9 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.container import DTYPES, FORMAT, HEADER_LIMIT, KEY, PIECE, joint_hash
 from maxaffine.core.errors import BadInput, Refused
-from maxaffine.core.records import canonical_json
+from maxaffine.core.records import canonical_json, put_in_place, temporary_beside, unless_it_fails
 
 HEADER = 64 << 10  # bytes kept free for header and record
 NAMES = {dtype.str: name for name, dtype in DTYPES.items()}
@@ -41,20 +39,12 @@ class Pending:
                 raise BadInput(f"large layers are stored in float64 or float32, not in {dtype}.")
             self.spans[name] = at, at + int(np.prod(shape, dtype=object)) * dtype.itemsize
             at = self.spans[name][1]
-        folder = self.path.parent
-        if not folder.is_dir():
-            raise BadInput(f"cannot write {str(path)!r}: the folder {str(folder)!r} does not exist; make it first.")
-        if self.path.is_dir():
-            raise BadInput(f"cannot write {str(path)!r}: it is a folder; name a file.")
-        free = shutil.disk_usage(folder).free
+        self.temporary = temporary_beside(self.path)
+        free = shutil.disk_usage(self.path.parent).free
         if at + header > free:
+            self.temporary.unlink()
             raise Refused(f"{str(path)!r} would take {at + header:,} bytes, and {free:,} are free in its folder.")
-        try:
-            descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{self.path.name}.", suffix=self.path.suffix)
-        except OSError as failure:
-            raise BadInput(f"cannot write {str(path)!r}: {failure.strerror or failure}.") from None
-        self.temporary = Path(name)
-        self._handle = os.fdopen(descriptor, "r+b")
+        self._handle = self.temporary.open("r+b")
         self._digests = {name: hashlib.sha256() for name in self.specs}
         self._written = dict.fromkeys(self.specs, 0)
 
@@ -65,11 +55,12 @@ class Pending:
         if self._written[name] + len(data) > end - begin:
             raise AssertionError(f"too many numbers for {name!r}: please report this")
         try:
-            self._handle.seek(self.header + begin + self._written[name])
-            self._handle.write(data)
-        except OSError as failure:
+            with unless_it_fails(self.path):
+                self._handle.seek(self.header + begin + self._written[name])
+                self._handle.write(data)
+        except BadInput:
             self.discard()
-            raise BadInput(f"cannot write {str(self.path)!r}: {failure.strerror or failure}; nothing was changed.") from None
+            raise
         self._digests[name].update(data)
         self._written[name] += len(data)
 
@@ -98,17 +89,11 @@ class Pending:
             raise BadInput(f"the record of {str(self.path)!r} takes {room}.")
         text = text.ljust(self.header - 8)
         try:
-            self._handle.seek(0)
-            self._handle.write(len(text).to_bytes(8, "little") + text)
-            self._handle.flush()
-            os.fsync(self._handle.fileno())
-            self._handle.close()
-            mask = os.umask(0)
-            os.umask(mask)
-            self.temporary.chmod(0o666 & ~mask)
-            self.temporary.replace(self.path)
-        except OSError as failure:
-            raise BadInput(f"cannot write {str(self.path)!r}: {failure.strerror or failure}; nothing was changed.") from None
+            with unless_it_fails(self.path):
+                self._handle.seek(0)
+                self._handle.write(len(text).to_bytes(8, "little") + text)
+                self._handle.close()
+                put_in_place(self.temporary, self.path)
         finally:
             self.discard()
 

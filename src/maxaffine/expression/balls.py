@@ -50,16 +50,6 @@ def right_of_cut(z: Any) -> bool:
     return bool(z.real > 0) or off_axis(z)
 
 
-def right_or_zero(z: Any) -> bool:
-    """Surely away from (-inf, 0], or the number 0."""
-    return z.is_zero() or right_of_cut(z)
-
-
-def right_of_minus_one(z: Any) -> bool:
-    """Surely away from (-inf, -1]."""
-    return right_of_cut(1 + z)
-
-
 def right_of_one(z: Any) -> bool:
     """Surely away from (-inf, 1], or the number 1."""
     return bool(z.real > 1) or off_axis(z) or (z - 1).is_zero()
@@ -149,16 +139,14 @@ def floor(z: Any) -> Any:
     return flint.acb(low) if low is not None and low == high else None
 
 
-def larger(a: Any, b: Any) -> Any:
-    """The one with the larger real part."""
-    side = sign_of(a - b)
-    return None if side is None else a if side >= 0 else b
+def extremum(sense: int) -> Rule:
+    """The one of two with the larger (sense 1) or the smaller (-1) real part."""
 
+    def rule(a: Any, b: Any) -> Any:
+        side = sign_of(a - b)
+        return None if side is None else a if side * sense >= 0 else b
 
-def smaller(a: Any, b: Any) -> Any:
-    """The one with the smaller real part."""
-    side = sign_of(a - b)
-    return None if side is None else a if side <= 0 else b
+    return rule
 
 
 def negative(z: Any) -> bool | None:
@@ -180,13 +168,3 @@ def zero(z: Any) -> bool | None:
 def joined(decisive: bool) -> Rule:
     """`or` (decisive True) or `and` (False) of truths that may be open."""
     return lambda *args: decisive if decisive in args else None if None in args else not decisive
-
-
-def pi() -> Any:
-    """The number pi."""
-    return flint.acb(flint.arb.pi())
-
-
-def e() -> Any:
-    """The number e."""
-    return flint.acb(flint.arb(1).exp())

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial, reduce
 from typing import NamedTuple
 
 from maxaffine.core.errors import BadInput, Refused
@@ -31,21 +32,9 @@ _TOKEN = re.compile(
     r"(?P<space>\s+)|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<op>\*\*|<=|>=|==|!=|[-+*/<>(),])"
 )
-_BINDING = {
-    "or": 1,
-    "and": 2,
-    "<": 4,
-    "<=": 4,
-    ">": 4,
-    ">=": 4,
-    "==": 4,
-    "!=": 4,
-    "+": 5,
-    "-": 5,
-    "*": 6,
-    "/": 6,
-    "**": 8,
-}
+_COMPARISON = 4
+_BINDING = {"or": 1, "and": 2, "+": 5, "-": 5, "*": 6, "/": 6, "**": 8}
+_BINDING |= dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), _COMPARISON)
 _PREFIX = {"not": 3, "-": 7, "+": 7}
 _HINTS = {
     "^": "; powers are written **",
@@ -73,7 +62,7 @@ class _Open:
     kind: str  # "binary" | "prefix" | "(" | "call"
     text: str
     at: int
-    places: list[int] | None = None  # a call's finished arguments
+    places: list[int] = field(default_factory=list)  # a call's finished arguments
 
 
 class Parser:
@@ -156,7 +145,7 @@ class Parser:
                     f"`{name}` is not a function of the grammar{_close(name, FUNCTIONS)}; there are {_list(FUNCTIONS)}."
                 )
             self.next()
-            self._push(_Open("call", name, token.at, []))
+            self._push(_Open("call", name, token.at))
             return True
         if name in self.names:
             self.values.append(self.graph.variable(self.names[name]))
@@ -203,7 +192,7 @@ class Parser:
         while self.stack and self.stack[-1].kind in ("binary", "prefix"):
             top = self.stack[-1]
             theirs = _BINDING[top.text] if top.kind == "binary" else _PREFIX[top.text]
-            if binding == 4 and theirs == 4:
+            if binding == theirs == _COMPARISON:
                 raise self.wrong("comparisons do not chain; write a < b and b < c", token.at)
             if theirs > binding or (theirs == binding and token.text != "**"):
                 self._reduce()
@@ -223,7 +212,7 @@ class Parser:
             if not self.stack:
                 self._output(token)
             elif self.stack[-1].kind == "call":
-                self._argument(self.stack[-1])
+                self.stack[-1].places.append(self.values.pop())
             else:
                 raise self.wrong("a comma inside plain parentheses; outputs are separated by commas outside of them", token.at)
         else:
@@ -231,7 +220,7 @@ class Parser:
                 raise self.wrong("a parenthesis closes that was never opened", token.at)
             top = self.stack.pop()
             if top.kind == "call":
-                self._argument(top)
+                top.places.append(self.values.pop())
                 self.values.append(self._call(top))
 
     def _bracket(self) -> _Open:
@@ -271,7 +260,7 @@ class Parser:
             return
         self._value(left, top.at)
         self._value(right, top.at)
-        if _BINDING[top.text] == 4:
+        if _BINDING[top.text] == _COMPARISON:
             self.values.append(graph.compare(top.text, left, right))
             return
         build = {"+": graph.add, "-": graph.subtract, "*": graph.multiply, "/": graph.divide, "**": graph.power}[top.text]
@@ -285,29 +274,19 @@ class Parser:
         if not self.graph.is_condition(place):
             raise self.wrong("a comparison such as x < 0 should stand here", at)
 
-    def _argument(self, call: _Open) -> None:
-        assert call.places is not None
-        call.places.append(self.values.pop())
-
     def _call(self, call: _Open) -> int:
         name = ALIASES.get(call.text, call.text)
-        places = call.places or []
+        places = call.places
         least, most = ARITIES[name]
         if len(places) < least or (most is not None and len(places) > most):
             count = f"{least}" if least == most else f"at least {least}" if most is None else f"{least} to {most}"
             plural = "" if count == "1" else "s"
             raise self.wrong(f"`{call.text}` takes {count} argument{plural}, and {len(places)} came", call.at)
         if name == "piecewise" and len(places) % 2 == 0:
-            raise self.wrong(
-                "`piecewise` takes condition, value, condition, value, ..., default: an odd number of arguments",
-                call.at,
-            )
+            raise self.wrong("`piecewise` takes condition, value, condition, value, ..., default: an odd number", call.at)
         conditions = range(0, len(places) - 1, 2) if name in ("where", "piecewise") else range(0)
         for i, place in enumerate(places):
-            if i in conditions:
-                self._condition(place, call.at)
-            else:
-                self._value(place, call.at)
+            (self._condition if i in conditions else self._value)(place, call.at)
         return self._build(name, places)
 
     def _build(self, name: str, p: list[int]) -> int:
@@ -315,34 +294,30 @@ class Parser:
         if name in UNARY or name == "atan2":
             return g.apply(name, *p)
         if name in ("min", "max"):
-            result = p[0]
-            for other in p[1:]:
-                result = g.apply(name, result, other)
-            return result
+            return reduce(partial(g.apply, name), p)
         if name in ("where", "piecewise"):
             result = p[-1]
             for i in range(len(p) - 3, -1, -2):
                 result = g.apply("where", p[i], p[i + 1], result)
             return result
-        two, ten = g.number(2), g.number(10)
-        macros = {
-            "pow": lambda: g.power(p[0], p[1]),
-            "hypot": lambda: g.apply("sqrt", g.add(g.integer_power(p[0], 2), g.integer_power(p[1], 2))),
-            "clip": lambda: g.apply("min", g.apply("max", p[0], p[1]), p[2]),
-            "relu": lambda: g.apply("max", p[0], g.zero),
-            "ceil": lambda: g.negate(g.apply("floor", g.negate(p[0]))),
-            "square": lambda: g.integer_power(p[0], 2),
-            "reciprocal": lambda: g.divide(g.one, p[0]),
-            "exp2": lambda: g.power(two, p[0]),
-            "log2": lambda: g.divide(g.apply("log", p[0]), g.apply("log", two)),
-            "log10": lambda: g.divide(g.apply("log", p[0]), g.apply("log", ten)),
-            "add": lambda: g.add(p[0], p[1]),
-            "subtract": lambda: g.subtract(p[0], p[1]),
-            "mul": lambda: g.multiply(p[0], p[1]),
-            "divide": lambda: g.divide(p[0], p[1]),
-            "negative": lambda: g.negate(p[0]),
+        macros: dict[str, Callable[..., int]] = {
+            "pow": g.power,
+            "hypot": lambda a, b: g.apply("sqrt", g.add(g.integer_power(a, 2), g.integer_power(b, 2))),
+            "clip": lambda a, low, high: g.apply("min", g.apply("max", a, low), high),
+            "relu": lambda a: g.apply("max", a, g.zero),
+            "ceil": lambda a: g.negate(g.apply("floor", g.negate(a))),
+            "square": lambda a: g.integer_power(a, 2),
+            "reciprocal": lambda a: g.divide(g.one, a),
+            "exp2": lambda a: g.power(g.number(2), a),
+            "log2": lambda a: g.divide(g.apply("log", a), g.apply("log", g.number(2))),
+            "log10": lambda a: g.divide(g.apply("log", a), g.apply("log", g.number(10))),
+            "add": g.add,
+            "subtract": g.subtract,
+            "mul": g.multiply,
+            "divide": g.divide,
+            "negative": g.negate,
         }
-        return macros[name]()
+        return macros[name](*p)
 
 
 def parse(text: str, names: Sequence[str]) -> tuple[Graph, tuple[int, ...]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import flint
 import numpy as np
 from numpy.typing import NDArray
 
@@ -164,8 +165,8 @@ def _jump(calm: Callable[..., Any], ball: Callable[..., Any], trouble: str) -> O
 _LEAVES = "`{0}` leaves [-1, 1]"
 
 OPERATIONS: dict[str, Operation] = {
-    "pi": Operation(lambda: np.float64(np.pi), Interval.pi, balls.pi),
-    "e": Operation(lambda: np.float64(np.e), Interval.e, balls.e),
+    "pi": Operation(lambda: np.float64(np.pi), Interval.pi, lambda: flint.acb(flint.arb.pi())),
+    "e": Operation(lambda: np.float64(np.e), Interval.e, lambda: flint.acb(flint.arb(1).exp())),
     "lin": Operation(_sum, _sum_enclosed, _sum),
     "prod": Operation(_product(float_power), _product(Interval.power), _product(lambda z, n: z if n == 1 else z**n)),
     "div": Operation(np.divide, Interval.__truediv__, lambda a, b: a / b,
@@ -176,7 +177,7 @@ OPERATIONS: dict[str, Operation] = {
         defined=lambda _, u, r: u.lo >= 0 if r > 0 else u.lo > 0, trouble="`{0}` reaches below 0"),
     "pow": Operation(_power, lambda u, v: (v * u.log()).exp(), balls.power,
         defined=_power_defined, trouble="`{0}` reaches 0 or below"),
-    "sqrt": Operation(np.sqrt, Interval.sqrt, balls.off_cut("sqrt", balls.right_or_zero),
+    "sqrt": Operation(np.sqrt, Interval.sqrt, balls.off_cut("sqrt", lambda z: z.is_zero() or balls.right_of_cut(z)),
         defined=lambda _, u: u.lo >= 0, trouble="`{0}` reaches below 0"),
     "cbrt": Operation(np.cbrt, Interval.cbrt, balls.cbrt,
         lambda g, f, _: g.divide(g.number(Fraction(1, 3)), g.integer_power(f, 2))),
@@ -184,7 +185,7 @@ OPERATIONS: dict[str, Operation] = {
     "expm1": Operation(np.expm1, Interval.expm1, balls.entire("expm1"), lambda g, _, u: g.apply("exp", u)),
     "log": Operation(np.log, Interval.log, balls.off_cut("log", balls.right_of_cut), lambda g, _, u: g.divide(g.one, u),
         lambda _, u: u.lo > 0, "`{0}` reaches 0 or below"),
-    "log1p": Operation(np.log1p, Interval.log1p, balls.off_cut("log1p", balls.right_of_minus_one),
+    "log1p": Operation(np.log1p, Interval.log1p, balls.off_cut("log1p", lambda z: balls.right_of_cut(1 + z)),
         lambda g, _, u: g.divide(g.one, g.add(g.one, u)), lambda _, u: u.lo > -1, "`{0}` reaches -1 or below"),
     "sin": Operation(np.sin, Interval.sin, balls.entire("sin"), lambda g, _, u: g.apply("cos", u)),
     "cos": Operation(np.cos, Interval.cos, balls.entire("cos"), lambda g, _, u: g.negate(g.apply("sin", u))),
@@ -214,8 +215,8 @@ OPERATIONS: dict[str, Operation] = {
     "abs": Operation(np.abs, Interval.__abs__, balls.absolute, lambda g, _, u: g.apply("sign", u)),
     "sign": Operation(np.sign, Interval.sign, balls.sign),
     "floor": Operation(np.floor, Interval.floor, balls.floor),
-    "min": Operation(np.minimum, Interval.minimum, balls.smaller),
-    "max": Operation(np.maximum, Interval.maximum, balls.larger),
+    "min": Operation(np.minimum, Interval.minimum, balls.extremum(-1)),
+    "max": Operation(np.maximum, Interval.maximum, balls.extremum(1)),
     "negative": Operation(lambda u: np.less(u, 0), _truth(lambda u: u.hi < 0, lambda u: u.lo >= 0), balls.negative),
     "nonpositive": Operation(lambda u: np.less_equal(u, 0), _truth(lambda u: u.hi <= 0, lambda u: u.lo > 0), balls.nonpositive),
     "zero": Operation(lambda u: np.equal(u, 0), _truth(_nought, _one_sign), balls.zero),

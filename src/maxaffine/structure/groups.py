@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from maxaffine.core.exact import inverse
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
-from maxaffine.expression.graph import Graph
+from maxaffine.expression.graph import Graph, schedule
 
 Array = NDArray[np.float64]
 Direction = tuple[Fraction, ...]
@@ -85,12 +85,8 @@ def groups_of(expression: Expression, output: int = 0, apart: bool = False) -> t
 def whole_group(expression: Expression) -> Group:
     """All outputs together as one group of the variables that occur, in t1..tE."""
     work = _Work(expression)
-    variables = frozenset().union(*(work.variables(work.directions(work.place[p])) for p in expression.outputs))
-    directions = sorted(variables, reverse=True)
-    names = tuple(f"t{e + 1}" for e in range(len(directions)))
-    fresh = _Rewrite(work, directions, names)
-    places = tuple(fresh.copy(work.place[p]) for p in expression.outputs)
-    return Group(tuple(directions), Expression.of_graph("all outputs", names, fresh.graph, places), None)
+    directions = sorted(work.used(expression), reverse=True)
+    return work.together(expression, _Rewrite(work, directions), "all outputs")
 
 
 def rotated_group(expression: Expression, directions: Sequence[Direction]) -> Group | None:
@@ -99,20 +95,18 @@ def rotated_group(expression: Expression, directions: Sequence[Direction]) -> Gr
     There must be as many directions as variables that occur, and they must be independent; None otherwise.
     """
     work = _Work(expression)
-    variables = frozenset().union(*(work.variables(work.directions(work.place[p])) for p in expression.outputs))
+    variables = work.used(expression)
     used = [i for i, unit in enumerate(work.unit) if unit in variables]
     if len(directions) != len(used) or any(c for w in directions for i, c in enumerate(w) if i not in used):
         return None
     back = inverse([[w[i] for i in used] for w in directions])
     if back is None:
         return None
-    names = tuple(f"t{e + 1}" for e in range(len(directions)))
-    fresh = _Rewrite(work, directions, names)
-    for row, i in enumerate(used):
-        pieces = [fresh.graph.multiply(fresh.graph.number(c), fresh.graph.variable(e)) for e, c in enumerate(back[row])]
+    fresh = _Rewrite(work, directions)
+    for row, i in zip(back, used, strict=True):
+        pieces = [fresh.graph.multiply(fresh.graph.number(c), fresh.graph.variable(e)) for e, c in enumerate(row)]
         fresh.put(i, fresh.graph.total(pieces))
-    places = tuple(fresh.copy(work.place[p]) for p in expression.outputs)
-    return Group(tuple(directions), Expression.of_graph("rotated outputs", names, fresh.graph, places), None)
+    return work.together(expression, fresh, "rotated outputs")
 
 
 class _Work:
@@ -173,19 +167,16 @@ class _Work:
 
     def switches(self, place: int) -> bool:
         """Whether some operation of a node may switch or be singular."""
-        found, waiting = set[int](), [place]
-        while waiting:
-            here = waiting.pop()
-            if here not in found and not self.graph.is_constant(here):
-                if self.graph.nodes[here].op in SWITCHING:
-                    return True
-                found.add(here)
-                waiting += self.graph.nodes[here].args
-        return False
+        needed = schedule(tuple(self.graph.nodes), (place,))
+        return any(self.graph.nodes[p].op in SWITCHING and not self.graph.is_constant(p) for p in needed)
 
     def variables(self, directions: Iterable[Direction]) -> frozenset[Direction]:
         """The unit directions of all variables in them."""
         return frozenset(self.unit[i] for w in directions for i, c in enumerate(w) if c)
+
+    def used(self, expression: Expression) -> frozenset[Direction]:
+        """The unit directions of the variables that the outputs depend on."""
+        return frozenset().union(*(self.variables(self.directions(self.place[p])) for p in expression.outputs))
 
     def key(self, factors: Sequence[int]) -> frozenset[Direction]:
         """What a product depends on: its directions where every factor has one, else its variables."""
@@ -267,9 +258,14 @@ class _Work:
 
     # -- groups in their own variables
 
+    def together(self, expression: Expression, fresh: _Rewrite, text: str) -> Group:
+        """All outputs in the new variables."""
+        places = tuple(fresh.copy(self.place[p]) for p in expression.outputs)
+        return Group(tuple(fresh.owners), Expression.of_graph(text, fresh.names, fresh.graph, places), None)
+
     def group(self, directions: Sequence[Direction], products: list[list[int]], constant: int | None) -> Group:
-        names = tuple(f"t{e + 1}" for e in range(len(directions)))
-        fresh = _Rewrite(self, directions, names)
+        """The sum of products and the constant in the new variables."""
+        fresh = _Rewrite(self, directions)
         total = [fresh.copy(constant)] if constant is not None else []
         factors: list[tuple[Expression | None, ...]] | None = []
         for product in products:
@@ -281,8 +277,7 @@ class _Work:
         if factors is not None and constant is not None and not self.graph.is_zero(constant):
             factors.append((fresh.single(0, total[0]), *([None] * (len(directions) - 1))))
         whole = fresh.graph.total(total)
-        text = f"a group of {len(products)} terms"
-        expression = Expression.of_graph(text, names, fresh.graph, (whole,))
+        expression = Expression.of_graph(f"a group of {len(products)} terms", fresh.names, fresh.graph, (whole,))
         return Group(tuple(directions), expression, tuple(factors) if factors else None)
 
     def _row(
@@ -302,8 +297,8 @@ class _Work:
 class _Rewrite:
     """Copies nodes into a new graph whose variables are the directions."""
 
-    def __init__(self, work: _Work, directions: Sequence[Direction], names: tuple[str, ...]) -> None:
-        self.work, self.names = work, names
+    def __init__(self, work: _Work, directions: Sequence[Direction]) -> None:
+        self.work, self.names = work, tuple(f"t{e + 1}" for e in range(len(directions)))
         self.owners = {w: e for e, w in enumerate(directions)}
         self.graph = Graph()
         self._copies: dict[int, int] = {}
@@ -324,19 +319,16 @@ class _Rewrite:
         old, graph = self.work.graph, self.graph
         node = old.nodes[place]
         affine = None if old.is_constant(place) else self.work.affine(place)
-        if affine is not None and self._variables:
-            pieces = [graph.multiply(self.copy(c), self._variables[i]) for i, c in affine[1].items()]
-            return graph.total([self.copy(affine[0]), *pieces])
         if affine is not None:
             constant, coefficients = affine
+            if self._variables:
+                pieces = [graph.multiply(self.copy(c), self._variables[i]) for i, c in coefficients.items()]
+                return graph.total([self.copy(constant), *pieces])
             named = self.work.direction(coefficients)
-            if named is not None and named[0] in self.owners:
-                t = graph.variable(self.owners[named[0]])
-                return graph.add(self.copy(constant), graph.multiply(self.copy(named[1]), t))
+            pairs = [named] if named is not None and named[0] in self.owners else []
             total = self.copy(constant)
-            for i, c in coefficients.items():
-                t = graph.variable(self.owners[self.work.unit[i]])
-                total = graph.add(total, graph.multiply(self.copy(c), t))
+            for w, c in pairs or [(self.work.unit[i], c) for i, c in coefficients.items()]:
+                total = graph.add(total, graph.multiply(self.copy(c), graph.variable(self.owners[w])))
             return total
         args = [self.copy(a) for a in node.args]
         if node.op == "lin":

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
@@ -117,19 +117,6 @@ def affine_form(expression: Expression, output: int = 0) -> AffineForm | None:
     known = [value for value in rational if value is not None]
     exact = (tuple(known[:-1]), known[-1]) if len(known) == len(rational) else None
     return AffineForm(found[0, :-1], found[0, -1], exact)
-
-
-def choices_at(expression: Expression, x: ArrayLike) -> dict[int, int]:
-    """The choices that hold at a point (D,), by float64 values: the side of every argument (+1 at 0), the integer of floors."""
-    points = np.asarray(x, dtype=np.float64).reshape(1, -1)
-    if points.shape[1] != expression.dimension:
-        raise BadInput(f"a point of {expression.dimension} numbers is needed, and {points.shape[1]} came.")
-    found: dict[int, int] = {}
-    for switch in switches(expression):
-        if switch.chosen:
-            value = float(switch.argument.evaluate(points)[0, 0])
-            found[switch.place] = int(np.floor(value)) if switch.op == "floor" else (-1 if value < 0 else 1)
-    return found
 
 
 def forced(expression: Expression, choices: Mapping[int, int]) -> Expression:

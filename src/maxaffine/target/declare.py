@@ -34,11 +34,6 @@ class Fact:
         """True where the value exists and every entry of it is finite."""
         return self.value is not None and bool(np.all(np.isfinite(self.value)))
 
-    @classmethod
-    def none(cls, how: str = "nothing was declared and nothing can be derived from a callable") -> Fact:
-        """No fact, and why not."""
-        return cls(None, "none", how)
-
 
 def check_lipschitz(value: Any, dimension: int) -> Fact:
     """`lipschitz=`: one number is the Euclidean constant (value: float), a sequence is one constant per axis (value: (D,))."""

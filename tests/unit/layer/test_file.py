@@ -110,7 +110,7 @@ def test_a_failure_in_the_middle_leaves_the_old_file_and_no_other(layer, path, m
             handle.write(data[: len(data) // 2])
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(records, "_write", half)
+    monkeypatch.setattr(Path, "write_bytes", half)
     other = ma.compile("cos(x)", BOX, error=0.3, method="lookup")
     with pytest.raises(BadInput, match="No space left"):
         other.save(path)
@@ -123,10 +123,11 @@ def test_an_interruption_in_the_middle_leaves_the_old_file_and_no_other(layer, p
     before = path.read_bytes()
 
     def half(where: Path, data: bytes) -> None:
-        where.write_bytes(data[:10])
+        with where.open("wb") as handle:
+            handle.write(data[:10])
         raise failure
 
-    monkeypatch.setattr(records, "_write", half)
+    monkeypatch.setattr(Path, "write_bytes", half)
     with pytest.raises(failure):
         layer.save(path)
     assert path.read_bytes() == before
