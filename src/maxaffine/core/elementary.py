@@ -119,9 +119,9 @@ def sigmoid(lo: Array, hi: Array) -> Ends:
         return np.maximum(lower(lower(sigmoid_of(lo))), 0.0), np.minimum(upper(upper(sigmoid_of(hi))), 1.0)
 
 
-def _turning(first: Array, last: Array, offset: float, room: float) -> Mask:
+def _turning(first: Array, last: Array, offset: float, margin: float) -> Mask:
     """Whether an integer may lie between first - offset and last - offset."""
-    return np.asarray(np.floor(last - offset + room) >= np.ceil(first - offset - room))
+    return np.asarray(np.floor(last - offset + margin) >= np.ceil(first - offset - margin))
 
 
 def _wave(f: Callable[[Array], Array], top: float, bottom: float, through_zero: bool) -> Image:

@@ -8,7 +8,8 @@ returns a set that contains all values of the operation on points of its operand
 Where an operation is not defined on the whole operand (log of something that reaches 0, division by something that contains
 0, ...) the result is [-inf, inf], so that a caller sees "not finite"; no operation ever returns NaN.  Always lo < +inf and
 hi > -inf.
-How ends are rounded stands in core/outward.py, elementary functions in core/elementary.py.
+Elementary functions (core/elementary.py) are assumed accurate to ULPS = 8 units in the last place; that and how ends are rounded
+stands in core/outward.py.
 """
 
 from __future__ import annotations

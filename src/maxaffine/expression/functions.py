@@ -7,7 +7,7 @@ UNARY = (
     "atan",
     "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf",
 )  # fmt: skip
-"""Functions of one argument that are operations of the tree."""
+"""Functions of one argument that are operations of an expression."""
 
 ALIASES = {
     "absolute": "abs", "fabs": "abs", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",

@@ -1,4 +1,4 @@
-"""From text to a tree: a tokenizer and an operator-precedence parser with its own stack, so that no text can exhaust Python's.
+"""From text to a list of operations: a tokenizer and an operator-precedence parser with a stack of its own.
 
     outputs   := value ("," value)*
     value     := numbers (1, .75, 1e-3), variables, pi, e, ( value ), function(value, ...), -value, + - * / **

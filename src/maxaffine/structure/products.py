@@ -11,9 +11,8 @@ from fractions import Fraction
 
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
-from maxaffine.structure.affine_part import affine_part
 from maxaffine.structure.groups import Group, groups_of
-from maxaffine.structure.one_direction import OneDirection
+from maxaffine.structure.one_direction import OneDirection, affine_part
 from maxaffine.structure.settled import settled, split_roots, switching
 from maxaffine.target.box import Box
 

@@ -12,9 +12,8 @@ from fractions import Fraction
 
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph, Node, schedule
-from maxaffine.structure.affine_part import affine_part
 from maxaffine.structure.groups import Group, groups_of
-from maxaffine.structure.one_direction import OneDirection
+from maxaffine.structure.one_direction import OneDirection, affine_part
 from maxaffine.structure.products import Product, number, of_one_term
 from maxaffine.structure.settled import settled, split_roots, switching
 from maxaffine.structure.switches import Copies, rewritten
@@ -49,7 +48,7 @@ class Sum:
 
     @property
     def first(self) -> int:
-        """The part that the tilt of a layer is counted with: the first one that switches."""
+        """The part that the affine part of a layer is counted with: the first one that switches."""
         return self.switching.index(True)
 
 

@@ -299,10 +299,10 @@ def _no_box(value: Any) -> str:
     if edges.size and edges.shape in ((2,), (edges.size // 2, 2)):
         rows = edges.reshape(-1, 2)
         names = ("x", "y", "z") if len(rows) <= 3 else ("x1", "x2", "x3")
-        told = [(name, f"({low:g}, {high:g})") for name, (low, high) in zip(names, rows, strict=False)]
+        pairs = [(name, f"({low:g}, {high:g})") for name, (low, high) in zip(names, rows, strict=False)]
         dots = ", .." if len(rows) > 3 else ""
-        by_name = ", ".join(f"{name}={pair}" for name, pair in told) + dots
-        as_dict = ", ".join(f'"{name}": {pair}' for name, pair in told) + dots
+        by_name = ", ".join(f"{name}={pair}" for name, pair in pairs) + dots
+        as_dict = ", ".join(f'"{name}": {pair}' for name, pair in pairs) + dots
         return f"`box` (={value!r:.60}) must be a Box that names its variables: write Box({by_name}) or {{{as_dict}}}."
     return (
         f"`box` (a {type(value).__name__}) must be a Box such as Box(x=(-1, 1), y=(0, 1)), a dictionary such as "

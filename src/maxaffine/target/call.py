@@ -25,17 +25,7 @@ _NOT_VECTORISED = (
 
 def call_batch(function: Callable[..., Any], inputs: tuple[Array, ...], count: int) -> tuple[Array, tuple[int, ...]]:
     """function(*inputs) for a batch of `count` points: its values (count, ...) and the shape of one entry."""
-    shapes = " and ".join(str(part.shape) for part in inputs)
-    copies = tuple(np.array(part) for part in inputs)  # what a function does to its input stays there
-    try:
-        found = function(*copies)
-    except MaxaffineError:
-        raise
-    except Exception as error:
-        alone = any(hint in str(error) for hint in _NOT_VECTORISED)
-        advice = f"it seems to expect single points: {_WAY_OUT}" if alone else f"it is called with batches; {_WAY_OUT}"
-        raise BadInput(f"the target raised {_said(error)} for an input of shape {shapes}; {advice}.") from error
-    array = _real(found, shapes)
+    array, shapes = _called(function, inputs, batch=True)
     if array.ndim == 0 or len(array) != count or array.ndim > 3:
         raise BadInput(
             f"the target returned an array of shape {array.shape} for {count} points (input of shape {shapes}); "
@@ -48,15 +38,7 @@ def call_points(function: Callable[..., Any], inputs: tuple[Array, ...], count: 
     """The same, one point at a time."""
     rows: list[Array] = []
     for i in range(count):
-        point = tuple(np.array(part[i]) for part in inputs)
-        shapes = " and ".join(str(part.shape) for part in point)
-        try:
-            found = function(*point)
-        except MaxaffineError:
-            raise
-        except Exception as error:
-            raise BadInput(f"the target raised {_said(error)} for one point, an input of shape {shapes}.") from error
-        array = _real(found, shapes)
+        array, _ = _called(function, tuple(part[i] for part in inputs), batch=False)
         if rows and array.shape != rows[0].shape:
             raise BadInput(
                 f"the target returned shape {array.shape} for one point and {rows[0].shape} for another; they must agree."
@@ -67,6 +49,22 @@ def call_points(function: Callable[..., Any], inputs: tuple[Array, ...], count: 
     if not rows:
         return np.empty((0,)), ()
     return np.stack(rows), rows[0].shape
+
+
+def _called(function: Callable[..., Any], inputs: tuple[Array, ...], batch: bool) -> tuple[Array, str]:
+    """What the function returns, in float64, and the shapes of its inputs in words."""
+    shapes = " and ".join(str(part.shape) for part in inputs)
+    copies = tuple(np.array(part) for part in inputs)  # what a function does to its input stays there
+    try:
+        return _real(function(*copies), shapes), shapes
+    except MaxaffineError:
+        raise
+    except Exception as error:
+        if not batch:
+            raise BadInput(f"the target raised {_said(error)} for one point, an input of shape {shapes}.") from error
+        alone = any(hint in str(error) for hint in _NOT_VECTORISED)
+        advice = f"it seems to expect single points: {_WAY_OUT}" if alone else f"it is called with batches; {_WAY_OUT}"
+        raise BadInput(f"the target raised {_said(error)} for an input of shape {shapes}; {advice}.") from error
 
 
 def check_finite(values: Array, points: Array, box: Box, description: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -75,36 +74,21 @@ def derive_lipschitz(expression: Expression, box: Box, budget: int = BUDGET, sla
     def samples(x: Array) -> Array:
         return np.abs(slope.evaluate(x))
 
-    result = _in_two_stages(expression, slope, box, bounds, samples, budget, slack, scale)
-    per_output = np.maximum(result.upper, 0.0).reshape(expression.count, box.dimension)
-    return Fact(np.max(per_output, axis=0), "derived", _how(expression, slope, box, result), per_output=per_output)
-
-
-def _in_two_stages(
-    expression: Expression,
-    slope: Expression,
-    box: Box,
-    bounds: Callable[[Array, Array], Array],
-    samples: Callable[[Array], Array],
-    budget: int,
-    slack: float,
-    scale: Array,
-) -> Maximum:
-    """Natural enclosures of the slopes first; where they converge too slowly, centred forms by second derivatives."""
-    first = maximise(box, bounds, samples, budget=budget // 6, slack=slack, scale=scale)
-    if first.reached or not np.isfinite(first.upper).all() or len(slope.nodes) * box.dimension > MAX_NODES:
-        return first
-    if all(node.op in PIECEWISE_AFFINE for node in expression.nodes):  # slopes are constant on pieces: nothing to centre
-        return first
-    curvature = slope.gradient()
-
     def sharper(low: Array, high: Array) -> Array:
         defined = np.repeat(expression.defined(Interval(low, high)), box.dimension, axis=1)
         return sharp_enclosure(slope, curvature, low, high).undefined(~defined).magnitude
 
-    second = maximise(box, sharper, samples, budget=budget // 3, slack=slack, scale=scale)
-    upper = np.minimum(first.upper, second.upper)
-    return replace(second, upper=upper, pieces=first.pieces + second.pieces)
+    # Natural enclosures of the slopes first; where they converge too slowly, centred forms by second derivatives.
+    result = maximise(box, bounds, samples, budget=budget // 6, slack=slack, scale=scale)
+    small = len(slope.nodes) * box.dimension <= MAX_NODES
+    curved = any(node.op not in PIECEWISE_AFFINE for node in expression.nodes)  # else slopes are constant on pieces
+    if not result.reached and np.isfinite(result.upper).all() and small and curved:
+        curvature = slope.gradient()
+        second = maximise(box, sharper, samples, budget=budget // 3, slack=slack, scale=scale)
+        upper = np.minimum(result.upper, second.upper)
+        result = replace(second, upper=upper, pieces=result.pieces + second.pieces)
+    per_output = np.maximum(result.upper, 0.0).reshape(expression.count, box.dimension)
+    return Fact(np.max(per_output, axis=0), "derived", _how(expression, slope, box, result), per_output=per_output)
 
 
 def derive_euclidean(expression: Expression, box: Box, budget: int = BUDGET, slack: float = 1e-3) -> Fact:

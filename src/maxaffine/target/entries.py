@@ -20,11 +20,11 @@ PIECE = 1 << 20  # numbers hashed at a time
 
 @dataclass(frozen=True)
 class Entries:
-    """What is known of a table without its numbers: kind, entries per axis (or (N,)), how many are spoken of, and a hash."""
+    """What is known of a table without its numbers: kind, entries per axis (or (N,)), how many are present, and a hash."""
 
     kind: str
     shape: tuple[int, ...]
-    count: int  # entries that are spoken of
+    count: int  # entries that are present
     missing: int  # entries declared missing, which nothing is said about
     sha256: str
 

@@ -209,11 +209,11 @@ class PiecewiseAffine:
         ]
 
     def _halves(self, i: int, box: Box, enlarged: float = 0.0) -> list[Affine]:
-        """a . x - b - room for every side of region i."""
+        """a . x - b - margin for every side of region i."""
         A, b = self.regions[i]
         wide = np.maximum(np.abs(box.low), np.abs(box.high))
-        room = [enlarged * (float(np.abs(row) @ wide) + abs(float(c))) for row, c in zip(A, b, strict=True)]
-        rows = zip(A, b, room, strict=True)
+        margin = [enlarged * (float(np.abs(row) @ wide) + abs(float(c))) for row, c in zip(A, b, strict=True)]
+        rows = zip(A, b, margin, strict=True)
         return [(*(Fraction(float(a)) for a in row), -Fraction(float(c)) - Fraction(r)) for row, c, r in rows]
 
     def _cells(self, box: Box) -> list[Polytope | None]:
@@ -246,8 +246,8 @@ class PiecewiseAffine:
         pieces = self._pieces(k)
         wide = [Fraction(float(w)) for w in np.maximum(np.abs(box.low), np.abs(box.high))]
         size = max(abs(p[-1]) + sum((abs(a) * w for a, w in zip(p, wide, strict=False)), Fraction(0)) for p in pieces)
-        room = Fraction(MEETING) * max(size, Fraction(1, 10**6))
-        self._meet(cells, pieces, room * 64, box)
+        margin = Fraction(MEETING) * max(size, Fraction(1, 10**6))
+        self._meet(cells, pieces, margin * 64, box)
         distinct = list(dict.fromkeys(piece for piece, cell in zip(pieces, cells, strict=True) if cell is not None))
         families: set[frozenset[int]] = set()
         for own, cell in zip(pieces, cells, strict=True):
@@ -258,14 +258,14 @@ class PiecewiseAffine:
             for part in parts:
                 above = [
                     j for j, f in enumerate(distinct)
-                    if all(value(f, v) - value(own, v) >= -room for v in part.vertices)
+                    if all(value(f, v) - value(own, v) >= -margin for v in part.vertices)
                 ]  # fmt: skip
                 families.add(frozenset(above))
         smallest = [f for f in families if not any(g < f for g in families)]
         for own, cell in zip(pieces, cells, strict=True):
             for v in () if cell is None else (*cell.vertices, cell.middle):
                 heights = [value(f, v) for f in distinct]
-                if abs(max(min(heights[j] for j in family) for family in smallest) - value(own, v)) > 64 * room:
+                if abs(max(min(heights[j] for j in family) for family in smallest) - value(own, v)) > 64 * margin:
                     raise Refused("the law is no maximum of minima of its pieces; do its regions overlap?")
         texts = []
         for family in sorted(smallest, key=sorted):
@@ -274,7 +274,7 @@ class PiecewiseAffine:
             texts.append(rows[0] if len(rows) == 1 else f"min({','.join(rows)})")
         return texts[0] if len(texts) == 1 else f"max({','.join(texts)})"
 
-    def _meet(self, cells: list[Polytope | None], pieces: list[Affine], room: Fraction, box: Box) -> None:
+    def _meet(self, cells: list[Polytope | None], pieces: list[Affine], margin: Fraction, box: Box) -> None:
         """BadInput where two regions share points at which their pieces differ."""
         for i, cell in enumerate(cells):
             for j in range(i):
@@ -285,7 +285,7 @@ class PiecewiseAffine:
                     continue
                 h = tuple(a - b for a, b in zip(pieces[i], pieces[j], strict=True))
                 worst = max(common.vertices, key=lambda v: abs(value(h, v)))
-                if abs(value(h, worst)) > room:
+                if abs(value(h, worst)) > margin:
                     point = ", ".join(f"{name} = {float(c):.6g}" for name, c in zip(box.names, worst, strict=True))
                     raise BadInput(
                         f"the law is not continuous: at {point} regions {j + 1} and {i + 1} differ by "

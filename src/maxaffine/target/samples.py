@@ -37,7 +37,7 @@ class Samples:
         name: what the samples are called in files and figures.
     """
 
-    X: Array  # (N, D), the points that are spoken of, in the order given
+    X: Array  # (N, D), the points with values, in the order given
     y: Array  # (N, K)
     output_shape: tuple[int, ...]  # () or (K,)
     box: Box

@@ -107,7 +107,7 @@ class Table:
 
     @cached_property
     def mask(self) -> NDArray[np.bool_]:
-        """Which entries are spoken of, in the shape of the table."""
+        """Which entries are present, in the shape of the table."""
         found = np.asarray(np.isfinite(self.values).all(axis=-1))
         found.flags.writeable = False
         return found
@@ -125,11 +125,11 @@ class Table:
 
     @property
     def largest(self) -> float:
-        """max |value| over the entries that are spoken of."""
+        """max |value| over the entries that are present."""
         return float(np.nanmax(np.abs(self.values)))
 
     def blocks(self) -> Iterator[tuple[Array, Array]]:
-        """Points (m, D) and values (m, K) of the entries that are spoken of, block by block, in row-major order."""
+        """Points (m, D) and values (m, K) of the entries that are present, block by block, in row-major order."""
         total, flat = int(np.prod(self.shape)), self.values.reshape(-1, self.values.shape[-1])
         for start in range(0, total, BLOCK):
             stop = min(start + BLOCK, total)
@@ -147,23 +147,24 @@ class Table:
 
         The comparison is that of SciPy's RegularGridInterpolator, (x - a)/(b - a) <= 1/2 in float64.
         """
+        return np.asarray(self.values[self._nearest_entry(x)])
+
+    def _nearest_entry(self, x: ArrayLike) -> tuple[NDArray[np.intp], ...]:
         points = np.asarray(x, dtype=np.float64)
-        return np.asarray(self.values[tuple(nearest_index(axis, points[:, i]) for i, axis in enumerate(self.axes))])
+        return tuple(nearest_index(axis, points[:, i]) for i, axis in enumerate(self.axes))
 
     def snapped(self, x: ArrayLike) -> Array:
-        """The entry nearest to every point (B, D) that is spoken of along the axes, as a point (B, D)."""
-        points = np.asarray(x, dtype=np.float64)
-        index = [nearest_index(axis, points[:, i]) for i, axis in enumerate(self.axes)]
+        """The nearest entry that is present to every point (B, D) along the axes, as a point (B, D)."""
+        index = self._nearest_entry(x)
         found = np.stack([axis[i] for axis, i in zip(self.axes, index, strict=True)], axis=1)
         if not self.is_complete:  # a missing entry: the nearest one that is there, in units of the box
             from scipy.spatial import cKDTree
 
             there = np.argwhere(self.mask)
             places = np.stack([axis[there[:, i]] for i, axis in enumerate(self.axes)], axis=1)
-            lost = ~self.mask[tuple(index)]
+            lost = ~self.mask[index]
             if lost.any():
-                width = self.box.high - self.box.low
-                found[lost] = places[cKDTree(places / width).query(found[lost] / width)[1]]
+                found[lost] = places[cKDTree(places / self.box.width).query(found[lost] / self.box.width)[1]]
         return found
 
     @cached_property
@@ -176,11 +177,8 @@ class Table:
 
     def __repr__(self) -> str:
         shape = " x ".join(str(n) for n in self.shape)
-        return f"<maxaffine.Table {self.name!r}: {shape} entries of {', '.join(self.names)}{_holes(self._missing)}>"
-
-
-def _holes(count: int) -> str:
-    return f", {count:,} missing" if count else ""
+        holes = f", {self._missing:,} missing" if self._missing else ""
+        return f"<maxaffine.Table {self.name!r}: {shape} entries of {', '.join(self.names)}{holes}>"
 
 
 def _axes(axes: Any) -> tuple[tuple[Array, ...], tuple[int, ...]]:

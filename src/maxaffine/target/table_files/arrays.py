@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
+from maxaffine.target.box import default_names
 from maxaffine.target.table_files.contents import Contents, grid, listed, numbers, pick, rows, scattered, within
 
 MEMBERS = 256  # arrays in an archive
@@ -46,10 +47,8 @@ def read_npz(path: Path, shown: str, values: str | None, axes: str | None, max_b
     if dimensions == 1 and len(columns) > 1 and all(len(chosen[name]) == len(made) for name in columns):
         points = np.stack([numbers(chosen[name], name, shown) for name in columns], axis=1)
         return rows(shown, columns, points, made, named)
-    if axes is not None:
-        order = pick(axes, lines, shown, "--axes", "the axes are")
-    else:
-        order = _axes_of({name: len(chosen[name]) for name in lines}, outputs[0].shape, named, shown)
+    lengths = {name: len(chosen[name]) for name in lines}
+    order = columns if axes is not None else _axes_of(lengths, outputs[0].shape, named, shown)
     if not order or len(order) not in (dimensions, dimensions - 1):
         raise BadInput(f"{shown}: {len(order)} axes were named, and {named[0]!r} has {dimensions} dimensions; name one for each.")
     return grid(shown, order, [numbers(chosen[name], name, shown) for name in order], made, named)
@@ -67,8 +66,7 @@ def read_npy(path: Path, shown: str, values: str | None, axes: str | None, max_b
             "variables. Save a grid as np.savez('table.npz', x=.., y=.., values=..)."
         )
     D = array.shape[1] - 1
-    names = ["x"] if D == 1 else [f"x{d + 1}" for d in range(D)]
-    return rows(shown, names, array[:, :D], np.ascontiguousarray(array[:, D]), ["value"])
+    return rows(shown, default_names(D), array[:, :D], np.ascontiguousarray(array[:, D]), ["value"])
 
 
 def _samples(shown: str, arrays: dict[str, NDArray[Any]]) -> Contents:
@@ -78,25 +76,22 @@ def _samples(shown: str, arrays: dict[str, NDArray[Any]]) -> Contents:
         raise BadInput(f"{shown}: 'X' has shape {X.shape} and 'y' {y.shape}; samples are X (N, D) and y (N,) or (N, K).")
     if X.shape[1] == 0 or (y.ndim == 2 and y.shape[1] == 0):
         raise BadInput(f"{shown}: 'X' has shape {X.shape} and 'y' {y.shape}; neither may be empty.")
-    names = ["x"] if X.shape[1] == 1 else [f"x{d + 1}" for d in range(X.shape[1])]
-    return scattered(shown, names, X, y, ["y"])
+    return scattered(shown, default_names(X.shape[1]), X, y, ["y"])
 
 
 def _values_of(arrays: dict[str, NDArray[Any]], wanted: str | None, shown: str) -> list[str]:
     many = [name for name, array in arrays.items() if array.ndim >= 1]
     if wanted is None and "values" in many:
         return ["values"]
-    if wanted is None:
-        deep = [name for name in many if arrays[name].ndim >= 2]
-        return pick(None, deep or many, shown, "--values", "its values are")
-    return pick(wanted, many, shown, "--values", "its values are")
+    deep = [name for name in many if arrays[name].ndim >= 2] if wanted is None else []
+    return pick(wanted, deep or many, shown, "--values", "its values are")
 
 
 def _axes_of(lengths: dict[str, int], shape: tuple[int, ...], named: list[str], shown: str) -> list[str]:
     """The one-dimensional arrays as axes of the values."""
     names = list(lengths)
-    told = ", ".join(f"{name} ({length})" for name, length in list(lengths.items())[:12]) or "none"
-    facts = f"{shown}: the values {named[0]!r} have shape {shape}, and the other one-dimensional arrays are {told}"
+    others = ", ".join(f"{name} ({length})" for name, length in list(lengths.items())[:12]) or "none"
+    facts = f"{shown}: the values {named[0]!r} have shape {shape}, and the other one-dimensional arrays are {others}"
     for wanted in (shape, shape[:-1]):  # the last dimension may hold several values per entry
         if len(names) != len(wanted) or not wanted:
             continue

@@ -48,13 +48,15 @@ class Contents:
 
     @property
     def missing(self) -> int:
-        """Contents that have no value."""
-        gaps = np.isnan(self.values).reshape(self.count, -1).any(axis=1)
-        return int(gaps.sum())
+        """Entries that have no value."""
+        return int(self._gaps().sum())
+
+    def _gaps(self) -> NDArray[np.bool_]:
+        return np.asarray(np.isnan(self.values).reshape(self.count, -1).any(axis=1))
 
     def _first_gap(self) -> str:
         """Where the first missing value is."""
-        place = int(np.argmax(np.isnan(self.values).reshape(self.count, -1).any(axis=1)))
+        place = int(np.argmax(self._gaps()))
         if self.axes is not None:
             index = np.unravel_index(place, [len(axis) for axis in self.axes])
             at = [axis[i] for axis, i in zip(self.axes, index, strict=True)]

@@ -28,7 +28,7 @@ FILTERS = (1, 2, 3, 4, 5, 6, 32000)
 BARE = "This is a netCDF dimension but not a netCDF variable"
 PATIENCE = 120.0  # seconds, and one more for every 16 MiB
 ANSWER = 1 << 20  # characters of the answer in words
-ROOM = 4 << 30  # bytes of address space beside the data
+BESIDES = 4 << 30  # bytes of address space beside the data
 
 
 def read_hdf5(path: Path, shown: str, values: str | None, axes: str | None, max_bytes: int) -> Contents:
@@ -110,7 +110,7 @@ def _limit(max_bytes: int) -> None:
     except ImportError:
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    most = ROOM + 4 * max_bytes
+    most = BESIDES + 4 * max_bytes
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     if hard == resource.RLIM_INFINITY or most < hard:
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))

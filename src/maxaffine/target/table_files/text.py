@@ -20,6 +20,7 @@ import numpy as np
 
 from maxaffine.core.errors import BadInput
 from maxaffine.core.progress import Progress
+from maxaffine.target.box import default_names
 from maxaffine.target.table_files.contents import Array, Contents, grid, listed, pick, rows
 
 MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "-"))
@@ -77,8 +78,7 @@ def _long(source: _Source, first: list[Line], head: list[str], shown: str, value
     named = not any(_is_number(cell) for cell in head)
     if len(head) < 2:
         raise BadInput(f"{shown} has one column ({head[0][:60]!r}); a table needs coordinates and a value, such as x,y,value.")
-    D = len(head) - 1
-    columns = head if named else [*(["x"] if D == 1 else [f"x{d + 1}" for d in range(D)]), "value"]
+    columns = head if named else [*default_names(len(head) - 1), "value"]
     for column in columns:
         if not column:
             raise BadInput(f"{shown}: a column has no name in the header; name every column, such as x,y,value.")
