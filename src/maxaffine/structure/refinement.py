@@ -67,13 +67,13 @@ def refine(outputs: Sequence[Difference], box: Box, tolerance: float = 0.0) -> R
     """
     middle, half = frame(box)
     tokens, slackness = [Token(constant(len(middle)), ())], ZERO
-    by_cells = _by_cells(outputs) if len(middle) <= 3 and math.prod(len(f.P) * len(f.Q) for f in outputs) > 100 else None
+    by_cells = tokens_of_cells(outputs) if len(middle) <= 3 and math.prod(len(f.P) * len(f.Q) for f in outputs) > 100 else None
     if by_cells is not None:
         tokens = by_cells
     else:
         for f in outputs:
-            tokens, first = _spread(tokens, f.P, 1)
-            tokens, second = _spread(tokens, f.Q, -1)
+            tokens, first = spread_over(tokens, f.P, 1)
+            tokens, second = spread_over(tokens, f.Q, -1)
             slackness += first + second
     error = max(f.error for f in outputs) + slackness
     if len(outputs) == 1 and len(tokens) > 1:
@@ -95,7 +95,7 @@ def _chosen(token: Token, piece: Piece, sign: int) -> Token:
     return Token(add(token.score, piece), (*token.values[:-1], last))
 
 
-def _spread(tokens: list[Token], pieces: Pieces, sign: int) -> tuple[list[Token], Fraction]:
+def spread_over(tokens: list[Token], pieces: Pieces, sign: int) -> tuple[list[Token], Fraction]:
     """Every token with every piece added to its score, and to the last output's value with that sign; only what is needed."""
     if len(tokens) * len(pieces) > 60 * MOST_PIECES:
         raise NotPiecewise("it has too many pieces")
@@ -104,7 +104,7 @@ def _spread(tokens: list[Token], pieces: Pieces, sign: int) -> tuple[list[Token]
     return [made[i] for i in kept], lost
 
 
-def _by_cells(outputs: Sequence[Difference]) -> list[Token] | None:
+def tokens_of_cells(outputs: Sequence[Difference]) -> list[Token] | None:
     """The tokens of few variables, exactly: the box is cut until one p and one q of every output is the largest on each part.
 
     Parts with inner points cover the box together, so their tokens have the largest score everywhere.  None where there are

@@ -27,7 +27,7 @@ from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.runtime import chooser
 from maxaffine.structure.affine_pieces import NotPiecewise, needed, slack
 from maxaffine.structure.convex_differences import differences
-from maxaffine.structure.refinement import Token, _by_cells, _spread, refine
+from maxaffine.structure.refinement import Token, refine, spread_over, tokens_of_cells
 from maxaffine.target.piecewise_affine import PiecewiseAffine, ReluNetwork
 
 SIDE = (-1, 1)
@@ -458,7 +458,7 @@ def test_cutting_the_box_and_pruning_sums_find_the_same_tokens(text):
     outputs = differences(Expression.parse(text, box.names), box)
     tokens = [Token(tuple(Fraction(0) for _ in range(3)), ())]
     for f in outputs:
-        tokens, first = _spread(tokens, f.P, 1)
-        tokens, second = _spread(tokens, f.Q, -1)
+        tokens, first = spread_over(tokens, f.P, 1)
+        tokens, second = spread_over(tokens, f.Q, -1)
         assert first + second <= Fraction(1, 10**12)
-    assert set(_by_cells(outputs)) == set(tokens)
+    assert set(tokens_of_cells(outputs)) == set(tokens)
