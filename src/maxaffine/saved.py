@@ -11,6 +11,7 @@ from maxaffine._version import __version__
 from maxaffine.core.budget import Cost
 from maxaffine.core.container import read_container
 from maxaffine.core.errors import BadInput
+from maxaffine.core.outdated import refuse_outdated
 from maxaffine.layer.file import from_tensors, to_tensors
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
@@ -48,6 +49,7 @@ def record_of(compiled: Compiled) -> tuple[dict[str, Any], dict[str, Any]]:
 def read(path: str | Path) -> dict[str, Any]:
     """The fields of the Compiled that a file holds; BadInput where it holds none."""
     tensors, record = read_container(path)
+    refuse_outdated(record)
     try:
         layer, target = from_tensors(tensors, record["layer"]), Target.from_json(record["target"])
         if layer.d_out != target.d_out or layer.n_out != target.n_out or layer.inputs != target.input_shapes:

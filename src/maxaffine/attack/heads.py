@@ -24,10 +24,12 @@ from maxaffine.attack.targets import HEADS
 from maxaffine.checker import check
 from maxaffine.core.errors import BadInput, MaxaffineError
 from maxaffine.core.progress import Progress, silent
+from maxaffine.core.rounding import compute_format
 from maxaffine.core.scope import Scope
 from maxaffine.layer.file import from_tensors
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import face_biased
+from maxaffine.proofs.routes import literal_bounds
 from maxaffine.request import Run
 from maxaffine.runtime import chooser
 from maxaffine.target.target import Target
@@ -181,7 +183,13 @@ def _certified(
     if statement.bound is None or not math.isfinite(statement.bound) or domain is None:
         row.refused += 1
         return
-    row.judge(f"{what}, {runtime}", case, statement.bound, _search(layer, compiled.target, rng, runtime, domain, case, None))
+    bound: float | str = statement.bound
+    if runtime == "dense" and layer.has_clusters:  # its own statement is that of the literal softmax
+        bound = literal_bounds(layer, statement)[compute_format(layer.dtype).name]
+    if isinstance(bound, str):
+        row.refused += 1
+        return
+    row.judge(f"{what}, {runtime}", case, bound, _search(layer, compiled.target, rng, runtime, domain, case, None))
 
 
 def _with(arg: Any, compiled: Any, layer: Any, error: float) -> Any:

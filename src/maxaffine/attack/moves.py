@@ -1,4 +1,4 @@
-"""Stored numbers moved for the attack: values, slopes, sites, keys, radii, origins, tilt, matrix, centre and bonus.
+"""Stored numbers moved for the attack: values, slopes, sites, keys, radii, origins, tilt, shift, matrix, centre and bonus.
 
 Numbers that are equal stay equal and zeros stay zero in most moves, so that the structure which proofs rely on (shared keys,
 single tokens) survives and they have something to speak about; some moves break it.
@@ -28,6 +28,7 @@ KINDS = {
     "radii": ("radii",),
     "origins": ("origins",),
     "tilt": ("tilt",),
+    "shift": (".shift",),
     "matrix": ("matrix",),
     "centre": ("coordinates.centre",),
 }
@@ -81,21 +82,12 @@ def moved(tensors: Mapping[str, Any], record: Mapping[str, Any], rng: np.random.
 def _one_factor(
     made: Tensors, told: dict[str, Any], scale: float, rng: np.random.Generator
 ) -> tuple[Tensors, dict[str, Any], str]:
-    """A product of clusters with the values of one factor moved, in all combinations alike: it stays a product."""
-    counts = [int(row["clusters"]) for row in told["plan"]["factors"]]
-    shapes = made["group.0.shapes"].astype(int).reshape(*counts, len(counts))
-    e = int(rng.integers(len(counts)))
-    lengths = shapes[tuple(slice(None) if i == e else 0 for i in range(len(counts)))][:, e]
-    noise, first = 1.0 + scale * rng.normal(size=int(lengths.sum())), np.cumsum([0, *lengths])
-    factor = []
-    for place in np.ndindex(*counts):
-        grid = np.ones(shapes[place])
-        along = noise[first[place[e]] : first[place[e] + 1]]
-        factor.append((grid * along.reshape([-1 if i == e else 1 for i in range(len(counts))])).ravel())
-    for name, axes in (("group.0.values", 1), ("group.0.value_slopes", 2)):
-        wide = made[name].astype(np.float64) * np.concatenate(factor).reshape(-1, *(1,) * axes)
-        made[name] = wide.astype(made[name].dtype)
-    told["plan"]["factors"][e]["value"] *= float(noise[told["plan"]["factors"][e]["anchor"]])
+    """A product with the values of one factor moved, values and slopes of a token alike."""
+    e = int(rng.integers(len(told["plan"]["factors"])))
+    noise = 1.0 + scale * rng.normal(size=len(made[f"group.0.factor.{e}.values"]))
+    for name, axes in (("values", 1), ("value_slopes", 2)):
+        tensor = made[f"group.0.factor.{e}.{name}"]
+        made[f"group.0.factor.{e}.{name}"] = (tensor.astype(np.float64) * noise.reshape(-1, *(1,) * axes)).astype(tensor.dtype)
     return made, told, f"factor {e} by {scale:.1e}"
 
 

@@ -30,6 +30,7 @@ from maxaffine.checker.sums import check_sums
 from maxaffine.checker.tree import check_tree
 from maxaffine.core.container import read_container
 from maxaffine.core.errors import BadInput
+from maxaffine.core.outdated import refuse_outdated
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import compute_format
 from maxaffine.core.scope import Scope
@@ -112,6 +113,7 @@ def _stated(claimed: Any) -> float:
 
 
 def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table | Samples | None, progress: Progress) -> Verdict:
+    refuse_outdated(record)
     certificate = record["certificate"]
     error, claimed = float(record["error"]), certificate.get("bound")
     if certificate.get("kind") != "proved":
@@ -273,6 +275,7 @@ def _answers(tensors: Mapping[str, Any], target: Target) -> float:
     span, total = target.box.high - target.box.low, 0.0
     if "tilt" in wide:
         total += float((wide["tilt"] @ span).max())
+    products: dict[str, list[float]] = {}  # of the largest values of factors; other groups have one
     for name in sorted(name for name in wide if name.endswith(".matrix")):
         group = name.removesuffix("matrix")
         t = wide[name] @ span
@@ -287,7 +290,9 @@ def _answers(tensors: Mapping[str, Any], target: Target) -> float:
         count = sum(tensor.size for one, tensor in wide.items() if one.startswith(group))
         if not largest * float(count) ** len(wide[name]) < 2.0**1019:
             return math.inf
-        total += largest
+        products.setdefault(name.partition(".factor.")[0], []).append(largest)
+    total += sum(math.prod(factors) for factors in products.values())
+    total += sum(float(tensor.sum()) for name, tensor in wide.items() if name.endswith(".shift"))
     return total * 1.01
 
 

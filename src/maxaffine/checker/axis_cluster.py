@@ -94,6 +94,11 @@ class AxisParts:
     largest: float  # max (|c| + |G t|) in the race
     top: float  # |p_k| in the race
 
+    @property
+    def blend(self) -> float:
+        """Masses times |f - p_k| of all clusters: in the race masses add up to one without the others'."""
+        return self.near / (1.0 - self.mass) * (1 + 1e-12) + self.far
+
 
 @dataclass(frozen=True)
 class AxisHead:

@@ -98,8 +98,6 @@ class AxisCheck:
     volume: float
     across: float  # volume of the box per unit of z, at most
     tilt: float
-    coordinates: int = 1  # whose scores are added up: those of a product are several
-    slack: list[float] = field(default_factory=list)  # what the stored offsets lack, per cluster; empty: nothing
     spans: list[tuple[float, float]] = field(default_factory=list)  # where clusters are in the race, as `parts` finds it
     edges: list[Edge] = field(default_factory=list)
     known: AxisParts | None = None
@@ -280,19 +278,23 @@ class AxisCheck:
         """What is known of these clusters for the literal form, after `parts`; in L_p all over the box, jumps included."""
         one = self.known
         assert one is not None
-        blend = one.near / (1.0 - one.mass) * (1 + 1e-12) + one.far
+        blend = one.blend
         if math.isfinite(self.norm):
             blend = one.size + max(one.size + blend, one.top) + one.far
         return Heard(blend, one.size, self.reaches(), one.far, one.mass, tuple(self.edges))
 
-    def prove(self) -> tuple[float, bool, int]:
-        """The bound, whether it holds for all real x, and how many jumps are left out."""
+    def computed(self) -> tuple[AxisParts, float]:
+        """The parts, and how far what is computed at a computed z may be from f there, before the output is rounded."""
         C, one = len(self.clusters), self.parts()
-        size, far, eta, top = one.size, one.far, one.eta, one.top
-        blend = one.near / (1.0 - one.mass) * (1 + 1e-12) + far  # in the race masses add up to one without the others'
+        blend, eta = one.blend, one.eta
         depth = 8 * (2 + int(math.log(C + 1, 8))) + C + 12
         total = blend + math.exp(2 * eta) * (2.0 * math.expm1(eta) * blend + one.head)
-        total += depth * DOUBLE * (size + blend + top) + C * 2.0**-118 * top
+        return one, total + (depth * DOUBLE * (one.size + blend + one.top) + C * 2.0**-118 * one.top)
+
+    def prove(self) -> tuple[float, bool, int]:
+        """The bound, whether it holds for all real x, and how many jumps are left out."""
+        one, total = self.computed()
+        size, far, top, blend = one.size, one.far, one.top, one.blend
         total += self.off + (compute_format(self.dtype).unit + 6 * DOUBLE) * (size + blend + self.tilt)
         jumps = sum(hole is not None for hole in self.holes)
         real = self._sway(self.drift + self.real)
@@ -379,8 +381,8 @@ class AxisCheck:
             lead = a if side > 0 else -b
             slip = self._score_error(link, inside) + self._score_error(link + 1, inside)
             u = compute_format(self.dtype).unit
-            sites, local = (6 + 2 * self.coordinates) * DOUBLE, 4 * u + (7 + self.coordinates) * DOUBLE
-            grows = sum(sites * abs(c.A) + local * float(np.abs(c.alpha).max()) / c.r for c in (one, two))
+            local = 4 * u + 8 * DOUBLE
+            grows = sum(8 * DOUBLE * abs(c.A) + local * float(np.abs(c.alpha).max()) / c.r for c in (one, two))
             if not (slope > 4.0 * grows and lead > 2.0 * slip):
                 raise NotProved("the lead of a cluster is lost to rounding.")
             t = max(abs(v) for v in self._t(k, inside, inside))
@@ -562,9 +564,7 @@ class AxisCheck:
         t = max(abs(v) for v in self._t(k, z, z))
         inner = float((np.abs(c.alpha) * t + np.abs(c.beta)).max())
         logit = u * (4.2 * inner + 130.0 if self.dtype != "float64" else 4.2 * inner + 780.0) if len(c.c) > 1 else u * 4.2 * inner
-        sites, local = 2.0 * self.coordinates + 1.2, 11.0 + self.coordinates
-        sums = DOUBLE * (sites * (abs(c.A * z) + abs(c.b)) + local * inner + 100.0 + 4.0 * len(c.c))
-        return logit + sums + (1.01 * self.slack[k] if self.slack else 0.0)
+        return logit + DOUBLE * (3.2 * (abs(c.A * z) + abs(c.b)) + 12.0 * inner + 100.0 + 4.0 * len(c.c))
 
     def _finite(self, k: int, low: float, high: float) -> AxisHead:
         """Errors of the computed head and score of a cluster where it is in the race."""

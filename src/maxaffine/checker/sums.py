@@ -14,7 +14,7 @@ import numpy as np
 
 from maxaffine.checker.axis_clusters import BITS, AxisCheck
 from maxaffine.checker.literal_groups import Column, Frame, Heard, cluster_column, literal_bound
-from maxaffine.checker.products import factors_at, multiplied_out
+from maxaffine.checker.products import factors_at, multiplied_out, unfolded
 from maxaffine.checker.proved import Form, Proved
 from maxaffine.checker.spectral import _Part
 from maxaffine.checker.stored import NotProved, stated_scope
@@ -58,7 +58,7 @@ def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
         known -= {name for name in known if name.startswith(f"group.{g}.")}
     if known:
         raise NotProved("it has more groups than its target has parts.")
-    total = size = 0.0
+    total = size = listed_off = 0.0  # the last: how far products are from their lists
     every, heads = True, 0
     groups: list[Heard | _Part] = []
     stated = stated_scope(record["certificate"])
@@ -66,11 +66,11 @@ def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
         goal = shares[g] * scale
         if count and found.is_product(g):
             names, own = _alone(tensors, layer, found, g)
-            bound, top, _, heard = multiplied_out(
-                names, own, target, found.product(g, target.box), rows[g]["factors"], stated.inputs == "real"
-            )
-            groups.append(heard)
-            every, heads = every and stated.inputs == "real", heads + count
+            real = stated.inputs == "real"
+            made = multiplied_out(names, own, target, found.product(g, target.box), rows[g]["factors"], real)
+            bound, top, listed_off = made.bound, made.size, listed_off + made.listed_off
+            groups.append(made.heard)
+            every, heads = every and real, heads + count
         elif count:
             bound, real, top, heard = _along(tensors, layer, target, found, g, goal)
             groups.append(heard)
@@ -88,7 +88,7 @@ def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     whole = total * (1 + 1e-12)
 
     def literal(form: Form, claimed: float) -> float:
-        return literal_bound(*columns_of(tensors, layer, form, whole, groups))
+        return literal_bound(*columns_of(unfolded(tensors), layer, form, whole + listed_off, groups))
 
     return Proved(whole, f"{len(counts)} parts, {heads} clusters", literal)
 
@@ -133,7 +133,8 @@ def _alone(
     names |= {f"group.0.{n.removeprefix(f'group.{g}.')}": tensor for n, tensor in tensors.items() if n.startswith(f"group.{g}.")}
     if g == found.first and "tilt" in tensors:
         names["tilt"] = tensors["tilt"]
-    return names, {**layer, "directions": [found.parts[g].dimension], "clusters": [layer["clusters"][g]]}
+    factors = [layer["factors"][g]] if "factors" in layer else []
+    return names, {**layer, "directions": [found.parts[g].dimension], "clusters": [layer["clusters"][g]], "factors": factors}
 
 
 def _along(

@@ -57,9 +57,9 @@ def points(layer: Layer | GroupedLayer, worst: Iterable[float], seed: int = 0) -
 
 def hand_overs(layer: Layer | GroupedLayer, rng: np.random.Generator, segments: int) -> Array:
     """Points next to places where another cluster takes the lead: segments between random points, halved to the last bit."""
+    found = []
     if not layer.grouped:
         return np.empty((0, layer.dimension))
-    found = []
     for group in layer.cluster_groups():
         if len(group.clusters) == 1:
             continue

@@ -17,6 +17,7 @@ operation runs along contiguous rows of points.  Needs the extra ``maxaffine[onn
 from __future__ import annotations
 
 import math
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from maxaffine.core.budget import size
 from maxaffine.core.errors import Refused
 from maxaffine.export.onnx_model import Graph
 from maxaffine.layer.clusters import ClusterGroup
-from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.grouped import AnyGroup, Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.runtime.two_level import SKIP, Family, families
@@ -117,15 +118,18 @@ class Fast(Graph):
 def _groups(graph: Fast, layer: GroupedLayer, away: str) -> str:
     """F(x) of a grouped layer, (K, B)."""
     parts = [] if layer.tilt is None else [graph("MatMul", graph.const(layer.tilt), away)]
-    for group in layer.groups:
-        z = graph.rows(group.matrix, away)
-        if group.clustered:
-            parts.append(_clusters(graph, families(layer, group), group, z))
-        elif group.factors is not None:
-            parts.append(_factors(graph, group, z))
-        else:
-            parts.append(_product(graph, group, z))
-    return graph.sum([graph.zeros, *parts])  # a constant alone has no batch
+    return graph.sum([graph.zeros, *parts, *(_group(graph, layer, group, away) for group in layer.groups)])  # with a batch
+
+
+def _group(graph: Fast, layer: GroupedLayer, group: AnyGroup, away: str) -> str:
+    """F_g(x), (K, B)."""
+    if group.factored:
+        values = [_group(graph, layer, factor, away) for factor in group.factors]
+        return graph.by("Add", reduce(partial(graph, "Mul"), values), group.shift[:, None])
+    z = graph.rows(group.matrix, away)
+    if group.clustered:
+        return _clusters(graph, families(layer, group), group, z)
+    return _product(graph, group, z) if group.factors is None else _factors(graph, group, z)
 
 
 def _lookup(graph: Fast, layer: Layer, away: str) -> str:

@@ -6,14 +6,14 @@ from fractions import Fraction
 import numpy as np
 
 from maxaffine.core.arrays import Array
-from maxaffine.layer.clusters import Cluster, ClusterGroup
-from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.clusters import Cluster
+from maxaffine.layer.grouped import AnyGroup, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.target.target import Target
 
 
 def layer_of(
-    groups: Sequence[Group | ClusterGroup], target: Target, dtype: str, centre: Array | None = None,
+    groups: Sequence[AnyGroup], target: Target, dtype: str, centre: Array | None = None,
     slopes: Sequence[Fraction] = (),
 ) -> GroupedLayer:  # fmt: skip
     """The layer of these groups on the target's box, with slopes . (x - centre) added."""

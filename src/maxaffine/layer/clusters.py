@@ -70,6 +70,17 @@ class ClusterGroup:
     clusters: tuple[Cluster, ...]
 
     clustered: ClassVar[Literal[True]] = True
+    factored: ClassVar[Literal[False]] = False
+
+    @property
+    def blocks(self) -> tuple[ClusterGroup, ...]:
+        """What two levels run: the group itself."""
+        return (self,)
+
+    @property
+    def combined(self) -> ClusterGroup:
+        """The clusters of the literal layer."""
+        return self
 
     @property
     def shape(self) -> tuple[int, ...]:

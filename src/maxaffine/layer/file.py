@@ -16,6 +16,9 @@ after cluster; group.<g>.shapes (C, E) says how many keys a cluster has per coor
 
     group.<g>.matrix (E, D), group.<g>.shapes, .origins, .radii (C, E) float64;  group.<g>.sites.slopes (C, E), .offsets (C,);
     group.<g>.keys.<e>.slopes, .offsets (sum of keys along e,);  group.<g>.values (N_g, K), group.<g>.value_slopes (N_g, K, E)
+
+A product (`factors` of the record lists the clusters of its factors, and nothing for other groups) holds its factors, the same
+arrays each, and not their combinations: group.<g>.factor.<b>.matrix (E_b, D), .shapes, ..;  group.<g>.shift (1,) float64
 """
 
 import math
@@ -28,7 +31,8 @@ from maxaffine.core.container import Tensors
 from maxaffine.core.errors import BadInput
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.layer.clusters import Cluster, ClusterGroup
-from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.factors import FactorGroup
+from maxaffine.layer.grouped import AnyGroup, Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys
 from maxaffine.layer.layer import Layer
 
@@ -64,14 +68,18 @@ def to_tensors(layer: Layer | GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
 
 
 CLUSTER_LIMIT = 1 << 20  # clusters that a file may hold
-EXACT = {"matrix", "low", "high", "centre", "shapes", "origins", "radii"}  # last parts of names, float64 in every dtype
+EXACT = {"matrix", "low", "high", "centre", "shapes", "origins", "radii", "shift"}  # last parts of names, float64 in every dtype
 
 
 def _grouped_tensors(layer: GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
     tensors: Tensors = {"box.low": layer.low, "box.high": layer.high, "coordinates.centre": layer.centre}
     for g, group in enumerate(layer.groups):
-        tensors[f"group.{g}.matrix"] = group.matrix
-        parts = _cluster_tensors(group) if group.clustered else _product_tensors(group)
+        if group.factored:
+            parts: Tensors = {"shift": group.shift}
+            for b, factor in enumerate(group.factors):
+                parts |= {f"factor.{b}.{name}": tensor for name, tensor in _cluster_tensors(factor).items()}
+        else:
+            parts = _cluster_tensors(group) if group.clustered else _product_tensors(group)
         tensors |= {f"group.{g}.{name}": tensor for name, tensor in parts.items()}
     if layer.tilt is not None:
         tensors["tilt"] = layer.tilt
@@ -79,12 +87,15 @@ def _grouped_tensors(layer: GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
     shapes = [len(group.matrix) for group in layer.groups]
     record = {"dtype": layer.dtype, "bonus": layer.bonus, "inputs": inputs, "keys": "grouped", "directions": shapes}
     if layer.has_clusters:
-        record["clusters"] = [len(group.clusters) if group.clustered else 0 for group in layer.groups]
+        counts = [[len(block.clusters) for block in group.blocks] for group in layer.groups]
+        record["clusters"] = [math.prod(row) if row else 0 for row in counts]
+        if any(group.factored for group in layer.groups):
+            record["factors"] = [row if group.factored else [] for group, row in zip(layer.groups, counts, strict=True)]
     return tensors, record
 
 
 def _product_tensors(group: Group) -> Tensors:
-    tensors: Tensors = {}
+    tensors: Tensors = {"matrix": group.matrix}
     for e, axis in enumerate(group.axes):
         tensors[f"{e}.slopes"], tensors[f"{e}.offsets"] = axis.slopes, axis.offsets
         if group.factors is not None:
@@ -99,6 +110,7 @@ def _product_tensors(group: Group) -> Tensors:
 def _cluster_tensors(group: ClusterGroup) -> Tensors:
     clusters, E, K = group.clusters, len(group.matrix), group.outputs
     tensors: Tensors = {
+        "matrix": group.matrix,
         "shapes": np.array([cluster.shape for cluster in clusters], dtype=np.float64),
         "origins": np.stack([cluster.origin for cluster in clusters]),
         "radii": np.stack([cluster.radius for cluster in clusters]),
@@ -166,6 +178,20 @@ def _cluster_group(tensors: Mapping[str, Any], E: int, C: int) -> ClusterGroup:
     return ClusterGroup(tensors["matrix"], tensors["sites.slopes"], tensors["sites.offsets"], tuple(clusters))
 
 
+def _factor_group(tensors: Mapping[str, Any], E: int, C: int, counts: list[int]) -> FactorGroup:
+    """The factors of a product, E directions and C combinations of clusters in all."""
+    own = [_under(tensors, f"factor.{b}.") for b in range(len(counts))]
+    _expect(tensors, {"shift", *(f"factor.{b}.{name}" for b, part in enumerate(own) for name in part)})
+    factors = tuple(_cluster_group(part, len(part["matrix"]), count) for part, count in zip(own, counts, strict=True))
+    if sum(len(factor.matrix) for factor in factors) != E or math.prod(counts) != C:
+        raise BadInput("the factors of a product have other directions or clusters than its record says")
+    return FactorGroup(factors, tensors["shift"])
+
+
+def _under(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
 def _expect(tensors: Mapping[str, Any], names: set[str]) -> None:
     if set(tensors) != names:
         raise BadInput(f"the tensors are {sorted(tensors)[:12]} and not {sorted(names)[:12]}")
@@ -176,27 +202,21 @@ def _grouped_layer(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Gro
     stored = numpy_dtype(dtype)
     directions = [int(E) for E in record["directions"]]
     counts = [int(C) for C in record.get("clusters", [0] * len(directions))]
+    factors = [[int(C) for C in row] for row in record.get("factors", [[]] * len(directions))]
     if any(tensor.dtype != (np.float64 if name.split(".")[-1] in EXACT else stored) for name, tensor in tensors.items()):
         raise BadInput("a tensor is not in the dtype that the record states")
-    parts: list[dict[str, Any]] = [{} for _ in directions]
-    rest = {}
-    for name, tensor in tensors.items():
-        head, _, tail = name.partition(".")
-        number, _, tail = tail.partition(".")
-        if head == "group" and number.isdecimal() and number == str(int(number)) and int(number) < len(parts):
-            parts[int(number)][tail] = tensor
-        else:
-            rest[name] = tensor
-    _expect(rest, {"box.low", "box.high", "coordinates.centre"} | ({"tilt"} & set(rest)))
-    groups = [
-        _cluster_group(part, E, C) if C else _product_group(part, E)
-        for part, E, C in zip(parts, directions, counts, strict=True)
-    ]  # fmt: skip
+    groups: list[AnyGroup] = []
+    known = {"box.low", "box.high", "coordinates.centre"} | ({"tilt"} & set(tensors))
+    for g, (E, C, row) in enumerate(zip(directions, counts, factors, strict=True)):
+        part = _under(tensors, f"group.{g}.")
+        known |= {f"group.{g}.{name}" for name in part}
+        groups.append(_factor_group(part, E, C, row) if row else _cluster_group(part, E, C) if C else _product_group(part, E))
+    _expect(tensors, known)
     if np.any(tensors["box.low"] >= tensors["box.high"]):
         raise BadInput("the box is empty")
     inputs = tuple((int(d), int(n)) for d, n in record["inputs"])
     low, high, bonus = tensors["box.low"], tensors["box.high"], float(record["bonus"])
-    return GroupedLayer(tensors["coordinates.centre"], tuple(groups), bonus, low, high, inputs, dtype, rest.get("tilt"))
+    return GroupedLayer(tensors["coordinates.centre"], tuple(groups), bonus, low, high, inputs, dtype, tensors.get("tilt"))
 
 
 def from_tensors(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Layer | GroupedLayer:

@@ -7,7 +7,8 @@ The tokens of all groups stand side by side.  Query column g has a bonus Lambda 
 leak into it by at most e^-Lambda times a ratio of normalisers, and W_O adds one column of every group: tokens add instead of
 multiplying.  A group's keys are a product over its directions; its values are listed, constant (G = 0) or affine in z, or a
 short sum of products over the directions (then its tokens are implied, counted and never stored).  A ClusterGroup has keys in
-clusters.  The tilt, an affine function of x, costs no token: it is added to the values of every token of the first group.
+clusters, and a FactorGroup is a product of such.  The tilt, an affine function of x, costs no token: it is added to the values
+of every token of the first group.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from maxaffine.core.errors import BadInput
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.factors import FactorGroup
 from maxaffine.layer.keys import AxisKeys, frozen
 
 Array = NDArray[np.float64]
@@ -39,6 +41,8 @@ class Group:
     slopes: Array | None = None  # (N_1, .., N_E, K, E): values c + G z
 
     clustered: ClassVar[Literal[False]] = False
+    factored: ClassVar[Literal[False]] = False
+    blocks: ClassVar[tuple[ClusterGroup, ...]] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -136,6 +140,9 @@ class Group:
         return slopes, offsets.ravel()
 
 
+AnyGroup = Group | ClusterGroup | FactorGroup
+
+
 @dataclass(frozen=True)
 class GroupedKeys:
     """What a reader of a layer asks about keys: how many, and how they are laid out."""
@@ -149,7 +156,7 @@ class GroupedLayer:
     """One softmax head of one or more groups, stored in `dtype`; `bonus` is Lambda."""
 
     centre: Array
-    groups: tuple[Group | ClusterGroup, ...]
+    groups: tuple[AnyGroup, ...]
     bonus: float
     low: Array
     high: Array
@@ -226,7 +233,7 @@ class GroupedLayer:
     @property
     def has_clusters(self) -> bool:
         """Whether some group's keys stand in clusters."""
-        return any(group.clustered for group in self.groups)
+        return any(group.blocks for group in self.groups)
 
     @property
     def is_affine(self) -> bool:
@@ -234,13 +241,13 @@ class GroupedLayer:
         return self.tilt is not None or any(group.is_affine for group in self.groups)
 
     def cluster_groups(self) -> tuple[ClusterGroup, ...]:
-        """The groups whose keys stand in clusters."""
-        return tuple(group for group in self.groups if group.clustered)
+        """Everything that two levels run: groups of clusters, and the factors of products."""
+        return tuple(block for group in self.groups for block in group.blocks)
 
     def site_pieces(self) -> tuple[Array, Array] | None:
         """Slopes (C, D) and offsets (C,) in x of the sites, where one group alone has several clusters; float64."""
-        groups = self.cluster_groups()
-        several = [group for group in groups if len(group.clusters) > 1] if len(groups) > 1 else [*groups]
+        groups = [group.combined for group in self.groups if group.clustered or group.factored]
+        several = [group for group in groups if len(group.clusters) > 1] if len(groups) > 1 else groups
         if len(groups) != len(self.groups) or len(several) != 1:
             return None
         (group,) = several
@@ -249,7 +256,7 @@ class GroupedLayer:
 
     def products(self) -> tuple[Group, ...]:
         """The groups, where none has clusters."""
-        found = tuple(group for group in self.groups if not group.clustered)
+        found = tuple(group for group in self.groups if not (group.clustered or group.factored))
         if len(found) != len(self.groups):
             raise BadInput("this is for groups of product keys, and the layer has clusters.")
         return found

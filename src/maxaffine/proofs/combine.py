@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from maxaffine.core.rounding import FLOAT64, compute_dtype, compute_format, gamma
+from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.two_level import LARGEST, UP, U, largest_value, query, whole_reach
 
@@ -25,17 +26,25 @@ def underflow(layer: GroupedLayer) -> float:
     most = float(np.finfo(compute_dtype(layer.dtype)).max)
     if not (token_values(layer) < most / 2.0 and token_values(layer) * layer.tokens < 2.0**1020 and _resolved(layer)):
         return math.inf
-    # as many times as there are stored numbers, so that the checker, which counts those, confirms the bound
+    return compute_format(layer.dtype).tiny + lost_below(layer)
+
+
+def lost_below(layer: GroupedLayer) -> float:
+    """What products and sums below the smallest normal number of float64 lose in all.
+
+    As many times as there are stored numbers, so that the checker, which counts those, confirms the bound.
+    """
     numbers = layer.nbytes // layer.itemsize + sum(group.matrix.size + 4 * len(group.shape) for group in layer.groups)
-    counted = max(layer.tokens, numbers + 4 * layer.dimension)
-    return compute_format(layer.dtype).tiny + 100.0 * (layer.dimension + 2) * counted * FLOAT64.tiny
+    return 100.0 * (layer.dimension + 2) * max(layer.tokens, numbers + 4 * layer.dimension) * FLOAT64.tiny
 
 
 def _resolved(layer: GroupedLayer) -> bool:
-    """Whether local coordinates, logits and scores of all clusters are numbers of their formats throughout the box."""
+    """Whether local coordinates, logits, scores and sums of values of all clusters are numbers of their formats on the box."""
     most, wide = LARGEST[compute_format(layer.dtype).name], LARGEST["float64"]
     for group in layer.cluster_groups():
         q, reach = query(layer, group), whole_reach(layer, group)
+        if not _largest(layer, group) * group.count < 2.0**1020:
+            return False
         sites = np.abs(group.site_slopes.astype(np.float64)) @ (q.size + q.error) + np.abs(group.site_offsets.astype(np.float64))
         if not (reach < most).all():
             return False
@@ -49,14 +58,21 @@ def _resolved(layer: GroupedLayer) -> bool:
     return True
 
 
+def _largest(layer: GroupedLayer, group: ClusterGroup) -> float:
+    """The largest |value| of a token over the box."""
+    return max(largest_value(c, row) for c, row in zip(group.clusters, whole_reach(layer, group), strict=True))
+
+
 def token_values(layer: GroupedLayer) -> float:
     """A bound of |F| over the box from the values of its tokens alone: the largest of every group, and the affine part."""
     reach, total = np.maximum(layer.high - layer.centre, layer.centre - layer.low), 0.0
     if layer.tilt is not None:
         total += float((np.abs(layer.tilt.astype(np.float64)) @ reach).max())
     for group in layer.groups:
-        if group.clustered:
-            total += max(largest_value(c, row) for c, row in zip(group.clusters, whole_reach(layer, group), strict=True))
+        if group.factored:
+            total += math.prod(_largest(layer, one) for one in group.factors) * 1.01 + abs(float(group.shift[0]))
+        elif group.clustered:
+            total += _largest(layer, group)
         elif group.values is not None:
             z = np.abs(group.matrix) @ reach
             lean = 0.0 if group.slopes is None else np.abs(group.slopes.astype(np.float64)) @ z

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import product
+from operator import mul
 from typing import Any
 
 import flint
 import numpy as np
 
 from maxaffine.layer.clusters import ClusterGroup
-from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.grouped import AnyGroup, Group, GroupedLayer
 
 
 def exact_value(layer: GroupedLayer, x: Sequence[Any]) -> list[Any]:
@@ -20,10 +22,17 @@ def exact_value(layer: GroupedLayer, x: Sequence[Any]) -> list[Any]:
     if layer.tilt is not None:
         total = [_dot(row, shift) for row in layer.tilt.astype(np.float64)]
     for group in layer.groups:
-        z = [_dot(row, shift) for row in group.matrix]
-        part = _clusters(group, z) if group.clustered else _product(group, z)
-        total = [a + b for a, b in zip(total, part, strict=True)]
+        total = [a + b for a, b in zip(total, _group(group, shift), strict=True)]
     return total
+
+
+def _group(group: AnyGroup, shift: Sequence[Any]) -> list[Any]:
+    """F_g, one ball per output."""
+    if group.factored:
+        values = [_group(factor, shift)[0] for factor in group.factors]
+        return [reduce(mul, values) + flint.arb(float(group.shift[0]))]
+    z = [_dot(row, shift) for row in group.matrix]
+    return _clusters(group, z) if group.clustered else _product(group, z)
 
 
 def _dot(row: Any, z: Sequence[Any]) -> Any:

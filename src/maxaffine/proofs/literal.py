@@ -42,7 +42,7 @@ from maxaffine.core.rounding import Dtype, compute_format, dtype_of, gamma
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.layouts import group_bonus
-from maxaffine.proofs.literal_clusters import cluster_column
+from maxaffine.proofs.literal_clusters import cluster_column, factor_column
 from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UP, Heard, U, affine_size
 from maxaffine.proofs.literal_products import product_column
 from maxaffine.proofs.normalisers import leak_between
@@ -81,12 +81,12 @@ def literal(layer: Layer | GroupedLayer, heard: Sequence[Heard | None], arithmet
     heard = heard or [None] * len(layer.groups)
     groups = []
     for group, one in zip(layer.groups, heard, strict=True):
-        if not group.clustered:
+        if not (group.clustered or group.factored):
             groups.append(product_column(layer, group, form))
-        elif one is not None:
-            groups.append(cluster_column(layer, group, one, form))
-        else:
+        elif one is None:
             raise Refused("nothing is known of one of its groups.")
+        else:
+            groups.append(factor_column(layer, group, one, form) if group.factored else cluster_column(layer, group, one, form))
     size = sum(one.size for one in groups)
     rounding = sum(one.lost for one in groups) + (gamma(len(groups) + 4, form.unit) + form.unit) * size
     rounding += _tilt(layer, form)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
-from maxaffine.core.rounding import Dtype, gamma
+from maxaffine.core.rounding import FLOAT64, Dtype, gamma
 from maxaffine.layer.clusters import Cluster, ClusterGroup
+from maxaffine.layer.factors import FactorGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.head_bounds import affine_moments, pieces
@@ -58,6 +59,27 @@ def cluster_column(layer: GroupedLayer, group: ClusterGroup, heard: Heard, form:
     total += masses * gamma(2 * layer.tokens + layer.dimension + 20, form.unit) * 2.0 * mean
     total += layer.tokens * (4.0 * form.tiny + 2.0 * math.exp(-SEEN) * 800.0 * form.unit) * (top + heard.size)
     return Column(total * UP, (heard.size + heard.blend) * UP, all_over, top + heard.size)
+
+
+def factor_column(layer: GroupedLayer, group: FactorGroup, heard: Heard, form: Dtype) -> Column:
+    """A product in its own query column: its combinations, whose offsets are rounded sums and whose values rounded products.
+
+    Offsets off by d move the masses by e^{2 d} - 1, values off by rho times their size move the rest: the listed layer is within
+    (e^{2 d} - 1) blend + e^{2 d} rho weight of the product, and so is its own blend of the product's.
+    """
+    listed, E = group.combined, len(group.factors)
+    grown = math.exp(2.02 * U * float(np.abs(listed.site_offsets).max()))
+    tops = [
+        max(float(np.abs(a).max()) for cluster in one.clusters for a in (cluster.values, cluster.slopes) if a is not None)
+        for one in group.factors
+    ]
+    wide = np.abs(group.matrix) @ (layer.high - layer.low)
+    far = max(float(((wide + np.abs(cluster.origin)) / cluster.radius).max()) for cluster in listed.clusters)
+    below = E * FLOAT64.tiny * math.prod(max(top, 1.0) for top in tops) * (1.0 + far)
+    moved = ((grown - 1.0) * heard.blend + grown * (gamma(E + 2, U) * heard.weight + below)) * UP
+    known = replace(heard, blend=(heard.blend + moved) * UP, far=heard.far * grown * (1.0 + gamma(E + 2, U)) * UP)
+    made = cluster_column(layer, listed, known, form)
+    return replace(made, lost=made.lost + moved)
 
 
 def _far(heard: Heard, slip: float, E: int, bonus: float, form: Dtype) -> float:

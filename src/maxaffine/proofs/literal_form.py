@@ -38,6 +38,7 @@ class Heard:
     edge: float = math.inf
     pace: float = math.inf
     kappa: float = math.inf
+    weight: float = math.inf  # of a product: sum_k Omega_k sum_j w_kj of the products of |c_j| + |G_j t| and of |shift|
 
 
 @dataclass(frozen=True)

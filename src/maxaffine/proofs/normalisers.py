@@ -15,19 +15,22 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from maxaffine.core.rounding import FLOAT64
-from maxaffine.layer.clusters import ClusterGroup
-from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.grouped import AnyGroup, GroupedLayer
 from maxaffine.proofs.literal_form import Column, Query, U, affine_size
 from maxaffine.proofs.two_level import largest_value
 
 Array = NDArray[np.float64]
 
 
-def normaliser_range(layer: GroupedLayer, group: Group | ClusterGroup) -> tuple[float, float]:
+def normaliser_range(layer: GroupedLayer, group: AnyGroup) -> tuple[float, float]:
     """Bounds of log Z_g over the box, Z_g = sum_j exp(logit_j) without the bonus.
 
     log Z is convex in z: the largest value is at a corner of the coordinates' box, and every tangent plane is below it.
     """
+    if group.factored:  # the logits of a product are sums, up to the rounding of the listed offsets
+        parts = [normaliser_range(layer, factor) for factor in group.factors]
+        slack = 1e-12 + 4.0 * U * sum(float(np.abs(factor.site_offsets.astype(np.float64)).max()) for factor in group.factors)
+        return sum(low for low, _ in parts) - slack, sum(high for _, high in parts) + slack
     E = len(group.matrix)
     if not group.clustered:  # a sum over its directions
         low = high = 0.0
@@ -108,8 +111,10 @@ def wanted_bonus(layer: GroupedLayer, allowed: float) -> float:
     return math.ldexp(math.ceil(mantissa * 256.0) / 256.0, exponent)
 
 
-def _most(layer: GroupedLayer, group: Group | ClusterGroup) -> float:
+def _most(layer: GroupedLayer, group: AnyGroup) -> float:
     """The largest |value| of a token of a group over the box."""
+    if group.factored:
+        return math.prod(_most(layer, factor) for factor in group.factors) * 1.01 + abs(float(group.shift[0]))
     size = Query.of(layer, group.matrix, FLOAT64).size * 1.01
     if group.clustered:
         return max(largest_value(c, (size + np.abs(c.origin)) / c.radius) for c in group.clusters)

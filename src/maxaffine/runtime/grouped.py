@@ -11,19 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.rounding import compute_dtype, numpy_dtype
-from maxaffine.layer.clusters import ClusterGroup
-from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.grouped import AnyGroup, Group, GroupedLayer
 
 Array = NDArray[Any]
 
 
-def coordinates(layer: GroupedLayer, group: Group | ClusterGroup, x: NDArray[np.float64]) -> Array:
+def coordinates(layer: GroupedLayer, group: AnyGroup, x: NDArray[np.float64]) -> Array:
     """z_g = M_g (x - centre) in float64, rounded once to the layer's dtype, then in the dtype that computes: (B, E)."""
     z = (x - layer.centre) @ group.matrix.T
     return np.asarray(z.astype(numpy_dtype(layer.dtype)).astype(compute_dtype(layer.dtype)))
 
 
-def literal_coordinates(layer: GroupedLayer, group: Group | ClusterGroup, x: NDArray[np.float64]) -> Array:
+def literal_coordinates(layer: GroupedLayer, group: AnyGroup, x: NDArray[np.float64]) -> Array:
     """The same for the literal softmax: where there are clusters, z in the dtype that computes, as exported forms have it."""
     if not layer.has_clusters:
         return coordinates(layer, group, x)
@@ -93,7 +92,7 @@ BLOCK = 1 << 19  # numbers of a block of queries: they stay in the cache
 def in_order(layer: GroupedLayer) -> bool:
     """Whether no sum over the keys of a product group is left to a BLAS, whose order depends on the batch."""
     tilt = 0 if layer.tilt is None else layer.tilt.size
-    tables = [_largest_table(layer, group) for group in layer.groups if not group.clustered]
+    tables = [_largest_table(layer, group) for group in layer.groups if not (group.clustered or group.factored)]
     return max([tilt, *tables]) <= SMALL
 
 

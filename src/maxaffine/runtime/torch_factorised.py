@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -25,14 +26,15 @@ from numpy.typing import NDArray
 
 from maxaffine.layer import file as layer_file
 from maxaffine.layer.clusters import ClusterGroup
-from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.grouped import AnyGroup, GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.runtime.grouped import BRANCH
 
 Tensor = torch.Tensor
 Tensors = Mapping[str, Tensor]
 
-COORDINATES = ("box.low", "box.high", "coordinates.centre", "coordinates.matrix", ".matrix", ".origins", ".radii", ".shapes")
+COORDINATES = ("box.low", "box.high", "coordinates.centre", "coordinates.matrix", ".matrix", ".origins", ".radii", ".shapes",
+               ".shift")  # fmt: skip
 WORKSPACE = 1 << 30  # bytes that the intermediate results of a chunk of queries may take on a device
 CACHE = 4 << 20  # and on the CPU, where what stays in the cache is faster
 SHORTEST = 1024  # queries of a chunk at least, where WORKSPACE allows: values are read and operations begun once for all of them
@@ -78,12 +80,13 @@ class FamilyStructure:
 
 @dataclass(frozen=True)
 class GroupStructure:
-    """How the tensors of one group belong together; a group of clusters has `families`."""
+    """How the tensors of one group belong together; a group of clusters has `families`, a product `factors`."""
 
     directions: int
     factored: bool
     affine: bool
     families: tuple[FamilyStructure, ...] | None = None
+    factors: tuple[GroupStructure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,14 +109,17 @@ def structure_of(layer: Layer | GroupedLayer) -> Structure:
     if not layer.grouped:
         kind, E = ("product" if layer.is_product else "listed"), int(layer.coordinates.matrix.shape[0])
         return Structure(kind, layer.dimension, layer.d_out, layer.n_out, E, layer.sharpness, layer.slopes is not None)
-    groups = []
-    for group in layer.groups:
-        E = len(group.matrix)
-        if group.clustered:
-            groups.append(GroupStructure(E, False, group.is_affine, _families(group)))
-        else:
-            groups.append(GroupStructure(E, group.factors is not None, group.is_affine))
-    return Structure("grouped", layer.dimension, layer.d_out, 1, 0, 1.0, False, tuple(groups), layer.tilt is not None)
+    groups = tuple(_group_structure(group) for group in layer.groups)
+    return Structure("grouped", layer.dimension, layer.d_out, 1, 0, 1.0, False, groups, layer.tilt is not None)
+
+
+def _group_structure(group: AnyGroup) -> GroupStructure:
+    E = len(group.matrix)
+    if group.factored:
+        return GroupStructure(E, False, group.is_affine, None, tuple(_group_structure(one) for one in group.factors))
+    if group.clustered:
+        return GroupStructure(E, False, group.is_affine, _families(group))
+    return GroupStructure(E, group.factors is not None, group.is_affine)
 
 
 def _families(group: ClusterGroup) -> tuple[FamilyStructure, ...]:
@@ -221,12 +227,19 @@ def _grouped(structure: Structure, numbers: Tensors, away: Tensor) -> Tensor:
     """The sum over the groups, and the tilt: (K, B)."""
     out = numbers["tilt"] @ away if structure.tilt else None
     for g, group in enumerate(structure.groups):
-        prefix = f"group.{g}."
-        z = numbers[prefix + "matrix"] @ away
-        added = (_product if group.families is None else _clusters)(group, numbers, prefix, z)
+        added = _group(group, numbers, f"group.{g}.", away)
         out = added if out is None else out + added
     assert out is not None
     return out
+
+
+def _group(group: GroupStructure, numbers: Tensors, prefix: str, away: Tensor) -> Tensor:
+    """One group, or the product of its factors and the shift: (K, B)."""
+    if group.factors:
+        values = [_group(factor, numbers, f"{prefix}factor.{b}.", away) for b, factor in enumerate(group.factors)]
+        return reduce(torch.mul, values) + numbers[prefix + "shift"]
+    z = numbers[prefix + "matrix"] @ away
+    return (_product if group.families is None else _clusters)(group, numbers, prefix, z)
 
 
 def _product(group: GroupStructure, numbers: Tensors, prefix: str, z: Tensor) -> Tensor:
@@ -317,18 +330,23 @@ def bytes_per_query(structure: Structure, tensors: Tensors, itemsize: int = 8) -
         return 4 * itemsize * len(tensors["keys.offsets"])
     if structure.kind == "product":
         return 4 * itemsize * _partial(tensors["values"], tensors.get("value_slopes"))
-    total = 0
-    for g, group in enumerate(structure.groups):
-        if group.families is not None:
-            outputs = structure.d_out * (1 + group.directions if group.affine else 1)
-            for family in group.families:
-                rest = math.prod(family.shape) // max(family.shape)
-                total += 4 * itemsize * family.count * (sum(family.shape) + rest * outputs + 2 + group.directions)
-        elif group.factored:
-            total += 4 * itemsize * sum(len(tensors[f"group.{g}.{e}.slopes"]) for e in range(group.directions))
-        else:
-            total += 4 * itemsize * _partial(tensors[f"group.{g}.values"], tensors.get(f"group.{g}.value_slopes"))
-    return max(total, 1)
+    numbers = sum(_numbers(group, tensors, f"group.{g}.", structure.d_out) for g, group in enumerate(structure.groups))
+    return max(4 * itemsize * numbers, 1)
+
+
+def _numbers(group: GroupStructure, tensors: Tensors, prefix: str, d_out: int) -> int:
+    """Intermediate results of one group per query, about."""
+    if group.factors:
+        return sum(_numbers(factor, tensors, f"{prefix}factor.{b}.", d_out) for b, factor in enumerate(group.factors))
+    if group.families is not None:
+        outputs = d_out * (1 + group.directions if group.affine else 1)
+        return sum(
+            family.count * (sum(family.shape) + math.prod(family.shape) // max(family.shape) * outputs + 2 + group.directions)
+            for family in group.families
+        )
+    if group.factored:
+        return sum(len(tensors[f"{prefix}{e}.slopes"]) for e in range(group.directions))
+    return _partial(tensors[prefix + "values"], tensors.get(prefix + "value_slopes"))
 
 
 def _partial(values: Tensor, slopes: Tensor | None) -> int:

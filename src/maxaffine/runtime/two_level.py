@@ -10,8 +10,9 @@ With A_k = site_k + sum_e max_j (alpha_kej t_e + beta_kej) and W_ke = sum_j exp(
 
     F = sum_k exp(A_k - max A) (sum_j w_kj v_kj(t)) / sum_k exp(A_k - max A) prod_e W_ke,        w_kj = prod_e exp(.. - max)
 
-over the clusters whose mass can exceed SKIP: no logarithm, one division, and exponentials only where they count.  Large
-batches run in a compiled kernel, small ones in NumPy; both carry out the same operations in the same order.
+over the clusters whose mass can exceed SKIP: no logarithm, one division, and exponentials only where they count.  A product is
+multiplied out from what its factors say.  Large batches run in a compiled kernel, small ones in NumPy; both carry out the same
+operations in the same order.
 """
 
 import math
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.factors import FactorGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.runtime import grouped, parallel
 from maxaffine.runtime.grouped import BRANCH
@@ -210,6 +212,17 @@ def cluster_group(layer: GroupedLayer, group: ClusterGroup, x: Array, out: Array
         out[start : start + step] += in_numpy(program, families(layer, group), layer.centre, x[start : start + step])
 
 
+def factor_group(layer: GroupedLayer, group: FactorGroup, x: Array, threads: int | None = None) -> Array:
+    """The product of the factors from the left, and the shift: (B, K) float64."""
+    product = np.ones((len(x), group.outputs))
+    for factor in group.factors:
+        value = np.zeros_like(product)
+        cluster_group(layer, factor, x, value, threads)
+        product *= value
+    product += group.shift
+    return product
+
+
 def in_numpy(program: Program, held: tuple[Family, ...], centre: Array, x: Array) -> Array:
     """The kernel's operations in the same order, without numba: (B, K)."""
     E, points = len(program.matrix), x - centre
@@ -306,11 +319,13 @@ def _cuts(count: int, size: int) -> Iterator[slice]:
 
 
 def evaluate(layer: GroupedLayer, x: Array, threads: int | None = None) -> NDArray[Any]:
-    """F(x): (B, K, 1), groups of clusters by two levels, the others by one softmax per direction."""
+    """F(x): (B, K, 1), groups of clusters by two levels, products factor by factor, the others by one softmax per direction."""
     out = grouped.tilted(layer, x)
     for group in layer.groups:
         if group.clustered:
             cluster_group(layer, group, x, out, threads)
+        elif group.factored:
+            out += factor_group(layer, group, x, threads)
         else:
             out += grouped.product_group(layer, group, x)
     return out.astype(compute_dtype(layer.dtype))[:, :, None]
@@ -320,14 +335,15 @@ def attention(layer: GroupedLayer, x: Array) -> Array:
     """Weights (B, N) of every token, groups side by side, clusters one after the other."""
     parts = []
     for group in layer.groups:
-        if not group.clustered:
+        if not (group.clustered or group.factored):
             alphas = grouped.axis_weights(layer, group, x)
             parts.append(_products(alphas))
             continue
-        found = levels(layer, group, x)
+        listed = group.combined
+        found = levels(layer, listed, x)
         omega = masses(found.scores)
-        columns: list[Array] = [np.zeros(0)] * len(group.clusters)
-        for family, (_, weights) in zip(families(layer, group), found.local, strict=True):
+        columns: list[Array] = [np.zeros(0)] * len(listed.clusters)
+        for family, (_, weights) in zip(families(layer, listed), found.local, strict=True):
             for f, k in enumerate(family.members):
                 columns[k] = omega[:, k, None] * _products([w[:, f] for w in weights])
         parts.append(np.concatenate(columns, axis=1))
@@ -343,12 +359,9 @@ def _products(alphas: list[Array]) -> Array:
 
 def bytes_per_query(layer: GroupedLayer) -> int:
     """Bytes per query: scores, local coordinates and weights of all clusters; values are gathered within PAIRS."""
-    largest = 0
-    for group in layer.groups:
-        if group.clustered:
-            keys = sum(sum(cluster.shape) for cluster in group.clusters)
-            widest = max(cluster.count for cluster in group.clusters) * layer.d_out * (1 + len(group.matrix))
-            largest = max(largest, 8 * (3 * keys + (8 + 2 * len(group.matrix)) * len(group.clusters) + 4 * min(widest, PAIRS)))
-        else:
-            largest = max(largest, grouped.product_bytes(layer, group))
-    return largest
+    largest = [grouped.product_bytes(layer, group) for group in layer.groups if not (group.clustered or group.factored)]
+    for group in layer.cluster_groups():
+        keys = sum(sum(cluster.shape) for cluster in group.clusters)
+        widest = max(cluster.count for cluster in group.clusters) * layer.d_out * (1 + len(group.matrix))
+        largest.append(8 * (3 * keys + (8 + 2 * len(group.matrix)) * len(group.clusters) + 4 * min(widest, PAIRS)))
+    return max(largest)

@@ -11,7 +11,7 @@ import pytest
 
 import maxaffine as ma
 from maxaffine.checker import axis_clusters, check, products
-from maxaffine.checker import products_stored as stored
+from maxaffine.checker.literal_groups import Listed
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.file import from_tensors
 from maxaffine.runtime import chooser
@@ -61,65 +61,55 @@ def changed(name, change):
     return tensors, record
 
 
-def value(tensors, record):
-    tensors["group.0.values"][7, 0] += 1e-3
+def moved(name, at, by):
+    """One number of a factor's tensor moved."""
 
+    def change(tensors, record):
+        tensors[f"group.0.factor.{name}"][at] += by
 
-def key(tensors, record):
-    tensors["group.0.keys.1.offsets"][1] += 1e-3
-
-
-def all_keys(tensors, record):
-    """The same key in every combination: a product still, of another function."""
-    offsets = tensors["group.0.keys.1.offsets"]
-    offsets[offsets == offsets.max()] += 1e-2
-
-
-def offset(tensors, record):
-    tensors["group.0.sites.offsets"][1] += 1e4
-
-
-def site(tensors, record):
-    tensors["group.0.sites.slopes"][0, 0] *= 1.01
-
-
-def place(tensors, record):
-    tensors["group.0.origins"][0, 0] += 1e-3
+    change.__name__ = f"{name}, {by}"
+    return change
 
 
 def lean(tensors, record):
-    """Slopes in the coordinate of a factor whose values are constant."""
-    affine = [row["affine"] for row in rows(record)].index(True)
-    tensors["group.0.value_slopes"][3, 0, 1 - affine] = 1e-3
+    """Slopes of a factor whose values are constant: products of two affine functions are not affine."""
+    constant = [row["affine"] for row in rows(record)].index(False)
+    tensors[f"group.0.factor.{constant}.value_slopes"][:] = 1e-9
 
 
 def steep(tensors, record):
     affine = [row["affine"] for row in rows(record)].index(True)
-    tensors["group.0.value_slopes"][3, 0, affine] += 1e-3
+    tensors[f"group.0.factor.{affine}.value_slopes"][3, 0, 0] += 1e-2
 
 
 def permuted(tensors, record):
     for one in ("origins", "radii", "sites.slopes", "sites.offsets"):
-        tensors[f"group.0.{one}"] = tensors[f"group.0.{one}"][::-1].copy()
+        tensors[f"group.0.factor.0.{one}"] = tensors[f"group.0.factor.0.{one}"][::-1].copy()
 
 
 def swapped(tensors, record):
     """The factors in the other order."""
-    tensors["group.0.matrix"] = tensors["group.0.matrix"][::-1].copy()
+    first = {name: tensor for name, tensor in tensors.items() if ".factor.0." in name}
+    for name in [name for name in tensors if ".factor.1." in name]:
+        tensors[name.replace(".factor.1.", ".factor.0.")] = tensors.pop(name)
+    tensors |= {name.replace(".factor.0.", ".factor.1."): tensor for name, tensor in first.items()}
+    record["layer"]["factors"][0].reverse()
+
+
+def shifted(tensors, record):
+    tensors["group.0.shift"] += 1e-3
+
+
+def two_shifts(tensors, record):
+    tensors["group.0.shift"] = np.zeros(2)
+
+
+def narrow_shift(tensors, record):
+    tensors["group.0.shift"] = tensors["group.0.shift"].astype(np.float32)
 
 
 def tilted(tensors, record):
     tensors["tilt"] = np.array([[0.0, 1e-3]])
-
-
-def anchor(tensors, record):
-    constant = next(row for row in rows(record) if not row["affine"])
-    constant["anchor"] = (constant["anchor"] + 1) % constant["tokens"]
-
-
-def told(tensors, record):
-    constant = next(row for row in rows(record) if not row["affine"])
-    constant["value"] *= 1.01
 
 
 def other(tensors, record):
@@ -135,7 +125,7 @@ def dtype(tensors, record):
 
 
 def stored_dtype(tensors, record):
-    tensors["group.0.values"] = tensors["group.0.values"].astype(np.float32)
+    tensors["group.0.factor.0.values"] = tensors["group.0.factor.0.values"].astype(np.float32)
 
 
 def spoken(tensors, record):
@@ -143,20 +133,33 @@ def spoken(tensors, record):
 
 
 def infinite(tensors, record):
-    tensors["group.0.values"][0, 0] = math.nan
+    tensors["group.0.factor.1.values"][0, 0] = math.nan
 
 
 def more(tensors, record):
-    tensors["group.1.matrix"] = tensors["group.0.matrix"]
+    tensors["group.1.matrix"] = tensors["group.0.factor.0.matrix"]
+
+
+def third(tensors, record):
+    tensors["group.0.factor.2.matrix"] = tensors["group.0.factor.0.matrix"]
 
 
 def fewer(tensors, record):
-    tensors["group.0.values"] = tensors["group.0.values"][:-1]
+    tensors["group.0.factor.0.values"] = tensors["group.0.factor.0.values"][:-1]
 
 
+def clusters(tensors, record):
+    record["layer"]["clusters"] = [1]
+
+
+MOVES = [
+    moved("0.values", (7, 0), 1e-3), moved("0.keys.0.offsets", 3, 1e-2), moved("0.sites.offsets", 1, 1e4),
+    moved("0.sites.slopes", (0, 0), 1e9), moved("0.origins", (0, 0), 1e-3), moved("1.values", (0, 0), 1e-2),
+    moved("1.keys.0.offsets", 1, 1e-2),
+]  # fmt: skip
 CHANGES = [
-    value, key, all_keys, offset, site, place, lean, steep, permuted, swapped, tilted, anchor, told, other, no_product, dtype,
-    stored_dtype, spoken, infinite, more, fewer,
+    *MOVES, lean, steep, permuted, swapped, shifted, two_shifts, narrow_shift, tilted, other, no_product, dtype, stored_dtype,
+    spoken, infinite, more, third, fewer, clusters,
 ]  # fmt: skip
 
 
@@ -169,11 +172,7 @@ def test_what_was_changed_is_not_confirmed(change):
 
 @pytest.mark.parametrize(("field", "numbers"), [
     ("clusters", (0, -1, 2, 1.0, True, 10**7, 10**30)),
-    ("tokens", (0, 4, 5.0, 10**9)),
-    ("anchor", (-1, 10**6, 0.0, None)),
     ("share", (0.0, -1.0, math.inf, math.nan, "1", True)),
-    ("value", (0.0, math.inf, math.nan, "1", 1e-310, 1e300)),
-    ("affine", (True, None, 1)),
     ("direction", (["1", "1"], [], ["0"])),
 ])  # fmt: skip
 def test_a_record_of_factors_that_lies_is_not_believed(field, numbers):
@@ -182,6 +181,16 @@ def test_a_record_of_factors_that_lies_is_not_believed(field, numbers):
         constant = next(row for row in rows(record) if not row["affine"])
         constant[field] = number
         assert not check(tensors, record).passed, number
+
+
+@pytest.mark.parametrize(
+    "wrong", [[], [[]], [[8]], [[8, 1, 1]], [["8", 1]], [[8.0, 1]], [[True, 1]], [None], [[10**9, 1]], [[0, 1]]]
+)
+def test_counts_of_clusters_that_lie_are_not_believed(wrong):
+    tensors, record = made("fine waves")
+    record["layer"]["factors"] = wrong
+    with contextlib.suppress(BadInput):
+        assert not check(tensors, record).passed
 
 
 def test_rows_that_are_no_rows_are_refused():
@@ -199,25 +208,17 @@ def test_forged_shares_prove_nothing_false(factor):
         row["share"] *= factor
     verdict = check(tensors, record | {"error": 1e3})
     assert verdict.bound is None or verdict.bound >= seen("waves", tensors, record)
-    tensors["group.0.values"] *= 1.1
+    tensors["group.0.factor.1.values"] *= 1.1
     verdict = check(tensors, record)
     assert not verdict.passed
 
 
 def _moves(tensors, record, rng):
-    """One kind of number moved: a single one, or all of a cluster of one factor, so that it stays a product."""
-    counts = [row["clusters"] for row in rows(record)]
+    """One kind of number moved: a single one, or all of a tensor."""
     names = sorted(name for name in tensors if name.startswith("group.0.") and not name.endswith("shapes"))
-    name = str(rng.choice([*names, *({"tilt"} & set(tensors))]))
-    tensor, size = tensors[name], 10.0 ** rng.uniform(-6, -0.5) * rng.choice([-1, 1])
-    numbers = np.arange(math.prod(counts)).reshape(counts)
-    e = int(rng.integers(len(counts)))
-    members = np.take(numbers, int(rng.integers(counts[e])), axis=e).ravel()
-    if name.endswith(("sites.slopes", "origins", "radii")):
-        tensor[members, e] *= 1.0 + size
-    elif name.endswith("sites.offsets"):
-        tensor[members if rng.random() < 0.5 else members[:1]] += size
-    elif rng.random() < 0.5:
+    tensor = tensors[str(rng.choice([*names, *({"tilt"} & set(tensors))]))]
+    size = 10.0 ** rng.uniform(-6, -0.5) * rng.choice([-1, 1])
+    if rng.random() < 0.5:
         tensor *= 1.0 + size
     else:
         tensor.reshape(-1)[int(rng.integers(tensor.size))] *= 1.0 + size
@@ -238,58 +239,63 @@ def test_moved_numbers_are_counted(name):
     assert bounded >= 3
 
 
-def test_stored_values_that_are_no_products_cost_what_they_lack():
+def test_moved_values_cost_what_they_are_off_by():
     tensors, record = made("waves")
     before = check(tensors, record | {"error": 1.0}).bound
-    rng = np.random.default_rng(0)
-    tensors["group.0.values"] *= 1.0 + 1e-3 * rng.choice([-1.0, 1.0], tensors["group.0.values"].shape)
+    tensors["group.0.factor.1.values"] *= 1.0 + 1e-2
+    tensors["group.0.factor.1.value_slopes"] *= 1.0 + 1e-2
     after = check(tensors, record | {"error": 1.0}).bound
     assert seen("waves", tensors, record) <= after
-    assert 1e-3 < after - before < 1.0
-
-
-def test_offsets_are_taken_apart_and_what_they_lack_is_shared_out():
-    rng = np.random.default_rng(1)
-    parts = [rng.normal(0, 300, n) for n in (4, 3, 5)]
-    table = parts[0][:, None, None] + parts[1][:, None] + parts[2]
-    table[1, 2, 3] += 0.25
-    offsets, slack = stored._offsets(table)
-    lacks = np.abs(table - (offsets[0][:, None, None] + offsets[1][:, None] + offsets[2]))
-    shared = [np.array(one) for one in slack]
-    assert lacks.max() > 0.2
-    assert np.all(lacks <= shared[0][:, None, None] + shared[1][:, None] + shared[2])
-    plain = stored._offsets(table - 0.25 * (np.arange(60).reshape(4, 3, 5) == 28))[1]
-    assert max(map(max, plain)) < 1e-11
+    assert 5e-3 < after - before < 0.1
 
 
 def _waves_parts():
     tensors, record = made("waves")
     target = _compiled("waves").target
     found = products.product_of(target.expression, target.box)
-    hints = stored.hints_of(rows(record), found)
-    read = stored.Stored.read(tensors, record["layer"], target, found, hints)
     with axis_clusters.balls.precision(axis_clusters.BITS):
-        return [read.factor(e, found, hint.share).parts() for e, hint in enumerate(hints)], read
+        read = products.Stored.read(tensors, record["layer"], target, found, rows(record))
+        return [one.computed() for one in read.factors], read
 
 
-def test_every_part_of_a_factor_counts_times_the_others():
-    parts, read = _waves_parts()
-    before = products._multiplied(parts, read)[0]
-    for i, (part, beside) in enumerate(zip(parts, parts[::-1], strict=True)):
-        for field in ("near", "lost", "far", "size"):
+def test_every_part_of_a_factor_counts_in_what_is_computed_of_it():
+    pairs, read = _waves_parts()
+    for (part, error), one in zip(pairs, read.factors, strict=True):
+        whole = {"near": 0.01, "far": 0.01, "head": 0.01}
+        for field, least in (whole | {"eta": 0.02 * part.near, "mass": 0.0099 * part.near}).items():
             grown = replace(part, **{field: getattr(part, field) + 0.01})
-            after = products._multiplied([grown if n == i else one for n, one in enumerate(parts)], read)[0]
-            least = 0.01 * (beside.near if field == "size" else beside.size)
-            assert after - before >= 0.999 * least, field
-        for field, times in (("eta", 2.0), ("mass", 1.0)):
-            grown = replace(part, **{field: getattr(part, field) + 0.01})
-            after = products._multiplied([grown if n == i else one for n, one in enumerate(parts)], read)[0]
-            assert after >= before * (1.0 + 0.0099 * times)
-    top = math.prod(part.weight for part in parts)
-    assert products._multiplied(parts, replace(read, off=1e-3))[0] - before >= 1e-3 * top
-    assert products._multiplied(parts, replace(read, shift_off=1e-3))[0] - before >= 1e-3
-    with pytest.raises(stored.NotProved, match="lost to rounding"):
-        products._multiplied([replace(parts[0], eta=0.3), parts[1]], read)
+            after = replace(one)
+            after.parts = lambda grown=grown: grown
+            assert after.computed()[1] - error >= 0.999 * least, field
+
+
+def test_the_list_of_combinations_is_off_by_its_roundings():
+    pairs, read = _waves_parts()
+    parts = [part for part, _ in pairs]
+    heard, off = products._heard(parts, read)
+    assert 0 < off < 1e-9 and heard.blend >= math.prod(p.size + p.blend for p in parts) - math.prod(p.size for p in parts)
+    heavy = [replace(parts[0], weight=1e9), parts[1]]
+    assert products._heard(heavy, read)[1] - off >= 2.9e9 * 2.0**-53 * parts[1].weight
+    assert products._heard(parts, replace(read, shift=1e9))[1] - off >= 2.9e9 * 2.0**-53
+    near = [replace(parts[0], near=1e6), parts[1]]
+    largest = sum(max(abs(cluster.b) for cluster in one.clusters) for one in read.factors)
+    assert products._heard(near, read)[1] - off >= 3.9e6 * 2.0**-53 * largest * parts[1].size
+
+
+@pytest.mark.parametrize("name", ["waves", "three", "leaning", "single"])
+def test_what_the_checker_lists_is_what_the_layer_lists(name):
+    """Two lists of all combinations, by the layer and by the checker: the same tokens, up to rounding."""
+    tensors, _ = made(name)
+    layer, listed = _compiled(name).weights, products.unfolded(tensors)
+    (group,) = layer.groups
+    own = group.combined
+    read = Listed.read(listed, 0)
+    slopes, offsets = group.listed()
+    values, leans = group.listed_values()
+    assert np.array_equal(listed["group.0.shapes"], [cluster.shape for cluster in own.clusters])
+    assert read.slopes == pytest.approx(slopes, rel=1e-13) and read.offsets == pytest.approx(offsets, rel=1e-12, abs=1e-12)
+    assert read.c - np.einsum("nke,ne->nk", read.G, read.origin) == pytest.approx(values, rel=1e-12, abs=1e-12)
+    assert pytest.approx(leans, rel=1e-13) == read.G
 
 
 def test_masses_far_away_are_missing_near_the_query(monkeypatch):

@@ -53,19 +53,9 @@ def prove_axis(layer: GroupedLayer, group: ClusterGroup, target: AxisTarget, err
 
 
 def prover(
-    layer: GroupedLayer,
-    group: ClusterGroup,
-    target: AxisTarget,
-    error: float,
-    gap: float | None = None,
-    coordinates: int = 1,
-    offsets: Array | None = None,
+    layer: GroupedLayer, group: ClusterGroup, target: AxisTarget, error: float, gap: float | None = None
 ) -> AxisProver:
-    """The proof of one group, to be carried out.
-
-    Where the group is one factor of a product, `coordinates` is the number of factors, whose scores are added up, and
-    `offsets` (C,) bounds what its share of the product's offsets lacks.
-    """
+    """The proof of one group, to be carried out."""
     if len(group.matrix) != 1 or group.outputs != 1:
         raise Refused("clusters are proved along one coordinate and for one output here.")
     axis = Axis.of(layer, group, target)
@@ -75,8 +65,7 @@ def prover(
     scores = Scores(group)
     if not all(lam > 0 for lam in scores.lam):
         raise Refused("the keys of neighbouring clusters are not sorted by their slopes.")
-    slack = np.zeros(len(group.clusters)) if offsets is None else offsets
-    return AxisProver(layer, group, axis, found, holes, scores, error, coordinates, slack)
+    return AxisProver(layer, group, axis, found, holes, scores, error)
 
 
 def _holes(axis: Axis, found: Pieces, error: float, gap: float | None, blur: float) -> list[Hole | None]:
@@ -121,11 +110,10 @@ class AxisProver:
 
     def __init__(
         self, layer: GroupedLayer, group: ClusterGroup, axis: Axis, found: Pieces, holes: list[Hole | None], scores: Scores,
-        error: float, coordinates: int, slack: Array,
+        error: float,
     ) -> None:  # fmt: skip
         self.layer, self.group, self.axis, self.found, self.holes = layer, group, axis, found, holes
         self.scores, self.error, self.count = scores, error, len(scores.heads)
-        self.coordinates, self.slack = coordinates, slack
         self.compute = compute_format(layer.dtype)
 
     def parts(self) -> AxisParts:
@@ -158,14 +146,20 @@ class AxisProver:
             self.count, cells, heard, edge, pace,
         )  # fmt: skip
 
-    def prove(self) -> AxisProof:
-        """The bound of this group alone."""
+    def computed(self) -> tuple[AxisParts, float]:
+        """The parts, and what rounding does to what is computed at a computed z."""
         one = self.parts()
         blend = one.near + one.leak
         rounding = math.exp(2.0 * one.eta) * (2.0 * math.expm1(one.eta) * blend + one.rounding)
         rounding += 2.0 * one.far * one.near  # masses add up to one without those far away
         rounding += gamma(tree_terms(self.count) + self.count + 8, U) * (one.size + blend)
         rounding += self.count * (SKIP + 4.0 * FLOAT64.tiny) * one.largest
+        return one, rounding
+
+    def prove(self) -> AxisProof:
+        """The bound of this group alone."""
+        one, rounding = self.computed()
+        blend = one.near + one.leak
         real = self.moved(True)
         every = blend + rounding + real <= 0.99 * self.error
         moved_by = real if every else self.moved(False)
@@ -241,8 +235,7 @@ class AxisProver:
                 lam = self.scores.lam[number]
                 # errors of the computed scores of both clusters at the edge, and how they grow beyond it
                 slip = self._score_error(number, at) + self._score_error(number + 1, at)
-                sites = (8 + 2 * self.coordinates) * U
-                steep = sum(sites * abs(float(self.scores.A[i])) + c_local * self.scores.inner(i) for i in (number, number + 1))
+                steep = sum(10 * U * abs(float(self.scores.A[i])) + c_local * self.scores.inner(i) for i in (number, number + 1))
                 grows = sum(abs(float(self.scores.A[i])) + self.scores.inner(i) for i in (number, number + 1))
                 pace = max(pace, grows / lam)
                 size_there = max(size_there, sum(self._logits(i, at) for i in (number, number + 1)))
@@ -375,9 +368,9 @@ class AxisProver:
         logit = 1.01 * (u * (3.0 * float(np.abs(keys.slopes).max()) * t + size) + 4 * U * float(np.abs(keys.slopes).max()) * t)
         exp = 1.01 * u * (min(2.0 * size, -self.compute.exp_floor) + self.compute.exp_ulps + 3.0) if len(keys) > 1 else 0.0
         site = abs(float(self.scores.A[k]) * z) + abs(float(self.scores.b[k]))
-        # one product and two sums per coordinate of the size of the site's score; the rest is of the size of the local logits
-        sums = (2.0 * self.coordinates + 1.1) * site + (6.0 + 2.0 * self.coordinates) * size
-        return (logit + exp + U * (sums + 8.0 * tree_terms(len(keys)) + 64.0) + float(self.slack[k])) * UP
+        # one product and two sums of the size of the site's score; the rest is of the size of the local logits
+        sums = 3.1 * site + 8.0 * size
+        return (logit + exp + U * (sums + 8.0 * tree_terms(len(keys)) + 64.0)) * UP
 
     def _logits(self, k: int, z: float) -> float:
         """A bound of |logit| of the tokens of cluster k at z, its terms added up."""

@@ -62,14 +62,12 @@ class ProductPlan:
         return {"plan": "products", "method": "products", "argument": self.argument, "factors": self.factors_json()}
 
     def factors_json(self) -> list[dict[str, Any]]:
-        """Per factor its direction, clusters, tokens, share, and the value that tells it from the other factors."""
+        """Per factor its direction, clusters, tokens, share, and whether its values are affine."""
         rows = []
         for number, (factor, share) in enumerate(zip(self.factors, self.shares, strict=True)):
-            values = np.concatenate([cell.fit.values for cell in factor.parts])
-            at = int(np.abs(values).argmax())
             rows.append({
                 "direction": [str(c) for c in factor.direction], "clusters": len(factor.parts), "tokens": factor.cells,
-                "share": share, "anchor": at, "value": float(values[at]), "affine": number == self.affine,
+                "share": share, "affine": number == self.affine,
             })  # fmt: skip
         return rows
 

@@ -5,14 +5,13 @@ from maxaffine.heads.axis.plan import AxisPlan, axis_group
 from maxaffine.heads.composite.products_build import product_group
 from maxaffine.heads.composite.products_plan import ProductPlan
 from maxaffine.heads.composite.sums_plan import SumPlan
-from maxaffine.layer.clusters import ClusterGroup
-from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.grouped import AnyGroup, GroupedLayer
 from maxaffine.target.target import Target
 
 
 def build_sums(plan: SumPlan, target: Target, dtype: str) -> GroupedLayer:
     """One group per part, and the affine part."""
-    groups: list[Group | ClusterGroup] = []
+    groups: list[AnyGroup] = []
     for part in plan.parts:
         if isinstance(part, AxisPlan):
             groups.append(axis_group(part))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from maxaffine.core.errors import Refused
 from maxaffine.core.scope import Scope
 from maxaffine.heads.axis.line import AxisTarget
+from maxaffine.heads.axis.plan import AxisPlan
 from maxaffine.heads.axis.prove import prove_axis
 from maxaffine.heads.composite.products_plan import ProductPlan
 from maxaffine.heads.composite.products_prove import prove_product
@@ -50,19 +51,19 @@ def certify_sums(layer: GroupedLayer, plan: SumPlan, error: float, runtime: str 
     alone = replace(layer, bonus=0.0)  # the groups are run one by one
     heard: list[Heard | None] = []
     for number, (group, made, share) in enumerate(zip(layer.groups, plan.parts, plan.shares, strict=True)):
-        if group.clustered:
-            if isinstance(made, ProductPlan):
-                proof = prove_product(layer, group, made, share * scale)
-            else:
-                proof = prove_axis(layer, group, _target(layer, plan, number), share * scale)
-            heard.append(proof.heard)
-            parts = GroupBound(proof.approximation, proof.doubt, proof.rounding, proof.layer_size)
-            leakage, every = leakage + proof.leakage, every and proof.every_x
-        elif isinstance(made, GroupPlan):
+        if isinstance(made, GroupPlan) and not (group.clustered or group.factored):
             heard.append(None)
             parts = product_bound(alone, group, made, share * scale)
         else:
-            raise Refused("its groups are not those of its plan.")
+            if isinstance(made, ProductPlan) and group.factored:
+                proof = prove_product(layer, group, made, share * scale)
+            elif isinstance(made, AxisPlan) and group.clustered:
+                proof = prove_axis(layer, group, _target(layer, plan, number), share * scale)
+            else:
+                raise Refused("its groups are not those of its plan.")
+            heard.append(proof.heard)
+            parts = GroupBound(proof.approximation, proof.doubt, proof.rounding, proof.layer_size)
+            leakage, every = leakage + proof.leakage, every and proof.every_x
         approximation, doubt, rounding = approximation + parts.approximation, doubt + parts.doubt, rounding + parts.rounding
         size += parts.largest
     rounding += affine_part_error(layer, plan.found.slopes) + output_rounding(layer, size * UP)

@@ -138,9 +138,9 @@ def _top(group: Group) -> float:
 
 
 def _grouped(layer: GroupedLayer, data: Data, error: float, reserve: float) -> Verified:
-    if len(layer.groups) != 1 or layer.tilt is not None or layer.groups[0].clustered:
+    if len(layer.groups) != 1 or layer.tilt is not None or layer.has_clusters:
         raise Refused("entries are verified for one group of product keys.")
-    group = layer.groups[0]
+    (group,) = layer.products()
     if group.values is None or np.any(group.matrix != np.diag(np.diag(group.matrix))):
         raise Refused("entries are verified for listed values and one coordinate per variable.")
     compute = compute_format(layer.dtype)

@@ -1,9 +1,12 @@
-"""Products of functions of one direction each: taken apart exactly, planned by factor, built as combinations, proved, refused."""
+"""Products of functions of one direction each: taken apart exactly, planned, stored and proved factor by factor, refused."""
 
 import functools
+import itertools
+import re
+import shlex
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +15,12 @@ import maxaffine as ma
 from maxaffine.attack.domain import Domain
 from maxaffine.attack.search import worst_point
 from maxaffine.checker import check
-from maxaffine.core.errors import Refused
+from maxaffine.cli.app import main
+from maxaffine.core.container import read_container
+from maxaffine.core.errors import BadInput, Refused
 from maxaffine.expression.expression import Expression
 from maxaffine.heads.axis.fit import Library
-from maxaffine.heads.composite.products_prove import _excess, certify_products, factor_layers
-from maxaffine.layer.clusters import Cluster
+from maxaffine.heads.composite.products_prove import certify_products, excess
 from maxaffine.runtime import chooser
 from maxaffine.structure.products import product_of
 from maxaffine.structure.sums import sum_of
@@ -102,8 +106,8 @@ def test_the_layer_is_the_product_of_its_factors():
     plan = layer.prove.args[1]
     x = SQUARE.sample(500, np.random.default_rng(0))
     product = np.ones(len(x))
-    for one in factor_layers(layer.weights, plan):
-        product = product * chooser.evaluate(one, x)[:, 0, 0]
+    for factor in layer.weights.groups[0].factors:
+        product = product * chooser.evaluate(replace(layer.weights, groups=(factor,), tilt=None), x)[:, 0, 0]
     assert np.abs(product + 2 * x[:, 0] - 1 - layer(x)).max() < 1e-11
     assert layer.tokens == np.prod([factor.cells for factor in plan.factors])
     assert sum(any(cell.fit.slopes.any() for cell in factor.parts) for factor in plan.factors) == 1
@@ -156,63 +160,128 @@ def test_files_survive_and_exports_agree(tmp_path):
     assert np.abs(module(torch.tensor(x)).numpy().reshape(-1) - layer(x).reshape(-1)).max() < 1e-9
 
 
-# ---------------------------------------------------------------------- other layers, same plan
+# ---------------------------------------------------------------------- factors and their combinations
 
 
-def moved(layer, change):
-    """The layer with its first cluster of several tokens changed."""
-    (group,) = layer.groups
-    clusters = list(group.clusters)
-    at = next(i for i, cluster in enumerate(clusters) if cluster.count > 1)
-    clusters[at] = change(clusters[at])
-    return replace(layer, groups=(replace(group, clusters=tuple(clusters)),))
-
-
-def noisy(factor, cluster: Cluster):
-    return replace(cluster, values=cluster.values * factor[: cluster.values.size].reshape(cluster.values.shape))
-
-
-def keys_moved(cluster: Cluster):
-    axes = list(cluster.axes)
-    axes[0] = replace(axes[0], offsets=axes[0].offsets + 1e-9)
-    return replace(cluster, axes=tuple(axes))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        keys_moved,
-        lambda cluster: replace(cluster, origin=cluster.origin + 1e-12),
-        lambda cluster: replace(cluster, radius=cluster.radius * 1.0001),
-        lambda cluster: replace(cluster, slopes=cluster.slopes + 1e-9),
-        lambda cluster: replace(cluster, values=1.5 * cluster.values),
-    ],
-)
-def test_layers_that_are_no_products_are_refused(change):
-    layer = compiled("abs(sin(7*x))*exp(y)", 1e-2)
-    with pytest.raises(Refused, match="combinations"):
-        certify_products(moved(layer.weights, change), layer.prove.args[1], layer.error)
-
-
-def test_offsets_must_be_sums():
-    layer = compiled("abs(sin(7*x))*exp(y)", 1e-2)
+def group_of(layer):
     (group,) = layer.weights.groups
-    offsets = group.site_offsets.copy()
-    offsets[1] += 1e-6 * abs(offsets).max()
-    with pytest.raises(Refused, match="combinations"):
-        certify_products(replace(layer.weights, groups=(replace(group, site_offsets=offsets),)), layer.prove.args[1], layer.error)
+    return group
 
 
-def test_values_that_are_nearly_products_cost_what_they_are_off_by():
+def with_factor(layer, number, change):
+    """The layer with the clusters of one factor changed."""
+    group = group_of(layer)
+    factors = list(group.factors)
+    factors[number] = replace(factors[number], clusters=tuple(change(cluster) for cluster in factors[number].clusters))
+    return replace(layer.weights, groups=(replace(group, factors=tuple(factors)),))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_literal_layer_lists_the_combinations(dtype):
+    """Slopes side by side, offsets added up, values multiplied and shifted: every token of every combination, once."""
+    layer = compiled("abs(sin(7*x))*exp(y)+2*x-1", 1e-2, dtype=dtype)
+    group = group_of(layer)
+    listed, values = group.listed(), group.listed_values()
+    assert layer.tokens == group.count == len(listed[0]) == np.prod([factor.count for factor in group.factors])
+    row, x = 0, SQUARE.sample(50, np.random.default_rng(0))
+    away = x - layer.weights.centre
+    own = [(factor, away @ factor.matrix.T) for factor in group.factors]
+    for cells in itertools.product(*(range(n) for n in group.cluster_counts)):
+        parts = []
+        for (factor, z), k in zip(own, cells, strict=True):
+            one = replace(factor, clusters=(factor.clusters[k],), site_slopes=factor.site_slopes[k : k + 1],
+                          site_offsets=factor.site_offsets[k : k + 1])  # fmt: skip
+            (slopes, offsets), (c, G) = one.listed(), one.listed_values()
+            parts.append((z @ slopes.T + offsets, c[:, 0] + z @ G[:, 0].T))
+        for tokens in itertools.product(*(range(part[0].shape[1]) for part in parts)):
+            logit = sum(part[0][:, j] for part, j in zip(parts, tokens, strict=True))
+            value = group.shift + np.prod([part[1][:, j] for part, j in zip(parts, tokens, strict=True)], axis=0)
+            z = away @ group.matrix.T
+            assert z @ listed[0][row] + listed[1][row] == pytest.approx(logit, rel=1e-12, abs=1e-9)
+            assert values[0][row, 0] + z @ values[1][row, 0] == pytest.approx(value, rel=1e-11, abs=1e-9)
+            row += 1
+    assert row == layer.tokens
+
+
+def test_attention_weights_are_those_of_all_combinations():
+    layer = compiled("abs(x)*abs(sin(3*y))*exp(z)+.25", 1e-2, CUBE)
+    x = CUBE.sample(40, np.random.default_rng(0))
+    weights = layer.attention(x)
+    assert weights.shape == (40, layer.tokens) and weights.sum(axis=1) == pytest.approx(1.0)
+    c, G = group_of(layer).listed_values()
+    z = (x - layer.weights.centre) @ group_of(layer).matrix.T
+    values = c[:, 0] + z @ G[:, 0].T
+    assert (weights * values).sum(axis=1) == pytest.approx(layer(x), abs=1e-9)
+
+
+def test_moved_values_of_a_factor_cost_what_they_are_off_by():
     layer = compiled("abs(sin(7*x))*exp(y)", 1e-2)
     plan = layer.prove.args[1]
     rng = np.random.default_rng(0)
-    for scale in (1e-6, 1e-3):
-        noise = partial(noisy, 1.0 + scale * rng.normal(size=100))
-        other = moved(layer.weights, noise)
-        bound = certify_products(other, plan, 1e-2).bound
-        assert bound > layer.bound
-        assert worst_point(other, layer.target, np.random.default_rng(0), "two-level", Domain((), True)).error <= bound
+    for number in (0, 1):
+        for scale in (1e-6, 1e-3):
+            other = with_factor(
+                layer, number, lambda cluster, scale=scale: replace(cluster, values=cluster.values * (1 + scale * rng.random()))
+            )
+            bound = certify_products(other, plan, 1e-2).bound
+            assert worst_point(other, layer.target, np.random.default_rng(0), "two-level", Domain((), True)).error <= bound
+    doubled = with_factor(layer, 1, lambda cluster: replace(cluster, values=2.0 * cluster.values, slopes=2.0 * cluster.slopes))
+    assert certify_products(doubled, plan, 1e-2).bound >= np.e
+
+
+def test_another_shift_costs_what_it_is_off_by():
+    layer = compiled("abs(sin(7*x))*exp(y)+2*x-1", 1e-2)
+    group = group_of(layer)
+    other = replace(layer.weights, groups=(replace(group, shift=group.shift + 1e-3),))
+    bound = certify_products(other, layer.prove.args[1], 1e-2).bound
+    assert bound - layer.bound == pytest.approx(1e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda group: replace(group, factors=group.factors[:1]), "at least two"),
+        (lambda group: replace(group, shift=np.zeros(2)), "shift"),
+        (lambda group: replace(group, shift=np.array([np.nan])), "shift"),
+        (lambda group: replace(group, factors=group.factors[:1] * 2), "at most one"),
+    ],
+)
+def test_groups_that_are_no_products_are_refused(change, why):
+    layer = compiled("abs(sin(7*x))*exp(y)", 1e-2)
+    leaning = [any(np.any(c.slopes) for c in factor.clusters) for factor in group_of(layer).factors]
+    group = group_of(layer) if leaning[0] else replace(group_of(layer), factors=group_of(layer).factors[::-1])
+    with pytest.raises(BadInput, match=why):
+        replace(layer.weights, groups=(change(group),))
+
+
+def test_factors_of_another_plan_are_refused():
+    layer, other = compiled("abs(sin(7*x))*exp(y)", 1e-2), compiled("abs(x)*abs(sin(3*y))*exp(z)+.25", 1e-2, CUBE)
+    with pytest.raises(Refused, match="those of its plan"):
+        certify_products(layer.weights, other.prove.args[1], 1e-2)
+    axis = ma.compile("abs(x)", SQUARE, error=1e-2, method="axis")
+    with pytest.raises(Refused, match="one product"):
+        certify_products(axis.weights, layer.prove.args[1], 1e-2)
+
+
+# ---------------------------------------------------------------------- files of all combinations
+
+
+@pytest.mark.parametrize("name", ["format1_product", "format1_sum_of_products"])
+def test_files_of_all_combinations_are_refused_with_the_command_that_makes_them_anew(name, tmp_path, capsys):
+    """They were written before files held factors; what the sentence says to do is done."""
+    path = Path(__file__).parent / "files" / f"{name}.safetensors"
+    with pytest.raises(BadInput, match="combinations") as refused:
+        ma.load(path)
+    with pytest.raises(BadInput, match="combinations"):
+        check(*read_container(path))
+    assert main(["check", str(path)]) == 2
+    said = capsys.readouterr().err
+    command = re.search(r"maxaffine (compile .* --out) FILE", said).group(1)
+    assert command in str(refused.value)
+    new = tmp_path / "anew.safetensors"
+    assert main([*shlex.split(command), str(new)]) == 0
+    assert main(["check", str(new)]) == 0
+    assert ma.load(new).target.text == read_container(path)[1]["target"]["text"]
 
 
 def test_the_excess_of_a_product():
@@ -220,7 +289,7 @@ def test_the_excess_of_a_product():
     for _ in range(20):
         base, more = rng.uniform(0, 2, 3), rng.uniform(0, 1e-3, 3)
         exact = np.prod((base + more).astype(np.longdouble)) - np.prod(base.astype(np.longdouble))
-        assert exact <= _excess(list(base), list(more)) <= exact * (1 + 1e-9)
+        assert exact <= excess(list(base), list(more)) <= exact * (1 + 1e-9)
 
 
 # ---------------------------------------------------------------------- refusals and the driver
