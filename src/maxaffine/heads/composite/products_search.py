@@ -1,4 +1,4 @@
-"""Products of functions of one direction each, and sums of them: all combinations of clusters along their directions."""
+"""Products of functions of one direction each, and sums of them: clusters along every direction, multiplied."""
 
 from collections.abc import Iterator
 from functools import partial
