@@ -178,13 +178,14 @@ def _heard(parts: list[AxisParts], stored: Stored) -> tuple[Heard, float]:
     E, sizes = len(parts), [part.size for part in parts]
     blends = [part.blend for part in parts]
     offset = 1.01 * E * DOUBLE * sum(max(abs(cluster.b) for cluster in one.clusters) for one in stored.factors)
-    grown, part_off = math.exp(2.0 * offset), 1.01 * (E + 1) * DOUBLE
+    wider, part_off = math.expm1(2.0 * offset) * (1 + 1e-9), 1.01 * (E + 1) * DOUBLE
+    grown = 1.0 + wider
     blend, mass = _grown(sizes, blends), sum(part.mass for part in parts)
     weight = math.prod(part.weight + part.far for part in parts) + abs(stored.shift)
     numbers = [max(float(np.abs(a).max()) for cluster in one.clusters for a in (cluster.c, cluster.G)) for one in stored.factors]
     wide = max(max(abs(t) for t in one._t(k, one.low, one.high)) for one in stored.factors for k in range(len(one.clusters)))
     below = E * 2.0**-1074 * math.prod(max(top, 1.0) for top in numbers) * (1.0 + wide)
-    off = ((grown - 1.0) * blend + grown * (part_off * weight + below)) * (1 + 1e-11)
+    off = (wider * blend + grown * (part_off * weight + below)) * (1 + 1e-11)
     far = _grown([part.size + part.weight for part in parts], [part.far for part in parts]) + 2.0 * abs(stored.shift) * mass
     counts = tuple(len(one.clusters) for one in stored.factors)
     which = np.stack(np.unravel_index(np.arange(math.prod(counts)), counts), axis=1)

@@ -68,7 +68,7 @@ def factor_column(layer: GroupedLayer, group: FactorGroup, heard: Heard, form: D
     (e^{2 d} - 1) blend + e^{2 d} rho weight of the product, and so is its own blend of the product's.
     """
     listed, E = group.combined, len(group.factors)
-    grown = math.exp(2.02 * U * float(np.abs(listed.site_offsets).max()))
+    wider = math.expm1(2.02 * U * float(np.abs(listed.site_offsets).max()))  # of masses
     tops = [
         max(float(np.abs(a).max()) for cluster in one.clusters for a in (cluster.values, cluster.slopes) if a is not None)
         for one in group.factors
@@ -76,8 +76,8 @@ def factor_column(layer: GroupedLayer, group: FactorGroup, heard: Heard, form: D
     wide = np.abs(group.matrix) @ (layer.high - layer.low)
     far = max(float(((wide + np.abs(cluster.origin)) / cluster.radius).max()) for cluster in listed.clusters)
     below = E * FLOAT64.tiny * math.prod(max(top, 1.0) for top in tops) * (1.0 + far)
-    moved = ((grown - 1.0) * heard.blend + grown * (gamma(E + 2, U) * heard.weight + below)) * UP
-    known = replace(heard, blend=(heard.blend + moved) * UP, far=heard.far * grown * (1.0 + gamma(E + 2, U)) * UP)
+    moved = (wider * heard.blend + (1.0 + wider) * (gamma(E + 2, U) * heard.weight + below)) * UP
+    known = replace(heard, blend=(heard.blend + moved) * UP, far=heard.far * (1.0 + wider) * (1.0 + gamma(E + 2, U)) * UP)
     made = cluster_column(layer, listed, known, form)
     return replace(made, lost=made.lost + moved)
 
