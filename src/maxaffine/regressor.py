@@ -31,6 +31,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.left_out import best_ridge, left_out_gradient
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from maxaffine.export.torch_module import Exported
     from maxaffine.layer.layer import Layer
 
-Array = NDArray[np.float64]
 
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 TEMPERATURES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
@@ -313,7 +313,6 @@ class MaxAffineRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     def to_onnx(self, path: str | Path, opset: int = 23) -> Any:
         """An ONNX model of the head."""
         return self.to_compiled().to_onnx(path, opset)
-
 
 
 def softmax_weights(Z: Array, keys: Array, temperature: float) -> Array:

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.report.diagnosis import DEAD_WEIGHT, Signature, diagnose, softmax
-
-Array = NDArray[np.float64]
 
 QUANTILES = (0.1, 0.5, 0.9)
 NEAR_HARD_WEIGHT = 0.9  # median leading weight

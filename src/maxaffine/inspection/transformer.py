@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.inspection.weights import Weights
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

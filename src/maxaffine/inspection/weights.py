@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.budget import size as shown_size
 from maxaffine.core.errors import BadInput
-
-Array = NDArray[np.float64]
 
 MAX_BYTES = 4 << 30
 HEADER_LIMIT = 64 << 20

@@ -15,13 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from maxaffine.core.arrays import Array
 from maxaffine.lab.training import Objective, Weights
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

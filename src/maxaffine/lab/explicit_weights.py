@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.lab.experiment import Context, Experiment, Numbers, Parameters, Result, Row, Table, Unit, Verdict
 from maxaffine.lab.figures import figure
 from maxaffine.lab.sweeps import sweep
 from maxaffine.report.style import CURVES, ERRORS, QUIET, logarithmic
-
-Array = NDArray[np.float64]
 
 EXPRESSION, SIDE = "sin(x) + cos(y)", math.pi
 WORKSPACE = 8 << 20  # weights in flight

@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.lab.experiment import Cells, Context, Experiment, Numbers, Parameters, Result, Row, Table, Unit, Verdict
 from maxaffine.lab.figures import figure
 from maxaffine.lab.sweeps import select, sweep
 from maxaffine.report.style import CURVES, INK, logarithmic, write_over
-
-Array = NDArray[np.float64]
 
 FAULTS = ("none", "fuzzy", "coarse", "dead", "saturated", "outside")
 ADVISED = ("fuzzy", "coarse")  # faults whose advice is a number that can be carried out

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 
-Array = NDArray[np.float64]
 NAMES = ("sites", "offsets", "log_temperature", "values")
 
 

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.lab import trends
 from maxaffine.lab.experiment import Cells, Context, Experiment, Numbers, Parameters, Result, Row, Table, Unit, Verdict
 from maxaffine.lab.figures import band, figure
 from maxaffine.report.style import BLUE, GREEN, ORANGE, PURPLE, QUIET, RED, logarithmic
-
-Array = NDArray[np.float64]
 
 NEAR = 0.25  # cells: matching distance up to which two sets of centres count as the same partition
 STAY = 0.1  # cells: displacement up to which a construction was not left

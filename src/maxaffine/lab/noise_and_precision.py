@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.lab import trends
 from maxaffine.lab.experiment import Cells, Context, Experiment, Parameters, Result, Row, Table, Unit, Verdict
 from maxaffine.lab.figures import band, figure
 from maxaffine.lab.sweeps import curves, sweep
 from maxaffine.report.style import BLUE, GREEN, INK, ORANGE, QUIET, RED, SKY, logarithmic
-
-Array = NDArray[np.float64]
 
 TASKS = {
     "dictionary-2": "dictionary of 64 entries in the plane",

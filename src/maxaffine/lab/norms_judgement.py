@@ -6,13 +6,11 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.lab import trends
 from maxaffine.lab.experiment import Cells, Numbers, Parameters, Row, Table, Verdict
 from maxaffine.lab.sweeps import curves
-
-Array = NDArray[np.float64]
 
 DATASETS = ("mnist", "fashion-mnist", "cifar10")
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "dictionary": "dictionary"}

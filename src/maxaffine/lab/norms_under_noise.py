@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.lab import trends
 from maxaffine.lab.experiment import Context, Experiment, Parameters, Result, Unit
 from maxaffine.lab.norms_figure import draw
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from maxaffine.lab.noised_images import Images
     from maxaffine.lab.training import Trainer
 
-Array = NDArray[np.float64]
 
 VARIANTS = {
     "primary": "raw pixels in [0, 1], noise drawn once per image, Adam without weight decay",

@@ -16,12 +16,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from maxaffine.core.arrays import Array
 from maxaffine.lab.training import Weights
-
-Array = NDArray[np.float64]
 
 
 def grid_tokens(side: int) -> Array:

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.lab.experiment import Context, Experiment, Numbers, Parameters, Result, Row, Table, Unit, Verdict
 from maxaffine.lab.figures import band, figure
 from maxaffine.lab.sweeps import sweep
 from maxaffine.report.style import CURVES, logarithmic
-
-Array = NDArray[np.float64]
 
 LAYERS = {
     "lookup": ("sin(x) + cos(y)", math.pi, 0.5, "lookup"),

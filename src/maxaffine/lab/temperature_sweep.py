@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.lab import trends
 from maxaffine.lab.experiment import Cells, Context, Experiment, Parameters, Result, Row, Table, Unit, Verdict
 from maxaffine.lab.figures import band, figure
 from maxaffine.lab.sweeps import select
 from maxaffine.report.style import BLUE, GREEN, ORANGE, PURPLE, RED, SKY, logarithmic
-
-Array = NDArray[np.float64]
 
 # Ways of training with a free temperature.
 NAMES = {"adam": "Adam", "sgd": "SGD", "adam-decay": "AdamW, decay", "sgd-decay": "SGD, decay"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from maxaffine.core.arrays import Array
 
 DECLINE = -0.9 + 1e-12  # Spearman's correlation up to which a curve counts as declining; the rest is for rounding
 

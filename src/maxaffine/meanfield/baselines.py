@@ -6,15 +6,13 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr, ndtr
 
+from maxaffine.core.arrays import Array
 from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.problem import Problem
 from maxaffine.meanfield.risk import SoftmaxRisk, assemble
-
-Array = NDArray[np.float64]
 
 
 def null_risk(problem: Problem) -> float:

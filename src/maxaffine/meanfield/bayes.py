@@ -15,16 +15,15 @@ import math
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ive
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.problem import Problem
 from maxaffine.meanfield.quadrature import kernel
 from maxaffine.meanfield.risk import SoftmaxRisk
 
-Array = NDArray[np.float64]
 DEPTHS = (60.0, 120.0, 240.0)  # log of the smallest probability kept, deepened until the risk is well above it
 DELTA = 0.25
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, owens_t
 
-Array = NDArray[np.float64]
+from maxaffine.core.arrays import Array
 
 
 def bivariate_cdf(h: Array, k: Array, r: Array) -> Array:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.meanfield.checks import whole
 from maxaffine.meanfield.links import LINKS
 from maxaffine.meanfield.problem import Problem
 
-Array = NDArray[np.float64]
 PURPOSES = {"train": 0, "test": 1, "init": 2, "batch": 3}
 
 # derivatives of the links that can be trained (sign has none)

@@ -12,16 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.meanfield.checks import finite, positive, whole
 from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.risk import Risk
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.progress import Progress, silent
 from maxaffine.meanfield.data import loss_and_gradient, sample, stream
@@ -25,7 +25,6 @@ from maxaffine.meanfield.risk import SoftmaxRisk
 from maxaffine.meanfield.table import RiskTable
 from maxaffine.meanfield.training import Record, Settings, Start, train
 
-Array = NDArray[np.float64]
 Backend = Literal["numpy", "torch"]
 
 GAMMAS = {"1/sqrt(2)": math.sqrt(0.5), "1/2": 0.5}

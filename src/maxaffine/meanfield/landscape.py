@@ -6,15 +6,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq, least_squares, root
 
+from maxaffine.core.arrays import Array
 from maxaffine.meanfield.checks import whole
 from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.risk import Risk, SoftmaxRisk
 from maxaffine.meanfield.table import RiskTable
 
-Array = NDArray[np.float64]
 DIFFERENCE = np.array([1 / 12, -2 / 3, 2 / 3, -1 / 12])  # fourth-order first derivative at -2h, -h, h, 2h
 
 

@@ -17,15 +17,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, log_ndtr, ndtr
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.meanfield.checks import finite, positive, whole
 from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.problem import Problem
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.interpolate import BarycentricInterpolator
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.meanfield.checks import positive
 from maxaffine.meanfield.custom_link import CustomLink
@@ -27,8 +27,6 @@ from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.problem import Problem
 from maxaffine.meanfield.quadrature import Quadrature
 from maxaffine.meanfield.risk import ExactRisk, inverse_temperature
-
-Array = NDArray[np.float64]
 
 
 class LinkRisk(ExactRisk):

@@ -16,13 +16,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.meanfield.bivariate import bivariate_cdf
 
-Array = NDArray[np.float64]
 TINY = 1e-150  # stands for zero in denominators whose numerators vanish with them
 
 

@@ -9,12 +9,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.meanfield.checks import finite, whole
 
-Array = NDArray[np.float64]
 SLACK = 1e-9  # a Gram matrix of rounded unit vectors may have an eigenvalue this far below zero
 
 

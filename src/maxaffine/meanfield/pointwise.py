@@ -12,16 +12,14 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erf, owens_t
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.meanfield.baselines import log_minimum
 from maxaffine.meanfield.checks import positive
 from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.problem import Problem
-
-Array = NDArray[np.float64]
 
 
 def _nodes(sharpness: float) -> tuple[Array, Array]:

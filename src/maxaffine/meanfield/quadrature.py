@@ -25,12 +25,10 @@ import math
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri_exp
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
-
-Array = NDArray[np.float64]
 
 TAIL = 42.0  # exp(-42) = 6e-19: tails lighter than this are cut
 LEFT = 38.0  # the integrands fall like e^tau to the left of -log Z

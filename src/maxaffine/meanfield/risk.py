@@ -19,15 +19,14 @@ from abc import ABC, abstractmethod
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.meanfield.checks import positive
 from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.problem import Problem
 from maxaffine.meanfield.quadrature import Quadrature
 
-Array = NDArray[np.float64]
 COEFFICIENTS = ("P1", "U", "D", "S0", "E1", "K1", "Q", "H")
 LARGEST_DEFECT = 1e-9  # a sum rule off by more than this means the quadrature failed
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.meanfield.checks import whole
 from maxaffine.meanfield.risk import LinearRisk, SoftmaxRisk
 
-Array = NDArray[np.float64]
 MARGIN = 0.02  # the table reaches a little beyond [-1, 1], for difference quotients at the ends
 
 

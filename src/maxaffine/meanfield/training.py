@@ -15,8 +15,8 @@ from typing import Any, Literal
 from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.records import canonical_json, replace_atomically
@@ -25,7 +25,6 @@ from maxaffine.meanfield.data import SLOPES, Data, loss_and_gradient, losses, sa
 from maxaffine.meanfield.overlaps import Overlaps
 from maxaffine.meanfield.problem import Problem
 
-Array = NDArray[np.float64]
 Start = Overlaps | Literal["uniform"]
 
 

@@ -6,15 +6,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.report import style
 from maxaffine.report.sampling import Probe, Samples, Window
 
-Floats = NDArray[np.float64]
 
-
-def value_curves(axes: Axes, probe: Probe, ticks: Floats, samples: Samples, bound: float | None, *, axis: int = 0) -> None:
+def value_curves(axes: Axes, probe: Probe, ticks: Array, samples: Samples, bound: float | None, *, axis: int = 0) -> None:
     """Target with its bound as a band, and the layer, along a line."""
     if bound is not None:
         words = f"target ± {probe.compiled.certificate.kind} bound"
@@ -30,7 +28,7 @@ def value_curves(axes: Axes, probe: Probe, ticks: Floats, samples: Samples, boun
         axes.set_ylim(low - room, high + room)
 
 
-def error_curve(axes: Axes, probe: Probe, ticks: Floats, samples: Samples, *, axis: int = 0) -> None:
+def error_curve(axes: Axes, probe: Probe, ticks: Array, samples: Samples, *, axis: int = 0) -> None:
     """layer - target along a line, the bound as a band, the worst point marked."""
     bound, largest = probe.pointwise_bound, max(float(np.abs(samples.error).max()), abs(probe.worst_error))
     reach, words, height = 1.2 * largest or bound or 1.0, "", 1.0
@@ -57,7 +55,7 @@ def error_curve(axes: Axes, probe: Probe, ticks: Floats, samples: Samples, *, ax
         style.remark(axes, words, where, side)
 
 
-def entropy_curve(axes: Axes, probe: Probe, window: Window, handovers: Floats) -> None:
+def entropy_curve(axes: Axes, probe: Probe, window: Window, handovers: Array) -> None:
     """H(x) in nats over the window, and on the right e^H, how many tokens share the answer."""
     axes.set_title("attention entropy, nats")
     wanted = max(1600, 12 * int(probe.compiled.tokens))
@@ -105,12 +103,12 @@ def weight_curves(axes: Axes, probe: Probe, window: Window) -> None:
     axes.set_ylim(0, 1.05)
 
 
-def handover_points(cells: Floats) -> Floats:
+def handover_points(cells: Array) -> Array:
     """Where one token hands over to the next: inner ends of the cells."""
     return np.sort(cells[:, 0])[1:] if len(cells) else np.empty(0)
 
 
-def mark_handovers(axes: Axes, handovers: Floats, window: Window, rug: bool) -> None:
+def mark_handovers(axes: Axes, handovers: Array, window: Window, rug: bool) -> None:
     """Dotted lines where tokens hand over, while they are few; with `rug`, short strokes at the foot of the panel."""
     inside = handovers[(handovers > window.low[0]) & (handovers < window.high[0])]
     if len(inside) <= 60:

@@ -13,12 +13,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.rounding import dtype_of
-
-Array = NDArray[np.float64]
 
 TOP_WEIGHT = 0.5  # a leading weight below one half means that the others together outweigh the leader
 WANTED_WEIGHT = 0.9

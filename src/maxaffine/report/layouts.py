@@ -12,8 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.report import style
 from maxaffine.report.curves import (
@@ -36,8 +36,6 @@ from maxaffine.report.maps import (
     value_scale,
 )
 from maxaffine.report.sampling import Probe, Samples, Window
-
-Floats = NDArray[np.float64]
 
 # Where the cells are too many to see, a window with about this many is drawn beside the whole.
 _CLOSE = 110
@@ -238,14 +236,14 @@ def _grid(
     )
 
 
-def _intervals(partition: MaxAffine | None, window: Window) -> Floats:
+def _intervals(partition: MaxAffine | None, window: Window) -> Array:
     if partition is None:
         return np.empty((0, 2))
     cells = partition.intervals(window)
     return cells[~np.isnan(cells[:, 0])]
 
 
-def _lines(probe: Probe) -> list[tuple[Floats, Samples]]:
+def _lines(probe: Probe) -> list[tuple[Array, Samples]]:
     """A line along every axis through the worst point."""
     window, lines = probe.window, []
     for axis in range(window.dimension):

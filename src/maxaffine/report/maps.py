@@ -11,19 +11,17 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import Normalize
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.report import style
 from maxaffine.report.sampling import MOST_CELLS, Probe, Samples, Window
-
-Floats = NDArray[np.float64]
 
 # More cells than this in one panel are a grey wash.
 READABLE = 650
 
 
-def colour_map(axes: Axes, image: Floats, window: Window, colours: str, norm: Normalize, title: str) -> Any:
+def colour_map(axes: Axes, image: Array, window: Window, colours: str, norm: Normalize, title: str) -> Any:
     """An image of values over the window, rows running upwards, with its colour bar."""
     extent = (window.low[0], window.high[0], window.low[1], window.high[1])
     shown = axes.imshow(image, origin="lower", extent=extent, aspect="auto", cmap=colours, norm=norm)
@@ -50,7 +48,7 @@ def _colour_bar(axes: Axes, shown: Any) -> None:
     bar.ax.tick_params(length=2, labelsize=7.5)
 
 
-def partition_map(axes: Axes, probe: Probe, cells: list[Floats] | None, window: Window, norm: Normalize) -> None:
+def partition_map(axes: Axes, probe: Probe, cells: list[Array] | None, window: Window, norm: Normalize) -> None:
     """The cells, each in the colour of the layer's value at its centre of gravity; for spectral heads, their weights."""
     groups = getattr(probe.compiled.weights, "groups", ())
     if cells is None and any(hasattr(group, "axes") for group in groups):
@@ -95,7 +93,7 @@ def entropy_map(
     probe: Probe,
     pair: tuple[int, int],
     window: Window,
-    cells: list[Floats] | None,
+    cells: list[Array] | None,
     title: str,
     share: float = 1.0,
 ) -> None:
@@ -110,7 +108,7 @@ def entropy_map(
     mark_worst(axes, probe.worst[list(pair)])
 
 
-def outline_cells(axes: Axes, cells: list[Floats] | None, strength: float = 0.5) -> None:
+def outline_cells(axes: Axes, cells: list[Array] | None, strength: float = 0.5) -> None:
     """Faces of the cells as thin lines."""
     if not cells or len(cells) < 2:
         return
@@ -125,13 +123,13 @@ def mark_window(axes: Axes, window: Window) -> None:
         axes.add_patch(Rectangle((float(window.low[0]), float(window.low[1])), *size, fill=False, ec=colour, lw=width, zorder=4))
 
 
-def mark_worst(axes: Axes, point: Floats) -> None:
+def mark_worst(axes: Axes, point: Array) -> None:
     """The worst point found, ringed in white so that it shows on any colour."""
     axes.plot(point[0], point[1], **{**style.WORST_MARK, "mec": "white", "mew": 3.0})
     axes.plot(point[0], point[1], **style.WORST_MARK)
 
 
-def readable_cells(partition: MaxAffine | None, window: Window) -> list[Floats] | None:
+def readable_cells(partition: MaxAffine | None, window: Window) -> list[Array] | None:
     """Polygons of the nonempty cells in the window, or None when there are too many to see."""
     if partition is None or len(partition) > MOST_CELLS:
         return None
@@ -150,7 +148,7 @@ def value_scale(*samples: Samples) -> Normalize:
     return Normalize(low, high if high > low else low + 1.0)
 
 
-def peaks(image: Floats) -> Floats:
+def peaks(image: Array) -> Array:
     """The largest of every 3 x 3 block and of the blocks around it: peaks narrower than a pixel stay visible."""
     size = len(image) // 3
     blocks = image[: 3 * size, : 3 * size].reshape(size, 3, size, 3).max(axis=(1, 3))

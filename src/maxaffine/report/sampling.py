@@ -11,13 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import MaxaffineError
 from maxaffine.core.progress import Progress, silent
 from maxaffine.layer.maxaffine import MaxAffine
-
-Floats = NDArray[np.float64]
 
 # Attention weights held at once: 32 MiB of float64.
 WEIGHTS_AT_ONCE = 4_194_304
@@ -34,8 +32,8 @@ _POINTS_AT_ONCE = 16_384
 class Window:
     """A box to look at: the whole domain or a part of it, with the edges and the names of its coordinates."""
 
-    low: Floats
-    high: Floats
+    low: Array
+    high: Array
     names: tuple[str, ...]
 
     @property
@@ -43,7 +41,7 @@ class Window:
         """How many coordinates it has."""
         return len(self.names)
 
-    def around(self, point: Floats, fraction: float) -> Window:
+    def around(self, point: Array, fraction: float) -> Window:
         """The window of that fraction of every width, centred on the point as far as the edges allow."""
         half = (self.high - self.low) * fraction / 2
         middle = np.clip(point, self.low + half, self.high - half)
@@ -54,7 +52,7 @@ class Window:
         chosen = list(axes)
         return Window(self.low[chosen], self.high[chosen], tuple(self.names[i] for i in chosen))
 
-    def ticks(self, axis: int, count: int) -> Floats:
+    def ticks(self, axis: int, count: int) -> Array:
         """Midpoints of `count` equal parts of one axis, (count,)."""
         return np.asarray(self.low[axis] + (np.arange(count) + 0.5) * (self.high[axis] - self.low[axis]) / count)
 
@@ -63,12 +61,12 @@ class Window:
 class Samples:
     """Target and layer at the same points, each of shape (...)."""
 
-    target: Floats
-    layer: Floats
-    apart: Floats | None = None  # of a table, the error at the entry nearest to every point
+    target: Array
+    layer: Array
+    apart: Array | None = None  # of a table, the error at the entry nearest to every point
 
     @property
-    def error(self) -> Floats:
+    def error(self) -> Array:
         """layer - target; of a table at the nearest entry, since nothing is said between them."""
         return self.layer - self.target if self.apart is None else self.apart
 
@@ -105,7 +103,7 @@ class Probe:
 
     # -- values ---------------------------------------------------------------------------------------
 
-    def at(self, x: Floats) -> Samples:
+    def at(self, x: Array) -> Samples:
         """Target and layer at points (..., D), the drawn output only."""
         lead = x.shape[:-1]
         points = x.reshape(-1, x.shape[-1])
@@ -133,7 +131,7 @@ class Probe:
         budget = SUMS_IN_A_PICTURE * (12 if hasattr(getattr(self.compiled.weights, "keys", None), "axes") else 1)
         return int(np.clip(math.isqrt(budget // max(1, int(self.compiled.tokens))), least, most))
 
-    def entropy(self, x: Floats, share: float = 1.0) -> Floats | None:
+    def entropy(self, x: Array, share: float = 1.0) -> Array | None:
         """H(x) at points (..., D); None when the weights would pass this share of the figure's budget."""
         points = x.reshape(-1, x.shape[-1])
         if len(points) > self.entropy_points(share):
@@ -148,7 +146,7 @@ class Probe:
             entropy[start : start + step] = -np.einsum("ij,ij->i", weights, logs)
         return np.maximum(entropy, 0.0).reshape(x.shape[:-1])
 
-    def entropy_plane(self, pair: tuple[int, int], window: Window, most: int, least: int, share: float = 1.0) -> Floats | None:
+    def entropy_plane(self, pair: tuple[int, int], window: Window, most: int, least: int, share: float = 1.0) -> Array | None:
         """H over a plane through the worst point, (side, side); None when the budget does not allow `least` a side.
 
         For a product of axes the weights are products too, so that entropies add up over the axes and
@@ -186,7 +184,7 @@ class Probe:
         tokens = int(self.compiled.tokens)
         return f"Not drawn: {tokens:,} tokens\nmean more attention weights\nthan a figure should wait for."
 
-    def weights(self, x: Floats) -> Floats:
+    def weights(self, x: Array) -> Array:
         """alpha(x), (B, D) -> (B, N); for a few points."""
         weights = np.asarray(self.compiled.attention(*self._arguments(x)), dtype=np.float64)
         return weights.reshape(len(x), -1)
@@ -211,7 +209,7 @@ class Probe:
             return None
         return partition if isinstance(partition, MaxAffine) else None
 
-    def plane(self, axes: tuple[int, int], window: Window, side: int, jitter: bool = False) -> tuple[Floats, Floats]:
+    def plane(self, axes: tuple[int, int], window: Window, side: int, jitter: bool = False) -> tuple[Array, Array]:
         """Points of a plane through the worst point, (side, side, 2) and (side, side, D); rows run along axes[1].
 
         With jitter every point moves within its pixel, always in the same way, so that cells of a size near the pixel's
@@ -226,7 +224,7 @@ class Probe:
         x[..., list(axes)] = flat
         return flat, x
 
-    def line(self, axis: int, low: float, high: float, count: int) -> tuple[Floats, Floats]:
+    def line(self, axis: int, low: float, high: float, count: int) -> tuple[Array, Array]:
         """Points of a line through the worst point, the worst point among them: (count,) and (count, D)."""
         ticks = np.linspace(low, high, count)
         inside = low <= self.worst[axis] <= high
@@ -239,7 +237,7 @@ class Probe:
 
     # -- plumbing -------------------------------------------------------------------------------------
 
-    def _worst_point(self) -> Floats:
+    def _worst_point(self) -> Array:
         at = getattr(getattr(self.compiled, "observed", None), "at", None)
         if at is not None:
             point = np.asarray(at, dtype=np.float64).ravel(order="F")  # vec: columns stacked
@@ -250,14 +248,14 @@ class Probe:
         target, layer = self._both(x)
         return np.asarray(x[int(np.abs(layer - target).max(axis=(1, 2)).argmax())])
 
-    def _both(self, x: Floats) -> tuple[Floats, Floats]:
+    def _both(self, x: Array) -> tuple[Array, Array]:
         """Target and layer, (B, D) -> (B, d_out, n_out) twice; of a table both at the nearest entry, of which alone it speaks."""
         if self.at_entries:
             x = np.asarray(self.compiled.target.data.snapped(x))
         target = np.asarray(self.compiled.target.values(x), dtype=np.float64)
         return target, self._layer(x, target.shape)
 
-    def _layer(self, x: Floats, shape: tuple[int, ...]) -> Floats:
+    def _layer(self, x: Array, shape: tuple[int, ...]) -> Array:
         """The layer, (B, D) -> (B, d_out, n_out)."""
         layer = np.empty(shape)
         for start in range(0, len(x), _POINTS_AT_ONCE):
@@ -266,7 +264,7 @@ class Probe:
             layer[part] = answer.reshape(layer[part].shape)
         return layer
 
-    def _arguments(self, x: Floats) -> tuple[Floats, ...]:
+    def _arguments(self, x: Array) -> tuple[Array, ...]:
         """Flattened points in the shape in which the user passes them: one array, or two for a two-input layer."""
         boxes = _boxes(self.compiled)
         arguments, start = [], 0

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
 from maxaffine.core.records import write_atomically
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 
 # Okabe and Ito's palette, which stays apart under all common colour blindness.
 BLUE, ORANGE, GREEN, PURPLE, SKY, RED, OLIVE = "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00"
