@@ -148,12 +148,11 @@ def main(out: Path, seeds: int) -> None:
 
 def draw(layer: ma.Compiled, curves: dict[bool, list[list[float]]], points: np.ndarray, path: Path) -> None:
     """Learning, what the transformer says to the block, and the block's error."""
-    import matplotlib
     from matplotlib.figure import Figure
 
-    from maxaffine.report.style import INK, LAYER, LOOK, QUIET, TARGET
+    from maxaffine.report.style import INK, LAYER, QUIET, TARGET, look
 
-    with matplotlib.rc_context(LOOK):
+    with look():
         figure = Figure(figsize=(13.0, 4.0), layout="constrained")
         learning, inner, error = figure.subplots(1, 3, width_ratios=(1.1, 0.9, 1.15))
         for inside, colour, label in ((True, TARGET, "with the block"), (False, LAYER, "without")):

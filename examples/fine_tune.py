@@ -124,14 +124,13 @@ def draw(
     layer: ma.Compiled, pair: dict[str, torch.nn.Module], before: tuple[float, float], after: dict[str, np.ndarray], path: Path
 ) -> None:
     """Two slices, and the errors of all seeds."""
-    import matplotlib
     from matplotlib.figure import Figure
 
-    from maxaffine.report.style import INK, LAYER, LOOK, QUIET, TARGET
+    from maxaffine.report.style import INK, LAYER, QUIET, TARGET, look
 
     x, y = measurements(0)
     s = torch.linspace(0.1, 4, 200, dtype=torch.float64)
-    with matplotlib.rc_context(LOOK):
+    with look():
         figure = Figure(figsize=(13.0, 4.0), layout="constrained")
         panels = figure.subplots(1, 3)
         for axes, i, title in ((panels[0], 0.5, "Measured here: i = 0.5"), (panels[1], 2.5, "Never measured: i = 2.5")):

@@ -156,16 +156,15 @@ def draw(
     learnt: ma.MaxAffine, voronoi: ma.MaxAffine, tokens: np.ndarray, plane: np.ndarray, form: np.ndarray, path: Path
 ) -> None:
     """What the head decides, how sure it is, and why."""
-    import matplotlib
     from matplotlib.figure import Figure
 
-    from maxaffine.report.style import CURVES, INK, LOOK
+    from maxaffine.report.style import CURVES, INK, look
 
     box = ma.Box(x=(-1, 1), y=(-1, 1))
     scores = learnt.pieces(plane)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     leading = 1.0 / weights.sum(axis=-1)
-    with matplotlib.rc_context(LOOK):
+    with look():
         figure = Figure(figsize=(13.0, 4.3), layout="constrained")
         cells, sure, why = figure.subplots(1, 3, width_ratios=(1, 1.18, 1.18))
         for j, polygon in enumerate(learnt.polygons(box)):

@@ -98,15 +98,14 @@ def main(out: Path) -> None:
 
 def draw(layer: ma.Compiled, T: np.ndarray, p: np.ndarray, rho: np.ndarray, path: Path) -> None:
     """The table, and what the layer makes of it."""
-    import matplotlib
     from matplotlib.figure import Figure
 
-    from maxaffine.report.style import LOOK
+    from maxaffine.report.style import look
 
     some = slice(None, None, 8)
     points = np.stack(np.meshgrid(T[some], p[some], indexing="ij"), axis=-1)
     wrong = layer(points.reshape(-1, 2)).reshape(points.shape[:2]) - rho[some, some]
-    with matplotlib.rc_context(LOOK):
+    with look():
         figure = Figure(figsize=(11.0, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2)
         celsius = T[some] - 273.15

@@ -7,35 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maxaffine.core.records import write_atomically
-from maxaffine.report.style import CURVES, INK, LAYER, LOOK, QUIET, TARGET, VALUES, render, suffix_of
+from maxaffine.report import style
+from maxaffine.report.sampling import Window
+from maxaffine.report.style import CURVES, INK, LAYER, QUIET, TARGET, VALUES
 
 if TYPE_CHECKING:
     from maxaffine.inspection.head import HeadInspection
     from maxaffine.inspection.model import ModelInspection
 
 
-class _Plane:
-    """The rectangle of a slice."""
-
-    def __init__(self, low: Any, high: Any) -> None:
-        self.low, self.high = low, high
-
-
 def draw_head(head: HeadInspection, path: str | Path, tokens: list[str] | None = None, sequence: int = 0) -> None:
     """Attention, the power diagram in the plane of largest query variance, margins, and weights of one head."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(LOOK):
-        figure = Figure(figsize=(12.0, 9.2), layout="constrained")
-        figure.suptitle(_title(head), x=0.01, ha="left", fontsize=11, fontweight="bold")
-        panels = figure.subplots(2, 2)
+    with style.sheet(path, (12.0, 9.2), 2, 2) as (figure, panels):
+        style.headline(figure, _title(head))
         _attention(panels[0, 0], head, tokens, sequence)
         _slice(panels[0, 1], head, tokens, sequence)
         _margins(panels[1, 0], head)
         _keys(panels[1, 1], head, tokens, sequence)
-        write_atomically(path, render(figure, suffix_of(path)))
 
 
 def _title(head: HeadInspection) -> str:
@@ -51,6 +39,7 @@ def _attention(axes: Any, head: HeadInspection, tokens: list[str] | None, sequen
     image = axes.imshow(weights, cmap=VALUES, vmin=0.0, vmax=1.0, aspect="auto")
     axes.figure.colorbar(image, ax=axes, shrink=0.8, label="attention weight")
     axes.set(title="Attention", xlabel="key", ylabel="query")
+    axes.grid(False)
     if tokens is not None and len(tokens) <= 40:
         axes.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=6)
         axes.set_yticks(range(len(tokens)), tokens, fontsize=6)
@@ -59,7 +48,7 @@ def _attention(axes: Any, head: HeadInspection, tokens: list[str] | None, sequen
 def _slice(axes: Any, head: HeadInspection, tokens: list[str] | None, sequence: int) -> None:
     pieces, points, _ = head.slice(sequence)
     centre, spread = points.mean(axis=0), np.abs(points - points.mean(axis=0)).max() * 1.25 + 1e-9
-    box = _Plane(centre - spread, centre + spread)
+    box = Window(centre - spread, centre + spread, ("", ""))
     colours = (np.arange(len(pieces)) * 7) % len(CURVES)
     cells = 0
     for j, polygon in enumerate(pieces.polygons(box)):
@@ -79,8 +68,7 @@ def _margins(axes: Any, head: HeadInspection) -> None:
     positive = np.clip(gaps, 1e-3, None)
     axes.hist(positive, bins=np.geomspace(1e-3, max(float(positive.max()) * 1.1, 1.0), 40), color=TARGET, alpha=0.8)
     axes.axvline(np.log(9.0), color=LAYER, lw=1.0, ls="--", label="beyond: 90% against one rival")
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
+    style.logarithmic(axes, y=False)
     axes.legend(loc="upper left")
     axes.set(title="Margins: gap of the two leading logits", xlabel="nats", ylabel="queries")
 
@@ -106,34 +94,23 @@ def _keys(axes: Any, head: HeadInspection, tokens: list[str] | None, sequence: i
 
 def draw_model(model: ModelInspection, path: str | Path) -> None:
     """Every head as a point and as a square: temperature against effective keys, and hardness by layer and head."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(LOOK):
-        figure = Figure(figsize=(12.0, 5.2), layout="constrained")
+    with style.sheet(path, (12.0, 5.2), 1, 2) as (figure, panels):
+        left, right = panels[0]
         count = len(model.heads)
-        title = f"{count} heads on {sum(len(t) for t in model.tokens)} tokens: {model.near_hard} near-hard"
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
-        left, right = figure.subplots(1, 2)
+        style.headline(figure, f"{count} heads on {sum(len(t) for t in model.tokens)} tokens: {model.near_hard} near-hard")
         for index, head in enumerate(model.heads):
             colour = CURVES[(index // model.per_layer) % len(CURVES)]
-            left.plot(head.inverse_temperature, head.effective_keys, "o" if not head.near_hard else "*", ms=6, color=colour)
+            left.plot(head.inverse_temperature, head.effective_keys, "*" if head.near_hard else "o", ms=6, color=colour)
         for layer in range(min(model.layers, count // max(model.per_layer, 1))):
             left.plot([], [], "o", color=CURVES[layer % len(CURVES)], label=f"layer {layer}")
         left.plot([], [], "*", color=INK, label="near-hard")
-        left.set_xscale("log")
-        left.set_yscale("log")
-        left.xaxis.set_major_formatter("{x:g}")
-        left.yaxis.set_major_formatter("{x:g}")
+        style.logarithmic(left)
         left.set(title="Temperature and spread", xlabel="inverse temperature, per spread of queries", ylabel="effective keys")
         left.legend(ncols=2)
+        right.grid(False)
         if count == model.layers * model.per_layer:
             table = np.array([head.hard_error for head in model.heads]).reshape(model.layers, model.per_layer)
-            image = right.imshow(table, cmap=VALUES + "_r", vmin=0.0, vmax=1.5, aspect="auto")
-            figure.colorbar(image, ax=right, shrink=0.85)
-            for (i, j), value in np.ndenumerate(table):
-                ink = "white" if value > 0.7 else INK
-                right.annotate(f"{value:.2f}", (j, i), ha="center", va="center", fontsize=7, color=ink)
+            figure.colorbar(right.imshow(table, cmap=VALUES + "_r", vmin=0.0, vmax=1.5, aspect="auto"), ax=right, shrink=0.85)
+            style.write_over(right, np.vectorize("{:.2f}".format)(table), table > 0.7, fontsize=7)
             right.set(xlabel="head", ylabel="layer", xticks=range(model.per_layer), yticks=range(model.layers))
         right.set_title("Relative error of argmax instead of softmax")
-        write_atomically(path, render(figure, suffix_of(path)))

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maxaffine.core.progress import Progress
-from maxaffine.core.records import write_atomically
 from maxaffine.report import style
 from maxaffine.report.sampling import Probe
 
@@ -32,30 +31,19 @@ def draw(compiled: Any, path: str | Path, *, progress: Progress | None = None) -
         path: where to write; .png, .svg or .pdf.
         progress: called as progress(stage, done, total) while the layer is evaluated.
     """
-    suffix = style.suffix_of(path)
-    import matplotlib
-
-    with matplotlib.rc_context(style.LOOK):
-        data = style.render(figure(compiled, progress=progress), suffix)
-    write_atomically(path, data)
-    return Path(path)
+    style.suffix_of(path)  # a wrong suffix is refused before anything is drawn
+    with style.look():
+        return style.save(figure(compiled, progress=progress), path)
 
 
 def figure(compiled: Any, *, progress: Progress | None = None) -> Figure:
     """The figure itself, a matplotlib Figure that no window and no pyplot state knows of."""
-    import matplotlib
-
     from maxaffine.report import layouts
 
-    with matplotlib.rc_context(style.LOOK):
+    with style.look():
         probe = Probe(compiled, progress)
-        dimension = probe.window.dimension
-        if dimension == 1:
-            drawn = layouts.one_variable(probe)
-        elif dimension == 2:
-            drawn = layouts.two_variables(probe)
-        else:
-            drawn = layouts.many_variables(probe)
+        layout = {1: layouts.one_variable, 2: layouts.two_variables}.get(probe.window.dimension, layouts.many_variables)
+        drawn = layout(probe)
         inch = 1 / drawn.get_figheight()
         drawn.text(0.012, 1 - 0.12 * inch, headline(compiled), va="top", fontsize=13, fontweight="bold")
         drawn.text(0.012, 1 - 0.44 * inch, subline(probe), va="top", fontsize=8.5, color=style.QUIET, linespacing=1.5)

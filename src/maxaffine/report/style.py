@@ -35,62 +35,13 @@ ENTROPY = "cividis"
 PROVED_TEXT = "#00664b"
 LEGEND: dict[str, Any] = {"handlelength": 1.4, "columnspacing": 1.2, "borderpad": 0.1, "borderaxespad": 0.0}
 WORST_MARK: dict[str, Any] = {
-    "marker": "o",
-    "ms": 6.5,
-    "mfc": "none",
-    "mec": WORST,
-    "mew": 1.6,
-    "ls": "none",
-    "zorder": 5,
-    "clip_on": False,
-}
+    "marker": "o", "ms": 6.5, "mfc": "none", "mec": WORST, "mew": 1.6, "ls": "none", "zorder": 5, "clip_on": False,
+}  # fmt: skip
 
 WIDTH_INCHES = 12.0
 DOTS_PER_INCH = 150
 
-LOOK: Any = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9.0,
-    "text.color": INK,
-    "text.usetex": False,
-    # A dollar sign in a user's expression is a dollar sign.
-    "text.parse_math": False,
-    "axes.edgecolor": "#9aa1ac",
-    "axes.labelcolor": INK,
-    "axes.labelsize": 9.0,
-    "axes.linewidth": 0.7,
-    "axes.titlesize": 10.0,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 7.0,
-    "axes.facecolor": "white",
-    "axes.unicode_minus": True,
-    "axes.formatter.limits": (-4, 5),
-    "axes.formatter.use_mathtext": False,
-    "axes.formatter.useoffset": False,
-    "figure.facecolor": "white",
-    "image.interpolation": "nearest",
-    "image.composite_image": False,
-    "legend.fontsize": 8.0,
-    "legend.frameon": True,
-    "legend.framealpha": 0.85,
-    "legend.edgecolor": "none",
-    "lines.solid_capstyle": "round",
-    "lines.solid_joinstyle": "round",
-    "path.simplify": True,
-    "pdf.fonttype": 42,
-    "savefig.bbox": None,
-    "savefig.dpi": DOTS_PER_INCH,
-    "svg.hashsalt": "maxaffine",
-    "xtick.color": QUIET,
-    "ytick.color": QUIET,
-    "xtick.labelsize": 8.0,
-    "ytick.labelsize": 8.0,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "xtick.major.size": 3.0,
-    "ytick.major.size": 3.0,
-}
+LOOK = Path(__file__).with_name("look.mplstyle")  # fonts, sizes and colours, as matplotlib reads them
 
 # No dates in any of them: the same figure gives the same bytes.
 _METADATA: dict[str, dict[str, Any]] = {
@@ -111,13 +62,13 @@ def suffix_of(path: str | Path) -> str:
     return suffix
 
 
-def render(figure: Figure, suffix: str, dots: int = DOTS_PER_INCH) -> bytes:
+def render(figure: Figure, suffix: str, dots: int | None = None) -> bytes:
     """The figure as bytes of that kind, drawn by matplotlib's Agg, SVG or PDF canvas without a display."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box; a warning would tell the reader nothing to act on.
         warnings.filterwarnings("ignore", message="Glyph")
-        figure.savefig(buffer, format=suffix[1:], dpi=dots, metadata=_METADATA[suffix])
+        figure.savefig(buffer, format=suffix[1:], dpi=dots or DOTS_PER_INCH, metadata=_METADATA[suffix])
     return buffer.getvalue()
 
 
@@ -126,7 +77,7 @@ def look() -> Iterator[None]:
     """The look, for the duration of a drawing."""
     import matplotlib
 
-    with matplotlib.rc_context(LOOK):
+    with matplotlib.rc_context(fname=LOOK):
         yield
 
 
@@ -141,7 +92,7 @@ def new_figure(size: tuple[float, float], rows: int = 1, columns: int = 1, **opt
     return figure, grid
 
 
-def save(figure: Figure, path: str | Path, dots: int = DOTS_PER_INCH) -> Path:
+def save(figure: Figure, path: str | Path, dots: int | None = None) -> Path:
     """Write a figure, whole or not at all; .png, .svg or .pdf by suffix."""
     write_atomically(path, render(figure, suffix_of(path), dots))
     return Path(path)
@@ -215,17 +166,8 @@ def clean(axes: Axes) -> None:
 
 def remark(axes: Axes, words: str, where: tuple[float, float], side: str) -> None:
     """A few words just above a height of the vertical axis, at the left or the right end of the panel."""
-    axes.annotate(
-        words,
-        where,
-        (0, 2),
-        axes.get_yaxis_transform(),
-        "offset points",
-        ha=side,
-        va="bottom",
-        fontsize=8,
-        color=PROVED_TEXT,
-    )
+    at = (where, (0, 2), axes.get_yaxis_transform(), "offset points")
+    axes.annotate(words, *at, ha=side, va="bottom", fontsize=8, color=PROVED_TEXT)
 
 
 def note(axes: Axes, sentence: str) -> None:

@@ -163,7 +163,7 @@ def coarse(monkeypatch):
     if not KEEP:
         monkeypatch.setattr(sampling, "WEIGHTS_IN_ALL", 8_000_000)
         monkeypatch.setattr(sampling, "SUMS_IN_A_PICTURE", 4_000_000)
-        monkeypatch.setitem(style.LOOK, "savefig.dpi", 60)
+        monkeypatch.setattr(style, "DOTS_PER_INCH", 60)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -171,7 +171,7 @@ def test_every_kind_of_layer_has_its_picture(name, tmp_path):
     path = figures.draw(CASES[name](), tmp_path / f"{name}.png")
     data = path.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    assert int.from_bytes(data[16:20], "big") == 12 * style.LOOK["savefig.dpi"]
+    assert int.from_bytes(data[16:20], "big") == 12 * style.DOTS_PER_INCH
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
     if KEEP:
         (Path(KEEP) / path.name).write_bytes(data)
