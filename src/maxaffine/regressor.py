@@ -235,17 +235,14 @@ class MaxAffineRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
     def _coordinates(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        inside = np.clip(X, self.low_, self.high_)
-        return np.asarray((inside - self.mean_) / self.scale_ * self.metric_)
+        return self._scaled(validate_data(self, X, reset=False, dtype=np.float64))
+
+    def _scaled(self, X: Array) -> Array:
+        return np.asarray((np.clip(X, self.low_, self.high_) - self.mean_) / self.scale_ * self.metric_)
 
     def predict(self, X: Any) -> Array:
         """Values of the head; inputs far outside the training data are clamped (`low_`, `high_`)."""
-        Z = self._coordinates(X)
-        out = softmax_weights(Z, self.keys_, self.temperature_) @ self.values_
-        if self.tilt_ is not None:
-            out = out + Z @ self.tilt_
-        return np.asarray(out[:, 0] if self._one else out)
+        return self._head(self._coordinates(X))
 
     def attention(self, X: Any) -> Array:
         """Attention weights (samples, tokens) of every sample: which keys answer, and how much."""
@@ -301,7 +298,9 @@ class MaxAffineRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         )  # fmt: skip
 
     def _function(self, x: Array) -> Array:
-        Z = (np.clip(x, self.low_, self.high_) - self.mean_) / self.scale_ * self.metric_
+        return self._head(self._scaled(x))
+
+    def _head(self, Z: Array) -> Array:
         out = softmax_weights(Z, self.keys_, self.temperature_) @ self.values_
         out = out if self.tilt_ is None else out + Z @ self.tilt_
         return np.asarray(out[:, 0] if self._one else out)

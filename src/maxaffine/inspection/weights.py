@@ -49,9 +49,7 @@ class Weights:
 
     def __getitem__(self, name: str) -> Array:
         """The tensor in float64, finite."""
-        entry = self.entries.get(name)
-        if entry is None:
-            raise BadInput(f"{self.shown} has no tensor {name!r}; it is not a model of the kind its names suggest.")
+        entry = self._entry(name)
         if entry.dtype not in FLOATS:
             raise BadInput(f"{self.shown}: tensor {name!r} has dtype {entry.dtype}, and weights must be floating point.")
         stored = np.dtype(FLOATS[entry.dtype])
@@ -65,10 +63,12 @@ class Weights:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor, unread."""
-        entry = self.entries.get(name)
-        if entry is None:
+        return self._entry(name).shape
+
+    def _entry(self, name: str) -> Entry:
+        if name not in self.entries:
             raise BadInput(f"{self.shown} has no tensor {name!r}; it is not a model of the kind its names suggest.")
-        return entry.shape
+        return self.entries[name]
 
 
 def read_weights(path: str | Path, max_bytes: int = MAX_BYTES) -> tuple[Weights, dict[str, Any]]:

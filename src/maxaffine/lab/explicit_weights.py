@@ -23,11 +23,7 @@ from maxaffine.report.style import CURVES, ERRORS, QUIET, logarithmic
 EXPRESSION, SIDE = "sin(x) + cos(y)", math.pi
 WORKSPACE = 8 << 20  # weights in flight
 FULL_SOFTMAX = 1_500  # tokens up to which the whole m x m softmax of the definition is formed
-CONSTRUCTIONS = {
-    "continuity": "values f(centre), cells from the modulus of continuity alone (any continuous f)",
-    "lipschitz": "values f(centre), cells from Lipschitz constants, sharpness 2 log 41",
-    "compiled": "what ma.compile(method='lookup') takes",
-}
+CONSTRUCTIONS = ("continuity", "lipschitz", "compiled")  # the protocol says what they are
 
 
 def units(parameters: Parameters) -> list[dict[str, Any]]:
@@ -179,7 +175,7 @@ def table(results: Sequence[Row], parameters: Parameters) -> Table:
     rows = tuple(
         (one["error"], one["construction"], " x ".join(map(str, one["cells"])), one["tokens"], one["parameters"],
          one["sharpness"], one["bound"], one["measured"], one["points"])
-        for one in sorted(_layers(results), key=lambda one: (-one["error"], list(CONSTRUCTIONS).index(one["construction"])))
+        for one in sorted(_layers(results), key=lambda one: (-one["error"], CONSTRUCTIONS.index(one["construction"])))
     )  # fmt: skip
     return Table(header, rows)
 

@@ -51,7 +51,7 @@ def source(module: str) -> dict[str, Any]:
     """What code ran: SHA-256 of the experiment's module and of the whole package, and the commit where git knows it."""
     package = Path(__file__).parent.parent
     digest = hashlib.sha256()
-    for path in sorted(path for kind in ("py", "toml", "css", "html", "mplstyle") for path in package.rglob(f"*.{kind}")):
+    for path in sorted(path for path in package.rglob("*.*") if path.is_file() and path.suffix != ".pyc"):
         digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     own = find_spec(module)
     origin = Path(own.origin) if own is not None and own.origin is not None else Path(__file__)

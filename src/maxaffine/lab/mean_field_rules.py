@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from maxaffine.lab.experiment import Parameters, Row
-from maxaffine.meanfield.experiment import STARTS
 
 CURVES = ("test", "exact", "paper", "paper0", "train")
 CLOSE = 0.05  # relative distance at which a formula agrees with a test risk
@@ -32,22 +31,18 @@ WORDS = {
 Numbers = Mapping[str, Any]
 
 
-def _share(good: int, all_of_them: int) -> str:
-    return HOLDS if good == all_of_them else PARTLY if good else FAILS
+def _share(good: Sequence[bool]) -> str:
+    return HOLDS if all(good) else PARTLY if any(good) else FAILS
 
 
-def _risk(numbers: Numbers) -> str:
-    return _share(sum(abs(row["paper"] - row["exact"]) <= 0.01 for row in numbers.values()), len(numbers))
+def _all(good: Sequence[bool]) -> str:
+    return HOLDS if all(good) else FAILS
 
 
 def _transition(numbers: Numbers) -> str:
     rows = [numbers[d] for d in sorted(numbers, key=int)]
     falls = all(after["below"] < before["below"] for before, after in pairwise(rows))
-    return _share(falls + (abs(rows[-1]["above"] - 0.8**2) <= 0.05), 2)
-
-
-def _optimality(numbers: Numbers) -> str:
-    return HOLDS if numbers["largest_slope"] <= 0 and numbers["smallest_eigenvalue"] > -1e-12 else FAILS
+    return _share([falls, abs(rows[-1]["above"] - 0.8**2) <= 0.05])
 
 
 def _bayes(numbers: Numbers) -> str:
@@ -68,28 +63,21 @@ def _stationary(numbers: Numbers) -> str:
 def _initialisation(numbers: Numbers) -> str:
     population = min(row["learned"] / row["of"] for row in numbers["population"].values())
     sampled = min(numbers["sampled"].values())
-    good = (population >= 0.9) + (sampled >= 0.9)
-    return _share(good, 2) if good else PARTLY if population > 0.5 else FAILS
-
-
-def _length(numbers: Numbers) -> str:
-    return HOLDS if all(row["defect"] <= 1e-9 for row in numbers.values()) else FAILS
-
-
-def _linear(numbers: Numbers) -> str:
-    gain = 1 - numbers["linear"] / numbers["null"]
-    return HOLDS if gain < 0.05 and numbers["oracle"] < 0.01 * numbers["null"] else FAILS
-
-
-def _experiment(numbers: Numbers) -> str:
-    shares = [share for row in numbers.values() for share in row.values()]
-    return _share(sum(share >= 0.95 for share in shares), len(shares))
+    good = [population >= 0.9, sampled >= 0.9]
+    return _share(good) if any(good) else PARTLY if population > 0.5 else FAILS
 
 
 _RULES: dict[str, Callable[[Numbers], str]] = {
-    "risk": _risk, "transition": _transition, "optimality": _optimality, "bayes": _bayes, "stationary": _stationary,
-    "initialisation": _initialisation, "length": _length, "linear": _linear, "experiment": _experiment,
-}  # fmt: skip
+    "risk": lambda rows: _share([abs(row["paper"] - row["exact"]) <= 0.01 for row in rows.values()]),
+    "transition": _transition,
+    "optimality": lambda found: _all([found["largest_slope"] <= 0, found["smallest_eigenvalue"] > -1e-12]),
+    "bayes": _bayes,
+    "stationary": _stationary,
+    "initialisation": _initialisation,
+    "length": lambda rows: _all([row["defect"] <= 1e-9 for row in rows.values()]),
+    "linear": lambda risk: _all([1 - risk["linear"] / risk["null"] < 0.05, risk["oracle"] < 0.01 * risk["null"]]),
+    "experiment": lambda rows: _share([share >= 0.95 for row in rows.values() for share in row.values()]),
+}
 
 
 def judge(name: str, numbers: Numbers, said: str) -> str:
@@ -103,20 +91,18 @@ def trained(results: Sequence[Row]) -> dict[str, list[dict[str, Any]]]:
     for row in results:
         if row["unit"]["kind"] != "training":
             continue
-        entries = runs.setdefault(row["unit"]["gamma"], [_nothing(start) for start in STARTS])
-        for entry, part in zip(entries, row["values"]["starts"], strict=True):
-            entry["steps"] = row["values"]["steps"]
-            entry["learned"] += part["learned"]
-            entry["z_squared"] += part["z_squared"]
-            entry["z_count"] += part["z_count"]
-            entry["z_max"] = max(entry["z_max"], part["z_max"])
-            for curve in CURVES:
-                entry[curve] += part[curve]
+        values = row["values"]
+        parts = [{**part, "steps": values["steps"]} for part in values["starts"]]
+        before = runs.get(row["unit"]["gamma"], [{}] * len(parts))
+        runs[row["unit"]["gamma"]] = [
+            part if not entry else {
+                **part,
+                **{name: entry[name] + part[name] for name in ("learned", "z_squared", "z_count", *CURVES)},
+                "z_max": max(entry["z_max"], part["z_max"]),
+            }
+            for entry, part in zip(before, parts, strict=True)
+        ]  # fmt: skip
     return runs
-
-
-def _nothing(start: str) -> dict[str, Any]:
-    return {"start": start, "z_squared": 0.0, "z_count": 0, "z_max": 0.0, "learned": [], **{curve: [] for curve in CURVES}}
 
 
 def agreement(entry: dict[str, Any], formula: str) -> float:

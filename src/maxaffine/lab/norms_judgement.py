@@ -37,27 +37,6 @@ def sigmas(results: Sequence[Row]) -> Array:
     return np.array(results[0]["values"]["sigma"], dtype=np.float64)
 
 
-def tests(sigma: Array, samples: Array) -> dict[str, float]:
-    """All tests of one quantity: samples (seeds, levels)."""
-    mean = samples.mean(axis=0)
-    each = [trends.spearman(sigma, sample) for sample in samples]
-    slopes = np.array([trends.log_log_slope(sigma, sample, SLOPE_FROM) for sample in samples])
-    slope, half = trends.mean_and_interval(slopes)
-    falling = sum(value < 0 for value in each)
-    return {
-        "spearman": trends.spearman(sigma, mean),
-        "spearman_highest_seed": max(each),
-        "seeds_falling": falling,
-        "seeds": len(samples),
-        "sign_test": trends.sign_test(falling, len(samples)),
-        "increases": trends.increases(mean),
-        "decreasing_r2": trends.decreasing_r2(mean),
-        "slope": float(slope),
-        "slope_half_interval": float(half),
-        "fall": float(mean[-1] / mean[0]) if mean[0] else float("nan"),
-    }
-
-
 def is_synthetic(results: Sequence[Row]) -> bool:
     """Whether any image of the run was made up."""
     return any(row["values"].get("synthetic") for row in results)
@@ -142,16 +121,23 @@ def table(results: Sequence[Row], parameters: Parameters) -> Table:
         "decreasing fit R2", "log-log slope from 0.3", "last / first",
     )  # fmt: skip
     rows: list[Cells] = []
-    steps = len(sigmas(results)) - 1
     pairs = dict.fromkeys((row["unit"]["variant"], row["unit"]["dataset"]) for row in results)
     for (variant, dataset), (quantity, title) in itertools.product(pairs, _TABLE.items()):
         samples = curves(results, quantity, variant=variant, dataset=dataset)
-        if not len(samples):
-            continue
-        found = tests(sigmas(results), samples)
-        rows.append((
-            variant, TITLES[dataset], title, f"{found['spearman']:.3f}", f"{found['spearman_highest_seed']:.3f}",
-            f"{found['seeds_falling']} of {found['seeds']}", f"{found['sign_test']:.3g}", f"{found['increases']} of {steps}",
-            f"{found['decreasing_r2']:.3f}", f"{found['slope']:.2f} ± {found['slope_half_interval']:.2f}", f"{found['fall']:.3f}",
-        ))  # fmt: skip
+        if len(samples):
+            rows.append((variant, TITLES[dataset], title, *_tests(sigmas(results), samples)))
     return Table(header, rows)
+
+
+def _tests(sigma: Array, samples: Array) -> list[str]:
+    """All tests of one quantity, samples (seeds, levels), in the order of the table's columns."""
+    mean, seeds = samples.mean(axis=0), len(samples)
+    each = [trends.spearman(sigma, sample) for sample in samples]
+    falling = sum(value < 0 for value in each)
+    slope, half = trends.mean_and_interval([trends.log_log_slope(sigma, sample, SLOPE_FROM) for sample in samples])
+    fall = float(mean[-1] / mean[0]) if mean[0] else float("nan")
+    return [
+        f"{trends.spearman(sigma, mean):.3f}", f"{max(each):.3f}", f"{falling} of {seeds}",
+        f"{trends.sign_test(falling, seeds):.3g}", f"{trends.increases(mean)} of {len(sigma) - 1}",
+        f"{trends.decreasing_r2(mean):.3f}", f"{float(slope):.2f} ± {float(half):.2f}", f"{fall:.3f}",
+    ]  # fmt: skip

@@ -19,16 +19,7 @@ if TYPE_CHECKING:
     from maxaffine.lab.training import Trainer
 
 
-VARIANTS = {
-    "primary": "raw pixels in [0, 1], noise drawn once per image, Adam without weight decay",
-    "c1": "control C1: inputs divided by sqrt(1 + sigma^2 dim / E|x|^2), so that noise does not make them larger",
-    "c4": "control C4: labels flipped at the ratio of the level, clean inputs",
-    "c3": "control C3: W_V, W_O and the feed-forward net frozen at the sigma = 0 solution; W_Q, W_K trained from the start again",
-    "redrawn": "noise redrawn each epoch",
-    "adamw": "AdamW with weight decay 0.01 on every weight",
-    "standardised": "pixels standardised channel by channel with clean training statistics, noise added afterwards",
-    "c5": "control C5: the dictionary task, where the best inverse temperature is 1 / sigma^2",
-}
+VARIANTS = ("primary", "c1", "c4", "c3", "redrawn", "adamw", "standardised", "c5")  # the protocol says what they are
 
 
 def levels_of(parameters: Parameters) -> Array:

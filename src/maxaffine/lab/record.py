@@ -58,7 +58,7 @@ def build(
             "wall time": _time(entries),
         },
     }
-    filled: dict[str, Any] = stated(json.loads(json.dumps(_finite(record), allow_nan=False)))
+    filled: dict[str, Any] = stated(record)
     return filled
 
 
@@ -69,23 +69,16 @@ def module_path(home: str) -> str:
 
 
 def stated(value: Any) -> Any:
-    """The value with every empty place filled by a word that says so."""
-    if isinstance(value, dict):
-        return {key: stated(item) for key, item in value.items()} or "none"
-    if isinstance(value, list):
-        return [stated(item) for item in value] or "none"
-    return "none" if value is None or value == "" else value
-
-
-def _finite(value: Any) -> Any:
-    """The value with NaN and infinities as words: JSON has no numbers for them, and a table may hold them."""
+    """The value as JSON holds it, every empty place filled by a word that says so, NaN and infinities as words."""
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: stated(item) for key, item in value.items()} or "none"
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [stated(item) for item in value] or "none"
     if hasattr(value, "tolist"):
-        return _finite(value.tolist())
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        return stated(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return "none" if value is None or value == "" else value
 
 
 def _sources(home: str, entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

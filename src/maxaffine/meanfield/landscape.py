@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -177,15 +178,24 @@ def _tangent_gradient(risk: Risk, u: Array, v: Array) -> tuple[Array, Array]:
     return g_u - (g_u @ u) * u, g_v - (g_v @ v) * v
 
 
-def _accept(risk: SoftmaxRisk | RiskTable, o: Overlaps, residual: float, known: list[StationaryPoint]) -> StationaryPoint | None:
-    """The point if it is stationary and new: the mirror image (eta, zeta, rho) -> -(eta, zeta, rho) counts as the same."""
-    mirrors = [np.array(o), np.array(o) * [1, 1, -1, -1, -1]]
-    if any(np.abs(np.array(p.overlaps) - mirror).max() < 1e-5 for p in known for mirror in mirrors):
-        return None
-    point = _classify(risk, o)
-    # plateaus are flat to rounding without being stationary: ask that a Newton step would not move the point
-    sizes = [abs(e) for e in point.eigenvalues]
-    return point if min(sizes) > 1e-13 * max(sizes) and residual < 1e-7 * min(sizes) else None
+def _accepted(
+    risk: SoftmaxRisk | RiskTable, ends: Iterable[tuple[Overlaps, Array]], known: list[StationaryPoint]
+) -> list[StationaryPoint]:
+    """The ends (overlaps, residual) that are stationary and new.
+
+    The mirror image (eta, zeta, rho) -> -(eta, zeta, rho) counts as the same.
+    """
+    extra: list[StationaryPoint] = []
+    for o, residual in ends:
+        mirrors = [np.array(o), np.array(o) * [1, 1, -1, -1, -1]]
+        if any(np.abs(np.array(p.overlaps) - mirror).max() < 1e-5 for p in known + extra for mirror in mirrors):
+            continue
+        point = _classify(risk, o)
+        # plateaus are flat to rounding without being stationary: ask that a Newton step would not move the point
+        sizes = [abs(e) for e in point.eigenvalues]
+        if min(sizes) > 1e-13 * max(sizes) and float(np.abs(residual).max()) < 1e-7 * min(sizes):
+            extra.append(point)
+    return extra
 
 
 def _planar(risk: SoftmaxRisk | RiskTable, known: list[StationaryPoint], grid: int = 72) -> list[StationaryPoint]:
@@ -200,15 +210,12 @@ def _planar(risk: SoftmaxRisk | RiskTable, known: list[StationaryPoint], grid: i
     angles_v = 2 * math.pi * (np.arange(grid) + 0.41) / grid
     size = np.array([[np.linalg.norm(field(np.array([a, b]))) for b in angles_v] for a in angles_u])
     around = [np.roll(np.roll(size, i, 0), j, 1) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)]
-    extra: list[StationaryPoint] = []
-    for i, j in np.argwhere(size < np.min(around, axis=0)):
-        end = root(field, [angles_u[i], angles_v[j]], tol=1e-14)
-        a, b = end.x
-        o = Overlaps(math.cos(a), math.sin(b), math.sin(a), math.cos(b), math.cos(a - b))
-        point = _accept(risk, o, float(np.abs(end.fun).max()), known + extra)
-        if point is not None:
-            extra.append(point)
-    return extra
+    ends = (root(field, [angles_u[i], angles_v[j]], tol=1e-14) for i, j in np.argwhere(size < np.min(around, axis=0)))
+
+    def overlaps(a: float, b: float) -> Overlaps:
+        return Overlaps(math.cos(a), math.sin(b), math.sin(a), math.cos(b), math.cos(a - b))
+
+    return _accepted(risk, ((overlaps(*end.x), end.fun) for end in ends), known)
 
 
 def _random(risk: SoftmaxRisk | RiskTable, search: int, seed: int, known: list[StationaryPoint]) -> list[StationaryPoint]:
@@ -217,11 +224,7 @@ def _random(risk: SoftmaxRisk | RiskTable, search: int, seed: int, known: list[S
     def field(z: Array) -> Array:
         return np.concatenate(_tangent_gradient(risk, z[:4] / np.linalg.norm(z[:4]), z[4:] / np.linalg.norm(z[4:])))
 
-    extra: list[StationaryPoint] = []
-    for _ in range(search):
-        end = least_squares(field, rng.standard_normal(8), xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=200)
-        o = Overlaps.from_vectors(end.x[:4], end.x[4:], np.eye(4)[0], np.eye(4)[1])
-        point = _accept(risk, o, float(np.abs(end.fun).max()), known + extra)
-        if point is not None:
-            extra.append(point)
-    return extra
+    tight = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15, "max_nfev": 200}
+    ends = (least_squares(field, rng.standard_normal(8), **tight) for _ in range(search))
+    axes = np.eye(4)[:2]
+    return _accepted(risk, ((Overlaps.from_vectors(end.x[:4], end.x[4:], *axes), end.fun) for end in ends), known)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, log_ndtr, ndtr
+from scipy.special import expit, ndtr
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
@@ -156,10 +156,6 @@ class MeanField:
         risk += miss * rho**2 * (r * r * d - y2)
         cross = C * zeta * density - gamma * rho * k * density - rho * r * math.sqrt(d) * density
         return risk - 2 * gamma * eta * cross
-
-    def log_step(self, mu: float) -> float:
-        """log of the corrected retrieval probability, safe far below the threshold."""
-        return float(log_ndtr(self._k(mu)))
 
     # -- phase boundaries --------------------------------------------------------------------------------------
 

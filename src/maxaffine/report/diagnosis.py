@@ -121,13 +121,11 @@ def _coarse(scores: Array, values: Array, error: float | None) -> Signature:
     pair = np.argpartition(scores, -2, axis=1)[:, -2:]
     step = float(np.quantile(np.abs(values[pair[:, 0]] - values[pair[:, 1]]).max(axis=1), 0.9))
     fired = step > threshold and step > 0.0
+    reason = "midway between two cells a hard lookup is wrong by half of the step between their values"
     if error is None:
         reason = "between two neighbouring cells the value moves by more than a quarter of its whole range"
-    else:
-        reason = "midway between two cells a hard lookup is wrong by half of the step between their values"
-    advice = "nothing to do: values move little from cell to cell"
-    if fired:
-        advice = f"needs P >= {np.ceil(step / threshold):.0f} times as many cells along the direction in which the values move"
+    finer = f"needs P >= {np.ceil(step / max(threshold, 1e-300)):.0f} times as many cells along the direction of change"
+    advice = finer if fired else "nothing to do: values move little from cell to cell"
     return Signature("coarse", step, threshold, fired, reason, advice)
 
 
@@ -136,9 +134,8 @@ def _dead(weights: Array) -> Signature:
     share = float(dead.mean())
     fired = share > DEAD_SHARE
     reason = f"a key is dead when no query gives it the largest weight, nor a weight of {DEAD_WEIGHT:g}"
-    advice = "nothing to do: nearly all keys are used"
-    if fired:
-        advice = f"{int(dead.sum())} of {len(dead)} keys are never used by these queries: leave them out, or move them"
+    unused = f"{int(dead.sum())} of {len(dead)} keys are never used by these queries: leave them out, or move them"
+    advice = unused if fired else "nothing to do: nearly all keys are used"
     return Signature("dead", share, DEAD_SHARE, fired, reason, advice)
 
 
@@ -147,10 +144,9 @@ def _saturated(scores: Array, dtype: str) -> Signature:
     rounded = float(dtype_of(dtype).unit * np.abs(finite).max())
     fired = rounded > LOGIT_ROUNDING
     reason = f"{dtype} rounds the largest logit by this much, and weights by the same relative amount"
-    advice = f"nothing to do: {dtype} holds these logits"
-    if fired:
-        shift = float(np.ptp(finite, axis=1).max())
-        advice = f"centre the inputs (one query's logits span only {shift:.3g}), lower the sharpness, or use a wider dtype"
+    span = float(np.ptp(finite, axis=1).max())
+    centre = f"centre the inputs (one query's logits span only {span:.3g}), lower the sharpness, or use a wider dtype"
+    advice = centre if fired else f"nothing to do: {dtype} holds these logits"
     return Signature("saturated", rounded, LOGIT_ROUNDING, fired, reason, advice)
 
 
@@ -163,7 +159,6 @@ def _outside(sites: Array, queries: Array) -> Signature:
     share = float(away.mean())
     fired = share > DEAD_SHARE
     reason = "a site outside the range of the queries by more than a tenth of it serves only the rim"
-    advice = "nothing to do: the sites lie where the queries are"
-    if fired:
-        advice = f"{int(away.sum())} of {len(away)} sites lie outside the queries: shrink the box, or move the sites inside"
+    shrink = f"{int(away.sum())} of {len(away)} sites lie outside the queries: shrink the box, or move the sites inside"
+    advice = shrink if fired else "nothing to do: the sites lie where the queries are"
     return Signature("outside", share, DEAD_SHARE, fired, reason, advice)

@@ -8,27 +8,7 @@ from typing import Any
 from maxaffine.lab.record import FIGURE
 from maxaffine.lab.report import words
 
-INTRODUCTION = """# Experiments
-
-Every experiment that the two papers report or ask for, run again. Each has a claim, a protocol with every setting, a verdict rule
-that was fixed before the run, and a record. This page is made by `maxaffine lab report` from the records under `results/`;
-nothing on it is written by hand.
-
-    maxaffine lab list                                    what there is, with parameters
-    maxaffine lab run norms-under-noise --quick           the same code on less, in minutes
-    maxaffine lab run norms-under-noise --data DIR        in full; killed or interrupted, the same command goes on
-    maxaffine lab keep lab-runs/NAME-...                  a finished full run into results/
-    maxaffine lab report                                  this page, and all of it as one HTML file
-
-A run is a folder: parameters, results as they arrive, tensors, figure, record. `--set NAME=VALUE` and `--seeds N` change
-parameters, `--workers N` uses processes, `--dask ADDRESS` a cluster, `--device cuda` a GPU. `python -m maxaffine.lab.worker
-NAME --out DIR` does the units where only NumPy, safetensors and PyTorch are installed; `maxaffine lab run NAME --out DIR`
-elsewhere then finishes. Image data are read from `--data DIR`, from MAXAFFINE_DATA or from the cache (mnist/,
-fashion-mnist/, cifar10/ with the published files, packed or not), and fetched with `--download`: verified, resumed where
-they were cut, from the publishers or from the mirror in MAXAFFINE_DATA_URL. A quick run never downloads; without data it
-uses synthetic images and says so. Your own experiment is a `maxaffine.lab.Experiment`, run as `maxaffine lab run
-module:attribute`.
-"""
+INTRODUCTION = Path(__file__).with_name("introduction.md").read_text(encoding="utf-8")
 
 
 def render(found: list[tuple[Path, dict[str, Any]]], home: Path) -> str:

@@ -4,48 +4,24 @@ import base64
 import html
 import re
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from maxaffine.lab.record import FIGURE
 from maxaffine.lab.report import words
 
-# A browser that reads this asks no other host for anything, whatever a record contains.
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-
-
-STYLE = "\n" + (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
+HERE = Path(__file__).parent
 
 
 def render(found: list[tuple[Path, dict[str, Any]]]) -> str:
     """The whole page."""
     sections = "\n".join(_section(folder, record) for folder, record in found)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>maxaffine: experiments</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<header class="top">
-<p class="house">maxaffine</p>
-<h1>Experiments</h1>
-<p class="lead">What the two papers report or ask for, run again. Every verdict rule was fixed before its run; a verdict that
-disagrees with a paper is stated as plainly as one that agrees. This page is made from the records alone.</p>
-{_summary(found)}
-</header>
-<main>
-{sections}
-</main>
-<footer><p>Made by <code>maxaffine lab report</code> from {len(found)} records. <code>maxaffine lab run NAME</code> runs an
-experiment again.</p></footer>
-</body>
-</html>
-"""
+    style = (HERE / "page.css").read_text(encoding="utf-8")
+    return _filled("page", style=style, summary=_summary(found), sections=sections, count=str(len(found)))
+
+
+def _filled(template: str, **parts: str) -> str:
+    return Template((HERE / f"{template}.html").read_text(encoding="utf-8")).substitute(parts)
 
 
 def _summary(found: list[tuple[Path, dict[str, Any]]]) -> str:
@@ -63,28 +39,17 @@ def _badge(record: dict[str, Any]) -> str:
 
 
 def _section(folder: Path, record: dict[str, Any]) -> str:
-    name = _text(record["experiment"])
-    picture = base64.b64encode((folder / FIGURE).read_bytes()).decode()
     verdict = record["verdict"]
     quick = '<p class="warning">A quick run: the same code on less. Not a result.</p>' if record["quick"] else ""
     synthetic = '<p class="warning">SYNTHETIC data: made-up images, not the published sets.</p>' if record["synthetic"] else ""
-    return f"""<article id="{name}" aria-labelledby="{name}-title">
-<h2 id="{name}-title"><a href="#{name}">{name}</a></h2>
-<blockquote><p>{_text(record["claim"])}</p><cite>{_text(record["paper"])}</cite></blockquote>
-{quick}{synthetic}<p class="verdict {words.kind(verdict["outcome"])}">{_badge(record)} {_text(verdict["sentence"])}</p>
-<figure><img alt="{_text(record["figure"]["alt"])}" src="data:image/png;base64,{picture}"></figure>
-{_table(record["table"])}
-{_numbers(verdict["numbers"])}
-<details><summary>Rule and protocol</summary>
-<h3>Rule, fixed before the run</h3>
-{prose(record["rule"])}
-<h3>Protocol</h3>
-{prose(record["protocol"])}
-</details>
-<details><summary>Card: how to reproduce this</summary>
-{_card(record)}
-</details>
-</article>"""
+    return _filled(
+        "section", name=_text(record["experiment"]), claim=_text(record["claim"]), paper=_text(record["paper"]),
+        warnings=quick + synthetic, kind=words.kind(verdict["outcome"]), badge=_badge(record),
+        sentence=_text(verdict["sentence"]), alt=_text(record["figure"]["alt"]),
+        picture=base64.b64encode((folder / FIGURE).read_bytes()).decode(),
+        table=_table(record["table"]), numbers=_numbers(verdict["numbers"]), rule=prose(record["rule"]),
+        protocol=prose(record["protocol"]), card=_card(record),
+    )  # fmt: skip
 
 
 def _table(table: dict[str, Any]) -> str:
