@@ -98,7 +98,8 @@ def subline(probe: Probe) -> str:
 
 def _where(compiled: Any) -> str:
     """' at the entries' of a table, '' of a function."""
-    return " at the entries" if getattr(compiled.certificate, "over", "box") == "entries" else ""
+    scope = getattr(compiled.certificate, "scope", None)
+    return " at the entries" if scope is not None and scope.over == "entries" else ""
 
 
 def _in_norm(norm: Any) -> str:
