@@ -25,6 +25,8 @@ from maxaffine.proofs.observe_integral import observe_integral
 from maxaffine.proofs.routes import literal_bounds
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
+from maxaffine.target.samples import Samples
+from maxaffine.target.table import Table
 
 # The compiler aims a little below the error asked for, so that the independent checker, whose constants are its own,
 # can confirm it.
@@ -113,16 +115,17 @@ def largest_part(certificate: Certificate) -> str:
 
 def unconfirmed(found: Found, request: Request) -> str | None:
     """None, or why the checker would refuse the file of this layer."""
-    if request.target.expression is None:
+    target = request.target
+    if target.expression is None and target.entries is None:
         return None
     tensors, description = to_tensors(found.layer)
     record = {
-        "layer": description, "target": request.target.to_json(), "error": request.error,
-        "norm": "inf" if math.isinf(request.norm) else request.norm,
+        "layer": description, "target": target.to_json(), "error": request.error, "norm": found.certificate.norm_label,
         "certificate": found.certificate.to_json(), "plan": found.plan.to_json(), "declared": request.evidence.declared(),
     }  # fmt: skip
+    data = target.data if isinstance(target.data, Table | Samples) else None
     try:
-        verdict = check(tensors, record, progress=request.progress)
+        verdict = check(tensors, record, data, request.progress)
     except BadInput as failure:
         return str(failure)
     return None if verdict.passed else verdict.reason

@@ -25,13 +25,12 @@ from maxaffine.layer.spectral_keys import weights
 
 OVERLAP = 0.05  # of a cell's width, on either side, where its head is fitted beyond the cell
 WIDEST = 0.3  # of a cell so short that its switches would be lost to the rounding of z
-ROOM = 2.0**13 * 2.0**-53  # of |z|: what a switch of some thirty logits needs for scores that are right to a percent or two
+SWITCH = 2.0**13 * 2.0**-53  # of |z|: what a switch of some thirty logits needs for scores that are right to a percent or two
 KINK = 0.2785  # W0(1/e): the largest y / (1 + e^y)
-GROW = 4.0
 REST = 0.3  # of the cell before it: a last cell shorter than that is a rest
 DEEPEST = 90  # halvings of a segment that a cell may be short by
 DEEPEST_CUT = 3  # cuts of a segment where it bends most
-LOOK = 8192
+INSIDE = 8192  # points of a segment at which its cells are looked at
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,15 @@ class Segment:
     f: Curve
     left: str
     right: str
+
+    def values(self, z: Array) -> Array:
+        """f at places that are not beyond a shut end."""
+        if self.left != "open":
+            z = np.maximum(z, self.low)
+        if self.right != "open":
+            z = np.minimum(z, self.high)
+        with np.errstate(all="ignore"):
+            return self.f(z)
 
 
 @dataclass(frozen=True)
@@ -144,7 +152,7 @@ def _evened(
 def fitted(segment: Segment, low: Array, high: Array) -> tuple[Array, Array]:
     """The intervals on which heads of the cells [low, high] are fitted."""
     width = high - low
-    room = np.clip(ROOM * np.maximum(np.abs(low), np.abs(high)), OVERLAP * width, WIDEST * width)
+    room = np.clip(SWITCH * np.maximum(np.abs(low), np.abs(high)), OVERLAP * width, WIDEST * width)
     left = np.where((low > segment.low) | (segment.left == "open"), room, 0.0)
     right = np.where((high < segment.high) | (segment.right == "open"), room, 0.0)
     return low - left, high + right
@@ -153,13 +161,7 @@ def fitted(segment: Segment, low: Array, high: Array) -> tuple[Array, Array]:
 def _samples(segment: Segment, low: Array, high: Array) -> Array:
     high = np.where(high >= segment.high - 1e-13 * (segment.high - low), segment.high, high)  # sums are rounded
     first, last = fitted(segment, low, high)
-    z = (first + last) / 2.0 + np.multiply.outer(POINTS, (last - first) / 2.0)
-    if segment.left != "open":
-        z = np.maximum(z, segment.low)
-    if segment.right != "open":
-        z = np.minimum(z, segment.high)
-    with np.errstate(all="ignore"):
-        return segment.f(z)
+    return segment.values((first + last) / 2.0 + np.multiply.outer(POINTS, (last - first) / 2.0))
 
 
 def _extents(segment: Segment, a: float, library: Library, goal: float, before: Array | None) -> Array:
@@ -207,13 +209,7 @@ def carry_out(segment: Segment, cells: list[tuple[int, float, float]], library: 
         origin, radius = (first + last) / 2.0, (last - first) / 2.0
 
         def local(t: Array, origin: float = origin, radius: float = radius) -> Array:
-            z = origin + radius * t
-            if segment.left != "open":
-                z = np.maximum(z, segment.low)
-            if segment.right != "open":
-                z = np.minimum(z, segment.high)
-            with np.errstate(all="ignore"):
-                return segment.f(z)
+            return segment.values(origin + radius * t)
 
         fit = library.polish(local, p, goal)
         if not fit.error <= goal:
@@ -258,7 +254,7 @@ def plan_segment(segment: Segment, library: Library, goal: float, most: int, dee
 
 def _overlooked(segment: Segment, cells: list[Cell], goal: float) -> bool:
     """Whether some head misses the function by far between the points it was made from."""
-    z = np.linspace(segment.low, segment.high, LOOK + 1)[1:-1]
+    z = np.linspace(segment.low, segment.high, INSIDE + 1)[1:-1]
     with np.errstate(all="ignore"):
         exact = segment.f(z)
     for cell in cells:
@@ -273,7 +269,7 @@ def _overlooked(segment: Segment, cells: list[Cell], goal: float) -> bool:
 
 def _bend(segment: Segment) -> float | None:
     """Where the function bends most, on many points inside; None where it is not finite or a straight line."""
-    z = np.linspace(segment.low, segment.high, LOOK + 1)
+    z = np.linspace(segment.low, segment.high, INSIDE + 1)
     with np.errstate(all="ignore"):
         bends = np.abs(np.diff(segment.f(z[1:-1]), 2))
     if not np.isfinite(bends).all() or not bends.max() > 0:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ from maxaffine.heads.assemble import layer_of
 from maxaffine.heads.axis.cells import (
     KINK,
     OVERLAP,
-    ROOM,
+    SWITCH,
     WIDEST,
     Cell,
     Handover,
@@ -316,7 +314,7 @@ def _across(problem: Problem, link: Link, library: Library, goal: float, width: 
     """One token across a singular point: the widest cell on which an affine function does."""
     w = width / 4.0
     for _ in range(220):
-        reach = w + min(max(2.0 * OVERLAP * w, ROOM), WIDEST * w)
+        reach = w + min(max(2.0 * OVERLAP * w, SWITCH), WIDEST * w)
         with np.errstate(all="ignore"):
             samples = problem.f(link.at + reach * POINTS)
         if np.isfinite(samples).all() and float(library.errors(1, samples[:, None])[0]) <= 0.9 * goal:
@@ -330,11 +328,6 @@ def _across(problem: Problem, link: Link, library: Library, goal: float, width: 
 def _about(f: Curve, at: float, reach: float, t: Array) -> Array:
     return f(at + reach * t)
 
-
-def with_breaks(f: Curve, low: float, high: float, links: Sequence[Link]) -> tuple[tuple[float, float, Curve], ...]:
-    """Pieces of one function between links."""
-    edges = [low, *(link.at for link in links), high]
-    return tuple((a, b, f) for a, b in pairwise(edges))
 
 
 def axis_group(plan: AxisPlan) -> ClusterGroup:

@@ -13,7 +13,6 @@ from functools import partial
 
 import numpy as np
 
-from maxaffine.checker import check
 from maxaffine.core.arrays import Array
 from maxaffine.core.budget import Cost, afford, lookup_cost
 from maxaffine.core.errors import Refused
@@ -35,9 +34,8 @@ from maxaffine.heads.entries.fit import (
 from maxaffine.heads.entries.plan import EntriesPlan, is_uniform
 from maxaffine.heads.entries.prove import Verified, certify_entries
 from maxaffine.heads.entries.segments import pieces
-from maxaffine.heads.found import BELOW, Found, grouped_cost
+from maxaffine.heads.found import BELOW, Found, grouped_cost, unconfirmed
 from maxaffine.heads.spectral.affine_fit import ProductFit
-from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.proofs.certificate import Certificate
@@ -74,8 +72,8 @@ class Attempts:
         afford(cost, self.request.max_bytes, f"the layer of {cost.tokens:,} tokens for the {self.data.entries.kind}")
         try:
             certificate, verified = certify_entries(layer, self.data, self.request.error)
-        except Refused as refusal:
-            self.why.append(f"{layer.tokens:,} tokens: {str(refusal).rstrip('.')}")
+        except Refused as failure:
+            self.why.append(f"{layer.tokens:,} tokens: {str(failure).rstrip('.')}")
             return None
         self.left.append((layer.tokens, certificate.bound or math.inf))
         if certificate.bound is None or certificate.bound > self.request.error * BELOW:
@@ -84,21 +82,11 @@ class Attempts:
         prove = partial(_prove, layer, self.data, self.request.error)
         seen = self.seen(layer, certificate, verified)
         found = Found(method, EntriesPlan(family, shape), layer, certificate, cost, seen, prove)
-        doubt = self.unconfirmed(found)
-        if doubt is not None:
-            self.why.append(f"{layer.tokens:,} tokens: not confirmed by the checker: {doubt}")
+        refusal = unconfirmed(found, self.request)
+        if refusal is not None:
+            self.why.append(f"{layer.tokens:,} tokens: not confirmed by the checker: {refusal}")
             return None
         return found
-
-    def unconfirmed(self, found: Found) -> str | None:
-        """None, or why the checker would refuse the file of this layer."""
-        tensors, description = to_tensors(found.layer)
-        record = {
-            "layer": description, "target": self.request.target.to_json(), "error": self.request.error,
-            "norm": found.certificate.norm_label, "certificate": found.certificate.to_json(), "plan": found.plan.to_json(),
-        }  # fmt: skip
-        verdict = check(tensors, record, self.data)
-        return None if verdict.passed else verdict.reason
 
     def seen(self, layer: Layer | GroupedLayer, certificate: Certificate, verified: Verified) -> Observed:
         """The chosen runtime at many entries: above the proved bound it is a fault, and stops the compile."""
@@ -121,12 +109,12 @@ class Attempts:
         best: dict[int, float] = {}
         for tokens, error in sorted(self.left):
             best[tokens] = min(error, best.get(tokens, math.inf))
-        told, least = [], math.inf
+        lines, least = [], math.inf
         for tokens, error in best.items():
             if error < least:
-                told.append(f"{tokens:,} tokens leave {error:.3g}")
+                lines.append(f"{tokens:,} tokens leave {error:.3g}")
                 least = error
-        shown = [*told[:2], f"{len(told) - 5} more", *told[-3:]] if len(told) > 6 else told
+        shown = [*lines[:2], f"{len(lines) - 5} more", *lines[-3:]] if len(lines) > 6 else lines
         closest = (shown or self.why[-1:] or ["nothing fits"])[-1]
         kind = self.data.entries.kind
         return Refused(
@@ -233,7 +221,7 @@ def _heads(attempts: Attempts, table: Table, z: list[Array], whole: Array, build
             if found is not None:
                 best = found
                 break
-        closest = min(products._known.values(), key=lambda one: one.error, default=None)
+        closest = products.closest()
         if closest is not None and math.isfinite(closest.error):
             attempts.left.append((closest.tokens, closest.error))
     return best

@@ -34,6 +34,7 @@ from maxaffine.target.target import Target
 
 SHARPNESSES = (theorems.RHO0, 10.0, 14.0, 20.0, 28.0, 40.0)
 MARGIN = 5 / 128  # enlargement of the cells on argument G4, in cells; a dyadic number, so that faces are exact
+ENCLOSED_LIMIT = 1 << 20  # cells that argument G4 encloses at most
 COUNT_LIMIT = 2**50  # cells per coordinate that are still counted exactly; memory refuses long before
 
 
@@ -234,24 +235,29 @@ def enclosed_proposals(target: Target, evidence: Evidence, error: float) -> Iter
     def fits(count: int) -> bool:
         return _half_oscillation(target, plan(count), 0.985 * error) <= 0.985 * error
 
-    high = 2
+    least = smallest_count(fits, 2, 200, lambda count: plan(count).cells > ENCLOSED_LIMIT)
+    if least is None:
+        raise Refused(
+            f"`error` (={error:.4g}) cannot be proved by cell enclosures with up to {ENCLOSED_LIMIT:,} cells: "
+            f"no Lipschitz constant is known ({evidence.why_not.rstrip('.')}). Ask for a larger error, an L_p norm, or "
+            "declare `modulus=`."
+        )
+    for factor in (1.0, 1.02, 1.06, 1.15, 1.3, 1.6, 2.0):
+        yield plan(math.ceil(least * factor))
+
+
+def smallest_count(fits: Callable[[int], bool], start: int, fine: int, too_many: Callable[[int], bool]) -> int | None:
+    """The least count that fits, to one part in `fine`, by doubling and bisection; None where it would be too many."""
+    high = start
     while not fits(high):
         high *= 2
-        if math.prod(plan(high).counts) > ENCLOSED_LIMIT:
-            raise Refused(
-                f"`error` (={error:.4g}) cannot be proved by cell enclosures with up to {ENCLOSED_LIMIT:,} cells: "
-                f"no Lipschitz constant is known ({evidence.why_not.rstrip('.')}). Ask for a larger error, an L_p norm, or "
-                "declare `modulus=`."
-            )
+        if too_many(high):
+            return None
     low = high // 2
-    while high - low > max(1, low // 200):
+    while high - low > max(1, low // fine):
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
-    for factor in (1.0, 1.02, 1.06, 1.15, 1.3, 1.6, 2.0):
-        yield plan(math.ceil(high * factor))
-
-
-ENCLOSED_LIMIT = 1 << 20  # cells that argument G4 encloses at most
+    return high
 
 
 def _half_oscillation(target: Target, plan: GridPlan, limit: float) -> float:

@@ -9,7 +9,7 @@ from maxaffine.core.errors import Refused
 from maxaffine.heads.lookup import theorems
 from maxaffine.heads.lookup.cells import CHUNK, cell_samples, p_mean
 from maxaffine.heads.lookup.grid import grid_coordinates
-from maxaffine.heads.lookup.plan import GridPlan
+from maxaffine.heads.lookup.plan import GridPlan, smallest_count
 from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 
@@ -39,19 +39,11 @@ def plans(target: Target, evidence: Evidence, error: float, p: float) -> Iterato
             return declared_residual(target, evidence, counts(count), p) <= 0.93 * error
         return residual(target, counts(count), p)[0] <= 0.93 * error
 
-    high = 1
-    while not fits(high):
-        high *= 2
-        if math.prod(counts(high)) > CELL_LIMIT:
-            raise Refused(
-                f"`error` (={error:.4g}) in L_{p:g} needs more than {CELL_LIMIT:,} cells; ask for a larger error."
-            )
-    low = high // 2
-    while high - low > max(1, low // 64):
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
+    least = smallest_count(fits, 1, 64, lambda count: math.prod(counts(count)) > CELL_LIMIT)
+    if least is None:
+        raise Refused(f"`error` (={error:.4g}) in L_{p:g} needs more than {CELL_LIMIT:,} cells; ask for a larger error.")
     for factor in (1.0, 1.05, 1.12, 1.25, 1.5, 2.0, 3.0):
-        chosen = counts(math.ceil(high * factor))
+        chosen = counts(math.ceil(least * factor))
         if math.prod(chosen) > 4**D * CELL_LIMIT:
             return
         hard, steps = residual(target, chosen, p)

@@ -155,6 +155,10 @@ class AffineProducts:
             self._known[key] = self._fit(axes, counts, deltas)
         return self._known[key]
 
+    def closest(self) -> ProductFit | None:
+        """The best head that was tried."""
+        return min(self._known.values(), key=lambda one: one.error, default=None)
+
     def axis(self, e: int, count: int, place: int) -> SpectralAxis:
         """Keys of one axis."""
         return bernstein(count, DELTAS[place], self.dtype, self.shifts[e])
