@@ -187,8 +187,8 @@ def _streamed(plan: lookup.GridPlan, request: Request, cost: Cost) -> Found:
     target, evidence = request.target, request.evidence
     layer, seen, pending = stream_grid(plan, target, request.dtype, request.out, request.executor, request.progress)
     try:
-        doubt = seen.doubt if target.expression is not None else evidence.range_bound(np.asarray(seen.blur))
-        prove = partial(certify_grid, layer, target, evidence, plan.argument, plan.margin, deviation=(doubt, seen.storage))
+        uncertainty = seen.uncertainty if target.expression is not None else evidence.range_bound(np.asarray(seen.blur))
+        prove = partial(certify_grid, layer, target, evidence, plan.argument, plan.margin, deviation=(uncertainty, seen.storage))
         return Found("lookup", plan, layer, prove("arrays"), cost, prove=prove, pending=pending)
     except BaseException:
         pending.discard()
@@ -202,9 +202,9 @@ def _confirmed(found: Found, request: Request) -> Found:
     """
     assert found.pending is not None
     try:
-        doubt = unconfirmed(found, request) if found.certificate.kind == "proved" else None
-        if doubt is not None:
-            raise Refused(f"the independent checker does not confirm this layer, so it is not saved: {doubt}")
+        refusal = unconfirmed(found, request) if found.certificate.kind == "proved" else None
+        if refusal is not None:
+            raise Refused(f"the independent checker does not confirm this layer, so it is not saved: {refusal}")
     except BaseException:
         found.pending.discard()
         raise

@@ -49,9 +49,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of the values of a piece: doubt about f at the sites, what storing lost, their size, how blurred sites."""
+    """What is known of the values of a piece: uncertainty of f at the sites, what storing lost, their size, how blurred sites."""
 
-    doubt: float
+    uncertainty: float
     storage: float
     largest: float
     blur: tuple[float, ...]
@@ -60,7 +60,7 @@ class Seen:
         """The larger of both in every entry."""
         blur = tuple(max(a, b) for a, b in zip(self.blur, other.blur, strict=True))
         largest = max(self.largest, other.largest)
-        return Seen(max(self.doubt, other.doubt), max(self.storage, other.storage), largest, blur)
+        return Seen(max(self.uncertainty, other.uncertainty), max(self.storage, other.storage), largest, blur)
 
 
 @lru_cache(maxsize=8)
@@ -78,12 +78,12 @@ def values_of(task: Task) -> tuple[NDArray[Any], Seen]:
     blur = tuple(float(width) for width in (sites.hi - sites.lo).max(axis=0))
     if target.expression is not None:
         f = target.enclose(sites.lo, sites.hi)
-        middle, doubt = f.lo / 2.0 + f.hi / 2.0, float((f.hi - f.lo).max())
+        middle, uncertainty = f.lo / 2.0 + f.hi / 2.0, float((f.hi - f.lo).max())
     else:
-        middle, doubt = target.values(np.clip((sites.lo + sites.hi) / 2.0, target.box.low, target.box.high)), 0.0
+        middle, uncertainty = target.values(np.clip((sites.lo + sites.hi) / 2.0, target.box.low, target.box.high)), 0.0
     values = np.asarray(middle, dtype=np.float64).astype(numpy_dtype(task.dtype))
     storage = float(np.abs(values.astype(np.float64) - middle).max()) * (1 + 4 * FLOAT64.unit)
-    return values, Seen(doubt, storage, float(np.abs(values).max()), blur)
+    return values, Seen(uncertainty, storage, float(np.abs(values).max()), blur)
 
 
 def tasks(plan: GridPlan, target: Target, dtype: str) -> Iterator[Task]:
