@@ -7,10 +7,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_QUIET := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help run test docs-check mutants mutants-all house gate venv bench tables gallery hard-targets regression docs lint clean
+.PHONY: help run quick test docs-check mutants mutants-all house gate venv bench tables gallery hard-targets regression docs lint clean
 
 help:
 	@echo "make run     install the core, compile sin(x)+cos(y), print what is proved, save layer and picture in out/"
+	@echo "make quick   the tests to run while working, under a minute: numbers, expressions, structure, targets, every head proved twice"
 	@echo "make test    install what the tests need and run them all"
 	@echo "make docs-check    every block of every page is run and compared, the slow ones too, some minutes"
 	@echo "make mutants a sample of mutants of the proofs and the checker, and what survives the tests (tests/mutants.json), an hour"
@@ -86,6 +87,13 @@ bench: $(VENV)/.bench
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cpu_batch.py --json benchmarks/results/cpu_batch.json
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cpu_clusters.py --json benchmarks/results/cpu_clusters.json
 	@$(BIN)/python benchmarks/cpu_page.py
+
+# Numbers, the language, decompositions and targets whole; of all heads that every case is proved twice and refuses in a sentence.
+QUICK := $(addprefix tests/unit/,core expression structure target) \
+	$(addprefix tests/contract/test_heads.py::test_,it_is_proved_twice_and_true what_a_head_does_not_serve_is_refused_in_a_sentence)
+
+quick: $(VENV)/.test
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -q $(QUICK)
 
 docs-check: $(VENV)/.test
 	@MAXAFFINE_DOCS=all OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q tests/docs tests/examples

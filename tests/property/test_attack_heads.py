@@ -30,7 +30,8 @@ SLOW = {  # one small case instead of random ones
     "spectral, products": ("cos(x)*exp(-y**2)", "spectral", 0.1, "inf"), "products": ("abs(x)*exp(y)", "products", 0.01, "inf"),
     "axis, singular": ("sqrt(x+1)+y/3", "axis", 1e-2, "inf"),
     "spectral": ("sin(3*x)*exp(y/2)", "spectral", 1e-2, "inf"), "sums": ("abs(x-.1)+sin(2*y)", "sums", 1e-3, "inf"),
-    "level": ("where(x**2+y**2<.5,1,0)", "level", 0.4, 1.0), "axis, L_p": ("sign(x-.1)*exp(x)", "axis", 0.05, 1.0),
+    "piecewise": ("max(x,y,.3*x-.1)", "piecewise", 1e-3, "inf"), "level": ("where(x**2+y**2<.5,1,0)", "level", 0.6, 1.0),
+    "axis, L_p": ("sign(x-.1)*exp(x)", "axis", 0.05, 1.0),
     "regions, L_p": ("sign(x-.3*y)*(1+y**2)", "regions", 0.1, 2.0),
 }  # fmt: skip
 
