@@ -112,17 +112,18 @@ def _private(name: str) -> bool:
 
 
 def scattered_heads() -> list[str]:
-    """Heads whose parts lie in more than one folder of heads/, or in none."""
+    """Heads whose class, or whose plans' and proofs' modules, lie in more than one folder of heads/, or in none."""
     from maxaffine.heads import HEADS
 
     found = []
     for name, head in HEADS.items():
-        places = {value.split(":")[0].split(".")[0] for value in vars(head).values() if isinstance(value, str) and ":" in value}
-        called = [one for one in vars(head).values() if callable(one)]
-        places |= {one.__module__.removeprefix("maxaffine.heads.").split(".")[0] for one in called}
-        if len(places) != 1 or not all((PACKAGE / "heads" / place).is_dir() for place in places):
-            found.append(f"{name}: {', '.join(sorted(places)) or 'nowhere'}")
-    return found
+        home = type(head).__module__.split(".")
+        folder = home[2] if home[:2] == ["maxaffine", "heads"] and len(home) > 2 else ""
+        if not (PACKAGE / "heads" / folder / "__init__.py").is_file() or not folder:
+            found.append(f"{name}: {'.'.join(home)}")
+    allowed = {"heads", "checker", "structure"}
+    elsewhere = [path for path in PACKAGE.glob("*/*.py") if path.stem in HEADS and path.parent.name not in allowed]
+    return found + [f"a module of a head's name: {path.relative_to(PACKAGE)}" for path in elsewhere]
 
 
 # ---------------------------------------------------------------------- what is written once
