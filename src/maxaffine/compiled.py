@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxaffine import checker, saved
 from maxaffine.checker import Verdict
-from maxaffine.core.budget import Cost, free_memory, size
+from maxaffine.core.budget import Cost, afford_bytes
 from maxaffine.core.container import container_bytes, write_container
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.heads.found import Found
@@ -29,6 +29,7 @@ from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
 from maxaffine.proofs.routes import literal_bounds, narrow_tolerance, statement, statements
 from maxaffine.proofs.statement import Bound, Statement
+from maxaffine.report import text
 from maxaffine.runtime import chooser
 from maxaffine.runtime.collapse import SHARE
 from maxaffine.runtime.queries import as_points
@@ -68,9 +69,7 @@ class Compiled:
 
     # -- evaluate
 
-    def __call__(
-        self, *x: ArrayLike, runtime: str | None = None, outside: str = "error", threads: int | None = None
-    ) -> Array:
+    def __call__(self, *x: ArrayLike, runtime: str | None = None, outside: str = "error", threads: int | None = None) -> Array:
         """Values in the target's shape: (B, D) -> (B,) or (B, K), one point -> a scalar or (K,); `statement` says how exact.
 
         Tensors of PyTorch give tensors on the same device and in the same dtype, differentiable in x (runtime/torch_runtime.py).
@@ -116,7 +115,7 @@ class Compiled:
         points, single = as_points(self.target, *x, outside=outside)
         needed = len(points) * self.weights.keys.count * 16
         what = f"attention weights of {len(points)} points over {self.weights.keys.count:,} keys"
-        _afford(needed, what, "ask for fewer points")
+        afford_bytes(needed, what, "ask for fewer points")
         weights = chooser.attention(self.weights, points)
         return weights[0] if single else weights
 
@@ -194,16 +193,16 @@ class Compiled:
         kind = self.attention_kind if kind is None else kind
         if self.weights.grouped:
             needed = 8 * self.tokens * (self.weights.dimension + 64)
-            _afford(needed, f"the literal matrices of {self.tokens:,} tokens", "ask for a larger error")
-            return self._told(grouped_matrices(self.weights, kind, layout))
+            afford_bytes(needed, f"the literal matrices of {self.tokens:,} tokens", "ask for a larger error")
+            return self._stated(grouped_matrices(self.weights, kind, layout))
         if kind in ("self", "cross"):
             bytes_needed = matrices_bytes(self.weights, kind, layout or "Q")
             what = f"the literal matrices of {self.tokens:,} tokens"
-            _afford(bytes_needed, what, 'use layout "K", "cross", or a larger `error`')
+            afford_bytes(bytes_needed, what, 'use layout "K", "cross", or a larger `error`')
         made = matrices(self.weights, kind, layout, correction, bonus)
-        return made if (correction, bonus) != ("output", None) else self._told(made)
+        return made if (correction, bonus) != ("output", None) else self._stated(made)
 
-    def _told(self, made: SelfMatrices | CrossMatrices) -> SelfMatrices | CrossMatrices:
+    def _stated(self, made: SelfMatrices | CrossMatrices) -> SelfMatrices | CrossMatrices:
         """The matrices with what is proved of them, or which numbers would hold the error."""
         if isinstance(made, SelfMatrices) and made.layout == "K":
             return replace(made, said="not covered: layout K adds scores up in x, not in x - centre; Q and I are covered")
@@ -259,17 +258,13 @@ class Compiled:
     def explain(self, batch: int | None = None, device: str = "cpu") -> str:
         """Which part of the bound dominates, what to change, which runtime runs the layer, and what the batch decides.
 
-        `batch`: a number of queries to speak about; `device` "cuda": also which kernels run tensors there.
+        `batch`: a number of queries to describe; `device` "cuda": also which kernels run tensors there.
         """
-        from maxaffine.report.text import explain
-
-        return explain(self, batch, device)
+        return text.explain(self, batch, device)
 
     def cite(self) -> str:
         """The theorems and papers behind this layer."""
-        from maxaffine.report.text import cite
-
-        return cite(self)
+        return text.cite(self)
 
     def draw(self, path: str | Path) -> None:
         """Draw target, layer, error, cells and attention entropy."""
@@ -288,45 +283,17 @@ class Compiled:
         )
 
     def _repr_html_(self) -> str:
-        from maxaffine.report.text import as_html
-
-        return as_html(self)
+        return text.as_html(self)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--json` prints."""
-        parts = {name: self.certificate.parts.get(name) for name in ("approximation", "leakage", "rounding", "target_rounding")}
-        return {
-            "target": self.target.name or self.target.text or "callable",
-            "method": self.method,
-            "argument": self.certificate.argument,
-            "attention": self.attention_kind,
-            "tokens": self.tokens,
-            "counts": list(self.weights.keys.shape),
-            "layout": self.weights.layout(),
-            "error": self.error,
-            "norm": self.certificate.norm_label,
-            "bound": None if self.bound is None else float(self.bound),
-            "standing": self.standing,
-            "literal": {name: saved.claim(bound) for name, bound in self.literal.items()},
-            "kind": self.certificate.kind,
-            "observed": self.observed.error,
-            "observed_at": list(self.observed.at),
-            "observed_standard_error": self.observed.standard_error,
-            "sharpness": self.sharpness,
-            "dtype": self.dtype,
-            "parts": parts if self.bound is not None else None,
-            "assumptions": list(self.certificate.assumptions),
-            "scope": self.certificate.scope.to_json(),
-            "bytes": self.weights.nbytes,
-            "seconds": self.seconds,
-            "file": self.file,
-        }
+        return saved.summary_of(self)
 
-    # -- leave
+    # -- export
 
     def to_torch(self, kind: str = "self", form: str = "fast", trainable: bool = False) -> Exported:
         """A torch.nn.Module: "fast" through the structure, or the "literal" self- or cross-attention."""
-        from maxaffine.export import torch_module, write
+        from maxaffine.export import torch_module
 
         if kind not in ("self", "cross") or form not in ("fast", "literal"):
             raise BadInput(f'`kind` (={kind!r}) must be "self" or "cross", and `form` (={form!r}) "fast" or "literal".')
@@ -334,20 +301,24 @@ class Compiled:
             kind = "cross"
         made = self.matrices(kind) if form == "literal" else None
         module = torch_module.to_torch(self.weights, self.target.output_shape, made, trainable)
-        module.statement = self.statement("module" if form == "fast" else "literal module")
-        module.semantics = self.semantics(module.statement)
-        write.judge_module(self, module, form)
+        self._judge(module, "module" if form == "fast" else "literal module", form)
         return module
 
     def to_multihead_attention(self) -> AttentionBlock:
         """A module around a stock torch.nn.MultiheadAttention (`.attention`) that holds this layer."""
-        from maxaffine.export import torch_module, write
+        from maxaffine.export import torch_module
 
         module = torch_module.to_multihead_attention(self.weights, self.target.output_shape)
-        module.statement = self.statement("multihead")
-        module.semantics = self.semantics(module.statement)
-        write.judge_module(self, module, "mha")
+        self._judge(module, "multihead", "mha")
         return module
+
+    def _judge(self, module: Exported, route: str, form: str) -> None:
+        """Give a module its statement, and run it against this layer."""
+        from maxaffine.export import write
+
+        module.statement = self.statement(route)
+        module.semantics = self.semantics(module.statement)
+        write.judge_module(self, module, form)
 
     def to_onnx(self, path: str | Path, opset: int = 23, form: str | None = None) -> tuple[Judged, ...]:
         """An ONNX model, run in ONNX Runtime before it is kept; returns how far it was seen from the layer, per dtype.
@@ -420,12 +391,6 @@ def _is_tensor(x: object) -> bool:
     """Whether x is a PyTorch tensor, without importing PyTorch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
-
-
-def _afford(needed: int, what: str, way_out: str) -> None:
-    limit = free_memory() // 2
-    if needed > limit:
-        raise Refused(f"{what} take {size(needed)}, and {size(limit)} may be used here; {way_out}.")
 
 
 def load(path: str | Path, check: bool = False) -> Compiled:

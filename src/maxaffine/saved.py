@@ -1,4 +1,4 @@
-"""The record of a saved layer: everything but its tensors, as plain data; written from a layer, read into its parts."""
+"""A layer as plain data: its record in a file, read again into the parts of a layer; and the object that `--json` prints."""
 
 from __future__ import annotations
 
@@ -43,6 +43,38 @@ def record_of(compiled: Compiled) -> tuple[dict[str, Any], dict[str, Any]]:
         "cost": c.cost.to_json(),
         "declared": dict(c.declared),
         "provenance": {"maxaffine": __version__},
+    }
+
+
+def summary_of(compiled: Compiled) -> dict[str, Any]:
+    """The object that `--json` prints."""
+    c = compiled
+    parts = {name: c.certificate.parts.get(name) for name in ("approximation", "leakage", "rounding", "target_rounding")}
+    return {
+        "target": c.target.name or c.target.text or "callable",
+        "method": c.method,
+        "argument": c.certificate.argument,
+        "attention": c.attention_kind,
+        "tokens": c.tokens,
+        "counts": list(c.weights.keys.shape),
+        "layout": c.weights.layout(),
+        "error": c.error,
+        "norm": c.certificate.norm_label,
+        "bound": None if c.bound is None else float(c.bound),
+        "standing": c.standing,
+        "literal": {name: claim(bound) for name, bound in c.literal.items()},
+        "kind": c.certificate.kind,
+        "observed": c.observed.error,
+        "observed_at": list(c.observed.at),
+        "observed_standard_error": c.observed.standard_error,
+        "sharpness": c.sharpness,
+        "dtype": c.dtype,
+        "parts": parts if c.bound is not None else None,
+        "assumptions": list(c.certificate.assumptions),
+        "scope": c.certificate.scope.to_json(),
+        "bytes": c.weights.nbytes,
+        "seconds": c.seconds,
+        "file": c.file,
     }
 
 

@@ -80,3 +80,10 @@ def afford(cost: Cost, max_bytes: int | None, what: str) -> None:
             f"{what} needs {tokens} tokens, {size(cost.bytes)} to store and {size(cost.peak_bytes)} to make, and {rule}. "
             "Ask for a larger `error`, another `method`, or fewer variables."
         )
+
+
+def afford_bytes(needed: int, what: str, way_out: str) -> None:
+    """Refuse what takes more than half of the memory that is free."""
+    limit = int(free_memory() * SHARE)
+    if needed > limit:
+        raise Refused(f"{what} take {size(needed)}, and {size(limit)} may be used here; {way_out}.")

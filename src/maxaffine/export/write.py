@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.core.budget import free_memory, size
+from maxaffine.core.budget import afford_bytes
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.records import canonical_json, replace_atomically
 from maxaffine.export.head import Head, head_of
@@ -62,11 +62,8 @@ def listed_head(source: Source) -> Head:
     """The head token by token, where memory allows."""
     layer = source.weights
     needed = 8 * layer.tokens * (layer.dimension + layer.d_out + 8) * 4
-    if needed > free_memory() // 2:
-        raise Refused(
-            f"an export lists all {layer.tokens:,} tokens, {size(needed)}, and {size(free_memory() // 2)} may be used here; "
-            "compile with a larger error, or use to_torch(form='fast'), which keeps the structure."
-        )
+    way_out = "compile with a larger error, or use to_torch(form='fast'), which keeps the structure"
+    afford_bytes(needed, f"all {layer.tokens:,} tokens, listed for the export,", way_out)
     return head_of(layer)
 
 
