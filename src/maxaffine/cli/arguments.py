@@ -2,15 +2,17 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import W_OK, access
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from maxaffine.core.errors import BadInput, MaxaffineError
 
 if TYPE_CHECKING:
     from maxaffine.target.box import Box
+
+T = TypeVar("T")
 
 MAX_RANGE = 10_000  # names that one x1..x20 may stand for
 
@@ -46,6 +48,17 @@ def constant(text: str, where: str) -> float:
     if not math.isfinite(value):
         raise BadInput(f"{where} (={_short(stripped)!r}) is not finite.")
     return value
+
+
+def maybe(parse: Callable[[str, str], T], text: str | None, where: str) -> T | None:
+    """What an option says, where it is given."""
+    return None if text is None else parse(text, where)
+
+
+def lipschitz(text: str | None) -> float | list[float] | None:
+    """One constant, which is Euclidean, or one per variable."""
+    found = maybe(numbers, text, "`lipschitz`")
+    return found[0] if found is not None and len(found) == 1 else found
 
 
 def numbers(text: str, where: str) -> list[float]:
@@ -105,14 +118,22 @@ def target(text: str, boxes: Sequence[str]) -> tuple[Any, "Box | None"]:
         if text.strip() in gallery:
             return gallery[text.strip()], where
         if where is None:
-            from difflib import get_close_matches
-
-            near = get_close_matches(text.strip(), list(gallery), n=3)
-            hint = f"did you mean {' or '.join(near)}?" if near else "`maxaffine gallery` lists them."
-            raise BadInput(f"`{_short(text)}` is not in the gallery, and an expression needs a box, such as --box x=-1:1; {hint}")
+            aside = ", and an expression needs a box, such as --box x=-1:1"
+            raise not_in_gallery(text.strip(), aside)
     if where is None:
-        raise BadInput(f"the expression `{_short(text)}` needs a box; say where it lives, such as --box x=-1:1,y=0:pi.")
+        raise BadInput(f"the expression `{_short(text)}` needs a box: the range of its variables, such as --box x=-1:1,y=0:pi.")
     return text, where
+
+
+def not_in_gallery(name: str, aside: str = "") -> BadInput:
+    """There is no such entry, but there may be one of nearly that name."""
+    from difflib import get_close_matches
+
+    from maxaffine.target.gallery import gallery
+
+    near = get_close_matches(name, list(gallery), n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`maxaffine gallery` lists the names."
+    return BadInput(f"`{_short(name)}` is not in the gallery{aside}; {hint}")
 
 
 def whole(text: str, where: str) -> int:

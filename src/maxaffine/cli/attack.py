@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from maxaffine.cli import options
 from maxaffine.cli.command import Command, single
 from maxaffine.cli.streams import complain, progress_bar, say, say_json
 from maxaffine.cli.streams import table as aligned
@@ -37,7 +38,7 @@ def run(
             "`python -m maxaffine.attack.device` on a machine with a GPU.",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    json: options.Json = False,
 ) -> int:
     """Attack the proofs: random targets, stored numbers moved, dtypes mixed, errors maximised from many starts.
 

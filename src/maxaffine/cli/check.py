@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-from maxaffine.cli import arguments, tables
+from maxaffine.cli import arguments, options, tables
 from maxaffine.cli.command import Command, single
-from maxaffine.cli.streams import complain, printable, progress_bar, say, say_json, stage
+from maxaffine.cli.streams import complain, progress_bar, stage, tell
 
 NOT_PROVED = 1
 
@@ -15,14 +15,12 @@ app = single()
 
 @app.command("check", cls=Command)
 def run(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A layer saved by `maxaffine compile --out`.")],
-    table: Annotated[
-        str | None, typer.Option(metavar="F.npz|.csv|.nc", help="The table or samples that the layer was compiled from.")
-    ] = None,
-    values: Annotated[str | None, typer.Option(metavar="NAME", help="--table: as it was given to compile.")] = None,
-    axes: Annotated[str | None, typer.Option(metavar="x,y,..", help="--table: as it was given to compile.")] = None,
+    file: options.LayerFile,
+    table: options.TableFile = None,
+    values: options.Values = None,
+    axes: options.Axes = None,
     max_bytes: Annotated[str | None, typer.Option(metavar="8GiB", help="--table: the most it may take, by default 4GiB.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    json: options.Json = False,
 ) -> int:
     """Prove a saved layer again with the independent checker.
 
@@ -39,7 +37,7 @@ def run(
     from maxaffine.report.scope import in_words
     from maxaffine.validate import verdict_of
 
-    limit = arguments.size_in_bytes(max_bytes, "`max_bytes`") if max_bytes is not None else None
+    limit = arguments.maybe(arguments.size_in_bytes, max_bytes, "`max_bytes`")
     given = {"--values": values, "--axes": axes, "--max-bytes": max_bytes}
     tensors, record = read_container(file)
     target = record.get("target")
@@ -54,37 +52,24 @@ def run(
     reason = verdict.reason
     if not verdict.passed and _is_callable(record) and "callable" not in reason:
         reason += " Its target is a Python callable, which a file cannot hold, so it cannot be proved again from the file."
-    if json:
-        say_json(
-            {
-                "file": file,
-                "target": _target(record),
-                "passed": verdict.passed,
-                "error": verdict.error,
-                "bound": verdict.bound,
-                "claimed": claimed,
-                "bound_confirmed": verdict.confirmed,
-                "literal": {
-                    claim.arithmetic: {"stated": claim.stated, "checked": claim.checked, "confirmed": claim.confirmed}
-                    for claim in verdict.claims
-                },
-                "how": verdict.how,
-                "reason": reason,
-            }
-        )
-    else:
-        say(f"file       {file}")
-        say(f"target     {printable(_target(record))}")
-        say(f"promised   error <= {verdict.error!r}")
-        if verdict.passed:
-            norm = str(record.get("norm"))
-            where = in_words(Scope.of(record["certificate"]))
-            say(f"scope      {printable(where)}{'' if norm in ('inf', 'entries') else printable(f', in L_{norm}')}")
-        say(f"claimed    bound {_number(claimed)}, by the compiler")
-        say(f"checked    bound {_number(verdict.bound)}, by the checker{f': {verdict.how}' if verdict.how else ''}")
-        for claim in verdict.claims:
-            say(f"literal    {claim.arithmetic}: stated {_number(claim.stated)}, checked {_number(claim.checked)}")
-        say(f"verdict    {'proved' if verdict.passed else 'not proved'}")
+    claims = verdict.claims
+    literal = {one.arithmetic: {"stated": one.stated, "checked": one.checked, "confirmed": one.confirmed} for one in claims}
+    found = {
+        "file": file, "target": _target(record), "passed": verdict.passed, "error": verdict.error, "bound": verdict.bound,
+        "claimed": claimed, "bound_confirmed": verdict.confirmed, "literal": literal, "how": verdict.how, "reason": reason,
+    }  # fmt: skip
+    lines = [("file", file), ("target", _target(record)), ("promised", f"error <= {verdict.error!r}")]
+    if verdict.passed:
+        norm = record.get("norm")
+        integral = "" if norm in ("inf", "entries") else f", in L_{norm}"
+        lines.append(("scope", f"{in_words(Scope.of(record['certificate']))}{integral}"))
+    lines += [
+        ("claimed", f"bound {_number(claimed)}, by the compiler"),
+        ("checked", f"bound {_number(verdict.bound)}, by the checker{f': {verdict.how}' if verdict.how else ''}"),
+        *(("literal", f"{one.arithmetic}: stated {_number(one.stated)}, checked {_number(one.checked)}") for one in claims),
+        ("verdict", "proved" if verdict.passed else "not proved"),
+    ]
+    tell(json, found, lines)
     if verdict.passed:
         return 0
     complain(f"{file} is not proved: {reason}")

@@ -83,11 +83,11 @@ def run(
         complain("warning: --attention is deprecated; layer.matrices(\"cross\") gives the matrices of cross-attention.")
         old["attention"] = attention
     if error is None and method != NEAREST:
-        raise BadInput("--error is missing; say which error must not be exceeded, such as --error 1e-2.")
-    asked = arguments.constant(error, "`error`") if error is not None else None
-    constants = arguments.numbers(lipschitz, "`lipschitz`") if lipschitz is not None else None
-    distance = arguments.constant(gap, "`gap`") if gap is not None else None
-    memory = arguments.size_in_bytes(max_bytes, "`max_bytes`") if max_bytes is not None else None
+        raise BadInput("--error is missing; give the largest error allowed, such as --error 1e-2.")
+    asked = arguments.maybe(arguments.constant, error, "`error`")
+    constants = arguments.lipschitz(lipschitz)
+    distance = arguments.maybe(arguments.constant, gap, "`gap`")
+    memory = arguments.maybe(arguments.size_in_bytes, max_bytes, "`max_bytes`")
     chosen_seed = arguments.whole(seed, "`seed`")
     named = tables.named(
         table,
@@ -112,7 +112,7 @@ def run(
             norm=norm,
             method=method,
             dtype=dtype,
-            lipschitz=constants[0] if constants is not None and len(constants) == 1 else constants,
+            lipschitz=constants,
             literal=literal,
             gap=distance,
             run=Run(memory, chosen_seed, progress, out=layer_path if figure_path is None else None),

@@ -5,16 +5,15 @@ import platform
 import re
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from maxaffine import __version__
+from maxaffine.cli import options
 from maxaffine.cli.command import Command, single
-from maxaffine.cli.streams import complain, progress_bar, say, say_json, stage
+from maxaffine.cli.streams import complain, progress_bar, stage, tell
 
 BROKEN = 70
 
@@ -26,9 +25,9 @@ app = single()
 
 @app.command("doctor", cls=Command)
 def run(
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    json: options.Json = False,
 ) -> int:
-    """Say what is installed here, and whether the core works.
+    """Show what is installed, and whether the core works.
 
     Exit code 0 when the core works; extras that are missing are reported, not errors.
     """
@@ -47,10 +46,7 @@ def run(
         "core_works": failure is None,
         "failure": failure,
     }
-    if json:
-        say_json(found)
-    else:
-        _tell(found)
+    tell(json, found, _lines(found))
     if failure is None:
         return 0
     complain(f"the core does not work here: {failure}. Try installing maxaffine again, or report this.")
@@ -94,7 +90,7 @@ def threads() -> int:
 
 
 def gpu() -> dict[str, Any]:
-    """What torch sees; without torch nothing can be said."""
+    """What torch sees; unknown without torch."""
     if version_of("torch") is None:
         return {"available": None, "devices": [], "why": "torch is not installed, so nothing here uses a GPU"}
     try:
@@ -103,24 +99,20 @@ def gpu() -> dict[str, Any]:
         names = [str(torch.cuda.get_device_name(i)) for i in range(torch.cuda.device_count())]
         works = bool(torch.cuda.is_available())
     except Exception as failure:  # a broken driver must not keep the doctor from speaking
-        return {"available": False, "devices": [], "why": f"torch cannot look: {type(failure).__name__}: {failure}"}
+        return {"available": False, "devices": [], "why": f"torch failed: {type(failure).__name__}: {failure}"}
     return {"available": works, "devices": names, "why": None if works else "torch sees no CUDA device"}
 
 
 def self_test() -> str | None:
     """Compile a tiny layer, save it, load it, run it, prove it again; what went wrong, or None."""
     try:
-        from maxaffine.checker import check
-        from maxaffine.compiled import load
-        from maxaffine.compiler import compile as compile_layer
-        from maxaffine.core.container import read_container
-        from maxaffine.target.box import Box
+        import maxaffine as ma
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "self-test.safetensors"
-            compile_layer("x**2 - x", Box(x=(-1, 1)), error=0.25).save(path)
-            value = float(load(path)([0.5])[0])
-            verdict = check(*read_container(path))
+            ma.compile("x**2 - x", ma.Box(x=(-1, 1)), error=0.25).save(path)
+            value = float(ma.load(path)([0.5])[0])
+            verdict = ma.check(path)
         if not verdict.passed:
             return f"a tiny layer was not proved again: {verdict.reason}"
         if not abs(value + 0.25) <= 0.25:
@@ -144,20 +136,19 @@ def _or_none(measure: Callable[[], int]) -> int | None:
         return None
 
 
-def _tell(found: dict[str, Any]) -> None:
-    say(f"maxaffine  {found['maxaffine']}")
-    say(f"python     {found['python']} on {found['platform']}")
-    say(f"packages   {_versions(found['packages'])}")
+def _lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "maxaffine", found["maxaffine"]
+    yield "python", f"{found['python']} on {found['platform']}"
+    yield "packages", _versions(found["packages"])
     for extra, packages in found["extras"].items():
         state = "present" if all(packages.values()) else "missing"
         way_out = "" if state == "present" else f'; pip install "maxaffine[{extra}]"'
-        say(f"extra      {extra}: {state} ({_versions(packages)}){way_out}")
-    say(f"threads    {found['threads']}")
-    memory = found["memory_free_bytes"]
-    say(f"memory     {'unknown' if memory is None else f'{memory / 2**30:.1f} GiB free'}")
-    gpus = found["gpu"]
-    say(f"gpu        {', '.join(gpus['devices']) if gpus['available'] else gpus['why']}")
-    say(f"core       {'works: a small layer was compiled, saved, loaded and proved again' if found['core_works'] else 'FAILS'}")
+        yield "extra", f"{extra}: {state} ({_versions(packages)}){way_out}"
+    yield "threads", str(found["threads"])
+    memory, gpus = found["memory_free_bytes"], found["gpu"]
+    yield "memory", "unknown" if memory is None else f"{memory / 2**30:.1f} GiB free"
+    yield "gpu", ", ".join(gpus["devices"]) if gpus["available"] else gpus["why"]
+    yield "core", "works: a small layer was compiled, saved, loaded and proved again" if found["core_works"] else "FAILS"
 
 
 def _versions(packages: dict[str, str | None]) -> str:

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxaffine.cli import arguments
+from maxaffine.cli import arguments, options
 from maxaffine.cli.command import Command, single
 from maxaffine.cli.streams import complain, progress_bar, say, say_json
 from maxaffine.core.errors import BadInput
@@ -24,7 +24,7 @@ app = single()
 
 @app.command("eval", cls=Command)
 def run(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A layer saved by `maxaffine compile --out`.")],
+    file: options.LayerFile,
     points: Annotated[
         str, typer.Option(metavar="F.csv|-", help="Points, one per row, with or without a header; - is standard input.")
     ] = "-",
@@ -33,13 +33,13 @@ def run(
         str | None, typer.Option(metavar="dense|blocked|factorised", help="How the layer is run; chosen if not given.")
     ] = None,
     outside: Annotated[str, typer.Option(metavar="error|clamp", help="What to do with points outside the box.")] = "error",
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    json: options.Json = False,
 ) -> int:
     """Evaluate a saved layer at the points of a CSV file.
 
     A header names the variables of the box, in any order; without a header the columns are the variables in order.
     The output repeats the points and adds the values, every number with all its digits.  Nothing is written unless
-    every point is sound.
+    every point can be evaluated.
 
     \b
       echo 0.5,1.5 | maxaffine eval f.safetensors
@@ -61,23 +61,15 @@ def run(
             given = read_points(source, compiled.box, outside, "standard input" if points == "-" else points, progress)
         names = output_names(compiled)
         values = _evaluate(compiled, given, runtime, outside, progress)
+        found: dict[str, Any] = {"file": file, "points": given.count, "columns": [*given.columns, *names]}
         if path is not None:
             _write_file(path, given, names, values)
         elif json:
-            say_json(
-                {
-                    "file": file,
-                    "points": given.count,
-                    "columns": [*given.columns, *names],
-                    "rows": [row for block in given.rows(values) for row in block],
-                    "out": None,
-                }
-            )
+            say_json({**found, "rows": [row for block in given.rows(values) for row in block], "out": None})
         elif sys.stdout is not None:
             _write(sys.stdout, given, names, values)
     if path is not None and json:
-        columns = [*given.columns, *names]
-        say_json({"file": file, "points": given.count, "columns": columns, "rows": None, "out": str(path)})
+        say_json({**found, "rows": None, "out": str(path)})
     elif path is not None:
         say(f"{given.count:,} point{'s' if given.count != 1 else ''} evaluated, values in {path}")
     return 0

@@ -1,10 +1,10 @@
-"""`maxaffine export`: a saved layer as PyTorch, MultiheadAttention, ONNX or safetensors, checked where it lands."""
+"""`maxaffine export`: a saved layer as PyTorch, MultiheadAttention, ONNX or safetensors, compared with the layer."""
 
 from typing import Annotated
 
 import typer
 
-from maxaffine.cli import arguments
+from maxaffine.cli import arguments, options
 from maxaffine.cli.command import single
 from maxaffine.cli.streams import say, say_json, table
 from maxaffine.core.errors import BadInput
@@ -14,17 +14,17 @@ app = single()
 
 @app.command("export")
 def run(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A layer that maxaffine saved.")],
-    to: Annotated[str, typer.Option(metavar="torch|mha|onnx|safetensors", help="Where it goes.")],
+    file: options.LayerFile,
+    to: Annotated[str, typer.Option(metavar="torch|mha|onnx|safetensors", help="The format.")],
     out: Annotated[str, typer.Option(metavar="PATH", help="The file to write: .onnx for onnx, else .safetensors.")],
     opset: Annotated[str, typer.Option(metavar="N", help="ONNX opset; Attention is an operator from 23 on.")] = "23",
     form: Annotated[
-        str | None, typer.Option(metavar="fast|literal", help="torch, onnx: by the structure, or literal attention.")
+        str | None, typer.Option(metavar="fast|literal", help="torch, onnx: follow the structure, or attend to all tokens.")
     ] = None,
     kind: Annotated[str, typer.Option(metavar="self|cross", help="torch, literal: the kind of attention.")] = "self",
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    json: options.Json = False,
 ) -> int:
-    """Write a layer for other tools, judge it where it lands, and say what is proved of it.
+    """Export a layer to PyTorch, ONNX or safetensors, compare it with the layer, and say what is proved of it.
 
     \b
       maxaffine export f.safetensors --to onnx --out f.onnx

@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
+from maxaffine.cli import arguments, options
 from maxaffine.cli.command import Command, single
-from maxaffine.cli.streams import say, say_json, table
-from maxaffine.core.errors import BadInput
+from maxaffine.cli.streams import say, say_json, table, tell
 
 app = single()
 
@@ -14,7 +14,7 @@ app = single()
 @app.command("gallery", cls=Command)
 def run(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One entry, in full.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    json: options.Json = False,
 ) -> int:
     """List the named targets, or show one.
 
@@ -36,23 +36,18 @@ def run(
             say(line)
         return 0
     if name not in gallery:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, list(gallery), n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "`maxaffine gallery` lists the names."
-        raise BadInput(f"`{name}` is not in the gallery; {hint}")
+        raise arguments.not_in_gallery(name)
     entry = gallery[name]
-    if json:
-        say_json(_record(entry))
-        return 0
-    say(f"name       {entry.name}")
-    say(f"text       {entry.text if entry.text is not None else 'a Python function'}")
-    say(f"variables  {entry.dimension}")
-    say(f"box        {_box(entry.box, 64)}")
-    say(f"tags       {', '.join(entry.tags)}")
-    say(f"source     {entry.source}")
-    for fact, value in dict(entry.facts).items():
-        say(f"fact       {fact}: {value}")
+    told = [
+        ("name", entry.name),
+        ("text", entry.text if entry.text is not None else "a Python function"),
+        ("variables", str(entry.dimension)),
+        ("box", _box(entry.box, 64)),
+        ("tags", ", ".join(entry.tags)),
+        ("source", entry.source),
+        *(("fact", f"{fact}: {value}") for fact, value in dict(entry.facts).items()),
+    ]
+    tell(json, _record(entry), told)
     return 0
 
 

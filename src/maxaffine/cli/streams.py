@@ -35,6 +35,15 @@ def say_json(record: Mapping[str, Any]) -> None:
     say(json.dumps(plain(dict(record)), allow_nan=False))
 
 
+def tell(json: bool, record: Mapping[str, Any], lines: Iterable[tuple[str, str]]) -> None:
+    """The result of a command: one object, or lines of a label and a text."""
+    if json:
+        say_json(record)
+        return
+    for label, text in lines:
+        say(printable(f"{label:<11}{text}"))
+
+
 def progress_bar(quiet: bool = False) -> AbstractContextManager[Progress]:
     """A bar on standard error for work over a second, if a person watches there."""
     watched = sys.stderr is not None and sys.stderr.isatty()
