@@ -1,7 +1,6 @@
 """A loaded layer answers everything that a compiled one does, with the same words and numbers."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,20 +24,20 @@ def pair(request, tmp_path_factory):
     return layer, replace(loaded, standing="proved")
 
 
-def _answers(layer, folder: Path) -> dict[str, object]:
+def _answers(layer) -> dict[str, object]:
     """What a layer says about itself, apart from when and where it was made."""
     json = {key: value for key, value in layer.to_json().items() if key not in ("seconds", "file")}
     return {
-        "json": json, "repr": repr(layer), "html": layer._repr_html_(), "explain": layer.explain(batch=1000), "cite": layer.cite(),
-        "statements": [str(one) for one in layer.statements()], "statement": str(layer.statement("matrices")),
+        "json": json, "repr": repr(layer), "html": layer._repr_html_(), "explain": layer.explain(batch=1000),
+        "cite": layer.cite(), "statements": [str(one) for one in layer.statements()], "statement": str(layer.statement("matrices")),
         "semantics": layer.semantics(), "runtimes": layer.runtimes(), "runtime": layer.runtime(10), "bytes": layer.to_bytes(),
         "bound": float(layer.bound), "literal": dict(layer.literal), "sharpness": layer.sharpness, "cost": layer.cost,
     }  # fmt: skip
 
 
-def test_it_says_the_same(pair, tmp_path):
+def test_it_says_the_same(pair):
     layer, loaded = pair
-    mine, other = _answers(layer, tmp_path), _answers(loaded, tmp_path)
+    mine, other = _answers(layer), _answers(loaded)
     for question, answer in mine.items():
         assert other[question] == answer, question
 
