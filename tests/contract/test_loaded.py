@@ -29,7 +29,7 @@ def _answers(layer) -> dict[str, object]:
     json = {key: value for key, value in layer.to_json().items() if key not in ("seconds", "file")}
     return {
         "json": json, "repr": repr(layer), "html": layer._repr_html_(), "explain": layer.explain(batch=1000),
-        "cite": layer.cite(), "statements": [str(one) for one in layer.statements()], "statement": str(layer.statement("matrices")),
+        "cite": layer.cite(), "statements": [str(one) for one in layer.statements()], "one": str(layer.statement("matrices")),
         "semantics": layer.semantics(), "runtimes": layer.runtimes(), "runtime": layer.runtime(10), "bytes": layer.to_bytes(),
         "bound": float(layer.bound), "literal": dict(layer.literal), "sharpness": layer.sharpness, "cost": layer.cost,
     }  # fmt: skip
