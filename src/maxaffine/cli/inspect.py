@@ -23,15 +23,15 @@ app = single()
 @app.command("inspect")
 def run(
     model: Annotated[str, typer.Argument(metavar="MODEL.safetensors|FOLDER", help="A BERT- or GPT-style checkpoint.")],
-    layer: Annotated[str | None, typer.Option(metavar="N", help="This layer only, from 0.")] = None,
-    head: Annotated[str | None, typer.Option(metavar="N", help="This head only, from 0.")] = None,
+    layer: Annotated[str | None, typer.Option(metavar="N", help="Only this layer, counted from 0.")] = None,
+    head: Annotated[str | None, typer.Option(metavar="N", help="Only this head, counted from 0.")] = None,
     tokens: Annotated[
         list[str] | None,
         typer.Option(metavar="TEXT|FILE|IDS", help="A sentence, a file of sentences (one a line), or token ids 101,2023,.."),
     ] = None,
     heads: Annotated[str | None, typer.Option(metavar="N", help="Heads per layer, where there is no config.json.")] = None,
-    max_bytes: Annotated[str, typer.Option(metavar="4GiB", help="Refuse a model above this.")] = "4GiB",
-    figure: Annotated[str | None, typer.Option(metavar="F.png", help="Draw it: one head, or all of them.")] = None,
+    max_bytes: Annotated[str, typer.Option(metavar="4GiB", help="Largest model to read.")] = "4GiB",
+    figure: Annotated[str | None, typer.Option(metavar="F.png", help="Draw one head, or all heads.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> int:

@@ -31,12 +31,12 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="One of `maxaffine lab
 
 @app.callback()
 def _about() -> None:
-    """Run the experiments of the papers again: resumable, recorded, each with a verdict."""
+    """Repeat the experiments of the papers: resumable, recorded, each with a verdict."""
 
 
 @app.command("list", cls=Command)
 def list_experiments(json: Json = False) -> int:
-    """What can be run: names, claims, data."""
+    """List the experiments: names, claims, data sets, parameters."""
     found = [(name, find(name)) for name in EXPERIMENTS]
     if json:
         say_json({"experiments": [_described(name, experiment) for name, experiment in found]})
@@ -63,20 +63,20 @@ def _short(value: Any) -> str:
 @app.command("run", cls=Command)
 def run_experiment(
     name: Name,
-    quick: Annotated[bool, typer.Option("--quick", help="The same code on less; never downloads anything.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A short version of the run; never downloads data.")] = False,
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="K=V", help="A parameter; may be repeated.")] = None,
-    seeds: Annotated[int | None, typer.Option("--seeds", help="Seeds 0 to N - 1.")] = None,
-    device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Where units compute.")] = "cpu",
-    data: Annotated[str | None, typer.Option("--data", metavar="DIR", help="Holds mnist/, fashion-mnist/, cifar10/.")] = None,
-    download: Annotated[bool, typer.Option("--download", help="Fetch and verify the data that are missing.")] = False,
-    workers: Annotated[int | None, typer.Option("--workers", help="Processes of this machine.")] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", help="Number of seeds, 0 to N - 1.")] = None,
+    device: Annotated[str, typer.Option("--device", metavar="cpu|cuda", help="Device for the computation.")] = "cpu",
+    data: Annotated[str | None, typer.Option("--data", metavar="DIR", help="Folder of mnist/, fashion-mnist/, cifar10/.")] = None,
+    download: Annotated[bool, typer.Option("--download", help="Download and verify missing data sets.")] = False,
+    workers: Annotated[int | None, typer.Option("--workers", help="Number of local worker processes.")] = None,
     dask: Annotated[str | None, typer.Option("--dask", metavar="ADDRESS", help="A Dask scheduler, tcp://host:port.")] = None,
-    out: Annotated[str | None, typer.Option("--out", metavar="DIR", help="The run's folder; else lab-runs/NAME-...")] = None,
+    out: Annotated[str | None, typer.Option("--out", metavar="DIR", help="Folder of the run; default: lab-runs/NAME-...")] = None,
     json: Json = False,
 ) -> int:
-    """Run an experiment, or go on where it was stopped; the same command again resumes."""
+    """Run an experiment, or resume an interrupted one with the same command."""
     if workers is not None and dask is not None:
-        raise BadInput("give one of `--workers` and `--dask`: units run here or on the cluster.")
+        raise BadInput("give one of `--workers` and `--dask`: units run either on this machine or on the cluster.")
     if quick and download:
         raise BadInput("a `--quick` run never downloads; leave one of `--quick` and `--download` out.")
     experiment = find(name)
@@ -97,7 +97,7 @@ def run_experiment(
 
             record = finish(run)
     except KeyboardInterrupt:
-        complain(f"interrupted; finished units are kept in {str(folder)!r}, and the same command goes on from there.")
+        complain(f"interrupted; finished units are kept in {str(folder)!r}; run the same command to resume.")
         return INTERRUPTED
     if json:
         say_json({**record, "folder": str(folder)})
@@ -127,7 +127,7 @@ def _agrees(question: str) -> bool:
 def _say_record(record: dict[str, Any], folder: Path) -> None:
     verdict = record["verdict"]
     if record["synthetic"]:
-        complain("SYNTHETIC DATA: the numbers below come from made-up images and say nothing about the published data.")
+        complain("SYNTHETIC DATA: the numbers below come from made-up images, not from the published data.")
     kind = ", quick" if record["quick"] else ""
     data = ", SYNTHETIC data" if record["synthetic"] else ""
     say(f"experiment  {record['experiment']}, version {record['version']}{kind}{data}")

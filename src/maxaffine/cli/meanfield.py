@@ -165,7 +165,7 @@ def baselines(
     d: Dimension = 100, length: Length = None, alpha: Alpha = None, gamma: Gamma = 0.5, beta: Beta = None, lam: Lam = None,
     c: Signal = None, json: Json = False,
 ) -> None:  # fmt: skip
-    """What else can be done: Bayes, best linear, null, hard attention, best temperature, pointwise erf (excess risks)."""
+    """Excess risks of other predictors: Bayes, best linear, null, hard attention, best temperature, pointwise erf."""
     problem = _problem(d, length, alpha, gamma, 0.0, c)
     oracle = Overlaps(1.0, 1.0)
     model = _risk(problem, "linear", beta, lam)
@@ -216,12 +216,12 @@ def dynamics(
     c: Signal = None, mu: Mu = 0.1, nu: Nu = 0.0, eta: Eta = 0.0, zeta: Zeta = 0.0, rho: Rho = 0.0, link: LinkName = "linear",
     breaks: Breaks = None, step: Step = 0.01, steps: Steps = 1000,
     every: Annotated[int | None, typer.Option(help="Record every so many steps; about 20 rows if not given.")] = None,
-    as_flow: Annotated[bool, typer.Option("--flow", help="The flow to time steps * step, at logarithmic times.")] = False,
-    rule: Annotated[str, typer.Option(metavar="exact|paper", help="Whose risk drives the descent.")] = "exact",
+    as_flow: Annotated[bool, typer.Option("--flow", help="Gradient flow up to time steps * step, at logarithmic times.")] = False,
+    rule: Annotated[str, typer.Option(metavar="exact|paper", help="Risk that drives the descent.")] = "exact",
     stationary: Annotated[bool, typer.Option("--stationary", help="List the stationary points, with types.")] = False,
     figure: Picture = None, json: Json = False,
 ) -> None:  # fmt: skip
-    """Training as a recursion of five overlaps (or as a flow), from the given start; with --stationary, where it can stop."""
+    """Training as a recursion in five overlaps (or as a flow) from a given start; --stationary lists where it can stop."""
     picture = _figure(figure)
     problem, start = _problem(d, length, alpha, gamma, 0.0, c), Overlaps(mu, nu, eta, zeta, rho).check()
     _one_of("rule", rule, ("exact", "paper"))
@@ -230,7 +230,7 @@ def dynamics(
     if isinstance(exact, SoftmaxRisk):
         driver = RiskTable(exact) if rule == "exact" else mf.PaperRisk(MeanField.of(problem, exact.beta), problem)
     elif rule == "paper":
-        raise BadInput(f"`rule` (='paper') speaks of the linear link only, not of {link!r}; leave one of them out.")
+        raise BadInput(f"`rule` (='paper') applies to the linear link only, not to {link!r}; leave one of them out.")
     with progress_bar(quiet=json) as report:
         if as_flow:
             grid = np.concatenate([[0.0], np.geomspace(min(step, step * steps), step * steps, 25)]) if steps > 1 else [0.0, step]
@@ -268,14 +268,14 @@ def simulate(
     step: Step = 0.01, steps: Steps = 300,
     every: Annotated[int, typer.Option(help="Measure every so many steps.")] = 50,
     test: Annotated[int, typer.Option(help="Test samples; 0 for none.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Fixes data, start and batches.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of data, start and batches.")] = 0,
     method: Annotated[str, typer.Option(metavar="gd|sgd", help="One data set, or fresh batches.")] = "gd",
     link: Annotated[str, typer.Option(metavar="linear|quadratic|relu", help="Link of data and layer.")] = "linear",
-    state: Annotated[str | None, typer.Option(metavar="F.npz", help="Save here, and go on from here if it exists.")] = None,
+    state: Annotated[str | None, typer.Option(metavar="F.npz", help="State file: saved here, and resumed if it exists.")] = None,
     stop_at: Annotated[int | None, typer.Option(help="Stop at this step, with the state saved.")] = None,
     backend: Backend = "numpy", device: Device = None, figure: Picture = None, json: Json = False,
 ) -> None:  # fmt: skip
-    """Train a real layer on real samples, and compare it with the exact risk at its measured overlaps."""
+    """Train a layer on samples, and compare it with the exact risk at its measured overlaps."""
     picture = _figure(figure)
     problem = _problem(d, length, None, gamma, eps, None)
     start: Any = "uniform" if uniform else Overlaps(mu, nu, eta, zeta, rho)
@@ -368,7 +368,7 @@ def claims(
 
 @app.command("figures", cls=Command)
 def figures(
-    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where the PNG files go; made if missing.")] = "out",
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Folder for the PNG files; created if missing.")] = "out",
     record: Annotated[
         str | None, typer.Option(metavar="F.json", help="Record of `compare --full --save`; FOLDER/experiment.json if it exists.")
     ] = None,

@@ -16,7 +16,7 @@ COMMANDS = ("compile", "check", "plan", "eval", "export", "gallery", "inspect", 
 
 GROUPS = {
     "meanfield": "Exact mean-field theory of a softmax attention layer: risk, phases, dynamics, simulation.",
-    "lab": "The experiments of the papers, run again: resumable, recorded, each with a verdict.",
+    "lab": "Repeat the experiments of the papers: resumable, recorded, each with a verdict.",
 }
 
 

@@ -188,7 +188,7 @@ def summarise(sequences: list[Sequence], scale: float, name: str, dtype: str) ->
         size += float(np.square(soft).sum())
     flat = {key: np.concatenate(parts) if parts else np.zeros(0) for key, parts in gathered.items()}
     if not len(flat["gap"]):
-        raise BadInput("`X` has only sequences of one token, over which a softmax says nothing; give longer ones.")
+        raise BadInput("`X` has only sequences of one token, for which attention is trivial; give longer ones.")
     longest = max(sequences, key=lambda one: len(one.queries))
     return HeadInspection(
         sequences=tuple(sequences),

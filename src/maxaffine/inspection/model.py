@@ -71,7 +71,7 @@ def inspect_model(
     else:
         words = tuple(tuple(str(i) for i in row) for row in ids)
     if not ids or any(len(row) < 2 for row in ids):
-        raise BadInput("every sequence needs at least two tokens, over which a softmax can choose.")
+        raise BadInput("every sequence needs at least two tokens.")
     if sum(len(row) for row in ids) > MOST_TOKENS:
         raise BadInput(f"the sequences have more than {MOST_TOKENS:,} tokens in all; give fewer.")
     wanted = [h for h in range(model.heads) if head is None or h == head]

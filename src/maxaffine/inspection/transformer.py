@@ -94,10 +94,10 @@ class Model:
                     return cls._of(weights, config, heads, family, prefix)
         if any(re.search(r"layers\.0\.self_attn\.q_proj\.weight", name) for name in weights.entries):
             raise BadInput(
-                f"{weights.shown} turns queries and keys with their positions (rotary), which is not read; "
+                f"{weights.shown} uses rotary position embeddings, which are not supported; "
                 "give W_Q, W_K, W_V and X to maxaffine.inspect."
             )
-        raise BadInput(f"{weights.shown} is none of the checkpoints that are read: BERT, RoBERTa, DistilBERT, GPT-2.")
+        raise BadInput(f"{weights.shown} is not a supported checkpoint; supported are BERT, RoBERTa, DistilBERT and GPT-2.")
 
     @classmethod
     def _of(cls, weights: Weights, config: Mapping[str, Any], heads: int | None, family: str, prefix: str) -> Model:
@@ -122,7 +122,7 @@ class Model:
         """The weights of one head."""
         if not 0 <= layer < self.layers or not 0 <= head < self.heads:
             there = f"layers are 0..{self.layers - 1}, heads 0..{self.heads - 1}"
-            raise BadInput(f"layer {layer}, head {head} is not there: {there}.")
+            raise BadInput(f"layer {layer}, head {head} does not exist: {there}.")
         W, b = self._projections(layer)
         size = len(W[0]) // self.heads
         rows = slice(head * size, (head + 1) * size)
@@ -145,7 +145,7 @@ class Model:
             raise BadInput(f"token ids must lie between 0 and {len(words) - 1}.")
         if len(ids) + self.offset > len(places):
             most = len(places) - self.offset
-            raise BadInput(f"a sequence of {len(ids)} tokens is longer than the {most} that the model can place.")
+            raise BadInput(f"a sequence of {len(ids)} tokens is longer than the model's {most} positions.")
         h = words[ids] + places[self.offset : self.offset + len(ids)]
         if self.names.types is not None:
             h = h + self.weights[self.prefix + self.names.types + ".weight"][0]

@@ -99,7 +99,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """A JSON object of bounded size."""
     try:
         if path.stat().st_size > JSON_LIMIT:
-            raise BadInput(f"{str(path)!r} is above {shown_size(JSON_LIMIT)}, which no configuration is; it is refused.")
+            raise BadInput(f"{str(path)!r} is above {shown_size(JSON_LIMIT)}, too large for a configuration file.")
         made = json.loads(path.read_text(encoding="utf-8"))
     except OSError as failure:
         raise BadInput(f"cannot read {str(path)!r}: {failure.strerror or failure}.") from None
@@ -124,7 +124,7 @@ def _files(path: Path, shown: str) -> list[Path]:
             if not plain:
                 raise BadInput(f"{str(index)!r} names the file {str(name)[:80]!r}, which is not a plain name beside it; refused.")
             if not (path / name).is_file():
-                raise BadInput(f"{str(index)!r} names {name!r}, which is not there; the model is incomplete.")
+                raise BadInput(f"{str(index)!r} names {name!r}, which is missing; the model is incomplete.")
             files.append(path / name)
         return files
     if (path / "model.safetensors").is_file():
@@ -153,7 +153,7 @@ def _header(file: Path) -> dict[str, Entry]:
             raise
         raise BadInput(f"{shown} is not a safetensors file: its header is not JSON.") from None
     if not isinstance(header, dict) or len(header) > TENSOR_LIMIT:
-        raise BadInput(f"{shown} has a header of no sense; it is refused.")
+        raise BadInput(f"{shown} has an invalid header.")
     entries = {}
     for name, entry in header.items():
         if name == "__metadata__":
@@ -165,6 +165,6 @@ def _header(file: Path) -> dict[str, Entry]:
         except (TypeError, KeyError, ValueError):
             sane = False
         if not sane:
-            raise BadInput(f"{shown} has a tensor {name[:80]!r} whose shape and bytes do not agree; it is refused.")
+            raise BadInput(f"{shown} has a tensor {name[:80]!r} whose shape does not match its bytes.")
         entries[name] = Entry(file, dtype, shape, 8 + length + begin)
     return entries

@@ -83,7 +83,7 @@ def cluster(address: str) -> Opener:
     try:
         from distributed import Client
     except ModuleNotFoundError:
-        raise BadInput("`--dask` needs distributed; install maxaffine[dask], or take --workers.") from None
+        raise BadInput("`--dask` needs distributed; install maxaffine[dask], or use --workers.") from None
 
     @contextmanager
     def opened() -> Iterator[Opened]:

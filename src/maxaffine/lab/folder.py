@@ -53,7 +53,7 @@ def read_json(path: Path) -> dict[str, Any]:
         content = None
     if not isinstance(content, dict):
         raise BadInput(
-            f"{str(path)!r} is damaged: it is not JSON. Restore it, or take a fresh --out; results.jsonl beside it is untouched."
+            f"{str(path)!r} is damaged: it is not JSON. Restore it, or use a new --out; results.jsonl beside it is untouched."
         )
     return content
 
@@ -64,7 +64,7 @@ def read_header(folder: Path) -> Header | None:
     if not path.exists():
         if (folder / JOURNAL).exists():
             raise BadInput(
-                f"{str(folder)!r} has results but no {RUN}, which says what they belong to; restore it, or take a fresh --out."
+                f"{str(folder)!r} has results but no {RUN}, which says what they belong to; restore it, or use a new --out."
             )
         return None
     content = read_json(path)
@@ -74,7 +74,7 @@ def read_header(folder: Path) -> Header | None:
         names = ("experiment", "home", "version", "parameters", "quick", "data")
         return Header(**{name: content[name] for name in names})
     except KeyError as failure:
-        raise BadInput(f"{str(path)!r} is damaged: it lacks {failure}. Restore it, or take a fresh --out.") from None
+        raise BadInput(f"{str(path)!r} is damaged: it lacks {failure}. Restore it, or use a new --out.") from None
 
 
 def write_header(folder: Path, header: Header) -> None:
@@ -88,12 +88,12 @@ def check_header(header: Header, experiment: Experiment, parameters: Mapping[str
     if (header.experiment, header.version) != (experiment.name, experiment.version):
         raise BadInput(
             f"{str(folder)!r} holds {header.experiment} version {header.version}, not {experiment.name} version "
-            f"{experiment.version}; take another --out."
+            f"{experiment.version}; use another --out."
         )
     different = sorted(k for k in {*header.parameters, *parameters} if header.parameters.get(k) != parameters.get(k))
     if different:
         said = "; ".join(f"{k} was {header.parameters.get(k)!r} and is now {parameters.get(k)!r}" for k in different[:3])
-        raise BadInput(f"{str(folder)!r} holds a run with other parameters ({said}); take another --out, or the same parameters.")
+        raise BadInput(f"{str(folder)!r} holds a run with other parameters ({said}); use another --out, or the same parameters.")
 
 
 def checked_units(experiment: Experiment, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -121,7 +121,7 @@ class Results:
             if self._tensors_are_whole(entry):
                 self.done[entry["unit"]["id"]] = entry
             else:
-                warn(f"the tensors of unit {entry['unit']['id']} are missing or damaged; the unit is done again.")
+                warn(f"the tensors of unit {entry['unit']['id']} are missing or damaged; the unit is repeated.")
                 self.done.pop(entry["unit"]["id"], None)
 
     def _tensors_are_whole(self, entry: dict[str, Any]) -> bool:

@@ -47,7 +47,7 @@ class Journal:
         try:
             content = path.read_bytes() if path.exists() else b""
         except OSError as failure:
-            raise BadInput(f"cannot read {str(path)!r}: {failure.strerror or failure}; finished work is untouched.") from None
+            raise BadInput(f"cannot read {str(path)!r}: {failure.strerror or failure}; finished units are safe.") from None
         lines = content.split(b"\n")
         torn = lines.pop()  # empty, unless the writer was killed
         for number, line in enumerate(lines, start=1):
@@ -58,12 +58,12 @@ class Journal:
             if entry is None:
                 raise BadInput(
                     f"line {number} of {str(path)!r} is damaged: it does not have its own checksum. Delete that line and run the "
-                    f"same command (its unit is done again, the other {len(lines) - 1} lines are kept), or take a fresh --out."
+                    f"same command (its unit is repeated, the other {len(lines) - 1} lines are kept), or use a new --out."
                 )
             self.entries.append(entry)
             self._length += len(line) + 1
         if torn:
-            warn(f"the last line of {str(path)!r} was cut short by an interruption; that unit is done again.")
+            warn(f"the last line of {str(path)!r} was cut short by an interruption; that unit is repeated.")
 
     def append(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         """Put an entry on the disk and return it as it will be read."""
@@ -88,12 +88,12 @@ class Journal:
         self._length += len(line)
         stored = _opened(line[:-1])
         if stored is None:
-            raise Refused("a result does not survive JSON; use numbers, texts, lists and dictionaries with text keys.")
+            raise Refused("a result cannot be stored as JSON; use numbers, texts, lists and dictionaries with text keys.")
         self.entries.append(stored)
         return stored
 
     def _refusal(self, failure: OSError) -> Refused:
         return Refused(
             f"cannot write {str(self.path)!r}: {failure.strerror or failure}; the {len(self.entries)} finished units are kept. "
-            "Make room and run the same command to go on."
+            "Free some space and run the same command to resume."
         )

@@ -18,12 +18,12 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as failure:
-        raise BadInput(f"cannot write in {str(folder)!r}: {failure.strerror or failure}; take another --out.") from None
+        raise BadInput(f"cannot write in {str(folder)!r}: {failure.strerror or failure}; use another --out.") from None
     try:
         if not _take(descriptor):
             owner = os.pread(descriptor, 64, 0).decode(errors="replace").strip() if hasattr(os, "pread") else ""
             who = f"process {owner}" if owner.isdigit() else "another process"
-            raise Refused(f"{who} is working in {str(folder)!r}; wait until it is done, or give this run another --out.")
+            raise Refused(f"{who} is using {str(folder)!r}; wait until it finishes, or use another --out.")
         with suppress(OSError):  # the number is for people; a full disk must not keep a run from finishing
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())

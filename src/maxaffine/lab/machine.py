@@ -95,7 +95,7 @@ def _memory() -> str:
     try:
         return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"
     except (ValueError, OSError, AttributeError):
-        return f"not told by {sys.platform}"
+        return f"unknown on {sys.platform}"
 
 
 def _driver() -> str:
@@ -107,4 +107,4 @@ def _driver() -> str:
         match = re.search(r"Kernel Module\s+(\S+)", Path("/proc/driver/nvidia/version").read_text())
     except (OSError, subprocess.SubprocessError):
         match = None
-    return match.group(1) if match else "not told by the machine"
+    return match.group(1) if match else "unknown"

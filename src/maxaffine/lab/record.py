@@ -156,7 +156,7 @@ def empty_fields(value: Any, where: str = "record") -> list[str]:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The record of a finished run, with the results it speaks of; anything else is an error with a sentence."""
+    """The record of a finished run, with the results it refers to; anything else is an error with a sentence."""
     path = folder / RECORD
     if not path.is_file():
         raise BadInput(f"{str(folder)!r} has no {RECORD}: the run is not finished. `maxaffine lab run` finishes it.")
@@ -171,7 +171,7 @@ def read(folder: Path) -> dict[str, Any]:
     try:
         digest = sha256(results.read_bytes())
     except OSError as failure:
-        raise BadInput(f"cannot read {str(results)!r}, which the record speaks of: {failure.strerror or failure}.") from None
+        raise BadInput(f"cannot read {str(results)!r}, which the record refers to: {failure.strerror or failure}.") from None
     if digest != record["results"]["sha256"]:
-        raise BadInput(f"{str(results)!r} is not what the record speaks of (its SHA-256 differs); restore one of the two.")
+        raise BadInput(f"{str(results)!r} does not match the record (its SHA-256 differs); restore one of the two.")
     return record

@@ -65,7 +65,7 @@ def opened(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as failure:
-        raise BadInput(f"cannot make the folder {str(folder)!r}: {failure.strerror or failure}; take another --out.") from None
+        raise BadInput(f"cannot make the folder {str(folder)!r}: {failure.strerror or failure}; use another --out.") from None
     with locked(folder):
         header = read_header(folder)
         if header is not None:
@@ -81,7 +81,7 @@ def opened(
                 write_header(folder, header)
             elif header.data != described:
                 raise BadInput(
-                    f"the data differ from those that {str(folder)!r} was begun with (other checksums); take the same data, or "
+                    f"the data differ from those that {str(folder)!r} was begun with (other checksums); use the same data, or "
                     "another --out."
                 )
         yield Run(experiment, name, folder, header, units, results), source
@@ -151,7 +151,7 @@ def _through(tasks: Iterable[Task], open_executor: Opener, run: Run, display: Di
             if deaths == DEATHS:
                 raise Refused(
                     f"workers died {DEATHS} times without finishing a unit, the last time with {waiting[0].unit['id']!r}; is "
-                    "there enough memory? Take fewer --workers. Finished work is kept; the same command goes on."
+                    "there enough memory? Use fewer --workers. Finished units are kept; run the same command to resume."
                 ) from None
     if failure is not None:
         raise failure
@@ -162,6 +162,6 @@ def _told(trouble: Exception, task: Task) -> Exception:
     if type(trouble).__name__ != "KilledWorker":
         return trouble
     return Refused(
-        f"the unit {task.unit['id']!r} killed several workers of the cluster; is there enough memory on them? Finished work is "
-        "kept; the same command goes on."
+        f"the unit {task.unit['id']!r} killed several workers of the cluster; is there enough memory on them? Finished units "
+        "are kept; run the same command to resume."
     )

@@ -87,6 +87,6 @@ def check_device(device: str) -> None:
         try:
             import torch
         except ModuleNotFoundError:
-            raise BadInput("`--device cuda` needs PyTorch; install maxaffine[lab], or take --device cpu.") from None
+            raise BadInput("`--device cuda` needs PyTorch; install maxaffine[lab], or use --device cpu.") from None
         if not torch.cuda.is_available():
-            raise BadInput("`--device cuda`: PyTorch sees no CUDA device here; take --device cpu.")
+            raise BadInput("`--device cuda`: PyTorch sees no CUDA device here; use --device cpu.")

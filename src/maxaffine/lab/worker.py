@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(str(failure))
         return 2
     except KeyboardInterrupt:
-        _say(f"interrupted; finished units are kept in {str(given.out)!r}, and the same command goes on.")
+        _say(f"interrupted; finished units are kept in {str(given.out)!r}; run the same command to resume.")
         return 130
     return 0
 

@@ -91,7 +91,7 @@ def _fuzzy(scores: Array, weights: Array) -> Signature:
     elif np.isfinite(factor):
         advice = f"raise the sharpness (multiply the logits) by {factor:.3g} for a median leading weight of {WANTED_WEIGHT}"
     else:
-        advice = "the two leading logits tie at half of the queries, so no sharpness separates them; move or merge keys"
+        advice = "the two leading logits are equal at half of the queries, so no sharpness separates them; move or merge keys"
     reason = "below one half the other keys together outweigh the leading one"
     return Signature("fuzzy", top, TOP_WEIGHT, fired, reason, advice)
 
@@ -158,7 +158,7 @@ def _outside(sites: Array, queries: Array) -> Signature:
     away = ((sites < low - room) | (sites > high + room)).any(axis=1)
     share = float(away.mean())
     fired = share > DEAD_SHARE
-    reason = "a site outside the range of the queries by more than a tenth of it serves only the rim"
+    reason = "a site outside the range of the queries by more than a tenth of it only serves the rim"
     shrink = f"{int(away.sum())} of {len(away)} sites lie outside the queries: shrink the box, or move the sites inside"
     advice = shrink if fired else "nothing to do: the sites lie where the queries are"
     return Signature("outside", share, DEAD_SHARE, fired, reason, advice)

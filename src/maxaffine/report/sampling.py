@@ -182,7 +182,7 @@ class Probe:
     def why_no_entropy(self) -> str:
         """The sentence in place of a picture past the budget."""
         tokens = int(self.compiled.tokens)
-        return f"Not drawn: {tokens:,} tokens\nmean more attention weights\nthan a figure should wait for."
+        return f"Not drawn: {tokens:,} tokens\nneed more attention weights\nthan a figure may compute."
 
     def weights(self, x: Array) -> Array:
         """alpha(x), (B, D) -> (B, N); for a few points."""

@@ -194,8 +194,8 @@ def test_files_of_strangers_are_refused_with_a_sentence(tmp_path: Path) -> None:
     cases = [
         (tmp_path / "model.bin", "pickle"),
         (tmp_path / "absent.safetensors", "does not exist"),
-        (shard(tmp_path / "shape.safetensors", absurd), "do not agree"),
-        (shard(tmp_path / "past.safetensors", {"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}), "do not agree"),
+        (shard(tmp_path / "shape.safetensors", absurd), "does not match"),
+        (shard(tmp_path / "past.safetensors", {"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}), "does not match"),
         (shard(tmp_path / "json.safetensors", b"{nonsense"), "not JSON"),
         (shard(tmp_path / "foreign.safetensors", good), "none of the checkpoints"),
         (shard(tmp_path / "rotary.safetensors", {"model.layers.0.self_attn.q_proj.weight": good["a"]}), "rotary"),
@@ -244,7 +244,7 @@ def test_the_command_reports_all_heads_and_draws_one(tmp_path: Path) -> None:
     assert one.exit_code == 0 and "inverse temperature" in one.stdout and (tmp_path / "one.png").stat().st_size > 10_000
     for wrong in (["--layer", "2"], ["--head", "4"]):
         refused = CliRunner().invoke(_app(), [str(folder), "--tokens", "1,2,3,4", *wrong])
-        assert isinstance(refused.exception, BadInput) and "is not there" in str(refused.exception)
+        assert isinstance(refused.exception, BadInput) and "does not exist" in str(refused.exception)
 
 
 @pytest.mark.parametrize("bad", [{"W_K": np.eye(3)}, {"X": np.ones((4, 3))}, {"X": np.full((4, 4), np.nan)}, {"b_Q": np.ones(3)}])

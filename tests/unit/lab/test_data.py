@@ -327,7 +327,7 @@ def test_a_file_longer_than_published_is_refused(tmp_path):
 def test_a_server_that_keeps_cutting_or_is_not_there_is_given_up_with_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
     with server({"/x.bin": BODY}, cuts=[10_000] + [0] * 20) as (base, asked):
-        with pytest.raises(Refused, match=r"10,000 of 256,000 bytes are kept; the same command goes on"):
+        with pytest.raises(Refused, match=r"10,000 of 256,000 bytes are kept; the same command resumes it"):
             download.fetch(wanted(base), tmp_path)
         assert len(asked) == 1 + download.TRIES
     with server({}) as (base, asked):

@@ -120,7 +120,7 @@ def test_an_interrupt_exits_with_130_keeps_finished_work_and_says_how_to_go_on(t
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130 and out == ""
-    assert "finished units are kept" in err and "the same command goes on" in err and "Traceback" not in err
+    assert "finished units are kept" in err and "run the same command to resume" in err and "Traceback" not in err
     assert lines(folder) >= 1 and not (folder / "record.json").exists()
 
 

@@ -52,13 +52,13 @@ def fetch(file: Download, folder: Path, say: Callable[[str], None] = lambda sent
         if found != file.md5:
             part.unlink()
             raise Refused(
-                f"{file.url} has the MD5 checksum {found}, not the published {file.md5}; the download was thrown away. "
+                f"{file.url} has the MD5 checksum {found}, not the published {file.md5}; the download was discarded. "
                 f"Try again, or put a sound {file.name} into {str(folder)!r}."
             )
         part.replace(path)
     except OSError as failure:
         where = f" {str(failure.filename)!r}" if failure.filename else ""
-        raise BadInput(f"cannot keep {file.name}{where}: {failure.strerror or failure}; what was fetched is kept.") from None
+        raise BadInput(f"cannot keep {file.name}{where}: {failure.strerror or failure}; the downloaded part is kept.") from None
     return path
 
 
@@ -77,14 +77,14 @@ def _complete(file: Download, part: Path, say: Callable[[str], None]) -> None:
         if idle >= TRIES and now < file.bytes:
             raise Refused(
                 f"cannot download {file.url}: {reason or 'the server sends nothing'}. {now:,} of {file.bytes:,} bytes are kept; "
-                "the same command goes on from there, or name a folder that has the data with --data DIR."
+                "the same command resumes it, or name a folder that has the data with --data DIR."
             )
         if now < file.bytes:
-            say(f"{file.name}: the connection was cut after {now:,} of {file.bytes:,} bytes; going on from there.")
+            say(f"{file.name}: the connection was cut after {now:,} of {file.bytes:,} bytes; resuming.")
             time.sleep(min(2.0, 0.1 * 2**idle))
     if part.stat().st_size > file.bytes:
         part.unlink()
-        raise Refused(f"{file.url} sends more than the published {file.bytes:,} bytes; the download was thrown away.")
+        raise Refused(f"{file.url} sends more than the published {file.bytes:,} bytes; the download was discarded.")
 
 
 def _stream(file: Download, part: Path, have: int, say: Callable[[str], None]) -> None:
