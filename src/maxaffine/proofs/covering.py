@@ -10,17 +10,16 @@ Q): what the trailing clusters contribute is then at most C e^-gap in all, where
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.boxes import Index, halve, mesh
 from maxaffine.core.errors import Refused
 from maxaffine.layer.clusters import ClusterGroup
 
 Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 MOST_BOXES = {2: 1_500_000}  # by variables; a tree of 20,000 tokens takes a million
 MOST_BOXES_ELSE = 400_000
@@ -99,7 +98,7 @@ def cover(scores: Scores, gap: float, target: float, reach: float = 1.0 + 2.0**-
     margin = gap + 2.0 * scores.rounding() + 1e-9
     low, high = np.full((1, E), -reach), np.full((1, E), reach)
     box, cluster = np.zeros(C, dtype=np.intp), np.arange(C)
-    corners = np.array(list(itertools.product((0.0, 1.0), repeat=E)))
+    corners = mesh([np.array([0.0, 1.0])] * E)
     inner = scores.radius * (1.0 - 2.0**-48)
     done, most = 0, MOST_BOXES.get(E, MOST_BOXES_ELSE)
     for _ in range(DEEPEST):
@@ -146,13 +145,8 @@ def _halve(
     number[chosen] = np.arange(len(chosen))
     keep = open_boxes[box]
     box, cluster = number[box[keep]], cluster[keep]
-    low, high = low[chosen], high[chosen]
-    axis = (high - low).argmax(axis=1)
-    rows = np.arange(len(low))
-    middle = (low[rows, axis] + high[rows, axis]) / 2.0
-    right, left = low.copy(), high.copy()
-    right[rows, axis], left[rows, axis] = middle, middle
-    boxes = np.concatenate([box, box + len(low)])
+    low, high = halve(low[chosen], high[chosen])
+    boxes = np.concatenate([box, box + len(chosen)])
     clusters = np.concatenate([cluster, cluster])
     order = np.argsort(boxes, kind="stable")
-    return np.concatenate([low, right]), np.concatenate([left, high]), boxes[order], clusters[order]
+    return low, high, boxes[order], clusters[order]

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core import boxes
+from maxaffine.core.boxes import Index, Mask, Rest
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64
@@ -24,7 +26,6 @@ from maxaffine.proofs.head_bounds import axis_weights
 Array = NDArray[np.float64]
 
 ROUNDS = 60
-CHUNK = 20_000
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,11 @@ class PieceAt:
         values = self.head.values[..., self.k]
         G = np.zeros((*values.shape, E)) if self.head.slopes is None else self.head.slopes[..., self.k, :]
         columns = np.concatenate([values[..., None], G], axis=-1)
-        mixed = _contract(W, columns)  # (B, 1 + E)
+        mixed = contract(W, columns)  # (B, 1 + E)
         value = mixed[:, 0] + (mixed[:, 1:] * t).sum(axis=1)
         slope = np.empty_like(t)
         for e in range(E):
-            moved = _contract([lean[i] if i == e else W[i] for i in range(E)], columns)
+            moved = contract([lean[i] if i == e else W[i] for i in range(E)], columns)
             slope[:, e] = moved[:, 0] + (moved[:, 1:] * t).sum(axis=1) + mixed[:, 1 + e]
         return value, slope
 
@@ -71,7 +72,7 @@ class PieceAt:
         return float((np.abs(self.head.values[..., self.k]) + G).max())
 
 
-def _contract(W: list[Array], columns: Array) -> Array:
+def contract(W: list[Array], columns: Array) -> Array:
     """columns (p_1, .., p_E, n) with weights (B, p_e) row by row: (B, n)."""
     out = np.tensordot(W[0], columns, axes=(1, 0))
     for w in W[1:]:
@@ -90,35 +91,17 @@ def supremum(head: Head, error: float, budget: int) -> float:
 def _one(source: FromAffine, expression: Expression, piece: PieceAt, error: float, budget: int) -> float:
     E = piece.head.dimension
     gradient = expression.gradient()
-    bent, dust = piece.curvature(), 200.0 * FLOAT64.unit * (piece.size() + 1.0) * max(1.0, _steepness(piece))
+    bent, rounding = piece.curvature(), 200.0 * FLOAT64.unit * (piece.size() + 1.0) * max(1.0, _steepness(piece))
     scale = Interval(np.diagonal(source.matrix.lo), np.diagonal(source.matrix.hi))
-    low, high = -np.ones((1, E)), np.ones((1, E))
-    worst, spent = 0.0, 0
-    for _ in range(ROUNDS):
-        if not len(low):
-            return worst
-        spent += len(low)
-        if spent > budget:
-            raise Refused(f"near a kink {budget:,} boxes do not show an error below {error:.3g}.")
-        kept = []
-        for start in range(0, len(low), CHUNK):
-            rows = slice(start, start + CHUNK)
-            bound, floor, loose = _measure(source, expression, gradient, piece, scale, bent, low[rows], high[rows])
-            bound = bound + dust
-            if float(floor.max()) > error:
-                raise Refused(f"a piece is off by {float(floor.max()):.3g} on its box.")
-            fits = bound <= error
-            worst = max(worst, float(bound[fits].max(initial=0.0)))
-            kept.append((np.flatnonzero(~fits) + start, loose[~fits]))
-        chosen = np.concatenate([k for k, _ in kept])
-        axis = np.concatenate([a for _, a in kept])
-        a, b = low[chosen], high[chosen]
-        rows_ = np.arange(len(a))
-        middle = (a[rows_, axis] + b[rows_, axis]) / 2.0
-        right, left = a.copy(), b.copy()
-        right[rows_, axis], left[rows_, axis] = middle, middle
-        low, high = np.concatenate([a, right]), np.concatenate([left, b])
-    raise Refused("near a kink the error could not be enclosed.")
+
+    def measure(low: Array, high: Array, _: Index) -> tuple[Array, Mask, Rest]:
+        bound, floor, loose = _measure(source, expression, gradient, piece, scale, bent, low, high)
+        if float(floor.max()) > error:
+            raise Refused(f"a piece is off by {float(floor.max()):.3g} on its box.")
+        return bound + rounding, bound + rounding <= error, lambda rows: (loose[rows], None)
+
+    why = f"an error below {error:.3g} near a kink"
+    return boxes.supremum(-np.ones((1, E)), np.ones((1, E)), measure, budget=budget, rounds=ROUNDS, refusal=why)[0]
 
 
 def _steepness(piece: PieceAt) -> float:

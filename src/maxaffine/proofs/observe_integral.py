@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core import boxes
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.proofs.known_error import exact_differences, sure_differences
@@ -117,11 +118,11 @@ def _refined(
         worst = order[: max(0, min(most, (budget // 2 - spent) // (2 * PILOT)))]
         if len(worst) == 0 or not varies[worst[0]] > 0.0:
             return low, high, varies, spent
-        cut_low, cut_high, owner = _bisect(low[worst], high[worst])
+        cut_low, cut_high = boxes.halve(low[worst], high[worst])
         found = draw(cut_low, cut_high, np.full(len(cut_low), PILOT))
         spent += int(found.count.sum())
         # A few points may not see what more of them saw on the whole: half of that is expected on a half, a quarter is kept.
-        spread = np.maximum(_spread(found, cut_low, cut_high), varies[worst][owner] / 4.0)
+        spread = np.maximum(_spread(found, cut_low, cut_high), np.tile(varies[worst], 2) / 4.0)
         kept = np.ones(len(low), dtype=bool)
         kept[worst] = False
         low, high = np.concatenate([low[kept], cut_low]), np.concatenate([high[kept], cut_high])
@@ -178,7 +179,7 @@ def _graded_pieces(layer: Layer | GroupedLayer) -> tuple[Array, Array]:
     """Cells cut per axis at their transition layers, as boxes; whole cells where there are too many.  Else a coarse grid."""
     D = layer.dimension
     if layer.grouped:
-        return _coarse_pieces(layer)
+        return boxes.grid(layer.low, layer.high, max(2, round(1024 ** (1.0 / D))))  # about a thousand
     rho = layer.sharpness
     inner = min(0.25, 6.0 / rho)
     cuts = np.array([-0.5, -0.5 + inner, 0.0, 0.5 - inner, 0.5]) if layer.keys.count * 4**D <= 300_000 else np.array([-0.5, 0.5])
@@ -188,25 +189,4 @@ def _graded_pieces(layer: Layer | GroupedLayer) -> tuple[Array, Array]:
         scale, centre = layer.coordinates.matrix[i, i], layer.coordinates.centre[i]
         lows.append(np.clip(centre + (sites[:, None] + cuts[:-1]).ravel() / scale, layer.low[i], layer.high[i]))
         highs.append(np.clip(centre + (sites[:, None] + cuts[1:]).ravel() / scale, layer.low[i], layer.high[i]))
-    low = np.stack([a.ravel() for a in np.meshgrid(*lows, indexing="ij")], axis=1)
-    high = np.stack([a.ravel() for a in np.meshgrid(*highs, indexing="ij")], axis=1)
-    return low, high
-
-
-def _coarse_pieces(layer: GroupedLayer) -> tuple[Array, Array]:
-    """The box in equal pieces, about a thousand of them."""
-    count = max(2, round(1024 ** (1.0 / layer.dimension)))
-    edges = [np.linspace(a, b, count + 1) for a, b in zip(layer.low, layer.high, strict=True)]
-    low = np.stack([a.ravel() for a in np.meshgrid(*(e[:-1] for e in edges), indexing="ij")], axis=1)
-    high = np.stack([a.ravel() for a in np.meshgrid(*(e[1:] for e in edges), indexing="ij")], axis=1)
-    return low, high
-
-
-def _bisect(low: Array, high: Array) -> tuple[Array, Array, NDArray[np.intp]]:
-    """Each box cut in two along its longest axis."""
-    axis = (high - low).argmax(axis=1)
-    rows = np.arange(len(low))
-    middle = (low[rows, axis] + high[rows, axis]) / 2.0
-    right_low, left_high = low.copy(), high.copy()
-    right_low[rows, axis], left_high[rows, axis] = middle, middle
-    return np.concatenate([low, right_low]), np.concatenate([left_high, high]), np.concatenate([rows, rows])
+    return boxes.mesh(lows), boxes.mesh(highs)

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from maxaffine.core import boxes
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT32, compute_format
@@ -238,12 +239,7 @@ def _size(target: Target, layer: Layer | GroupedLayer) -> float:
     seen = math.inf
     D = len(layer.low)
     if target.expression is not None:
-        edges = [np.linspace(a, b, {1: 64, 2: 16, 3: 6}.get(D, 2) + 1) for a, b in zip(layer.low, layer.high, strict=True)]
-        if D <= 12:
-            low = np.stack([m.ravel() for m in np.meshgrid(*(e[:-1] for e in edges), indexing="ij")], axis=1)
-            high = np.stack([m.ravel() for m in np.meshgrid(*(e[1:] for e in edges), indexing="ij")], axis=1)
-        else:
-            low, high = layer.low[None], layer.high[None]
+        low, high = boxes.grid(layer.low, layer.high, {1: 64, 2: 16, 3: 6}.get(D, 2) if D <= 12 else 1)
         with np.errstate(all="ignore"):
             found = target.enclose(low, high)
         magnitude = found.magnitude if isinstance(found, Interval) else np.array([math.inf])

@@ -15,7 +15,7 @@ from maxaffine.expression.graph import PARTIAL, PIECEWISE_AFFINE
 from maxaffine.expression.operations import OPERATIONS
 from maxaffine.target.box import Box
 from maxaffine.target.declare import Fact
-from maxaffine.target.suprema import Maximum, maximise
+from maxaffine.core.suprema import Maximum, maximise
 
 Array = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ def is_finite_on(expression: Expression, box: Box, budget: int = BUDGET) -> Fini
     def samples(x: Array) -> Array:
         return np.where(np.all(np.isfinite(expression.evaluate(x)), axis=1), 0.0, np.inf)[:, None]
 
-    result = maximise(box, bounds, samples, budget=budget)
+    result = maximise(box.low, box.high, bounds, samples, budget=budget)
     if result.upper[0] == 0:
         return Finiteness(True, f"enclosures over {result.pieces} pieces of the box are finite")
     low, high = result.hopeless or (box.low, box.high)
@@ -79,12 +79,12 @@ def derive_lipschitz(expression: Expression, box: Box, budget: int = BUDGET, sla
         return sharp_enclosure(slope, curvature, low, high).undefined(~defined).magnitude
 
     # Natural enclosures of the slopes first; where they converge too slowly, centred forms by second derivatives.
-    result = maximise(box, bounds, samples, budget=budget // 6, slack=slack, scale=scale)
+    result = maximise(box.low, box.high, bounds, samples, budget=budget // 6, slack=slack, scale=scale)
     small = len(slope.nodes) * box.dimension <= MAX_NODES
     curved = any(node.op not in PIECEWISE_AFFINE for node in expression.nodes)  # else slopes are constant on pieces
     if not result.reached and np.isfinite(result.upper).all() and small and curved:
         curvature = slope.gradient()
-        second = maximise(box, sharper, samples, budget=budget // 3, slack=slack, scale=scale)
+        second = maximise(box.low, box.high, sharper, samples, budget=budget // 3, slack=slack, scale=scale)
         upper = np.minimum(result.upper, second.upper)
         result = replace(second, upper=upper, pieces=result.pieces + second.pieces)
     per_output = np.maximum(result.upper, 0.0).reshape(expression.count, box.dimension)
@@ -109,7 +109,7 @@ def derive_euclidean(expression: Expression, box: Box, budget: int = BUDGET, sla
             squares = slope.evaluate(x).reshape(len(x), *shape) ** 2
             return np.asarray(np.sqrt(np.sum(squares, axis=-1)))
 
-    result = maximise(box, bounds, samples, budget=budget, slack=slack)
+    result = maximise(box.low, box.high, bounds, samples, budget=budget, slack=slack)
     per_output = np.maximum(result.upper, 0.0)
     return Fact(float(np.max(per_output)), "derived", _how(expression, slope, box, result), per_output=per_output)
 
@@ -138,7 +138,7 @@ def derive_range(expression: Expression, box: Box, budget: int = BUDGET, slack: 
         top, bottom = np.max(start[:, :count], axis=0), -np.max(start[:, count:], axis=0)
         middle = np.where(np.isfinite(top - bottom), 0.5 * top + 0.5 * bottom, 0.0)
     offset = np.concatenate([middle, -middle])
-    result = maximise(box, bounds, samples, budget=budget, slack=slack, offset=offset)
+    result = maximise(box.low, box.high, bounds, samples, budget=budget, slack=slack, offset=offset)
     value = np.stack([-result.upper[count:], result.upper[:count]])
     how = f"enclosures over {result.pieces} pieces of the box"
     if not np.isfinite(value).all():

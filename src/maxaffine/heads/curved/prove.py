@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core import boxes
+from maxaffine.core.boxes import Index, Mask
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64
@@ -37,11 +39,9 @@ from maxaffine.structure.switches import forced, switches
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 THEOREM = "both branches by Ehlich-Zeller on the box; masses of the wrong branch times what it adds, on boxes"
 BOXES = 4_000_000
-CHUNK = 20_000
 FIRST = 6
 QUIET = 60.0
 EDGE = 1.0 + 2.0**-45
@@ -78,15 +78,15 @@ def certify_curved(
     apart = parting(expression, place, choice)
     if sign is not None and apart is not None:
         soft = SoftKink(inner, PieceAt(piece, 0), sign, 2.0 * eta, EDGE, apart, 2.0 * branch, layer.centre)
-        wrong, boxes = soft.largest(goal)
+        wrong, count = soft.largest(goal)
     else:
-        wrong, boxes = _Kink(layer, inner, PieceAt(piece, 0), found[0].argument, choice, 2.0 * eta).largest(goal)
+        wrong, count = _Kink(layer, inner, PieceAt(piece, 0), found[0].argument, choice, 2.0 * eta).largest(goal)
     doubt = max(proof.doubt for proof in branches)
     parts = {"approximation": branch - min(doubt, branch), "leakage": wrong, "rounding": lost, "target_rounding": doubt}
     return Certificate.proved(
         math.inf, parts, argument="curved kink", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(EXPONENTIAL, ELEMENTARY, FLINT, LOGARITHM),
-        details={"edges": float(len(inner.clusters) - 1), "boxes": float(boxes), "score_error": eta},
+        details={"edges": float(len(inner.clusters) - 1), "boxes": float(count), "score_error": eta},
         heard=(Heard(0.0, size), Heard(wrong, size)),  # of the inner group: 2 Omega (1 - Omega) |q| <= 2 wrong
     )  # fmt: skip
 
@@ -140,10 +140,7 @@ class _Kink:
             raise Refused("the branches alone use up the error.")
         slopes, offsets = self.group.site_slopes[1:].astype(np.float64), self.group.site_offsets[1:].astype(np.float64)
         doubt = 400.0 * FLOAT64.unit * (float((np.abs(slopes).sum(axis=1) + np.abs(offsets)).max()) + 40.0) + self.blur
-        low, high = np.full((1, 2), -EDGE), np.full((1, 2), EDGE)
-        for _ in range(FIRST):
-            low, high, _ = _halves(low, high, np.zeros((len(low), 1), dtype=np.intp))
-            low, high, _ = _halves(low, high, np.zeros((len(low), 1), dtype=np.intp))
+        low, high = boxes.grid(np.full(2, -EDGE), np.full(2, EDGE), 2**FIRST)
         middle, half = (low + high) / 2.0, (high - low) / 2.0
         value, lean = self._inside(middle)
         best = middle @ slopes.T + offsets - value[:, None]
@@ -152,23 +149,12 @@ class _Kink:
         heard = max(1, int((best > -QUIET).sum(axis=1).max()))
         who = np.argsort(-best, axis=1)[:, :heard]
         tail = len(offsets) * math.exp(-QUIET)
-        worst, spent = 0.0, 0
-        for _ in range(80):
-            if not len(low):
-                return worst, spent
-            spent += len(low)
-            if spent > BOXES:
-                raise Refused(f"near the curve {BOXES:,} boxes do not show the error.")
-            keep = []
-            for start in range(0, len(low), CHUNK):
-                rows = slice(start, start + CHUNK)
-                bound = self._bound(low[rows], high[rows], who[rows], slopes, offsets, doubt, tail, goal)
-                fits = bound <= goal
-                worst = max(worst, float(bound[fits].max(initial=0.0)))
-                keep.append(np.flatnonzero(~fits) + start)
-            chosen = np.concatenate(keep)
-            low, high, who = _halves(low[chosen], high[chosen], who[chosen])
-        raise Refused("near the curve the error could not be enclosed.")
+
+        def measure(low: Array, high: Array, who: Index) -> tuple[Array, Mask, None]:
+            bound = self._bound(low, high, who, slopes, offsets, doubt, tail, goal)
+            return bound, bound <= goal, None
+
+        return boxes.supremum(low, high, measure, carried=who, budget=BOXES, refusal="the error near the curve")
 
     def _bound(
         self, low: Array, high: Array, who: Index, slopes: Array, offsets: Array, doubt: float, tail: float, goal: float
@@ -217,12 +203,3 @@ class _Kink:
             crossed = np.min(ends, axis=0) * np.max(ends, axis=0) < 0
             if crossed.any():
                 raise Refused(f"the branches' pieces differ by {float(q[rows][crossed].max()):.3g} on the curve.")
-
-
-def _halves(low: Array, high: Array, who: Index) -> tuple[Array, Array, Index]:
-    """Every box cut in two along its longer side."""
-    rows, axis = np.arange(len(low)), (high - low).argmax(axis=1)
-    middle = (low[rows, axis] + high[rows, axis]) / 2.0
-    right, left = low.copy(), high.copy()
-    right[rows, axis], left[rows, axis] = middle, middle
-    return np.concatenate([low, right]), np.concatenate([left, high]), np.concatenate([who, who])

@@ -20,17 +20,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core import boxes
+from maxaffine.core.boxes import Index, Mask, Rest
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.expression.expression import Expression
 from maxaffine.layer.clusters import ClusterGroup
-from maxaffine.proofs.enclosed import PieceAt, _contract
+from maxaffine.proofs.enclosed import PieceAt, contract
 from maxaffine.proofs.head_bounds import axis_weights
 from maxaffine.proofs.soft_gap import lambert_of_exp
 
 Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 BOXES = 4_000_000
 CHUNK = 8_000
@@ -57,36 +58,21 @@ class SoftKink:
             raise Refused("the branches alone use up the error.")
         slopes, offsets = self.group.site_slopes[1:].astype(np.float64), self.group.site_offsets[1:].astype(np.float64)
         doubt = 400.0 * FLOAT64.unit * (float((np.abs(slopes).sum(axis=1) + np.abs(offsets)).max()) + 40.0) + self.blur
-        side = np.linspace(-self.edge, self.edge, 2**FIRST + 1)
-        low = np.stack([a.ravel() for a in np.meshgrid(side[:-1], side[:-1], indexing="ij")], axis=1)
-        high = np.stack([a.ravel() for a in np.meshgrid(side[1:], side[1:], indexing="ij")], axis=1)
+        low, high = boxes.grid(np.full(2, -self.edge), np.full(2, self.edge), 2**FIRST)
+        tail = len(offsets) * math.exp(doubt - QUIET)
+
+        def measure(low: Array, high: Array, who: Index) -> tuple[Array, Mask, Rest]:
+            box = _Box(self, low, high, who, slopes, offsets)
+            bound = box.bound(doubt, tail, goal)
+            return bound, bound <= goal, lambda rows: (None, box.audible(rows))
+
         who = np.broadcast_to(np.arange(len(offsets)), (len(low), len(offsets)))
-        worst, spent = 0.0, 0
-        for _ in range(60):
-            if not len(low):
-                return worst, spent
-            spent += len(low)
-            if spent > BOXES:
-                raise Refused(f"near the curve {BOXES:,} boxes do not show the error.")
-            lows, highs, heard = [], [], []
-            step = max(1, min(CHUNK, 2_000_000 // who.shape[1]))
-            for start in range(0, len(low), step):
-                rows = slice(start, start + step)
-                box = _Box(self, low[rows], high[rows], who[rows], slopes, offsets)
-                bound = box.bound(doubt, len(offsets) * math.exp(doubt - QUIET), goal)
-                fits = bound <= goal
-                worst = max(worst, float(bound[fits].max(initial=0.0)))
-                lows.append(low[rows][~fits])
-                highs.append(high[rows][~fits])
-                heard.append(box.heard(~fits))
-            width = max((part.shape[1] for part in heard), default=1)
-            who = np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=-1) for part in heard])
-            low, high, who = _halves(np.concatenate(lows), np.concatenate(highs), who)
-        raise Refused("near the curve the error could not be enclosed.")
+        why = "the error near the curve"
+        return boxes.supremum(low, high, measure, carried=who, budget=BOXES, rounds=60, chunk=CHUNK, refusal=why)
 
 
 class _Box:
-    """Many boxes with the edges that are heard on them; -1 stands for none."""
+    """Many boxes with the edges that may have a say on them; -1 stands for none."""
 
     def __init__(self, kink: SoftKink, low: Array, high: Array, who: Index, slopes: Array, offsets: Array) -> None:
         cluster = kink.group.clusters[0]
@@ -131,10 +117,10 @@ class _Box:
         total = np.zeros(len(t))
         for e in range(2):
             for f in range(2):
-                mixed = _contract([second[0], W[1]] if e == f == 0 else [W[0], second[1]] if e == f == 1 else first, columns)
+                mixed = contract([second[0], W[1]] if e == f == 0 else [W[0], second[1]] if e == f == 1 else first, columns)
                 here = mixed[:, 0] + (mixed[:, 1:] * t).sum(axis=1)
                 for one, other in ((e, f), (f, e)):
-                    here = here + _contract([first[i] if i == one else W[i] for i in range(2)], G[..., other : other + 1])[:, 0]
+                    here = here + contract([first[i] if i == one else W[i] for i in range(2)], G[..., other : other + 1])[:, 0]
                 third = [2.0 * spread[e] * spread[f] * spread[g] * float(size.max()) + spread[e] * spread[f] * ranges[g]
                          + spread[e] * spread[g] * ranges[f] + spread[f] * spread[g] * ranges[e] for g in range(2)]  # fmt: skip
                 total += 0.5 * (np.abs(here) + self.reach @ np.array(third)) * self.reach[:, e] * self.reach[:, f]
@@ -194,7 +180,7 @@ class _Box:
                 outside = np.minimum(outside, under / (1.0 + np.exp(np.minimum(lower, 600.0))))
         return np.asarray(np.maximum(inside + over * tail, outside) * (1 + 1e-9))
 
-    def heard(self, rows: NDArray[np.bool_]) -> Index:
+    def audible(self, rows: NDArray[np.bool_]) -> Index:
         """The edges that can have a mass above e^-QUIET on the boxes `rows`, as many columns as the most of them need."""
         upper = self.gaps[rows] + (np.abs(self.slopes[rows]) * self.half[rows][:, None]).sum(axis=2) * (1 + 1e-12)
         loud = upper > -QUIET
@@ -209,12 +195,3 @@ def _log_sum(scores: Array) -> tuple[Array, Array]:
     mass = np.exp(scores - top[:, None])
     total = np.maximum(mass.sum(axis=1), 1e-300)
     return top + np.log(total), mass / total[:, None]
-
-
-def _halves(low: Array, high: Array, who: Index) -> tuple[Array, Array, Index]:
-    """Every box cut in two along its longer side."""
-    rows, axis = np.arange(len(low)), (high - low).argmax(axis=1)
-    middle = (low[rows, axis] + high[rows, axis]) / 2.0
-    right, left = low.copy(), high.copy()
-    right[rows, axis], left[rows, axis] = middle, middle
-    return np.concatenate([low, right]), np.concatenate([left, high]), np.concatenate([who, who])

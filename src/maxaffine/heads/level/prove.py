@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core import boxes
+from maxaffine.core.boxes import Index
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.core.scope import Scope
@@ -29,7 +31,6 @@ from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 THEOREM = "boxes: every token's largest mass on a box times its largest distance from the enclosed target, to the power p"
 BOXES = 6_000_000
@@ -56,12 +57,12 @@ def certify_level_sets(layer: GroupedLayer, target: Target, p: float, error: flo
         raise Refused(f"the scores are uncertain by {eta:.3g} in {layer.dtype}.")
     volume = float(np.prod(layer.high - layer.low)) ** (1.0 / p) * (1 + 1e-12)
     lost = errors.head + errors.sums(size) + output_rounding(layer, size)
-    total, boxes = integral(layer, group, target, p, error * 0.995 - volume * lost, 2.0 * eta)
+    total, count = integral(layer, group, target, p, error * 0.995 - volume * lost, 2.0 * eta)
     return Certificate.proved(
         p, {"approximation": total, "rounding": volume * lost}, argument="level sets", theorem=THEOREM, dtype=layer.dtype,
         runtime=runtime, assumptions=(EXPONENTIAL, ELEMENTARY, LOGARITHM),
         scope=Scope("integral"),
-        details={"clusters": float(errors.count), "boxes": float(boxes), "score_error": eta},
+        details={"clusters": float(errors.count), "boxes": float(count), "score_error": eta},
         heard=(Heard(2.0 * size, size),),  # at a jump all that tokens say
     )  # fmt: skip
 
@@ -103,38 +104,24 @@ def integral(
 ) -> tuple[float, int]:
     """An upper bound of ||F - f||_p with scores off by `blur`, and the boxes it took."""
     tokens = _Tokens.of(layer, group, blur)
-    low, high = layer.low[None].copy(), layer.high[None].copy()
-    for _ in range(FIRST):
-        low, high = _quarter(low, high)
-    who, tail = _heard(tokens, low, high)
-    bound, floor = _bounds(tokens, target, low, high, who, p, tail)
-    done, certain, spent = 0.0, 0.0, len(low)
-    for _ in range(ROUNDS):
-        total = (done + float(bound.sum())) * (1 + 1e-9)
-        if total <= goal**p or spent > BOXES or not len(low) or certain + float(floor.sum()) > goal**p:
-            break
-        excess = bound - floor
-        order = np.argsort(excess)[::-1]
-        share = np.cumsum(np.where(np.isfinite(excess[order]), excess[order], 0.0))
-        cut = int(np.searchsorted(share, 0.8 * share[-1])) + 1 + int((~np.isfinite(excess)).sum())
-        cut = min(cut, len(order), 1 + (BOXES - spent) // 2)
-        chosen, rest = order[:cut], order[cut:]
-        settled = excess[rest] <= 1e-4 * goal**p / max(len(order), 1)
-        done += float(bound[rest[settled]].sum()) * (1 + 1e-9)
-        certain += float(floor[rest[settled]].sum())
-        rest = rest[~settled]
-        fine_low, fine_high = _quarter(low[chosen], high[chosen])
-        theirs = np.tile(who[chosen], (2 ** low.shape[1], 1))
-        fine, below = _bounds(tokens, target, fine_low, fine_high, theirs, p, tail)
-        spent += len(fine)
-        low, high = np.concatenate([low[rest], fine_low]), np.concatenate([high[rest], fine_high])
-        bound, floor = np.concatenate([bound[rest], fine]), np.concatenate([floor[rest], below])
-        who = np.concatenate([who[rest], theirs])
-    total = (done + float(bound.sum())) * (1 + 1e-9)
+    low, high = boxes.grid(layer.low, layer.high, 2**FIRST)
+    who, tail = _audible(tokens, low, high)
+    aim = max(goal, 0.0) ** p
+
+    def measure(low: Array, high: Array, who: Index) -> tuple[Array, Array]:
+        return _bounds(tokens, target, low, high, who, p, tail)
+
+    def enough(upper: Array, lower: Array, _: int) -> bool:
+        return bool(upper[0] * (1 + 1e-9) <= aim or lower[0] > aim or not goal > 0.0)
+
+    found, spent = boxes.integral(
+        low, high, who, measure, enough, budget=BOXES, rounds=ROUNDS, share=0.8, settled=1e-4 * aim, most=BOXES
+    )
+    total = float(found[0]) * (1 + 1e-9)
     return total ** (1.0 / p) * (1 + 1e-12) if math.isfinite(total) else math.inf, spent
 
 
-def _heard(tokens: _Tokens, low: Array, high: Array) -> tuple[Index, float]:
+def _audible(tokens: _Tokens, low: Array, high: Array) -> tuple[Index, float]:
     """The tokens (B, M) that may have a mass above e^-QUIET on a box; and the mass of all others."""
     C = len(tokens.offsets)
     everyone = np.arange(C)
@@ -146,16 +133,6 @@ def _heard(tokens: _Tokens, low: Array, high: Array) -> tuple[Index, float]:
     trail = np.concatenate(rows)
     most = int((trail > -QUIET).sum(axis=1).max())
     return np.argsort(-trail, axis=1)[:, :most], C * math.exp(-QUIET)
-
-
-def _quarter(low: Array, high: Array) -> tuple[Array, Array]:
-    """Every box halved on every axis, the parts of all boxes one after the other."""
-    for axis in range(low.shape[1]):
-        middle = (low[:, axis] + high[:, axis]) / 2.0
-        right, left = low.copy(), high.copy()
-        right[:, axis], left[:, axis] = middle, middle
-        low, high = np.concatenate([low, right]), np.concatenate([left, high])
-    return low, high
 
 
 def _bounds(
@@ -185,4 +162,4 @@ def _bounds(
         upper = np.where(np.isnan(upper), math.inf, upper)
         uppers.append(upper)
         floors.append(np.minimum(volume * least**p, upper))
-    return np.concatenate(uppers), np.concatenate(floors)
+    return np.concatenate(uppers)[:, None], np.concatenate(floors)[:, None]

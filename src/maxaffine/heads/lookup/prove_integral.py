@@ -13,11 +13,11 @@ since perturbed weights are at most kappa times the exact ones.
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core import boxes
 from maxaffine.core.errors import Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import dtype_of
@@ -125,87 +125,31 @@ def _from_means(layer: Layer, target: Target, means: CellMeans) -> float:
     return worst * UP
 
 
-@dataclass
-class _Pieces:
-    """Boxes (n, D), the cell values they belong to, and lower and upper sums of |f - y|^p on each, per entry."""
-
-    low: Array
-    high: Array
-    values: Array  # (n, K)
-    upper: Array  # (n, K)
-    lower: Array  # (n, K)
-
-
 def _enclosed(layer: Layer, target: Target, p: float, progress: Progress) -> float:
-    count = layer.keys.count
+    """By enclosures of |f - y|^p on boxes of the cells, per output."""
+    count, D = layer.keys.count, layer.dimension
     values = layer.values.reshape(count, -1).astype(np.float64)
-    held: list[_Pieces] = []
-    for start in range(0, count, CHUNK):
-        stop = min(start + CHUNK, count)
-        cells = site_intervals(layer.coordinates, layer.keys.shape, start, stop, 0.5)
-        low, high = np.maximum(cells.lo, layer.low), np.minimum(cells.hi, layer.high)
-        held.append(_measure(target, low, high, values[start:stop], p))
-    pieces = _Pieces(*(np.concatenate([getattr(part, name) for part in held]) for name in _Pieces.__annotations__))
-    done_upper = np.zeros(values.shape[1])
-    spent = count
+    starts = range(0, count, CHUNK)
+    cells = [site_intervals(layer.coordinates, layer.keys.shape, start, min(start + CHUNK, count), 0.5) for start in starts]
+    low = np.maximum(np.concatenate([one.lo for one in cells]), layer.low)
+    high = np.minimum(np.concatenate([one.hi for one in cells]), layer.high)
     # A jump that meets a cell's face leaves a hard part of zero; below this, refining buys nothing.
     negligible = float(np.prod(layer.high - layer.low)) * (1e-5 * float(np.ptp(values))) ** p
-    for _ in range(ROUNDS):
-        upper = done_upper + pieces.upper.sum(axis=0)
-        gap = (pieces.upper - pieces.lower).sum(axis=0)
-        worst = int(upper.argmax())
+
+    def measure(low: Array, high: Array, values: Array) -> tuple[Array, Array]:
+        parts = [target.enclose(low[k : k + CHUNK], high[k : k + CHUNK]) for k in range(0, len(low), CHUNK)]
+        lo, hi = (np.concatenate(ends).reshape(values.shape) for ends in zip(*((f.lo, f.hi) for f in parts), strict=True))
+        volume = np.prod(high - low, axis=1)[:, None]
+        upper = volume * np.maximum(hi - values, values - lo) ** p * (1 + 1e-12)
+        lower = volume * np.maximum(0.0, np.maximum(lo - values, values - hi)) ** p * (1 - 1e-12)
+        return np.where(volume > 0, upper, 0.0), np.where(volume > 0, lower, 0.0)
+
+    def enough(upper: Array, lower: Array, spent: int) -> bool:
         progress("enclosures", min(spent, PIECES), PIECES)
-        if not np.isfinite(upper).all() and spent >= PIECES:
-            break
-        if np.isfinite(gap[worst]) and gap[worst] <= LOOSENESS * p * max(float(upper[worst]), negligible):
-            break
-        if spent >= PIECES:
-            break
-        loose = (pieces.upper - pieces.lower).max(axis=1)
-        order = np.argsort(loose)[::-1]
-        share = np.cumsum(np.where(np.isfinite(loose[order]), loose[order], 0.0))
-        infinite = int((~np.isfinite(loose)).sum())
-        cut = max(infinite, int(np.searchsorted(share, 0.9 * share[-1])) + 1)
-        cut = min(cut, max(1, (PIECES - spent) // 2**layer.dimension + 1), 400_000)
-        chosen, rest = order[:cut], order[cut:]
-        done_small = loose[rest] <= 0.0
-        done_upper = done_upper + pieces.upper[rest[done_small]].sum(axis=0)
-        rest = rest[~done_small]
-        low, high, owners = _halves(pieces.low[chosen], pieces.high[chosen])
-        fresh = _measure(target, low, high, pieces.values[chosen][owners], p)
-        spent += len(low)
-        pieces = _Pieces(
-            *(np.concatenate([getattr(pieces, name)[rest], getattr(fresh, name)]) for name in _Pieces.__annotations__)
-        )
+        worst = int(upper.argmax())
+        gap = float(upper[worst] - lower[worst])
+        return math.isfinite(gap) and gap <= LOOSENESS * p * max(float(upper[worst]), negligible)
+
+    axes = None if D <= 3 else [int(axis) for axis in np.argsort((high - low).max(axis=0))[-3:]]
+    upper, _ = boxes.integral(low, high, values, measure, enough, budget=PIECES, rounds=ROUNDS, share=0.9, axes=axes)
     return float(upper.max() ** (1.0 / p)) * UP if np.isfinite(upper).all() else math.inf
-
-
-def _halves(low: Array, high: Array) -> tuple[Array, Array, NDArray[np.intp]]:
-    """Every box cut in two on every axis (at most the four longest): children, and which box each came from."""
-    D = low.shape[1]
-    middle = low / 2.0 + high / 2.0
-    axes = range(D) if D <= 3 else np.argsort((high - low).max(axis=0))[-3:]
-    lows, highs = [low], [high]
-    for axis in axes:
-        grown_low, grown_high = [], []
-        for left, right in zip(lows, highs, strict=True):
-            up, down = left.copy(), right.copy()
-            up[:, axis], down[:, axis] = middle[:, axis], middle[:, axis]
-            grown_low += [left, up]
-            grown_high += [down, right]
-        lows, highs = grown_low, grown_high
-    owners = np.tile(np.arange(len(low)), len(lows))
-    return np.concatenate(lows), np.concatenate(highs), owners
-
-
-def _measure(target: Target, low: Array, high: Array, values: Array, p: float) -> _Pieces:
-    f_low, f_high = [], []
-    for start in range(0, len(low), CHUNK):
-        f = target.enclose(low[start : start + CHUNK], high[start : start + CHUNK])
-        f_low.append(f.lo.reshape(len(f.lo), -1))
-        f_high.append(f.hi.reshape(len(f.hi), -1))
-    lo, hi = np.concatenate(f_low), np.concatenate(f_high)
-    volume = np.prod(high - low, axis=1)[:, None]
-    upper = volume * np.maximum(hi - values, values - lo) ** p * (1 + 1e-12)
-    lower = volume * np.maximum(0.0, np.maximum(lo - values, values - hi)) ** p * (1 - 1e-12)
-    return _Pieces(low, high, values, np.where(volume > 0, upper, 0.0), np.where(volume > 0, lower, 0.0))

@@ -18,6 +18,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core import boxes
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.scope import Scope
@@ -52,11 +53,11 @@ def certify_regions(
     if jumps and plan.gap is None:
         raise Refused("the target jumps, and no gap about its jumps is declared.")
     branches = [arrangement.branch(signs) for signs in arrangement.regions]
-    approximation, doubt = _branches(layer, group, plan, branches, error)
+    approximation, doubt = branch_errors(layer, group, plan, branches, error)
     count = len(branches)
     kinks = [i for i in range(len(arrangement.planes)) if i not in jumps]
     kappa = max((slopes[i] / (2.0 * plan.steepness[i]) for i in kinks), default=0.0) * (1 + 1e-12)
-    size = max(_size(branch, layer.low, layer.high) for branch in branches)
+    size = max(branch_size(branch, layer.low, layer.high) for branch in branches)
     if not math.isfinite(size + kappa):
         raise Refused("a branch of the target could not be enclosed.")
     stored = stored_scores(layer, group, plan)
@@ -88,7 +89,7 @@ def scope_of(jumps: int, gap: float | None) -> Scope:
     return Scope() if not jumps else Scope(gap=gap, measure="distance", jumps=jumps)
 
 
-def _branches(
+def branch_errors(
     layer: GroupedLayer, group: ClusterGroup, plan: RegionsPlan, branches: list[Expression], error: float
 ) -> tuple[float, float]:
     """The largest error of a head against its branch on the whole box, without and with what is in doubt."""
@@ -135,16 +136,9 @@ def _length(plane: tuple[Fraction, ...]) -> float:
     return math.sqrt(float(sum(c * c for c in plane[:-1]))) * (1 - 1e-14)
 
 
-def _boxes(low: Array, high: Array, pieces: int) -> Interval:
-    """The box cut into equal boxes: (pieces^D, D)."""
-    edges = [np.linspace(a, b, pieces + 1) for a, b in zip(low, high, strict=True)]
-    lows = np.stack([m.ravel() for m in np.meshgrid(*(e[:-1] for e in edges), indexing="ij")], axis=1)
-    highs = np.stack([m.ravel() for m in np.meshgrid(*(e[1:] for e in edges), indexing="ij")], axis=1)
-    return Interval(lows, highs)
-
-
-def _size(branch: Expression, low: Array, high: Array) -> float:
-    return float(branch.enclose(_boxes(low, high, PIECES.get(len(low), 3))).magnitude.max())
+def branch_size(branch: Expression, low: Array, high: Array) -> float:
+    """sup |f_s| over the box."""
+    return float(branch.enclose(Interval(*boxes.grid(low, high, PIECES.get(len(low), 3)))).magnitude.max())
 
 
 def plane_slopes(arrangement: Arrangement, box: Box) -> list[float]:
@@ -158,13 +152,11 @@ def plane_slopes(arrangement: Arrangement, box: Box) -> list[float]:
         steep, apart = 0.0, 2.0 if crossing.switch.op == "abs" else 1.0
         for choices in arrangement.others(crossing):
             least, most = _between(arrangement, crossing, choices, box)
-            cut = _boxes(np.append(box.low, least), np.append(box.high, most), pieces)
+            cut = Interval(*boxes.grid(np.append(box.low, least), np.append(box.high, most), pieces))
             opened = arrangement.opened(crossing, choices)
             steep = max(steep, float(opened.gradient().output(box.dimension).enclose(cut).magnitude.max()))
         found[crossing.plane] += apart * steep * float(abs(crossing.ratio)) * (1 + 1e-12)
     return found
-
-
 
 
 def _between(arrangement: Arrangement, crossing: Crossing, choices: Mapping[int, int], box: Box) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from maxaffine.core.errors import Refused
 from maxaffine.core.scope import Scope
 from maxaffine.heads.regions.plan import RegionsPlan
-from maxaffine.heads.regions.prove import _branches, _size, stored_scores
+from maxaffine.heads.regions.prove import branch_errors, branch_size, stored_scores
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.assumptions import ELEMENTARY, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
@@ -48,8 +48,8 @@ def certify_regions_integral(
     jumps = sorted({crossing.plane for crossing in found.crossings if crossing.jumps})
     branches = [found.branch(signs) for signs in found.regions]
     volume = float(np.prod(layer.high - layer.low)) * (1 + 1e-12)
-    approximation, doubt = _branches(layer, group, plan, branches, error / volume ** (1.0 / p))
-    size = max(_size(branch, layer.low, layer.high) for branch in branches)
+    approximation, doubt = branch_errors(layer, group, plan, branches, error / volume ** (1.0 / p))
+    size = max(branch_size(branch, layer.low, layer.high) for branch in branches)
     kinks = [i for i in range(len(found.planes)) if i not in jumps]
     kappa = max((slopes[i] / (2.0 * plan.steepness[i]) for i in kinks), default=0.0) * (1 + 1e-12)
     if not math.isfinite(size + kappa):

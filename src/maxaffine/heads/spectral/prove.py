@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core import boxes
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
@@ -282,8 +283,7 @@ def literal_rounding(layer: GroupedLayer, group: Group) -> float:
 
 def _largest(factor: Expression, middle: Interval, half: Array) -> float:
     """sup |f_e| over its range, from enclosures on 512 pieces."""
-    edges = np.linspace(-1.0, 1.0, 513)
-    z = Interval(edges[:-1, None], edges[1:, None])
+    z = Interval(*boxes.grid(-np.ones(1), np.ones(1), 512))
     t = z * Interval.point(half) + Interval(np.broadcast_to(middle.lo, z.lo.shape), np.broadcast_to(middle.hi, z.lo.shape))
     size = float(factor.enclose(t).magnitude.max())
     if not math.isfinite(size):

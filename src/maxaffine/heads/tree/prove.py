@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core import boxes
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
@@ -64,7 +65,7 @@ def certify_tree(layer: GroupedLayer, target: Target, error: float, runtime: str
         raise Refused(f"the sites' scores are uncertain by {eta:.3g} in {layer.dtype}.")
     size = scores.largest + error  # of |f|, once every piece is proved
     gap = math.log(C / (LEAK * error)) + 2.0 * eta
-    boxes = cover(scores, gap, size, box_reach(layer, group))
+    count = cover(scores, gap, size, box_reach(layer, group))
     bounds = _pieces(layer, group, target.expression, error)
     leak = C * math.exp(2.0 * eta - gap) * (1 + 1e-9) + C * SKIP * 2.0 * _far(scores)
     approximation, doubt = max(b.approximation for b in bounds), max(b.doubt for b in bounds)
@@ -76,7 +77,7 @@ def certify_tree(layer: GroupedLayer, target: Target, error: float, runtime: str
     return Certificate.proved(
         math.inf, parts, argument="tree", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(EXPONENTIAL, ELEMENTARY, FLINT, LOGARITHM),
-        details={"clusters": float(C), "gap": gap, "boxes": float(boxes), "score_error": eta}, heard=(known,),
+        details={"clusters": float(C), "gap": gap, "boxes": float(count), "score_error": eta}, heard=(known,),
     )  # fmt: skip
 
 
@@ -113,12 +114,11 @@ def _pieces(layer: GroupedLayer, group: ClusterGroup, expression: Expression, er
 def _may_switch(arguments: list[Expression], source: FromAffine) -> bool:
     """Whether on the cluster's box some operation of the target may switch or be singular, by enclosures on 4^D parts."""
     E = source.matrix.lo.shape[1]
-    edges = np.linspace(-1.0, 1.0, 5)
-    low = np.stack([a.ravel() for a in np.meshgrid(*[edges[:-1]] * E, indexing="ij")], axis=1)
+    low, high = boxes.grid(-np.ones(E), np.ones(E), 4)
     scale = Interval(np.diagonal(source.matrix.lo), np.diagonal(source.matrix.hi))
     shape = low.shape
     offset = Interval(np.broadcast_to(source.offset.lo, shape), np.broadcast_to(source.offset.hi, shape))
-    x = Interval(low, low + 0.5) * scale + offset
+    x = Interval(low, high) * scale + offset
     for argument in arguments:
         found = argument.enclose(x)
         if not np.all((found.lo > 0) | (found.hi < 0)):

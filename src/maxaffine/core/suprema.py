@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.target.box import Box
-
-Array = NDArray[np.float64]
+from maxaffine.core.arrays import Array
+from maxaffine.core.boxes import halve, mesh
 
 BATCH = 4096
 HOPELESS = 40
@@ -39,7 +38,8 @@ class Maximum:
 
 
 def maximise(
-    box: Box,
+    low: Array,
+    high: Array,
     bounds: Callable[[Array, Array], Array],
     samples: Callable[[Array], Array],
     *,
@@ -49,22 +49,24 @@ def maximise(
     negligible: float = 1e-4,
     offset: float | Array = 0.0,
 ) -> Maximum:
-    """Bound Q quantities from above over `box`.
+    """Bound Q quantities from above over the box low..high, (D,) each.
 
     bounds(low, high): (M, D), (M, D) -> (M, Q), rigorous.  samples(x): (M, D) -> (M, Q); what is not finite is ignored.
     A piece is finished when bound - lower <= slack * max(|lower - offset|, negligible * the largest scaled quantity / scale).
     """
-    low, high = box.low[None, :].copy(), box.high[None, :].copy()
+    width, middle, dimension = high - low, 0.5 * low + 0.5 * high, len(low)
+    ends = _corners(low, high, middle)
+    low, high = low[None, :].copy(), high[None, :].copy()
     above = bounds(low, high)
     count = above.shape[1]
     scale = np.ones(count) if scale is None else scale
-    lower, at = np.full(count, -np.inf), np.tile(box.centre, (count, 1))
-    lower, at = _learn(lower, at, _corners(box), samples)
+    lower, at = np.full(count, -np.inf), np.tile(middle, (count, 1))
+    lower, at = _learn(lower, at, ends, samples)
     depth = np.zeros(1, dtype=np.int64)
     settled = np.full(count, -np.inf)
     given_up = np.zeros(count, dtype=bool)
     hopeless: tuple[Array, Array] | None = None
-    limit = HOPELESS * min(box.dimension, 3)
+    limit = HOPELESS * min(dimension, 3)
     pieces, rounds = 1, 0
     while True:
         centre = 0.5 * low + 0.5 * high
@@ -101,8 +103,8 @@ def maximise(
         chosen = chosen[:allowed]
         rest = np.ones(len(low), dtype=bool)
         rest[chosen] = False
-        axis, lower, at = _choose_axis(low[chosen], high[chosen], box, samples, lower, at, scale * (excess[chosen] > 0))
-        new_low, new_high = _bisect(low[chosen], high[chosen], axis)
+        axis, lower, at = _choose_axis(low[chosen], high[chosen], width, samples, lower, at, scale * (excess[chosen] > 0))
+        new_low, new_high = halve(low[chosen], high[chosen], axis)
         new_above = np.minimum(bounds(new_low, new_high), np.concatenate([above[chosen], above[chosen]]))
         pieces += len(new_low)
         low = np.concatenate([low[rest], new_low])
@@ -118,10 +120,10 @@ def _size(lower: Array, scale: Array, negligible: float) -> Array:
     return np.maximum(finite, negligible * largest / scale)
 
 
-def _corners(box: Box) -> Array:
+def _corners(low: Array, high: Array, centre: Array) -> Array:
     """Corners (all of them up to 6 coordinates, else two) and the centre."""
-    ends = box.corners() if box.dimension <= 6 else np.stack([box.low, box.high])
-    return np.concatenate([box.centre[None, :], ends])
+    ends = mesh(list(np.stack([low, high], axis=1))) if len(low) <= 6 else np.stack([low, high])
+    return np.concatenate([centre[None, :], ends])
 
 
 def _learn(lower: Array, at: Array, points: Array, samples: Callable[[Array], Array]) -> tuple[Array, Array]:
@@ -136,14 +138,14 @@ def _learn(lower: Array, at: Array, points: Array, samples: Callable[[Array], Ar
 
 
 def _choose_axis(
-    low: Array, high: Array, box: Box, samples: Callable[[Array], Array], lower: Array, at: Array, weight: Array
+    low: Array, high: Array, width: Array, samples: Callable[[Array], Array], lower: Array, at: Array, weight: Array
 ) -> tuple[NDArray[np.intp], Array, Array]:
     """The coordinate to bisect: the one along which the unfinished quantities vary most, wide ones preferred."""
     rows, dimension = low.shape
     if dimension == 1:
         return np.zeros(rows, dtype=np.intp), lower, at
     centre, half = 0.5 * low + 0.5 * high, 0.5 * (high - low)
-    relative = (high - low) / box.width
+    relative = (high - low) / width
     steps = np.eye(dimension)[None, :, :] * half[:, None, :]
     ends = np.concatenate([centre[:, None, :] - steps, centre[:, None, :] + 0.7 * steps], axis=1)
     ends = np.clip(ends, low[:, None, :], high[:, None, :]).reshape(-1, dimension)
@@ -159,12 +161,3 @@ def _choose_axis(
         # Three points along an axis can miss all variation, so that width counts as well.
         score = (np.where(np.isfinite(change), change / top, 10.0) + 0.2) * relative
     return np.argmax(score, axis=1), lower, at
-
-
-def _bisect(low: Array, high: Array, axis: NDArray[np.intp]) -> tuple[Array, Array]:
-    rows = np.arange(len(low))
-    middle = 0.5 * low[rows, axis] + 0.5 * high[rows, axis]
-    left_high, right_low = high.copy(), low.copy()
-    left_high[rows, axis] = middle
-    right_low[rows, axis] = middle
-    return np.concatenate([low, right_low]), np.concatenate([left_high, high])
