@@ -18,8 +18,9 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.layer.keys import AxisKeys
-from maxaffine.proofs.ehlich_zeller import FromExpression, Head, prove
 from maxaffine.proofs.head_bounds import strip_factor
+from maxaffine.proofs.local_error import Head, prove
+from maxaffine.proofs.sources import FromExpression
 
 
 def _many(count):

@@ -20,8 +20,9 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.expression.expression import Expression
-from maxaffine.proofs.ehlich_zeller import FromAffine, Head
 from maxaffine.proofs.head_bounds import axis_weights
+from maxaffine.proofs.local_error import Head
+from maxaffine.proofs.sources import FromAffine
 
 Array = NDArray[np.float64]
 

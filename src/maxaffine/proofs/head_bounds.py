@@ -48,9 +48,10 @@ def _bernstein_strip(keys: AxisKeys, delta: float, reach: float, height: float) 
     j = np.arange(n + 1)
     slopes = delta * (j - n / 2.0)
     offsets = log_binomials(n) - n * math.log(2.0)
-    da = np.abs(keys.slopes - slopes) + 4 * FLOAT64.unit * np.abs(slopes)
-    # A common shift of the offsets changes no weight; one in proportion to j moves the whole head along the real axis, where
-    # |1 + e^{delta z - mu}| >= cos(delta y/2) (1 + e^{delta x - mu}) as before.
+    middle = float(keys.slopes[0] + keys.slopes[-1]) / 2.0
+    da = np.abs(keys.slopes - middle - slopes) + 4 * FLOAT64.unit * (np.abs(slopes) + abs(middle))
+    # A common shift of slopes or offsets changes no weight; one of offsets in proportion to j moves the whole head along the real
+    # axis, where |1 + e^{delta z - mu}| >= cos(delta y/2) (1 + e^{delta x - mu}) as before.
     apart = keys.offsets - offsets
     lean = (apart[-1] - apart[0]) / n * (j - n / 2.0) if n else np.zeros(1)
     shift = np.mean(apart - lean)

@@ -15,8 +15,9 @@ from maxaffine.core.rounding import FLOAT32
 from maxaffine.expression.expression import Expression
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import bernstein
-from maxaffine.proofs.ehlich_zeller import FromAffine, FromExpression, Head, _at_points, prove
 from maxaffine.proofs.head_bounds import affine_moments, affine_size, axis_weights, etas_for, pieces, strip_factor
+from maxaffine.proofs.local_error import Head, prove
+from maxaffine.proofs.sources import FromAffine, FromExpression
 
 NAMES = ("x", "y", "z")
 
@@ -182,7 +183,7 @@ def test_points_are_evaluated_as_well_as_stated():
             values, slopes = random_values(rng, axes)
             source = FromExpression(Expression.parse("0*x + 0*y", ("x", "y")), Interval.point(np.zeros(2)), np.ones(2))
             low, high = np.array([0.1, -0.7]), np.array([0.3, 1.9])
-            top, doubt, count = _at_points(Head(source, axes, deltas, values, slopes), low, high, (1, 1))
+            top, doubt, count = Head(source, axes, deltas, values, slopes).at_points(low, high, (1, 1))
             n = round(math.sqrt(count))
             worst = flint.arb(0)
             for i in range(n):

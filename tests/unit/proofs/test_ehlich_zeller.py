@@ -13,8 +13,9 @@ from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import bernstein, weights
-from maxaffine.proofs import ehlich_zeller
-from maxaffine.proofs.ehlich_zeller import FromDeclaration, FromDerivatives, FromExpression, Head, prove
+from maxaffine.proofs import local_error
+from maxaffine.proofs.local_error import Head, prove
+from maxaffine.proofs.sources import FromDeclaration, FromDerivatives, FromExpression
 
 
 def head(text, axes, values, half=1.0, middle=0.0, deltas=None):
@@ -56,7 +57,7 @@ def test_the_constant_is_attained_by_chebyshev_polynomials(m, times):
     n = times * m
     nodes = np.cos(np.pi * (2 * np.arange(n) + 1) / (2 * n))
     seen = np.abs(np.cos(m * np.arccos(nodes))).max()  # T_m; its supremum is 1
-    assert 1.0 <= seen * ehlich_zeller._constant(m, n) <= 1 + 1e-12
+    assert 1.0 <= seen * local_error.constant(m, n) <= 1 + 1e-12
 
 
 @pytest.mark.parametrize("m", [1, 3, 8])
@@ -66,12 +67,12 @@ def test_it_dominates_random_polynomials(m):
         p = np.polynomial.chebyshev.Chebyshev(rng.normal(size=m + 1))
         n = int(rng.integers(m + 1, 4 * m + 2))
         seen = np.abs(p(np.cos(np.pi * (2 * np.arange(n) + 1) / (2 * n)))).max()
-        assert np.abs(p(np.linspace(-1, 1, 2001))).max() <= seen * ehlich_zeller._constant(m, n)
+        assert np.abs(p(np.linspace(-1, 1, 2001))).max() <= seen * local_error.constant(m, n)
 
 
 def test_nodes_are_more_than_the_degree():
     for E in (1, 2, 3, 4):
-        assert all(ehlich_zeller._nodes(m, E) > m for m in range(1, 100))
+        assert all(local_error.nodes(m, E) > m for m in range(1, 100))
 
 
 def test_the_remainder_is_the_written_one():
@@ -80,8 +81,8 @@ def test_the_remainder_is_the_written_one():
     low, high = -np.ones(1), np.ones(1)
     with balls.precision(64):
         for allowed in (1e-2, 1e-6, 1e-12):
-            m, part = ehlich_zeller._degree(made, low, high, 0, 0.5, allowed)
-            written = min(4 * (math.exp((r + 1 / r) / 2) + 0.5) * r**-m / (r - 1) for r in ehlich_zeller.RADII)
+            m, part = made.degree(low, high, 0, allowed)
+            written = min(4 * (math.exp((r + 1 / r) / 2) + 0.5) * r**-m / (r - 1) for r in local_error.RADII)
             assert part >= written * (1 - 1e-9) and part <= allowed
             mine, other = checkers(made)._degree(low, high, 0, allowed)
             written = min(4 * (math.exp((r + 1 / r) / 2) + 0.5) * r**-mine / (r - 1) for r in checker.RADII)
@@ -101,8 +102,8 @@ def lebesgue(m):
 
 def test_remainders_of_later_axes_carry_lebesgue_constants(monkeypatch):
     degrees = iter((5, 9, 4))
-    monkeypatch.setattr(ehlich_zeller, "_degree", lambda *_: (next(degrees), 1.0))
-    found, remainder = ehlich_zeller._degrees(nothing("t1+t2+t3", 3), -np.ones(3), np.ones(3), 0.0, 1.0)
+    monkeypatch.setattr(local_error.Head, "degree", lambda *_: (next(degrees), 1.0))
+    found, remainder = local_error._degrees(nothing("t1+t2+t3", 3), -np.ones(3), np.ones(3), 1.0)
     assert found == (5, 9, 4)
     assert 1 + lebesgue(5) + lebesgue(5) * lebesgue(9) <= remainder <= 1.6 * (1 + lebesgue(5) + lebesgue(5) * lebesgue(9))
 
@@ -200,5 +201,5 @@ def test_a_head_is_proved_against_a_function_of_declared_derivatives():
     error = float(np.abs(weights(keys, z) @ values - np.sin(2 * z)[:, None]).max())
     assert error <= prove(made, error).bound <= 1.2 * error
     for moved in (1e-9, 1e-4):
-        assert ehlich_zeller._on_moved_nodes(1.01, (7,), np.array([2.0]), moved) >= 1.01 / (1 - 1.01 * 49 * moved) * (1 - 1e-12)
-    assert math.isinf(ehlich_zeller._on_moved_nodes(1.01, (7,), np.array([2.0]), 0.1))
+        assert local_error.on_moved_nodes(1.01, (7,), np.array([2.0]), moved) >= 1.01 / (1 - 1.01 * 49 * moved) * (1 - 1e-12)
+    assert math.isinf(local_error.on_moved_nodes(1.01, (7,), np.array([2.0]), 0.1))

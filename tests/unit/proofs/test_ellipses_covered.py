@@ -9,7 +9,7 @@ from maxaffine.checker.spectral import Axis, _Head
 from maxaffine.core import balls
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
-from maxaffine.proofs.ehlich_zeller import FromExpression, _covered
+from maxaffine.proofs.sources import FromExpression, covered
 
 CELLS = [
     ([-1.0, -1.0], [1.0, 1.0], 0), ([-1.0, -1.0], [1.0, 1.0], 1), ([0.3, -0.9], [0.7, -0.1], 0),
@@ -57,7 +57,7 @@ def looked_at(low, high, k, r, who, monkeypatch, silent):
         return float(len(heard))
 
     if who == "certificate":
-        return heard, _covered(lambda sides: size([bounds_of(side) for side in sides]), low, high, k, r)
+        return heard, covered(lambda sides: size([bounds_of(side) for side in sides]), low, high, k, r)
     monkeypatch.setattr(_Head, "_magnitude", lambda self, row: size(row))
     return heard, around(head(Expression.parse("x", ("x",)), len(low)), low, high, k, r)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from maxaffine.core.rounding import FLOAT64
+from maxaffine.core.rounding import EXTENDED, FLOAT64
 from maxaffine.heads.axis.cell_error import LocalHead
 from maxaffine.layer.clusters import ClusterGroup
 
-EXTENDED = float(np.finfo(np.longdouble).eps) / 2.0
 U = FLOAT64.unit
 UP = 1.0 + 1e-12
 

@@ -30,9 +30,9 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import output_rounding
-from maxaffine.proofs.ehlich_zeller import Head, prove
 from maxaffine.proofs.enclosed import PieceAt
 from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.local_error import Head, prove
 from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.structure.branches import extremum, parting
 from maxaffine.structure.switches import forced, switches

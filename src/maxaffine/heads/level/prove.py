@@ -104,7 +104,9 @@ def integral(
 ) -> tuple[float, int]:
     """An upper bound of ||F - f||_p with scores off by `blur`, and the boxes it took."""
     tokens = _Tokens.of(layer, group, blur)
-    low, high = boxes.grid(layer.low, layer.high, 2**FIRST)
+    low, high = layer.low[None], layer.high[None]
+    for _ in range(FIRST):
+        low, high = boxes.halve_all(low, high)
     who, tail = _audible(tokens, low, high)
     aim = max(goal, 0.0) ** p
 

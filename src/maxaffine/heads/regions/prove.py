@@ -30,9 +30,10 @@ from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.assumptions import ELEMENTARY, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import output_rounding
-from maxaffine.proofs.ehlich_zeller import FromAffine, Head, prove
 from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.local_error import Head, prove
 from maxaffine.proofs.soft_gap import soft_gap
+from maxaffine.proofs.sources import FromAffine
 from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.structure.planes import Arrangement, Crossing
 from maxaffine.target.box import Box

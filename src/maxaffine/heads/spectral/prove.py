@@ -23,8 +23,9 @@ from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.assumptions import DECLARED, ELEMENTARY, EXPONENTIAL, FLINT
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import underflow
-from maxaffine.proofs.ehlich_zeller import FromDeclaration, FromDerivatives, FromExpression, Head, Source, prove
 from maxaffine.proofs.head_bounds import EDGE, affine_moments, etas_for, mean_eta, moments, pieces
+from maxaffine.proofs.local_error import Head, prove
+from maxaffine.proofs.sources import FromDeclaration, FromDerivatives, FromExpression, Source
 from maxaffine.runtime.collapse import SHARE, allowance, collapsible
 from maxaffine.runtime.grouped import tree_terms
 from maxaffine.target.box import Box

@@ -15,7 +15,7 @@ from maxaffine.heads.spectral.plan import SpectralPlan
 from maxaffine.heads.spectral.prove import certify_spectral, leak_factor
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
-from maxaffine.proofs.ehlich_zeller import TooManyPoints
+from maxaffine.proofs.local_error import TooManyPoints
 from maxaffine.request import Request
 
 

@@ -2,9 +2,9 @@
 
     |f - F| <= max_k sup over K_k of |f - p_k|  +  C e^-gap  +  rounding
 
-K_k, |t| <= 1, is the box of cluster k.  F is an average of the pieces p_k; by the covering (certify/covering) a cluster counts
-only on its box, where Ehlich and Zeller (certify/ehlich_zeller) bound f - p_k, or enclosures of first order where f is not
-analytic (certify/enclosed).  Rounded scores move a switch between two clusters, both of which are right there: that costs
+K_k, |t| <= 1, is the box of cluster k.  F is an average of the pieces p_k; by the covering (proofs/covering.py) a cluster counts
+only on its box, where Ehlich and Zeller (proofs/local_error.py) bound f - p_k, or enclosures of first order where f is not
+analytic (proofs/enclosed.py).  Rounded scores move a switch between two clusters, both of which are right there: that costs
 nothing beyond the gap.
 """
 
@@ -27,9 +27,10 @@ from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT, LOGARIT
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.covering import Scores, cover
-from maxaffine.proofs.ehlich_zeller import FromAffine, Head, prove
 from maxaffine.proofs.enclosed import supremum
 from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.local_error import Head, prove
+from maxaffine.proofs.sources import FromAffine
 from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.runtime.two_level import SKIP
 from maxaffine.structure.switches import switches

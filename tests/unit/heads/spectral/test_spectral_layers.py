@@ -139,5 +139,5 @@ def test_four_variables_at_once_are_proved_and_checked_where_that_is_affordable(
 
 def test_a_proof_that_would_take_too_many_points_is_refused():
     with pytest.raises(ma.Refused, match="more than -1 points"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("maxaffine.proofs.ehlich_zeller.ALL_POINTS", -1)
+        patch.setattr("maxaffine.proofs.local_error.ALL_POINTS", -1)
         ma.compile("exp(x*y)", ma.Box(x=(-1, 1), y=(-1, 1)), error=1e-4, method="spectral")

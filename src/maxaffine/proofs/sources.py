@@ -1,0 +1,195 @@
+"""The target beside a head: what is known of it on Bernstein ellipses, and at points; by expression or by declaration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from maxaffine.core import balls
+from maxaffine.core.arrays import Array
+from maxaffine.core.boxes import depth_first
+from maxaffine.core.intervals import Interval
+from maxaffine.expression.expression import Expression
+
+
+class Source(Protocol):
+    """The target in z of [-1, 1]^E: bounded on ellipses, enclosed at points."""
+
+    def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
+        """max |f| over (ellipse of parameter r about the cell's side k) x (the cell's other sides); infinite if not known."""
+
+    def at(self, mesh: Array, slack: float) -> Interval:
+        """Enclosures (M, K) of f on points z (M, E) widened by slack."""
+
+
+@dataclass(frozen=True)
+class FromExpression:
+    """A target known by its expression in t = middle + half z."""
+
+    expression: Expression
+    middle: Interval  # (E,), thin
+    half: Array  # (E,)
+
+    def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
+        """By complex balls, over the rectangle around the ellipse."""
+        middle = [balls.interval(float(a), float(b)) for a, b in zip(self.middle.lo, self.middle.hi, strict=True)]
+        half = [balls.interval(float(h), float(h)) for h in self.half]
+
+        def size(zs: list[Any]) -> float:
+            found = self.expression.enclose_ball([z * h + m for z, h, m in zip(zs, half, middle, strict=True)])
+            return max(float(balls.magnitude(out)) if out.is_finite() else math.inf for out in found)
+
+        return covered(size, low, high, k, r)
+
+    def at(self, mesh: Array, slack: float) -> Interval:
+        """By intervals."""
+        z = Interval(mesh - slack, mesh + slack)
+        middle = Interval(np.broadcast_to(self.middle.lo, mesh.shape), np.broadcast_to(self.middle.hi, mesh.shape))
+        return self.expression.enclose(z * Interval.point(self.half) + middle)
+
+
+@dataclass(frozen=True)
+class FromAffine:
+    """A target known by its expression in x = offset + matrix z, for z of any box: a local head's own coordinates."""
+
+    expression: Expression
+    offset: Interval  # (D,), thin
+    matrix: Interval  # (D, E), thin
+
+    @classmethod
+    def scaled(cls, expression: Expression, origin: Array, radius: Array) -> FromAffine:
+        """x = origin + radius z, axis by axis."""
+        return cls(expression, Interval.point(origin), Interval.point(np.diag(radius)))
+
+    def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
+        """By complex balls, over the image of the rectangle around the ellipse."""
+
+        def size(zs: list[Any]) -> float:
+            xs = []
+            for i in range(len(self.offset.lo)):
+                x = balls.interval(float(self.offset.lo[i]), float(self.offset.hi[i]))
+                for e, z in enumerate(zs):
+                    lo, hi = float(self.matrix.lo[i, e]), float(self.matrix.hi[i, e])
+                    if lo or hi:
+                        x = x + z * balls.interval(lo, hi)
+                xs.append(x)
+            found = self.expression.enclose_ball(xs)
+            return max(float(balls.magnitude(out)) if out.is_finite() else math.inf for out in found)
+
+        return covered(size, low, high, k, r)
+
+    def at(self, mesh: Array, slack: float) -> Interval:
+        """By intervals."""
+        shape = (len(mesh), len(self.offset.lo))
+        x = Interval(np.broadcast_to(self.offset.lo, shape), np.broadcast_to(self.offset.hi, shape))
+        for e in range(mesh.shape[1]):
+            z = Interval(mesh[:, e : e + 1] - slack, mesh[:, e : e + 1] + slack)
+            x = x + z * Interval(self.matrix.lo[:, e], self.matrix.hi[:, e])
+        return self.expression.enclose(x)
+
+
+@dataclass(frozen=True)
+class FromDeclaration:
+    """A callable with |f| <= bound on (ellipse of parameter radii[k] about side k of the box) x (the other sides), declared."""
+
+    values: Callable[[Array], Array]  # z (M, E) -> (M, K), taken as exact
+    radii: Array
+    bound: float
+    blur: float  # how far, in z, the point that the callable sees may be from the one asked for
+
+    def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
+        """The declared bound where the cell's ellipse lies in the declared one: |z-1| + |z+1| <= R + 1/R."""
+        reach = (high[k] - low[k]) / 2.0
+        inside = reach * (r + 1.0 / r) + 2.0 - 2.0 * reach <= (self.radii[k] + 1.0 / self.radii[k]) * (1 - 1e-12)
+        return self.bound if inside else math.inf
+
+    def at(self, mesh: Array, slack: float) -> Interval:
+        """The callable's values, widened by its declared steepness along every axis: Cauchy's estimate near the box."""
+        found = self.values(np.clip(mesh, -1.0, 1.0))
+        steep = float(np.sum(2.0 * self.bound / ((self.radii + 1.0 / self.radii) / 2.0 - 1.0))) * (slack + self.blur)
+        return Interval(found - steep, found + steep)
+
+
+@dataclass(frozen=True)
+class FromDerivatives:
+    """A callable with |d^order f / dz_k^order| <= bounds[k] on the box, declared: it is interpolated with degree order - 1."""
+
+    values: Callable[[Array], Array]  # z (M, E) -> (M, K), taken as exact
+    order: int
+    bounds: Array  # (E,), in units of z
+    blur: float  # how far from a node its values may have been taken
+
+    def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
+        """Nothing is known off the real axis."""
+        return math.inf
+
+    def remainder(self, low: Array, high: Array, k: int) -> float:
+        """B h^q / (2^(q-1) q!) for Chebyshev interpolation of degree q - 1 on a side of half width h."""
+        reach = float(high[k] - low[k]) / 2.0 * (1 + 1e-12)
+        return float(self.bounds[k]) * reach**self.order / (2.0 ** (self.order - 1) * math.factorial(self.order)) * (1 + 1e-12)
+
+    def at(self, mesh: Array, slack: float) -> Interval:
+        """The callable's values; the nodes' own rounding is left to Markov's inequality (`_constant`)."""
+        found = self.values(np.clip(mesh, -1.0, 1.0))
+        return Interval(found, found)
+
+
+def semi_axes(low: float, high: float, r: float) -> tuple[float, float]:
+    """Half the width and height of the ellipse, with room for the rounding of the cell's centre and reach."""
+    reach, room = (high - low) / 2.0, 2.0**-51 * max(abs(low), abs(high), 1.0)
+    return reach * (r + 1.0 / r) / 2.0 * (1 + 1e-12) + room, reach * (r - 1.0 / r) / 2.0 * (1 + 1e-12) + room
+
+
+PIECES, HALVINGS = 300, 5  # pieces of an ellipse looked at in all, and how often one of them is halved, per axis
+
+
+def covered(size: Callable[[list[Any]], float], low: Array, high: Array, k: int, r: float) -> float:
+    """The largest `size` over the rectangle around the ellipse of side k and the cell's other sides.
+
+    Where one rectangle says nothing the ellipse is covered by narrow ones, each as high as the ellipse is there, times parts of
+    the other sides, halved where they still say nothing: finite results on pieces that touch carry one analytic function
+    (expression/balls.py).  Looking at a piece is cheap beside looking at points.
+    """
+    long, short = semi_axes(float(low[k]), float(high[k]), r)
+    centre = float(low[k] + high[k]) / 2.0
+    sides = [balls.rectangle(float(a), float(b)) for a, b in zip(low, high, strict=True)]
+    sides[k] = balls.rectangle(centre - long, centre + long, short)
+    whole = size(sides)
+    if math.isfinite(whole) or len(sides) == 1:
+        return whole
+
+    def piece(left: Array, right: Array) -> list[Any]:
+        """The part of the ellipse between two shares of its length, and of every other side between two of its places."""
+        found = [balls.rectangle(float(a), float(b)) for a, b in zip(left, right, strict=True)]
+        nearest = 0.0 if left[k] <= 0.0 <= right[k] else min(abs(left[k]), abs(right[k]))
+        tall = short * math.sqrt(max(0.0, 1.0 - nearest * nearest)) * (1 + 1e-12) + 2.0**-51
+        found[k] = balls.rectangle(centre + long * float(left[k]) - 2.0**-51, centre + long * float(right[k]) + 2.0**-51, tall)
+        return found
+
+    first, last = low.copy(), high.copy()
+    first[k], last[k] = -1.0, 1.0
+    extent = last - first
+    found: list[float] = []
+
+    def visit(left: Array, right: Array, halved: int) -> int | None:
+        one = size(piece(left, right))
+        found.append(one)
+        if math.isfinite(one):
+            return None
+        if halved == HALVINGS * len(sides) or len(found) >= PIECES:
+            raise _Unbounded
+        return int(((right - left) / extent * np.where(np.arange(len(sides)) == k, 2.0, 1.0)).argmax())
+
+    try:
+        depth_first(first, last, visit)
+    except _Unbounded:
+        return math.inf
+    return max(one for one in found if math.isfinite(one))
+
+
+class _Unbounded(Exception):
+    """Pieces of an ellipse stay without a bound."""
