@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
+from maxaffine.core.suprema import Maximum, maximise
 from maxaffine.expression import evaluate
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import PARTIAL, PIECEWISE_AFFINE
 from maxaffine.expression.operations import OPERATIONS
 from maxaffine.target.box import Box
 from maxaffine.target.declare import Fact
-from maxaffine.core.suprema import Maximum, maximise
 
 Array = NDArray[np.float64]
 
