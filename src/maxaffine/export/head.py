@@ -13,14 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.grouped_matrices import listed_tables
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.layouts import layer_tables
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

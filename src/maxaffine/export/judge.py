@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.proofs.statement import Statement
 from maxaffine.runtime import two_level
-
-Array = NDArray[np.float64]
 
 POINTS = 2048
 SWITCHES = 64  # segments on which the hand-over between two clusters is looked for

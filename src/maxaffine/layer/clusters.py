@@ -16,12 +16,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.keys import AxisKeys, frozen
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

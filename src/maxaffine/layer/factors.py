@@ -16,13 +16,11 @@ from functools import cached_property, reduce
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.keys import frozen
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

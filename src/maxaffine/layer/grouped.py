@@ -19,15 +19,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.factors import FactorGroup
 from maxaffine.layer.keys import AxisKeys, frozen
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

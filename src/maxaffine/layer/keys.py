@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
-
-Array = NDArray[np.float64]
 
 
 def frozen(array: object, dtype: object = np.float64) -> Array:

@@ -18,12 +18,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.mapped import pieces
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.layer.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys, frozen
-
-Array = NDArray[np.float64]
 
 PIECE = 1 << 22  # values looked at together
 MAPPED = 1 << 30  # bytes of mapped values that may be resident; they are the system's cache and not lost when given back

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.records import CrossMatrices, LinearMap, SelfMatrices
 
-Array = NDArray[np.float64]
 LAYOUTS = ("Q", "K", "I")
 CORRECTIONS = ("output", "values", "none")
 

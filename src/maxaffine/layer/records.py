@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine import reference
-
-Array = NDArray[np.float64]
+from maxaffine.core.arrays import Array
 
 
 @dataclass(frozen=True)

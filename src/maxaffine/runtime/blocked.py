@@ -42,12 +42,6 @@ def evaluate(layer: Layer, x: NDArray[np.float64]) -> Array:
     return (out / total).reshape(len(x), layer.d_out, layer.n_out)
 
 
-def workspace(layer: Layer) -> int:
-    """Bytes that do not grow with the batch."""
-    width = int(layer.coordinates.matrix.shape[0])
-    return 8 * (3 * width + 2) * min(BLOCK, layer.keys.count)
-
-
 def bytes_per_query(layer: Layer) -> int:
     """Bytes per query: one block of logits and its copies."""
     return 3 * min(BLOCK, layer.keys.count) * layer.values.itemsize

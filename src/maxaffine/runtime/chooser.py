@@ -5,7 +5,6 @@ one that can run a layer and is worth it is chosen, from the layer alone, so tha
 what the batch decides changes no bit of it where runtime/batches.py says so, and rounding alone elsewhere.
 """
 
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.runtime import batches, blocked, collapsed, dense, factorised, grouped, hard, two_level, windowed
 from maxaffine.runtime.collapse import collapse
+from maxaffine.runtime.kept import kept
 
 Array = NDArray[Any]
 AnyLayer = Layer | GroupedLayer
@@ -141,9 +141,6 @@ RUNTIMES = {
 }  # fmt: skip
 
 
-_CHOSEN: dict[int, tuple[weakref.ref[AnyLayer], dict[float | None, tuple[str, str]]]] = {}  # found once per layer
-
-
 def available(layer: AnyLayer, tolerance: float = 0.0) -> tuple[str, ...]:
     """The runtimes that can run this layer."""
     how = How(tolerance)
@@ -157,19 +154,16 @@ def can(layer: AnyLayer, name: str) -> bool:
 
 def choose(layer: AnyLayer, tolerance: float | None = None) -> tuple[str, str]:
     """The runtime for this layer and the reason; `tolerance` is what its certificate reserves for a collapse (None: nothing)."""
-    held = _CHOSEN.get(id(layer))
-    if held is None or held[0]() is not layer:
-        key = id(layer)
-        held = weakref.ref(layer, lambda _: _CHOSEN.pop(key, None)), {}
-        _CHOSEN[key] = held
-    if tolerance not in held[1]:
+
+    def chosen() -> tuple[str, str]:
         how = How(tolerance or 0.0)
         able = (one for one in RUNTIMES.values() if one.worth(layer, tolerance) and one.why_not(layer, how) is None)
         runtime = next(able, None)
         if runtime is None:
             raise AssertionError("no runtime can run this layer: please report this")
-        held[1][tolerance] = runtime.name, runtime.reason(layer)
-    return held[1][tolerance]
+        return runtime.name, runtime.reason(layer)
+
+    return kept(layer, ("chosen", tolerance), chosen)
 
 
 def how_it_runs(

@@ -18,19 +18,19 @@ precision:
 from __future__ import annotations
 
 import math
-import weakref
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys, frozen
+from maxaffine.runtime.kept import kept
 from maxaffine.runtime.strips import strip_sum
 
-Array = NDArray[np.float64]
 Extended = NDArray[np.longdouble]
 
 SHARE = 2.0**-8  # of the error asked for that a certificate reserves for a collapse
@@ -87,27 +87,20 @@ def allowance(tolerance: float, largest: float) -> float:
     return tolerance + FLOOR * largest
 
 
-_KNOWN: dict[int, tuple[weakref.ref[GroupedLayer], dict[tuple[float, str, float], Collapsed | str]]] = {}
-
-
 def collapse(layer: GroupedLayer, tolerance: float = 0.0, basis: str = "auto", unit: float = FLOAT64.unit) -> Collapsed:
     """The layer within `tolerance` and a rounding floor, evaluation included; Refused where that is not possible.
 
     `basis` is "chebyshev", "powers", or "auto": powers of z where Horner's rule rounds little enough, else Chebyshev.
     `unit` is the unit roundoff of the arithmetic that will evaluate the polynomials.
     """
-    held = _KNOWN.get(id(layer))
-    if held is None or held[0]() is not layer:
-        key = id(layer)
-        held = weakref.ref(layer, lambda _: _KNOWN.pop(key, None)), {}
-        _KNOWN[key] = held
-    wanted = (float(tolerance), basis, unit)
-    if wanted not in held[1]:
+
+    def tried() -> Collapsed | str:
         try:
-            held[1][wanted] = _collapse(layer, *wanted)
+            return _collapse(layer, float(tolerance), basis, unit)
         except Refused as refusal:
-            held[1][wanted] = str(refusal)
-    found = held[1][wanted]
+            return str(refusal)
+
+    found = kept(layer, ("collapsed", float(tolerance), basis, unit), tried)
     if isinstance(found, str):
         raise Refused(found)
     return found

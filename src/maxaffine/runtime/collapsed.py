@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.runtime import parallel
 from maxaffine.runtime.collapse import Collapsed, collapse
-
-Array = NDArray[np.float64]
+from maxaffine.runtime.kept import kept
 
 CHUNK = 1 << 12  # queries at a time in NumPy
 
@@ -62,11 +62,7 @@ def program(collapsed: Collapsed, outputs: int) -> Program:
 def prepared(layer: GroupedLayer, tolerance: float = 0.0) -> Program:
     """The program of a layer; Refused where it does not collapse."""
     found = collapse(layer, tolerance)
-    held: Program | None = found.__dict__.get("_program")
-    if held is None:
-        held = program(found, layer.d_out)
-        found.__dict__["_program"] = held
-    return held
+    return kept(found, "program", lambda: program(found, layer.d_out))
 
 
 def evaluate(layer: GroupedLayer, x: Array, tolerance: float = 0.0, threads: int | None = None) -> NDArray[Any]:

@@ -29,12 +29,6 @@ def evaluate(layer: Layer, x: NDArray[np.float64]) -> Array:
     return out.reshape(len(x), layer.d_out, layer.n_out)
 
 
-def workspace(layer: Layer) -> int:
-    """Bytes that do not grow with the batch: the listed keys."""
-    width = int(layer.coordinates.matrix.shape[0])
-    return (width + 1) * layer.keys.count * layer.values.itemsize
-
-
 def bytes_per_query(layer: Layer) -> int:
     """Bytes per query: one row of logits and its copies."""
     return 2 * layer.keys.count * layer.values.itemsize

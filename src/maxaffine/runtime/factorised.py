@@ -55,11 +55,6 @@ def attention(layer: Layer, x: NDArray[np.float64]) -> Array:
     return np.asarray(np.einsum(pattern, *alphas)).reshape(len(x), -1)
 
 
-def workspace(layer: Layer) -> int:
-    """Bytes that do not grow with the batch."""
-    return 0
-
-
 def bytes_per_query(layer: Layer) -> int:
     """Bytes per query: the largest partial contraction and the axis weights."""
     rest = layer.values.size // layer.keys.shape[0] * (1 if layer.slopes is None else 1 + layer.slopes.shape[-1])

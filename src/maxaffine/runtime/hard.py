@@ -7,7 +7,6 @@ NearestNDInterpolator.
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,11 @@ from numpy.typing import NDArray
 from maxaffine.core.nearest import nearest_index
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.layer import Layer
+from maxaffine.runtime.kept import kept
 
 Array = NDArray[Any]
 
 CHUNK = 1 << 16  # queries at a time
-
-_TREES: dict[int, tuple[weakref.ref[Layer], Any]] = {}
 
 
 def indices(layer: Layer, x: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -51,11 +49,6 @@ def attention(layer: Layer, x: NDArray[np.float64]) -> Array:
 
 def _tree(layer: Layer, sites: NDArray[np.float64]) -> Any:
     """The k-d tree of the sites, grown once and kept as long as the layer lives."""
-    held = _TREES.get(id(layer))
-    if held is None or held[0]() is not layer:
-        from scipy.spatial import cKDTree
+    from scipy.spatial import cKDTree
 
-        key = id(layer)
-        held = weakref.ref(layer, lambda _: _TREES.pop(key, None)), cKDTree(sites)
-        _TREES[key] = held
-    return held[1]
+    return kept(layer, "tree", lambda: cKDTree(sites))

@@ -8,13 +8,12 @@ is clamped; farther out it is an error unless outside="clamp".
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.target.box import Box
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 
 def as_points(target: Target, *x: ArrayLike, outside: str = "error") -> tuple[Array, bool]:

@@ -12,13 +12,10 @@ The second is taken on short pieces that cover the strip.
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import log_binomials
-
-Array = NDArray[np.float64]
 
 MOST_PIECES = 4000
 

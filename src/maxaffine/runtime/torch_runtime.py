@@ -14,8 +14,6 @@ extra ``maxaffine[torch]``.
 
 from __future__ import annotations
 
-import weakref
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +25,7 @@ from maxaffine.layer.layer import Layer
 from maxaffine.runtime import chooser, torch_factorised
 from maxaffine.runtime.gpu import choice, launch
 from maxaffine.runtime.gpu.tables import Polynomials
+from maxaffine.runtime.kept import kept
 
 Tensor = torch.Tensor
 
@@ -149,23 +148,12 @@ class _Kernel(torch.autograd.Function):
         return found, None
 
 
-_KNOWN: dict[int, tuple[weakref.ref[Any], dict[Any, TorchLayer]]] = {}
-
-
 def torch_layer(
     layer: Layer | GroupedLayer, device: torch.device, dtype: torch.dtype, runtime: str | None = None, tolerance: float = 0.0
 ) -> TorchLayer:
     """The TorchLayer of a layer, made once per device, dtype and runtime, and kept as long as the layer lives."""
-    held = _KNOWN.get(id(layer))
-    if held is None or held[0]() is not layer:
-        key = id(layer)
-        forget = partial(_KNOWN.pop, key)  # called with the dead reference, which serves as pop's default
-        held = weakref.ref(layer, forget), {}
-        _KNOWN[key] = held
-    wanted = (str(device), dtype, runtime, tolerance)
-    if wanted not in held[1]:
-        held[1][wanted] = TorchLayer(layer, device, dtype, runtime, tolerance)
-    return held[1][wanted]
+    wanted = ("tensors", str(device), dtype, runtime, tolerance)
+    return kept(layer, wanted, lambda: TorchLayer(layer, device, dtype, runtime, tolerance))
 
 
 def evaluate(layer: Layer | GroupedLayer, x: Tensor, runtime: str | None = None, tolerance: float = 0.0) -> Tensor:

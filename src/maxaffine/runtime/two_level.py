@@ -18,21 +18,20 @@ operations in the same order.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.factors import FactorGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.runtime import grouped, parallel
 from maxaffine.runtime.grouped import BRANCH
+from maxaffine.runtime.kept import kept
 from maxaffine.runtime.windowed import POWERS, exponential
-
-Array = NDArray[np.float64]
 
 SKIP = 2.0**-120  # masses below this are left out; their values would have to be 1e36 times the others' to be seen
 UNSEEN = -345.0  # logits below the largest of their cluster by more have the weight zero: exp of it is below SKIP^4
@@ -52,9 +51,7 @@ class Family:
     affine: bool
 
 
-@lru_cache(maxsize=8)
-def _families(holder: "_Held") -> tuple[Family, ...]:
-    group, compute = holder.group, holder.compute
+def _families(group: ClusterGroup, compute: np.dtype[np.floating]) -> tuple[Family, ...]:
     E, K = len(group.matrix), group.outputs
     by_shape: dict[tuple[tuple[int, ...], bool], list[int]] = {}
     for k, cluster in enumerate(group.clusters):
@@ -74,23 +71,10 @@ def _families(holder: "_Held") -> tuple[Family, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, eq=False)
-class _Held:
-    """What the cache keys on: the group itself (groups are frozen, so the same object has the same numbers)."""
-
-    group: ClusterGroup
-    compute: np.dtype[np.floating]
-
-    def __hash__(self) -> int:
-        return hash((id(self.group), self.compute))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held) and other.group is self.group and other.compute == self.compute
-
-
 def families(layer: GroupedLayer, group: ClusterGroup) -> tuple[Family, ...]:
-    """The clusters of a group by shape; kept for the groups used last."""
-    return _families(_Held(group, compute_dtype(layer.dtype)))
+    """The clusters of a group by shape."""
+    compute = compute_dtype(layer.dtype)
+    return kept(group, ("families", compute), lambda: _families(group, compute))
 
 
 @dataclass(frozen=True)
@@ -160,9 +144,13 @@ class Program:
         return (*places, self.slopes, self.betas, self.at, self.values, self.width, self.floors, POWERS)
 
 
-@lru_cache(maxsize=8)
-def _program(holder: "_Held") -> Program:
-    group, compute = holder.group, holder.compute
+def program_of(layer: GroupedLayer, group: ClusterGroup) -> Program:
+    """The tables of a group."""
+    compute = compute_dtype(layer.dtype)
+    return kept(group, ("program", compute), lambda: _program(group, compute))
+
+
+def _program(group: ClusterGroup, compute: np.dtype[np.floating]) -> Program:
     clusters, E = group.clusters, len(group.matrix)
     affine = any(cluster.slopes is not None for cluster in clusters)
     keys = [axis for cluster in clusters for axis in cluster.axes]
@@ -195,12 +183,12 @@ def _program(holder: "_Held") -> Program:
 
 def work_per_query(layer: GroupedLayer, group: ClusterGroup) -> int:
     """In the units of parallel.py."""
-    return _program(_Held(group, compute_dtype(layer.dtype))).work
+    return program_of(layer, group).work
 
 
 def cluster_group(layer: GroupedLayer, group: ClusterGroup, x: Array, out: Array, threads: int | None = None) -> None:
     """Adds F_g(x) to `out` (B, K) float64."""
-    program = _program(_Held(group, compute_dtype(layer.dtype)))
+    program = program_of(layer, group)
     work = len(x) * program.work
     kernel = parallel.kernel("two_level", work, len(x))
     if kernel is not None:

@@ -14,7 +14,6 @@ Everything is computed in float64, whatever dtype stores the values, with one ex
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,12 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.mapped import give_back
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.layer import MAPPED, Layer
 from maxaffine.runtime import cell_order, parallel
-
-Array = NDArray[np.float64]
+from maxaffine.runtime.kept import kept
 
 TAIL = 2.0**-56  # weight of all sites left out, relative to the nearest one, per coordinate
 LEAST_SHARPNESS = 0.05  # flatter grids have no window worth the name
@@ -109,17 +108,10 @@ class Window:
 
 POWERS = np.ldexp(1.0, np.arange(-SHIFT, SHIFT + 1))
 
-_KNOWN: dict[int, tuple[weakref.ref[Layer], Window | None]] = {}
-
 
 def window_of(layer: Layer) -> Window | None:
     """The window of a layer, found once; None where it has none."""
-    held = _KNOWN.get(id(layer))
-    if held is None or held[0]() is not layer:
-        key = id(layer)
-        held = weakref.ref(layer, lambda _: _KNOWN.pop(key, None)), _window(layer) if reason_not(layer) is None else None
-        _KNOWN[key] = held
-    return held[1]
+    return kept(layer, "window", lambda: _window(layer) if reason_not(layer) is None else None)
 
 
 def _window(layer: Layer) -> Window:

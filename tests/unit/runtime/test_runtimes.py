@@ -116,5 +116,3 @@ def test_memory_is_told_before_it_is_taken():
     assert dense.bytes_per_query(layer) >= layer.keys.count * 8
     assert blocked.bytes_per_query(layer) <= 3 * blocked.BLOCK * 8
     assert factorised.bytes_per_query(layer) >= layer.values.nbytes // layer.keys.shape[0]
-    assert dense.workspace(layer) >= layer.keys.count * 8
-    assert factorised.workspace(layer) == 0

@@ -11,11 +11,9 @@ stays within the room: singular values of coefficients alone overstate what a te
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.runtime.gpu.rounding import points
-
-Array = NDArray[np.float64]
 
 TRIALS = 48
 MOST_POINTS = 2_000_000

@@ -15,11 +15,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import FLOAT64, gamma
-
-Array = NDArray[np.float64]
 
 OVERSAMPLING = 8
 SHORT = 4  # series of at most that many degrees are summed in one piece

@@ -15,16 +15,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import dtype_of, gamma
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.runtime.collapse import Collapsed, CollapsedGroup, collapse
 from maxaffine.runtime.gpu import rounding
 from maxaffine.runtime.gpu.compress import as_products, fewest_products, fewest_train
-
-Array = NDArray[np.float64]
 
 # what a collapse may take where nothing is asked for, tried in turn: float32 rounds by ten times as much
 TOLERANCES = {"float32": (2.0**-23, 2.0**-20), "float64": (0.0, 1e-13, 1e-12, 1e-11, 1e-10)}

@@ -45,7 +45,7 @@ def answers(layer, x):
     (group,) = layer.groups
     product = np.ones(len(x))
     for factor in group.factors:
-        program = two_level._program(two_level._Held(factor, two_level.compute_dtype(layer.dtype)))
+        program = two_level.program_of(layer, factor)
         with np.errstate(all="ignore"):
             product *= two_level.in_numpy(program, two_level.families(layer, factor), layer.centre, x)[:, 0]
     return product + group.shift
