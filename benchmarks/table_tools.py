@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.layer.layer import Layer
-from maxaffine.layer.matrices import CrossMatrices, SelfMatrices
+from maxaffine.layer.records import CrossMatrices, SelfMatrices
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import face_biased, pointwise
 from maxaffine.runtime import chooser

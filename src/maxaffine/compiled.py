@@ -21,10 +21,10 @@ from maxaffine.core.errors import BadInput, Refused
 from maxaffine.heads.found import Found
 from maxaffine.heads.spectral.plan import SpectralPlan
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.grouped_matrices import grouped_matrices
 from maxaffine.layer.layer import Layer
-from maxaffine.layer.matrices import CrossMatrices, SelfMatrices, matrices, matrices_bytes
+from maxaffine.layer.matrices import matrices, matrices_bytes
 from maxaffine.layer.maxaffine import MaxAffine
+from maxaffine.layer.records import CrossMatrices, SelfMatrices
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
 from maxaffine.proofs.routes import literal_bounds, narrow_tolerance, statement, statements
@@ -194,7 +194,7 @@ class Compiled:
         if self.weights.grouped:
             needed = 8 * self.tokens * (self.weights.dimension + 64)
             afford_bytes(needed, f"the literal matrices of {self.tokens:,} tokens", "ask for a larger error")
-            return self._stated(grouped_matrices(self.weights, kind, layout))
+            return self._stated(matrices(self.weights, kind, layout))
         if kind in ("self", "cross"):
             bytes_needed = matrices_bytes(self.weights, kind, layout or "Q")
             what = f"the literal matrices of {self.tokens:,} tokens"

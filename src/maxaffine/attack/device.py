@@ -26,7 +26,6 @@ from maxaffine.core.container import read_container
 from maxaffine.core.errors import MaxaffineError
 from maxaffine.export.torch_module import to_multihead_attention, to_torch
 from maxaffine.layer.file import from_tensors
-from maxaffine.layer.grouped_matrices import grouped_matrices
 from maxaffine.layer.layer import shaped
 from maxaffine.layer.matrices import matrices
 from maxaffine.runtime.gpu import launch
@@ -110,8 +109,7 @@ def runs(entry: dict[str, Any], layer: Any, device: torch.device) -> Iterator[tu
         return to_torch(layer, output, None, False)
 
     def literal(kind: str) -> Any:
-        made = grouped_matrices(layer, kind) if layer.grouped else matrices(layer, kind, None, "output", None)
-        return to_torch(layer, output, made, False)
+        return to_torch(layer, output, matrices(layer, kind), False)
 
     yield "module", "", "float64", lambda: module(fast, "float64")
     yield "module", "with gradients", "float64", lambda: module(fast, "float64", True)

@@ -16,9 +16,8 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.grouped_matrices import listed_tables
 from maxaffine.layer.layer import Layer
-from maxaffine.layer.layouts import layer_tables
+from maxaffine.layer.layouts import tables_of
 
 
 @dataclass(frozen=True)
@@ -48,23 +47,17 @@ class Head:
 
 def head_of(layer: Layer | GroupedLayer) -> Head:
     """The head of a layer, listed token by token."""
-    if layer.grouped:
-        shell, tables = listed_tables(layer)
-        coordinates, sharpness, mix = shell.coordinates, 1.0, np.ones((len(layer.groups), 1))
-    else:
-        tables = layer_tables(layer, "output", None)
-        coordinates, sharpness, mix = layer.coordinates, layer.sharpness, tables.output
-    n_q, E = len(tables.groups), len(tables.slopes)
-    D = layer.dimension
+    tables = tables_of(layer)
+    n_q, E, D, sharpness = tables.n_out, len(tables.slopes), layer.dimension, tables.sharpness
     query_map = np.zeros((n_q, E + 1 + n_q, D))
-    query_map[:, :E] = sharpness * coordinates.matrix
+    query_map[:, :E] = sharpness * tables.coordinates.matrix
     constant = np.zeros((n_q, E + 1 + n_q))
     constant[:, E] = sharpness
     constant[:, E + 1 :] = tables.bonus * np.eye(n_q)
     keys = np.concatenate([tables.slopes, tables.offsets[None], tables.groups]).T
     slopes = None if tables.value_slopes is None else np.ascontiguousarray(tables.value_slopes.transpose(2, 0, 1))
     return Head(
-        centre=coordinates.centre,
+        centre=tables.coordinates.centre,
         low=layer.low,
         high=layer.high,
         query_map=query_map,
@@ -72,5 +65,5 @@ def head_of(layer: Layer | GroupedLayer) -> Head:
         keys=np.ascontiguousarray(keys),
         values=np.ascontiguousarray(tables.values.T),
         slopes=slopes,
-        mix=mix,
+        mix=tables.output,
     )

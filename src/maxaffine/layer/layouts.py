@@ -9,12 +9,14 @@ The x rows hold x - centre and W_Q holds sharpness times the metric, so that box
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.keys import Coordinates
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.records import CrossMatrices, LinearMap, SelfMatrices
 
@@ -49,8 +51,28 @@ class Tables:
     groups: Array  # (n_out, m)
     values: Array  # (d_out, m)
     value_slopes: Array | None  # (d_out, D, m): value = values + value_slopes . (x - centre)
-    output: Array  # (n_out, n_out), the part of W_O that acts
+    output: Array  # (n_out, columns), the part of W_O that acts
     bonus: float
+    coordinates: Coordinates
+    inputs: tuple[tuple[int, int], ...]
+    first: NDArray[np.intp]  # (n_out,), the token whose query column belongs to a group row
+    sharpness: float = 1.0
+    column: str = "group"  # what a group row stands for
+
+    @property
+    def n_out(self) -> int:
+        """Group rows."""
+        return len(self.groups)
+
+    @property
+    def d_out(self) -> int:
+        """Value rows."""
+        return len(self.values)
+
+    @property
+    def tokens(self) -> int:
+        """m."""
+        return int(self.values.shape[1])
 
 
 def layer_tables(layer: Layer, correction: str, bonus: float | None) -> Tables:
@@ -78,18 +100,56 @@ def layer_tables(layer: Layer, correction: str, bonus: float | None) -> Tables:
         value_slopes=value_slopes,
         output=inverse if correction == "output" else identity,
         bonus=chosen,
+        coordinates=layer.coordinates,
+        inputs=layer.inputs,
+        first=np.arange(n_out),
+        sharpness=layer.sharpness,
+        column="output column",
     )
 
 
-def _names(layer: Any) -> tuple[list[str], list[str], list[str], list[str]]:
-    inputs, labels = layer.inputs, []
+def group_tables(layer: GroupedLayer) -> Tables:
+    """All keys of a grouped layer side by side: coordinates of all groups stacked, slopes zero outside the own group's.
+
+    W_O adds one query column of every group; the exact correction B^-1 does not apply, since groups have keys of their own, and
+    the leak of order e^-Lambda is part of the certificate.
+    """
+    count, width = layer.tokens, sum(len(group.matrix) for group in layer.groups)
+    slopes, offsets = np.zeros((width, count)), np.zeros(count)
+    groups, values = np.zeros((len(layer.groups), count)), np.zeros((layer.d_out, count))
+    in_x = np.zeros((layer.d_out, layer.dimension, count))
+    row = column = 0
+    for g, group in enumerate(layer.groups):
+        a, b = group.listed()
+        block = slice(column, column + group.count)
+        slopes[row : row + a.shape[1], block] = a.T
+        offsets[block] = b
+        groups[g, block] = 1.0
+        c, G = group.listed_values()
+        values[:, block] = c.T
+        in_x[:, :, block] = np.moveaxis(G @ group.matrix, 0, -1)
+        row, column = row + a.shape[1], column + group.count
+    if layer.tilt is not None:
+        in_x[:, :, : layer.groups[0].count] += layer.tilt.astype(np.float64)[:, :, None]
+    coordinates = Coordinates(layer.centre, np.concatenate([group.matrix for group in layer.groups]))
+    first = np.cumsum([0, *(group.count for group in layer.groups[:-1])])
+    affine, adding = in_x if layer.is_affine else None, np.ones((len(layer.groups), 1))
+    return Tables(slopes, offsets, groups, values, affine, adding, layer.bonus, coordinates, layer.inputs, first)
+
+
+def tables_of(layer: Layer | GroupedLayer, correction: str = "output", bonus: float | None = None) -> Tables:
+    """The tables of any layer; correction and bonus are a lookup's."""
+    return group_tables(layer) if layer.grouped else layer_tables(layer, correction, bonus)
+
+
+def _names(tables: Tables) -> tuple[list[str], list[str], list[str], list[str]]:
+    inputs, labels = tables.inputs, []
     for which, (d, n) in enumerate(inputs):
         letter = "X" if len(inputs) == 1 else ("X_q", "X_kv")[which]
         labels += [f"{letter}[{i + 1},{t + 1}] - centre" for t in range(n) for i in range(d)]
-    sites = [f"a_j[{e + 1}], slope of key j in coordinate {e + 1}" for e in range(layer.coordinates.matrix.shape[0])]
-    kind = getattr(layer, "group_kind", "output column")
-    groups = [f"e_c[{c + 1}], 1 in the tokens of {kind} {c + 1}" for c in range(layer.n_out)]
-    values = [f"value of key j for output row {r + 1}, column c" for r in range(layer.d_out)]
+    sites = [f"a_j[{e + 1}], slope of key j in coordinate {e + 1}" for e in range(tables.coordinates.matrix.shape[0])]
+    groups = [f"e_c[{c + 1}], 1 in the tokens of {tables.column} {c + 1}" for c in range(tables.n_out)]
+    values = [f"value of key j for output row {r + 1}, column c" for r in range(tables.d_out)]
     return labels, sites, groups, values
 
 
@@ -132,133 +192,116 @@ def _affine_values(
     return left, right, constant
 
 
-def self_matrices(layer: Layer, layout: str = "Q", correction: str = "output", bonus: float | None = None) -> SelfMatrices:
-    """The literal self-attention layer in layout Q, K or I."""
-    if layout not in LAYOUTS:
-        raise BadInput(f"`layout` (={layout!r}) must be one of {', '.join(LAYOUTS)}.")
-    if len(layer.inputs) != 1:
-        raise BadInput('a layer of two inputs has no self-attention matrices; ask for matrices("cross").')
-    tables = layer_tables(layer, correction, bonus)
-    W_O = np.zeros((tables.values.shape[1], layer.n_out))
-    W_O[: layer.n_out] = tables.output
-    return build_self(layer, tables, layout, W_O)
-
-
-def build_self(layer: Any, tables: Tables, layout: str, W_O: Array) -> SelfMatrices:
-    """Self-attention from tables; `layer` gives coordinates, inputs, sharpness, d_out, and n_out, the number of groups."""
-    linear, W_Q, W_K, W_V, head = _LAYOUTS[layout](layer, tables)
-    outputs = tuple(f"output row {r + 1}" for r in range(layer.d_out))
+def build_self(tables: Tables, layout: str) -> SelfMatrices:
+    """Self-attention from tables."""
+    linear, W_Q, W_K, W_V, head = _LAYOUTS[layout](tables)
+    W_O = np.zeros((tables.tokens, tables.output.shape[1]))
+    W_O[tables.first] = tables.output
+    outputs = tuple(f"output row {r + 1}" for r in range(tables.d_out))
     return SelfMatrices(W_Q, W_K, W_V, W_O, head, outputs, linear=linear, layout=layout)
 
 
 _Built = tuple[LinearMap, Array, Array, Array, tuple[str, ...]]
 
 
-def _head_names(layer: Any) -> tuple[str, ...]:
-    E = layer.coordinates.matrix.shape[0]
+def _head_names(tables: Tables) -> tuple[str, ...]:
+    E = tables.coordinates.matrix.shape[0]
     scores = [f"sharpness * z_{e + 1}(x) * a_j[{e + 1}]" for e in range(E)]
-    return (*scores, "sharpness * b_j", *_bonus_names(layer))
+    return (*scores, "sharpness * b_j", *_bonus_names(tables))
 
 
-def _bonus_names(layer: Any) -> tuple[str, ...]:
-    kind = getattr(layer, "group_kind", "output column")
-    return tuple(f"Lambda for {kind} {c + 1}" for c in range(layer.n_out))
+def _bonus_names(tables: Tables) -> tuple[str, ...]:
+    return tuple(f"Lambda for {tables.column} {c + 1}" for c in range(tables.n_out))
 
 
-def _query_weights(layer: Any, tables: Tables, width: int, x: int, one: int, group: int) -> Array:
+def _query_weights(tables: Tables, width: int, x: int, one: int, group: int) -> Array:
     """W_Q: sharpness * M on the x rows, sharpness on the 1 row, Lambda on the group rows."""
-    (E, D), n_out = layer.coordinates.matrix.shape, layer.n_out
+    (E, D), n_out = tables.coordinates.matrix.shape, tables.n_out
     W_Q = np.zeros((E + 1 + n_out, width))
-    W_Q[:E, x : x + D] = layer.sharpness * layer.coordinates.matrix
-    W_Q[E, one] = layer.sharpness
+    W_Q[:E, x : x + D] = tables.sharpness * tables.coordinates.matrix
+    W_Q[E, one] = tables.sharpness
     W_Q[E + 1 :, group : group + n_out] = tables.bonus * np.eye(n_out)
     return W_Q
 
 
-def _layout_q(layer: Any, tables: Tables) -> _Built:
-    (d, n), (E, D), n_out, d_out = layer.inputs[0], layer.coordinates.matrix.shape, layer.n_out, layer.d_out
-    m = tables.values.shape[1]
+def _layout_q(tables: Tables) -> _Built:
+    (d, n), (E, D), n_out, d_out = tables.inputs[0], tables.coordinates.matrix.shape, tables.n_out, tables.d_out
+    m = tables.tokens
     one, site, offset, group, value = D, D + 1, D + 1 + E, D + 2 + E, D + 2 + E + n_out
     p = value + d_out
     left, right = _broadcast(d, n, p, 0, m)
-    more_left, more_right, constant = _affine_values(tables, layer.coordinates.centre, d, n, p, value)
+    more_left, more_right, constant = _affine_values(tables, tables.coordinates.centre, d, n, p, value)
     R_0 = np.concatenate([
-        np.repeat(-layer.coordinates.centre[:, None], m, axis=1),
+        np.repeat(-tables.coordinates.centre[:, None], m, axis=1),
         np.ones((1, m)), tables.slopes, tables.offsets[None], tables.groups, constant,
     ])  # fmt: skip
-    labels, sites, groups, values = _names(layer)
+    labels, sites, groups, values = _names(tables)
     rows = (*labels, "1", *sites, "b_j, offset of key j", *groups, *values)
     linear = LinearMap((*left, *more_left), (*right, *more_right), R_0, rows)
-    W_Q = _query_weights(layer, tables, p, 0, one, group)
+    W_Q = _query_weights(tables, p, 0, one, group)
     W_K = np.zeros((E + 1 + n_out, p))
     W_K[:E, site : site + E] = np.eye(E)
     W_K[E, offset] = 1.0
     W_K[E + 1 :, group : group + n_out] = np.eye(n_out)
     W_V = np.zeros((d_out, p))
     W_V[:, value:] = np.eye(d_out)
-    return linear, W_Q, W_K, W_V, _head_names(layer)
+    return linear, W_Q, W_K, W_V, _head_names(tables)
 
 
-def _layout_k(layer: Any, tables: Tables) -> _Built:
-    (d, n), n_out, d_out = layer.inputs[0], layer.n_out, layer.d_out
+def _layout_k(tables: Tables) -> _Built:
+    (d, n), n_out, d_out = tables.inputs[0], tables.n_out, tables.d_out
     p = 1 + n_out + d_out
-    in_x = layer.coordinates.matrix.T @ tables.slopes  # (D, m): scores are in_x . (x - centre) + b
+    in_x = tables.coordinates.matrix.T @ tables.slopes  # (D, m): scores are in_x . (x - centre) + b
     left, right = _affine_row(0, in_x, d, n, p)
-    centre = layer.coordinates.centre
+    centre = tables.coordinates.centre
     more_left, more_right, constant = _affine_values(tables, centre, d, n, p, 1 + n_out)
     R_0 = np.concatenate([(tables.offsets - centre @ in_x)[None], tables.groups, constant])
-    _, _, groups, values = _names(layer)
+    _, _, groups, values = _names(tables)
     linear = LinearMap((*left, *more_left), (*right, *more_right), R_0, ("s_j(x), score of key j", *groups, *values))
     W_K = np.eye(1 + n_out, p)
     W_Q = np.zeros((1 + n_out, p))
-    W_Q[0, 1 : 1 + n_out] = layer.sharpness  # the group rows sum to one in every token
+    W_Q[0, 1 : 1 + n_out] = tables.sharpness  # the group rows sum to one in every token
     W_Q[1:, 1 : 1 + n_out] = tables.bonus * np.eye(n_out)
     W_V = np.zeros((d_out, p))
     W_V[:, 1 + n_out :] = np.eye(d_out)
-    head = ("sharpness * s_j(x)", *_bonus_names(layer))
+    head = ("sharpness * s_j(x)", *_bonus_names(tables))
     return linear, W_Q, W_K, W_V, head
 
 
-def _layout_i(layer: Any, tables: Tables) -> _Built:
+def _layout_i(tables: Tables) -> _Built:
     if tables.value_slopes is not None and np.any(tables.value_slopes != tables.value_slopes[:, :, :1]):
         raise BadInput("layout I keeps its values in W_V: affine ones must have one slope for all tokens; ask for layout Q or K.")
-    (d, n), (E, D), n_out = layer.inputs[0], layer.coordinates.matrix.shape, layer.n_out
-    m = tables.values.shape[1]
+    (d, n), (E, D), n_out = tables.inputs[0], tables.coordinates.matrix.shape, tables.n_out
+    m = tables.tokens
     p = D + 1 + m
     left, right = _broadcast(d, n, p, 0, m)
-    R_0 = np.concatenate([np.repeat(-layer.coordinates.centre[:, None], m, axis=1), np.ones((1, m)), np.eye(m)])
-    labels, _, _, _ = _names(layer)
+    R_0 = np.concatenate([np.repeat(-tables.coordinates.centre[:, None], m, axis=1), np.ones((1, m)), np.eye(m)])
+    labels, _, _, _ = _names(tables)
     rows = (*labels, "1", *(f"1 in token {token + 1}, key {token // n_out + 1}" for token in range(m)))
     W_K = np.zeros((E + 1 + n_out, p))
     W_K[:, D + 1 :] = np.concatenate([tables.slopes, tables.offsets[None], tables.groups])
     W_Q = np.zeros_like(W_K)
-    W_Q[:E, :D] = layer.sharpness * layer.coordinates.matrix
-    W_Q[E, D] = layer.sharpness
+    W_Q[:E, :D] = tables.sharpness * tables.coordinates.matrix
+    W_Q[E, D] = tables.sharpness
     W_Q[E + 1 :, D + 1 :] = tables.bonus * tables.groups
-    W_V = np.zeros((layer.d_out, p))
+    W_V = np.zeros((tables.d_out, p))
     W_V[:, D + 1 :] = tables.values
     if tables.value_slopes is not None:
         W_V[:, :D] = tables.value_slopes[:, :, 0]
-    return LinearMap(tuple(left), tuple(right), R_0, rows), W_Q, W_K, W_V, _head_names(layer)
+    return LinearMap(tuple(left), tuple(right), R_0, rows), W_Q, W_K, W_V, _head_names(tables)
 
 
 _LAYOUTS = {"Q": _layout_q, "K": _layout_k, "I": _layout_i}
 
 
-def cross_matrices(layer: Layer, correction: str = "output", bonus: float | None = None) -> CrossMatrices:
-    """The literal cross-attention layer: constant context for one input, X_kv in the keys for two."""
-    tables = layer_tables(layer, correction, bonus)
-    return build_cross(layer, tables, tables.output.copy())
-
-
-def build_cross(layer: Any, tables: Tables, W_O: Array) -> CrossMatrices:
-    """Cross-attention from tables, as `build_self`."""
-    (d_q, n_q), n_out, d_out = layer.inputs[0], layer.n_out, layer.d_out
-    E, two = layer.coordinates.matrix.shape[0], len(layer.inputs) == 2
+def build_cross(tables: Tables) -> CrossMatrices:
+    """Cross-attention from tables: constant context for one input, X_kv in the keys for two."""
+    (d_q, n_q), n_out, d_out = tables.inputs[0], tables.n_out, tables.d_out
+    E, two = tables.coordinates.matrix.shape[0], len(tables.inputs) == 2
     D_q = d_q * n_q
-    centre = layer.coordinates.centre
-    m = tables.values.shape[1]
-    labels, sites, groups, values = _names(layer)
+    centre = tables.coordinates.centre
+    m = tables.tokens
+    labels, sites, groups, values = _names(tables)
 
     p_q = D_q + 1 + n_out
     left, right = _broadcast(d_q, n_q, p_q, 0, n_out)
@@ -268,11 +311,11 @@ def build_cross(layer: Any, tables: Tables, W_O: Array) -> CrossMatrices:
     p_k = E + 1 + n_out + d_out
     offsets, terms = tables.offsets, (list[Array](), list[Array]())
     constant = tables.values
-    d_k, n_k = layer.inputs[-1]
+    d_k, n_k = tables.inputs[-1]
     if two:
         if tables.value_slopes is not None:
             raise BadInput("values of a two-input layer cannot be affine in x; use constant values.")
-        in_kv = layer.coordinates.matrix[:, D_q:].T @ tables.slopes  # (D_kv, m)
+        in_kv = tables.coordinates.matrix[:, D_q:].T @ tables.slopes  # (D_kv, m)
         terms = _affine_row(E, in_kv, d_k, n_k, p_k)
         offsets = offsets - centre[D_q:] @ in_kv
     elif tables.value_slopes is not None:
@@ -285,11 +328,11 @@ def build_cross(layer: Any, tables: Tables, W_O: Array) -> CrossMatrices:
     context = LinearMap(tuple(terms[0]), tuple(terms[1]), R_k, (*sites, score, *groups, *values))
 
     W_Q = np.zeros((E + 1 + n_out, p_q))
-    W_Q[:E, :D_q] = layer.sharpness * layer.coordinates.matrix[:, :D_q]
-    W_Q[E, D_q] = layer.sharpness
+    W_Q[:E, :D_q] = tables.sharpness * tables.coordinates.matrix[:, :D_q]
+    W_Q[E, D_q] = tables.sharpness
     W_Q[E + 1 :, D_q + 1 :] = tables.bonus * np.eye(n_out)
     W_K = np.eye(E + 1 + n_out, p_k)
     W_V = np.zeros((d_out, p_k))
     W_V[:, E + 1 + n_out :] = np.eye(d_out)
     outputs = tuple(f"output row {r + 1}" for r in range(d_out))
-    return CrossMatrices(W_Q, W_K, W_V, W_O, _head_names(layer), outputs, query=query, context=context)
+    return CrossMatrices(W_Q, W_K, W_V, tables.output.copy(), _head_names(tables), outputs, query=query, context=context)

@@ -14,9 +14,10 @@ exactly for every Lambda > 0; `correction="values"` stores c_j B^-1 instead and 
 """
 
 from maxaffine.core.errors import BadInput
+from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.layer.layouts import LAYOUTS, cross_matrices, group_bonus, mixing, self_matrices
-from maxaffine.layer.records import CrossMatrices, HeadMatrices, LinearMap, SelfMatrices
+from maxaffine.layer.layouts import LAYOUTS, build_cross, build_self, tables_of
+from maxaffine.layer.records import CrossMatrices, SelfMatrices
 
 
 def matrices_bytes(layer: Layer, kind: str, layout: str) -> int:
@@ -32,7 +33,7 @@ def matrices_bytes(layer: Layer, kind: str, layout: str) -> int:
 
 
 def matrices(
-    layer: Layer, kind: str, layout: str | None = None, correction: str = "output", bonus: float | None = None
+    layer: Layer | GroupedLayer, kind: str, layout: str | None = None, correction: str = "output", bonus: float | None = None
 ) -> SelfMatrices | CrossMatrices:
     """The literal matrices: kind "self" (layout Q, K or I) or "cross"."""
     if kind == "self":
@@ -44,16 +45,17 @@ def matrices(
     raise BadInput(f'`kind` (={kind!r}) must be "self" or "cross".')
 
 
-__all__ = [
-    "LAYOUTS",
-    "CrossMatrices",
-    "HeadMatrices",
-    "LinearMap",
-    "SelfMatrices",
-    "cross_matrices",
-    "group_bonus",
-    "matrices",
-    "matrices_bytes",
-    "mixing",
-    "self_matrices",
-]
+def self_matrices(
+    layer: Layer | GroupedLayer, layout: str = "Q", correction: str = "output", bonus: float | None = None
+) -> SelfMatrices:
+    """The literal self-attention layer in layout Q, K or I."""
+    if layout not in LAYOUTS:
+        raise BadInput(f"`layout` (={layout!r}) must be one of {', '.join(LAYOUTS)}.")
+    if len(layer.inputs) != 1:
+        raise BadInput('a layer of two inputs has no self-attention matrices; ask for matrices("cross").')
+    return build_self(tables_of(layer, correction, bonus), layout)
+
+
+def cross_matrices(layer: Layer | GroupedLayer, correction: str = "output", bonus: float | None = None) -> CrossMatrices:
+    """The literal cross-attention layer."""
+    return build_cross(tables_of(layer, correction, bonus))

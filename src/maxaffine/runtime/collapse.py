@@ -27,20 +27,13 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.layer.grouped import Group, GroupedLayer
-from maxaffine.layer.keys import AxisKeys, frozen
+from maxaffine.layer.keys import frozen
+from maxaffine.runtime.collapse_directions import UNIT, Extended, Grid, along, basis_at, column_bounds, grid_of, powers_of
 from maxaffine.runtime.kept import kept
-from maxaffine.runtime.strips import strip_sum
-
-Extended = NDArray[np.longdouble]
 
 SHARE = 2.0**-8  # of the error asked for that a certificate reserves for a collapse
 FLOOR = 2.0**-42  # of the largest |g| that it may take besides, where the error asked for is near rounding
-UNIT = float(np.finfo(np.longdouble).eps) / 2.0  # 80-bit numbers where the platform has them, else float64
-PI = np.longdouble("3.14159265358979323846264338327950288")
-RADII = tuple(1.0 + 10.0**e for e in np.linspace(-2.0, 1.0, 25))
-MOST_DEGREE = {1: 1500, 2: 600, 3: 100, 4: 36}
 MOST_POINTS = 3_000_000
-OVERSAMPLING = 2  # Chebyshev points per degree at which the collapse is compared
 LOOSER = (16.0, 8.0, 4.0, 2.0, 1.0)  # sums of |coefficients| left out exceed what is seen at the points: tried in this order
 
 
@@ -127,110 +120,6 @@ def _collapse(layer: GroupedLayer, tolerance: float, basis: str, unit: float) ->
     return Collapsed(layer.centre, tuple(groups), total, allowance(tolerance, sum(group.largest for group in groups)))
 
 
-# -- one direction
-
-
-@dataclass(frozen=True)
-class _Grid:
-    """Chebyshev points of one direction, the weights there in extended precision, and the remainder of degree `degree`."""
-
-    degree: int
-    remainder: float  # per unit of max |c| + |G|
-    points: Extended
-    weights: Extended  # (n, N)
-    shaky: float  # relative error of the weights
-
-    @property
-    def constant(self) -> float:
-        """Ehlich and Zeller's factor."""
-        return 1.0 / math.cos(math.pi * self.degree / (2.0 * len(self.points))) * (1 + 1e-14)
-
-    def transform(self, count: int) -> Extended:
-        """(count, n): values at the points -> the first Chebyshev coefficients of their interpolant."""
-        n = len(self.points)
-        angle = PI * (2 * np.arange(n, dtype=np.longdouble) + 1) / (2 * n)
-        rows = np.cos(np.multiply.outer(np.arange(count, dtype=np.longdouble), angle)) * (np.longdouble(2) / n)
-        rows[0] /= 2
-        return np.asarray(rows, dtype=np.longdouble)
-
-
-def _grid(axis: AxisKeys, E: int, allowed: float) -> _Grid:
-    """Points for which the remainder is at most `allowed` (per unit of max |c|)."""
-    best: tuple[int, float] | None = None
-    for r in RADII:
-        long, short = (r + 1.0 / r) / 2.0 * (1 + 1e-12), (r - 1.0 / r) / 2.0 * (1 + 1e-12)
-        S = strip_sum(axis, long, short) * long  # affine values grow with |z| <= long
-        if not math.isfinite(S):
-            break
-        m = max(2, math.ceil(math.log(max(4.0 * S / ((r - 1.0) * allowed), 1.0)) / math.log(r) * (1 + 1e-12)))
-        if best is None or m < best[0]:
-            best = m, 4.0 * S * r**-m / (r - 1.0) * (1 + 1e-10)
-    if best is None or best[0] > MOST_DEGREE.get(E, 0):
-        raise Refused("the head is too steep for one polynomial per direction.")
-    n = OVERSAMPLING * best[0]
-    points = np.cos(PI * (2 * np.arange(n, dtype=np.longdouble) + 1) / (2 * n))
-    a, b = axis.slopes.astype(np.longdouble), axis.offsets.astype(np.longdouble)
-    scores = np.multiply.outer(points, a) + b
-    scores -= scores.max(axis=1, keepdims=True)
-    weights = np.exp(scores)
-    weights /= weights.sum(axis=1, keepdims=True)
-    # rounding of points, logits, exp (4 ulp) and sums in the extended format; a moved point moves every logit difference
-    spread = float(np.ptp(axis.slopes))
-    logit = 4.0 * float(np.abs(axis.slopes).max() + np.abs(axis.offsets).max()) + spread + 30.0
-    shaky = 2.0 * UNIT * logit + gamma(2 * len(axis) + 4, UNIT) + 16.0 * UNIT * spread
-    return _Grid(best[0], best[1], points, weights, shaky * (1 + 1e-9))
-
-
-def _along(matrix: NDArray[np.floating], tensor: NDArray[np.floating], axis: int) -> NDArray[np.floating]:
-    """The matrix applied to one axis of a tensor."""
-    return np.asarray(np.moveaxis(np.tensordot(matrix, tensor, axes=(1, axis)), 0, axis))
-
-
-def _basis(kind: str, points: Extended, count: int) -> Extended:
-    """(n, count): T_k or z^k at the points, in extended precision."""
-    rows = np.ones((count, len(points)), dtype=np.longdouble)
-    for k in range(1, count):
-        if kind == "powers" or k == 1:
-            rows[k] = rows[k - 1] * points
-        else:
-            rows[k] = 2 * points * rows[k - 1] - rows[k - 2]
-    return rows.T
-
-
-def _powers(core: Extended, axis: int) -> Extended:
-    """Chebyshev coefficients along one axis turned into those of powers."""
-    count = core.shape[axis]
-    table = np.zeros((count, count), dtype=np.longdouble)  # rows k: T_k in powers, exact integers
-    table[0, 0] = 1
-    if count > 1:
-        table[1, 1] = 1
-    for k in range(2, count):
-        table[k, 1:] = 2 * table[k - 1, :-1]
-        table[k] -= table[k - 2]
-    return np.asarray(_along(table.T, core, axis), dtype=np.longdouble)
-
-
-def _column_bounds(core: Array, axis: int, basis: str, unit: float) -> tuple[Array, Array]:
-    """Per polynomial of a core: a bound of |p| on [-1, 1], and of its rounding by Horner's or Clenshaw's rule.
-
-    Horner: sum_k gamma(2k + 2) |c_k|.  Clenshaw: a rounding d_k of b_k = c_k + 2 z b_{k+1} - b_{k+2} moves p by d_k T_k(z),
-    |d_k| <= u (2|b_{k+1}| + |c_k| + |b_{k+2}| + |b_k|) and |b_k| <= sum_{j >= k} (j - k + 1)|c_j|.
-    """
-    c = np.moveaxis(np.abs(core.astype(np.float64)), axis, 0)
-    count = len(c)
-    k = np.arange(count).reshape(-1, *[1] * (c.ndim - 1))
-    size = c.sum(axis=0) * (1 + 1e-12)
-    if basis == "powers":
-        return size, (gamma(2 * count + 2, unit) / (2 * count + 2) * (2 * k + 2) * c).sum(axis=0) * (1 + 1e-12)
-    b = np.zeros((count + 2, *c.shape[1:]))
-    tail = np.zeros(c.shape[1:])
-    for i in range(count - 1, -1, -1):
-        tail = tail + c[i]
-        b[i] = b[i + 1] + tail  # sum_{j >= i} (j - i + 1) |c_j|
-    steps = 2.0 * b[1 : count + 1] + c + b[2 : count + 2] + b[:count]
-    return size, unit * (1 + 1e-12 + 8.0 * unit * count * count) * steps.sum(axis=0) * (1 + 1e-12)
-
-
 # -- listed values
 
 
@@ -257,7 +146,7 @@ def _listed(group: Group, tolerance: float, basis: str, unit: float) -> Collapse
     coefficients = _coefficients(exact, grids)
     for loose, kind in ((loose, kind) for loose in LOOSER for kind in kinds):
         cores = _split(_truncated(coefficients, 0.5 * loose * room), 0.27 * loose * room)
-        stored = tuple((_powers(core, 1) if kind == "powers" else core).astype(np.float64) for core in cores)
+        stored = tuple((powers_of(core, 1) if kind == "powers" else core).astype(np.float64) for core in cores)
         own, rounding = _train_doubt(stored, kind, UNIT), _train_doubt(stored, kind, unit)
         if loose > LOOSER[-1] and rounding > 0.5 * allowed:
             continue
@@ -272,33 +161,33 @@ def _listed(group: Group, tolerance: float, basis: str, unit: float) -> Collapse
     return CollapsedGroup(group.matrix, frozen_cores, products, kind, bound, rounding, largest)
 
 
-def _at_points(values: Array, slopes: Array, sizes: Array, grids: list[_Grid]) -> tuple[NDArray[np.floating], Array]:
+def _at_points(values: Array, slopes: Array, sizes: Array, grids: list[Grid]) -> tuple[NDArray[np.floating], Array]:
     """g (n_1, .., n_E, K) at all points in extended precision, and sum_j w_j (|c_j| + |G_j|) there in float64."""
     E = len(grids)
     tensor: NDArray[np.floating] = np.concatenate([values[..., None], slopes], axis=-1).astype(np.longdouble)
     sums: NDArray[np.floating] = sizes
     for e, grid in enumerate(grids):
-        tensor = _along(grid.weights, tensor, e)
-        sums = _along(grid.weights.astype(np.float64), sums, e)
+        tensor = along(grid.weights, tensor, e)
+        sums = along(grid.weights.astype(np.float64), sums, e)
     exact = tensor[..., 0]
     for e in range(E) if slopes.shape[-1] else ():
         exact = exact + grids[e].points.reshape([-1 if i == e else 1 for i in range(E)] + [1]) * tensor[..., 1 + e]
     return exact, np.asarray(sums, dtype=np.float64)
 
 
-def _grids(group: Group, allowed: float) -> list[_Grid]:
+def _grids(group: Group, allowed: float) -> list[Grid]:
     """Points of every direction, for a remainder of 1/64 of what is allowed."""
     E = len(group.axes)
-    grids = [_grid(axis, E, allowed / 64.0 / E / 6.0**e) for e, axis in enumerate(group.axes)]
+    grids = [grid_of(axis, E, allowed / 64.0 / E / 6.0**e) for e, axis in enumerate(group.axes)]
     if math.prod(len(grid.points) for grid in grids) > MOST_POINTS:
         raise Refused("the head has too many directions at once for a collapse.")
     return grids
 
 
-def _coefficients(exact: NDArray[np.floating], grids: list[_Grid]) -> NDArray[np.floating]:
+def _coefficients(exact: NDArray[np.floating], grids: list[Grid]) -> NDArray[np.floating]:
     """All Chebyshev coefficients (degree_1 + 1, .., degree_E + 1, K)."""
     for e, grid in enumerate(grids):
-        exact = _along(grid.transform(grid.degree + 1), exact, e)
+        exact = along(grid.transform(grid.degree + 1), exact, e)
     return exact
 
 
@@ -335,12 +224,12 @@ def _split(coefficients: Extended, room: float) -> list[Extended]:
     return cores
 
 
-def _train_at(cores: tuple[Array, ...], grids: list[_Grid], kind: str) -> Extended:
+def _train_at(cores: tuple[Array, ...], grids: list[Grid], kind: str) -> Extended:
     """The train at all points (n_1, .., n_E, K), in extended precision."""
     state: NDArray[np.floating] = np.ones((1, 1), dtype=np.longdouble)  # (points so far, R)
     shape: list[int] = []
     for core, grid in zip(cores, grids, strict=True):
-        table = np.einsum("nk,akb->nab", _basis(kind, grid.points, core.shape[1]), core.astype(np.longdouble))
+        table = np.einsum("nk,akb->nab", basis_at(kind, grid.points, core.shape[1]), core.astype(np.longdouble))
         state = np.tensordot(state, table, axes=(1, 1)).reshape(-1, core.shape[2])
         shape.append(len(grid.points))
     return state.reshape(*shape, -1).astype(np.longdouble)
@@ -350,7 +239,7 @@ def _train_doubt(cores: tuple[Array, ...], kind: str, unit: float) -> float:
     """A bound of the rounding of the train in arithmetic of unit roundoff `unit`."""
     size, lost = np.ones(1), np.zeros(1)
     for core in cores:
-        top, rounding = _column_bounds(core, 1, kind, unit)  # (R_{e-1}, R_e)
+        top, rounding = column_bounds(core, 1, kind, unit)  # (R_{e-1}, R_e)
         moved = size @ rounding + lost @ (top + rounding)
         size = size @ top
         lost = (moved + gamma(core.shape[0] + 2, unit) * (size + moved)) * (1 + 1e-12)
@@ -364,7 +253,7 @@ def _factored(group: Group, tolerance: float, basis: str, unit: float) -> Collap
     assert group.factors is not None
     factors = [factor.astype(np.float64) for factor in group.factors]
     E, R = len(factors), factors[0].shape[1]
-    grids = [_grid(axis, 1, 1e-20) for axis in group.axes]
+    grids = [grid_of(axis, 1, 1e-20) for axis in group.axes]
     exact = [grid.weights @ factor.astype(np.longdouble) for grid, factor in zip(grids, factors, strict=True)]  # (n, R)
     low = np.stack([np.abs(one).max(axis=0).astype(np.float64) for one in exact])  # (E, R), below sup |g_er|
     largest = float(np.prod(low, axis=0).sum()) * (1 - 1e-10)
@@ -381,12 +270,12 @@ def _factored(group: Group, tolerance: float, basis: str, unit: float) -> Collap
             weight = scale / (low[e] + 1e-300)  # what an error of this factor is multiplied by
             room = 0.4 * allowed / (E * R) / grid.constant
             core = _columns(exact[e], grid, room / np.maximum(weight, 1e-300))
-            stored = (_powers(core, 0) if kind == "powers" else core).astype(np.float64)
-            at = _basis(kind, grid.points, len(stored)) @ stored.astype(np.longdouble)
+            stored = (powers_of(core, 0) if kind == "powers" else core).astype(np.float64)
+            at = basis_at(kind, grid.points, len(stored)) @ stored.astype(np.longdouble)
             away = np.abs(exact[e] - at).max(axis=0).astype(np.float64) * (1 + 1e-9)
-            doubt = grid.shaky * most + _column_bounds(stored, 0, kind, UNIT)[1]
+            doubt = grid.shaky * most + column_bounds(stored, 0, kind, UNIT)[1]
             errors[e] = grid.remainder * most + grid.constant * (away + doubt + grid.remainder * most)
-            roundings[e] = _column_bounds(stored, 0, kind, unit)[1]
+            roundings[e] = column_bounds(stored, 0, kind, unit)[1]
             sizes[e] = tops[e] + grid.constant * (doubt + grid.remainder * most) + grid.remainder * most
             cores.append(frozen(stored))
         lost = float((np.prod(sizes + errors, axis=0) - np.prod(sizes, axis=0)).sum())
@@ -398,7 +287,7 @@ def _factored(group: Group, tolerance: float, basis: str, unit: float) -> Collap
     return CollapsedGroup(group.matrix, tuple(cores), True, kind, lost + guard, rounding, largest)
 
 
-def _columns(exact: NDArray[np.floating], grid: _Grid, room: Array) -> Extended:
+def _columns(exact: NDArray[np.floating], grid: Grid, room: Array) -> Extended:
     """Chebyshev coefficients (degree + 1, R) of columns, each about room_r away."""
     tensor = grid.transform(grid.degree + 1) @ exact
     tails = np.cumsum(np.abs(tensor[::-1]), axis=0)[::-1].astype(np.float64)

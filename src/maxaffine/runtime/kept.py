@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -14,7 +15,8 @@ def kept(owner: object, key: Hashable, make: Callable[[], T]) -> T:
     number = id(owner)
     held = _KEPT.get(number)
     if held is None or held[0]() is not owner:
-        held = weakref.ref(owner, lambda _: _KEPT.pop(number, None)), {}
+        forget = partial(_KEPT.pop, number)  # called with the dead reference, which serves as pop's default
+        held = weakref.ref(owner, forget), {}
         _KEPT[number] = held
     if key not in held[1]:
         held[1][key] = make()

@@ -6,23 +6,16 @@ multiplication is fused with an addition, so that the results are those of the s
 Importing this module imports numba, and compiles at the first import after an installation.
 """
 
-from typing import Any
-
 import numba as nb
 import numpy as np
+
+from maxaffine.runtime.kernel_exp import given
 
 BLOCK = 256  # queries at a time: a few arrays of that length stay in the first-level cache
 
 _i8 = nb.int64
 _OUT = nb.float64[:, ::1]
-
-
-def _given(kind: Any, dimensions: int) -> Any:
-    """An array that is only read."""
-    return nb.types.Array(kind, dimensions, "C", readonly=True)
-
-
-_ROW, _TABLE, _INDEX = _given(nb.float64, 1), _given(nb.float64, 2), _given(nb.int64, 2)
+_ROW, _TABLE, _INDEX = given(nb.float64, 1), given(nb.float64, 2), given(nb.int64, 2)
 _OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy", "boundscheck": False}
 
 

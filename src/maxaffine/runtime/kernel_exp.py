@@ -1,10 +1,17 @@
 # mypy: ignore-errors
-"""exp in compiled kernels: the same operations as windowed.exponential, so that kernels and NumPy agree bit for bit."""
+"""What compiled kernels share: arrays that are only read, and exp, bit for bit as windowed.exponential has it."""
+
+from typing import Any
 
 import numba as nb
 import numpy as np
 
 from maxaffine.runtime.windowed import LN2_HIGH, LN2_LOW, LOG2E, SHIFT, TAYLOR
+
+
+def given(kind: Any, dimensions: int) -> Any:
+    """The type of an array that is only read."""
+    return nb.types.Array(kind, dimensions, "C", readonly=True)
 
 
 @nb.njit(inline="always")

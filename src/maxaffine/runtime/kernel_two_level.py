@@ -5,26 +5,17 @@ The same operations in the same order as `two_level.in_numpy`, bit for bit, wher
 Importing this module imports numba, and compiles at the first import after an installation.
 """
 
-from typing import Any
-
 import numba as nb
 import numpy as np
 
-from maxaffine.runtime.kernel_exp import exponential
+from maxaffine.runtime.kernel_exp import exponential, given
 from maxaffine.runtime.two_level import BRANCH, UNSEEN
 
 BLOCK = 128  # queries at a time: their scores against all clusters stay in the cache
 
 _i8 = nb.int64
 _OUT = nb.float64[:, ::1]
-
-
-def _given(kind: Any, dimensions: int) -> Any:
-    """An array that is only read."""
-    return nb.types.Array(kind, dimensions, "C", readonly=True)
-
-
-_ROW, _TABLE, _NUMBERS, _INDEX = _given(nb.float64, 1), _given(nb.float64, 2), _given(nb.int64, 1), _given(nb.int64, 2)
+_ROW, _TABLE, _NUMBERS, _INDEX = given(nb.float64, 1), given(nb.float64, 2), given(nb.int64, 1), given(nb.int64, 2)
 
 
 @nb.njit(inline="always")
@@ -47,7 +38,7 @@ def _total(work, count, many, out):
 @nb.njit(
     [
         nb.void(
-            _TABLE, _ROW, _TABLE, _TABLE, _ROW, _TABLE, _TABLE, _INDEX, _INDEX, _given(kind, 1), _given(kind, 1), _NUMBERS,
+            _TABLE, _ROW, _TABLE, _TABLE, _ROW, _TABLE, _TABLE, _INDEX, _INDEX, given(kind, 1), given(kind, 1), _NUMBERS,
             _ROW, _i8, _ROW, _ROW, _OUT, _i8, _i8,
         )
         for kind in (nb.float64, nb.float32)

@@ -5,33 +5,24 @@ The same operations in the same order as `windowed.in_numpy`, bit for bit.
 Importing this module imports numba, and compiles at the first import after an installation.
 """
 
-from typing import Any
-
 import numba as nb
 import numpy as np
 
 from maxaffine.runtime.cell_order import FAR
-from maxaffine.runtime.kernel_exp import exponential
+from maxaffine.runtime.kernel_exp import exponential, given
 
 BLOCK = 256  # queries at a time
 
 _i8 = nb.int64
 _OUT = nb.float64[:, ::1]
-
-
-def _given(kind: Any, dimensions: int) -> Any:
-    """An array that is only read."""
-    return nb.types.Array(kind, dimensions, "C", readonly=True)
-
-
-_ROW, _TABLE, _INDICES = _given(nb.float64, 1), _given(nb.float64, 2), _given(nb.int64, 1)
-_ORDER = _given(nb.int32, 1)
+_ROW, _TABLE, _INDICES = given(nb.float64, 1), given(nb.float64, 2), given(nb.int64, 1)
+_ORDER = given(nb.int32, 1)
 
 
 @nb.njit(
     [
         nb.float64(
-            _TABLE, _ORDER, _ROW, _ROW, _ROW, nb.float64, _i8, _INDICES, _ROW, _ROW, _INDICES, _given(kind, 1), _OUT, _i8, _i8
+            _TABLE, _ORDER, _ROW, _ROW, _ROW, nb.float64, _i8, _INDICES, _ROW, _ROW, _INDICES, given(kind, 1), _OUT, _i8, _i8
         )
         for kind in (nb.float64, nb.float32)
     ],

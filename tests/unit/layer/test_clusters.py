@@ -11,8 +11,8 @@ from maxaffine.core.errors import BadInput
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.file import from_tensors, to_tensors
 from maxaffine.layer.grouped import Group, GroupedLayer
-from maxaffine.layer.grouped_matrices import grouped_matrices
 from maxaffine.layer.keys import AxisKeys
+from maxaffine.layer.matrices import matrices
 from maxaffine.proofs.observe import face_biased
 from maxaffine.runtime import chooser, parallel, two_level
 
@@ -119,7 +119,7 @@ def test_attention_weights_sum_to_one_in_every_group_and_are_the_tokens_own(kind
 @pytest.mark.parametrize("form, layout", [("self", "Q"), ("self", "K"), ("cross", None)])
 def test_literal_matrices_are_the_layer(kind, form, layout):
     layer = layer_of(kind=kind)
-    weights = grouped_matrices(layer, form, layout)
+    weights = matrices(layer, form, layout)
     for x in POINTS[:6]:
         literal = weights(x[:, None])
         assert np.abs(literal[:, 0] - definition(layer, x)).max() < 1e-11
@@ -129,11 +129,11 @@ def test_layout_I_holds_a_tilt_and_refuses_slopes_that_differ_between_tokens():
     rng = np.random.default_rng(3)
     group = Group(rng.normal(size=(2, 3)), (keys(rng, 3), keys(rng, 4)), rng.normal(size=(3, 4, 2)))
     layer = GroupedLayer(np.zeros(3), (group,), 0.0, -np.ones(3), np.ones(3), ((3, 1),), "float64", rng.normal(size=(2, 3)))
-    literal = grouped_matrices(layer, "self", "I")
+    literal = matrices(layer, "self", "I")
     for x in POINTS[:6]:
         assert np.abs(literal(x[:, None])[:, 0] - definition(layer, x)).max() < 1e-11
     with pytest.raises(BadInput, match="layout Q or K"):
-        grouped_matrices(layer_of(), "self", "I")
+        matrices(layer_of(), "self", "I")
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])

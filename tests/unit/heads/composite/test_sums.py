@@ -140,7 +140,7 @@ def test_boxes_off_the_origin_with_an_affine_part():
 
 
 def test_refusals_say_why():
-    with pytest.raises(Refused, match="each along one direction"):
+    with pytest.raises(Refused, match="each depend on one direction"):
         compiled("abs(x)*cos(y)", 1e-3)
     with pytest.raises(Refused, match="jumps"):
         compiled("sign(x-.1)+sin(y)", 1e-3)
