@@ -89,8 +89,7 @@ def inspect_model(
 
 
 def _look(model: Model, layer: int, head: int, states: list[Any]) -> HeadInspection:
-    one = model.head(layer, head)
-    (W_Q, W_K, W_V), (b_Q, b_K, b_V) = one.W, one.b
+    (W_Q, W_K, W_V), (b_Q, b_K, b_V) = model.head(layer, head)
     name = f"layer {layer} head {head}"
     return inspect(W_Q, W_K, W_V, states, b_Q=b_Q, b_K=b_K, b_V=b_V, causal=model.causal, name=name)
 

@@ -58,16 +58,6 @@ PREFIXES = ("", "bert.", "roberta.", "distilbert.", "transformer.", "model.")
 
 
 @dataclass(frozen=True)
-class Head:
-    """The weights of one head, (d_head, d_model) as in torch.nn.Linear, and its biases."""
-
-    layer: int
-    head: int
-    W: tuple[Array, Array, Array]
-    b: tuple[Array, Array, Array]
-
-
-@dataclass(frozen=True)
 class Model:
     """A checkpoint that can be run: its family, sizes and weights."""
 
@@ -118,15 +108,15 @@ class Model:
         offset = 2 if config.get("model_type") == "roberta" or prefix == "roberta." else 0
         return cls(weights, names, prefix, family, len(found), count, epsilon, offset)
 
-    def head(self, layer: int, head: int) -> Head:
-        """The weights of one head."""
+    def head(self, layer: int, head: int) -> tuple[list[Array], list[Array]]:
+        """W_Q, W_K, W_V of one head, (d_head, d_model) as in torch.nn.Linear, and its biases."""
         if not 0 <= layer < self.layers or not 0 <= head < self.heads:
             there = f"layers are 0..{self.layers - 1}, heads 0..{self.heads - 1}"
             raise BadInput(f"layer {layer}, head {head} does not exist: {there}.")
         W, b = self._projections(layer)
         size = len(W[0]) // self.heads
         rows = slice(head * size, (head + 1) * size)
-        return Head(layer, head, (W[0][rows], W[1][rows], W[2][rows]), (b[0][rows], b[1][rows], b[2][rows]))
+        return [matrix[rows] for matrix in W], [bias[rows] for bias in b]
 
     def inputs(self, sequences: Sequence[Sequence[int]]) -> Iterator[tuple[int, list[Array]]]:
         """Layer by layer, the tokens (n, d_model) that the attention of that layer sees, for every sequence."""

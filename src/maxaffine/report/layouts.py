@@ -33,6 +33,7 @@ from maxaffine.report.maps import (
     partition_map,
     peaks,
     readable_cells,
+    value_range,
     value_scale,
 )
 from maxaffine.report.sampling import Probe, Samples, Window
@@ -254,8 +255,7 @@ def _lines(probe: Probe) -> list[tuple[Array, Samples]]:
 
 def _reach(lines: list[Samples], bound: float | None) -> tuple[tuple[float, float], float | None]:
     """One vertical range for several curves, and the bound if a band of that width is not out of proportion."""
-    low = min(min(float(s.target.min()), float(s.layer.min())) for s in lines)
-    high = max(max(float(s.target.max()), float(s.layer.max())) for s in lines)
+    low, high = value_range(lines)
     room = 0.06 * (high - low) or 0.5
     if bound is not None and bound < 2 * (high - low):
         room = max(room, 1.06 * bound)

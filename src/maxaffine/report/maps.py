@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -141,10 +142,15 @@ def readable_cells(partition: MaxAffine | None, window: Window) -> list[Array] |
     return cells if len(cells) <= READABLE else None
 
 
+def value_range(samples: Iterable[Samples]) -> tuple[float, float]:
+    """The least and the largest value of target and layer."""
+    values = [part for one in samples for part in (one.target, one.layer)]
+    return min(float(part.min()) for part in values), max(float(part.max()) for part in values)
+
+
 def value_scale(*samples: Samples) -> Normalize:
     """One colour scale for target and layer, so that equal colours are equal values."""
-    low = min(min(float(s.target.min()), float(s.layer.min())) for s in samples)
-    high = max(max(float(s.target.max()), float(s.layer.max())) for s in samples)
+    low, high = value_range(samples)
     return Normalize(low, high if high > low else low + 1.0)
 
 

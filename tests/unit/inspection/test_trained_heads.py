@@ -197,7 +197,7 @@ def test_files_of_strangers_are_refused_with_a_sentence(tmp_path: Path) -> None:
         (shard(tmp_path / "shape.safetensors", absurd), "does not match"),
         (shard(tmp_path / "past.safetensors", {"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}), "does not match"),
         (shard(tmp_path / "json.safetensors", b"{nonsense"), "not JSON"),
-        (shard(tmp_path / "foreign.safetensors", good), "none of the checkpoints"),
+        (shard(tmp_path / "foreign.safetensors", good), "not a supported checkpoint"),
         (shard(tmp_path / "rotary.safetensors", {"model.layers.0.self_attn.q_proj.weight": good["a"]}), "rotary"),
     ]
     (tmp_path / "model.bin").write_bytes(b"\x80\x04cos\nsystem\n")
