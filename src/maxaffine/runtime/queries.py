@@ -16,15 +16,20 @@ from maxaffine.target.box import Box
 from maxaffine.target.target import Target
 
 
-def as_points(target: Target, *x: ArrayLike, outside: str = "error") -> tuple[Array, bool]:
-    """Points (B, D) in float64 and whether a single point came."""
+def boxes_for(target: Target, count: int, outside: str) -> tuple[Box, ...]:
+    """One box for every input, where as many came as there are."""
     if outside not in ("error", "clamp"):
         raise BadInput(f'`outside` (={outside!r}) must be "error" or "clamp".')
     boxes = target.boxes or (target.box,)
-    if len(x) != len(boxes):
-        raise BadInput(f"this layer takes {len(boxes)} input{'s' if len(boxes) > 1 else ''}, and {len(x)} came.")
+    if count != len(boxes):
+        raise BadInput(f"this layer takes {len(boxes)} input{'s' if len(boxes) > 1 else ''}, and {count} came.")
+    return boxes
+
+
+def as_points(target: Target, *x: ArrayLike, outside: str = "error") -> tuple[Array, bool]:
+    """Points (B, D) in float64 and whether a single point came."""
     parts, single = [], []
-    for box, one in zip(boxes, x, strict=True):
+    for box, one in zip(boxes_for(target, len(x), outside), x, strict=True):
         flat, alone = _flatten(box, one)
         parts.append(_inside(box, flat, np.asarray(one).dtype, outside))
         single.append(alone)

@@ -14,6 +14,7 @@ from maxaffine.core.errors import BadInput
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.runtime.gpu import launch
+from maxaffine.runtime.queries import boxes_for
 from maxaffine.runtime.torch_runtime import torch_layer
 from maxaffine.target.box import Box
 from maxaffine.target.target import Target
@@ -43,13 +44,8 @@ def evaluate(
 
 def as_points(target: Target, *x: Tensor, outside: str = "error") -> tuple[Tensor, bool]:
     """Points (B, D) and whether a single point came."""
-    if outside not in ("error", "clamp"):
-        raise BadInput(f'`outside` (={outside!r}) must be "error" or "clamp".')
-    boxes = target.boxes or (target.box,)
-    if len(x) != len(boxes):
-        raise BadInput(f"this layer takes {len(boxes)} input{'s' if len(boxes) > 1 else ''}, and {len(x)} came.")
     parts, single = [], []
-    for box, one in zip(boxes, x, strict=True):
+    for box, one in zip(boxes_for(target, len(x), outside), x, strict=True):
         if not isinstance(one, torch.Tensor) or one.dtype not in (torch.float32, torch.float64):
             came = one.dtype if isinstance(one, torch.Tensor) else type(one).__name__
             raise BadInput(f"queries as tensors must be float32 or float64, and {came} came.")
