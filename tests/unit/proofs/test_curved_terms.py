@@ -129,7 +129,7 @@ def polygons() -> list[tuple[np.ndarray, Expression, float]]:
 
 def test_polygons_are_bounded_from_above() -> None:
     zero = Interval.point(np.zeros(()))
-    along = curved_maximum.Along(zero, 1.0, 1.0, 0.0, 0.0, 0.0, (zero,))
+    along = curved_maximum.Along(zero, 1.0, 1.0, 0.0, 0.0, (zero,))
     for rows, phi, true in polygons():
         try:
             bound = along.polygon(rows, phi, zero)[0]
