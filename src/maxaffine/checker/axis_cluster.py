@@ -8,10 +8,14 @@ import flint
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.checker.local_error import DOUBLE, LONG, Extended, Rectangle, around_nodes, strip
+from maxaffine.checker.reader import Axis
+from maxaffine.core import balls
+from maxaffine.core.intervals import Interval
+from maxaffine.expression.expression import Expression
+
 Array = NDArray[np.float64]
 
-DOUBLE = 2.0**-53
-LONG = float(np.finfo(np.longdouble).eps)
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class AxisCluster:
         apart = float(np.ptp(self.c)) + float(np.ptp(self.G)) * reach
         return (float(np.abs(self.G).max()) + float(np.ptp(self.alpha)) * apart) * (1 + 1e-12)
 
-    def at(self, z: NDArray[np.longdouble]) -> tuple[Array, float]:
+    def at(self, z: Extended) -> tuple[Array, float]:
         """p at points, and how wrong."""
         t = (z - np.longdouble(self.o)) / np.longdouble(self.r)
         logits = np.multiply.outer(t, self.alpha.astype(np.longdouble)) + self.beta.astype(np.longdouble)
@@ -57,25 +61,64 @@ class AxisCluster:
         wrong = self.top(reach) * (LONG * logit + DOUBLE) + self.steep(reach) * shift
         return p.astype(np.float64), wrong * 1.01
 
-    def strip(self, centre: float, wide: float, tall: float) -> float:
-        """S with sum |w_j| <= S where |Re t - centre| <= wide and |Im t| <= tall."""
-        n = len(self.alpha) - 1
-        if n == 0:
-            return 1.0
-        step = float(self.alpha[-1] - self.alpha[0]) / n
-        if step <= 0 or step * tall >= 3.14:
-            return math.inf
-        j = np.arange(n + 1.0)
-        logs = np.array([math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) for i in range(n + 1)])
-        line = self.beta - logs
-        lean = float(line[-1] - line[0]) / n
-        level = float(np.median(line - lean * j))
-        size = abs(centre) + wide + tall
-        off = np.abs(self.alpha - self.alpha[0] - step * j) * size + np.abs(line - lean * j - level)
-        tau = float(off.max()) + 1e-13 * (1.0 + n + abs(level) + abs(lean) * n + float(np.abs(self.alpha).max()) * size * 1e-2)
-        plain = math.cos(step * tall / 2.0) ** -n * (1 + 1e-11 * (n + 1))
-        left = 1.0 - math.expm1(min(tau, 1.0)) * plain
-        return math.exp(tau) * plain / left if tau < 1.0 and left > 0 else math.inf
+    @property
+    def axis(self) -> Axis:
+        """Its keys."""
+        return Axis(self.alpha, self.beta)
+
+    def t(self, low: float, high: float) -> tuple[float, float]:
+        """Bounds of t where z goes from low to high."""
+        slack = 6.0 * DOUBLE * (max(abs(low), abs(high)) + abs(self.o)) / self.r
+        return (low - self.o) / self.r - slack, (high - self.o) / self.r + slack
+
+    def height(self, low: float, high: float) -> float:
+        """A bound of |p| on [low, high], from 500 points and the slope."""
+        first, last = self.t(low, high)
+        g, wrong = self.at(np.linspace(np.longdouble(low), np.longdouble(high), 500))
+        reach = max(abs(first), abs(last))
+        return min(float(np.abs(g).max()) + wrong + self.steep(reach) * (last - first) / 499.0, self.top(reach))
+
+
+@dataclass(frozen=True)
+class AxisPair:
+    """A cluster along z beside a branch of the target, to be compared by Ehlich and Zeller (checker/local_error.py)."""
+
+    f: Expression
+    cluster: AxisCluster
+
+    def target_size(self, row: list[Rectangle]) -> float:
+        """sup |f| over a complex rectangle."""
+        value = self.f.enclose_ball([balls.rectangle(*row[0])])[0]
+        return float(balls.magnitude(value)) if value.is_finite() else math.inf
+
+    def head_size(self, low: Array, high: Array, k: int, centre: float, wide: float, tall: float) -> float:
+        """sup |p| on an ellipse about the centre."""
+        c = self.cluster
+        first, last = c.t(centre - wide, centre + wide)
+        t, reach = (first + last) / 2.0, (last - first) / 2.0 * (1 + 1e-11) + 4.0 * DOUBLE * (abs(first) + abs(last))
+        return strip(c.axis, t, reach, tall / c.r * (1 + 1e-11)) * c.top((abs(t) + reach) * (1 + 1e-11))
+
+    def seen(self, low: Array, high: Array, grids: list[Extended]) -> tuple[float, float]:
+        """max |f - p| over Chebyshev points, every uncertainty added, and the largest of those."""
+        ends = around_nodes(grids[0].astype(np.float64), float(low[0]), float(high[0]))
+        value = self.f.enclose(Interval(ends[0][:, None], ends[1][:, None]))
+        g, wrong = self.cluster.at(grids[0])
+        away = np.maximum(value.hi[:, 0] - g, g - value.lo[:, 0]) + wrong
+        if not np.isfinite(away).all():
+            return math.inf, math.inf
+        return float(away.max()) * (1 + 1e-13), float((value.hi - value.lo).max()) + wrong
+
+    def crude(self, low: Array, high: Array) -> tuple[float, float]:
+        """The range of f against p and its slope; and |f - p| at the ends."""
+        a, b, c = float(low[0]), float(high[0]), self.cluster
+        value = self.f.enclose(Interval(low[None], high[None]))
+        g, wrong = c.at(np.array([np.longdouble(a), np.longdouble(b)]))
+        first, last = c.t(a, b)
+        moves = c.steep(max(abs(first), abs(last))) * (last - first) / 2.0 * (1 + 1e-11) + wrong
+        away = max(float(value.hi[0, 0]) - float(g.min()), float(g.max()) - float(value.lo[0, 0])) + moves
+        there = np.abs(self.f.evaluate(np.array([[a], [b]]))[:, 0] - g)
+        least = float(np.max(there, initial=0.0, where=np.isfinite(there)))
+        return (away if math.isfinite(away) else math.inf), least
 
 
 @dataclass(frozen=True)

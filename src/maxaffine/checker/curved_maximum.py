@@ -4,7 +4,7 @@ The target is smooth part + sigma max_i(phi_i(t) + m_i . x), read off its expres
 all sides may be any, and so may be which tokens it counts to which side.  A side's polygon A(t) = max_k v_k(t) is convex: between
 two points a < b it is at most the chord of A(a) and A(b), and at least any one token.  Both are affine, and on [a, b] an affine
 function minus phi is at most its values at the ends and (b - a)^2/8 sup |phi''| apart from zero.  The layer's softmax is below
-the largest value by at most W0((N-1)/e)/R.
+the largest value by a soft gap of kappa = 1/R, since scores are R times values (checker/soft_gap.py).
 """
 
 import math
@@ -16,23 +16,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.checker.literal_groups import Heard, literal_bound
-from maxaffine.checker.piecewise import Tokens, _largest_blend
-from maxaffine.checker.proved import Form, Proved
-from maxaffine.checker.spectral import _Part
-from maxaffine.checker.stored import NotProved
-from maxaffine.checker.sums import FRAME, _smooth, columns_of
+from maxaffine.checker.affine_tokens import AffineTokens
+from maxaffine.checker.boxes import Bounds, supremum
+from maxaffine.checker.literal_clusters import Blend, cluster_column
+from maxaffine.checker.literal_groups import Frame, literal_bound
+from maxaffine.checker.product_group import ProductGroup
+from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
+from maxaffine.checker.reader import Layer
+from maxaffine.checker.soft_gap import soft_gap
 from maxaffine.core.intervals import Interval
-from maxaffine.core.rounding import DTYPES, compute_format
+from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
 from maxaffine.structure.curved_maxima import CurvedMaximum, Lift, curved_switch
-from maxaffine.structure.sums import Sum
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 
-DOUBLE = 2.0**-53
-TOKENS = 20_000
 PAIRS = 4_000_000  # numbers that are compared at once
 THIRDS = 5  # times that an interval is cut in three
 SMOOTH = 0.06  # of the error, for the smooth part
@@ -42,24 +41,18 @@ def check_curved_maximum(
     tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float
 ) -> Proved:
     """sup |layer - target| of single tokens whose scores are their values times R, and groups of product keys."""
-    expression, layer, plan = target.expression, record["layer"], record["plan"]
+    expression, plan = target.expression, record["plan"]
     if expression is None or target.n_out != 1 or target.d_out != 1:
         raise NotProved("its target is not one that curved maxima are proved for.")
     found = _maximum(expression, target, plan)
-    counts, directions, dtype = layer.get("clusters"), list(layer["directions"]), str(layer["dtype"])
-    leans = found.leans()
-    wanted = [1 + len(leans), *(group.dimension for group in found.parts)]
-    if not isinstance(counts, list) or directions != wanted or [int(c) for c in counts[1:]] != [0] * len(found.parts):
+    layer = Layer.read(tensors, record["layer"], target)
+    leans, tokens = found.leans(), AffineTokens.of(layer)
+    if [len(group.matrix) for group in layer.groups] != [1 + len(leans), *(group.dimension for group in found.parts)]:
         raise NotProved("its groups are not those of its target.")
-    if dtype not in DTYPES or not 2 <= int(counts[0]) <= TOKENS:
-        raise NotProved(f"it has {int(counts[0]):,} tokens beside its smooth part, which this check does not take.")
-    names = {name for name in tensors if not name.startswith(tuple(f"group.{g}." for g in range(len(directions))))}
-    if names - {"tilt"} != set(FRAME):
-        raise NotProved("its tensors are not those of a curved maximum.")
-    first = {name: tensors[name] for name in (*FRAME, *(name for name in tensors if name.startswith("group.0.")))}
-    tokens = Tokens.read(first, {**layer, "directions": wanted[:1], "clusters": [counts[0]]}, target)
-    values, sharpness = _values(tensors, found.sign)
-    total, along = _affine_parts(tensors, tokens, found, dtype)
+    if len(tokens.scores) < 2:
+        raise NotProved("it has fewer than two tokens beside its smooth part.")
+    values, sharpness = _values(tokens, found.sign)
+    total, along = _affine_parts(tokens, found)
     ends = np.cumsum([int(n) for n in plan["pieces"]])
     if len(ends) != len(found.sides) or ends[-1] != len(values) or np.any(np.diff(ends, prepend=0) < 1):
         raise NotProved("its tokens are not shared out among the sides of its maximum.")
@@ -67,31 +60,32 @@ def check_curved_maximum(
     for rows, side, level in zip(np.split(values, ends[:-1]), found.sides, along.levels, strict=True):
         if not np.array_equal(rows[:, 1:-1], np.tile([float(side.lean == row) for row in leans], (len(rows), 1))):
             raise NotProved("its tokens lean otherwise than the sides of the maximum.")
-        worst = max(worst, _polygon(rows, side.phi, along, level))
-    blend = _largest_blend(len(values)) / sharpness * (1 + 1e-12)
-    total += worst + blend + tokens.rounding(1.0 / sharpness)
+        worst = max(worst, polygon_error(rows, side.phi, along, level))
+    eta, lost = tokens.rounding()
+    blend = float(soft_gap(len(values) - 1, 1.0 / sharpness, 2.0 * eta)) * (1 + 1e-12)
+    total += worst + blend + lost
     swing = np.abs(values[:, :-1]) @ along.reach  # the largest token is above every token's least value
-    groups: list[Heard | _Part] = [
-        Heard(blend, max(abs(float((values[:, -1] + swing).max())), abs(float((values[:, -1] - swing).max()))) * (1 + 1e-12))
-    ]
-    size = float((np.abs(values[:, :-1]) @ along.reach + np.abs(values[:, -1])).max())
-    parts = Sum(found.parts, (False,) * len(found.parts), found.slopes, Fraction(0))
-    for g in range(len(found.parts)):
-        part = _smooth(_renamed(tensors, g), dtype, parts, g, target)
+    tops = [abs(float((values[:, -1] + side * swing).max())) for side in (1.0, -1.0)]
+    known, parts = Blend(blend, max(tops) * (1 + 1e-12)), []
+    size = float((swing + np.abs(values[:, -1])).max())
+    for g, group in enumerate(found.parts):
+        part = ProductGroup.of(layer, g + 1, group, 0.0)  # the two-level runtime adds no bias to its logits
         bound, top = part.prove(SMOOTH * error / len(found.parts))
-        groups.append(replace(part, extent=top))
+        parts.append(replace(part, extent=top))
         total, size = total + bound, size + top
-    if "tilt" in tensors:
-        lean, span = np.abs(np.asarray(tensors["tilt"]).astype(np.float64)[0]), target.box.high - target.box.low
+    if layer.affine_part is not None:
+        steep, span = np.abs(layer.affine_part[0]), target.box.high - target.box.low
         far = np.maximum(np.abs(target.box.low), np.abs(target.box.high))  # x is rounded to float64, wherever the box lies
-        size, total = size + float(lean @ span), total + float(lean @ (far + 8.0 * span)) * DOUBLE * 1.01
-    total += (compute_format(dtype).unit * 1.01 + (len(directions) + target.box.dimension + 8.0) * DOUBLE * 2.0) * (size + total)
+        size, total = size + float(steep @ span), total + float(steep @ (far + 8.0 * span)) * DOUBLE * 1.01
+    sums = (len(layer.groups) + target.box.dimension + 8.0) * DOUBLE * 2.0
+    total += (compute_format(layer.dtype).unit * 1.01 + sums) * (size + total)
     if not math.isfinite(total):
         raise NotProved("a part could not be bounded.")
     whole = total * (1 + 1e-12)
 
     def literal(form: Form, claimed: float) -> float:
-        return literal_bound(*columns_of(tensors, layer, form, whole, groups))
+        frame = Frame.of(layer, form)
+        return literal_bound(frame, whole, [cluster_column(tokens.group, known, frame), *(part.column(frame) for part in parts)])
 
     return Proved(whole, f"{len(values):,} tokens on {len(ends)} convex polygons, {len(found.parts)} smooth groups", literal)
 
@@ -137,20 +131,13 @@ def _adds_up(found: CurvedMaximum, expression: Expression, low: Array, high: Arr
     return not (np.any(total.hi + slack < exact.lo) or np.any(total.lo - slack > exact.hi))
 
 
-def _renamed(tensors: Mapping[str, Any], g: int) -> dict[str, Any]:
-    """The frame, and group g + 1 under the number g of its part."""
-    found, before = {name: tensors[name] for name in FRAME}, f"group.{g + 1}."
-    return found | {f"group.{g}.{name.removeprefix(before)}": t for name, t in tensors.items() if name.startswith(before)}
-
-
-def _values(tensors: Mapping[str, Any], sign: int) -> tuple[Array, float]:
+def _values(tokens: AffineTokens, sign: int) -> tuple[Array, float]:
     """sigma v_k as slopes along, across, and constants (N, E + 1); and R, by which every score is that, bit for bit."""
-    part = {name: np.asarray(tensors[f"group.0.{name}"]).astype(np.float64) for name in
-            ("origins", "radii", "sites.slopes", "sites.offsets", "values", "value_slopes")}  # fmt: skip
-    if np.any(part["origins"]) or np.any(part["radii"] != 1.0):
+    group = tokens.group
+    if np.any(group.origins) or np.any(group.radii != 1.0):
         raise NotProved("its tokens are not in the layer's coordinates.")
-    values = sign * np.concatenate([part["value_slopes"][:, 0], part["values"]], axis=1)
-    scores = np.concatenate([part["sites.slopes"], part["sites.offsets"][:, None]], axis=1)
+    rows = [np.append(G.reshape(-1), c.reshape(-1)) for c, G in zip(group.values, group.slopes, strict=True)]
+    values, scores = sign * np.stack(rows), group.sites
     largest = np.unravel_index(np.abs(values).argmax(), values.shape)
     sharpness = float(scores[largest] / values[largest]) if values[largest] else 0.0
     if not (sharpness > 0 and math.log2(sharpness).is_integer() and np.array_equal(values * sharpness, scores)):
@@ -158,54 +145,48 @@ def _values(tensors: Mapping[str, Any], sign: int) -> tuple[Array, float]:
     return values, sharpness
 
 
-class _Along:
+class Along:
     """t = middle + half z up to `off`, |z| <= reach[0]; the sides' constants at the layer's centre."""
 
     def __init__(self, middle: Interval, half: Interval, off: float, reach: Array, levels: list[Interval]) -> None:
         self.middle, self.half, self.off, self.reach, self.levels = middle, half, off, reach, levels
 
     def t(self, low: Array, high: Array) -> Interval:
+        """Where z goes from low to high."""
         found = self.middle + Interval(low, high) * self.half
         return (found + Interval.of(-self.off, self.off)).reshape(-1, 1)
 
 
-def _affine_parts(
-    tensors: Mapping[str, Any], tokens: Tokens, found: CurvedMaximum, dtype: str
-) -> tuple[float, _Along]:
-    """What stored coordinates and tilt are off by, in fractions, and the coordinate along the direction."""
-    D = len(found.slopes)
+def _affine_parts(tokens: AffineTokens, found: CurvedMaximum) -> tuple[float, Along]:
+    """What stored coordinates and the affine part are off by, in fractions, and the coordinate along the direction."""
+    layer, D = tokens.layer, len(found.slopes)
     reach = [max(Fraction(float(b)) - c, c - Fraction(float(a))) for a, b, c in
-             zip(tokens.low, tokens.high, tokens.centre, strict=True)]  # fmt: skip
-    M = [[Fraction(float(m)) for m in row] for row in tokens.matrix]
+             zip(layer.low, layer.high, tokens.centre, strict=True)]  # fmt: skip
+    M = [[Fraction(float(m)) for m in row] for row in tokens.group.matrix]
     biggest = max(range(D), key=lambda i: abs(found.direction[i]))
     if not M[0][biggest]:
         raise NotProved("its first coordinate does not go along the direction of the switch.")
     half = found.direction[biggest] / M[0][biggest]
     if not half > 0:
         raise NotProved("its first coordinate goes against the direction of the switch.")
-    tilt = [Fraction(0)] * D
-    if "tilt" in tensors:
-        stored = np.asarray(tensors["tilt"])
-        if stored.shape != (1, D) or str(stored.dtype) != dtype or not np.isfinite(stored.astype(np.float64)).all():
-            raise NotProved("its tilt is not one row of finite numbers in its dtype.")
-        tilt = [Fraction(float(a)) for a in stored[0].astype(np.float64)]
+    affine = [Fraction(0)] * D if layer.affine_part is None else [Fraction(float(a)) for a in layer.affine_part[0]]
     off = sum((abs(half * m - w) * r for m, w, r in zip(M[0], found.direction, reach, strict=True)), Fraction(0))
     lost = max(
         sum((abs(m - w) * r for m, w, r in zip(row, lean, reach, strict=True)), Fraction(0))
         for row, lean in zip(M[1:], found.leans(), strict=True)
     )
-    lost += sum((abs(a - w) * r for a, w, r in zip(tilt, found.slopes, reach, strict=True)), Fraction(0))
+    lost += sum((abs(a - w) * r for a, w, r in zip(affine, found.slopes, reach, strict=True)), Fraction(0))
     middle, slopes, *leans = (
         sum((w * c for w, c in zip(row, tokens.centre, strict=True)), Fraction(0))
         for row in (found.direction, found.slopes, *(side.lean for side in found.sides))
     )
     spans = np.array([float(sum((abs(m) * r for m, r in zip(row, reach, strict=True)), Fraction(0))) for row in M]) * (1 + 1e-15)
     levels = [Interval.exact(lean + found.sign * slopes) for lean in leans]
-    along = _Along(Interval.exact(middle), Interval.exact(half), float(off) * (1 + 1e-15), spans, levels)
+    along = Along(Interval.exact(middle), Interval.exact(half), float(off) * (1 + 1e-15), spans, levels)
     return float(lost) * (1 + 1e-15), along
 
 
-def _polygon(rows: Array, phi: Expression, along: _Along, level: Interval) -> float:
+def polygon_error(rows: Array, phi: Expression, along: Along, level: Interval) -> float:
     """sup |max_k v_k - phi - level| over |z| <= reach."""
     if not len(rows):
         raise NotProved("one side of its maximum has no token.")
@@ -219,29 +200,25 @@ def _polygon(rows: Array, phi: Expression, along: _Along, level: Interval) -> fl
     points = np.unique(np.concatenate([points[:-1] + i * np.diff(points) / 3.0 for i in range(3)] + [points]))
     bend = phi.gradient().gradient()
     slack = 16.0 * DOUBLE * float((np.abs(a) * edge + np.abs(b)).max())
-    low, high, worst = points[:-1], points[1:], 0.0
-    for cut in range(THIRDS + 1):
-        left, right = _tops(low, a, b)[0], _tops(high, a, b)[0]
+
+    def measure(low: Array, high: Array, _: object) -> Bounds:
+        low, high = low[:, 0], high[:, 0]
         k = _tops((low + high) / 2.0, a, b)[1]
         curved = bend.enclose(along.t(low, high))[:, 0] * along.half * along.half
-        room = np.maximum(np.abs(curved.lo), np.abs(curved.hi)) * (high - low) ** 2 / 8.0 * (1 + 1e-12)
+        bent = np.maximum(np.abs(curved.lo), np.abs(curved.hi)) * (high - low) ** 2 / 8.0 * (1 + 1e-12)
         above, below = np.zeros(len(low)), np.zeros(len(low))
-        for z, top in ((low, left), (high, right)):
+        for z in (low, high):
             at = phi.enclose(along.t(z, z))[:, 0] + level
-            above = np.maximum(above, top - at.lo)
+            above = np.maximum(above, _tops(z, a, b)[0] - at.lo)
             below = np.maximum(below, at.hi - (a[k] * z + b[k]))
-        bound = np.maximum(above, below) + room + slack + 8.0 * DOUBLE * np.maximum(np.abs(at.lo), np.abs(at.hi))
-        if not np.isfinite(bound).all():
-            raise NotProved("a side of its maximum, or its second derivative, is not bounded.")
-        again = room > 0.003 * bound if cut < THIRDS else np.zeros(len(bound), dtype=bool)
-        again &= bound > 1.004 * max(worst, float((bound - room).max()) * 0.98)
-        worst = max(worst, float(bound[~again].max(initial=0.0)))
-        if not again.any():
-            break
-        step = (high - low)[again] / 3.0
-        ends = [low[again], low[again] + step, low[again] + 2.0 * step, high[again]]
-        low, high = np.concatenate(ends[:-1]), np.concatenate(ends[1:])
-    return worst * (1 + 1e-12)
+        bound = np.maximum(above, below) + bent + slack + 8.0 * DOUBLE * np.maximum(np.abs(at.lo), np.abs(at.hi))
+        return Bounds(bound, bound - bent)
+
+    budget = 3 * 3**THIRDS * len(points)
+    found = supremum(measure, points[:-1, None], points[1:, None], budget=budget, slack=0.003)
+    if not math.isfinite(found.worst):
+        raise NotProved("a side of its maximum, or its second derivative, is not bounded.")
+    return found.worst * (1 + 1e-12)
 
 
 def _tops(z: Array, a: Array, b: Array) -> tuple[Array, NDArray[np.intp]]:

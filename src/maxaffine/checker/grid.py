@@ -1,4 +1,4 @@
-"""Grids: sup-norm and L_p bounds re-proved from the stored numbers."""
+"""Grids re-proved: sup norm by mean distances to the drawn site or oscillations on cells, L_p by upper sums."""
 
 import math
 from collections.abc import Mapping
@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.checker import slopes
-from maxaffine.checker.proved import Proved
+from maxaffine.checker.boxes import Bounds, integral, supremum
+from maxaffine.checker.lookup_rounding import logit_error, summation_error
+from maxaffine.checker.proved import NotProved, Proved
+from maxaffine.checker.reader import Lookup
 from maxaffine.checker.softmax import distance, largest_mean, outside, square
-from maxaffine.checker.stored import NotProved, Stored
 from maxaffine.core.intervals import Interval
 from maxaffine.core.mapped import pieces
 from maxaffine.core.progress import Progress, silent
@@ -25,11 +27,11 @@ MARGIN = 11 / 256  # enlargement of the cells where no constant bounds the targe
 
 
 def check_sup(
-    layer: Stored, target: Target, declared: Mapping[str, Any], error: float, progress: Progress = silent
+    layer: Lookup, target: Target, declared: Mapping[str, Any], error: float, progress: Progress = silent
 ) -> Proved:
     """|F - f| <= sum_i L_i h_i E|z_i - c_K| + |y - f(site)|, or the oscillation on enlarged cells plus what leaks past them."""
     _covers(layer)
-    eta, tail = layer.logit_error(), layer.summation_error()
+    eta, tail = logit_error(layer), summation_error(layer)
     assert target.expression is not None
     if len(layer.values) == 1:
         away = _from_one_value(layer, target, error - tail)
@@ -51,7 +53,7 @@ def check_sup(
             if other < best:
                 best, proof = other, "mean square distance to the drawn site, derived gradient bound"
     if "euclidean" in declared:
-        slopes.doubt(target.expression, layer.low, layer.high, float(declared["euclidean"]))
+        slopes.doubt_declared(target.expression, layer.low, layer.high, float(declared["euclidean"]))
         squares = np.asarray([largest_mean(len(a), layer.sharpness, eta, square) for a in layer.slopes])
         other = float(declared["euclidean"]) * math.sqrt(float(widths**2 @ squares)) * (1 + 1e-12) + deviation
         best, proof = min((best, proof), (other, "mean square distance, declared Euclidean constant"))
@@ -64,18 +66,28 @@ def check_sup(
     return Proved(best, proof)
 
 
-def _from_one_value(layer: Stored, target: Target, error: float) -> float:
+def _from_one_value(layer: Lookup, target: Target, error: float) -> float:
     """sup |f - y| for the only value y: the softmax over one key is 1 whatever its logit.
 
     First as sharp as can be; where that does not do, the work goes to the boxes above the error alone.
     """
 
-    def away(low: Array, high: Array) -> Array:
-        f_low, f_high = _enclose(target, low, high)
-        return np.asarray(np.maximum(f_high - layer.values, layer.values - f_low).max(axis=1, keepdims=True) * (1 + 1e-15))
+    def away(low: Array, high: Array, _: object) -> Bounds:
+        middle = low / 2.0 + high / 2.0
+        upper, here = (_farthest(target, *ends, layer.values) * (1 + 1e-15) for ends in ((low, high), (middle, middle)))
+        return Bounds(upper, here, np.argmax((high - low) / width, axis=1))
 
-    sharp = float(slopes.supremum(away, layer.low, layer.high, smallest=SMALLEST)[0])
-    return sharp if sharp <= error else float(slopes.supremum(away, layer.low, layer.high, enough=error, smallest=SMALLEST)[0])
+    width = layer.high - layer.low
+    ask: dict[str, Any] = {"budget": slopes.BUDGET, "slack": slopes.SLACK, "smallest": SMALLEST * width}
+    sharp = supremum(away, layer.low[None], layer.high[None], **ask).worst
+    return sharp if sharp <= error else supremum(away, layer.low[None], layer.high[None], goal=error, **ask).worst
+
+
+def _farthest(target: Target, low: Array, high: Array, y: Array) -> Array:
+    """sup |f - y| over boxes, the largest output; infinite where f is not enclosed."""
+    f_low, f_high = _enclose(target, low, high)
+    away = np.maximum(f_high - y, y - f_low).max(axis=1)
+    return np.where(np.isnan(away), np.inf, away)
 
 
 def _constants(target: Target, declared: Mapping[str, Any]) -> tuple[Array, str]:
@@ -84,12 +96,12 @@ def _constants(target: Target, declared: Mapping[str, Any]) -> tuple[Array, str]
         constants = np.asarray(declared["lipschitz"], dtype=np.float64)
         if constants.shape != target.box.low.shape or not np.all(constants >= 0):
             raise NotProved("the declared Lipschitz constants in the file are malformed.")
-        slopes.doubt(target.expression, target.box.low, target.box.high, constants)
+        slopes.doubt_declared(target.expression, target.box.low, target.box.high, constants)
         return constants, "declared in the file"
     return slopes.lipschitz(target.expression, target.box.low, target.box.high), "derived"
 
 
-def _covers(layer: Stored) -> None:
+def _covers(layer: Lookup) -> None:
     """The cells must cover the box, scale * reach <= P/2, and their sites lie in it."""
     for scale, reach, a in zip(layer.scale, layer.reach, layer.slopes, strict=True):
         if not scale * reach * (1 + 1e-15) <= len(a) / 2.0:
@@ -101,16 +113,16 @@ def _covers(layer: Stored) -> None:
             raise NotProved("a site of its grid lies outside the box.")
 
 
-def _sides(layer: Stored, reach: float) -> list[Interval | None]:
+def _sides(layer: Lookup, reach: float) -> list[Interval | None]:
     """centre + (site +- reach)/scale along every axis, rounded outward; None where an axis is too long to be kept."""
     return [_side(layer, i, a, reach) if len(a) <= KEPT else None for i, a in enumerate(layer.slopes)]
 
 
-def _side(layer: Stored, i: int, a: Array, reach: float) -> Interval:
+def _side(layer: Lookup, i: int, a: Array, reach: float) -> Interval:
     return Interval.of(a - reach, a + reach) / Interval.point(layer.scale[i]) + Interval.point(layer.centre[i])
 
 
-def _cells(layer: Stored, start: int, stop: int, reach: float, sides: list[Interval | None]) -> tuple[Array, Array]:
+def _cells(layer: Lookup, start: int, stop: int, reach: float, sides: list[Interval | None]) -> tuple[Array, Array]:
     """Outer bounds (n, D) in x of centre + (site +- reach)/scale for the cells start..stop, row-major."""
     index = np.unravel_index(np.arange(start, stop), [len(a) for a in layer.slopes])
     lows, highs = [], []
@@ -126,18 +138,17 @@ def _enclose(target: Target, low: Array, high: Array) -> tuple[Array, Array]:
     return found.lo.reshape(len(low), -1), found.hi.reshape(len(low), -1)
 
 
-def _deviation(layer: Stored, target: Target, progress: Progress = silent) -> float:
+def _deviation(layer: Lookup, target: Target, progress: Progress = silent) -> float:
     """max |stored value - f(site)|, f enclosed at the true sites."""
     worst, sides = 0.0, _sides(layer, 0.0)
     for start, y in pieces(layer.values, CHUNK):
         low, high = _cells(layer, start, start + len(y), 0.0, sides)
-        f_low, f_high = _enclose(target, low, high)
-        worst = max(worst, float(np.maximum(f_high - y, y - f_low).max()))
+        worst = max(worst, float(_farthest(target, low, high, y).max()))
         progress("proved again, every value", start + len(y), len(layer.values))
     return worst * (1 + 1e-15)
 
 
-def _thirds(low: Array, high: Array, pieces: int) -> list[tuple[Array, Array]]:
+def _equal_parts(low: Array, high: Array, pieces: int) -> list[tuple[Array, Array]]:
     """Boxes cut into pieces^D equal ones."""
     D = low.shape[1]
     cuts = [low + (high - low) * (k / pieces) for k in range(pieces)] + [high]
@@ -149,7 +160,7 @@ def _thirds(low: Array, high: Array, pieces: int) -> list[tuple[Array, Array]]:
     return boxes
 
 
-def _oscillation(layer: Stored, target: Target, progress: Progress = silent) -> tuple[float, float]:
+def _oscillation(layer: Lookup, target: Target, progress: Progress = silent) -> tuple[float, float]:
     """max_j sup |f - y_j| on the enlarged cells, and the largest distance between a value and any value of f."""
     D = len(layer.scale)
     cuts = {1: 27, 2: 6}.get(D, 2 if D <= 6 else 1)
@@ -159,9 +170,10 @@ def _oscillation(layer: Stored, target: Target, progress: Progress = silent) -> 
         low, high = np.maximum(low, layer.low), np.minimum(high, layer.high)
         bottom, top = min(bottom, float(y.min())), max(top, float(y.max()))
         progress("proved again, every cell", start + len(y), len(layer.values))
-        for left, right in _thirds(low, high, cuts):
+        for left, right in _equal_parts(low, high, cuts):
             f_low, f_high = _enclose(target, left, right)
-            worst = max(worst, float(np.maximum(f_high - y, y - f_low).max()))
+            away = np.maximum(f_high - y, y - f_low)
+            worst = max(worst, float(np.where(np.isnan(away), np.inf, away).max()))
             bottom, top = min(bottom, float(f_low.min())), max(top, float(f_high.max()))
             if not math.isfinite(worst):
                 return math.inf, math.inf
@@ -171,10 +183,10 @@ def _oscillation(layer: Stored, target: Target, progress: Progress = silent) -> 
 # -- L_p
 
 
-def check_integral(layer: Stored, target: Target, p: float, error: float) -> Proved:
+def check_integral(layer: Lookup, target: Target, p: float, error: float) -> Proved:
     """||f - g||_p by upper sums over pieces of the cells, plus ||F - g||_p from the stored values."""
     _covers(layer)
-    eta, tail = layer.logit_error(), layer.summation_error()
+    eta, tail = logit_error(layer), summation_error(layer)
     D = len(layer.scale)
     rho = layer.sharpness
     q = math.exp(-rho / 2.0)
@@ -203,54 +215,23 @@ def check_integral(layer: Stored, target: Target, p: float, error: float) -> Pro
 PIECES = 6_000_000
 
 
-def _upper_sum(layer: Stored, target: Target, p: float, goal: float) -> float:
+def _upper_sum(layer: Lookup, target: Target, p: float, goal: float) -> float:
     """Upper sums of |f - y|^p, refined where they are loose until the norm is below `goal` or the budget is spent."""
-    K = layer.values.shape[1]
     low_parts, high_parts, sides = [], [], _sides(layer, 0.5)
     for start in range(0, len(layer.values), CHUNK):
         low, high = _cells(layer, start, min(start + CHUNK, len(layer.values)), 0.5, sides)
         low_parts.append(np.maximum(low, layer.low))
         high_parts.append(np.minimum(high, layer.high))
-    low, high, y = np.concatenate(low_parts), np.concatenate(high_parts), layer.values
-    settled, spent = np.zeros(K), 0
-    upper, lower = _sums(target, low, high, y, p)
-    while True:
-        total = settled + upper.sum(axis=0)
-        spent += len(low)
-        if np.isfinite(total).all() and float(total.max()) ** (1 / p) * (1 + 1e-9) <= goal:
-            break
-        gap = (upper - lower).max(axis=1)
-        order = np.argsort(-gap)
-        keep = min(len(order), 200_000, max(1, (PIECES - spent) // 3))
-        if spent >= PIECES or float(gap[order[0]]) <= 0.0:
-            break
-        share = np.cumsum(np.nan_to_num(gap[order], posinf=0.0))
-        keep = min(keep, max(int((~np.isfinite(gap)).sum()), int(np.searchsorted(share, 0.8 * share[-1])) + 1))
-        chosen, rest = order[:keep], order[keep:]
-        new_low, new_high, owner = _split(low[chosen], high[chosen])
-        new_upper, new_lower = _sums(target, new_low, new_high, y[chosen][owner], p)
-        done = gap[rest] <= 0.0
-        settled = settled + upper[rest[done]].sum(axis=0)
-        rest = rest[~done]
-        y = np.concatenate([y[rest], y[chosen][owner]])
-        low, high = np.concatenate([low[rest], new_low]), np.concatenate([high[rest], new_high])
-        upper, lower = np.concatenate([upper[rest], new_upper]), np.concatenate([lower[rest], new_lower])
-    return math.pow(float((settled + upper.sum(axis=0)).max()), 1 / p) * (1 + 1e-9)
+    y = np.asarray(layer.values, dtype=np.float64)
 
+    def measure(low: Array, high: Array, cell: NDArray[np.intp]) -> Bounds:
+        return Bounds(*_sums(target, low, high, y[cell], p))
 
-def _split(low: Array, high: Array) -> tuple[Array, Array, NDArray[np.intp]]:
-    """Every box in three along its longest axis."""
-    axis = np.argmax(high - low, axis=1)
-    rows = np.arange(len(low))
-    start, stop = low[rows, axis], high[rows, axis]
-    first, second = start + (stop - start) / 3.0, stop - (stop - start) / 3.0
-    lows, highs = [], []
-    for a, b in ((start, first), (first, second), (second, stop)):
-        part_low, part_high = low.copy(), high.copy()
-        part_low[rows, axis], part_high[rows, axis] = a, np.maximum(a, b)
-        lows.append(part_low)
-        highs.append(part_high)
-    return np.concatenate(lows), np.concatenate(highs), np.tile(rows, 3)
+    total, _ = integral(
+        measure, np.concatenate(low_parts), np.concatenate(high_parts), goal=(goal * (1 - 1e-9)) ** p, budget=PIECES,
+        inherited=np.arange(len(y)),
+    )  # fmt: skip
+    return math.pow(float(total.max()), 1 / p) * (1 + 1e-9)
 
 
 def _sums(target: Target, low: Array, high: Array, y: Array, p: float) -> tuple[Array, Array]:
@@ -260,7 +241,8 @@ def _sums(target: Target, low: Array, high: Array, y: Array, p: float) -> tuple[
         f_low, f_high = _enclose(target, low[part], high[part])
         volume = np.prod(high[part] - low[part], axis=1)[:, None]
         far = np.maximum(f_high - y[part], y[part] - f_low)
-        near = np.maximum(0.0, np.maximum(f_low - y[part], y[part] - f_high))
+        near = np.fmax(0.0, np.maximum(f_low - y[part], y[part] - f_high))
+        far = np.where(np.isnan(far), np.inf, far)
         upper[part] = np.where(volume > 0, volume * far**p * (1 + 1e-12), 0.0)
         lower[part] = volume * near**p * (1 - 1e-12)
     return upper, lower

@@ -1,6 +1,6 @@
 """What a file claims of its literal form, and whether that is proved again.
 
-The literal form is one softmax over all listed tokens: per query column g the bonus Lambda is added to the logits of the group g,
+The literal form is one softmax over all listed tokens: per query column g the group bias is added to the logits of the group g,
 and the columns are added up.  It is what runtime `dense`, the matrices evaluated by hand, the literal module, MultiheadAttention
 and the Attention operator of ONNX compute.  A record may claim a bound of it per arithmetic, {"float64": {"bound": b}} under
 `literal`; where it claims none, nothing is said of the literal form.
@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from maxaffine.checker.proved import FORMS, Proved
-from maxaffine.checker.stored import NotProved
+from maxaffine.checker.proved import FORMS, NotProved, Proved
 
 # The checker's own bound of a literal form may exceed the one claimed by this, since its constants are its own: for 300 layers of
 # all heads and dtypes it is 0.4 to 1.27 times the one claimed.
@@ -36,14 +35,14 @@ class Claim:
 
 def claims_of(record: Mapping[str, Any]) -> tuple[Claim, ...]:
     """The claims of a record, doubted: known arithmetics, positive numbers; entries that are missing or null claim nothing."""
-    told = record.get("literal")
-    if told is None:
+    stated = record.get("literal")
+    if stated is None:
         return ()
-    if not isinstance(told, dict):
+    if not isinstance(stated, dict):
         raise NotProved("what it claims of its literal form cannot be read.")
     allowed = ("float64",) if record["layer"]["dtype"] == "float64" else ("float64", "float32")
     found = []
-    for name, entry in sorted(told.items()):
+    for name, entry in sorted(stated.items()):
         if entry is None:
             continue
         if name not in allowed or not isinstance(entry, dict):

@@ -12,21 +12,20 @@ bound larger, never wrong.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.checker.stored import NotProved
-from maxaffine.core.intervals import Interval
+from maxaffine.checker.affine_tokens import AffineTokens
+from maxaffine.checker.piecewise_cells import CONDITIONS, ZERO, Parts, sides_of, walk
+from maxaffine.checker.proved import NotProved
 from maxaffine.core.polytopes import Affine
-from maxaffine.expression import evaluate
 from maxaffine.expression.expression import Expression
 
 Array = NDArray[np.float64]
-ZERO = Fraction(0)
 PROGRAMS = 4_000
 CELLS = 400
 LEAD = Fraction(1, 1000)  # scores by which two tokens must lead each other before a cell is cut between them
@@ -119,21 +118,21 @@ def _less(L: Affine, cell: tuple[Affine, ...], multipliers: Array) -> Affine:
     return tuple(total)
 
 
-def compared(tokens: Any, expression: Expression, error: float, kappa: float, form: Any) -> tuple[float, int]:
-    """(doubt, cells): |v_k - f| <= kappa (S_l - S_k) + doubt on every cell for every token.
-
-    `form` reads the nodes of the expression that do not switch.
-    """
+def compared_by_duality(tokens: AffineTokens, expression: Expression, error: float, kappa: float) -> tuple[float, int]:
+    """(rest, cells): |v_k - f| <= kappa (S_l - S_k) + rest on every cell for every token."""
     if not (math.isfinite(kappa) and kappa > 0):
         raise NotProved("its sharpness is not a positive number.")
-    frame = Frame([Fraction(float(a)) for a in tokens.low], [Fraction(float(b)) for b in tokens.high])
+    low, high = tokens.layer.low, tokens.layer.high
+    frame = Frame([Fraction(float(a)) for a in low], [Fraction(float(b)) for b in high])
     shift = [(*row[:-1], row[-1] - _dot(row, tokens.centre)) for row in tokens.scores]
     values = [[(*row[:-1], row[-1] - _dot(row, tokens.centre)) for row in rows] for rows in tokens.values]
     steep, goal = Fraction(kappa), Fraction(1e-3 * error)
     worst, count = ZERO, 0
-    left = list(_cells(expression, frame, tokens.low, tokens.high, goal, form))
+    small = goal / (10 * len(expression.nodes))
+    left = list(walk(expression, (), low, high, lambda node, args, cell: _branches(frame, node, args, cell, small), CELLS))
     while left:
-        cell, outputs, doubt = left.pop()
+        one = left.pop()
+        cell, outputs = one.part, one.outputs
         count += 1
         if count > CELLS:
             raise NotProved(f"it has more than {CELLS:,} cells.")
@@ -153,9 +152,9 @@ def compared(tokens: Any, expression: Expression, error: float, kappa: float, fo
             tied = tuple(a - b for a, b in zip(shift[best], shift[rival], strict=True))
             minus = tuple(-c for c in tied)
             if min(frame.upper(minus, cell), frame.upper(tied, cell)) > LEAD and len(cell) < 200:
-                left += [((*cell, side), outputs, doubt) for side in (tied, minus) if not frame.empty((*cell, side))]
+                left += [replace(one, part=(*cell, side)) for side in (tied, minus) if not frame.empty((*cell, side))]
                 continue
-        worst = max(worst, found + doubt)
+        worst = max(worst, found + one.uncertainty)
     return float(worst) * (1 + 1e-12), count
 
 
@@ -163,38 +162,14 @@ def _dot(row: Affine, point: list[Fraction]) -> Fraction:
     return sum((a * x for a, x in zip(row, point, strict=False) if a), ZERO)
 
 
-def _cells(expression: Expression, frame: Frame, low: Array, high: Array, goal: Fraction, form: Any) -> Any:
-    """Cells (half spaces, outputs, doubt) that cover the box; conditions are not followed here."""
-    nodes = expression.nodes
-    sizes = evaluate.enclosures(nodes, range(len(nodes)), Interval(low[None], high[None]))
-    small = goal / (10 * len(nodes))
-    stack: list[tuple[tuple[Affine, ...], tuple[Any, ...]]] = [((), ())]
-    while stack:
-        cell, known = stack.pop()
-        forms = list(known)
-        while len(forms) < len(nodes):
-            node = nodes[len(forms)]
-            args = [forms[a] for a in node.args]
-            if node.op not in ("max", "min", "abs"):
-                if node.op in ("negative", "nonpositive", "zero"):
-                    raise NotProved("conditions are not followed in this many variables.")
-                forms.append(form(node, args, sizes, len(forms), expression.dimension))
-                continue
-            a, b = args[0], args[1] if node.op != "abs" else (tuple(-c for c in args[0][0]), args[0][1])
-            d = tuple(x - y for x, y in zip(a[0], b[0], strict=True))
-            first, second = (b, a) if node.op != "min" else (a, b)  # where d <= 0, and where d >= 0
-            doubt = max(a[1], b[1])
-            above, below = frame.upper(d, cell), frame.upper(tuple(-c for c in d), cell)
-            if above <= small or below <= small:
-                chosen, off = (first, above) if above <= below else (second, below)
-                forms.append((chosen[0], doubt + max(off, ZERO)))
-                continue
-            for side, value in ((d, first), (tuple(-c for c in d), second)):
-                if not frame.empty((*cell, side)):
-                    stack.append(((*cell, side), (*forms, (value[0], doubt))))
-            if len(stack) > CELLS:
-                raise NotProved(f"the target has more than {CELLS:,} cells.")
-            break
-        else:
-            outputs = [forms[place] for place in expression.outputs]
-            yield cell, tuple(f for f, _ in outputs), max(d for _, d in outputs)
+def _branches(frame: Frame, node: Any, args: list[Any], cell: tuple[Affine, ...], small: Fraction) -> Parts:
+    """A switch on a cell: one side where the other is at most `small` away, else those sides that are not proved empty."""
+    if node.op in CONDITIONS:
+        raise NotProved("conditions are not followed in this many variables.")
+    d, below, above = sides_of(node.op, args)
+    minus = tuple(-c for c in d)
+    top, bottom = frame.upper(d, cell), frame.upper(minus, cell)
+    if top <= small or bottom <= small:
+        (form, uncertainty), off = (below, top) if top <= bottom else (above, bottom)
+        return [(cell, (form, uncertainty + max(off, ZERO)))]
+    return [((*cell, side), form) for side, form in ((d, below), (minus, above)) if not frame.empty((*cell, side))]

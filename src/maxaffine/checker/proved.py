@@ -1,9 +1,13 @@
-"""What a prover of the checker hands over: its bound, how it was found, and the way to a bound of the literal form."""
+"""What a rule of the checker hands over: its bound, how it was found, and the way to a bound of the literal form."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from maxaffine.core.rounding import DTYPES
+
+
+class NotProved(Exception):
+    """What stands in the way of a proof, as a sentence."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 The layer takes Q/(1 + X) where max(Q, 0) is right, X the masses of all edges against the inner cluster's.  On a box the logarithm
 of X e^(lam Q) lies between two numbers, whatever lam >= 0 is; with D above it where Q > 0, the layer is off by at most
-max_u u/(1 + e^(lam u - D)), and with -D below it where Q < 0 by the same.  That is w/lam with w + log w = D - 1.
+max_u u/(1 + e^(lam u - D)), and with -D below it where Q < 0 by the same: the soft gap of two clusters (checker/soft_gap.py).
 """
 
 import math
@@ -10,73 +10,56 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.checker.spectral import _Head
-from maxaffine.checker.stored import NotProved
-from maxaffine.checker.tree import Clusters
-from maxaffine.core.intervals import Interval
+from maxaffine.checker.boxes import Bounds, grid, supremum
+from maxaffine.checker.head import Head
+from maxaffine.checker.literal_groups import NEGLIGIBLE
+from maxaffine.checker.proved import DOUBLE, NotProved
+from maxaffine.checker.scaled_clusters import ScaledClusters
+from maxaffine.checker.soft_gap import soft_gap
 from maxaffine.expression.expression import Expression
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-DOUBLE = 2.0**-53
 BOXES = 6_000_000
 NUMBERS = 1_500_000  # of a batch of boxes times edges
-SILENT = 50.0
 CORNERS = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
 
 
 def wrong_share(
-    inner: Clusters, q: _Head, sign: int, goal: float, blur: float, apart: Expression, away: float
+    inner: ScaledClusters, q: Head, sign: int, goal: float, blur: float, apart: Expression, away: float
 ) -> tuple[float, int]:
     """A bound, at most `goal`, of |Q/(1 + X) - max(Q, 0)| over the box, and the boxes it took; |q - apart| is at most `away`."""
-    if not goal > 0:
-        raise NotProved("its branches alone are off by more than was promised.")
-    slopes, offsets = inner.sites[1:, :-1], inner.sites[1:, -1]
-    room = 800.0 * DOUBLE * (float((np.abs(slopes).sum(axis=1) + np.abs(offsets)).max()) + 60.0) + blur
+    sites = inner.group.sites[1:]
+    margin = 800.0 * DOUBLE * (float(np.abs(sites).sum(axis=1).max()) + 60.0) + blur
     edge = inner.reach * (1 + 1e-13) + 1e-14
-    low, high = -edge[None], edge[None]
-    who = np.arange(len(offsets))[None]
-    piece = _Piece(q, sign, inner.radii[0], _Difference(apart, sign, inner.scale, inner.centre, away))
-    for _ in range(6):
-        low, high, who = _thirds(low, high, who)
-    worst, used = 0.0, 0
-    while len(low):
-        used += len(low)
-        if used > BOXES or float((high - low).max()) < 1e-13:
-            raise NotProved(f"{used:,} boxes near the curve do not show the error.")
-        left: list[tuple[Array, Array, Index]] = []
-        step = max(1, NUMBERS // who.shape[1])
-        for start in range(0, len(low), step):
-            part = slice(start, start + step)
-            a, b, edges = low[part], high[part], who[part]
-            bound, loud = _bounds(inner, piece, a, b, edges, slopes, offsets, room, goal)
-            fits = bound <= goal
-            worst = max(worst, float(bound[fits].max(initial=0.0)))
-            keep = np.sort(np.where(loud[~fits], edges[~fits], -1), axis=1)[:, ::-1]  # those that are heard first
-            most = max(1, int((keep >= 0).sum(axis=1).max(initial=1)))
-            left.append((a[~fits], b[~fits], keep[:, :most]))
-        most = max(rows.shape[1] for _, _, rows in left)
-        padded = [np.pad(rows, ((0, 0), (0, most - rows.shape[1])), constant_values=-1) for _, _, rows in left]
-        lows, highs = np.concatenate([a for a, _, _ in left]), np.concatenate([b for _, b, _ in left])
-        low, high, who = _thirds(lows, highs, np.concatenate(padded))
-    return worst, used
+    low, high = grid(-edge, edge, 27)
+    piece = Piece(q, sign, inner.group.radii[0], Difference(apart, sign, inner, away))
+
+    def measure(low: Array, high: Array, edges: Index) -> Bounds:
+        bound, counts = bounds_near_curve(inner, piece, low, high, edges, margin, goal)
+        keep = np.sort(np.where(counts, edges, -1), axis=1)[:, ::-1]  # those that count first
+        return Bounds(bound, inherited=keep[:, : max(1, int((keep >= 0).sum(axis=1).max()))])
+
+    who = np.broadcast_to(np.arange(len(sites)), (len(low), len(sites)))
+    chunk = max(1, NUMBERS // len(sites))
+    found = supremum(measure, low, high, budget=BOXES, goal=goal, smallest=1e-13, inherited=who, chunk=chunk)
+    if not found.met:
+        raise NotProved(f"{found.boxes:,} boxes near the curve do not show the error.")
+    return found.worst, found.boxes
 
 
-class _Difference:
+class Difference:
     """The branches' difference, with the sign of Q, and its derivatives in z as intervals."""
 
-    def __init__(self, apart: Expression, sign: int, scale: Array, centre: Array, away: float) -> None:
+    def __init__(self, apart: Expression, sign: int, inner: ScaledClusters, away: float) -> None:
         self.apart, self.slope, self.sign, self.away = apart, apart.gradient(), sign, away
-        self.bend, self.scale, self.centre = self.slope.gradient(), scale, centre
-
-    def _x(self, low: Array, high: Array) -> Interval:
-        return Interval(low, high) / Interval.point(self.scale) + Interval.point(self.centre)
+        self.bend, self.inner, self.scale = self.slope.gradient(), inner, inner.scale
 
     def at(self, low: Array, high: Array) -> tuple[Array, Array, Array]:
         """Value and slopes at the middle, and what Q may differ from that tangent by inside the box."""
         z, half = (low + high) / 2.0, (high - low) / 2.0 * (1 + 1e-14)
-        here, bend = self._x(z, z), self.bend.enclose(self._x(low, high))
+        here, bend = self.inner.x(z, z), self.bend.enclose(self.inner.x(low, high))
         value, slope = self.apart.enclose(here), self.slope.enclose(here)
         reach = half / self.scale
         outer = np.einsum("be,bf->bef", reach, reach).reshape(-1, 4)
@@ -86,10 +69,10 @@ class _Difference:
         return self.sign * middle, self.sign * lean, off * (1 + 1e-9) + 800.0 * DOUBLE * (np.abs(middle) + 1.0)
 
 
-class _Piece:
+class Piece:
     """Q and its derivatives at many points, in z; third derivatives are bounded once for all."""
 
-    def __init__(self, q: _Head, sign: int, radius: Array, difference: _Difference) -> None:
+    def __init__(self, q: Head, sign: int, radius: Array, difference: Difference) -> None:
         assert q.slopes is not None
         self.axes, self.radius, self.difference = q.axes, radius, difference
         self.values, self.lean = sign * q.values[..., 0], sign * q.slopes.reshape(*q.values.shape[:2], 2)
@@ -101,7 +84,7 @@ class _Piece:
         for order in ("ef,g->efg", "eg,f->efg", "fg,e->efg"):
             triple = triple + 1.5 * np.einsum(order, np.outer(spread, spread), uneven)
         self.third, self.spread = triple, spread
-        self.dust = 800.0 * DOUBLE * (float((np.abs(self.values) + np.abs(self.lean).sum(axis=-1)).max()) + 1.0)
+        self.rounding = 800.0 * DOUBLE * (float((np.abs(self.values) + np.abs(self.lean).sum(axis=-1)).max()) + 1.0)
 
     def at(self, z: Array, half: Array) -> tuple[Array, Array, Array, Array, Array]:
         """Q, its slopes in z, what Q may differ from them by in the box; the slopes of S, and what S may lie above them by."""
@@ -124,7 +107,7 @@ class _Piece:
         slope = np.stack([of(1, 0) + mixed(0, 0, self.lean[..., 0]), of(0, 1) + mixed(0, 0, self.lean[..., 1])], axis=1)
         cross = of(1, 1) + mixed(1, 0, self.lean[..., 1]) + mixed(0, 1, self.lean[..., 0])
         second = [of(2, 0) + 2.0 * mixed(1, 0, self.lean[..., 0]), cross, cross, of(0, 2) + 2.0 * mixed(0, 1, self.lean[..., 1])]
-        off = np.full(len(t), self.dust)
+        off = np.full(len(t), self.rounding)
         for n, bend in enumerate(second):
             e, f = divmod(n, 2)
             off += (np.abs(bend) + reach @ self.third[e, f]) * reach[:, e] * reach[:, f] * 0.501
@@ -132,20 +115,21 @@ class _Piece:
         return value, slope / self.radius, off, middle / self.radius, above
 
 
-def _bounds(
-    inner: Clusters, piece: _Piece, low: Array, high: Array, who: Index, slopes: Array, offsets: Array, room: float, goal: float
+def bounds_near_curve(
+    inner: ScaledClusters, piece: Piece, low: Array, high: Array, who: Index, margin: float, goal: float
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """What the layer is off by on every box besides its branches, and which of `who` can be heard there."""
+    """What the layer is off by on every box besides its branches, and which edges of `who` (-1: none) can count there."""
+    slopes, offsets = inner.group.sites[1:, :-1], inner.group.sites[1:, -1]
     z, half = (low + high) / 2.0, (high - low) / 2.0 * (1 + 1e-14)
     Q, lean, off, own, above = piece.at(z, half)
     with np.errstate(invalid="ignore", over="ignore"):
         true, steep, other = piece.difference.at(low, high)
     closer = np.isfinite(other) & (other < off)
     Q, off, lean = np.where(closer, true, Q), np.where(closer, other, off), np.where(closer[:, None], steep, lean)
-    score = inner.scores(np.zeros(len(z), dtype=np.intp), z)
+    score = inner.own_scores(z)
     level = np.where(who < 0, -np.inf, np.einsum("bmd,bd->bm", slopes[who], z) + offsets[who] - score[:, None])
     lines = slopes[who] - own[:, None]
-    loud = level + np.einsum("bmd,bd->bm", np.abs(lines), half) * (1 + 1e-12) > -SILENT
+    counts = level + np.einsum("bmd,bd->bm", np.abs(lines), half) * (1 + 1e-12) > -NEGLIGIBLE
     width = (np.abs(lean) * half).sum(axis=1) * (1 + 1e-12) + off
     most, least = np.maximum(Q + width, 0.0), np.maximum(width - Q, 0.0)
     shares = _shares(level)[1]
@@ -155,19 +139,19 @@ def _bounds(
     here = _shares(level)[0]
     if np.any(np.abs(Q) / (1.0 + np.exp(np.clip(np.where(Q > 0, -here, here), -500.0, 500.0))) > 1.002 * goal):
         raise NotProved("the wrong branch adds more than was promised.")
-    bound, tail = np.maximum(most, least), len(offsets) * math.exp(room - SILENT)
+    bound, tail = np.maximum(most, least), len(offsets) * math.exp(margin - NEGLIGIBLE)
     for times in (np.zeros(len(lam)), lam):
-        tilted, leaning = level + (times * Q)[:, None], lines + times[:, None, None] * lean[:, None]
-        slack = room + times * off + 100.0 * DOUBLE * (times * (np.abs(Q) + width) + 1.0)
+        turned, leaning = level + (times * Q)[:, None], lines + times[:, None, None] * lean[:, None]
+        slack = margin + times * off + 100.0 * DOUBLE * (times * (np.abs(Q) + width) + 1.0)
         top = np.full(len(lam), -np.inf)
         for corner in CORNERS:
-            top = np.maximum(top, _shares(tilted + np.einsum("bmd,bd->bm", leaning, half * corner))[0])
-        total, weights = _shares(tilted)
+            top = np.maximum(top, _shares(turned + np.einsum("bmd,bd->bm", leaning, half * corner))[0])
+        total, weights = _shares(turned)
         drop = (np.abs(np.einsum("bm,bmd->bd", weights, leaning)) * half).sum(axis=1) * (1 + 1e-9)
         high_side, low_side = top + slack + 1e-12 * np.abs(top), -(total - drop - above - slack)
-        best = np.maximum(_off(most, times, high_side) + most * tail, _off(least, times, low_side))
+        best = np.maximum(largest_share(most, times, high_side) + most * tail, largest_share(least, times, low_side))
         bound = np.minimum(bound, best)
-    return bound * (1 + 1e-9), loud
+    return bound * (1 + 1e-9), counts
 
 
 def _shares(scores: Array) -> tuple[Array, Array]:
@@ -177,26 +161,11 @@ def _shares(scores: Array) -> tuple[Array, Array]:
     return top + np.log(total), parts / total[:, None]
 
 
-def _off(largest: Array, lam: Array, D: Array) -> Array:
-    """max of u/(1 + e^(lam u - D)) over 0 <= u <= largest, from above: at the end where lam is 0, else by w + log w = D - 1."""
+def largest_share(largest: Array, lam: Array, D: Array) -> Array:
+    """max of u/(1 + e^(lam u - D)) over 0 <= u <= largest, from above: at the end where lam is 0, else a soft gap.
+
+    In its terms u_k = u and S_a - S_k = lam u - D, so that kappa = 1/lam and U = D.
+    """
     plain = largest / (1.0 + np.exp(np.clip(-D, -600.0, 600.0)))
-    low, high = np.full(len(D), 1e-300), np.maximum(D, 1.0) + 1.0
-    for _ in range(80):  # by bisection; where e^(D-1) is below 1e-300 the upper end is still right
-        middle = np.where(high > 4.0 * low, np.sqrt(low) * np.sqrt(high), (low + high) / 2.0)
-        small = middle + np.log(middle) < D - 1.0
-        low, high = np.where(small, middle, low), np.where(small, high, middle)
-    found = np.minimum(largest, high * (1 + 1e-12) / np.where(lam > 0, lam, 1.0))
+    found = np.minimum(largest, soft_gap(1, 1.0 / np.where(lam > 0, lam, 1.0), D))
     return np.where(lam > 0, found, np.minimum(largest, plain))
-
-
-def _thirds(low: Array, high: Array, who: Index) -> tuple[Array, Array, Index]:
-    """Every box cut in three along its longer side."""
-    rows, axis = np.arange(len(low)), (high - low).argmax(axis=1)
-    cuts = [low[rows, axis] + i * (high - low)[rows, axis] / 3.0 for i in range(3)] + [high[rows, axis]]
-    lows, highs = [], []
-    for i in range(3):
-        a, b = low.copy(), high.copy()
-        a[rows, axis], b[rows, axis] = cuts[i], cuts[i + 1]
-        lows.append(a)
-        highs.append(b)
-    return np.concatenate(lows), np.concatenate(highs), np.tile(who, (3, 1))

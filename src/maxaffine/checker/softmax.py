@@ -12,6 +12,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.checker.boxes import Bounds, supremum
+
 Array = NDArray[np.float64]
 Cost = Callable[[Array, Array, Array], Array]  # (t_low, t_high, m) -> upper bounds of D_m over the pieces
 
@@ -59,25 +61,14 @@ def _tail(sharpness: float, eta: float) -> float:
 
 def _one(left: int, right: int, sharpness: float, eta: float, cost: Cost) -> float:
     m = np.arange(-left, right + 1, dtype=np.float64)
-    edges = np.linspace(-0.5, 0.5, 82)
-    low, high = edges[:-1], edges[1:]
-    settled = 0.0
-    for _ in range(40):
-        upper = _upper(low, high, m, sharpness, eta, cost)
+    edges = np.linspace(-0.5, 0.5, 82)[:, None]
+
+    def measure(low: Array, high: Array, _: object) -> Bounds:
         middle = (low + high) / 2.0
-        reached = max(settled, float(_upper(middle, middle, m, sharpness, eta, cost).max()))
-        goal = reached * (1 + SLACK)
-        loose = upper > goal
-        settled = max(settled, float(upper[~loose].max(initial=0.0)))
-        if not loose.any():
-            return settled * (1 + 1e-12)
-        low, high = low[loose], high[loose]
-        if 3 * len(low) > PIECES or float((high - low).max()) < 1e-9:
-            return max(settled, float(upper[loose].max())) * (1 + 1e-12)
-        third = (high - low) / 3.0
-        cuts = [low, low + third, high - third, high]
-        low, high = np.concatenate(cuts[:-1]), np.concatenate(cuts[1:])
-    return max(settled, float(_upper(low, high, m, sharpness, eta, cost).max())) * (1 + 1e-12)
+        upper, here = (_upper(*ends, m, sharpness, eta, cost) for ends in ((low[:, 0], high[:, 0]), (middle[:, 0], middle[:, 0])))
+        return Bounds(upper, here)
+
+    return supremum(measure, edges[:-1], edges[1:], budget=PIECES, slack=SLACK, smallest=1e-9).worst * (1 + 1e-12)
 
 
 def _upper(low: Array, high: Array, m: Array, sharpness: float, eta: float, cost: Cost) -> Array:

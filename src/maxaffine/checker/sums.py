@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from maxaffine.checker.axis_clusters import BITS, AxisCheck
-from maxaffine.checker.literal_groups import Column, Frame, Heard, cluster_column, literal_bound
-from maxaffine.checker.products import factors_at, multiplied_out, unfolded
-from maxaffine.checker.proved import Form, Proved
-from maxaffine.checker.spectral import _Part
-from maxaffine.checker.stored import NotProved, stated_scope
+from maxaffine.checker.literal_clusters import Blend, cluster_column
+from maxaffine.checker.literal_groups import Column, Frame, literal_bound
+from maxaffine.checker.product_group import ProductGroup
+from maxaffine.checker.products import factors_at, multiplied_out
+from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
+from maxaffine.checker.reader import Clusters, Layer, stated_scope
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
@@ -26,7 +27,6 @@ from maxaffine.core.scope import Scope
 from maxaffine.structure.sums import Sum, sum_of
 from maxaffine.target.target import Target
 
-DOUBLE = 2.0**-53
 FRAME = ("box.low", "box.high", "coordinates.centre")
 MOST_PARTS = 64
 
@@ -39,7 +39,7 @@ def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     if found is None or len(found.parts) > MOST_PARTS:
         raise NotProved("its target is not a sum of parts some of which switch.")
     _adds_up(found, target)
-    layer = record["layer"]
+    layer, stored = record["layer"], Layer.read(tensors, record["layer"], target)
     dtype, counts = str(layer["dtype"]), [int(c) for c in layer.get("clusters", ())]
     rows = record["plan"]["groups"]
     same = len(counts) == len(rows) == len(found.parts) and dtype in DTYPES
@@ -51,32 +51,25 @@ def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     if not all(math.isfinite(share) and share > 0 for share in shares):
         raise NotProved("the shares of its parts are not positive numbers.")
     scale = error / math.fsum(shares)
-    known = {name for name in tensors if name.startswith("group.")}
-    if set(tensors) - known - {"tilt"} != set(FRAME):
-        raise NotProved("its tensors are not those of a sum.")
-    for g in range(len(counts)):
-        known -= {name for name in known if name.startswith(f"group.{g}.")}
-    if known:
-        raise NotProved("it has more groups than its target has parts.")
-    total = size = listed_off = 0.0  # the last: how far products are from their lists
+    total = size = 0.0
     every, heads = True, 0
-    groups: list[Heard | _Part] = []
+    groups: list[Blend | ProductGroup] = []
     stated = stated_scope(record["certificate"])
     for g, count in enumerate(counts):
         goal = shares[g] * scale
         if count and found.is_product(g):
             names, own = _alone(tensors, layer, found, g)
-            real = stated.inputs == "real"
-            made = multiplied_out(names, own, target, found.product(g, target.box), rows[g]["factors"], real)
-            bound, top, listed_off = made.bound, made.size, listed_off + made.listed_off
-            groups.append(made.heard)
-            every, heads = every and real, heads + count
+            bound, top, _, heard = multiplied_out(
+                names, own, target, found.product(g, target.box), rows[g]["factors"], stated.inputs == "real"
+            )
+            groups.append(heard)
+            every, heads = every and stated.inputs == "real", heads + count
         elif count:
-            bound, real, top, heard = _along(tensors, layer, target, found, g, goal)
+            bound, real, top, heard = _along(stored, found, g, goal)
             groups.append(heard)
             every, heads = every and real, heads + count
         else:
-            part = _smooth(tensors, dtype, found, g, target)
+            part = ProductGroup.of(stored, g, found.parts[g], 0.0)  # the two-level runtime adds no bias to its logits
             bound, top = part.prove(goal)
             groups.append(replace(part, extent=top))
         total, size = total + bound, size + top
@@ -88,20 +81,22 @@ def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     whole = total * (1 + 1e-12)
 
     def literal(form: Form, claimed: float) -> float:
-        return literal_bound(*columns_of(unfolded(tensors), layer, form, whole + listed_off, groups))
+        frame = Frame.of(stored, form)
+        return literal_bound(frame, whole, columns_of(stored, frame, groups))
 
     return Proved(whole, f"{len(counts)} parts, {heads} clusters", literal)
 
 
-def columns_of(
-    tensors: Mapping[str, Any], layer: Mapping[str, Any], form: Form, bound: float, groups: Sequence[Heard | _Part]
-) -> tuple[Frame, float, list[Column]]:
+def columns_of(layer: Layer, frame: Frame, groups: Sequence[Blend | ProductGroup]) -> list[Column]:
     """The columns of a literal form, of clusters and of product keys."""
-    frame = Frame.read(tensors, layer, form)
-    columns = [
-        cluster_column(tensors, g, one, frame) if isinstance(one, Heard) else one.column(frame) for g, one in enumerate(groups)
-    ]
-    return frame, bound, columns
+    columns = []
+    for one, group in zip(groups, layer.groups, strict=True):
+        if isinstance(one, Blend):
+            assert isinstance(group, Clusters)
+            columns.append(cluster_column(group, one, frame))
+        else:
+            columns.append(one.column(frame))
+    return columns
 
 
 def _adds_up(found: Sum, target: Target) -> None:
@@ -133,47 +128,24 @@ def _alone(
     names |= {f"group.0.{n.removeprefix(f'group.{g}.')}": tensor for n, tensor in tensors.items() if n.startswith(f"group.{g}.")}
     if g == found.first and "tilt" in tensors:
         names["tilt"] = tensors["tilt"]
-    factors = [layer["factors"][g]] if "factors" in layer else []
-    return names, {**layer, "directions": [found.parts[g].dimension], "clusters": [layer["clusters"][g]], "factors": factors}
+    return names, {**layer, "directions": [found.parts[g].dimension], "clusters": [layer["clusters"][g]]}
 
 
-def _along(
-    tensors: Mapping[str, Any], layer: Mapping[str, Any], target: Target, found: Sum, g: int, goal: float
-) -> tuple[float, bool, float, Heard]:
+def _along(layer: Layer, found: Sum, g: int, goal: float) -> tuple[float, bool, float, Blend]:
     """A group of clusters as if it stood alone: its bound, whether it holds for real x, and the size of its function.
 
     And what is known of it for a literal form.
     """
-    names, own = _alone(tensors, layer, found, g)
+    group = layer.groups[g]
+    if not isinstance(group, Clusters) or len(group.matrix) != 1:
+        raise NotProved("a part that switches is not one of clusters along one direction.")
     try:
-        check = AxisCheck.read(names, own, target, found.along(g), goal, math.inf, None)
+        check = AxisCheck.of(layer, group, found.along(g), goal, math.inf, None, g == found.first)
         with balls.precision(BITS):
-            bound, every, jumps = check.prove()
-            size = check._size() + check.tilt
+            bound, every = check.prove()
+            size = check.target.size() + check.affine_size
     except Refused as failure:
         raise NotProved(str(failure)) from None
-    if jumps:
+    if check.target.jumps:
         raise NotProved("a part of its target jumps.")
-    return bound, every, size, check.heard()
-
-
-def _smooth(tensors: Mapping[str, Any], dtype: str, found: Sum, g: int, target: Target) -> _Part:
-    """A group of product keys, to be proved; the two-level runtime adds no bonus to its logits."""
-    group = found.parts[g]
-    low, high, centre = (np.asarray(tensors[name], dtype=np.float64) for name in FRAME)
-    if not (np.array_equal(low, target.box.low) and np.array_equal(high, target.box.high)):
-        raise NotProved("the layer and the target speak about different boxes.")
-    if not np.all((centre >= low) & (centre <= high)):
-        raise NotProved("its centre lies outside the box.")
-    own = {name: np.asarray(tensor) for name, tensor in tensors.items() if name.startswith(f"group.{g}.")}
-    exact = f"group.{g}.matrix"
-    keys = {f"group.{g}.{e}.{name}" for e in range(group.dimension) for name in ("slopes", "offsets")}
-    kinds = ({f"group.{g}.values"}, {f"group.{g}.values", f"group.{g}.value_slopes"},
-             {f"group.{g}.{e}.factor" for e in range(group.dimension)})  # fmt: skip
-    if not any(set(own) == {exact} | keys | kind for kind in kinds):
-        raise NotProved("its tensors are not those of a group of product keys.")
-    if any(str(tensor.dtype) != ("float64" if name == exact else dtype) for name, tensor in own.items()):
-        raise NotProved("a tensor is not in the dtype that the record states.")
-    if not all(np.isfinite(tensor.astype(np.float64)).all() for tensor in own.values()):
-        raise NotProved("a tensor holds numbers that are not finite.")
-    return _Part.read(own, g, group, centre, low, high, dtype, 0.0, 1)
+    return bound, every, size, check.known_blend()

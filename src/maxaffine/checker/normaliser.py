@@ -1,0 +1,91 @@
+"""Bounds of log sum exp of affine logits over a box: convex, so largest at a corner, and above every mean of its tangents."""
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxaffine.checker.proved import DOUBLE, NotProved
+
+Array = NDArray[np.float64]
+
+
+def log_normaliser(slopes: Array, offsets: Array, size: Array) -> tuple[float, float]:
+    """Bounds of log sum_j exp(a_j . z + b_j) over |z_e| <= size_e."""
+    E = len(size)
+    slack = 100.0 * DOUBLE * (float((np.abs(slopes) @ size + np.abs(offsets)).max()) + 1.0 + len(offsets)) + 1e-9
+
+    def tangent(z: Array) -> tuple[float, Array]:
+        scores = slopes @ z + offsets
+        top = float(scores.max())
+        w = np.exp(scores - top)
+        return top + math.log(float(w.sum())), (w @ slopes) / float(w.sum())
+
+    if E > 8:
+        raise NotProved("its normaliser has too many corners to be bounded.")
+    corners = [np.array(signs) * size for signs in itertools.product((-1.0, 1.0), repeat=E)]
+    high = max(tangent(z)[0] for z in corners)
+    low = _lowest_on_line(tangent, float(size[0])) if E == 1 else _lowest(tangent, size)
+    return low - slack, high + slack
+
+
+Tangent = Callable[[Array], tuple[float, Array]]
+
+
+def _lowest_on_line(tangent: Tangent, size: float) -> float:
+    """A lower bound of a convex function on [-size, size]: where two tangents of opposite slopes cross."""
+    a, b = -size, size
+    (left, down), (right, up) = tangent(np.array([a])), tangent(np.array([b]))
+    if float(down[0]) >= 0.0:
+        return left
+    if float(up[0]) <= 0.0:
+        return right
+    best = -math.inf
+    for _ in range(200):
+        one, two = float(down[0]), float(up[0])
+        share = two / (two - one)
+        best = max(best, share * (left - one * a) + (1.0 - share) * (right - two * b))
+        middle = a + (b - a) / 2.0
+        if not a < middle < b:
+            break
+        value, slope = tangent(np.array([middle]))
+        if value - best < 0.01:
+            break
+        if float(slope[0]) <= 0.0:
+            a, left, down = middle, value, slope
+        else:
+            b, right, up = middle, value, slope
+        if float(down[0]) == 0.0:
+            return max(best, left)
+    return best
+
+
+def _lowest(tangent: Tangent, size: Array) -> float:
+    """The same in several coordinates: a linear program finds the mean of tangents that is highest where it is lowest."""
+    from scipy.optimize import linprog
+
+    E, z = len(size), np.zeros(len(size))
+    values: list[float] = []
+    leans: list[Array] = []
+    best, seen = -math.inf, math.inf
+    for _ in range(60 * E):
+        value, lean = tangent(z)
+        seen = min(seen, value)
+        values.append(value - float(lean @ z))
+        leans.append(lean)
+        rows = np.concatenate([np.array(leans), -np.ones((len(leans), 1))], axis=1)
+        bounds = [*((-float(s), float(s)) for s in size), (None, None)]
+        found = linprog(np.append(np.zeros(E), 1.0), A_ub=rows, b_ub=-np.array(values), bounds=bounds, method="highs")
+        if found.status != 0:
+            break
+        shares = np.maximum(-np.asarray(found.ineqlin.marginals), 0.0)
+        if not float(shares.sum()) > 0:
+            break
+        shares = shares / float(shares.sum())
+        best = max(best, float(shares @ np.array(values)) - float(np.abs(shares @ np.array(leans)) @ size))
+        if seen - best < 0.03:
+            break
+        z = np.clip(found.x[:E], -size, size)
+    return best
