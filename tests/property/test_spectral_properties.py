@@ -12,7 +12,10 @@ from maxaffine.attack.heads import Row, attack_heads
 from maxaffine.attack.moves import perturbed
 from maxaffine.attack.search import Found, worst_point
 from maxaffine.attack.smooth_targets import Case, random_case
-from maxaffine.checker import spectral as checker
+from maxaffine.checker.head import Head as CheckedHead
+from maxaffine.checker.local_error import strip as checked_strip
+from maxaffine.checker.proved import NotProved
+from maxaffine.checker.reader import Axis
 from maxaffine.cli.app import main
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
@@ -43,7 +46,7 @@ def test_strips_dominate_the_weights_of_any_keys(rows, centre, reach, height):
     true = float((np.abs(e).sum(axis=1) / np.maximum(np.abs(e.sum(axis=1)), 1e-300)).max())
     step = float(np.ptp(keys.slopes)) / max(1, len(keys) - 1)
     for bound in (strip_factor(keys, None, centre, reach, height), strip_factor(keys, step or 1.0, centre, reach, height),
-                  checker._strip(checker.Axis(keys.slopes, keys.offsets), centre, reach, height)):  # fmt: skip
+                  checked_strip(Axis(keys.slopes, keys.offsets), centre, reach, height)):  # fmt: skip
         assert bound >= true * (1 - 1e-9)
 
 
@@ -57,11 +60,11 @@ def test_the_bound_of_any_head_is_above_its_error(rows, text, seed):
     scores = np.multiply.outer(z, keys.slopes) + keys.offsets
     w = np.exp(scores - scores.max(axis=1, keepdims=True))
     error = float(np.abs((w / w.sum(axis=1, keepdims=True)) @ values - source.expression.evaluate(z[:, None])).max())
-    axis = checker.Axis(keys.slopes, keys.offsets)
+    axis = Axis(keys.slopes, keys.offsets)
     try:
         assert prove(Head(source, (keys,), (None,), values), error).bound >= error * (1 - 1e-9)
-        assert checker._Head(source.expression, source.middle, source.half, (axis,), values).supremum(error) >= error * (1 - 1e-9)
-    except (Refused, checker.NotProved):
+        assert CheckedHead(source.expression, source.middle, source.half, (axis,), values).supremum(error) >= error * (1 - 1e-9)
+    except (Refused, NotProved):
         assert float(np.ptp(keys.slopes)) > 5  # steep keys may need more cells than there are
 
 

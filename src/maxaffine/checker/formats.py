@@ -15,13 +15,14 @@ from maxaffine.target.target import Target
 def in_their_formats(found: Proved, tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target) -> Proved:
     """A proof of a grouped layer with what underflow adds to it; NotProved where a number may leave its format."""
     layer = Layer.read(tensors, record["layer"], target)
-    if not scores_fit(layer):
+    compute = compute_format(layer.dtype)
+    if not scores_fit(layer, compute.name):
         raise NotProved("far from its clusters, local coordinates or scores may be too large for its dtype.")
-    if not answers_fit(layer):
+    if not answers_fit(layer, compute.name):
         raise NotProved("its answers may be too large for its dtype.")
     # Results below the smallest normal number: the answer in its dtype, and every product and sum of a stored number.
-    lost = compute_format(layer.dtype).tiny
-    lost += 100.0 * (target.box.dimension + 2) * sum(int(np.size(tensor)) for tensor in tensors.values()) * 2.0**-1074
+    numbers = sum(int(np.size(tensor)) for tensor in tensors.values())
+    lost = compute.tiny + 100.0 * (target.box.dimension + 2) * numbers * 2.0**-1074
     volume = 1.0 if record["norm"] == "inf" else float(np.prod(target.box.width)) ** (1.0 / float(record["norm"]))
     added, literal = lost * max(volume, 1.0) * (1 + 1e-9), found.literal
 
@@ -32,13 +33,13 @@ def in_their_formats(found: Proved, tensors: Mapping[str, Any], record: Mapping[
     return replace(found, bound=found.bound + added, literal=None if literal is None else more)
 
 
-def scores_fit(layer: Layer) -> bool:
+def scores_fit(layer: Layer, compute: str) -> bool:
     """Whether what leads to the scores of clusters are numbers of their formats: t of the farthest query, logits and sites."""
-    span, most = layer.high - layer.low, 0.1 * float(np.finfo(compute_format(layer.dtype).name).max)
+    span, most = layer.high - layer.low, 0.1 * float(np.finfo(compute).max)
     return all(group.scores_fit(span, most) for group in layer.groups if isinstance(group, Clusters))
 
 
-def answers_fit(layer: Layer) -> bool:
+def answers_fit(layer: Layer, compute: str) -> bool:
     """Whether |layer| over the box is a number of its dtype: of every group the largest value that a token may have.
 
     Sums that are divided by their normaliser at the end are as many times larger as there are tokens, in float64.
@@ -50,4 +51,4 @@ def answers_fit(layer: Layer) -> bool:
     total = sum(size for size, _ in largest)
     if layer.affine_part is not None:
         total += float((np.abs(layer.affine_part) @ span).max())
-    return total * 1.01 < 0.4 * float(np.finfo(compute_format(layer.dtype).name).max)
+    return total * 1.01 < 0.4 * float(np.finfo(compute).max)

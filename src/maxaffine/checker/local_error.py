@@ -30,7 +30,7 @@ COVER = 500  # pieces of an ellipse
 RADII = (1.15, 1.3, 1.6, 2.2, 3.3, 4.5, 6.0, 9.0, 13.0, 18.0)
 DENSE = {1: 8, 2: 6, 3: 4, 4: 4}  # points per degree
 LIMITS = {1: 5_000, 2: 90_000, 3: 5_000_000, 4: 12_000_000}  # points of a cell
-SHARE = 0.003  # of the error, for the remainders
+SHARE = 0.001  # of the error, for the remainders
 
 
 class Pair(Protocol):

@@ -347,8 +347,9 @@ class Lookup:
         matrix, sharpness = held["coordinates.matrix"], float(description["sharpness"])
         if np.any(matrix != np.diag(np.diag(matrix))) or np.any(np.diag(matrix) <= 0):
             raise NotProved("its coordinates are not scaled variables.")
-        stored = numpy_dtype(dtype).type(sharpness) if 0.0 < sharpness < math.inf else math.nan
-        if float(stored) != sharpness:
+        with np.errstate(over="ignore"):
+            stored = float(numpy_dtype(dtype).type(sharpness))
+        if not 0.0 < sharpness < math.inf or stored != sharpness:
             raise NotProved(f"its sharpness (={sharpness!r}) is not a positive number of its dtype.")
         slopes, offsets = ([held[f"{name}.{part}"] for name in names] for part in ("slopes", "offsets"))
         return cls(

@@ -10,7 +10,7 @@ import pytest
 import maxaffine as ma
 from maxaffine.checker import CONFIRMS, check, grid
 from maxaffine.checker.listed import check_partition
-from maxaffine.checker.stored import Stored
+from maxaffine.checker.reader import Lookup
 from maxaffine.core.container import container_bytes, read_container
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.file import from_tensors
@@ -111,7 +111,7 @@ def test_a_stated_bound_that_is_no_bound_is_not_confirmed(edited):
 
 def test_a_proof_that_stops_at_the_error_is_taken_further_where_the_stated_bound_asks_for_it():
     tensors, record = stored("partition")
-    layer, target = Stored.read(tensors, record["layer"], Target.from_json(record["target"])), Target.from_json(record["target"])
+    layer, target = Lookup.read(tensors, record["layer"], Target.from_json(record["target"])), Target.from_json(record["target"])
     assert check_partition(layer, target, record["error"]).bound > CONFIRMS * record["certificate"]["bound"]
     verdict = check(tensors, record)
     assert verdict.confirmed and verdict.bound <= CONFIRMS * verdict.claimed

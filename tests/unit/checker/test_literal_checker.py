@@ -9,11 +9,12 @@ import pytest
 
 import maxaffine as ma
 from maxaffine.attack.files import observed
-from maxaffine.checker import check, literal_groups
+from maxaffine.checker import check, literal_clusters, literal_groups
+from maxaffine.checker.head_rounding import variation
 from maxaffine.checker.literal import CONFIRMS
-from maxaffine.checker.literal_groups import log_normaliser
+from maxaffine.checker.normaliser import log_normaliser
 from maxaffine.checker.proved import FORMS, rounded
-from maxaffine.checker.variation import variation
+from maxaffine.checker.reader import Axis, Layer
 
 LINE, SQUARE, UNIT = ma.Box(x=(-1, 1)), ma.Box(x=(-1, 1), y=(-1, 1)), ma.Box(x=(0, 1))
 
@@ -166,7 +167,8 @@ def test_values_are_no_farther_from_their_mean_than_that(E, seed):
     v = c.reshape(-1, 2) + np.einsum("jke,me->mjk", G.reshape(-1, 2, E), t)
     p = np.einsum("mj,mjk->mk", w, v)
     seen = float(np.einsum("mj,mjk->mk", w, np.abs(v - p[:, None])).max())
-    crude, fine = (variation(keys, c, G, low, high, rough) for rough in (True, False))
+    axes = tuple(Axis(a, b) for a, b in keys)
+    crude, fine = (variation(axes, c, G, low, high, rough) for rough in (True, False))
     assert seen <= fine <= crude
     if E == 1 and counts[0] > 1:
         assert fine <= 1.3 * seen + 1e-9
@@ -174,9 +176,10 @@ def test_values_are_no_farther_from_their_mean_than_that(E, seed):
 
 def test_listed_tokens_are_those_of_the_layer():
     for head in ("axis", "products", "tree", "curved kink"):
-        tensors, _ = stored(head)
+        tensors, record = stored(head)
+        layer = Layer.read(tensors, record["layer"], compiled(head).target)
         for g, group in enumerate(compiled(head).weights.groups):
-            listed = literal_groups.Listed.read(tensors, g)
+            listed = literal_clusters.Tokens.listed(layer.groups[g])
             slopes, offsets = group.listed()
             assert np.allclose(listed.slopes, slopes, rtol=1e-12) and np.allclose(listed.offsets, offsets, rtol=1e-9, atol=1e-9)
             c, G = group.listed_values()
@@ -189,12 +192,13 @@ def test_errors_of_logits_cover_float32_arithmetic():
     head = "axis in float32"
     tensors, record = stored(head)
     layer = compiled(head).weights
-    frame = literal_groups.Frame.read(tensors, record["layer"], FORMS["float32"])
-    listed = literal_groups.Listed.read(tensors, 0)
-    at = literal_groups.Coordinates.read(frame, listed.matrix)
+    read = Layer.read(tensors, record["layer"], compiled(head).target)
+    frame = literal_groups.Frame.of(read, FORMS["float32"])
+    listed, matrix = literal_clusters.Tokens.listed(read.groups[0]), read.groups[0].matrix
+    at = literal_groups.Coordinates.read(frame, matrix)
     x = np.random.default_rng(0).uniform(-1, 1, (2000, 1))
-    z = (x - layer.centre) @ listed.matrix.T
-    counted = literal_groups.logits_of(listed, at, at.size, frame)
+    z = (x - layer.centre) @ matrix.T
+    counted = literal_clusters.logits_of(listed, at, at.size, frame)
     slopes, offsets = layer.groups[0].listed()
     computed = z.astype(np.float32) @ slopes.astype(np.float32).T + offsets.astype(np.float32)
     away = np.abs(computed.astype(np.float64) - (z @ slopes.T + offsets)).max(axis=0)

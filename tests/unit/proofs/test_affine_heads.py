@@ -8,7 +8,7 @@ import pytest
 
 import maxaffine as ma
 from maxaffine.checker import check
-from maxaffine.checker import spectral as checker
+from maxaffine.checker import local_error as checker
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT32
@@ -217,7 +217,7 @@ def test_strips_hold_for_heads_that_are_not_centred():
         terms = np.exp(scores - scores.real.max(axis=1, keepdims=True))
         true = float((np.abs(terms).sum(axis=1) / np.abs(terms.sum(axis=1))).max())
         assert strip_factor(keys, delta, centre, reach, height) >= true * (1 - 1e-9)
-        assert checker._strip(checker.Axis(keys.slopes, keys.offsets), centre, reach, height) >= true * (1 - 1e-9)
+        assert checker.strip(checker.Axis(keys.slopes, keys.offsets), centre, reach, height) >= true * (1 - 1e-9)
 
 
 def test_a_steep_feature_off_the_centre_costs_few_tokens():

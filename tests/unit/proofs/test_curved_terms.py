@@ -4,11 +4,10 @@ import functools
 
 import numpy as np
 
-from maxaffine.checker import curved as checker_curved
 from maxaffine.checker import curved_maximum as checker_maximum
 from maxaffine.checker import soft_kink as checker_soft
-from maxaffine.checker.spectral import _Head
-from maxaffine.checker.tree import Clusters
+from maxaffine.checker.reader import Layer
+from maxaffine.checker.scaled_clusters import ScaledClusters
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
@@ -99,14 +98,13 @@ def test_the_checker_bounds_soft_kinks_from_above() -> None:
         target, layer, _, (low, high) = kink(error)
         assert target.expression is not None
         tensors, description = to_tensors(layer)
-        inner: Clusters = checker_curved._group(tensors, description, target, 1)
-        head: _Head = inner.head(0, 0, target.expression)
-        edges = np.broadcast_to(np.arange(len(inner.sites) - 1), (BOXES, len(inner.sites) - 1))
+        inner = ScaledClusters.of(Layer.read(tensors, description, target), 1)
+        head, count = inner.head(0, 0, target.expression), len(inner.group.sites) - 1
+        edges = np.broadcast_to(np.arange(count), (BOXES, count))
         for away in (0.1 * error, 1.0):
-            difference = checker_soft._Difference(apart_of(target), 1, inner.scale, inner.centre, away)
-            piece = checker_soft._Piece(head, 1, inner.radii[0], difference)
-            sites = inner.sites[1:]
-            bound, _ = checker_soft._bounds(inner, piece, low, high, edges, sites[:, :-1], sites[:, -1], 1e-12, np.inf)
+            difference = checker_soft.Difference(apart_of(target), 1, inner, away)
+            piece = checker_soft.Piece(head, 1, inner.group.radii[0], difference)
+            bound, _ = checker_soft.bounds_near_curve(inner, piece, low, high, edges, 1e-12, np.inf)
             assert np.all(seen(error) <= bound) and np.median(bound / np.maximum(seen(error), 1e-3 * error)) < 3.0
 
 
@@ -140,6 +138,6 @@ def test_polygons_are_bounded_from_above() -> None:
 
 def test_the_checker_bounds_polygons_from_above() -> None:
     zero, one = Interval.point(np.zeros(())), Interval.point(np.ones(()))
-    along = checker_maximum._Along(zero, one, 0.0, np.ones(2), [zero])
+    along = checker_maximum.Along(zero, one, 0.0, np.ones(2), [zero])
     for rows, phi, true in polygons():
-        assert true * (1 - 1e-9) <= checker_maximum._polygon(rows, phi, along, zero) <= 1.02 * true
+        assert true * (1 - 1e-9) <= checker_maximum.polygon_error(rows, phi, along, zero) <= 1.02 * true

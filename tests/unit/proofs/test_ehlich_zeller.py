@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from maxaffine.checker import spectral as checker
-from maxaffine.checker.stored import NotProved
+from maxaffine.checker import local_error as checker
+from maxaffine.checker.head import Head as CheckedHead
+from maxaffine.checker.proved import NotProved
+from maxaffine.checker.reader import Axis
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
@@ -34,8 +36,8 @@ def nothing(text, E=1, half=1.0):
 def checkers(made):
     """The same head for the checker."""
     source = made.source
-    axes = tuple(checker.Axis(a.slopes.astype(float), a.offsets.astype(float)) for a in made.axes)
-    return checker._Head(source.expression, source.middle, source.half, axes, made.values)
+    axes = tuple(Axis(a.slopes.astype(float), a.offsets.astype(float)) for a in made.axes)
+    return CheckedHead(source.expression, source.middle, source.half, axes, made.values)
 
 
 def true_error(made, count=4001):
@@ -84,7 +86,7 @@ def test_the_remainder_is_the_written_one():
             m, part = made.degree(low, high, 0, allowed)
             written = min(4 * (math.exp((r + 1 / r) / 2) + 0.5) * r**-m / (r - 1) for r in local_error.RADII)
             assert part >= written * (1 - 1e-9) and part <= allowed
-            mine, other = checkers(made)._degree(low, high, 0, allowed)
+            mine, other = checker._degree(checkers(made), low, high, 0, allowed)
             written = min(4 * (math.exp((r + 1 / r) / 2) + 0.5) * r**-mine / (r - 1) for r in checker.RADII)
             assert other >= written * (1 - 1e-9) and other <= allowed * (1 + 1e-6)
 

@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from maxaffine.checker.spectral import Axis, _Head
+from maxaffine.checker import local_error
+from maxaffine.checker.head import Head
+from maxaffine.checker.reader import Axis
 from maxaffine.core import balls
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
@@ -36,14 +38,14 @@ def bounds_of(ball):
 def head(expression, dimension):
     """A head of one key of value zero in the unit box."""
     axes = tuple(Axis(np.zeros(1), np.zeros(1)) for _ in range(dimension))
-    return _Head(expression, Interval.point(np.zeros(dimension)), np.ones(dimension), axes, np.zeros((1,) * dimension + (1,)))
+    return Head(expression, Interval.point(np.zeros(dimension)), np.ones(dimension), axes, np.zeros((1,) * dimension + (1,)))
 
 
 def around(one, low, high, k, r):
     """The checker's bound, with the semi-axes that it takes itself."""
     centre, reach = (low[k] + high[k]) / 2.0, (high[k] - low[k]) / 2.0
-    wide, tall = (reach * (r + s / r) / 2.0 * (1 + 1e-12) + 2.0**-50 for s in (1.0, -1.0))
-    return one._around(low, high, k, float(centre), float(wide), float(tall))
+    wide, tall = (reach * (r + s / r) / 2.0 * (1 + 1e-11) + 2.0**-51 * (abs(low[k]) + abs(high[k])) for s in (1.0, -1.0))
+    return local_error._around(one, low, high, k, float(centre), float(wide), float(tall))
 
 
 def looked_at(low, high, k, r, who, monkeypatch, silent):
@@ -58,7 +60,7 @@ def looked_at(low, high, k, r, who, monkeypatch, silent):
 
     if who == "certificate":
         return heard, covered(lambda sides: size([bounds_of(side) for side in sides]), low, high, k, r)
-    monkeypatch.setattr(_Head, "_magnitude", lambda self, row: size(row))
+    monkeypatch.setattr(Head, "target_size", lambda self, row: size(row))
     return heard, around(head(Expression.parse("x", ("x",)), len(low)), low, high, k, r)
 
 

@@ -5,7 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from maxaffine.checker import spectral as checker
+from maxaffine.checker.head import Head as CheckedHead
+from maxaffine.checker.head_rounding import rounding as checked_rounding
+from maxaffine.checker.local_error import strip as checked_strip
+from maxaffine.checker.reader import Axis
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT32, FLOAT64
 from maxaffine.layer.keys import AxisKeys
@@ -29,8 +32,8 @@ def random_keys(rng, count):
 
 
 def strips(keys, delta, centre, reach, height):
-    axis = checker.Axis(keys.slopes.astype(float), keys.offsets.astype(float))
-    return strip_factor(keys, delta, centre, reach, height), checker._strip(axis, centre, reach, height)
+    axis = Axis(keys.slopes.astype(float), keys.offsets.astype(float))
+    return strip_factor(keys, delta, centre, reach, height), checked_strip(axis, centre, reach, height)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
@@ -132,15 +135,15 @@ def test_the_checkers_moments_dominate_what_sampling_finds():
     for dimension in (1, 2):
         keys = tuple(bernstein(6, 2.0, "float64").keys for _ in range(dimension))
         values = rng.normal(size=(*(len(a) for a in keys), 1))
-        axes = tuple(checker.Axis(k.slopes.astype(float), k.offsets.astype(float)) for k in keys)
-        head = checker._Head(None, None, np.ones(dimension), axes, values)
+        axes = tuple(Axis(k.slopes.astype(float), k.offsets.astype(float)) for k in keys)
+        head = CheckedHead(None, None, np.ones(dimension), axes, values)
         z = rng.uniform(-1, 1, (4000, dimension))
         u = FLOAT32.unit
         largest, _, rounding, gradient = brute(
             keys, values, lambda z, a, b: FLOAT32.unit * (3 * (np.abs(z) @ np.abs(a).T) + 8), z
         )
-        lost, top = head.rounding(np.zeros(dimension), u, 0.0, 36, False)
-        moved, _ = head.rounding(np.full(dimension, 1e-3), u, 0.0, 36, False)
+        lost, top = checked_rounding(head, np.zeros(dimension), u, 0.0, 36, False)
+        moved, _ = checked_rounding(head, np.full(dimension, 1e-3), u, 0.0, 36, False)
         assert largest <= top and rounding <= lost
         assert (np.abs(gradient).max(axis=0).sum()) * 1e-3 <= moved - lost + 1e-15
 

@@ -15,6 +15,9 @@ import pytest
 
 import maxaffine as ma
 from maxaffine.checker import spectral as checker
+from maxaffine.checker.head import Head as CheckedHead
+from maxaffine.checker.local_error import strip as checked_strip
+from maxaffine.checker.reader import Axis
 from maxaffine.core import balls
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT32
@@ -104,19 +107,19 @@ def test_strips_hold_for_stored_keys():
         e = np.exp(np.multiply.outer(z, keys.slopes) + keys.offsets)
         true = float((np.abs(e).sum(axis=1) / np.abs(e.sum(axis=1))).max())
         assert head_bounds.strip_factor(keys, delta, 0.0, 1.0, height) >= true
-        assert checker._strip(checker.Axis(keys.slopes, keys.offsets), 0.0, 1.0, height) >= true
+        assert checked_strip(Axis(keys.slopes, keys.offsets), 0.0, 1.0, height) >= true
 
 
 def test_the_second_moment_is_not_halved():
     keys = AxisKeys(np.array([-1.0, 1.0]), np.zeros(2))
     assert head_bounds.strip_factor(keys, None, 0.0, 0.0, 0.3) >= 1 / math.cos(0.3)
-    assert checker._strip(checker.Axis(keys.slopes, keys.offsets), 0.0, 0.0, 0.3) >= 1 / math.cos(0.3)
+    assert checked_strip(Axis(keys.slopes, keys.offsets), 0.0, 0.0, 0.3) >= 1 / math.cos(0.3)
 
 
 def test_strips_see_keys_that_underflow():
     keys = AxisKeys(np.array([0.0, 1500.0]), np.array([0.0, -800.0]))
     assert math.isinf(head_bounds.strip_factor(keys, None, 0.0, 1.0, 0.003))
-    assert math.isinf(checker._strip(checker.Axis(keys.slopes, keys.offsets), 0.0, 1.0, 0.003))
+    assert math.isinf(checked_strip(Axis(keys.slopes, keys.offsets), 0.0, 1.0, 0.003))
 
 
 @functools.cache
@@ -224,8 +227,8 @@ def bound_of(tensors, record):
 def test_the_checker_covers_every_cell():
     for text, top in (("1/(1.005-t1)", 200.0), ("1/(1.005+t1)", 200.0), ("1/(0.001+t1**2)", 1000.0)):
         made = head(text, [NOTHING], [0.0])
-        one = checker._Head(
-            made.source.expression, made.source.middle, made.source.half, (checker.Axis(np.zeros(1), np.zeros(1)),), made.values
+        one = CheckedHead(
+            made.source.expression, made.source.middle, made.source.half, (Axis(np.zeros(1), np.zeros(1)),), made.values
         )
         assert one.supremum(top) >= top * (1 - 1e-9)
 

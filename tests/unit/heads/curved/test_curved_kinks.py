@@ -7,8 +7,8 @@ import pytest
 
 import maxaffine as ma
 from maxaffine.checker.curved import check_curved
-from maxaffine.checker.soft_kink import _off
-from maxaffine.checker.stored import NotProved
+from maxaffine.checker.proved import NotProved
+from maxaffine.checker.soft_kink import largest_share
 from maxaffine.core.errors import Refused
 from maxaffine.heads.curved.plan import CurvedPlan, build_curved, curved_plan
 from maxaffine.heads.curved.prove import certify_curved
@@ -140,6 +140,6 @@ def test_the_largest_share_of_the_wrong_branch() -> None:
     u = np.linspace(0.0, 60.0, 600_001)
     for lam, level in ((0.5, -3.0), (2.0, 0.0), (1.0, 1.4), (7.0, 12.0)):
         most = float((u / (1.0 + np.exp(np.minimum(lam * u - level, 700.0)))).max())
-        ours, theirs = soft_gap(2, level) / lam, _off(np.array([1e9]), np.array([lam]), np.array([level]))[0]
+        ours, theirs = soft_gap(2, level) / lam, largest_share(np.array([1e9]), np.array([lam]), np.array([level]))[0]
         assert most * (1 - 1e-12) <= min(ours, theirs) and max(ours, theirs) <= most * (1 + 1e-6)
-    assert np.all(lambert_of_exp(np.array([-1e9, 1e300])) > 0) and _off(np.ones(1), np.zeros(1), np.zeros(1))[0] == 0.5
+    assert np.all(lambert_of_exp(np.array([-1e9, 1e300])) > 0) and largest_share(np.ones(1), np.zeros(1), np.zeros(1))[0] == 0.5

@@ -11,7 +11,7 @@ import pytest
 
 import maxaffine as ma
 from maxaffine.checker.curved import check_curved
-from maxaffine.checker.stored import NotProved
+from maxaffine.checker.proved import NotProved
 from maxaffine.core.errors import Refused
 from maxaffine.heads.curved.maximum_plan import CurvedMaximumPlan, CurvedMaximumPlanner, build_curved_maximum, polygon
 from maxaffine.heads.curved.maximum_prove import certify_curved_maximum

@@ -14,7 +14,7 @@ import maxaffine as ma
 from maxaffine.attack.heads import attack_heads
 from maxaffine.attack.search import worst_point
 from maxaffine.checker import check
-from maxaffine.checker.piecewise import cells_of
+from maxaffine.checker.piecewise_cells import cells_of
 from maxaffine.checker.piecewise_dual import Frame
 from maxaffine.core.errors import BadInput, MaxaffineError, Refused
 from maxaffine.core.polytopes import Polytope
@@ -280,8 +280,8 @@ def test_differences_and_cells_say_the_same_as_the_expression(seed):
     assert (np.abs(values - f[:, None]) <= gap + float(found.error) + 1e-13 * scale).all()
     cells = list(cells_of(expression, Polytope.box(list(box.low), list(box.high)), box.low, box.high))
     for cell in cells:
-        middle = np.array([[float(c) for c in cell.polytope.middle]])
-        here = float(sum(a * c for a, c in zip(cell.outputs[0], cell.polytope.middle, strict=False)) + cell.outputs[0][-1])
+        middle = np.array([[float(c) for c in cell.part.middle]])
+        here = float(sum(a * c for a, c in zip(cell.outputs[0], cell.part.middle, strict=False)) + cell.outputs[0][-1])
         assert here == pytest.approx(expression.evaluate(middle)[0, 0], abs=1e-12)
 
 

@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import maxaffine as ma
 from maxaffine.checker import check
-from maxaffine.checker.regions import _integrated
+from maxaffine.checker.regions import beyond_a_jump
 from maxaffine.heads.regions.plan import build_regions
 from maxaffine.heads.regions.prove_integral import certify_regions_integral
 from maxaffine.layer.file import to_tensors
@@ -44,9 +43,8 @@ def test_soft_layers_come_close_to_their_bounds(text, norm, soft, most):
 def test_the_checker_counts_regions_beyond_a_jump_and_errors_of_scores(beyond, drift, p):
     """Against a fine sum of min(1, C e^{2 d - 2 lam |h|})^p over the box, for jumps of height two."""
     low, high, lam = np.array([-1.0, -2.0]), np.array([2.0, 1.0]), 15.0
-    layer = SimpleNamespace(low=low, high=high, unit=2.0**-53, values=np.zeros(1), largest=lambda: 1.0)
     plane = (Fraction(1), Fraction(-3, 10), Fraction(1, 10))
-    found, _ = _integrated(layer, 0.0, 1.0, [(plane, lam, [1] * beyond + [-1])], drift, p, 9.0)
+    found = 2.0 * (beyond_a_jump(plane, lam, [1] * beyond + [-1], high - low, drift, p) * 9.0) ** (1.0 / p)
     axes = [a + 3.0 * (np.arange(1200) + 0.5) / 1200 for a in low]
     h = np.abs(axes[0][:, None] - 0.3 * axes[1] + 0.1)
     true = 2.0 * (float((np.minimum(1.0, beyond * np.exp(2 * drift - 2 * lam * h)) ** p).mean()) * 9.0) ** (1.0 / p)

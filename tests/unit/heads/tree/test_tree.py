@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from maxaffine.checker.stored import NotProved
-from maxaffine.checker.tree import Clusters, check_tree
+from maxaffine.checker.proved import NotProved
+from maxaffine.checker.reader import Layer
+from maxaffine.checker.tree import check_tree
 from maxaffine.core.errors import Refused
 from maxaffine.heads.tree.fit import LocalFitter, evaluate
 from maxaffine.heads.tree.plan import Tree, TreePlan, build_tree, tree_plans
@@ -196,5 +197,5 @@ def test_files_with_other_tensors_are_not_read(bump: tuple[Target, TreePlan, Gro
     tensors, description = to_tensors(layer)
     for name, change in (("group.0.radii", lambda a: -a), ("group.0.shapes", lambda a: a + 0.5), ("box.low", lambda a: a - 1.0)):
         with pytest.raises(NotProved):
-            Clusters.read({**tensors, name: change(tensors[name])}, description, target)
+            Layer.read({**tensors, name: change(tensors[name])}, description, target)
     assert isinstance(Cluster, type)
