@@ -71,13 +71,6 @@ class AxisCluster:
         slack = 6.0 * DOUBLE * (max(abs(low), abs(high)) + abs(self.o)) / self.r
         return (low - self.o) / self.r - slack, (high - self.o) / self.r + slack
 
-    def height(self, low: float, high: float) -> float:
-        """A bound of |p| on [low, high], from 500 points and the slope."""
-        first, last = self.t(low, high)
-        g, wrong = self.at(np.linspace(np.longdouble(low), np.longdouble(high), 500))
-        reach = max(abs(first), abs(last))
-        return min(float(np.abs(g).max()) + wrong + self.steep(reach) * (last - first) / 499.0, self.top(reach))
-
 
 @dataclass(frozen=True)
 class AxisPair:
@@ -141,14 +134,3 @@ class AxisParts:
     def blend(self) -> float:
         """Masses times |f - p_k| of all clusters: in the race masses add up to one without the others'."""
         return self.near / (1.0 - self.mass) * (1 + 1e-12) + self.far
-
-
-@dataclass(frozen=True)
-class AxisHead:
-    """Errors of one computed head, and of its score."""
-
-    lost: float
-    sums: float
-    weight: float
-    largest: float
-    score: float

@@ -14,16 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.checker.axis_cluster import AxisCluster, AxisHead, AxisPair, AxisParts
+from maxaffine.checker.axis_cluster import AxisCluster, AxisPair, AxisParts
 from maxaffine.checker.axis_kinks import kink_error
 from maxaffine.checker.axis_target import AxisTarget
+from maxaffine.checker.certificate import stated_gap, stated_norm, stated_scope
+from maxaffine.checker.head import Head
+from maxaffine.checker.head_rounding import Account, LogitErrors, account
 from maxaffine.checker.literal_clusters import Blend, Edge, cluster_column
 from maxaffine.checker.literal_groups import Frame, literal_bound
 from maxaffine.checker.local_error import local_error
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
-from maxaffine.checker.reader import Clusters, Layer, stated_gap, stated_norm, stated_scope
+from maxaffine.checker.reader import Clusters, Layer
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
+from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
 from maxaffine.core.scope import Scope
 from maxaffine.structure.one_direction import OneDirection, one_direction
@@ -88,8 +92,6 @@ class AxisCheck:
     affine_size: float
     volume: float
     across: float  # volume of the box per unit of z, at most
-    coordinates: int = 1  # whose scores are added up: those of a product are several
-    slack: list[float] = field(default_factory=list)  # what the stored offsets lack, per cluster; empty: nothing
     spans: list[tuple[float, float]] = field(default_factory=list)  # where clusters are in the race, as `parts` finds it
     edges: list[Edge] = field(default_factory=list)
     known: AxisParts | None = None
@@ -171,8 +173,8 @@ class AxisCheck:
             spans.append((low, high))
             far, mass = far + out, mass + there
         homes = [self._home(k, spans) for k in range(C)]
-        worst = top = 0.0
-        heads = []
+        worst = largest = 0.0
+        heads, score = [], 0.0
         for k, (low, high) in enumerate(spans):
             if not low <= high:
                 continue
@@ -185,16 +187,17 @@ class AxisCheck:
             for a, b in target.outside(target.held(low), target.held(high)) if low < high else []:
                 worst = max(worst, local_error(pair, np.array([a]), np.array([b]), 0.98 * target.error, CELLS) + beyond)
             heads.append(self._rounding(k, low, high))
-            top = max(top, cluster.height(low, high))
+            score = max(score, self._score_error(k, low), self._score_error(k, high))
+            largest = max(largest, cluster.top(max(abs(t) for t in cluster.t(low, high))))
         kink = kink_error(self, [(target.held(a), target.held(b)) for a, b in spans], homes)
-        eta = max((head.score for head in heads), default=math.inf) + DOUBLE * 800.0
-        if not (eta < 0.8 and mass < 0.5):
+        eta = score + DOUBLE * 800.0
+        if not (heads and eta < 0.8 and mass < 0.5):
             raise NotProved("the scores of its clusters are lost to rounding.")
         self.spans = spans
         self.known = AxisParts(
-            size, worst + kink, far, mass * (1 + 1e-9), eta, max(head.lost for head in heads),
-            max(head.lost + head.sums for head in heads) * (1 + 1e-9), max(head.weight for head in heads),
-            max(len(c.c) for c in self.clusters), max(head.largest for head in heads), top,
+            size, worst + kink, far, mass * (1 + 1e-9), eta, max(one.by_logits for one, _ in heads),
+            max(one.by_logits + sums for one, sums in heads) * (1 + 1e-9), max(one.held for one, _ in heads),
+            max(len(c.c) for c in self.clusters), largest, max(one.top for one, _ in heads),
         )  # fmt: skip
         return self.known
 
@@ -279,8 +282,8 @@ class AxisCheck:
             lead = a if side > 0 else -b
             slip = self._score_error(link, inside) + self._score_error(link + 1, inside)
             u = compute_format(self.dtype).unit
-            sites, local = (6 + 2 * self.coordinates) * DOUBLE, 4 * u + (7 + self.coordinates) * DOUBLE
-            grows = sum(sites * abs(c.A) + local * float(np.abs(c.alpha).max()) / c.r for c in (one, two))
+            local = 4 * u + 8 * DOUBLE
+            grows = sum(8 * DOUBLE * abs(c.A) + local * float(np.abs(c.alpha).max()) / c.r for c in (one, two))
             if not (slope > 4.0 * grows and lead > 2.0 * slip):
                 raise NotProved("the lead of a cluster is lost to rounding.")
             t = max(abs(v) for v in cluster.t(inside, inside))
@@ -312,37 +315,15 @@ class AxisCheck:
         t = max(abs(v) for v in c.t(z, z))
         inner = float((np.abs(c.alpha) * t + np.abs(c.beta)).max())
         logit = u * (4.2 * inner + 130.0 if self.dtype != "float64" else 4.2 * inner + 780.0) if len(c.c) > 1 else u * 4.2 * inner
-        sites, local = 2.0 * self.coordinates + 1.2, 11.0 + self.coordinates
-        sums = DOUBLE * (sites * (abs(c.A * z) + abs(c.b)) + local * inner + 100.0 + 4.0 * len(c.c))
-        return logit + sums + (1.01 * self.slack[k] if self.slack else 0.0)
+        return logit + DOUBLE * (3.2 * (abs(c.A * z) + abs(c.b)) + 12.0 * inner + 100.0 + 4.0 * len(c.c))
 
-    def _rounding(self, k: int, low: float, high: float) -> AxisHead:
-        """Errors of the computed head and score of a cluster where it is in the race."""
+    def _rounding(self, k: int, low: float, high: float) -> tuple[Account, float]:
+        """What wrong logits do to the head of a cluster where it is in the race, and what its sums add."""
         c, u = self.clusters[k], compute_format(self.dtype).unit
-        first, last = c.t(low, high)
-        spread = float(np.ptp(c.alpha))
-        n = int(np.clip(25.0 * spread * (last - first), 20, 3000))
-        edges = np.linspace(first, last, n + 1)
-        t, half = (edges[1:] + edges[:-1]) / 2.0, (last - first) / n * 0.5001 + 4 * DOUBLE * (abs(first) + abs(last))
-        logits = np.multiply.outer(t, c.alpha) + c.beta
-        w = np.exp(logits - logits.max(axis=1)[:, None])
-        w /= w.sum(axis=1)[:, None]
-        grow = math.exp(min(2.0 * spread * half, 40.0))
-        inner = np.multiply.outer(np.abs(t) + half, np.abs(c.alpha))
-        behind = logits.max(axis=1)[:, None] - logits + 2.0 * spread * half
-        eta = 1.01 * u * (4.0 * inner + np.abs(c.beta) + behind + 14.0) + 5 * DOUBLE * inner
-        v = c.c + np.multiply.outer(t, c.G)
-        p = (w * v).sum(axis=1)
-        reach = max(abs(first), abs(last))
-        moves = (c.steep(reach) + np.abs(c.G)) * half
-        lost = float((w * eta * (np.abs(v - p[:, None]) + moves)).sum(axis=1).max()) * grow
-        blur = math.exp(min(2.1 * float(eta.max()), 40.0))
-        lost *= blur
-        size = float((w * (np.abs(v) + np.abs(c.G) * (half + reach))).sum(axis=1).max()) * grow
-        sums = DOUBLE * (3.0 * len(c.c) + 50.0) * size + len(c.c) * 2.0**-148 * c.top(reach)
-        weight = float((w @ np.abs(c.c) + (w @ np.abs(c.G)) * (np.abs(t) + half)).max()) * grow * blur
-        score = max(self._score_error(k, low), self._score_error(k, high))
-        return AxisHead(lost * (1 + 1e-9), sums, weight * (1 + 1e-9), c.top(reach), score)
+        head = Head(None, Interval.point(np.zeros(1)), np.ones(1), (c.axis,), c.c[:, None], c.G[:, None])
+        found = account(head, np.zeros(1), LogitErrors(u, 4.05 + 5 * DOUBLE / u, 14.2, offset_terms=1.02), c.t(low, high))
+        sums = DOUBLE * (3.0 * len(c.c) + 50.0) * found.held + len(c.c) * 2.0**-148 * c.top(max(abs(t) for t in c.t(low, high)))
+        return found, sums
 
 
 def affine_error(slopes: Sequence[Fraction], affine: Array, layer: Layer) -> tuple[float, float]:

@@ -6,8 +6,42 @@ from typing import Any
 
 from maxaffine.checker.literal import Claim
 from maxaffine.checker.proved import NotProved
-from maxaffine.checker.reader import stated_scope
+from maxaffine.core.errors import BadInput
 from maxaffine.core.scope import Scope
+
+
+def stated_scope(certificate: Mapping[str, Any]) -> Scope:
+    """The x that a certificate speaks of."""
+    try:
+        return Scope.of(certificate)
+    except BadInput as failure:
+        raise NotProved(f"{failure}.") from None
+
+
+def stated_gap(record: Mapping[str, Any]) -> float | None:
+    """The gap about jumps that the certificate excludes, which the plan must have as well (format 1 states six digits of it)."""
+    gap, planned = stated_scope(record["certificate"]).gap, record["plan"].get("gap")
+    if gap is None:
+        return None
+    if not gap > 0.0 or not isinstance(planned, float) or not abs(planned - gap) <= 1e-5 * gap:
+        raise NotProved("the gap about the jumps of its target is not the one its certificate speaks of.")
+    return gap
+
+
+def stated_norm(record: Mapping[str, Any], most: float = math.inf) -> float:
+    """p of the L_p norm that a record speaks of, from 1 to `most`; infinite for the sup norm."""
+    norm = math.inf if record["norm"] == "inf" else float(record["norm"])
+    if not norm >= 1.0 or most < norm < math.inf:
+        raise NotProved(f"its norm (={str(record['norm'])[:20]!r}) is neither the sup norm nor L_p with p from 1 to {most:g}.")
+    return norm
+
+
+def stated_reserve(record: Mapping[str, Any]) -> float:
+    """What a file reserves for runtimes that evaluate polynomials in place of a head."""
+    reserve = float(record["certificate"].get("details", {}).get("collapse", 0.0))
+    if not 0.0 <= reserve < math.inf:
+        raise NotProved("what it reserves for a collapse is not a number of at least 0.")
+    return reserve
 
 
 def stated_bound(claimed: Any) -> float:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.checker.certificate import stated_scope
 from maxaffine.checker.entries_listed import largest_at_listed_keys, largest_at_nearest_sites
 from maxaffine.checker.entry_layer import ROUND, EntryLayer, fits
 from maxaffine.checker.head import Head
@@ -22,7 +23,7 @@ from maxaffine.checker.literal_groups import Frame, literal_bound
 from maxaffine.checker.lookup_rounding import WINDOW, literal_lookup
 from maxaffine.checker.product_group import product_column
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
-from maxaffine.checker.reader import ProductKeys, stated_scope
+from maxaffine.checker.reader import ProductKeys
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import DTYPES, compute_format
 from maxaffine.core.scope import Scope

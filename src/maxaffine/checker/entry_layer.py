@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.checker.certificate import stated_reserve
 from maxaffine.checker.proved import NotProved
-from maxaffine.checker.reader import Layer, Lookup, ProductKeys, stated_reserve
+from maxaffine.checker.reader import Layer, Lookup, ProductKeys
 from maxaffine.core.rounding import compute_format, numpy_dtype
 from maxaffine.target.target import Target
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from maxaffine.checker.proved import Form, NotProved, Proved
-from maxaffine.checker.reader import Clusters, Layer
+from maxaffine.checker.reader import Layer, ProductKeys
 from maxaffine.core.rounding import compute_format
 from maxaffine.target.target import Target
 
@@ -36,7 +36,7 @@ def in_their_formats(found: Proved, tensors: Mapping[str, Any], record: Mapping[
 def scores_fit(layer: Layer, compute: str) -> bool:
     """Whether what leads to the scores of clusters are numbers of their formats: t of the farthest query, logits and sites."""
     span, most = layer.high - layer.low, 0.1 * float(np.finfo(compute).max)
-    return all(group.scores_fit(span, most) for group in layer.groups if isinstance(group, Clusters))
+    return all(group.scores_fit(span, most) for group in layer.groups if not isinstance(group, ProductKeys))
 
 
 def answers_fit(layer: Layer, compute: str) -> bool:

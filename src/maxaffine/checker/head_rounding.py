@@ -28,19 +28,24 @@ FINE = 0.04  # by which the weights of a cluster may move inside its first piece
 
 @dataclass(frozen=True)
 class LogitErrors:
-    """What is counted of a logit: `terms` roundings of its size, and `exps` of exp and what follows it, in units."""
+    """What is counted of a logit: `terms` roundings of its size, and `exps` of exp and what follows it, in units.
+
+    `offset_terms`: as many of the offset alone, where those are fewer.
+    """
 
     unit: float
     terms: float
     exps: float
-    bias: float
+    bias: float = 0.0
+    offset_terms: float = math.inf
 
     def of(self, axis: Axis, z: Array, width: float, E: int) -> Array:
         """Errors (M, N) of the logits along one of E directions, on pieces of that half width about z."""
         scores = np.multiply.outer(z, axis.a) + axis.b
-        eta = self.terms * self.unit * (np.multiply.outer(np.abs(z) + width, np.abs(axis.a)) + np.abs(axis.b))
+        eta = self.terms * np.multiply.outer(np.abs(z) + width, np.abs(axis.a))
+        eta = eta + min(self.terms, self.offset_terms) * np.abs(axis.b)
         behind = scores.max(axis=1)[:, None] - scores + 2 * width * axis.spread
-        return np.asarray(eta + self.unit * (behind + self.exps + self.bias / E))
+        return np.asarray(self.unit * (eta + behind + self.exps + self.bias / E))
 
     def largest(self, axis: Axis, E: int) -> float:
         """A bound of them all."""
@@ -108,13 +113,17 @@ class OnPieces:
         return np.asarray(np.maximum(total, 0.0) + 1e-11 * np.asarray(size))
 
 
-def account(head: Head, query: Array, errors: LogitErrors) -> Account:
-    """What wrong logits and a wrong query do to a head on |z_e| <= MARGIN, about an affine function that all tokens share."""
-    E, columns = len(head.axes), head.columns
+def account(head: Head, query: Array, errors: LogitErrors, ends: tuple[float, float] = (-MARGIN, MARGIN)) -> Account:
+    """What wrong logits and a wrong query do to a head where z_e goes from end to end.
+
+    Values are taken about an affine function that all tokens share.
+    """
+    E, columns, reach = len(head.axes), head.columns, max(abs(ends[0]), abs(ends[1]))
     n = columns.shape[-1]
     most = (PLAIN_PIECES if n == 1 else AFFINE_PIECES)[E]
-    counts = [int(np.clip(24.0 * E * axis.spread, 24, most)) for axis in head.axes]
-    on = OnPieces(head.axes, n, np.full(E, -MARGIN), np.full(E, MARGIN), counts)
+    fine = 12.0 * (ends[1] - ends[0]) * (12.0 if E == 1 else E)
+    counts = [int(np.clip(fine * axis.spread, 24, most)) for axis in head.axes]
+    on = OnPieces(head.axes, n, np.full(E, ends[0]), np.full(E, ends[1]), counts)
     shared = columns.mean(axis=tuple(range(E)))
     own = columns - shared
     g, moves = on.mean(on.W, own), on.moves(on.W, own)
@@ -131,7 +140,7 @@ def account(head: Head, query: Array, errors: LogitErrors) -> Account:
         lost += on.apart(moved, own, g) + weight * swing + on.moves(moved, own)
         steepest.append(_steepest(on, head, own, shared, e, size, tilts))
     by_logits = float(lost.max()) * on.grow * math.exp(2.0 * largest) * (1 + 1e-9)
-    plain = float((np.abs(head.values[..., 0]) + head.leaning() * MARGIN).max())  # of every token
+    plain = float((np.abs(head.values[..., 0]) + head.leaning() * reach).max())  # of every token
     drift = float(np.abs(shared[1:]) @ on.widths[: n - 1])
     top = min(plain, float(np.abs(on.mean(on.W, columns)).max()) + swing + drift) * (1 + 1e-9)
     held = min(plain, on.grow * float(on.size(on.W, columns).max()) * (1 + 1e-9))

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.checker.boxes import Bounds, grid, integral
+from maxaffine.checker.certificate import stated_norm
 from maxaffine.checker.literal_clusters import Blend, cluster_column
 from maxaffine.checker.literal_groups import NEGLIGIBLE, Frame, literal_bound
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
-from maxaffine.checker.reader import Layer, stated_norm
+from maxaffine.checker.reader import Layer
 from maxaffine.checker.scaled_clusters import ScaledClusters
 from maxaffine.core.rounding import compute_format
 from maxaffine.target.target import Target

@@ -205,15 +205,18 @@ def _inside(group: Clusters, low: Array, high: Array, empty: NDArray[np.bool_], 
 
     Clusters whose values are close anyway are not followed.
     """
-    rows = list(zip(group.axes, group.values, group.slopes, strict=True))
-    crude = np.zeros(len(rows))
+
+    def of(k: int, crude: bool) -> float:
+        return variation(group.axes[k], group.values[k], group.slopes[k], low[k], high[k], crude)
+
+    crude = np.zeros(len(group.sizes))
     for k in np.flatnonzero((group.sizes.prod(axis=1) > 1) & ~empty):
-        crude[k] = variation(*rows[k], low[k], high[k], True)
+        crude[k] = of(int(k), True)
     worst = spread = 0.0
     for k in np.argsort(-crude * moved, kind="stable"):
         if crude[k] * moved[k] <= worst and crude[k] <= spread:
             continue
-        fine = min(float(crude[k]), variation(*rows[k], low[k], high[k], False))
+        fine = min(float(crude[k]), of(int(k), False))
         worst, spread = max(worst, fine * float(moved[k])), max(spread, fine)
     return worst * MARGIN, spread * MARGIN
 

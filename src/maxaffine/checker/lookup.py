@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from maxaffine.checker.certificate import stated_norm, stated_scope
 from maxaffine.checker.grid import check_integral, check_sup
 from maxaffine.checker.listed import check_centres, check_partition
 from maxaffine.checker.lookup_rounding import FLOORS, grid_drift, literal_lookup
 from maxaffine.checker.proved import NotProved, Proved
-from maxaffine.checker.reader import Lookup, stated_norm, stated_scope
+from maxaffine.checker.reader import Lookup
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.scope import Scope
 from maxaffine.target.target import Target

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.checker.proved import NotProved
-from maxaffine.core.errors import BadInput
 from maxaffine.core.rounding import DTYPES, numpy_dtype
-from maxaffine.core.scope import Scope
 from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
@@ -23,40 +23,6 @@ DOUBLE = 2.0**-53
 FRAME = ("box.low", "box.high", "coordinates.centre")
 TOKENS = 4_000_000  # of a group
 KEYS = 1 << 20  # of a cluster along a coordinate
-
-
-def stated_scope(certificate: Mapping[str, Any]) -> Scope:
-    """The x that a certificate speaks of."""
-    try:
-        return Scope.of(certificate)
-    except BadInput as failure:
-        raise NotProved(f"{failure}.") from None
-
-
-def stated_gap(record: Mapping[str, Any]) -> float | None:
-    """The gap about jumps that the certificate excludes, which the plan must have as well (format 1 states six digits of it)."""
-    gap, planned = stated_scope(record["certificate"]).gap, record["plan"].get("gap")
-    if gap is None:
-        return None
-    if not gap > 0.0 or not isinstance(planned, float) or not abs(planned - gap) <= 1e-5 * gap:
-        raise NotProved("the gap about the jumps of its target is not the one its certificate speaks of.")
-    return gap
-
-
-def stated_norm(record: Mapping[str, Any], most: float = math.inf) -> float:
-    """p of the L_p norm that a record speaks of, from 1 to `most`; infinite for the sup norm."""
-    norm = math.inf if record["norm"] == "inf" else float(record["norm"])
-    if not norm >= 1.0 or most < norm < math.inf:
-        raise NotProved(f"its norm (={str(record['norm'])[:20]!r}) is neither the sup norm nor L_p with p from 1 to {most:g}.")
-    return norm
-
-
-def stated_reserve(record: Mapping[str, Any]) -> float:
-    """What a file reserves for runtimes that evaluate polynomials in place of a head."""
-    reserve = float(record["certificate"].get("details", {}).get("collapse", 0.0))
-    if not 0.0 <= reserve < math.inf:
-        raise NotProved("what it reserves for a collapse is not a number of at least 0.")
-    return reserve
 
 
 @dataclass(frozen=True)
@@ -120,7 +86,7 @@ class ProductKeys:
             shapes["values"] = (*counts, K)
             shapes |= {"value_slopes": (*counts, K, E)} if "value_slopes" in part else {}
         else:
-            rank = np.shape(part["0.factor"])[-1] if np.ndim(part.get("0.factor")) == 2 else 0
+            rank = np.shape(part["0.factor"])[-1]
             shapes |= {f"{e}.factor": (n, rank) for e, n in enumerate(counts)}
         held = numbers_of(part, shapes, dtype, ("matrix",))
         if "values" in held and held["values"].size > TOKENS:
@@ -204,6 +170,68 @@ class Clusters:
 
 
 @dataclass(frozen=True)
+class Factored:
+    """A product of groups of clusters along one direction each, and a shift added to it."""
+
+    factors: tuple[Clusters, ...]
+    shift: float
+
+    @property
+    def matrix(self) -> Array:
+        """Of all directions."""
+        return np.concatenate([one.matrix for one in self.factors])
+
+    @property
+    def tokens(self) -> int:
+        """Keys of all combinations of clusters."""
+        return math.prod(one.tokens for one in self.factors)
+
+    def largest(self, span: Array) -> float:
+        """The largest |value| of a combination."""
+        return math.prod(one.largest(span) for one in self.factors) + abs(self.shift)
+
+    def scores_fit(self, span: Array, most: float) -> bool:
+        """Whether those of every factor do."""
+        return all(one.scores_fit(span, most) for one in self.factors)
+
+    def combined(self) -> Clusters:
+        """All combinations of clusters as one group, the last factor running fastest: sums of offsets, products of values."""
+        E, rows = len(self.factors), list(product(*(range(len(one.sites)) for one in self.factors)))
+
+        def beside(name: str, column: int = 0) -> Any:
+            return np.array([[getattr(one, name)[k, column] for one, k in zip(self.factors, row, strict=True)] for row in rows])
+
+        axes, values, slopes = [], [], []
+        for row in rows:
+            pairs = list(zip(self.factors, row, strict=True))
+            axes.append(tuple(one.axes[k][0] for one, k in pairs))
+            c, G = [one.values[k][:, 0] for one, k in pairs], [one.slopes[k][:, 0, 0] for one, k in pairs]
+            steep = [reduce(np.multiply.outer, [G[b] if b == e else c[b] for b in range(E)]) for e in range(E)]
+            values.append((reduce(np.multiply.outer, c) + self.shift)[..., None])
+            slopes.append(np.stack(steep, axis=-1)[..., None, :])
+        sites = np.concatenate([beside("sites"), beside("sites", 1).sum(axis=1)[:, None]], axis=1)
+        return Clusters(self.matrix, beside("sizes"), beside("origins"), beside("radii"), sites, axes, values, slopes)
+
+    @classmethod
+    def read(cls, part: Mapping[str, Any], dtype: str, counts: Any, E: int, D: int) -> Factored:
+        """From the tensors of one group; NotProved where they are not those of a product of clusters."""
+        if not isinstance(counts, list) or len(counts) != E or any(type(n) is not int or n < 1 for n in counts):
+            raise NotProved("the clusters of its factors are not those of its record.")
+        shift = numbers_of({"shift": part["shift"]}, {"shift": (1,)}, "float64", ("shift",))["shift"]
+        own = [_under(part, f"factor.{b}.") for b in range(E)]
+        if set(part) != {"shift", *(f"factor.{b}.{name}" for b, names in enumerate(own) for name in names)}:
+            raise NotProved("its tensors are not those of a product.")
+        return cls(tuple(Clusters.read(one, dtype, n, 1, D, 1) for one, n in zip(own, counts, strict=True)), float(shift[0]))
+
+
+Group = ProductKeys | Clusters | Factored
+
+
+def _under(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+@dataclass(frozen=True)
 class Layer:
     """A grouped layer: the box, the centre, the dtype, the affine part (K, D) or none, the group bias, and the groups."""
 
@@ -213,7 +241,7 @@ class Layer:
     dtype: str
     affine_part: Array | None
     bias: float
-    groups: tuple[ProductKeys | Clusters, ...]
+    groups: tuple[Group, ...]
 
     @property
     def reach(self) -> Array:
@@ -241,18 +269,24 @@ class Layer:
         good = all(type(n) is int and n >= 1 for n in directions) and all(type(n) is int and n >= 0 for n in counts)
         if dtype not in DTYPES or not directions or len(counts) != len(directions) or not good:
             raise NotProved("its dtype, or the counts of its groups and clusters, are not those of a layer.")
-        bias = float(description.get("bonus", 0.0))
+        bias = float(description["bonus"])
         if not 0.0 <= bias < 1e30:
             raise NotProved("its group bias is negative, or no number that logits can be added to.")
-        names: list[tuple[str, ...]] = []
-        groups: list[ProductKeys | Clusters] = []
-        for g, (E, C) in enumerate(zip(directions, counts, strict=True)):
-            prefix = f"group.{g}."
-            part = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-            names.append(tuple(prefix + name for name in part))
-            read = Clusters.read(part, dtype, C, E, D, K) if C else ProductKeys.read(part, dtype, E, D, K)
-            groups.append(read)
-        if set(tensors) - {"tilt"} != {*FRAME, *(name for part in names for name in part)}:
+        factors = list(description.get("factors", ())) or [None] * len(directions)
+        if len(factors) != len(directions):
+            raise NotProved("its record does not say of every group whether it is a product.")
+        groups: list[Group] = []
+        names = set(FRAME)
+        for g, (E, C, counts_of) in enumerate(zip(directions, counts, factors, strict=True)):
+            part = _under(tensors, f"group.{g}.")
+            names |= {f"group.{g}.{name}" for name in part}
+            if counts_of:
+                groups.append(Factored.read(part, dtype, counts_of, E, D))
+                if math.prod(counts_of) != C or K != 1:
+                    raise NotProved("the clusters of its factors are not those of its record.")
+            else:
+                groups.append(Clusters.read(part, dtype, C, E, D, K) if C else ProductKeys.read(part, dtype, E, D, K))
+        if set(tensors) - {"tilt"} != names:
             raise NotProved("its tensors are not those of the groups of its record.")
         low, high, centre = read_frame(tensors, target)
         affine = None

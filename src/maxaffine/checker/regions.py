@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.checker.boxes import grid
+from maxaffine.checker.certificate import stated_gap, stated_norm, stated_scope
 from maxaffine.checker.head import Head
 from maxaffine.checker.head_rounding import rounding
 from maxaffine.checker.literal_clusters import Blend, cluster_column
 from maxaffine.checker.literal_groups import Frame, literal_bound
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
-from maxaffine.checker.reader import Axis, Clusters, Layer, stated_gap, stated_norm, stated_scope
+from maxaffine.checker.reader import Axis, Clusters, Layer
 from maxaffine.checker.soft_gap import soft_gap
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
@@ -117,10 +118,8 @@ class _Mixing:
 
     def _pointwise(self, eta: float, lost: float) -> float:
         """Where no jump is near, heads and their values computed to within `lost`."""
-        C = len(self.stored.group.sites)
-        if not eta < 20.0:
-            raise NotProved("its scores are too steep for the dtype.")
-        return self.worst + lost + float(soft_gap(C - 1, self.kappa, 2.0 * eta))
+        others = len(self.stored.group.sites) - 1
+        return self.worst + lost + float(soft_gap(others, self.kappa, 2.0 * eta))
 
     def _finished(self, total: float) -> float:
         """With the sums over regions and the rounding of the answer."""
@@ -149,7 +148,7 @@ class _Mixing:
         width = self.stored.layer.high - self.stored.layer.low
         for plane, lam, sides in self.jumps:
             total += 2.0 * self.size * (beyond_a_jump(plane, lam, sides, width, eta, p) * volume * (1 + 1e-9)) ** (1.0 / p)
-        return total * (1 + 1e-9)
+        return float(total * (1 + 1e-9))
 
 
 def beyond_a_jump(plane: Any, lam: float, sides: list[int], width: Array, eta: float, p: float) -> float:

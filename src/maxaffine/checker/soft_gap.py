@@ -24,8 +24,9 @@ Array = NDArray[np.float64]
 
 def soft_gap(others: ArrayLike, kappa: ArrayLike, shift: ArrayLike = 0.0) -> Array:
     """kappa W0(others e^{shift - 1}) from above, others = C - 1 >= 0 clusters besides a and shift = U, all broadcast."""
+    kappa, others = np.asarray(kappa, dtype=np.float64), np.asarray(others, dtype=np.float64)
     with np.errstate(divide="ignore"):
-        return np.asarray(kappa * lambert(np.log(np.asarray(others, dtype=np.float64)) + np.asarray(shift) - 1.0))
+        return np.asarray(kappa * lambert(np.log(others) + np.asarray(shift) - 1.0))
 
 
 def lambert(x: ArrayLike) -> Array:

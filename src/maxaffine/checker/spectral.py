@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.checker.certificate import stated_reserve
 from maxaffine.checker.literal_groups import Frame, literal_bound
 from maxaffine.checker.product_group import ProductGroup
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
-from maxaffine.checker.reader import Layer, stated_reserve
+from maxaffine.checker.reader import Layer
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
 from maxaffine.structure.groups import Group, groups_of, rotated_group, whole_group

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from maxaffine.checker.axis_clusters import BITS, AxisCheck
+from maxaffine.checker.certificate import stated_scope
 from maxaffine.checker.literal_clusters import Blend, cluster_column
 from maxaffine.checker.literal_groups import Column, Frame, literal_bound
 from maxaffine.checker.product_group import ProductGroup
 from maxaffine.checker.products import factors_at, multiplied_out
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
-from maxaffine.checker.reader import Clusters, Layer, stated_scope
+from maxaffine.checker.reader import Clusters, Layer, ProductKeys
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
@@ -27,7 +28,6 @@ from maxaffine.core.scope import Scope
 from maxaffine.structure.sums import Sum, sum_of
 from maxaffine.target.target import Target
 
-FRAME = ("box.low", "box.high", "coordinates.centre")
 MOST_PARTS = 64
 
 
@@ -51,22 +51,21 @@ def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     if not all(math.isfinite(share) and share > 0 for share in shares):
         raise NotProved("the shares of its parts are not positive numbers.")
     scale = error / math.fsum(shares)
-    total = size = 0.0
+    total = size = listed_off = 0.0  # the last: how far products are from their lists
     every, heads = True, 0
     groups: list[Blend | ProductGroup] = []
     stated = stated_scope(record["certificate"])
     for g, count in enumerate(counts):
         goal = shares[g] * scale
         if count and found.is_product(g):
-            names, own = _alone(tensors, layer, found, g)
-            bound, top, _, heard = multiplied_out(
-                names, own, target, found.product(g, target.box), rows[g]["factors"], stated.inputs == "real"
-            )
-            groups.append(heard)
-            every, heads = every and stated.inputs == "real", heads + count
+            real = stated.inputs == "real"
+            made = multiplied_out(stored, g, found.product(g, target.box), rows[g]["factors"], real, g == found.first)
+            bound, top, listed_off = made.bound, made.size, listed_off + made.listed_off
+            groups.append(made.known)
+            every, heads = every and real, heads + count
         elif count:
-            bound, real, top, heard = _along(stored, found, g, goal)
-            groups.append(heard)
+            bound, real, top, known = _along(stored, found, g, goal)
+            groups.append(known)
             every, heads = every and real, heads + count
         else:
             part = ProductGroup.of(stored, g, found.parts[g], 0.0)  # the two-level runtime adds no bias to its logits
@@ -82,7 +81,7 @@ def check_sums(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
 
     def literal(form: Form, claimed: float) -> float:
         frame = Frame.of(stored, form)
-        return literal_bound(frame, whole, columns_of(stored, frame, groups))
+        return literal_bound(frame, whole + listed_off, columns_of(stored, frame, groups))
 
     return Proved(whole, f"{len(counts)} parts, {heads} clusters", literal)
 
@@ -92,8 +91,8 @@ def columns_of(layer: Layer, frame: Frame, groups: Sequence[Blend | ProductGroup
     columns = []
     for one, group in zip(groups, layer.groups, strict=True):
         if isinstance(one, Blend):
-            assert isinstance(group, Clusters)
-            columns.append(cluster_column(group, one, frame))
+            assert not isinstance(group, ProductKeys)
+            columns.append(cluster_column(group if isinstance(group, Clusters) else group.combined(), one, frame))
         else:
             columns.append(one.column(frame))
     return columns
@@ -118,17 +117,6 @@ def _adds_up(found: Sum, target: Target) -> None:
     slack = 1e-9 * (1.0 + np.abs(total.lo))
     if np.any(total.hi + slack < f.lo[:, :, 0]) or np.any(total.lo - slack > f.hi[:, :, 0]):
         raise NotProved("the sum of its parts is not its target.")
-
-
-def _alone(
-    tensors: Mapping[str, Any], layer: Mapping[str, Any], found: Sum, g: int
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A group of clusters as if it stood alone, the first one that switches with the tilt: tensors and description."""
-    names = {name: tensors[name] for name in FRAME}
-    names |= {f"group.0.{n.removeprefix(f'group.{g}.')}": tensor for n, tensor in tensors.items() if n.startswith(f"group.{g}.")}
-    if g == found.first and "tilt" in tensors:
-        names["tilt"] = tensors["tilt"]
-    return names, {**layer, "directions": [found.parts[g].dimension], "clusters": [layer["clusters"][g]]}
 
 
 def _along(layer: Layer, found: Sum, g: int, goal: float) -> tuple[float, bool, float, Blend]:

@@ -14,7 +14,7 @@ from maxaffine.checker.head_rounding import variation
 from maxaffine.checker.literal import CONFIRMS
 from maxaffine.checker.normaliser import log_normaliser
 from maxaffine.checker.proved import FORMS, rounded
-from maxaffine.checker.reader import Axis, Layer
+from maxaffine.checker.reader import Axis, Factored, Layer
 
 LINE, SQUARE, UNIT = ma.Box(x=(-1, 1)), ma.Box(x=(-1, 1), y=(-1, 1)), ma.Box(x=(0, 1))
 
@@ -179,7 +179,8 @@ def test_listed_tokens_are_those_of_the_layer():
         tensors, record = stored(head)
         layer = Layer.read(tensors, record["layer"], compiled(head).target)
         for g, group in enumerate(compiled(head).weights.groups):
-            listed = literal_clusters.Tokens.listed(layer.groups[g])
+            own_group = layer.groups[g].combined() if isinstance(layer.groups[g], Factored) else layer.groups[g]
+            listed = literal_clusters.Tokens.listed(own_group)
             slopes, offsets = group.listed()
             assert np.allclose(listed.slopes, slopes, rtol=1e-12) and np.allclose(listed.offsets, offsets, rtol=1e-9, atol=1e-9)
             c, G = group.listed_values()

@@ -11,7 +11,8 @@ import pytest
 
 import maxaffine as ma
 from maxaffine.checker import axis_clusters, check, products
-from maxaffine.checker.literal_groups import Listed
+from maxaffine.checker.literal_clusters import Tokens
+from maxaffine.checker.reader import Layer
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.file import from_tensors
 from maxaffine.runtime import chooser
@@ -254,7 +255,8 @@ def _waves_parts():
     target = _compiled("waves").target
     found = products.product_of(target.expression, target.box)
     with axis_clusters.balls.precision(axis_clusters.BITS):
-        read = products.Stored.read(tensors, record["layer"], target, found, rows(record))
+        layer = Layer.read(tensors, record["layer"], target)
+        read = products.Stored.of(layer, layer.groups[0], found, rows(record), True)
         return [one.computed() for one in read.factors], read
 
 
@@ -272,27 +274,27 @@ def test_every_part_of_a_factor_counts_in_what_is_computed_of_it():
 def test_the_list_of_combinations_is_off_by_its_roundings():
     pairs, read = _waves_parts()
     parts = [part for part, _ in pairs]
-    heard, off = products._heard(parts, read)
+    heard, off = products._listed(parts, read)
     assert 0 < off < 1e-9 and heard.blend >= math.prod(p.size + p.blend for p in parts) - math.prod(p.size for p in parts)
     heavy = [replace(parts[0], weight=1e9), parts[1]]
-    assert products._heard(heavy, read)[1] - off >= 2.9e9 * 2.0**-53 * parts[1].weight
-    assert products._heard(parts, replace(read, shift=1e9))[1] - off >= 2.9e9 * 2.0**-53
+    assert products._listed(heavy, read)[1] - off >= 2.9e9 * 2.0**-53 * parts[1].weight
+    assert products._listed(parts, replace(read, shift=1e9))[1] - off >= 2.9e9 * 2.0**-53
     near = [replace(parts[0], near=1e6), parts[1]]
     largest = sum(max(abs(cluster.b) for cluster in one.clusters) for one in read.factors)
-    assert products._heard(near, read)[1] - off >= 3.9e6 * 2.0**-53 * largest * parts[1].size
+    assert products._listed(near, read)[1] - off >= 3.9e6 * 2.0**-53 * largest * parts[1].size
 
 
 @pytest.mark.parametrize("name", ["waves", "three", "leaning", "single"])
 def test_what_the_checker_lists_is_what_the_layer_lists(name):
     """Two lists of all combinations, by the layer and by the checker: the same tokens, up to rounding."""
-    tensors, _ = made(name)
-    layer, listed = _compiled(name).weights, products.unfolded(tensors)
-    (group,) = layer.groups
+    tensors, record = made(name)
+    (group,) = _compiled(name).weights.groups
     own = group.combined
-    read = Listed.read(listed, 0)
+    listed = Layer.read(tensors, record["layer"], _compiled(name).target).groups[0].combined()
+    read = Tokens.listed(listed)
     slopes, offsets = group.listed()
     values, leans = group.listed_values()
-    assert np.array_equal(listed["group.0.shapes"], [cluster.shape for cluster in own.clusters])
+    assert np.array_equal(listed.sizes, [cluster.shape for cluster in own.clusters])
     assert read.slopes == pytest.approx(slopes, rel=1e-13) and read.offsets == pytest.approx(offsets, rel=1e-12, abs=1e-12)
     assert read.c - np.einsum("nke,ne->nk", read.G, read.origin) == pytest.approx(values, rel=1e-12, abs=1e-12)
     assert pytest.approx(leans, rel=1e-13) == read.G

@@ -9,12 +9,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from maxaffine.checker.stored import NotProved
 
 import maxaffine as ma
-from maxaffine.checker import _scored, check
+from maxaffine.checker import check
 from maxaffine.checker import products as checker_products
 from maxaffine.checker.axis_clusters import AxisCheck
-from maxaffine.checker.stored import NotProved
+from maxaffine.checker.formats import scores_fit
+from maxaffine.checker.reader import Layer
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import dtype_of
 from maxaffine.heads.axis.line import AxisTarget
@@ -99,9 +101,9 @@ def test_a_cluster_too_small_for_its_dtype_is_not_proved(radius, proved):
 def test_scores_must_be_numbers_of_their_format_throughout_the_box(name, number):
     tensors, record = made(compiled("max(x,0)*max(y,0)"))
     target = compiled("max(x,0)*max(y,0)").target
-    assert _scored(tensors, target, "float32")
+    assert scores_fit(Layer.read(tensors, record["layer"], target), "float32")
     tensors[f"group.0.factor.1.{name}"].flat[-1] = number
-    assert not _scored(tensors, target, "float32")
+    assert not scores_fit(Layer.read(tensors, record["layer"], target), "float32")
     assert not check(tensors, record).passed
 
 
@@ -254,8 +256,8 @@ def test_another_tilt_is_counted():
 
 
 def checked(sizes, errors, **known):
-    names = ("shift", "shift_off", "tilt", "tilt_off")
-    rest = {"dtype": "float64", "numbers": 0} | dict.fromkeys(names, 0.0) | known
+    names = ("shift", "shift_off", "affine_size", "affine_off")
+    rest = {"dtype": "float64"} | dict.fromkeys(names, 0.0) | known
     return checker_products.multiplied(sizes, errors, checker_products.Stored(factors=[], **rest))
 
 
@@ -268,8 +270,8 @@ def checked(sizes, errors, **known):
         ([3e10, 5.0], [0.0, 0.0], {}, (5.0 + 7.0) * 15e10 * 2.0**-53),
         ([3.0, 5.0], [0.0, 0.0], {"shift": -1e10}, (5.0 + 7.0) * 1e10 * 2.0**-53),
         ([3.0, 5.0], [0.0, 0.0], {"shift_off": 0.1}, 0.1),
-        ([3.0, 5.0], [0.0, 0.0], {"tilt_off": 0.1}, 0.1),
-        ([3.0, 5.0], [0.0, 0.0], {"dtype": "float32", "shift": -7.0, "tilt": 2.0}, 24.0 * 2.0**-24),
+        ([3.0, 5.0], [0.0, 0.0], {"affine_off": 0.1}, 0.1),
+        ([3.0, 5.0], [0.0, 0.0], {"dtype": "float32", "shift": -7.0, "affine_size": 2.0}, 24.0 * 2.0**-24),
     ],
 )
 def test_every_term_of_the_checker_is_counted_times_the_others(sizes, errors, more, least):
@@ -288,10 +290,10 @@ def test_the_checker_counts_what_rounding_does_to_z(inputs, monkeypatch):
     tensors, record = made(compiled("abs(x)*exp(y)+x/3"))
     record["certificate"]["scope"] = {"over": "box", "inputs": inputs}
     moves, sizes = [], (1.0, math.e)
-    monkeypatch.setattr(AxisCheck, "_sway", lambda self, d: moves.append(d - self.drift) or 0.0)
+    monkeypatch.setattr(AxisCheck, "change", lambda self, d: moves.append(d - self.drift) or 0.0)
     before = check(tensors, record).bound
     assert all((move > 0) == (inputs == "real") for move in moves) and len(moves) == 2
     for chosen in (0, 1):
         calls = itertools.count()
-        monkeypatch.setattr(AxisCheck, "_sway", lambda self, d, calls=calls, chosen=chosen: 1e-4 * (next(calls) == chosen))
+        monkeypatch.setattr(AxisCheck, "change", lambda self, d, calls=calls, chosen=chosen: 1e-4 * (next(calls) == chosen))
         assert check(tensors, record).bound - before == pytest.approx(1e-4 * sizes[1 - chosen], rel=1e-2)
