@@ -113,6 +113,7 @@ class OnPieces:
         return np.asarray(np.maximum(total, 0.0) + 1e-11 * np.asarray(size))
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def account(head: Head, query: Array, errors: LogitErrors, ends: tuple[float, float] = (-MARGIN, MARGIN)) -> Account:
     """What wrong logits and a wrong query do to a head where z_e goes from end to end.
 
@@ -144,7 +145,10 @@ def account(head: Head, query: Array, errors: LogitErrors, ends: tuple[float, fl
     drift = float(np.abs(shared[1:]) @ on.widths[: n - 1])
     top = min(plain, float(np.abs(on.mean(on.W, columns)).max()) + swing + drift) * (1 + 1e-9)
     held = min(plain, on.grow * float(on.size(on.W, columns).max()) * (1 + 1e-9))
-    return Account(by_logits, float(query @ np.asarray(steepest)) * (1 + 1e-9), top, held)
+    by_query = float(query @ np.asarray(steepest)) * (1 + 1e-9)
+    if not all(math.isfinite(number) for number in (by_logits, by_query, top, held)):  # max() would lose NaN
+        raise NotProved("its numbers are too large for a bound.")
+    return Account(by_logits, by_query, top, held)
 
 
 def _steepest(on: OnPieces, head: Head, own: Array, shared: Array, e: int, size: float, tilts: list[float]) -> float:

@@ -9,13 +9,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from maxaffine.checker.stored import NotProved
 
 import maxaffine as ma
 from maxaffine.checker import check
 from maxaffine.checker import products as checker_products
 from maxaffine.checker.axis_clusters import AxisCheck
 from maxaffine.checker.formats import scores_fit
+from maxaffine.checker.proved import NotProved
 from maxaffine.checker.reader import Layer
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import dtype_of
