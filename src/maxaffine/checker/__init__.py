@@ -16,13 +16,14 @@ from maxaffine.checker.axis_clusters import check_axis
 from maxaffine.checker.certificate import doubt_certificate, stated_bound
 from maxaffine.checker.curved import check_curved
 from maxaffine.checker.entries import check_entries
-from maxaffine.checker.formats import in_their_formats
+from maxaffine.checker.formats import doubt_formats, with_underflow
 from maxaffine.checker.level_sets import check_level_sets
 from maxaffine.checker.literal import Claim, claims_of, proved_again
 from maxaffine.checker.lookup import check_lookup
 from maxaffine.checker.piecewise import check_piecewise
 from maxaffine.checker.products import check_products
 from maxaffine.checker.proved import NotProved, Proved
+from maxaffine.checker.reader import Layer
 from maxaffine.checker.regions import check_regions
 from maxaffine.checker.spectral import check_spectral
 from maxaffine.checker.sums import check_sums
@@ -195,7 +196,8 @@ def _bound(
         raise NotProved(f"this checker does not know the method {str(method)[:40]!r}; it knows {', '.join(RULES)}.")
     if record["norm"] != "inf" and not RULES[method].integral:
         raise NotProved(f"{method} layers are proved in the sup norm only.")
-    return in_their_formats(RULES[method].prove(tensors, record, target, error), tensors, record, target)
+    doubt_formats(Layer.read(tensors, record["layer"], target))
+    return with_underflow(RULES[method].prove(tensors, record, target, error), tensors, record, target)
 
 
 __all__ = ["Verdict", "check", "check_file"]

@@ -12,17 +12,22 @@ from maxaffine.core.rounding import compute_format
 from maxaffine.target.target import Target
 
 
-def in_their_formats(found: Proved, tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target) -> Proved:
-    """A proof of a grouped layer with what underflow adds to it; NotProved where a number may leave its format."""
-    layer = Layer.read(tensors, record["layer"], target)
-    compute = compute_format(layer.dtype)
-    if not scores_fit(layer, compute.name):
+def doubt_formats(layer: Layer) -> None:
+    """NotProved where a number that leads to an answer may leave its format."""
+    compute = compute_format(layer.dtype).name
+    if not scores_fit(layer, compute):
         raise NotProved("far from its clusters, local coordinates or scores may be too large for its dtype.")
-    if not answers_fit(layer, compute.name):
+    if not answers_fit(layer, compute):
         raise NotProved("its answers may be too large for its dtype.")
-    # Results below the smallest normal number: the answer in its dtype, and every product and sum of a stored number.
+
+
+def with_underflow(found: Proved, tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target) -> Proved:
+    """A proof of a grouped layer with what is lost below the smallest normal number.
+
+    That is the answer in its dtype, and every product and sum of a stored number.
+    """
     numbers = sum(int(np.size(tensor)) for tensor in tensors.values())
-    lost = compute.tiny + 100.0 * (target.box.dimension + 2) * numbers * 2.0**-1074
+    lost = compute_format(str(record["layer"]["dtype"])).tiny + 100.0 * (target.box.dimension + 2) * numbers * 2.0**-1074
     volume = 1.0 if record["norm"] == "inf" else float(np.prod(target.box.width)) ** (1.0 / float(record["norm"]))
     added, literal = lost * max(volume, 1.0) * (1 + 1e-9), found.literal
 
