@@ -67,7 +67,7 @@ def package(tmp_path: Path) -> Path:
     insert(heads, r"from maxaffine\.heads import (\w)", r"from maxaffine.heads import middle, \1")
     insert(heads, r"(\s+)lookup\.HEAD,", r"\1middle.HEAD,\1lookup.HEAD,")
     insert(checker, r"\nfrom maxaffine\.checker", r"\nfrom maxaffine.checker.middle import check_middle\nfrom maxaffine.checker")
-    insert(checker, r'(\s+)("piecewise"): ', r'\1"middle": check_middle,\1\2: ')
+    insert(checker, r'(\s+)("piecewise"): ', r'\1"middle": Rule(check_middle),\1\2: ')
     return tmp_path
 
 
