@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from maxaffine.core.scope import Scope
 
 if TYPE_CHECKING:
-    from maxaffine.proofs.literal_form import Heard
+    from maxaffine.proofs.literal_form import ProvedBlend
 
 PARTS = ("approximation", "leakage", "rounding", "target_rounding")
 SAFETY = 1.0 + 1e-12  # the closed forms are sums of fewer than 1,000 positive terms evaluated in float64
@@ -33,7 +33,7 @@ class Certificate:
     scope: Scope = EVERY_X
     details: Mapping[str, float] = field(default_factory=dict)
     # per group what the proof knows of its clusters, for the literal form (proofs/literal.py); no part of a file
-    heard: tuple["Heard | None", ...] = field(default=(), compare=False, repr=False)
+    blends: tuple["ProvedBlend | None", ...] = field(default=(), compare=False, repr=False)
 
     @classmethod
     def proved(cls, norm: float, parts: Mapping[str, float], **words: Any) -> "Certificate":

@@ -16,7 +16,7 @@ sum_k Omega_k |p_k - f| <= blend,
 
     |column - F_g|  <=  e^{2 eta} max_k (e^{2 iota_k} - 1) sum_j w_kj |v_j - p_k|  +  (e^{2 eta} - 1) 2 blend  +  lost  +  leak,
 
-the maximum over the clusters where they are heard; those farther away have masses whose sum times their values is `far`.
+the maximum over the clusters where they answer; those farther away have masses whose sum times their values is `far`.
 
 **Sums** of N terms in any order lose gamma(2 N) (|F_g| + sum W |v - F_g|); `lost` is the error of a value.
 
@@ -43,9 +43,9 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.layouts import group_bonus
 from maxaffine.proofs.literal_clusters import cluster_column, factor_column
-from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UP, Heard, U, affine_size
+from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UP, ProvedBlend, U, affine_size
 from maxaffine.proofs.literal_products import product_column
-from maxaffine.proofs.normalisers import leak_between
+from maxaffine.proofs.normalisers import leak
 
 MOST_TOKENS = 1 << 16
 
@@ -68,8 +68,8 @@ def arithmetic_of(layer: Layer | GroupedLayer, arithmetic: str | None) -> Dtype:
     return compute_format(layer.dtype) if arithmetic is None else dtype_of(arithmetic)
 
 
-def literal(layer: Layer | GroupedLayer, heard: Sequence[Heard | None], arithmetic: str | None = None) -> Added:
-    """The distance of the literal form from the layer; `heard` has an entry for every group, None for product keys.
+def literal(layer: Layer | GroupedLayer, proved: Sequence[ProvedBlend | None], arithmetic: str | None = None) -> Added:
+    """The distance of the literal form from the layer; `proved` has an entry for every group, None for product keys.
 
     Refused where the form cannot be listed or its logits are not resolved.
     """
@@ -78,9 +78,9 @@ def literal(layer: Layer | GroupedLayer, heard: Sequence[Heard | None], arithmet
         raise Refused(f"the literal softmax has {layer.tokens:,} tokens, and {MOST_TOKENS:,} are listed at most.")
     if not layer.grouped:
         return _lookup(layer, form)
-    heard = heard or [None] * len(layer.groups)
+    proved = proved or [None] * len(layer.groups)
     groups = []
-    for group, one in zip(layer.groups, heard, strict=True):
+    for group, one in zip(layer.groups, proved, strict=True):
         if not (group.clustered or group.factored):
             groups.append(product_column(layer, group, form))
         elif one is None:
@@ -89,15 +89,16 @@ def literal(layer: Layer | GroupedLayer, heard: Sequence[Heard | None], arithmet
             groups.append(factor_column(layer, group, one, form) if group.factored else cluster_column(layer, group, one, form))
     size = sum(one.size for one in groups)
     rounding = sum(one.lost for one in groups) + (gamma(len(groups) + 4, form.unit) + form.unit) * size
-    rounding += _tilt(layer, form)
-    leakage = leak_between(layer, groups) if len(groups) > 1 else 0.0
+    rounding += _affine_part(layer, form)
+    tops = [one.top + (affine_size(layer) if g == 0 else 0.0) for g, one in enumerate(groups)]
+    leakage = leak(layer, tops, [one.eta for one in groups])
     if not math.isfinite(rounding + leakage):
         raise Refused(f"the logits of the literal softmax are not resolved in {form.name}.")
     return Added(rounding * UP, leakage * UP)
 
 
-def _tilt(layer: GroupedLayer, form: Dtype) -> float:
-    """What rounding does to the tilt, a part of every value of the first group."""
+def _affine_part(layer: GroupedLayer, form: Dtype) -> float:
+    """What rounding does to the affine part, a part of every value of the first group."""
     if layer.tilt is None:
         return 0.0
     steep = np.abs(layer.tilt.astype(np.float64))

@@ -15,53 +15,53 @@ from maxaffine.layer.factors import FactorGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.head_bounds import affine_moments, pieces
-from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UNRESOLVED, UP, Column, Heard, Query, U
+from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UNRESOLVED, UP, Column, ProvedBlend, Query, U
 from maxaffine.proofs.two_level import largest_value
 
 Array = NDArray[np.float64]
 
 
-def cluster_column(layer: GroupedLayer, group: ClusterGroup, heard: Heard, form: Dtype) -> Column:
+def cluster_column(layer: GroupedLayer, group: ClusterGroup, proved: ProvedBlend, form: Dtype) -> Column:
     """A group of clusters in its own query column."""
     query = Query.of(layer, group.matrix, form)
     size = query.size
     bonus = layer.bonus if len(layer.groups) > 1 else 0.0
     whole = np.stack([(size * (1 + query.part) + np.abs(c.origin)) / c.radius for c in group.clusters]) * UP  # |t| over the box
-    reach = whole if heard.reach is None else np.minimum(heard.reach, whole)
+    reach = whole if proved.reach is None else np.minimum(proved.reach, whole)
     spreads = []
     inside = shared = all_over = values = top = steepest = 0.0
     for k, cluster in enumerate(group.clusters):
-        here = np.minimum(np.abs(cluster.origin) + cluster.radius * reach[k], size) * UP  # |z| where it is heard
+        here = np.minimum(np.abs(cluster.origin) + cluster.radius * reach[k], size) * UP  # |z| where it answers
         near, away = (_logit(group, k, cluster, z, query.error(z), bonus, form) for z in (here, size))
         blur = math.expm1(2.0 * min(near.own, 1.0))
-        spreads.append(spread(cluster, reach[k], 0.01 * heard.blend / blur))
+        spreads.append(spread(cluster, reach[k], 0.01 * proved.blend / blur))
         inside = max(inside, blur * spreads[k] if near.own < 1.0 or cluster.count == 1 else math.inf)
         shared, all_over = max(shared, near.shared + near.own), max(all_over, away.shared + away.own)
         values = max(values, _value_error(layer, cluster, here, query, form))
         top, steepest = max(top, largest_value(cluster, whole[k])), max(steepest, away.slip)
         if not away.top < LARGEST[form.name]:
             return UNRESOLVED
-    if all(cluster.count == 1 for cluster in group.clusters) and math.isfinite(heard.kappa):
-        moved = 2.0 * heard.kappa * all_over
-        mean = heard.size + heard.blend + moved
+    if all(cluster.count == 1 for cluster in group.clusters) and math.isfinite(proved.kappa):
+        moved = 2.0 * proved.kappa * all_over
+        mean = proved.size + proved.blend + moved
         total = moved + values + gamma(2 * layer.tokens + layer.dimension + 20, form.unit) * 2.0 * mean
-        total += layer.tokens * 4.0 * form.tiny * (top + heard.size)
-        return Column(total * UP, mean * UP, all_over, top + heard.size)
-    far = math.expm1(2.0 * all_over) * 2.0 * heard.far if all_over < 0.1 else math.inf
+        total += layer.tokens * 4.0 * form.tiny * (top + proved.size)
+        return Column(total * UP, mean * UP, all_over, top + proved.size)
+    far = math.expm1(2.0 * all_over) * 2.0 * proved.far if all_over < 0.1 else math.inf
     if not all_over < 0.1:
-        far = _far(heard, 0.0 if query.alone.all() else steepest, len(size), bonus, form)
+        far = _far(proved, 0.0 if query.alone.all() else steepest, len(size), bonus, form)
         all_over = shared + 1.0  # beyond its reach a cluster trails by more than its logits may be wrong
     if not (shared < 1.0 and math.isfinite(inside + far + top)):
         return UNRESOLVED
     masses = math.exp(2.0 * shared)
-    total = masses * (inside + far + values) + math.expm1(2.0 * shared) * 2.0 * heard.blend
-    mean = heard.size + heard.blend + max(spreads) + 2.0 * heard.far  # sum W |v|
+    total = masses * (inside + far + values) + math.expm1(2.0 * shared) * 2.0 * proved.blend
+    mean = proved.size + proved.blend + max(spreads) + 2.0 * proved.far  # sum W |v|
     total += masses * gamma(2 * layer.tokens + layer.dimension + 20, form.unit) * 2.0 * mean
-    total += layer.tokens * (4.0 * form.tiny + 2.0 * math.exp(-SEEN) * 800.0 * form.unit) * (top + heard.size)
-    return Column(total * UP, (heard.size + heard.blend) * UP, all_over, top + heard.size)
+    total += layer.tokens * (4.0 * form.tiny + 2.0 * math.exp(-SEEN) * 800.0 * form.unit) * (top + proved.size)
+    return Column(total * UP, (proved.size + proved.blend) * UP, all_over, top + proved.size)
 
 
-def factor_column(layer: GroupedLayer, group: FactorGroup, heard: Heard, form: Dtype) -> Column:
+def factor_column(layer: GroupedLayer, group: FactorGroup, proved: ProvedBlend, form: Dtype) -> Column:
     """A product in its own query column: its combinations, whose offsets are rounded sums and whose values rounded products.
 
     Offsets off by d move the masses by e^{2 d} - 1, values off by rho times their size move the rest: the listed layer is within
@@ -76,21 +76,21 @@ def factor_column(layer: GroupedLayer, group: FactorGroup, heard: Heard, form: D
     wide = np.abs(group.matrix) @ (layer.high - layer.low)
     far = max(float(((wide + np.abs(cluster.origin)) / cluster.radius).max()) for cluster in listed.clusters)
     below = E * FLOAT64.tiny * math.prod(max(top, 1.0) for top in tops) * (1.0 + far)
-    moved = (wider * heard.blend + (1.0 + wider) * (gamma(E + 2, U) * heard.weight + below)) * UP
-    known = replace(heard, blend=(heard.blend + moved) * UP, far=heard.far * (1.0 + wider) * (1.0 + gamma(E + 2, U)) * UP)
+    moved = (wider * proved.blend + (1.0 + wider) * (gamma(E + 2, U) * proved.weight + below)) * UP
+    known = replace(proved, blend=(proved.blend + moved) * UP, far=proved.far * (1.0 + wider) * (1.0 + gamma(E + 2, U)) * UP)
     made = cluster_column(layer, listed, known, form)
     return replace(made, lost=made.lost + moved)
 
 
-def _far(heard: Heard, slip: float, E: int, bonus: float, form: Dtype) -> float:
+def _far(proved: ProvedBlend, slip: float, E: int, bonus: float, form: Dtype) -> float:
     """What clusters beyond their reach say, exactly and as computed, where their logits are wrong by more than a little there.
 
     Lags lose a part of the size of the logits, which grows `pace` times as fast as they do, and `slip` everywhere.
     """
     part = 2.0 * (gamma(E + 40, form.unit) + gamma(2 * E + 20, U))
-    if not (part * heard.pace <= 0.1 and part * (heard.edge + 2.0 * bonus) + 4.0 * slip <= 1.0):
+    if not (part * proved.pace <= 0.1 and part * (proved.edge + 2.0 * bonus) + 4.0 * slip <= 1.0):
         return math.inf
-    return heard.far * (1.0 + 1.25 * math.exp(2.0 * part * (heard.edge + 2.0 * bonus) + 8.0 * slip))
+    return proved.far * (1.0 + 1.25 * math.exp(2.0 * part * (proved.edge + 2.0 * bonus) + 8.0 * slip))
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def _several(cluster: Cluster, c: Array, G: Array, reach: Array) -> float:
 
 
 def _value_error(layer: GroupedLayer, cluster: Cluster, here: Array, query: Query, form: Dtype) -> float:
-    """The largest error of a computed value of a cluster's tokens where it is heard; sums of such are counted elsewhere."""
+    """The largest error of a computed value of a cluster's tokens where it answers; sums of such are counted elsewhere."""
     E = len(here)
     c = np.abs(cluster.values.astype(np.float64)).reshape(cluster.count, -1)
     if cluster.slopes is None:

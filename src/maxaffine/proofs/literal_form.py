@@ -21,11 +21,11 @@ LARGEST = {"float64": 1e300, "float32": 1e37}
 
 
 @dataclass(frozen=True)
-class Heard:
+class ProvedBlend:
     """What the proof of a head knows of one group of clusters.
 
     `blend` bounds sum_k Omega_k |p_k - f| over the box and `size` |f|, for the function f that the group stands for; `reach`
-    (C, E) bounds |t| where a cluster is heard (None: the whole box), `far` the masses of clusters beyond it times |f| + |v|.
+    (C, E) bounds |t| where a cluster answers (None: the whole box), `far` the masses of clusters beyond it times |f| + |v|.
     `kappa`: |p_k - f| <= eps + kappa (max S - S_k) for every cluster at every x, so that errors of scores, however large, cost
     2 kappa of them (theory, 10.2).  Beyond its reach a cluster trails by ever more: `edge` bounds the size of its logits where it
     begins to, and `pace` how much faster than its lag they grow there (infinite: not known).

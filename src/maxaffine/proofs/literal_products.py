@@ -38,7 +38,7 @@ def product_column(layer: GroupedLayer, group: Group, form: Dtype) -> Column:
     grown = math.exp(2.0 * eta)
     sums = gamma(2 * layer.tokens + 16, form.unit)
     if group.factors is not None:
-        lost, absolute, largest, slope = _factored(group, axes, loose, E + 8, extra)
+        lost, absolute, largest, slope = factored_moments(group, axes, loose, E + 8, extra)
         top = float(np.prod(np.stack([np.abs(f.astype(np.float64)).max(axis=0) for f in group.factors]), axis=0).sum()) * UP
         lost += gamma(E + group.factors[0].shape[1] + 8, form.unit) * absolute
     else:
@@ -63,7 +63,7 @@ def product_column(layer: GroupedLayer, group: Group, form: Dtype) -> Column:
     return Column(total * UP, largest * UP, eta, top)
 
 
-def _factored(
+def factored_moments(
     group: Group, axes: tuple[AxisKeys, ...], form: Dtype, terms: int, extra: float
 ) -> tuple[float, float, float, Array]:
     """sum_j w_j eta_j |c_j - F|, sum w |c|, |F| and |dF/dz_e| of values that are sums of products.

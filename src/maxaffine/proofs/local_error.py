@@ -62,13 +62,13 @@ class Pair(ABC):
 
     @abstractmethod
     def at_points(self, low: Array, high: Array, degrees: tuple[int, ...]) -> tuple[float, float, int]:
-        """max |f - p| over the Chebyshev points of a cell, what is in doubt about it, and how many points there were."""
+        """max |f - p| over the Chebyshev points of a cell, what is in uncertainty about it, and how many points there were."""
 
     def nodes(self, degree: int) -> int:
         """How many Chebyshev points along a side stand for a degree."""
         return nodes(degree, self.dimension)
 
-    def good(self, bound: float, doubt: float, error: float) -> bool:
+    def good(self, bound: float, uncertainty: float, error: float) -> bool:
         """Whether a bound by the theorem is taken; else it is tried on halves of the cell."""
         return True
 
@@ -83,7 +83,7 @@ class Proof:
 
     bound: float
     seen: float
-    doubt: float  # width of the enclosures of f at the points, and rounding of p there
+    uncertainty: float  # width of the enclosures of f at the points, and rounding of p there
     cells: int
     points: int
 
@@ -98,10 +98,10 @@ def prove(
     """
     E = pair.dimension
     limit, kind = (ALL_POINTS, TooManyPoints) if most_points is None else (most_points, Refused)
-    bound, seen, doubt, cells, points = 0.0, 0.0, 0.0, 0, 0
+    bound, seen, uncertainty, cells, points = 0.0, 0.0, 0.0, 0, 0
 
     def visit(low: Array, high: Array, depth: int) -> int | None:
-        nonlocal bound, seen, doubt, cells, points
+        nonlocal bound, seen, uncertainty, cells, points
         cells += 1
         top, plan = 0.0, _degrees(pair, low, high, SHARE * error)
         if isinstance(plan, int):
@@ -114,7 +114,7 @@ def prove(
             here = remainder + _constants(pair, degrees, high - low) * (top + unsure + remainder)
             good = pair.good(here, unsure, error)
             if good:
-                seen, doubt, points = max(seen, top), max(doubt, unsure), points + count
+                seen, uncertainty, points = max(seen, top), max(uncertainty, unsure), points + count
         if not good:
             if cells > most_cells:
                 raise Refused(pair.unknown)
@@ -132,7 +132,7 @@ def prove(
             -np.ones(E) if low is None else np.array(low, dtype=np.float64),
             np.ones(E) if high is None else np.array(high, dtype=np.float64), visit,
         )  # fmt: skip
-    return Proof(bound * (1 + 1e-12), seen, doubt, cells, points)
+    return Proof(bound * (1 + 1e-12), seen, uncertainty, cells, points)
 
 
 def nodes(degree: int, E: int) -> int:
@@ -252,7 +252,7 @@ class Head(Pair):
         return affine_size(self.axes, self.values, self.slopes, centre, reach) * strip
 
     def at_points(self, low: Array, high: Array, degrees: tuple[int, ...]) -> tuple[float, float, int]:
-        """max |f - p| over the Chebyshev points of a cell, what is in doubt about it, and how many points there were."""
+        """max |f - p| over the Chebyshev points of a cell, what is in uncertainty about it, and how many points there were."""
         E, K = self.dimension, self.values.shape[-1]
         scale = max(1.0, float(np.abs(low).max()), float(np.abs(high).max()))
         grids = [chebyshev(float(low[e]), float(high[e]), self.nodes(m)) for e, m in enumerate(degrees)]

@@ -16,14 +16,14 @@ from scipy.optimize import linprog
 
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.layer.grouped import AnyGroup, GroupedLayer
-from maxaffine.proofs.literal_form import Column, Query, U, affine_size
+from maxaffine.proofs.literal_form import Query, U, affine_size
 from maxaffine.proofs.two_level import largest_value
 
 Array = NDArray[np.float64]
 
 
 def normaliser_range(layer: GroupedLayer, group: AnyGroup) -> tuple[float, float]:
-    """Bounds of log Z_g over the box, Z_g = sum_j exp(logit_j) without the bonus.
+    """Bounds of log Z_g over the box, Z_g = sum_j exp(logit_j) without the bias of its group.
 
     log Z is convex in z: the largest value is at a corner of the coordinates' box, and every tangent plane is below it.
     """
@@ -81,20 +81,28 @@ def _convex(slopes: Array, offsets: Array, size: Array) -> tuple[float, float]:
     return best - slack - 1e-9, high
 
 
-def leak_between(layer: GroupedLayer, groups: Sequence[Column]) -> float:
-    """What the other groups contribute to every query column."""
+def log_ratios(layer: GroupedLayer) -> list[list[float]]:
+    """Bounds of log Z_k / Z_g over the box, row g, column k."""
     levels = [normaliser_range(layer, group) for group in layer.groups]
-    lean = affine_size(layer)
-    tops = [one.top + (lean if g == 0 else 0.0) for g, one in enumerate(groups)]
-    total = 0.0
-    for g, k in itertools.permutations(range(len(groups)), 2):
-        ratio = levels[k][1] - levels[g][0] - layer.bonus + 2.0 * (groups[g].eta + groups[k].eta)
-        total += math.exp(min(ratio, 700.0)) * (tops[g] + tops[k]) if math.isfinite(ratio) else math.inf
+    return [[other[1] - own[0] for other in levels] for own in levels]
+
+
+def leak(layer: GroupedLayer, sizes: Sequence[float], etas: Sequence[float]) -> float:
+    """What the other groups contribute to every query column: sum over g != k of e^{-Lambda} Z_k/Z_g (|F_g| + |F_k|).
+
+    `sizes` bounds what the tokens of every group say, `etas` the errors of their logits, which change a ratio by e^{2 eta} each.
+    """
+    if len(layer.groups) == 1:
+        return 0.0
+    ratios, total = log_ratios(layer), 0.0
+    for g, k in itertools.permutations(range(len(sizes)), 2):
+        ratio = ratios[g][k] - layer.bonus + 2.0 * (etas[g] + etas[k])
+        total += math.exp(min(ratio, 700.0)) * (sizes[g] + sizes[k]) if math.isfinite(ratio) else math.inf
     return total * (1 + 1e-9)
 
 
 def biased(layer: GroupedLayer, error: float) -> GroupedLayer:
-    """The layer with the bonus that its literal form needs: the leak is far below the error, and as small as rounding."""
+    """The layer with the group bias that its literal form needs: the leak is far below the error, and as small as rounding."""
     allowed = min(1e-4 * error, 1e-14) if layer.dtype == "float64" else 1e-4 * error
     return replace(layer, bonus=wanted_bonus(layer, allowed))
 
@@ -103,10 +111,10 @@ def wanted_bonus(layer: GroupedLayer, allowed: float) -> float:
     """Lambda, of few bits, for which the leak of the literal layer is about `allowed` where its logits are resolved."""
     if len(layer.groups) == 1:
         return 0.0
-    levels = [normaliser_range(layer, group) for group in layer.groups]
-    worst = max(levels[k][1] - levels[g][0] for g, k in itertools.permutations(range(len(levels)), 2))
+    ratios = log_ratios(layer)
+    worst = max(ratios[g][k] for g, k in itertools.permutations(range(len(ratios)), 2))
     tops = sum(_most(layer, group) for group in layer.groups) + affine_size(layer) + 1e-300
-    wanted = max(1.0, worst + math.log(len(levels) ** 2 * 2.0 * tops / allowed) + 1.0) if math.isfinite(tops) else worst + 100.0
+    wanted = max(1.0, worst + math.log(len(ratios) ** 2 * 2.0 * tops / allowed) + 1.0) if math.isfinite(tops) else worst + 100.0
     mantissa, exponent = math.frexp(wanted)
     return math.ldexp(math.ceil(mantissa * 256.0) / 256.0, exponent)
 

@@ -115,7 +115,7 @@ def literal_bounds(layer: Layer | GroupedLayer, certificate: Certificate) -> dic
             found[arithmetic] = DIFFERENT
         else:
             try:
-                added = literal(layer, certificate.heard, arithmetic).total * root_of_volume(layer, certificate)
+                added = literal(layer, certificate.blends, arithmetic).total * root_of_volume(layer, certificate)
                 added *= ROUGHER if certificate.scope.over == "entries" else 1.0
                 found[arithmetic] = (certificate.bound + added) * (1 + 1e-12)
             except Refused as refusal:

@@ -12,7 +12,7 @@ from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs import literal_clusters as module
 from maxaffine.proofs.literal import MOST_TOKENS, literal
 from maxaffine.proofs.literal_clusters import spread
-from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.normalisers import normaliser_range, wanted_bonus
 
 LINE = ma.Box(x=(-1, 1))
@@ -89,8 +89,8 @@ def test_the_bias_keeps_groups_apart_whatever_their_scores(disc):
     from dataclasses import replace
 
     bare = replace(layer, bonus=80.0)
-    assert literal(bare, disc.certificate.heard).leakage > 0.01
-    assert literal(layer, disc.certificate.heard).leakage < 1e-13
+    assert literal(bare, disc.certificate.blends).leakage > 0.01
+    assert literal(layer, disc.certificate.blends).leakage < 1e-13
 
 
 def test_forced_errors_of_logits_stay_within_the_bound_and_come_near_it(kink):
@@ -110,19 +110,19 @@ def test_forced_errors_of_logits_stay_within_the_bound_and_come_near_it(kink):
     F = (w * v).sum(axis=1, keepdims=True)
     moved = w * np.exp(4.0 * 2.0**-53 * sizes * np.sign(v - F))  # four roundings of a logit, all to one side
     away = np.abs((moved * v).sum(axis=1) / moved.sum(axis=1) - F[:, 0]).max()
-    bound = literal(layer, kink.certificate.heard).rounding
+    bound = literal(layer, kink.certificate.blends).rounding
     assert 0.02 * bound < away < bound
 
 
 def test_every_term_counts(kink, monkeypatch):
-    whole = literal(kink.weights, kink.certificate.heard).rounding
-    (heard,) = kink.certificate.heard
+    whole = literal(kink.weights, kink.certificate.blends).rounding
+    (heard,) = kink.certificate.blends
     clusters = kink.weights.groups[0].clusters
     near, far = ([spread(one, scale * row) for one, row in zip(clusters, heard.reach, strict=True)] for scale in (1.0, 3.0))
     assert max(near) > 1.0 and all(a <= b * 1.05 for a, b in zip(near, far, strict=True))
-    assert literal(kink.weights, (Heard(100.0 * heard.blend, heard.size, heard.reach, heard.far),)).rounding > whole
+    assert literal(kink.weights, (ProvedBlend(100.0 * heard.blend, heard.size, heard.reach, heard.far),)).rounding > whole
     monkeypatch.setattr(module, "EXP_ULPS", 1e12)
-    assert literal(kink.weights, kink.certificate.heard).rounding > 10 * whole
+    assert literal(kink.weights, kink.certificate.blends).rounding > 10 * whole
 
 
 def test_float32_arithmetic_costs_more_and_says_where_it_ends(kink):

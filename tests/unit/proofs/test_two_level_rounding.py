@@ -9,7 +9,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.literal import literal
-from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.runtime import chooser
 
@@ -65,7 +65,7 @@ def test_blends_round_no_more_than_their_bound(seed, dtype):
     blend = max(sum(float(m.mid()) * abs(float((p - g).mid())) for p, m in zip(ps, ms, strict=True)) for g, ps, ms in answers)
     for runtime, bound in (
         ("two-level", GroupErrors.of(layer, group).blended(blend, size)),
-        ("dense", literal(layer, (Heard(blend, size),)).total),
+        ("dense", literal(layer, (ProvedBlend(blend, size),)).total),
     ):
         bound += output_rounding(layer, size)
         found = chooser.evaluate(layer, x, runtime)[:, 0, 0]
@@ -94,7 +94,7 @@ def test_kinks_round_by_their_slope_and_not_by_their_logits(dtype, sharp):
     f = np.array([max(float(flint.arb(float(a)) * float(u) + flint.arb(float(b)) * float(v)) for a, b in slopes) for u, v in x])
     for runtime, bound in (
         ("two-level", GroupErrors.of(layer, stored).mixed(kappa, 2.0)),
-        ("dense", literal(layer, (Heard(0.3 * kappa, 2.0, kappa=kappa),)).total),
+        ("dense", literal(layer, (ProvedBlend(0.3 * kappa, 2.0, kappa=kappa),)).total),
     ):
         away = np.abs(chooser.evaluate(layer, x, runtime)[:, 0, 0].astype(np.float64) - f).max()
         whole = 0.2784645427610738 * kappa + bound + output_rounding(layer, 2.0)

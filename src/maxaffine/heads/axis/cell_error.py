@@ -149,12 +149,12 @@ class Cell(Pair):
         away = np.maximum(hi - g, g - lo) + rough
         if not np.isfinite(away).all():
             return math.inf, math.inf, len(z)
-        top, doubt = float(away.max()) * (1 + 1e-14), float((hi - lo + rough).max())
-        return max(top - doubt, 0.0), doubt, len(z)
+        top, uncertainty = float(away.max()) * (1 + 1e-14), float((hi - lo + rough).max())
+        return max(top - uncertainty, 0.0), uncertainty, len(z)
 
-    def good(self, bound: float, doubt: float, error: float) -> bool:
-        """Where the points themselves leave little doubt, no halves say more."""
-        return math.isfinite(bound) and (bound <= 1.02 * error or doubt < 0.02 * error)
+    def good(self, bound: float, uncertainty: float, error: float) -> bool:
+        """Where the points themselves leave little uncertainty, no halves say more."""
+        return math.isfinite(bound) and (bound <= 1.02 * error or uncertainty < 0.02 * error)
 
     def enclosed(self, low: Array, high: Array, error: float) -> tuple[float, bool]:
         """|f - p| from the range of f and the slope of p; taken where it is small, or near what the ends say."""

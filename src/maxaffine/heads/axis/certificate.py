@@ -47,10 +47,10 @@ def certify_axis(layer: GroupedLayer, target: OneDirection, asked: Asked, runtim
     sup = asked.error if math.isinf(asked.norm) else asked.error / volume ** (1.0 / asked.norm)
     proof = prove_axis(layer, group, AxisTarget(target.shifted(lift), target.direction), sup, asked.gap)
     parts = {
-        "approximation": proof.approximation, "leakage": proof.leakage, "target_rounding": proof.doubt,
+        "approximation": proof.approximation, "leakage": proof.leakage, "target_rounding": proof.uncertainty,
         "rounding": proof.rounding + off + output_rounding(layer, proof.layer_size),
     }  # fmt: skip
-    known = proof.heard
+    known = proof.blend
     if math.isfinite(asked.norm):
         known = replace(known, blend=known.blend + 2.0 * proof.layer_size + 2.0 * proof.size)  # next to a jump both sides speak
         parts = _integral(layer, group, proof, sum(parts.values()), asked.norm, volume, off)
@@ -58,7 +58,7 @@ def certify_axis(layer: GroupedLayer, target: OneDirection, asked: Asked, runtim
         asked.norm, parts, argument="axis clusters", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, ELEMENTARY, FLINT), scope=scope_of(proof.every_x, len(proof.holes), asked),
         details={"clusters": float(len(group.clusters)), "jumps": float(len(proof.holes)), "gap": asked.gap or 0.0},
-        heard=(known,),
+        blends=(known,),
     )  # fmt: skip
 
 

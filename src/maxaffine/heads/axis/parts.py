@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.rounding import FLOAT64, gamma
-from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.runtime.grouped import tree_terms
 
 Array = NDArray[np.float64]
@@ -33,13 +33,13 @@ class AxisProof:
     approximation: float
     leakage: float
     rounding: float
-    doubt: float
+    uncertainty: float
     size: float
     layer_size: float
     holes: tuple[Hole, ...]
     every_x: bool  # real x; else those that are float64 numbers
     cells: int
-    heard: Heard  # for the literal form
+    blend: ProvedBlend  # for the literal form
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class AxisParts:
     kinks: float  # and what clusters say beyond a break
     leak: float  # sum over the others of their computed masses times (|f| + |p_k|)
     far: float  # those masses
-    doubt: float  # of worst
+    uncertainty: float  # of worst
     size: float  # sup |f|
     eta: float  # error of scores where clusters answer
     heads: HeadErrors

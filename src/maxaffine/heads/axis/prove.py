@@ -25,17 +25,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
-from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64, compute_format, gamma
 from maxaffine.expression.expression import Expression
-from maxaffine.expression.graph import Graph
+from maxaffine.heads.axis import ranges
 from maxaffine.heads.axis.cell_error import sup_error
 from maxaffine.heads.axis.line import UP, Axis, AxisTarget, U, outward
 from maxaffine.heads.axis.parts import AxisParts, AxisProof, HeadErrors, Hole
 from maxaffine.heads.axis.scores import Scores
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.runtime.grouped import tree_terms
 from maxaffine.runtime.two_level import SKIP
@@ -44,7 +43,7 @@ from maxaffine.structure.breaks import Break, Pieces, find_pieces
 Array = NDArray[np.float64]
 LEAK = 0.004  # of the error, for all clusters far from the query
 RAW = 0.2  # a cell of which more than this lies beyond its branch is compared with the function itself
-LOOK = 2048
+INTERVALS = 2048
 
 
 def prove_axis(layer: GroupedLayer, group: ClusterGroup, target: AxisTarget, error: float, gap: float | None = None) -> AxisProof:
@@ -87,13 +86,8 @@ def _holes(axis: Axis, found: Pieces, error: float, gap: float | None, blur: flo
 def _distance(f: Expression, found: Pieces, one: Break) -> float:
     """How far the function at a break may be from the branches beside it."""
     number = found.breaks.index(one)
-    here = f.enclose(Interval(np.array([[one.low]]), np.array([[one.high]])))
-    worst = 0.0
-    for i in (number - 1, number):
-        if 0 <= i < len(found.pieces):
-            there = found.pieces[i].branch.enclose(Interval(np.array([[one.low]]), np.array([[one.high]])))
-            worst = max(worst, float((here - there).magnitude[0, 0]))
-    return worst if math.isfinite(worst) else math.inf
+    beside = [found.pieces[i].branch for i in (number - 1, number) if 0 <= i < len(found.pieces)]
+    return max((ranges.apart(f, branch, one.low, one.high) for branch in beside), default=0.0)
 
 
 @dataclass
@@ -120,10 +114,10 @@ class AxisProver:
         """Everything but the rounding of the whole and of z."""
         size = self._size()
         reaches, leak, far, edge, pace = self._reaches(size)
-        worst = doubt = 0.0
+        worst = uncertainty = 0.0
         cells = 0
         heads: list[HeadErrors] = []
-        heard = np.zeros(self.count)
+        reached = np.zeros(self.count)
         eta = 0.0
         inner = [self._inside(reach) for reach in reaches]
         for k, reach in enumerate(reaches):
@@ -131,19 +125,19 @@ class AxisProver:
                 branch = self.axis.f if reach.piece is None else self.found.pieces[reach.piece].branch
                 found = sup_error(branch, self.scores.heads[k], low, high, 0.97 * self.error)
                 bound = found.bound + self._slide(k, reach)
-                worst, doubt, cells = max(worst, bound), max(doubt, found.doubt), cells + found.cells
+                worst, uncertainty, cells = max(worst, bound), max(uncertainty, found.uncertainty), cells + found.cells
             if reach.low <= reach.high:
                 heads.append(self._rounding(k, reach))
-                heard[k] = heads[-1].reach
+                reached[k] = heads[-1].reach
                 eta = max(eta, self._score_error(k, reach.low), self._score_error(k, reach.high))
         eta += U * (-FLOAT64.exp_floor + FLOAT64.exp_ulps + 8.0)
         if not (eta < 1.0 and far <= 0.25):
             raise Refused(f"the scores of the clusters are wrong by up to {eta:.2g} in {self.layer.dtype}.")
         top = max(self._top(k, r) for k, r in enumerate(reaches) if r.low <= r.high)
         return AxisParts(
-            worst, self._kinks(inner), leak, far, doubt, size, eta, HeadErrors.worst(heads),
+            worst, self._kinks(inner), leak, far, uncertainty, size, eta, HeadErrors.worst(heads),
             max(head.total(self.compute.tiny) for head in heads), top, max(h.largest(2.0) for h in self.scores.heads),
-            self.count, cells, heard, edge, pace,
+            self.count, cells, reached, edge, pace,
         )  # fmt: skip
 
     def computed(self) -> tuple[AxisParts, float]:
@@ -164,9 +158,9 @@ class AxisProver:
         every = blend + rounding + real <= 0.99 * self.error
         moved_by = real if every else self.moved(False)
         holes = tuple(hole for hole in self.holes if hole is not None)
-        known = Heard(blend, one.size, one.reach[:, None], one.leak, one.edge, one.pace)
+        known = ProvedBlend(blend, one.size, one.reach[:, None], one.leak, one.edge, one.pace)
         return AxisProof(
-            (one.near - one.doubt) * UP, one.leak, (rounding + moved_by) * UP, one.doubt, one.size,
+            (one.near - one.uncertainty) * UP, one.leak, (rounding + moved_by) * UP, one.uncertainty, one.size,
             max(one.size + blend, one.top + one.leak) * UP, holes, every, one.cells, known,
         )  # fmt: skip
 
@@ -180,28 +174,9 @@ class AxisProver:
         """sup |f|: its branches by intervals, and what it may be at breaks."""
         breaks = [one for one in self.found.breaks if one is not None]
         return max(
-            *(self._largest(p.branch, p.low, p.high, LOOK) for p in self.found.pieces),
-            *(self._largest(self.axis.f, one.low, one.high, 1) for one in breaks), 0.0,
+            *(ranges.largest(p.branch, p.low, p.high, INTERVALS) for p in self.found.pieces),
+            *(ranges.largest(self.axis.f, one.low, one.high, 1) for one in breaks), 0.0,
         )  # fmt: skip
-
-    def _largest(self, f: Expression, low: float, high: float, look: int) -> float:
-        edges = np.linspace(low, high, look + 1)
-        edges[0], edges[-1] = low, high
-        todo_low, todo_high = edges[:-1], edges[1:]
-        top = 0.0
-        for _ in range(60):
-            found = f.enclose(Interval(todo_low[:, None], todo_high[:, None]))
-            good = np.isfinite(found.lo[:, 0]) & np.isfinite(found.hi[:, 0])
-            if good.any():
-                top = max(top, float(found.magnitude[good, 0].max()))
-            if good.all():
-                return top * UP
-            first, last = todo_low[~good], todo_high[~good]
-            if len(first) > 4 * LOOK:
-                break
-            middle = first + (last - first) / 2.0
-            todo_low, todo_high = np.concatenate([first, middle]), np.concatenate([middle, last])
-        raise Refused("the target could not be enclosed on its axis.")
 
     def _top(self, k: int, reach: _Reach) -> float:
         """A bound of |p_k| where it answers."""
@@ -323,7 +298,7 @@ class AxisProver:
                 return 0.0
         there = reach.piece + side
         if not 0 <= there < len(self.found.pieces):  # beyond a break at the end of the box
-            return self._apart(self.axis.f, own, min(one.low, end), max(one.high, end)) if hole is None else 0.0
+            return ranges.apart(self.axis.f, own, min(one.low, end), max(one.high, end)) if hole is None else 0.0
         neighbour = self.found.pieces[there]
         if abs(there - reach.piece) != 1 or (end > neighbour.high if side > 0 else end < neighbour.low):
             raise Refused("breaks of the target lie closer together than its clusters can tell.")
@@ -334,28 +309,17 @@ class AxisProver:
         lead = edge[0] if side > 0 else -edge[1]
         low, high = min(start, end), max(start, end)
         if hole is not None:
-            return math.exp(-max(lead, 0.0)) * self._apart(neighbour.branch, own, low, high) * UP
-        near = self._apart(self.axis.f, own, one.low, one.high)
-        difference = _difference(neighbour.branch, own)
+            return math.exp(-max(lead, 0.0)) * ranges.apart(neighbour.branch, own, low, high) * UP
+        near = ranges.apart(self.axis.f, own, one.low, one.high)
+        difference = ranges.difference(neighbour.branch, own)
         inner = one.high if side > 0 else one.low
-        q = self._magnitude(difference, inner, inner)
+        q = ranges.magnitude(difference, inner, inner)
         zone = (min(inner, end), max(inner, end))
-        steep = self._magnitude(difference.gradient(), *zone, pieces=16)
-        crude = self._magnitude(difference, *zone, pieces=16)
+        steep = ranges.magnitude(difference.gradient(), *zone, pieces=16)
+        crude = ranges.magnitude(difference, *zone, pieces=16)
         lam = self.scores.lam[link]
         kink = steep * soft_gap(2, -lead) / lam
         return (max(near, q + min(kink, crude)) if math.isfinite(near) else math.inf) * UP
-
-    def _apart(self, f: Expression, g: Expression, low: float, high: float) -> float:
-        box = Interval(np.array([[low]]), np.array([[high]]))
-        value = float((f.enclose(box) - g.enclose(box)).magnitude[0, 0])
-        return value if math.isfinite(value) else math.inf
-
-    def _magnitude(self, f: Expression, low: float, high: float, pieces: int = 1) -> float:
-        edges = np.linspace(low, high, pieces + 1)
-        edges[0], edges[-1] = low, high
-        value = f.enclose(Interval(edges[:-1, None], edges[1:, None])).magnitude
-        return float(value.max()) if np.isfinite(value).all() else math.inf
 
     # -- rounding
 
@@ -418,7 +382,8 @@ class AxisProver:
             before, after = self.holes[i], self.holes[i + 1]
             low = piece.low if before is None else max(piece.low, before.high - 2.0 * d)
             high = piece.high if after is None else min(piece.high, after.low + 2.0 * d)
-            parts.append(self._branch_modulus(piece.branch, low, high, d) if low < high else 0.0)
+            fine = 0.002 * self.error
+            parts.append(ranges.modulus(piece.branch, low, high, d, self.axis.relative, fine) if low < high else 0.0)
         worst = max(parts)
         for i, one in enumerate(self.found.breaks):
             if one is None or self.holes[i] is not None:
@@ -428,39 +393,6 @@ class AxisProver:
             # two points across a break are both next to it
             far = (d + self.axis.relative * max(abs(one.low), abs(one.high))) * 1.01
             first, last = max(one.low - far, self.axis.first), min(one.high + far, self.axis.last)
-            found = self.axis.f.enclose(Interval(np.array([[first]]), np.array([[last]])))
-            width = float(found.hi[0, 0] - found.lo[0, 0])
+            width = float(ranges.over(self.axis.f, first, last).width)
             worst = max(worst, min(apart, width if math.isfinite(width) else math.inf))
         return worst
-
-    def _branch_modulus(self, f: Expression, first: float, last: float, d: float) -> float:
-        relative, slope = self.axis.relative, f.gradient()
-        tolerance = 0.002 * self.error
-        edges = np.linspace(first, last, 65)
-        edges[0], edges[-1] = first, last
-        low, high = edges[:-1], edges[1:]
-        worst = 0.0
-        while len(low):
-            far = (d + relative * np.maximum(np.abs(low), np.abs(high))) * UP
-            box = Interval(np.maximum(low - far, first)[:, None], np.minimum(high + far, last)[:, None])
-            steep = slope.enclose(box).magnitude[:, 0]
-            found = f.enclose(box)
-            width = (found.hi - found.lo)[:, 0]
-            value = np.fmin(np.where(np.isfinite(steep), steep * far, np.inf), np.where(np.isfinite(width), width, np.inf)) * UP
-            middle = low + (high - low) / 2.0
-            done = (value <= tolerance) | (high - low <= far) | (middle <= low) | (middle >= high)
-            worst = max([worst, *(float(v) for v in value[done])])
-            low, high, middle = low[~done], high[~done], middle[~done]
-            if len(low) > 20_000:
-                return math.inf
-            low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
-        return worst
-
-
-def _difference(f: Expression, g: Expression) -> Expression:
-    """f - g in one graph, so that what they share cancels."""
-    graph = Graph(f.nodes)
-    copies: list[int] = []
-    for node in g.nodes:
-        copies.append(graph.make(node.op, tuple(copies[a] for a in node.args), node.data))
-    return Expression.of_graph("a difference of branches", f.names, graph, (graph.subtract(f.outputs[0], copies[g.outputs[0]]),))

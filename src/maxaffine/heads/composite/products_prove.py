@@ -30,7 +30,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import affine_part_error, lost_below, output_rounding
-from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.two_level import UP, U
 
 THEOREM = "products: every factor proved by clusters along its own direction, their errors multiplied out"
@@ -47,13 +47,14 @@ def certify_products(layer: GroupedLayer, plan: ProductPlan, error: float, runti
     if not math.isfinite(rounding):
         raise Refused(f"far from its clusters some numbers leave {layer.dtype}.")
     parts = {
-        "approximation": proof.approximation, "leakage": proof.leakage, "rounding": rounding, "target_rounding": proof.doubt,
+        "approximation": proof.approximation, "leakage": proof.leakage, "rounding": rounding,
+        "target_rounding": proof.uncertainty,
     }  # fmt: skip
     return Certificate.proved(
         math.inf, parts, argument="products", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT), scope=Scope("box", "real" if proof.every_x else "float64"),
         details={"factors": float(len(plan.factors)), "clusters": float(math.prod(group.cluster_counts))},
-        heard=(proof.heard,),
+        blends=(proof.blend,),
     )  # fmt: skip
 
 
@@ -80,20 +81,21 @@ def prove_product(layer: GroupedLayer, group: FactorGroup, plan: ProductPlan, er
         raise Refused("a factor could not be bounded.")
     size = math.prod(part.size for part in parts) + abs(shift)
     return AxisProof(
-        (bound.near - bound.doubt) * UP, bound.leak * UP, bound.rounding * UP, bound.doubt, size * UP, bound.whole * UP, (),
-        every, sum(part.cells for part in parts), _heard(parts, abs(shift)),
+        (bound.near - bound.uncertainty) * UP, bound.leak * UP, bound.rounding * UP, bound.uncertainty, size * UP,
+        bound.whole * UP, (),
+        every, sum(part.cells for part in parts), _blend(parts, abs(shift)),
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Multiplied:
-    """Of a product: what is near the query, far from it and rounding, a bound of the computed |F|, and what of near is doubt."""
+    """Of a product: what is near the query, far from it and rounding, a bound of the computed |F|, how uncertain `near` is."""
 
     near: float
     leak: float
     rounding: float
     whole: float
-    doubt: float
+    uncertainty: float
 
 
 def multiplied(parts: list[AxisParts], lost: list[float], shift: float, off: float) -> Multiplied:
@@ -104,12 +106,13 @@ def multiplied(parts: list[AxisParts], lost: list[float], shift: float, off: flo
     if not math.prod(max(top, 1.0) for top in tops) < MOST:
         raise Refused("a factor could not be bounded.")
     near, whole = excess(sizes, [part.near for part in parts]), math.prod(tops) * UP + abs(shift)
-    doubt = sum(part.doubt * math.prod(top for k, top in enumerate(reached) if k != i) for i, part in enumerate(parts)) * UP
+    others = [math.prod(top for k, top in enumerate(reached) if k != i) for i in range(len(parts))]
+    uncertainty = sum(part.uncertainty * other for part, other in zip(parts, others, strict=True)) * UP
     rounding = excess(reached, lost) + off + gamma(len(parts) + 2, U) * whole
-    return Multiplied(near, max(excess(sizes, blends) - near, 0.0), rounding, whole, min(doubt, near))
+    return Multiplied(near, max(excess(sizes, blends) - near, 0.0), rounding, whole, min(uncertainty, near))
 
 
-def _heard(parts: list[AxisParts], shift: float) -> Heard:
+def _blend(parts: list[AxisParts], shift: float) -> ProvedBlend:
     """What is known of all combinations of the clusters, for the literal layer."""
     sizes, blends = [part.size for part in parts], [part.near + part.leak for part in parts]
     size = math.prod(sizes) * UP + shift
@@ -117,7 +120,7 @@ def _heard(parts: list[AxisParts], shift: float) -> Heard:
     far = 2.0 * (excess(weights, leaks) + sum(part.far for part in parts) * (size + shift))
     reach = np.stack([axis.ravel() for axis in np.meshgrid(*(part.reach for part in parts), indexing="ij")], axis=1)
     weight = math.prod(w + x for w, x in zip(weights, leaks, strict=True)) * UP + shift
-    return Heard(
+    return ProvedBlend(
         excess(sizes, blends), size, reach, far * UP, sum(part.edge for part in parts), sum(part.pace for part in parts),
         weight=weight,
     )  # fmt: skip

@@ -29,7 +29,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import affine_part_error, output_rounding
-from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.two_level import UP
 
 Array = NDArray[np.float64]
@@ -46,13 +46,13 @@ def certify_sums(layer: GroupedLayer, plan: SumPlan, error: float, runtime: str 
     if len(layer.groups) != len(plan.parts):
         raise Refused("its groups are not those of its plan.")
     scale = error / sum(plan.shares)
-    approximation = leakage = rounding = doubt = size = 0.0
+    approximation = leakage = rounding = uncertainty = size = 0.0
     every = True
     alone = replace(layer, bonus=0.0)  # the groups are run one by one
-    heard: list[Heard | None] = []
+    blends: list[ProvedBlend | None] = []
     for number, (group, made, share) in enumerate(zip(layer.groups, plan.parts, plan.shares, strict=True)):
         if isinstance(made, GroupPlan) and not (group.clustered or group.factored):
-            heard.append(None)
+            blends.append(None)
             parts = product_bound(alone, group, made, share * scale)
         else:
             if isinstance(made, ProductPlan) and group.factored:
@@ -61,19 +61,20 @@ def certify_sums(layer: GroupedLayer, plan: SumPlan, error: float, runtime: str 
                 proof = prove_axis(layer, group, _target(layer, plan, number), share * scale)
             else:
                 raise Refused("its groups are not those of its plan.")
-            heard.append(proof.heard)
-            parts = GroupBound(proof.approximation, proof.doubt, proof.rounding, proof.layer_size)
+            blends.append(proof.blend)
+            parts = GroupBound(proof.approximation, proof.uncertainty, proof.rounding, proof.layer_size)
             leakage, every = leakage + proof.leakage, every and proof.every_x
-        approximation, doubt, rounding = approximation + parts.approximation, doubt + parts.doubt, rounding + parts.rounding
+        approximation, rounding = approximation + parts.approximation, rounding + parts.rounding
+        uncertainty += parts.uncertainty
         size += parts.largest
     rounding += affine_part_error(layer, plan.found.slopes) + output_rounding(layer, size * UP)
     if not math.isfinite(rounding + leakage):
         raise Refused(f"far from its clusters some numbers leave {layer.dtype}.")
     return Certificate.proved(
-        math.inf, {"approximation": approximation, "leakage": leakage, "rounding": rounding, "target_rounding": doubt},
+        math.inf, {"approximation": approximation, "leakage": leakage, "rounding": rounding, "target_rounding": uncertainty},
         argument="sums", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT), scope=Scope("box", "real" if every else "float64"),
-        details={"groups": float(len(layer.groups)), "bonus": layer.bonus}, heard=tuple(heard),
+        details={"groups": float(len(layer.groups)), "bonus": layer.bonus}, blends=tuple(blends),
     )  # fmt: skip
 
 

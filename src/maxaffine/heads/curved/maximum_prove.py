@@ -22,6 +22,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.boxes import Index, Mask, supremum
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
@@ -32,7 +33,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import affine_part_error, output_rounding
-from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.proofs.two_level import UP, GroupErrors, query
 
@@ -55,7 +56,7 @@ def certify_curved_maximum(layer: GroupedLayer, plan: CurvedMaximumPlan, error: 
     smooth = [product_bound(alone, group, made, share) for group, made in zip(layer.groups[1:], plan.smooth, strict=True)]  # type: ignore[arg-type]
     along, sides = _along(layer, tokens, plan), _sides(values, plan)
     bounds = [along.polygon(rows, side.phi, level) for rows, side, level in zip(sides, found.sides, along.levels, strict=True)]
-    polygons, doubt = max(one[0] for one in bounds), max(one[1] for one in bounds)
+    polygons, uncertainty = max(one[0] for one in bounds), max(one[1] for one in bounds)
     kappa = 1.0 / plan.sharpness
     blend = kappa * soft_gap(len(values))
     z = query(layer, tokens)
@@ -66,16 +67,16 @@ def certify_curved_maximum(layer: GroupedLayer, plan: CurvedMaximumPlan, error: 
     if not math.isfinite(rounding):
         raise Refused(f"its logits are not resolved in {layer.dtype}.")
     parts = {
-        "approximation": polygons - min(doubt, polygons) + sum(part.approximation for part in smooth),
+        "approximation": polygons - min(uncertainty, polygons) + sum(part.approximation for part in smooth),
         "leakage": blend,
         "rounding": rounding + along.lean,
-        "target_rounding": min(doubt, polygons) + sum(part.doubt for part in smooth),
+        "target_rounding": min(uncertainty, polygons) + sum(part.uncertainty for part in smooth),
     }
     return Certificate.proved(
         math.inf, parts, argument="curved maximum", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, EXPONENTIAL, ELEMENTARY, FLINT),
         details={"pieces": float(len(values)), "sharpness": plan.sharpness, "groups": float(len(layer.groups))},
-        heard=(Heard(blend, size, kappa=kappa), *([None] * len(plan.smooth))),
+        blends=(ProvedBlend(blend, size, kappa=kappa), *([None] * len(plan.smooth))),
     )  # fmt: skip
 
 
@@ -148,41 +149,37 @@ class Along:
     levels: tuple[Interval, ...]
 
     def polygon(self, values: Array, phi: Expression, level: Interval) -> tuple[float, float]:
-        """sup |max_k v_k - phi - level|, and how much of it is doubt about phi."""
+        """sup |max_k v_k - phi - level|, and how much of it is uncertainty about phi."""
         if not len(values):
             raise Refused("one side of the maximum has no token.")
         order = np.argsort(values[:, 0], kind="stable")
         slopes, constants = values[order, 0], values[order, -1]
         cuts, apart = self._corners(slopes, constants)
         edges = np.concatenate([[-self.reach], cuts, [self.reach]])
-        shares = np.linspace(0.0, 1.0, FIRST + 1)
-        inside = edges[:-1, None] + np.diff(edges)[:, None] * shares
-        inside[:, 0], inside[:, -1] = edges[:-1], edges[1:]
-        low, high = inside[:, :-1].ravel(), inside[:, 1:].ravel()
+        inside = np.linspace(edges[:-1], edges[1:], FIRST + 1, axis=1)
         piece = np.repeat(np.arange(len(slopes)), FIRST)
         first, second = phi.gradient(), phi.gradient().gradient()
-        worst = seen = doubt = 0.0
-        for cut in range(CUTS + 1):
+        seen = uncertainty = 0.0
+
+        def measure(low: Array, high: Array, piece: Index) -> tuple[Array, Mask, None]:
+            nonlocal seen, uncertainty
+            low, high, slope, level_at = low[:, 0], high[:, 0], slopes[piece[:, 0]], constants[piece[:, 0]]
             middle = low + (high - low) / 2.0
             reach = np.maximum(high - middle, middle - low) * (1 + 2.0**-50)
             at, over = self._t(Interval.point(middle)), self._t(Interval(low, high))
-            line = Interval.point(slopes[piece]) * Interval.point(middle) + Interval.point(constants[piece])
+            line = Interval.point(slope) * Interval.point(middle) + Interval.point(level_at)
             value = phi.enclose(at)[:, 0] + level
-            gap, lean = line - value, Interval.point(slopes[piece]) - first.enclose(at)[:, 0] * self.half
+            gap, lean = line - value, Interval.point(slope) - first.enclose(at)[:, 0] * self.half
             bend = abs(second.enclose(over)[:, 0]).hi * self.half**2 * UP
             bound = abs(gap).hi + (abs(lean).hi * reach + bend * reach**2 / 2.0) * UP
             if not np.isfinite(bound).all():
                 raise Refused("a side of the maximum, or a derivative of it, is not bounded.")
-            seen, doubt = max(seen, float(gap.mignitude.max())), max(doubt, float(value.width.max()))
-            more = np.flatnonzero(bound > CLOSE * seen) if cut < CUTS else np.zeros(0, dtype=np.intp)
-            done = np.ones(len(bound), dtype=bool)
-            done[more] = False
-            worst = max(worst, float(bound[done].max(initial=0.0)))
-            if not len(more):
-                break
-            low, high = np.concatenate([low[more], middle[more]]), np.concatenate([middle[more], high[more]])
-            piece = np.concatenate([piece[more], piece[more]])
-        return (worst + apart) * UP, doubt
+            seen, uncertainty = max(seen, float(gap.mignitude.max())), max(uncertainty, float(value.width.max()))
+            return bound, bound <= CLOSE * seen, None
+
+        low, high = inside[:, :-1].reshape(-1, 1), inside[:, 1:].reshape(-1, 1)
+        worst, _ = supremum(low, high, measure, carried=piece[:, None], budget=10**9, rounds=CUTS + 1, settle=True)
+        return (worst + apart) * UP, uncertainty
 
     def _t(self, z: Interval) -> Interval:
         """t as a column, with what it may be off by: one number for every x, so that derivatives in z are those of phi."""

@@ -31,7 +31,7 @@ from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT, LOGARIT
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.enclosed import PieceAt
-from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.local_error import Head, prove
 from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.structure.branches import extremum, parting
@@ -81,13 +81,14 @@ def certify_curved(
         wrong, count = soft.largest(goal)
     else:
         wrong, count = _Kink(layer, inner, PieceAt(piece, 0), found[0].argument, choice, 2.0 * eta).largest(goal)
-    doubt = max(proof.doubt for proof in branches)
-    parts = {"approximation": branch - min(doubt, branch), "leakage": wrong, "rounding": lost, "target_rounding": doubt}
+    uncertainty = max(proof.uncertainty for proof in branches)
+    parts = {"approximation": branch - min(uncertainty, branch), "target_rounding": uncertainty}
+    parts |= {"leakage": wrong, "rounding": lost}
     return Certificate.proved(
         math.inf, parts, argument="curved kink", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(EXPONENTIAL, ELEMENTARY, FLINT, LOGARITHM),
         details={"edges": float(len(inner.clusters) - 1), "boxes": float(count), "score_error": eta},
-        heard=(Heard(0.0, size), Heard(wrong, size)),  # of the inner group: 2 Omega (1 - Omega) |q| <= 2 wrong
+        blends=(ProvedBlend(0.0, size), ProvedBlend(wrong, size)),  # of the inner group: 2 Omega (1 - Omega) |q| <= 2 wrong
     )  # fmt: skip
 
 
@@ -139,25 +140,25 @@ class _Kink:
         if not goal > 0:
             raise Refused("the branches alone use up the error.")
         slopes, offsets = self.group.site_slopes[1:].astype(np.float64), self.group.site_offsets[1:].astype(np.float64)
-        doubt = 400.0 * FLOAT64.unit * (float((np.abs(slopes).sum(axis=1) + np.abs(offsets)).max()) + 40.0) + self.blur
+        uncertainty = 400.0 * FLOAT64.unit * (float((np.abs(slopes).sum(axis=1) + np.abs(offsets)).max()) + 40.0) + self.blur
         low, high = boxes.grid(np.full(2, -EDGE), np.full(2, EDGE), 2**FIRST)
         middle, half = (low + high) / 2.0, (high - low) / 2.0
         value, lean = self._inside(middle)
         best = middle @ slopes.T + offsets - value[:, None]
         for e in range(2):
             best = best + np.abs(slopes[:, e][None] - lean[:, e : e + 1]) * half[:, e : e + 1] * (1 + 1e-12)
-        heard = max(1, int((best > -QUIET).sum(axis=1).max()))
-        who = np.argsort(-best, axis=1)[:, :heard]
+        audible = max(1, int((best > -QUIET).sum(axis=1).max()))
+        who = np.argsort(-best, axis=1)[:, :audible]
         tail = len(offsets) * math.exp(-QUIET)
 
         def measure(low: Array, high: Array, who: Index) -> tuple[Array, Mask, None]:
-            bound = self._bound(low, high, who, slopes, offsets, doubt, tail, goal)
+            bound = self._bound(low, high, who, slopes, offsets, uncertainty, tail, goal)
             return bound, bound <= goal, None
 
         return boxes.supremum(low, high, measure, carried=who, budget=BOXES, refusal="the error near the curve")
 
     def _bound(
-        self, low: Array, high: Array, who: Index, slopes: Array, offsets: Array, doubt: float, tail: float, goal: float
+        self, low: Array, high: Array, who: Index, slopes: Array, offsets: Array, uncertainty: float, tail: float, goal: float
     ) -> Array:
         middle, half = (low + high) / 2.0, (high - low) / 2.0 * (1 + 1e-14)
         radius = self.group.clusters[0].radius
@@ -170,13 +171,13 @@ class _Kink:
         a, b = slopes[who], offsets[who]
         gaps = (a * middle[:, None]).sum(axis=2) + b - value[:, None]
         upper = gaps + (np.abs(a - tangent[:, None]) * half[:, None]).sum(axis=2) * (1 + 1e-12)
-        outside_mass = np.exp(np.minimum(upper + doubt, 30.0)).sum(axis=1) * (1 + 1e-9) + tail  # of the edges, where inside
+        outside_mass = np.exp(np.minimum(upper + uncertainty, 30.0)).sum(axis=1) * (1 + 1e-9) + tail  # of the edges, where inside
         best = gaps.argmax(axis=1)
         lead = np.full(len(low), np.inf)
         for corner in itertools.product((0.0, 1.0), repeat=2):
             z = low + np.array(corner) * (high - low)
             lead = np.minimum(lead, (a[rows, best] * z).sum(axis=1) + b[rows, best] - self._inside(z)[0])
-        inside_mass = np.exp(np.minimum(doubt - lead, 30.0)) * (1 + 1e-9)  # of the inner cluster, where outside
+        inside_mass = np.exp(np.minimum(uncertainty - lead, 30.0)) * (1 + 1e-9)  # of the inner cluster, where outside
         scale = Interval.point(np.diag(self.group.matrix))
         x = Interval(low, high) / scale + Interval.point(self.layer.centre)
         h = self.argument.enclose(x)

@@ -57,13 +57,13 @@ class SoftKink:
         if not goal > 0:
             raise Refused("the branches alone use up the error.")
         slopes, offsets = self.group.site_slopes[1:].astype(np.float64), self.group.site_offsets[1:].astype(np.float64)
-        doubt = 400.0 * FLOAT64.unit * (float((np.abs(slopes).sum(axis=1) + np.abs(offsets)).max()) + 40.0) + self.blur
+        uncertainty = 400.0 * FLOAT64.unit * (float((np.abs(slopes).sum(axis=1) + np.abs(offsets)).max()) + 40.0) + self.blur
         low, high = boxes.grid(np.full(2, -self.edge), np.full(2, self.edge), 2**FIRST)
-        tail = len(offsets) * math.exp(doubt - QUIET)
+        tail = len(offsets) * math.exp(uncertainty - QUIET)
 
         def measure(low: Array, high: Array, who: Index) -> tuple[Array, Mask, Rest]:
             box = _Box(self, low, high, who, slopes, offsets)
-            bound = box.bound(doubt, tail, goal)
+            bound = box.bound(uncertainty, tail, goal)
             return bound, bound <= goal, lambda rows: (None, box.audible(rows))
 
         who = np.broadcast_to(np.arange(len(offsets)), (len(low), len(offsets)))
@@ -144,7 +144,7 @@ class _Box:
         self.lean = np.where(closer[:, None], kink.sign * slope.mid / size, self.lean)
         self.bend = np.where(closer, bend, self.bend)
 
-    def bound(self, doubt: float, tail: float, goal: float) -> Array:
+    def bound(self, uncertainty: float, tail: float, goal: float) -> Array:
         """What the layer is off by on every box, besides its branches."""
         wide = (np.abs(self.lean) * self.half).sum(axis=1) * (1 + 1e-12) + self.bend
         over, under = np.maximum(self.Q + wide, 0.0), np.maximum(wide - self.Q, 0.0)
@@ -162,7 +162,7 @@ class _Box:
             k = lam if linked else np.zeros(len(lam))
             base = self.gaps + (k * self.Q)[:, None]
             lines = self.slopes + k[:, None, None] * self.lean[:, None]
-            slack = doubt + k * self.bend + 64.0 * FLOAT64.unit * (k * (np.abs(self.Q) + wide) + 1.0)
+            slack = uncertainty + k * self.bend + 64.0 * FLOAT64.unit * (k * (np.abs(self.Q) + wide) + 1.0)
             upper = np.full(len(lam), -np.inf)
             for s in (1.0, -1.0):
                 for r in (1.0, -1.0):

@@ -26,7 +26,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import output_rounding
-from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.target.target import Target
 
@@ -63,7 +63,7 @@ def certify_level_sets(layer: GroupedLayer, target: Target, p: float, error: flo
         runtime=runtime, assumptions=(EXPONENTIAL, ELEMENTARY, LOGARITHM),
         scope=Scope("integral"),
         details={"clusters": float(errors.count), "boxes": float(count), "score_error": eta},
-        heard=(Heard(2.0 * size, size),),  # at a jump all that tokens say
+        blends=(ProvedBlend(2.0 * size, size),),  # at a jump all that tokens say
     )  # fmt: skip
 
 
@@ -84,8 +84,8 @@ class _Tokens:
         slopes = group.site_slopes.astype(np.float64) * np.diag(group.matrix)
         offsets = group.site_offsets.astype(np.float64)
         reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low)
-        doubt = 16.0 * FLOAT64.unit * (len(reach) + 4) * float((np.abs(slopes) @ reach + np.abs(offsets)).max())
-        return cls(layer.centre, slopes, offsets, values, blur + doubt)
+        uncertainty = 16.0 * FLOAT64.unit * (len(reach) + 4) * float((np.abs(slopes) @ reach + np.abs(offsets)).max())
+        return cls(layer.centre, slopes, offsets, values, blur + uncertainty)
 
     def trails(self, low: Array, high: Array, who: Index) -> tuple[Array, Array]:
         """Upper bounds (B, M) over the boxes of S_k - S_l, k of `who` (B, M) and l the best of them at the middle; and l."""

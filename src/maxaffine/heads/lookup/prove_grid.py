@@ -5,6 +5,7 @@ enclosures of f at the true centres, and every rounding enters as a logit error 
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,14 +41,18 @@ def certify_grid(layer: Layer, target: Target, evidence: Evidence, argument: str
         raise Refused("the stored keys are not those of a uniform grid; the lookup theorems do not apply.")
     rounding = rounding_of(layer, runtime)
     eta = rounding.eta + layer.sharpness * offset_error(layer)
-    parts = _PARTS[argument](layer, target, evidence, eta, margin)
+    approximation, bound = _BOUNDS[argument](layer, target, evidence, margin)
+    exact, rounded = bound(0.0), bound(eta)
+    leakage = exact - approximation if math.isfinite(exact) else math.inf
+    moved = rounded - exact if math.isfinite(rounded) else math.inf
     if argument in ("G4", "C"):
         deviation = (0.0, 0.0)
     elif deviation is None:
         deviation = values_deviation(layer, target, evidence)
-    parts["leakage"] += window_leak(layer, runtime)
-    parts["rounding"] += deviation[1] + runtime_rounding(layer, rounding)
-    parts["target_rounding"] = deviation[0]
+    parts = {
+        "approximation": approximation, "leakage": leakage + window_leak(layer, runtime),
+        "rounding": moved + deviation[1] + runtime_rounding(layer, rounding), "target_rounding": deviation[0],
+    }  # fmt: skip
     assumptions = [EXPONENTIAL]
     if target.expression is not None:
         assumptions.append(ELEMENTARY)
@@ -78,53 +83,34 @@ def runtime_rounding(layer: Layer, rounding: Rounding) -> float:
     return rounding.summation * largest + 2.0 * rounding.stray * largest + underflow
 
 
-def _parts_e1(layer: Layer, target: Target, evidence: Evidence, eta: float, margin: float) -> dict[str, float]:
-    assert evidence.lipschitz is not None
+Bound = Callable[[float], float]  # of the error, for logits off by eta
+
+
+def _e1(layer: Layer, target: Target, evidence: Evidence, margin: float) -> tuple[float, Bound]:
     reach = evidence.reach(cell_widths(layer.coordinates)) * (1 + 1e-14)
-    exact = theorems.mean_distance(layer.sharpness)
-    rounded = theorems.mean_distance(layer.sharpness, eta)
-    return {
-        "approximation": 0.5 * reach,
-        "leakage": (exact - 0.5) * reach,
-        "rounding": (rounded - exact) * reach,
-    }
+    return 0.5 * reach, lambda eta: theorems.mean_distance(layer.sharpness, eta) * reach
 
 
-def _parts_e2(layer: Layer, target: Target, evidence: Evidence, eta: float, margin: float) -> dict[str, float]:
+def _e2(layer: Layer, target: Target, evidence: Evidence, margin: float) -> tuple[float, Bound]:
     assert evidence.euclidean is not None
     reach = evidence.euclidean * float(np.linalg.norm(cell_widths(layer.coordinates))) * (1 + 1e-14)
-    exact = math.sqrt(theorems.mean_square(layer.sharpness))
-    rounded = math.sqrt(theorems.mean_square(layer.sharpness, eta))
-    return {
-        "approximation": 0.5 * reach,
-        "leakage": (exact - 0.5) * reach,
-        "rounding": (rounded - exact) * reach,
-    }
+    return 0.5 * reach, lambda eta: math.sqrt(theorems.mean_square(layer.sharpness, eta)) * reach
 
 
-def _parts_e3(layer: Layer, target: Target, evidence: Evidence, eta: float, margin: float) -> dict[str, float]:
+def _e3(layer: Layer, target: Target, evidence: Evidence, margin: float) -> tuple[float, Bound]:
     assert evidence.modulus is not None
-    widths = cell_widths(layer.coordinates)
-    spread = evidence.range_bound(layer.high - layer.low)
-    leak = spread * layer.dimension * theorems.tail(layer.sharpness)
-    rounded = spread * layer.dimension * theorems.tail(layer.sharpness, eta)
-    return {
-        "approximation": float(evidence.modulus(float(widths.max()))),
-        "leakage": leak,
-        "rounding": rounded - leak,
-    }
+    near = float(evidence.modulus(float(cell_widths(layer.coordinates).max())))
+    spread = evidence.range_bound(layer.high - layer.low) * layer.dimension
+    return near, lambda eta: near + spread * theorems.tail(layer.sharpness, eta)
 
 
-def _parts_e4(layer: Layer, target: Target, evidence: Evidence, eta: float, margin: float) -> dict[str, float]:
-    assert evidence.concave_modulus is not None
-    total = float(cell_widths(layer.coordinates).sum()) * (1 + 1e-14)
-    half = float(evidence.concave_modulus(0.5 * total))
-    exact = float(evidence.concave_modulus(theorems.mean_distance(layer.sharpness) * total))
-    rounded = float(evidence.concave_modulus(theorems.mean_distance(layer.sharpness, eta) * total))
-    return {"approximation": half, "leakage": exact - half, "rounding": rounded - exact}
+def _e4(layer: Layer, target: Target, evidence: Evidence, margin: float) -> tuple[float, Bound]:
+    modulus, total = evidence.concave_modulus, float(cell_widths(layer.coordinates).sum()) * (1 + 1e-14)
+    assert modulus is not None
+    return float(modulus(0.5 * total)), lambda eta: float(modulus(theorems.mean_distance(layer.sharpness, eta) * total))
 
 
-def _parts_g4(layer: Layer, target: Target, evidence: Evidence, eta: float, margin: float) -> dict[str, float]:
+def _g4(layer: Layer, target: Target, evidence: Evidence, margin: float) -> tuple[float, Bound]:
     approximation = 0.0
     lowest, highest = float(layer.values.min()), float(layer.values.max())
     count = layer.keys.count
@@ -135,27 +121,25 @@ def _parts_g4(layer: Layer, target: Target, evidence: Evidence, eta: float, marg
         lowest, highest = min(lowest, float(f.lo.min())), max(highest, float(f.hi.max()))
         away = np.maximum(f.hi - values[start:stop], values[start:stop] - f.lo)
         approximation = max(approximation, float(away.max()) * (1 + 4 * FLOAT64.unit))
-    spread = (highest - lowest) * (1 + 4 * FLOAT64.unit)
-    exact = spread * layer.dimension * theorems.outside_enlarged(layer.sharpness, margin)
-    rounded = spread * layer.dimension * theorems.outside_enlarged(layer.sharpness, margin, eta)
-    return {"approximation": approximation, "leakage": exact, "rounding": rounded - exact}
+    spread = (highest - lowest) * (1 + 4 * FLOAT64.unit) * layer.dimension
+    return approximation, lambda eta: approximation + spread * theorems.outside_enlarged(layer.sharpness, margin, eta)
 
 
-def _parts_c(layer: Layer, target: Target, evidence: Evidence, eta: float, margin: float) -> dict[str, float]:
+def _c(layer: Layer, target: Target, evidence: Evidence, margin: float) -> tuple[float, Bound]:
     """The softmax over one key is 1 whatever its logit, so nothing leaks."""
     if evidence.extent is None or layer.keys.count != 1:
         raise Refused("one value for the whole box is proved where there is one key and the range of the target is known.")
     value = layer.values.reshape(-1).astype(np.float64)
-    away = np.maximum(evidence.extent[1] - value, value - evidence.extent[0])
-    return {"approximation": float(away.max()) * (1 + 4 * FLOAT64.unit), "leakage": 0.0, "rounding": 0.0}
+    away = float(np.maximum(evidence.extent[1] - value, value - evidence.extent[0]).max()) * (1 + 4 * FLOAT64.unit)
+    return away, lambda eta: away
 
 
-_PARTS = {"E1": _parts_e1, "E2": _parts_e2, "E3": _parts_e3, "E4": _parts_e4, "G4": _parts_g4, "C": _parts_c}
+_BOUNDS = {"E1": _e1, "E2": _e2, "E3": _e3, "E4": _e4, "G4": _g4, "C": _c}
 
 
 def values_deviation(layer: Layer, target: Target, evidence: Evidence) -> tuple[float, float]:
-    """max_j of the doubt about f(centre_j) and of |stored value - best value|: (target_rounding, storage)."""
-    doubt, storage = 0.0, 0.0
+    """max_j of the uncertainty about f(centre_j) and of |stored value - best value|: (target_rounding, storage)."""
+    uncertainty, storage = 0.0, 0.0
     count = layer.keys.count
     values = layer.values.reshape(count, layer.d_out, layer.n_out).astype(np.float64)
     for start in range(0, count, CHUNK):
@@ -164,15 +148,10 @@ def values_deviation(layer: Layer, target: Target, evidence: Evidence) -> tuple[
         if target.expression is not None:
             f = target.enclose(sites.lo, sites.hi)
             middle = f.lo / 2.0 + f.hi / 2.0
-            doubt = max(doubt, float((f.hi - f.lo).max()))
+            uncertainty = max(uncertainty, float((f.hi - f.lo).max()))
         else:
             middle = target.values(np.clip((sites.lo + sites.hi) / 2.0, layer.low, layer.high))
             slack = (sites.hi - sites.lo).max(axis=0)
-            doubt = max(doubt, _reach(evidence, slack))
+            uncertainty = max(uncertainty, evidence.range_bound(slack))
         storage = max(storage, float(np.abs(values[start:stop] - middle).max()))
-    return doubt, storage * (1 + 4 * FLOAT64.unit)
-
-
-def _reach(evidence: Evidence, slack: Array) -> float:
-    """How much f can change over `slack`, from the declared facts: the smallest of those that apply."""
-    return evidence.range_bound(slack)
+    return uncertainty, storage * (1 + 4 * FLOAT64.unit)

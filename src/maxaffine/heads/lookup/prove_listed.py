@@ -62,9 +62,9 @@ def _dual_bound(linprog: object, c: Array, A: Array, r: Array, slack: bool = Fal
     result = linprog(-c, A_ub=A, b_ub=r, bounds=np.c_[-reach, reach], method="highs")  # type: ignore[operator]
     y = np.zeros(len(r)) if result.ineqlin is None or result.status != 0 else np.maximum(-result.ineqlin.marginals, 0.0)
     rest = c - A.T @ y
-    doubt = gamma(len(r) + len(c) + 8, FLOAT64.unit)
-    doubt *= float(y @ np.abs(r) + (np.abs(c) + np.abs(A).T @ y) @ reach)
-    return float(y @ r + np.abs(rest) @ reach) + 4.0 * doubt
+    uncertainty = gamma(len(r) + len(c) + 8, FLOAT64.unit)
+    uncertainty *= float(y @ np.abs(r) + (np.abs(c) + np.abs(A).T @ y) @ reach)
+    return float(y @ r + np.abs(rest) @ reach) + 4.0 * uncertainty
 
 
 def certify_partition(
@@ -100,7 +100,7 @@ def certify_partition(
 def cell_oscillation(
     layer: Layer, target: Target, evidence: Evidence, low: Array, high: Array
 ) -> tuple[float, float]:
-    """max_j sup |f - y_j| over boxes given in coordinates, and the doubt about values of f."""
+    """max_j sup |f - y_j| over boxes given in coordinates, and the uncertainty about values of f."""
     alive = np.all(low <= high, axis=1)
     values = layer.values.astype(np.float64)[alive]
     box = [
@@ -150,16 +150,16 @@ def certify_centres(
     values = layer.values.astype(np.float64)
     if target.expression is not None:
         f = target.enclose(sites.lo, sites.hi)
-        doubt, storage = float((f.hi - f.lo).max()), float(np.abs(values - (f.lo / 2.0 + f.hi / 2.0)).max())
+        uncertainty, storage = float((f.hi - f.lo).max()), float(np.abs(values - (f.lo / 2.0 + f.hi / 2.0)).max())
     else:
         points = sites.lo / 2.0 + sites.hi / 2.0
-        doubt = L * float(np.linalg.norm(sites.hi - sites.lo, axis=1).max())
+        uncertainty = L * float(np.linalg.norm(sites.hi - sites.lo, axis=1).max())
         storage = float(np.abs(values - target.values(points)).max())
     parts = {
         "approximation": L * radius,
         "leakage": exact - L * radius,
         "rounding": rounded - exact + storage + runtime_rounding(layer, rounding),
-        "target_rounding": doubt,
+        "target_rounding": uncertainty,
     }
     name = "euclidean" if evidence.euclidean is not None else "lipschitz"
     return Certificate.proved(

@@ -21,7 +21,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.assumptions import CONSTANTS, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import output_rounding
-from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.proofs.two_level import GroupErrors
 
@@ -49,7 +49,7 @@ def certify_piecewise(layer: GroupedLayer, plan: PiecewisePlan, runtime: str = "
         math.inf, parts, argument="PWA", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, CONSTANTS) if exact else (LOGARITHM,),
         details={"tokens": float(plan.cells), "sharpness": plan.sharpness},
-        heard=(Heard(blend + 2.0 * kappa * scores + values + (_up(exact) if exact else 0.0), size, kappa=kappa),),
+        blends=(ProvedBlend(blend + 2.0 * kappa * scores + values + (_up(exact) if exact else 0.0), size, kappa=kappa),),
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.assumptions import ELEMENTARY, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import output_rounding
-from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.local_error import Head, prove
 from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.proofs.sources import FromAffine
@@ -54,7 +54,7 @@ def certify_regions(
     if jumps and plan.gap is None:
         raise Refused("the target jumps, and no gap about its jumps is declared.")
     branches = [arrangement.branch(signs) for signs in arrangement.regions]
-    approximation, doubt = branch_errors(layer, group, plan, branches, error)
+    approximation, uncertainty = branch_errors(layer, group, plan, branches, error)
     count = len(branches)
     kinks = [i for i in range(len(arrangement.planes)) if i not in jumps]
     kappa = max((slopes[i] / (2.0 * plan.steepness[i]) for i in kinks), default=0.0) * (1 + 1e-12)
@@ -67,7 +67,7 @@ def certify_regions(
     for i in set(jumps):
         steep = 2.0 * plan.steepness[i] * (plan.gap or 0.0) * (1 - 1e-5) * _length(arrangement.planes[i]) - 2.0 * stored
         far += count * math.exp(-max(min(steep, 700.0), -700.0)) * (2.0 * size + approximation)
-    blend = (approximation + doubt + leak + far) * (1 + 1e-12)
+    blend = (approximation + uncertainty + leak + far) * (1 + 1e-12)
     rounded = GroupErrors.of(layer, group).blended(blend, size)
     if not math.isfinite(rounded):
         raise Refused(f"its scores are too steep for {layer.dtype}.")
@@ -75,13 +75,13 @@ def certify_regions(
         "approximation": approximation,
         "leakage": leak + far,
         "rounding": rounded + output_rounding(layer, size + blend),
-        "target_rounding": doubt,
+        "target_rounding": uncertainty,
     }
     details = {"regions": float(count), "planes": float(len(arrangement.planes)), "dimension": float(D)}
     return Certificate.proved(
         math.inf, parts, argument="regions", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, ELEMENTARY, FLINT), scope=scope_of(len(set(jumps)), plan.gap), details=details,
-        heard=(Heard(blend, size),),
+        blends=(ProvedBlend(blend, size),),
     )  # fmt: skip
 
 
@@ -93,8 +93,8 @@ def scope_of(jumps: int, gap: float | None) -> Scope:
 def branch_errors(
     layer: GroupedLayer, group: ClusterGroup, plan: RegionsPlan, branches: list[Expression], error: float
 ) -> tuple[float, float]:
-    """The largest error of a head against its branch on the whole box, without and with what is in doubt."""
-    bound = doubt = 0.0
+    """The largest error of a head against its branch on the whole box, without and with what is in uncertainty."""
+    bound = uncertainty = 0.0
     deltas = tuple(axis.parameter for axis in plan.fit.axes)
     known: dict[tuple[str, bytes], tuple[float, float]] = {}
     for branch, cluster in zip(branches, group.clusters, strict=True):
@@ -108,8 +108,8 @@ def branch_errors(
             source = FromAffine.scaled(branch, layer.centre, cluster.radius)
             reach = np.maximum(layer.high - layer.centre, layer.centre - layer.low) / cluster.radius * (1 + 2.0**-50)
             proof = prove(Head(source, axes, deltas, values, slopes), error, -reach, reach)
-            known[key] = proof.bound - min(proof.doubt, proof.bound), min(proof.doubt, proof.bound)
-        bound, doubt = max(bound, known[key][0]), max(doubt, known[key][1])
+            known[key] = proof.bound - min(proof.uncertainty, proof.bound), min(proof.uncertainty, proof.bound)
+        bound, uncertainty = max(bound, known[key][0]), max(uncertainty, known[key][1])
     first = group.clusters[0].axes
     for cluster in group.clusters[1:]:
         for one, other in zip(first, cluster.axes, strict=True):
@@ -117,7 +117,7 @@ def branch_errors(
                 raise Refused("its regions do not share their keys.")
         if not np.array_equal(cluster.radius, group.clusters[0].radius):
             raise Refused("its regions do not share their keys.")
-    return bound, doubt
+    return bound, uncertainty
 
 
 def stored_scores(layer: GroupedLayer, group: ClusterGroup, plan: RegionsPlan) -> float:

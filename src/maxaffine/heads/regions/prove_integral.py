@@ -27,7 +27,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.assumptions import ELEMENTARY, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import output_rounding
-from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.structure.planes import Plane
@@ -48,7 +48,7 @@ def certify_regions_integral(
     jumps = sorted({crossing.plane for crossing in found.crossings if crossing.jumps})
     branches = [found.branch(signs) for signs in found.regions]
     volume = float(np.prod(layer.high - layer.low)) * (1 + 1e-12)
-    approximation, doubt = branch_errors(layer, group, plan, branches, error / volume ** (1.0 / p))
+    approximation, uncertainty = branch_errors(layer, group, plan, branches, error / volume ** (1.0 / p))
     size = max(branch_size(branch, layer.low, layer.high) for branch in branches)
     kinks = [i for i in range(len(found.planes)) if i not in jumps]
     kappa = max((slopes[i] / (2.0 * plan.steepness[i]) for i in kinks), default=0.0) * (1 + 1e-12)
@@ -67,16 +67,16 @@ def certify_regions_integral(
     root = volume ** (1.0 / p) * (1 + 1e-12)
     # what is computed is a mean of computed heads, each within eps + head of its branch
     head = errors.head + errors.sums(0.0)
-    lost = head + output_rounding(layer, size + approximation + doubt + head)
+    lost = head + output_rounding(layer, size + approximation + uncertainty + head)
     parts = {
         "approximation": approximation * root, "leakage": mixed * root + crossed,
-        "rounding": lost * root, "target_rounding": doubt * root,
+        "rounding": lost * root, "target_rounding": uncertainty * root,
     }  # fmt: skip
     details = {"regions": float(count), "planes": float(len(found.planes)), "jumps": float(len(jumps))}
     return Certificate.proved(
         p, parts, argument="regions in L_p", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, ELEMENTARY, FLINT), scope=Scope("integral"), details=details,
-        heard=(Heard(2.0 * (size + approximation), size),),  # at a jump all that both sides say
+        blends=(ProvedBlend(2.0 * (size + approximation), size),),  # at a jump all that both sides say
     )  # fmt: skip
 
 

@@ -23,8 +23,10 @@ from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.assumptions import DECLARED, ELEMENTARY, EXPONENTIAL, FLINT
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import underflow
-from maxaffine.proofs.head_bounds import EDGE, affine_moments, etas_for, mean_eta, moments, pieces
+from maxaffine.proofs.head_bounds import EDGE, affine_moments, etas_for, moments
+from maxaffine.proofs.literal_products import factored_moments
 from maxaffine.proofs.local_error import Head, prove
+from maxaffine.proofs.normalisers import leak
 from maxaffine.proofs.sources import FromDeclaration, FromDerivatives, FromExpression, Source
 from maxaffine.runtime.collapse import SHARE, allowance, collapsible
 from maxaffine.runtime.grouped import tree_terms
@@ -42,12 +44,13 @@ LITERAL = 1 << 16  # tokens up to which the literal softmax is one of the runtim
 
 @dataclass(frozen=True)
 class GroupBound:
-    """What one group contributes: approximation, doubt about f, rounding, and the largest |F_g|."""
+    """What one group contributes: approximation, uncertainty about f, rounding, the largest |F_g|, and errors of logits."""
 
     approximation: float
-    doubt: float
+    uncertainty: float
     rounding: float
     largest: float
+    eta: float = 0.0  # error of its logits
 
 
 def certify_spectral(
@@ -59,7 +62,9 @@ def certify_spectral(
         _factored(layer, group, made, goal) if group.factors is not None else _listed(layer, group, made, goal, declared)
         for group, made in zip(layer.products(), plan.groups, strict=True)
     ]
-    leak = 0.0 if runtime in ("factorised", "collapsed") else leak_bound(layer, [bound.largest for bound in bounds])
+    leakage = 0.0
+    if runtime not in ("factorised", "collapsed"):
+        leakage = leak(layer, [one.largest for one in bounds], [one.eta for one in bounds])
     compute = compute_format(layer.dtype)
     total = sum(bound.largest for bound in bounds)
     summing = (compute.unit + gamma(len(bounds) + 2, FLOAT64.unit)) * total + underflow(layer)
@@ -67,9 +72,9 @@ def certify_spectral(
     summing += allowance(reserve, total) if reserve else 0.0  # what the polynomials of `collapsed` differ from the heads by
     parts = {
         "approximation": sum(bound.approximation for bound in bounds),
-        "leakage": leak,
+        "leakage": leakage,
         "rounding": sum(bound.rounding for bound in bounds) + summing,
-        "target_rounding": sum(bound.doubt for bound in bounds),
+        "target_rounding": sum(bound.uncertainty for bound in bounds),
     }
     return Certificate.proved(
         math.inf, parts, argument="spectral", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
@@ -154,24 +159,24 @@ def _bound(
 ) -> GroupBound:
     """Approximation and rounding of one head of listed values."""
     proof = prove(head, error, most_points=patience)
-    doubt = min(proof.doubt, proof.bound)
+    uncertainty = min(proof.uncertainty, proof.bound)
     # on several axes a coarse account of rounding is often enough, and takes a hundredth of the time
     for most in ((COARSE.get(head.dimension), None) if head.slopes is not None else (None,)):
-        rounding, largest = _rounding(layer, head, query, tokens, most)
+        rounding, largest, eta = _rounding(layer, head, query, tokens, most)
         if rounding <= 1e-3 * error:
             break
-    return GroupBound(proof.bound - doubt, doubt, rounding, largest)
+    return GroupBound(proof.bound - uncertainty, uncertainty, rounding, largest, eta)
 
 
 COARSE = {2: 160, 3: 24, 4: 12}
 FEW_POINTS = 2_500_000
 
 
-def _rounding(layer: GroupedLayer, head: Head, query: Array, tokens: int, most: int | None) -> tuple[float, float]:
-    """What finite precision does to one head, and a bound of the head; `most` pieces per axis."""
+def _rounding(layer: GroupedLayer, head: Head, query: Array, tokens: int, most: int | None) -> tuple[float, float, float]:
+    """What finite precision does to one head, a bound of the head, and the error of its logits; `most` pieces per axis."""
     compute = compute_format(layer.dtype)
     E = head.dimension
-    etas = tuple(eta + _bonus_error(layer, E) for eta in etas_for(head.axes, compute, E + 2, most))
+    etas = tuple(eta + _bias_error(layer, E) for eta in etas_for(head.axes, compute, E + 2, most))
     sizes = np.abs(head.values)
     if head.slopes is None:
         found = moments(head.axes, head.values, etas)
@@ -187,7 +192,7 @@ def _rounding(layer: GroupedLayer, head: Head, query: Array, tokens: int, most: 
     rounding += gamma(shared, FLOAT64.unit) * found.largest
     rounding += min(float(query @ np.asarray(found.slopes)), _through_target(layer, head, query))
     rounding += 4.0 * compute.tiny * tokens * float(sizes.max())
-    return rounding, found.largest
+    return rounding, found.largest, eta
 
 
 def _through_target(layer: GroupedLayer, head: Head, query: Array) -> float:
@@ -211,7 +216,7 @@ def _factored(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) 
     rank = group.factors[0].shape[1]
     rows = made.group.factors
     shape = (rank, len(group.axes))
-    sizes, plain, rounded = np.ones(shape), np.zeros(shape), np.zeros(shape)
+    sizes, plain, rounded, etas = np.ones(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
     for r in range(rank):
         for e, axis in enumerate(group.axes):
             factor = rows[r][e]
@@ -225,7 +230,7 @@ def _factored(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) 
             sizes[r, e] = _largest(factor, middle, made.half[e : e + 1])
             others = error / len(group.axes) / rank
             one = _bound(layer, head, query[e : e + 1], len(axis), others)
-            plain[r, e], rounded[r, e] = one.approximation + one.doubt, one.rounding
+            plain[r, e], rounded[r, e], etas[r, e] = one.approximation + one.uncertainty, one.rounding, one.eta
     exact = float((np.prod(sizes + plain, axis=1) - np.prod(sizes, axis=1)).sum())
     whole = float((np.prod(sizes + plain + rounded, axis=1) - np.prod(sizes, axis=1)).sum())
     largest = float(np.prod(sizes + plain, axis=1).sum())
@@ -233,11 +238,11 @@ def _factored(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) 
     rounding = whole - exact + guard + gamma(rank + len(group.axes), FLOAT64.unit) * largest
     if layer.tokens <= LITERAL:
         rounding += literal_rounding(layer, group)
-    return GroupBound(exact + guard, 0.0, rounding, largest)
+    return GroupBound(exact + guard, 0.0, rounding, largest, float(etas.max(axis=0).sum()))
 
 
-def _bonus_error(layer: GroupedLayer, E: int) -> float:
-    """Per direction, the rounding of the bonus that is added to the logits of the own group."""
+def _bias_error(layer: GroupedLayer, E: int) -> float:
+    """Per direction, the rounding of the group bias in the logits of the own group."""
     return compute_format(layer.dtype).unit * layer.bonus / E if len(layer.groups) > 1 else 0.0
 
 
@@ -249,35 +254,10 @@ def literal_rounding(layer: GroupedLayer, group: Group) -> float:
     """
     assert group.factors is not None
     E, rank, compute = len(group.axes), group.factors[0].shape[1], compute_format(layer.dtype)
-    means, worst = [], 0.0
-    found: list[list[tuple[float, float, float, float]]] = []  # |g|, sum w|f|, sum w|f-g|, sum w eta|f-g|
-    for keys, factor in zip(group.axes, group.factors, strict=True):
-        axis = AxisKeys(keys.slopes.astype(np.float64), keys.offsets.astype(np.float64))
-        (eta,) = etas_for((axis,), compute, E + 2)
-        eta = eta + _bonus_error(layer, E)
-        means.append(mean_eta(axis, eta))
-        worst += float(eta.max())
-        rows = []
-        for r in range(rank):
-            column = factor[:, r : r + 1].astype(np.float64)
-            shaken, plain = moments((axis,), column, (eta,)), moments((axis,), column, (np.ones_like(eta),))
-            rows.append((shaken.largest, shaken.absolute, plain.rounding, shaken.rounding))
-        found.append(rows)
-    lost = sizes = 0.0
-    for r in range(rank):
-        sizes += math.prod(rows[r][1] for rows in found)
-        for k in range(E):
-            for e in range(E):
-                piece = 1.0
-                for i, rows in enumerate(found):
-                    top, size, apart, moved = rows[r]
-                    if i < k:
-                        piece *= top * means[i] if i == e else top
-                    elif i == k:
-                        piece *= moved if i == e else apart
-                    else:
-                        piece *= moved + means[i] * top if i == e else size
-                lost += piece
+    axes = tuple(AxisKeys(a.slopes.astype(np.float64), a.offsets.astype(np.float64)) for a in group.axes)
+    extra = _bias_error(layer, E)
+    lost, sizes, _, _ = factored_moments(group, axes, compute, E + 2, extra)
+    worst = sum(float(etas_for((axis,), compute, E + 2)[0].max()) + extra for axis in axes)
     terms = 2 * tree_terms(layer.tokens) + E + rank + 8
     return math.exp(2.0 * worst) * lost + gamma(terms, FLOAT64.unit) * sizes
 
@@ -290,35 +270,3 @@ def _largest(factor: Expression, middle: Interval, half: Array) -> float:
     if not math.isfinite(size):
         raise Refused("a factor of the target could not be enclosed.")
     return size
-
-
-def normaliser_range(group: Group) -> tuple[float, float]:
-    """Bounds of log sum_j exp(a_j . z + b_j) over [-1, 1]^E."""
-    low = high = 0.0
-    for axis, (nodes, half) in zip(group.axes, pieces(group.axes), strict=True):
-        slopes, offsets = axis.slopes.astype(np.float64), axis.offsets.astype(np.float64)
-        scores = np.multiply.outer(nodes, slopes) + offsets
-        top = scores.max(axis=1)
-        level = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
-        slack = half * float(np.abs(slopes).max()) + 1e-9
-        low, high = low + float(level.min()) - slack, high + float(level.max()) + slack
-    return low, high
-
-
-def leak_factor(groups: tuple[Group, ...]) -> list[list[float]]:
-    """log of the largest Z_g'/Z_g for every pair."""
-    ranges = [normaliser_range(group) for group in groups]
-    return [[other[1] - own[0] for other in ranges] for own in ranges]
-
-
-def leak_bound(layer: GroupedLayer, largest: list[float]) -> float:
-    """What the other groups' values contribute to every query column of the literal layer."""
-    if len(layer.groups) == 1:
-        return 0.0
-    factors = leak_factor(layer.products())
-    total = 0.0
-    for g, row in enumerate(factors):
-        for other, log_ratio in enumerate(row):
-            if other != g:
-                total += math.exp(min(log_ratio - layer.bonus, 700.0)) * (largest[g] + largest[other])
-    return total * (1 + 1e-9)

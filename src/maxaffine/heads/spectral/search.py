@@ -12,10 +12,11 @@ from maxaffine.heads.search import Search
 from maxaffine.heads.spectral.build import build_spectral, wanted_bonus, with_bonus
 from maxaffine.heads.spectral.directions import spectral_plans
 from maxaffine.heads.spectral.plan import SpectralPlan
-from maxaffine.heads.spectral.prove import certify_spectral, leak_factor
+from maxaffine.heads.spectral.prove import certify_spectral
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.local_error import TooManyPoints
+from maxaffine.proofs.normalisers import log_ratios
 from maxaffine.request import Request
 
 
@@ -61,7 +62,7 @@ class Spectral(Head[SpectralPlan]):
         leak = 1e-4 * request.error
         if request.dtype == "float64":
             leak = min(leak, 1e-15 * max(largest, 1.0))
-        return with_bonus(layer, wanted_bonus(leak_factor(layer.products()), max(largest, 1.0), leak))
+        return with_bonus(layer, wanted_bonus(log_ratios(layer), max(largest, 1.0), leak))
 
     def prove(self, layer: GroupedLayer, plan: SpectralPlan, request: Request, runtime: str) -> Certificate:
         """Group by group."""

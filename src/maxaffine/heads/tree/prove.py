@@ -28,7 +28,7 @@ from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.covering import Scores, cover
 from maxaffine.proofs.enclosed import supremum
-from maxaffine.proofs.literal_form import Heard
+from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.local_error import Head, prove
 from maxaffine.proofs.sources import FromAffine
 from maxaffine.proofs.two_level import GroupErrors
@@ -47,10 +47,10 @@ EDGE = 1.0 + 2.0**-20  # how far beyond its box a cluster's computed t may fall
 
 @dataclass(frozen=True)
 class LocalBound:
-    """Of one cluster on its box: sup |f - p|, and how much of it is doubt about f."""
+    """Of one cluster on its box: sup |f - p|, and how much of it is uncertainty about f."""
 
     approximation: float
-    doubt: float
+    uncertainty: float
 
 
 def certify_tree(layer: GroupedLayer, target: Target, error: float, runtime: str = "two-level") -> Certificate:
@@ -69,16 +69,16 @@ def certify_tree(layer: GroupedLayer, target: Target, error: float, runtime: str
     count = cover(scores, gap, size, box_reach(layer, group))
     bounds = _pieces(layer, group, target.expression, error)
     leak = C * math.exp(2.0 * eta - gap) * (1 + 1e-9) + C * SKIP * 2.0 * _far(scores)
-    approximation, doubt = max(b.approximation for b in bounds), max(b.doubt for b in bounds)
+    approximation, uncertainty = max(b.approximation for b in bounds), max(b.uncertainty for b in bounds)
     near = np.full((C, len(layer.centre)), EDGE)
     errors = GroupErrors.of(layer, group, near)
     rounding = output_rounding(layer, size) + errors.head + errors.sums(size)
-    known = Heard(approximation + doubt + leak, size, near, leak + 2.0 * size * C * math.exp(2.0 * eta - gap))
-    parts = {"approximation": approximation, "leakage": leak, "rounding": rounding, "target_rounding": doubt}
+    known = ProvedBlend(approximation + uncertainty + leak, size, near, leak + 2.0 * size * C * math.exp(2.0 * eta - gap))
+    parts = {"approximation": approximation, "leakage": leak, "rounding": rounding, "target_rounding": uncertainty}
     return Certificate.proved(
         math.inf, parts, argument="tree", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(EXPONENTIAL, ELEMENTARY, FLINT, LOGARITHM),
-        details={"clusters": float(C), "gap": gap, "boxes": float(count), "score_error": eta}, heard=(known,),
+        details={"clusters": float(C), "gap": gap, "boxes": float(count), "score_error": eta}, blends=(known,),
     )  # fmt: skip
 
 
@@ -107,8 +107,8 @@ def _pieces(layer: GroupedLayer, group: ClusterGroup, expression: Expression, er
             found.append(LocalBound(supremum(head, error * (1.0 - 2.0 * LEAK), BOXES), 0.0))
             continue
         proof = prove(head, error, give_up=error * (1 + 1e-9), most_cells=MOST_CELLS)
-        doubt = min(proof.doubt, proof.bound)
-        found.append(LocalBound(proof.bound - doubt, doubt))
+        uncertainty = min(proof.uncertainty, proof.bound)
+        found.append(LocalBound(proof.bound - uncertainty, uncertainty))
     return found
 
 

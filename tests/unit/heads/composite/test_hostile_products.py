@@ -124,7 +124,7 @@ QUIET = HeadErrors(lost=0.0, size=0.0, lean=0.0, eta=0.0, reach=0.0, keys=1, lar
 
 def part(size, heads=None, **known):
     """A factor of which nothing is wrong but what is named."""
-    zero = dict.fromkeys(("worst", "kinks", "leak", "far", "doubt", "eta", "rounding", "largest"), 0.0)
+    zero = dict.fromkeys(("worst", "kinks", "leak", "far", "uncertainty", "eta", "rounding", "largest"), 0.0)
     rest = {"top": size, "count": 1, "cells": 1, "reach": np.ones(1), "edge": 0.0, "pace": 0.0}
     return AxisParts(**(zero | rest | known), size=size, heads=replace(QUIET, **(heads or {})))
 
@@ -184,7 +184,7 @@ def test_the_list_of_combinations_is_off_by_its_roundings():
     """Offsets are rounded sums and values rounded products: both count in every literal form, times what they move."""
     layer = compiled("abs(sin(3*x))*abs(y-.3)")
     (group,) = layer.weights.groups
-    (heard,) = layer.certificate.heard
+    (heard,) = layer.certificate.blends
     form = dtype_of("float64")
     before = factor_column(layer.weights, group, heard, form).lost
     assert factor_column(layer.weights, group, replace(heard, weight=heard.weight + 1e12), form).lost - before >= 3e12 * 2.0**-53
@@ -197,7 +197,7 @@ def test_the_list_of_combinations_is_off_by_its_roundings():
 def test_masses_times_values_of_combinations_are_known():
     """blend, far and weight of the product at points, from the masses and heads of its combinations, in exact scores."""
     layer = compiled("abs(sin(3*x))*abs(y-.3)+.5")
-    (group,), (heard,) = layer.weights.groups, layer.certificate.heard
+    (group,), (heard,) = layer.weights.groups, layer.certificate.blends
     x = SQUARE.sample(4000, np.random.default_rng(0))
     listed = group.combined
     found = two_level.levels(layer.weights, listed, x)

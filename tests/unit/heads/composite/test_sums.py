@@ -120,7 +120,7 @@ def test_the_bonus_keeps_the_groups_apart_in_the_literal_layer():
     slopes, offsets = group.listed()
     level = np.logaddexp.reduce(((x - layer.weights.centre) @ group.matrix.T) @ slopes.T + offsets, axis=1)
     assert low <= level.min() and level.max() <= high and high - low > 100
-    heard = layer.certificate.heard
+    heard = layer.certificate.blends
     assert literal(layer.weights, heard).leakage < 1e-12
     weak = GroupedLayer(**{**vars(layer.weights), "bonus": 30.0})
     away = np.abs(chooser.evaluate(weak, x, "dense") - chooser.evaluate(weak, x, "two-level")).max()

@@ -72,9 +72,9 @@ def test_the_tilt_leaks_with_the_tokens_that_carry_it():
     spread = max(b[1] - a[0] for a in levels for b in levels)
     layer = replace(made.weights, bonus=spread + 4.0)
     x = np.array([[a, b, 1.0] for a in (-1.0, 0.0, 1.0) for b in (-1.0, 0.0, 1.0)])
-    error, leak = away(layer, x, "dense"), literal(layer, made.certificate.heard).leakage
+    error, leak = away(layer, x, "dense"), literal(layer, made.certificate.blends).leakage
     plain = replace(layer, tilt=None)
-    assert error > 10.0 * literal(plain, made.certificate.heard).leakage and error <= leak < math.inf
+    assert error > 10.0 * literal(plain, made.certificate.blends).leakage and error <= leak < math.inf
 
 
 def test_errors_of_parts_add_up_in_the_checker():
