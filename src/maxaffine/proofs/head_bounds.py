@@ -138,42 +138,15 @@ def _cut(axes: tuple[AxisKeys, ...], most: int | None = None) -> tuple[list[tupl
     return cut, spreads, math.exp(growth)
 
 
-def moments(axes: tuple[AxisKeys, ...], values: Array, etas: tuple[Array, ...]) -> Moments:
-    """Moments of a head with values (N_1, .., N_E, K); etas[e] (pieces, N_e) as `etas_for` gives them.
-
-    Inside a piece a weight grows by at most e^{range(a) half}; that enlarges every sum taken at the piece's middle.
-    """
-    cut, spreads, grow = _cut(axes)
-    weights = [axis_weights(axis, nodes) for axis, (nodes, _) in zip(axes, cut, strict=True)]
-    g = _contract(weights, values)  # (pieces, .., K)
-    top = float(_contract(weights, np.abs(values)).max()) * grow
-    swing = (grow - 1.0) * top
-    rounding = np.zeros(g.shape)
-    slopes = []
-    for e, axis in enumerate(axes):
-        moved = [w * etas[i] if i == e else w for i, w in enumerate(weights)]
-        rounding += _deviation(moved, values, g)
-        rounding += swing * float((weights[e] * etas[e]).sum(axis=1).max())
-        # dg/dz_e = sum w (a - abar) c; its own derivatives are at most range(a)^2 (or range(a) range(a')) times sum w |c - level|
-        lean = axis.slopes.astype(np.float64)[None] - (weights[e] @ axis.slopes.astype(np.float64))[:, None]
-        steep = [w * lean if i == e else w for i, w in enumerate(weights)]
-        level = (values.max() + values.min()) / 2.0
-        size = float(_contract(weights, np.abs(values - level)).max()) * grow
-        drift = sum(2.0 * spreads[e] * spread * half for spread, (_, half) in zip(spreads, cut, strict=True)) * size
-        exact = float(np.abs(_contract(steep, values)).max()) + drift
-        crude = float(_contract([np.abs(s) if i == e else s for i, s in enumerate(steep)], np.abs(values - level)).max())
-        slopes.append(min(exact, crude * grow + spreads[e] * (grow - 1.0) * size))
-    return Moments(float(np.abs(g).max()) + swing, top, float(rounding.max()) * grow, tuple(slopes))
-
-
-def affine_moments(
-    axes: tuple[AxisKeys, ...], values: Array, slopes: Array, etas: tuple[Array, ...], most: int | None = None
+def moments(
+    axes: tuple[AxisKeys, ...], values: Array, slopes: Array | None, etas: tuple[Array, ...], most: int | None = None
 ) -> Moments:
     """Moments of a head with values v_j = c_j + G_j z, slopes (N_1, .., N_E, K, E); `absolute` is of sum w (|c| + |G||z|).
 
-    An affine function that all tokens share is taken out first: it has no part in v_j - g.  Inside a piece what remains of
-    v_j moves by d_j = |G_j| . half besides.  Sums of |v_j| are bounded by second moments, which are sums of products over
-    the axes as they are: v^2 = c^2 + 2 c G z + (G z)^2.
+    etas[e] (pieces, N_e) are what `etas_for` gives.  Inside a piece a weight grows by at most e^{range(a) half}; that enlarges
+    every sum taken at the piece's middle.  An affine function that all tokens share is taken out first: it has no part in
+    v_j - g.  Inside a piece what remains of v_j moves by d_j = |G_j| . half besides.  Sums of |v_j| are bounded by second
+    moments, which are sums of products over the axes as they are: v^2 = c^2 + 2 c G z + (G z)^2.
     """
     cut, spreads, grow = _cut(axes, most)
     E = len(axes)
@@ -181,13 +154,15 @@ def affine_moments(
     weights = [axis_weights(axis, nodes) for axis, (nodes, _) in zip(axes, cut, strict=True)]
     z = [nodes.reshape([-1 if i == e else 1 for i in range(E)] + [1]) for e, (nodes, _) in enumerate(cut)]
     tokens = tuple(range(E))
-    level, lean = np.median(values, axis=tokens), np.median(slopes, axis=tokens)  # (K,), (K, E)
-    c, G = values - level, [slopes[..., e] - lean[:, e] for e in range(E)]
+    level = np.median(values, axis=tokens)  # (K,)
+    lean = np.zeros((len(level), E)) if slopes is None else np.median(slopes, axis=tokens)
+    c, G = values - level, [] if slopes is None else [slopes[..., e] - lean[:, e] for e in range(E)]
     absolute = _contract(weights, np.abs(values))
-    for e in range(E):
-        absolute = absolute + (np.abs(z[e]) + halves[e]) * _contract(weights, np.abs(slopes[..., e]))
+    if slopes is not None:
+        for e in range(E):
+            absolute = absolute + (np.abs(z[e]) + halves[e]) * _contract(weights, np.abs(slopes[..., e]))
     g = _affine(weights, c, G, z)
-    sizes = [_contract(weights, np.abs(one)) for one in G]
+    sizes = [_contract(weights, np.abs(one)) for one in G] or [np.zeros(1)] * E
     ground = np.sqrt(_second(weights, c, G, z, np.zeros(1)) * (1 + 1e-12))  # sum w |v| at the nodes
     drift = sum(half * size for half, size in zip(halves, sizes, strict=True))  # sum w d
     size = float((ground + drift).max()) * grow
@@ -199,10 +174,11 @@ def affine_moments(
         mass = _contract(moved, np.ones((*values.shape[:-1], 1)))
         apart = np.sqrt(mass * _second(moved, c, G, z, g))
         if E == 1:  # (pieces, N) each
-            rows = [c[:, k] + np.multiply.outer(cut[0][0], G[0][:, k]) - g[:, k : k + 1] for k in range(g.shape[1])]
+            slope = G[0] if G else np.zeros_like(c)
+            rows = [c[:, k] + np.multiply.outer(cut[0][0], slope[:, k]) - g[:, k : k + 1] for k in range(g.shape[1])]
             apart = np.stack([(moved[0] * np.abs(row)).sum(axis=1) for row in rows], axis=1)
         rounding += apart + mass * swing
-        rounding += sum(half * _contract(moved, np.abs(one)) for half, one in zip(halves, G, strict=True))
+        rounding += sum(half * _contract(moved, np.abs(one)) for half, one in zip(halves, G, strict=False))
         # dg/dz_e = sum w (a - abar) v + sum w G_e, and what that may change inside a piece
         apart = axis.slopes.astype(np.float64)[None] - (weights[e] @ axis.slopes.astype(np.float64))[:, None]
         steep = [w * apart if i == e else w for i, w in enumerate(weights)]
@@ -210,7 +186,7 @@ def affine_moments(
             half * (2.0 * spreads[e] * spread * size + (spreads[e] * float(other.max()) + spread * float(sizes[e].max())) * grow)
             for half, spread, other in zip(halves, spreads, sizes, strict=True)
         )
-        exact = _affine(steep, c, G, z) + _contract(weights, G[e]) + lean[:, e]
+        exact = _affine(steep, c, G, z) + lean[:, e] + (_contract(weights, G[e]) if G else 0.0)
         steeps.append((float(np.abs(exact).max()) + change) * (1 + 1e-9))
     whole, shared = g + level, np.abs(lean)
     for e in range(E):
@@ -224,7 +200,7 @@ def affine_moments(
 def _affine(weights: list[Array], values: Array, G: list[Array], z: list[Array]) -> Array:
     """sum_j v_j (c_j + G_j z) at every node."""
     total = _contract(weights, values)
-    for one, place in zip(G, z, strict=True):
+    for one, place in zip(G, z, strict=False):
         total = total + place * _contract(weights, one)
     return total
 
@@ -255,24 +231,6 @@ def _contract(weights: list[Array], values: Array) -> Array:
     for axis, w in enumerate(weights):
         out = np.moveaxis(np.tensordot(w, out, axes=(1, axis)), 0, axis)
     return np.asarray(out)
-
-
-def _deviation(weights: list[Array], values: Array, g: Array) -> Array:
-    """Upper bounds of sum_j v_j |c_j - g| at every node, v the product of the given (not normalised) weights.
-
-    Exact on one axis.  On more, the smaller of (sum v)|g - level| + sum v |c - level| and, by Cauchy and Schwarz,
-    sqrt(sum v) sqrt(sum v (c - g)^2).
-    """
-    if len(weights) == 1:
-        rows = [(weights[0] * np.abs(values[:, k] - g[:, k : k + 1])).sum(axis=1) for k in range(g.shape[1])]
-        return np.stack(rows, axis=1)
-    ones = np.ones((*values.shape[:-1], 1))
-    total = _contract(weights, ones)
-    first, second = _contract(weights, values), _contract(weights, values * values)
-    square = second - 2.0 * g * first + g * g * total + 1e-12 * (second + g * g * total)
-    best = np.sqrt(np.maximum(square, 0.0) * total)
-    level = np.median(values)
-    return np.minimum(best, _contract(weights, np.abs(values - level)) + total * np.abs(g - level)) * (1 + 1e-9)
 
 
 def etas_for(axes: tuple[AxisKeys, ...], dtype: Dtype, terms: int, most: int | None = None) -> tuple[Array, ...]:

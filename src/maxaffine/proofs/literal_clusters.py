@@ -14,7 +14,7 @@ from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.factors import FactorGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.keys import AxisKeys
-from maxaffine.proofs.head_bounds import affine_moments, pieces
+from maxaffine.proofs.head_bounds import moments, pieces
 from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UNRESOLVED, UP, Column, ProvedBlend, Query, U
 from maxaffine.proofs.two_level import largest_value
 
@@ -171,7 +171,7 @@ def _several(cluster: Cluster, c: Array, G: Array, reach: Array) -> float:
     ones = tuple(np.full((len(nodes), len(axis)), 1.0 / E) for axis, (nodes, _) in zip(axes, pieces(axes, most), strict=True))
     shape = (*cluster.shape, c.shape[1])
     try:
-        return affine_moments(axes, c.reshape(shape), (G * reach).reshape(*shape, E), ones, most).rounding
+        return moments(axes, c.reshape(shape), (G * reach).reshape(*shape, E), ones, most).rounding
     except Refused:
         return math.inf
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from maxaffine.core.rounding import Dtype, gamma
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
-from maxaffine.proofs.head_bounds import affine_moments, etas_for, mean_eta, moments
+from maxaffine.proofs.head_bounds import etas_for, mean_eta, moments
 from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UNRESOLVED, UP, Column, Query, U
 
 Array = NDArray[np.float64]
@@ -45,11 +45,11 @@ def product_column(layer: GroupedLayer, group: Group, form: Dtype) -> Column:
         assert group.values is not None
         values = group.values.astype(np.float64)
         if group.slopes is None:
-            found, top = moments(axes, values, etas), float(np.abs(values).max())
+            found, top = moments(axes, values, None, etas), float(np.abs(values).max())
             lean = 0.0
         else:
             slopes = group.slopes.astype(np.float64)
-            found = affine_moments(axes, values, slopes, etas, most)
+            found = moments(axes, values, slopes, etas, most)
             top = float((np.abs(values) + np.abs(slopes).sum(axis=-1) * 1.01).max())
             steepness = np.abs(slopes)
             lean = float((steepness @ error).max())
@@ -81,7 +81,7 @@ def factored_moments(
         rows, slopes = [], []
         for r in range(rank):
             column = factor[:, r : r + 1].astype(np.float64)
-            shaken, plain = moments((axis,), column, (eta,)), moments((axis,), column, (np.ones_like(eta),))
+            shaken, plain = moments((axis,), column, None, (eta,)), moments((axis,), column, None, (np.ones_like(eta),))
             rows.append((shaken.largest, shaken.absolute, plain.rounding, shaken.rounding))
             slopes.append(shaken.slopes[0])
         found.append(rows)

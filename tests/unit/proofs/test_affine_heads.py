@@ -15,7 +15,7 @@ from maxaffine.core.rounding import FLOAT32
 from maxaffine.expression.expression import Expression
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import bernstein
-from maxaffine.proofs.head_bounds import affine_moments, affine_size, axis_weights, etas_for, pieces, strip_factor
+from maxaffine.proofs.head_bounds import affine_size, axis_weights, etas_for, moments, pieces, strip_factor
 from maxaffine.proofs.local_error import Head, prove
 from maxaffine.proofs.sources import FromAffine, FromExpression
 
@@ -91,7 +91,7 @@ def test_moments_cover_what_is_sampled():
         axes, _ = random_axes(rng, E, ("bernstein", "generic")[trial % 3 == 0])
         values, slopes = random_values(rng, axes)
         etas = etas_for(axes, FLOAT32, E + 2)
-        found = affine_moments(axes, values, slopes, etas)
+        found = moments(axes, values, slopes, etas)
         z = rng.uniform(-1, 1, (400, E))
         g, w, v = plain(axes, values, slopes, z)
         assert np.abs(g).max() <= found.largest

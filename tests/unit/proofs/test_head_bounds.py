@@ -118,7 +118,7 @@ def test_moments_dominate_what_sampling_finds(dimension):
             bernstein(int(rng.integers(2, 9)), float(rng.choice([0.5, 2.0, 4.0])), "float32").keys for _ in range(dimension)
         )
         values = rng.normal(size=(*(len(a) for a in axes), 1)) * 10 ** rng.uniform(-2, 3)
-        found = moments(axes, values, etas_for(axes, FLOAT32, dimension + 2))
+        found = moments(axes, values, None, etas_for(axes, FLOAT32, dimension + 2))
         z = np.concatenate([rng.uniform(-1, 1, (3000, dimension)), rng.choice([-1.0, 1.0], (8, dimension))])
 
         def etas_at(z, slopes, offsets, u=FLOAT32.unit, D=dimension):
@@ -151,7 +151,7 @@ def test_the_checkers_moments_dominate_what_sampling_finds():
 def test_steep_keys_that_no_piece_resolves_are_refused():
     keys = AxisKeys(np.array([0.0, 4e5]), np.array([0.0, -2e5]))
     with pytest.raises(Refused, match="too steep"):
-        moments((keys,), np.array([[0.0], [1.0]]), etas_for((keys,), FLOAT64, 3))
+        moments((keys,), np.array([[0.0], [1.0]]), None, etas_for((keys,), FLOAT64, 3))
 
 
 def test_etas_follow_the_written_formula():

@@ -163,7 +163,7 @@ def test_rounding_covers_what_the_runtimes_lose():
     )
     plain = AxisKeys(keys.slopes.astype(float), keys.offsets.astype(float))
     etas = head_bounds.etas_for((plain,), FLOAT32, 3)
-    allowed = head_bounds.moments((plain,), values.astype(float), etas).rounding
+    allowed = head_bounds.moments((plain,), values.astype(float), None, etas).rounding
     assert FLOAT32.unit < lost <= allowed + FLOAT32.unit
 
 

@@ -23,7 +23,7 @@ from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.assumptions import DECLARED, ELEMENTARY, EXPONENTIAL, FLINT
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import underflow
-from maxaffine.proofs.head_bounds import EDGE, affine_moments, etas_for, moments
+from maxaffine.proofs.head_bounds import EDGE, etas_for, moments
 from maxaffine.proofs.literal_products import factored_moments
 from maxaffine.proofs.local_error import Head, prove
 from maxaffine.proofs.normalisers import leak
@@ -179,9 +179,9 @@ def _rounding(layer: GroupedLayer, head: Head, query: Array, tokens: int, most: 
     etas = tuple(eta + _bias_error(layer, E) for eta in etas_for(head.axes, compute, E + 2, most))
     sizes = np.abs(head.values)
     if head.slopes is None:
-        found = moments(head.axes, head.values, etas)
+        found = moments(head.axes, head.values, None, etas)
     else:
-        found = affine_moments(head.axes, head.values, head.slopes, etas, most)
+        found = moments(head.axes, head.values, head.slopes, etas, most)
         sizes = sizes + np.abs(head.slopes).sum(axis=-1)
     eta = sum(float(e.max()) for e in etas)
     # dense: a tree over all tokens; factorised: one dot product per direction; then the normalisers, relative to |g|
