@@ -30,6 +30,7 @@ class Refused(MaxaffineError):
         self, reason: str, *, nearest_error: float | None = None, remedy: Mapping[str, Any] | None = None,
         tried: Iterable[str] = (),
     ) -> None:  # fmt: skip
+        nearest_error = nearest_error if nearest_error is not None and math.isfinite(nearest_error) else None
         self.reason, self.nearest_error, self.tried = reason, nearest_error, tuple(tried)
         self.remedy = dict(remedy or ({} if nearest_error is None else {"error": rounded_up(nearest_error)}))
         met = "" if nearest_error is None else f" The nearest error within reach is about {nearest_error:.2g}."
