@@ -62,7 +62,7 @@ class Pair(ABC):
 
     @abstractmethod
     def at_points(self, low: Array, high: Array, degrees: tuple[int, ...]) -> tuple[float, float, int]:
-        """max |f - p| over the Chebyshev points of a cell, what is in uncertainty about it, and how many points there were."""
+        """max |f - p| over the Chebyshev points of a cell, its uncertainty, and how many points there were."""
 
     def nodes(self, degree: int) -> int:
         """How many Chebyshev points along a side stand for a degree."""
@@ -252,7 +252,7 @@ class Head(Pair):
         return affine_size(self.axes, self.values, self.slopes, centre, reach) * strip
 
     def at_points(self, low: Array, high: Array, degrees: tuple[int, ...]) -> tuple[float, float, int]:
-        """max |f - p| over the Chebyshev points of a cell, what is in uncertainty about it, and how many points there were."""
+        """max |f - p| over the Chebyshev points of a cell, its uncertainty, and how many points there were."""
         E, K = self.dimension, self.values.shape[-1]
         scale = max(1.0, float(np.abs(low).max()), float(np.abs(high).max()))
         grids = [chebyshev(float(low[e]), float(high[e]), self.nodes(m)) for e, m in enumerate(degrees)]

@@ -153,7 +153,7 @@ class Cell(Pair):
         return max(top - uncertainty, 0.0), uncertainty, len(z)
 
     def good(self, bound: float, uncertainty: float, error: float) -> bool:
-        """Where the points themselves leave little uncertainty, no halves say more."""
+        """Where the points themselves leave little uncertain, no halves say more."""
         return math.isfinite(bound) and (bound <= 1.02 * error or uncertainty < 0.02 * error)
 
     def enclosed(self, low: Array, high: Array, error: float) -> tuple[float, bool]:

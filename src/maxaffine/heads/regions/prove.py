@@ -11,8 +11,11 @@ K_i: the two sides of a switch put values a and b into the same function F of x 
 distance gamma the regions beyond them have Omega <= e^{-2 lam gamma |grad h|} each, times the size of what they hold.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -48,41 +51,61 @@ def certify_regions(
     layer: GroupedLayer, plan: RegionsPlan, error: float, slopes: list[float], runtime: str = "two-level"
 ) -> Certificate:
     """The bound for the two-level runtime; `slopes` are those of `plane_slopes`."""
-    (group,) = layer.cluster_groups()
-    arrangement, D = plan.arrangement, layer.dimension
-    jumps = [crossing.plane for crossing in arrangement.crossings if crossing.jumps]
-    if jumps and plan.gap is None:
+    known = Mixed.of(layer, plan, error, slopes)
+    arrangement, size, approximation, count = plan.arrangement, known.size, known.approximation, known.count
+    if known.jumps and plan.gap is None:
         raise Refused("the target jumps, and no gap about its jumps is declared.")
-    branches = [arrangement.branch(signs) for signs in arrangement.regions]
-    approximation, uncertainty = branch_errors(layer, group, plan, branches, error)
-    count = len(branches)
-    kinks = [i for i in range(len(arrangement.planes)) if i not in jumps]
-    kappa = max((slopes[i] / (2.0 * plan.steepness[i]) for i in kinks), default=0.0) * (1 + 1e-12)
-    size = max(branch_size(branch, layer.low, layer.high) for branch in branches)
-    if not math.isfinite(size + kappa):
-        raise Refused("a branch of the target could not be enclosed.")
-    stored = stored_scores(layer, group, plan)
-    leak = kappa * soft_gap(count, 2.0 * stored)
+    leak = known.kappa * soft_gap(count, 2.0 * known.stored)
     far = 0.0
-    for i in set(jumps):
-        steep = 2.0 * plan.steepness[i] * (plan.gap or 0.0) * (1 - 1e-5) * _length(arrangement.planes[i]) - 2.0 * stored
+    for i in known.jumps:
+        steep = 2.0 * plan.steepness[i] * (plan.gap or 0.0) * (1 - 1e-5) * _length(arrangement.planes[i]) - 2.0 * known.stored
         far += count * math.exp(-max(min(steep, 700.0), -700.0)) * (2.0 * size + approximation)
-    blend = (approximation + uncertainty + leak + far) * (1 + 1e-12)
-    rounded = GroupErrors.of(layer, group).blended(blend, size)
+    blend = (approximation + known.uncertainty + leak + far) * (1 + 1e-12)
+    rounded = known.errors.blended(blend, size)
     if not math.isfinite(rounded):
         raise Refused(f"its scores are too steep for {layer.dtype}.")
     parts = {
         "approximation": approximation,
         "leakage": leak + far,
         "rounding": rounded + output_rounding(layer, size + blend),
-        "target_rounding": uncertainty,
+        "target_rounding": known.uncertainty,
     }
-    details = {"regions": float(count), "planes": float(len(arrangement.planes)), "dimension": float(D)}
+    details = {"regions": float(count), "planes": float(len(arrangement.planes)), "dimension": float(layer.dimension)}
     return Certificate.proved(
         math.inf, parts, argument="regions", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
-        assumptions=(LOGARITHM, ELEMENTARY, FLINT), scope=scope_of(len(set(jumps)), plan.gap), details=details,
+        assumptions=(LOGARITHM, ELEMENTARY, FLINT), scope=scope_of(len(known.jumps), plan.gap), details=details,
         blends=(ProvedBlend(blend, size),),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Heads and scores of a stored layer of regions: errors of branches, sup |f_s|, kappa, stored scores, rounding, jumps."""
+
+    approximation: float
+    uncertainty: float
+    size: float
+    kappa: float
+    stored: float
+    errors: GroupErrors
+    jumps: tuple[int, ...]  # planes
+    count: int
+
+    @classmethod
+    def of(cls, layer: GroupedLayer, plan: RegionsPlan, error: float, slopes: list[float]) -> Mixed:
+        """Branches are proved with an aim of `error`."""
+        if len(layer.groups) != 1 or not layer.groups[0].clustered or layer.tilt is not None:
+            raise Refused("one group of clusters is needed.")
+        (group,), found = layer.cluster_groups(), plan.arrangement
+        jumps = tuple(sorted({crossing.plane for crossing in found.crossings if crossing.jumps}))
+        branches = [found.branch(signs) for signs in found.regions]
+        kinks = [i for i in range(len(found.planes)) if i not in jumps]
+        kappa = max((slopes[i] / (2.0 * plan.steepness[i]) for i in kinks), default=0.0) * (1 + 1e-12)
+        size = max(_branch_size(branch, layer.low, layer.high) for branch in branches)
+        if not math.isfinite(size + kappa):
+            raise Refused("a branch of the target could not be enclosed.")
+        bounds, errors = _branch_errors(layer, group, plan, branches, error), GroupErrors.of(layer, group)
+        return cls(*bounds, size, kappa, _stored_scores(layer, group, plan), errors, jumps, len(branches))
 
 
 def scope_of(jumps: int, gap: float | None) -> Scope:
@@ -90,10 +113,10 @@ def scope_of(jumps: int, gap: float | None) -> Scope:
     return Scope() if not jumps else Scope(gap=gap, measure="distance", jumps=jumps)
 
 
-def branch_errors(
+def _branch_errors(
     layer: GroupedLayer, group: ClusterGroup, plan: RegionsPlan, branches: list[Expression], error: float
 ) -> tuple[float, float]:
-    """The largest error of a head against its branch on the whole box, without and with what is in uncertainty."""
+    """The largest error of a head against its branch on the whole box, without its uncertainty, and the uncertainty."""
     bound = uncertainty = 0.0
     deltas = tuple(axis.parameter for axis in plan.fit.axes)
     known: dict[tuple[str, bytes], tuple[float, float]] = {}
@@ -120,7 +143,7 @@ def branch_errors(
     return bound, uncertainty
 
 
-def stored_scores(layer: GroupedLayer, group: ClusterGroup, plan: RegionsPlan) -> float:
+def _stored_scores(layer: GroupedLayer, group: ClusterGroup, plan: RegionsPlan) -> float:
     """How far stored scores are from sum lam_i s_i h_i on the box, in exact arithmetic, rounded up."""
     worst = Fraction(0)
     reach = [max(Fraction(float(b)) - Fraction(float(c)), Fraction(float(c)) - Fraction(float(a)))
@@ -137,7 +160,7 @@ def _length(plane: tuple[Fraction, ...]) -> float:
     return math.sqrt(float(sum(c * c for c in plane[:-1]))) * (1 - 1e-14)
 
 
-def branch_size(branch: Expression, low: Array, high: Array) -> float:
+def _branch_size(branch: Expression, low: Array, high: Array) -> float:
     """sup |f_s| over the box."""
     return float(branch.enclose(Interval(*boxes.grid(low, high, PIECES.get(len(low), 3)))).magnitude.max())
 

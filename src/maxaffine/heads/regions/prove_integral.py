@@ -22,14 +22,13 @@ from numpy.typing import NDArray
 from maxaffine.core.errors import Refused
 from maxaffine.core.scope import Scope
 from maxaffine.heads.regions.plan import RegionsPlan
-from maxaffine.heads.regions.prove import branch_errors, branch_size, stored_scores
+from maxaffine.heads.regions.prove import Mixed
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.assumptions import ELEMENTARY, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.soft_gap import soft_gap
-from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.structure.planes import Plane
 
 Array = NDArray[np.float64]
@@ -41,26 +40,15 @@ def certify_regions_integral(
     layer: GroupedLayer, plan: RegionsPlan, p: float, error: float, slopes: list[float], runtime: str = "two-level"
 ) -> Certificate:
     """||layer - target||_p for the two-level runtime."""
-    (group,) = layer.groups
-    if not group.clustered or layer.tilt is not None:
-        raise Refused("one group of clusters is needed.")
-    found, count = plan.arrangement, len(plan.arrangement.regions)
-    jumps = sorted({crossing.plane for crossing in found.crossings if crossing.jumps})
-    branches = [found.branch(signs) for signs in found.regions]
-    volume = float(np.prod(layer.high - layer.low)) * (1 + 1e-12)
-    approximation, uncertainty = branch_errors(layer, group, plan, branches, error / volume ** (1.0 / p))
-    size = max(branch_size(branch, layer.low, layer.high) for branch in branches)
-    kinks = [i for i in range(len(found.planes)) if i not in jumps]
-    kappa = max((slopes[i] / (2.0 * plan.steepness[i]) for i in kinks), default=0.0) * (1 + 1e-12)
-    if not math.isfinite(size + kappa):
-        raise Refused("a branch of the target could not be enclosed.")
-    errors = GroupErrors.of(layer, group)
+    found, volume = plan.arrangement, float(np.prod(layer.high - layer.low)) * (1 + 1e-12)
+    known = Mixed.of(layer, plan, error / volume ** (1.0 / p), slopes)
+    size, approximation, uncertainty, errors = known.size, known.approximation, known.uncertainty, known.errors
     if not errors.scores < 1.0:
         raise Refused(f"its scores are too steep for {layer.dtype}.")
-    drift = stored_scores(layer, group, plan) + errors.scores
-    mixed = kappa * soft_gap(count, 2.0 * drift)
+    drift = known.stored + errors.scores
+    mixed = known.kappa * soft_gap(known.count, 2.0 * drift)
     crossed = 0.0
-    for i in jumps:
+    for i in known.jumps:
         beyond = max(sum(signs[i] == side for signs in found.regions) for side in (-1, 1))
         layers = layer_measure(found.planes[i], layer.low, layer.high, plan.steepness[i], beyond, drift, p)
         crossed += 2.0 * size * min(layers, volume) ** (1.0 / p) * (1 + 1e-9)
@@ -72,7 +60,7 @@ def certify_regions_integral(
         "approximation": approximation * root, "leakage": mixed * root + crossed,
         "rounding": lost * root, "target_rounding": uncertainty * root,
     }  # fmt: skip
-    details = {"regions": float(count), "planes": float(len(found.planes)), "jumps": float(len(jumps))}
+    details = {"regions": float(known.count), "planes": float(len(found.planes)), "jumps": float(len(known.jumps))}
     return Certificate.proved(
         p, parts, argument="regions in L_p", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, ELEMENTARY, FLINT), scope=Scope("integral"), details=details,
