@@ -195,4 +195,8 @@ def _listed_column(
     if G is not None:
         off += float((np.abs(G) @ error).max()) + rounded(2 * E + 11, DOUBLE) * found.held
         off += rounded(D + 9, DOUBLE) * float((np.abs(G) @ at.away(at.size)).max())
-    return found.by_logits + found.by_query + off * math.exp(2.0 * eta), found.top, top
+    # or: logits that are off by eta move a mean of values by (e^{2 eta} - 1) times half their range at most
+    flat = one.columns.reshape(-1, one.columns.shape[-1])
+    apart = np.abs(flat - (flat.max(axis=0) + flat.min(axis=0)) / 2.0).sum(axis=1).max() * MARGIN
+    moved = min(found.by_logits + found.by_query, math.expm1(2.0 * eta) * float(apart) * (1 + 1e-9))
+    return moved + off * math.exp(2.0 * eta), found.top, top
