@@ -158,7 +158,7 @@ def beyond_a_jump(plane: Any, lam: float, sides: list[int], width: Array, eta: f
     first = (2.0 * eta + math.log(beyond) + 1e-9) / (2.0 * lam)  # nearer, all of the mass may be beyond
     edges = np.concatenate([[0.0], (first + 1e-3 / lam / p) * 1.05 ** np.arange(400)])
     share = np.minimum(2.0 * edges / across, 1.0)  # of the box within |h| <= tau, at most
-    mass = np.minimum(1.0, beyond * np.exp(2.0 * eta - 2.0 * lam * edges)) ** p
+    mass = np.minimum(1.0, beyond * np.exp(np.minimum(2.0 * eta - 2.0 * lam * edges, 0.0))) ** p
     return float((mass[:-1] * np.diff(share)).sum() + mass[-1] * (1.0 - share[-1]))
 
 
