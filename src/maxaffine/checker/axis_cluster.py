@@ -123,11 +123,8 @@ class AxisParts:
     far: float  # of the others: computed masses times (|f| + |p_k|)
     mass: float  # and these masses
     eta: float  # errors of scores in the race
-    lost: float  # of a head by errors of its logits
     head: float  # of a head, its sums as well
     weight: float  # sum w (|c| + |G t|) of a head, as computed
-    keys: int  # of a cluster, at most
-    largest: float  # max (|c| + |G t|) in the race
     top: float  # |p_k| in the race
 
     @property

@@ -173,7 +173,7 @@ class AxisCheck:
             spans.append((low, high))
             far, mass = far + out, mass + there
         homes = [self._home(k, spans) for k in range(C)]
-        worst = largest = 0.0
+        worst = 0.0
         heads, score = [], 0.0
         for k, (low, high) in enumerate(spans):
             if not low <= high:
@@ -188,16 +188,14 @@ class AxisCheck:
                 worst = max(worst, local_error(pair, np.array([a]), np.array([b]), 0.98 * target.error, CELLS) + beyond)
             heads.append(self._rounding(k, low, high))
             score = max(score, self._score_error(k, low), self._score_error(k, high))
-            largest = max(largest, cluster.top(max(abs(t) for t in cluster.t(low, high))))
         kink = kink_error(self, [(target.held(a), target.held(b)) for a, b in spans], homes)
         eta = score + DOUBLE * 800.0
         if not (heads and eta < 0.8 and mass < 0.5):
             raise NotProved("the scores of its clusters are lost to rounding.")
         self.spans = spans
         self.known = AxisParts(
-            size, worst + kink, far, mass * (1 + 1e-9), eta, max(one.by_logits for one, _ in heads),
-            max(one.by_logits + sums for one, sums in heads) * (1 + 1e-9), max(one.held for one, _ in heads),
-            max(len(c.c) for c in self.clusters), largest, max(one.top for one, _ in heads),
+            size, worst + kink, far, mass * (1 + 1e-9), eta, max(one.by_logits + sums for one, sums in heads) * (1 + 1e-9),
+            max(one.held for one, _ in heads), max(one.top for one, _ in heads),
         )  # fmt: skip
         return self.known
 

@@ -130,14 +130,14 @@ def _at(layer: EntryLayer, table: Table | Samples, z: list[Array], error: float)
     D, K = len(z), layer.values.shape[-1]
     unit = compute_format(layer.dtype).unit
     middle = (layer.values.reshape(-1, K).max(axis=0) + layer.values.reshape(-1, K).min(axis=0)) / 2.0
-    about, tilt = np.abs(layer.values - middle), np.zeros((K, D))
+    about, steep_middle = np.abs(layer.values - middle), np.zeros((K, D))
     reach = np.array([float(np.abs(one).max()) for one in z])
     if layer.value_slopes is not None:  # m is affine as well, about the middle of the slopes
         flat = layer.value_slopes.reshape(-1, K, D)
-        tilt = (flat.max(axis=0) + flat.min(axis=0)) / 2.0
-        about = about + np.abs(layer.value_slopes - tilt) @ reach
+        steep_middle = (flat.max(axis=0) + flat.min(axis=0)) / 2.0
+        about = about + np.abs(layer.value_slopes - steep_middle) @ reach
     far = float(about.max())
-    top = far + float((np.abs(middle) + np.abs(tilt) @ reach).max())
+    top = far + float((np.abs(middle) + np.abs(steep_middle) @ reach).max())
     axes, alive, shaken, largest = [], 1.0, 0.0, 0.0
     for i in range(D):
         one, moved, count, most = _axis(layer, i, z[i], unit)
@@ -177,12 +177,12 @@ def _at(layer: EntryLayer, table: Table | Samples, z: list[Array], error: float)
                     held = held + np.abs(_beside(part[0][e], e, D, part[1])) * steep
             away = away + 1.02 * sums * DOUBLE * np.minimum(held * (1 + 1e-9), top)
         if fine:
-            level = middle + sum(_beside(part[0][e], e, D, part[1]) * tilt[:, e] for e in range(D))
+            level = middle + sum(_beside(part[0][e], e, D, part[1]) * steep_middle[:, e] for e in range(D))
             for e in range(D):
                 mixed = [lost[i] if i == e else weights[i] for i in range(D)]
                 mass = _beside(lost[e].sum(axis=1), e, D, part[1])
                 apart = _sum(mixed, about, part[1]) + mass * np.abs(g - level)
-                lean = np.zeros((*layer.values.shape, D)) if layer.value_slopes is None else layer.value_slopes - tilt
+                lean = np.zeros((*layer.values.shape, D)) if layer.value_slopes is None else layer.value_slopes - steep_middle
                 apart = np.fmin(apart, _apart(mixed, layer.values - middle, lean, g - level, mass, part))
                 away = away + grown * (apart + 8.0 * DOUBLE * far)
         else:
