@@ -195,7 +195,7 @@ class AxisCheck:
         self.spans = spans
         self.known = AxisParts(
             size, worst + kink, far, mass * (1 + 1e-9), eta, max(one.by_logits + sums for one, sums in heads) * (1 + 1e-9),
-            max(one.held for one, _ in heads), max(one.top for one, _ in heads),
+            max(one.held for one, _ in heads) * math.exp(2.0 * eta), max(one.top for one, _ in heads),
         )  # fmt: skip
         return self.known
 
