@@ -1,7 +1,7 @@
 """Sums some parts of which switch, re-proved: the target's parts read off its expression again, each proved by itself.
 
-Groups of clusters are proved along their direction (checker/axis_clusters.py) or factor by factor (checker/products.py), groups of
-product keys by Chebyshev points and ellipses (checker/product_group.py); the first part that switches carries the affine part.
+Groups of clusters are proved along their direction (checker/axis_clusters.py) or factor by factor (checker/products.py), groups
+of product keys by Chebyshev points and ellipses (checker/product_group.py); the first part that switches carries the affine part.
 The sum of the parts is compared with the target at random points.
 """
 
