@@ -30,7 +30,7 @@ def check_lookup(
     layer = Lookup.read(tensors, record["layer"], target)
     if layer.dtype not in FLOORS:
         raise NotProved(f"lookups in {layer.dtype} are not proved.")
-    limit = MAPPED_LIMIT if isinstance(tensors["values"], np.memmap) else VALUES_LIMIT
+    limit = MAPPED_LIMIT if isinstance(tensors.get("values"), np.memmap) else VALUES_LIMIT
     if layer.values.size > limit:
         raise NotProved(f"it holds {layer.values.size:,} values, more than the {limit:,} this check encloses.")
     found = _bound(layer, target, record, error, progress)

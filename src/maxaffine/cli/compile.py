@@ -33,30 +33,20 @@ def run(
     table: options.TableFile = None,
     values: options.Values = None,
     axes: options.Axes = None,
-    missing: Annotated[
-        str | None, typer.Option(metavar="refuse|ignore", help="--table: refuse missing values, or leave them out of the proof.")
-    ] = None,
+    missing: options.Missing = None,
     box: options.BoxOption = None,
     relative: Annotated[bool, typer.Option("--relative", help="Measure the error in units of sup |f|.")] = False,
-    method: Annotated[
-        str, typer.Option(metavar="NAME", help="auto, or a head by name (another name lists them); nearest with --table.")
-    ] = "auto",
+    method: options.Method = "auto",
     norm: options.Norm = "inf",
     dtype: options.Dtype = "float64",
     lipschitz: options.Lipschitz = None,
-    literal: Annotated[
-        bool, typer.Option("--literal", help="The softmax over all tokens (matrices, MultiheadAttention) must meet it too.")
-    ] = False,
+    literal: options.Literal = False,
     gap: options.Gap = None,
-    max_bytes: Annotated[
-        str | None, typer.Option(metavar="2GiB", help="Memory the compile may take; by default half of what is free.")
-    ] = None,
+    max_bytes: options.MaxBytes = None,
     seed: Annotated[str, typer.Option(metavar="N", help="Seed of the search for the worst point.")] = "0",
     out: Annotated[str | None, typer.Option(metavar="F.safetensors", help="Save the layer here.")] = None,
     figure: options.Figure = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Also print the parts of the bound, every way to run the layer, what was tried.")
-    ] = False,
+    verbose: options.Verbose = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
     hard: Annotated[bool, typer.Option("--hard", hidden=True)] = False,
@@ -73,28 +63,19 @@ def run(
     # Everything that can be wrong with the request is found out before any work is done.
     layer_path = arguments.output_path(out, "--out", LAYERS) if out is not None else None
     figure_path = arguments.output_path(figure, "--figure", PICTURES) if figure is not None else None
-    old: dict[str, Any] = {}
-    if hard:
-        complain("warning: --hard is deprecated; write --method nearest instead.")
-        if method not in ("auto", NEAREST):
-            raise BadInput(f"--hard returns the nearest entry's value, and has no --method (={method!r}); leave one of them out.")
-        method = NEAREST
-    if attention is not None:
-        complain("warning: --attention is deprecated; layer.matrices(\"cross\") gives the matrices of cross-attention.")
-        old["attention"] = attention
+    method, old = _deprecated(hard, attention, method)
     if error is None and method != NEAREST:
         raise BadInput("--error is missing; give the largest error allowed, such as --error 1e-2.")
-    asked = arguments.maybe(arguments.constant, error, "`error`")
-    constants = arguments.lipschitz(lipschitz)
-    distance = arguments.maybe(arguments.constant, gap, "`gap`")
     memory = arguments.maybe(arguments.size_in_bytes, max_bytes, "`max_bytes`")
+    asked = {
+        "error": arguments.maybe(arguments.constant, error, "`error`"),
+        "lipschitz": arguments.lipschitz(lipschitz),
+        "gap": arguments.maybe(arguments.constant, gap, "`gap`"),
+    }
     chosen_seed = arguments.whole(seed, "`seed`")
-    named = tables.named(
-        table,
-        {"--values": values, "--axes": axes, "--missing": missing, "--method nearest": method == NEAREST},
-        {"the expression": expression, "--box": box, "--lipschitz": lipschitz, "--gap": gap},
-        memory,
-    )
+    of_tables = {"--values": values, "--axes": axes, "--missing": missing, "--method nearest": method == NEAREST}
+    of_functions = {"the expression": expression, "--box": box, "--lipschitz": lipschitz, "--gap": gap}
+    named = tables.named(table, of_tables, of_functions, memory)
     source, where = (None, None) if named is not None else arguments.target(_given(expression), box or ())
 
     from maxaffine.compiler import compile as compile_layer
@@ -104,32 +85,36 @@ def run(
         contents = None
         if named is not None:
             source, contents = named.read(progress)
+        settings = Run(memory, chosen_seed, progress, out=layer_path if figure_path is None else None)
         compiled = compile_layer(
-            source,
-            where,
-            error=asked,
-            relative=relative,
-            norm=norm,
-            method=method,
-            dtype=dtype,
-            lipschitz=constants,
-            literal=literal,
-            gap=distance,
-            run=Run(memory, chosen_seed, progress, out=layer_path if figure_path is None else None),
-            **old,
+            source, where, relative=relative, norm=norm, method=method, dtype=dtype, literal=literal, run=settings, **asked, **old
         )
         _write(compiled, None if figure_path is None else layer_path, figure_path, progress)
     if layer_path is not None:
         compiled = dataclasses.replace(compiled, file=str(layer_path))
+    read = None if named is None or contents is None else (named, contents)
     if json:
-        read: dict[str, Any] = {} if named is None or contents is None else {"table": tables.to_json(named, contents)}
-        said = {"statements": [one.to_json() for one in compiled.statements()]} if verbose else {}
-        say_json({**compiled.to_json(), **said, "figure": None if figure_path is None else str(figure_path), **read})
+        extra: dict[str, Any] = {"statements": [one.to_json() for one in compiled.statements()]} if verbose else {}
+        extra["figure"] = None if figure_path is None else str(figure_path)
+        say_json({**compiled.to_json(), **extra, **({} if read is None else {"table": tables.to_json(*read)})})
     elif not quiet:
-        if named is not None and contents is not None:
-            tables.tell(named, contents)
+        if read is not None:
+            tables.tell(*read)
         _tell(compiled, layer_path, figure_path, named, verbose)
     return 0
+
+
+def _deprecated(hard: bool, attention: str | None, method: str) -> tuple[str, dict[str, Any]]:
+    """The method and the other arguments that options of before stand for."""
+    if hard:
+        complain("warning: --hard is deprecated; write --method nearest instead.")
+        if method not in ("auto", NEAREST):
+            raise BadInput(f"--hard returns the nearest entry's value, and has no --method (={method!r}); leave one of them out.")
+        method = NEAREST
+    if attention is None:
+        return method, {}
+    complain("warning: --attention is deprecated; layer.matrices(\"cross\") gives the matrices of cross-attention.")
+    return method, {"attention": attention}
 
 
 def _given(expression: str | None) -> str:

@@ -25,3 +25,18 @@ Axes = Annotated[str | None, typer.Option(metavar="x,y,..", help="--table: which
 Figure = Annotated[str | None, typer.Option(metavar="F.png", help="Draw it: .png, .svg or .pdf.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing and show no progress; errors excepted.")]
+Missing = Annotated[
+    str | None, typer.Option(metavar="refuse|ignore", help="--table: refuse missing values, or leave them out of the proof.")
+]
+Method = Annotated[
+    str, typer.Option(metavar="NAME", help="auto, or a head by name (another name lists them); nearest with --table.")
+]
+Literal = Annotated[
+    bool, typer.Option("--literal", help="The softmax over all tokens (matrices, MultiheadAttention) must meet it too.")
+]
+MaxBytes = Annotated[
+    str | None, typer.Option(metavar="2GiB", help="Memory the compile may take; by default half of what is free.")
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Also print the parts of the bound, every way to run the layer, what was tried.")
+]
