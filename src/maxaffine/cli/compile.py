@@ -67,7 +67,7 @@ def run(
     if error is None and method != NEAREST:
         raise BadInput("--error is missing; give the largest error allowed, such as --error 1e-2.")
     memory = arguments.maybe(arguments.size_in_bytes, max_bytes, "`max_bytes`")
-    asked = {
+    asked: dict[str, Any] = {
         "error": arguments.maybe(arguments.constant, error, "`error`"),
         "lipschitz": arguments.lipschitz(lipschitz),
         "gap": arguments.maybe(arguments.constant, gap, "`gap`"),
