@@ -22,7 +22,7 @@ PACKAGE = SRC / "maxaffine"
 MODULE, FUNCTION, MEDIAN = 400, 80, 140  # lines
 KERNELS = ("njit", "jit", "vectorize", "guvectorize", "stencil", "cuda", "kernel")
 SIDES = {"prover": ("proofs", "heads"), "checker": ("checker",), "core": ("core",)}
-PLANS = ("plan", "fit", "build", "search")  # words in the names of modules that prove nothing
+PLANS = ("plan", "fit", "build", "search", "directions")  # words in the names of modules that prove nothing
 BOXES = {"stack", "queue", "low", "lows", "boxes", "cells", "left", "open_boxes"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -151,8 +151,8 @@ def is_lambert(function: Function) -> bool:
 def is_ehlich_zeller(function: Function) -> bool:
     """A function that divides by cos(pi m / 2n)."""
     for part in ast.walk(function):
-        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div):
-            for call in _calls(part.right, "cos"):
+        if isinstance(part, ast.BinOp | ast.AugAssign) and isinstance(part.op, ast.Div):
+            for call in _calls(part.right if isinstance(part, ast.BinOp) else part.value, "cos"):
                 quotient = any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div) for one in ast.walk(call))
                 if quotient and "pi" in _names(call):
                     return True
@@ -160,19 +160,17 @@ def is_ehlich_zeller(function: Function) -> bool:
 
 
 def is_leak(function: Function) -> bool:
-    """A function that takes exp of something less the bias of groups."""
-    words = ("bonus", "group_bias")
-    for call in _calls(function, "exp"):
-        for part in ast.walk(call):
-            taken = part.right if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) else None
-            taken = part.operand if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.USub) else taken
-            if taken is not None and any(word in name for name in _names(taken) for word in words):
-                return True
-    return False
+    """A function that takes the bias of groups off a ratio of normalisers and exp of that."""
+    taken = [part.right for part in ast.walk(function) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub)]
+    biased = any(_names(part) & {"bonus", "bias", "group_bias"} for part in taken)
+    return biased and any(True for _ in _calls(function, "exp"))
 
 
 def is_box_engine(function: Function) -> bool:
-    """A function with a loop that goes on while boxes, told by their ends, are left."""
+    """A function with a loop that goes on while boxes, told by their ends, are left; or one that is called after its supremum."""
+    arguments = {argument.arg for argument in function.args.args}
+    if function.name == "supremum" and {"measure", "low", "high"} <= arguments:
+        return True
     for part in ast.walk(function):
         if isinstance(part, ast.While) and _names(part.test) & BOXES:
             inside = set().union(*(_names(one) for one in part.body))
@@ -224,9 +222,10 @@ def rules(house: list[Module]) -> dict[str, list[str]]:
     for name, what in ONCE.items():
         shared = places(house, what, "core")
         for side in ("prover", "checker"):
-            there = places(house, what, side)
-            lines = [f"{module}: {', '.join(functions)}" for module, functions in (shared | there).items()]
-            found[f"{name}, once in the {side}"] = lines if len(lines) > 1 else []
+            there = places(house, what, side) | (shared if side == "prover" else {})
+            lines = [f"{module}: {', '.join(functions)}" for module, functions in there.items()]
+            read = (name, side) == ("the reader of records", "prover")  # layer/file.py reads for the prover
+            found[f"{name}, once in the {side}"] = lines if len(lines) > 1 else [] if lines or read else ["nowhere"]
     return found
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,6 +116,18 @@ class Coordinates:
         return np.asarray(np.where(self.alone, z, self.size) + 2.0 * self.shift)
 
 
+def leak(levels: Sequence[tuple[float, float]], sizes: Sequence[float], bias: float, errors: Sequence[float]) -> float:
+    """sum over g != k of e^{log Z_k - log Z_g - bias} (size_g + size_k): what group k says in the column of group g.
+
+    `levels` encloses the logarithms of the normalisers, `errors` bounds what rounding may do to each of them.
+    """
+    total = 0.0
+    for g, k in itertools.permutations(range(len(levels)), 2):
+        ratio = levels[k][1] - levels[g][0] - bias + errors[g] + errors[k]
+        total += math.exp(ratio) * (sizes[g] + sizes[k]) * MARGIN if ratio < 600.0 else math.inf
+    return total
+
+
 def literal_bound(frame: Frame, bound: float, columns: list[Column]) -> float:
     """The bound of the literal form: that of the layer, what every column loses, the leak between them, and their sum."""
     size = sum(one.size for one in columns) + frame.affine_size
@@ -124,9 +136,7 @@ def literal_bound(frame: Frame, bound: float, columns: list[Column]) -> float:
     if len(columns) > 1:
         levels = [one.levels() for one in columns]
         tops = [one.top + (frame.affine_size if g == 0 else 0.0) for g, one in enumerate(columns)]
-        for g, k in itertools.permutations(range(len(columns)), 2):
-            ratio = levels[k][1] - levels[g][0] - frame.bias + 2.0 * (columns[g].eta + columns[k].eta + 0.3)
-            total += math.exp(ratio) * (tops[g] + tops[k]) * MARGIN if ratio < 600.0 else math.inf
+        total += leak(levels, tops, frame.bias, [2.0 * one.eta + 0.3 for one in columns])
     if not math.isfinite(total):
         raise NotProved(f"its logits are not resolved in {frame.form.name}.")
     return total * MARGIN

@@ -4,7 +4,6 @@ The sum of the groups is compared with the target at random points.  In the colu
 e^{log Z_h - log Z_g - bias} of the weight.
 """
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.checker.certificate import stated_reserve
-from maxaffine.checker.literal_groups import Frame, literal_bound
+from maxaffine.checker.literal_groups import Frame, leak, literal_bound
 from maxaffine.checker.product_group import ProductGroup
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
 from maxaffine.checker.reader import Layer
@@ -44,11 +43,7 @@ def check_spectral(tensors: Mapping[str, Any], record: Mapping[str, Any], target
         total += bound
         parts.append(replace(part, extent=top))
     levels = [part.normaliser() for part in parts] if len(parts) > 1 else []
-    for g, own in enumerate(levels):
-        for other, level in enumerate(levels):
-            if other != g:
-                leak = math.exp(min(level[1] - own[0] - layer.bias, 600.0))
-                total += leak * (parts[g].extent + parts[other].extent) * (1 + 1e-9)
+    total += leak(levels, [part.extent for part in parts], layer.bias, [0.0] * len(parts))
     size = sum(part.extent for part in parts)
     total += (compute_format(layer.dtype).unit + (len(groups) + 4) * DOUBLE) * size
     # A runtime may evaluate polynomials that are off by what the record reserves, and by 2^-42 of the groups' size.
