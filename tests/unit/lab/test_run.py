@@ -152,7 +152,7 @@ def test_a_second_process_is_turned_away_and_the_first_one_finishes(tmp_path, wh
     wait_for_lines(folder, 1, first)
     second = start("lab", "run", TOY, "--set", "wait=0.1", "--out", folder)
     _, err = second.communicate(timeout=30)
-    assert second.returncode == 2 and f"process {first.pid} is working in" in err and "another --out" in err
+    assert second.returncode == 2 and f"process {first.pid} is using" in err and "another --out" in err
     assert first.wait(timeout=30) == 0
     first.communicate()
     assert outcome(folder) == outcome(whole)
@@ -177,7 +177,7 @@ def test_a_full_disk_is_a_sentence_and_finished_work_is_kept(tmp_path, whole):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2, done.stderr
     kept = lines(folder)
-    assert 1 <= kept < 6 and f"the {kept} finished units are kept" in done.stderr and "Make room" in done.stderr
+    assert 1 <= kept < 6 and f"the {kept} finished units are kept" in done.stderr and "Free some space" in done.stderr
     assert (folder / "results.jsonl").read_bytes().endswith(b"\n")
     assert main(["lab", "run", TOY, "--set", "wait=0.1", "--out", str(folder)]) == 0
     assert outcome(folder) == outcome(whole)
