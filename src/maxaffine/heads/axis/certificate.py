@@ -20,10 +20,7 @@ from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import affine_part_error, output_rounding
 from maxaffine.structure.one_direction import OneDirection
 
-THEOREM = (
-    "clusters along one direction: every cluster's head by Ehlich-Zeller on the interval where it answers, kinks by the blend of "
-    "two branches, what is far by the gap of the scores"
-)
+THEOREM = "clusters along one direction: error inside each cluster (Ehlich-Zeller), blending at kinks, leakage from distant clusters"
 
 
 @dataclass(frozen=True)

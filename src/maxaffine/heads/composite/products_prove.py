@@ -33,7 +33,7 @@ from maxaffine.proofs.combine import affine_part_error, lost_below, output_round
 from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.two_level import UP, U
 
-THEOREM = "products: every factor proved by clusters along its own direction, their errors multiplied out"
+THEOREM = "products: the error of every factor along its own direction, multiplied out"
 MOST = 1e300  # products of factors that are not followed beyond
 
 

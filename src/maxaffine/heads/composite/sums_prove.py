@@ -34,7 +34,7 @@ from maxaffine.proofs.two_level import UP
 
 Array = NDArray[np.float64]
 
-THEOREM = "sums: every part proved by itself, clusters along directions where it switches, and their errors added up"
+THEOREM = "sums: the error of every part, proved by itself, added up"
 LOOKS = 4001
 
 

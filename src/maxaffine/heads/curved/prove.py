@@ -40,7 +40,7 @@ from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 
-THEOREM = "both branches by Ehlich-Zeller on the box; masses of the wrong branch times what it adds, on boxes"
+THEOREM = "error of both branches (Ehlich-Zeller), plus the weight of the wrong branch times its distance, box by box"
 BOXES = 4_000_000
 FIRST = 6
 QUIET = 60.0

@@ -47,7 +47,7 @@ Data = Table | Samples
 BLOCK = 1 << 20  # numbers of a block of entries
 SMALL = 0.01  # of the error asked for, that a coarse account of rounding may take
 UP = 1.0 + 1e-9
-THEOREM = "finite verification: the stored layer evaluated at every entry, what rounding may change there or in a runtime added"
+THEOREM = "finite verification: the stored layer evaluated at every entry, plus what rounding may change there"
 
 
 @dataclass(frozen=True)

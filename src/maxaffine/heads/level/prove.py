@@ -32,7 +32,7 @@ from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 
-THEOREM = "boxes: every token's largest mass on a box times its largest distance from the enclosed target, to the power p"
+THEOREM = "box by box: the largest weight of every token times its largest distance from the target, to the power p, added up"
 BOXES = 6_000_000
 CHUNK = 20_000
 ROUNDS = 80

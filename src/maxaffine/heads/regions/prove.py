@@ -43,7 +43,7 @@ from maxaffine.target.box import Box
 
 Array = NDArray[np.float64]
 
-THEOREM = "regions: branches proved on the whole box by Ehlich-Zeller, what switches mix by kappa W0((C-1)/e)"
+THEOREM = "regions: error of each branch on the box (Ehlich-Zeller), plus blending across planes, kappa W0((C-1)/e)"
 PIECES = {1: 64, 2: 14, 3: 7}  # of the box per axis, for enclosures of slopes and sizes
 
 

@@ -33,7 +33,7 @@ from maxaffine.structure.planes import Plane
 
 Array = NDArray[np.float64]
 
-THEOREM = "regions in L_p: branches proved on the whole box, what switches mix bounded pointwise, what jumps mix integrated"
+THEOREM = "regions in L_p: error of each branch on the box, blending at kinks bounded pointwise, blending at jumps integrated"
 
 
 def certify_regions_integral(

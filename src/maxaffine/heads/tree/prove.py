@@ -38,7 +38,7 @@ from maxaffine.target.target import Target
 
 Array = NDArray[np.float64]
 
-THEOREM = "pieces proved on their own boxes by Ehlich-Zeller or enclosures, and a covering that tells which pieces answer where"
+THEOREM = "error of each piece on its own box (Ehlich-Zeller or enclosures), and a covering that shows which pieces answer where"
 LEAK = 0.01  # of the error
 MOST_CELLS = 3_000  # of the proof of one piece
 BOXES = 200_000  # of the enclosures of one piece near a kink
