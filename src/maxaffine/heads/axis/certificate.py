@@ -20,7 +20,10 @@ from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import affine_part_error, output_rounding
 from maxaffine.structure.one_direction import OneDirection
 
-THEOREM = "clusters along one direction: error inside each cluster (Ehlich-Zeller), blending at kinks, leakage from distant clusters"
+THEOREM = (
+    "clusters along one direction: error inside each cluster (Ehlich-Zeller), blending at kinks, "
+    "leakage from distant clusters"
+)
 
 
 @dataclass(frozen=True)
