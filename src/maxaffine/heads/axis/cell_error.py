@@ -1,4 +1,4 @@
-"""sup |f - p| on an interval, for one cluster's head p and an analytic or merely enclosed f of one variable.
+"""sup |f - p| on an interval, for one cluster's head p and an analytic or merely enclosed f of one variable; scores of clusters.
 
 An interval is proved by Ehlich and Zeller's theorem (proofs/local_error.py) where f has an enclosure on an ellipse about it;
 where none serves, such as next to the branch point of a square root, it is halved until the range of f alone says enough:
@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core import balls
+from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
-from maxaffine.core.rounding import EXTENDED, FLOAT64, gamma
+from maxaffine.core.rounding import EXTENDED, gamma
 from maxaffine.expression.expression import Expression
-from maxaffine.layer.clusters import Cluster
+from maxaffine.heads.axis.line import UP, U
+from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.head_bounds import strip_factor
 from maxaffine.proofs.local_error import Pair, Proof, chebyshev, least_degree, prove
-
-Array = NDArray[np.float64]
 
 RADII = (1.25, 1.5, 1.9, 2.4, 3.0, 4.0, 5.5, 8.0, 12.0, 18.0)
 OVERSAMPLING = 9
@@ -59,7 +59,7 @@ class LocalHead:
 
     def ends(self, a: float, b: float) -> tuple[float, float]:
         """t over [a, b], rounded outward."""
-        slack = 4.0 * FLOAT64.unit * (max(abs(a), abs(b)) + abs(self.origin)) / self.radius
+        slack = 4.0 * U * (max(abs(a), abs(b)) + abs(self.origin)) / self.radius
         return self.local(a) - slack, self.local(b) + slack
 
     def at(self, z: NDArray[np.longdouble]) -> tuple[Array, Array]:
@@ -76,7 +76,7 @@ class LocalHead:
         reach = float(np.abs(t).max())
         moved = 12.0 * EXTENDED * (float(np.abs(z).max()) + abs(self.origin)) / self.radius + 4.0 * EXTENDED * reach
         logit = 4.0 * (float(np.abs(a).max()) * reach + float(np.abs(b).max())) + 40.0
-        shaky = size * (2.0 * EXTENDED * logit + gamma(2 * len(a) + 8, EXTENDED) + FLOAT64.unit)
+        shaky = size * (2.0 * EXTENDED * logit + gamma(2 * len(a) + 8, EXTENDED) + U)
         return p.astype(np.float64), (shaky + moved * self.steepness(-reach, reach)) * (1 + 1e-9)
 
     def steepness(self, low: float, high: float) -> float:
@@ -100,7 +100,7 @@ class LocalHead:
 
     def on_ellipse(self, centre: float, long: float, short: float) -> float:
         """A bound of |p| for |Re z - centre| <= long, |Im z| <= short."""
-        slack = 4.0 * FLOAT64.unit * (abs(centre) + abs(self.origin)) / self.radius
+        slack = 4.0 * U * (abs(centre) + abs(self.origin)) / self.radius
         wide, tall = long / self.radius * (1 + 1e-12) + slack, short / self.radius * (1 + 1e-12)
         local, n = self.local(centre), len(self.keys) - 1
         strip = strip_factor(self.keys, float(np.ptp(self.keys.slopes)) / n if n else None, local, wide, tall)
@@ -142,7 +142,7 @@ class Cell(Pair):
         a, b = float(low[0]), float(high[0])
         z = chebyshev(a, b, self.nodes(degrees[0]))
         near = z.astype(np.float64)
-        slack = 2.0 * FLOAT64.unit * np.abs(near) + 16.0 * EXTENDED * (abs(a) + abs(b))
+        slack = 2.0 * U * np.abs(near) + 16.0 * EXTENDED * (abs(a) + abs(b))
         found = self.f.enclose(Interval(np.clip(near - slack, a, b)[:, None], np.clip(near + slack, a, b)[:, None]))
         g, rough = self.head.at(z)
         lo, hi = found.lo[:, 0], found.hi[:, 0]
@@ -179,3 +179,64 @@ class Cell(Pair):
 def sup_error(f: Expression, head: LocalHead, low: float, high: float, goal: float) -> Proof:
     """sup over z in [low, high] of |f(z) - p(t)|, aimed at `goal`; Refused where it cannot be shown finite."""
     return prove(Cell(f, head), goal, np.array([low]), np.array([high]), most_cells=MOST_CELLS)
+
+
+class Scores:
+    """Scores of the clusters, and of their leads over each other, enclosed in extended precision."""
+
+    def __init__(self, group: ClusterGroup) -> None:
+        self.heads = [LocalHead.of(c) for c in group.clusters]
+        self.A = group.site_slopes[:, 0].astype(np.float64)
+        self.b = group.site_offsets.astype(np.float64)
+        spans = [(h.keys.slopes.min() / h.radius, h.keys.slopes.max() / h.radius) for h in self.heads]
+        # lower bounds of D_k'
+        self.lam = [
+            float((self.A[k + 1] + spans[k + 1][0]) - (self.A[k] + spans[k][1]))
+            - 8 * U * float(abs(self.A[k]) + abs(self.A[k + 1]) + sum(abs(v) for v in (*spans[k], *spans[k + 1])))
+            for k in range(len(self.heads) - 1)
+        ]
+
+    def inner(self, k: int) -> float:
+        """The largest slope of a key of its own, in z."""
+        return float(np.abs(self.heads[k].keys.slopes).max()) / self.heads[k].radius * UP
+
+    def _score(self, k: int, z: float) -> tuple[np.longdouble, float]:
+        """S_k(z) and a bound of its error; differences are taken before rounding."""
+        head, keys = self.heads[k], self.heads[k].keys
+        t = (np.longdouble(z) - np.longdouble(head.origin)) / np.longdouble(head.radius)
+        logits = keys.slopes.astype(np.longdouble) * t + keys.offsets.astype(np.longdouble)
+        top = logits.max()
+        value = np.longdouble(self.A[k]) * np.longdouble(z) + np.longdouble(self.b[k]) + top + np.log(np.exp(logits - top).sum())
+        local = float((np.abs(keys.slopes) * abs(float(t)) + np.abs(keys.offsets)).max())
+        size = float(abs(self.A[k] * z) + abs(self.b[k])) + local + 8.0
+        return value, size * EXTENDED * (16.0 + len(keys))
+
+    def gap(self, k: int, z: float) -> tuple[float, float]:
+        """D_k(z), enclosed: low and high."""
+        right, more = self._score(k + 1, z)
+        left, less = self._score(k, z)
+        value, slack = float(right - left), (more + less) * UP
+        slack += U * abs(value)
+        return value - slack, value + slack
+
+    def edge(self, k: int, wanted: float, low: float, high: float, side: int) -> float:
+        """side 1: the first z of [low, high] from which on D_k >= wanted, surely, or `high`; side -1: the last z up to which
+        D_k <= -wanted, or `low`."""
+
+        def good(z: float) -> bool:
+            below, above = self.gap(k, z)
+            return below >= wanted if side > 0 else above <= -wanted
+
+        inside, outside = (high, low) if side > 0 else (low, high)
+        if not good(inside):
+            return inside
+        if good(outside):
+            return outside
+        spans = sum(float(np.ptp(head.keys.slopes)) / head.radius for head in self.heads[k : k + 2])
+        fine = 0.02 * wanted / (self.lam[k] + 2.0 * spans)
+        while abs(inside - outside) > fine:
+            middle = inside + (outside - inside) / 2.0
+            if middle in (inside, outside):
+                break
+            inside, outside = (middle, outside) if good(middle) else (inside, middle)
+        return inside

@@ -21,6 +21,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.heads.axis.fit import MOST_LOCAL, POINTS, Curve, Library, LocalFit
 from maxaffine.heads.fitting import as_stored
+from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import weights
 
 OVERLAP = 0.05  # of a cell's width, on either side, where its head is fitted beyond the cell
@@ -31,6 +32,9 @@ REST = 0.3  # of the cell before it: a last cell shorter than that is a rest
 DEEPEST = 90  # halvings of a segment that a cell may be short by
 DEEPEST_CUT = 3  # cuts of a segment where it bends most
 INSIDE = 8192  # points of a segment at which its cells are looked at
+
+Extent = tuple[int, float, float]  # a cell: its tokens, low and high
+Handover = tuple[float, float]  # where a cell hands over to the next, and the sharpness D_k' wanted there
 
 
 @dataclass(frozen=True)
@@ -87,51 +91,35 @@ class Cell:
         return top + math.log(float(w.sum())), float(w @ self.fit.keys.slopes / w.sum()) / self.radius
 
 
-def cut(segment: Segment, library: Library, goal: float, most: int, slack: float = 1.0) -> list[tuple[int, float, float]] | None:
-    """Cells (tokens, low, high) of a segment with the fewest tokens, at most `most`; None where that does not do.
+def cut(segment: Segment, library: Library, goal: float, most: int, slack: float = 1.0) -> list[Extent] | None:
+    """Cells of a segment with the fewest tokens, at most `most`; None where that does not do.
 
     Cells are accepted up to `slack` times the goal by least squares; `carry_out` polishes them.
     """
-    reach: list[float] = [segment.low]
-    came: list[tuple[int, int]] = [(0, 0)]
+    reach, paths = [segment.low], [list[Extent]()]  # the farthest point for so many tokens, and the cells on the way to it
     extents: list[Array] = []
-    while len(reach) <= most:
+    for T in range(1, most + 1):
         a = reach[-1]
-        if len(reach) > MOST_LOCAL + 1 and a <= reach[-MOST_LOCAL - 2]:
+        if T > MOST_LOCAL + 1 and a <= reach[-MOST_LOCAL - 2]:
             return None  # no cell is longer than nothing here, whatever its tokens
-        if len(reach) > 1 and a <= reach[-2] and a > segment.low:
+        if T > 1 and a <= reach[-2] and a > segment.low:
             extents.append(extents[-1])
         else:
             extents.append(_extents(segment, a, library, goal * slack, extents[-1] if extents else None))
-        T = len(reach)
-        best, choice = reach[-1], (0, T - 1)
+        best, tokens = a, 0
         for p in range(1, min(MOST_LOCAL, T) + 1):
             there = reach[T - p] + extents[T - p][p - 1]
             if extents[T - p][p - 1] > 0 and there > best:
-                best, choice = there, (p, T - p)
-        if best >= segment.high - 1e-14 * (segment.high - segment.low):
-            reach.append(segment.high)
-            came.append(choice)
-            return _evened(_walk_back(reach, came, segment), segment, library, goal * slack)
-        reach.append(best)
-        came.append(choice)
+                best, tokens = there, p
+        done = best >= segment.high - 1e-14 * (segment.high - segment.low)
+        reach.append(segment.high if done else best)
+        paths.append([*paths[T - tokens], (tokens, reach[T - tokens], reach[T])] if tokens else paths[-1])
+        if done:
+            return _evened(paths[-1], segment, library, goal * slack)
     return None
 
 
-def _walk_back(reach: list[float], came: list[tuple[int, int]], segment: Segment) -> list[tuple[int, float, float]]:
-    cells = []
-    T = len(reach) - 1
-    while T > 0:
-        p, before = came[T]
-        if p:
-            cells.append((p, reach[before], reach[T]))
-        T = before
-    return cells[::-1]
-
-
-def _evened(
-    cells: list[tuple[int, float, float]], segment: Segment, library: Library, goal: float
-) -> list[tuple[int, float, float]]:
+def _evened(cells: list[Extent], segment: Segment, library: Library, goal: float) -> list[Extent]:
     """The last cell made wider at the expense of the one before it, where it is but a rest: short cells need steep sites."""
     if len(cells) < 2:
         return cells
@@ -168,7 +156,6 @@ def _extents(segment: Segment, a: float, library: Library, goal: float, before: 
     """The longest cells (MOST_LOCAL,) from `a` for 1, 2, .. tokens; 0 where even the shortest fails."""
     rest = segment.high - a
     found = np.zeros(MOST_LOCAL)
-    counts = range(1, MOST_LOCAL + 1)
     start = 0
     if before is not None and before[-1] > 0:
         start = max(0, math.floor(math.log2(rest / before[-1])) - 2) if rest > before[-1] else 0
@@ -177,7 +164,7 @@ def _extents(segment: Segment, a: float, library: Library, goal: float, before: 
     while len(passing) < MOST_LOCAL and k < DEEPEST:
         widths = rest * 2.0 ** -np.arange(k, k + 6)
         samples = _samples(segment, np.full(6, a), np.minimum(a + widths, segment.high))
-        for p in counts:
+        for p in range(1, MOST_LOCAL + 1):
             if p in passing:
                 continue
             good = np.flatnonzero(library.errors(p, samples) <= goal)
@@ -201,17 +188,12 @@ def _extents(segment: Segment, a: float, library: Library, goal: float, before: 
     return np.asarray(np.maximum.accumulate(found))
 
 
-def carry_out(segment: Segment, cells: list[tuple[int, float, float]], library: Library, goal: float) -> list[Cell] | None:
+def carry_out(segment: Segment, cells: list[Extent], library: Library, goal: float) -> list[Cell] | None:
     """The cells with their heads polished; None where one misses the goal."""
     made = []
     for p, low, high in cells:
         first, last = (float(v) for v in fitted(segment, np.asarray(low), np.asarray(high)))
-        origin, radius = (first + last) / 2.0, (last - first) / 2.0
-
-        def local(t: Array, origin: float = origin, radius: float = radius) -> Array:
-            return segment.values(origin + radius * t)
-
-        fit = library.polish(local, p, goal)
+        fit = library.polish(segment.values, (first + last) / 2.0, (last - first) / 2.0, p, goal)
         if not fit.error <= goal:
             return None
         made.append(Cell(low, high, first, last, fit))
@@ -224,7 +206,7 @@ def plan_segment(segment: Segment, library: Library, goal: float, most: int, dee
     A feature between the points of a long cell is seen on many points alone; then the segment is cut where it bends most.
     """
     best: list[Cell] | None = None
-    first: list[tuple[int, float, float]] | None = None
+    first: list[Extent] | None = None
     for slack in (1.0, 1.35, 1.8):
         limit = most if best is None else sum(len(c.fit.keys) for c in best) - 1
         cells = cut(segment, library, goal, limit, slack) if limit > 0 else None
@@ -277,43 +259,23 @@ def _bend(segment: Segment) -> float | None:
     return float(z[2 + int(bends.argmax())])
 
 
-@dataclass(frozen=True)
-class Handover:
-    """Where a cell hands over to the next, and the sharpness D_k' wanted there."""
-
-    at: float
-    sharpness: float
-
-
-@dataclass(frozen=True)
-class Sites:
-    """A_k and b_k of the clusters, rounded to the dtype."""
-
-    slopes: Array
-    offsets: Array
-
-
 def sharpness(left: Cell, right: Cell, lead: float, kink: float, gap: float) -> float:
     """Sharpness of a switch: `lead` (the logit gap wanted where a fit ends), a kink's own wish, and a jump's gap."""
     room = min(left.room[1], right.room[0])
-    wanted = [kink]
-    if gap > 0:
-        wanted.append(1.1 * lead / gap)
-    else:
-        wanted.append(1.1 * lead / (room if room > 0 else 0.02 * min(left.radius, right.radius)))
+    wanted = 1.1 * lead / (gap if gap > 0 else room if room > 0 else 0.02 * min(left.radius, right.radius))
     # The slopes inside both clusters must not reach across: keys stay sorted.
     inside = sum(float(np.ptp(c.fit.keys.slopes)) / c.radius for c in (left, right))
-    return max(*wanted, 1.5 * inside, 1e-3)
+    return max(kink, wanted, 1.5 * inside, 1e-3)
 
 
-def place_sites(cells: list[Cell], handovers: list[Handover], dtype: str) -> Sites:
-    """Sites with these hand-overs; slopes add up from the cell that keeps logits smallest where they count."""
+def place_sites(cells: list[Cell], handovers: list[Handover], dtype: str) -> AxisKeys:
+    """A_k and b_k of sites with these hand-overs, as stored; slopes add up from where that keeps logits smallest."""
     C = len(cells)
     steps = np.zeros(C)
     for k, (left, right) in enumerate(pairwise(cells)):
-        over = handovers[k]
-        steps[k + 1] = over.sharpness + left.score(over.at)[1] - right.score(over.at)[1]
-    best: tuple[float, Sites] | None = None
+        at, sharp = handovers[k]
+        steps[k + 1] = sharp + left.score(at)[1] - right.score(at)[1]
+    best: tuple[float, AxisKeys] | None = None
     for zero in {0, C - 1, *np.linspace(0, C - 1, min(C, 40)).astype(int), int(np.argmax([c.radius for c in cells]))}:
         # Added up from the cell itself: next to a singular end steps are so large that others would drown in a common sum.
         slopes = np.concatenate([-np.cumsum(steps[zero:0:-1])[::-1], [0.0], np.cumsum(steps[zero + 1 :])])
@@ -325,15 +287,15 @@ def place_sites(cells: list[Cell], handovers: list[Handover], dtype: str) -> Sit
     return best[1]
 
 
-def _offsets(cells: list[Cell], handovers: list[Handover], slopes: Array, zero: int, dtype: str) -> Sites:
+def _offsets(cells: list[Cell], handovers: list[Handover], slopes: Array, zero: int, dtype: str) -> AxisKeys:
     """Offsets one after the other from the cell `zero`, from what is stored: rounding does not add up."""
     stored = numpy_dtype(dtype)
     A = as_stored(slopes, dtype)
     b = np.zeros(len(cells))
     for k in range(zero, len(cells) - 1):
-        at = handovers[k].at
+        at = handovers[k][0]
         b[k + 1] = float(stored.type(b[k] + (A[k] - A[k + 1]) * at + cells[k].score(at)[0] - cells[k + 1].score(at)[0]))
     for k in range(zero - 1, -1, -1):
-        at = handovers[k].at
+        at = handovers[k][0]
         b[k] = float(stored.type(b[k + 1] + (A[k + 1] - A[k]) * at + cells[k + 1].score(at)[0] - cells[k].score(at)[0]))
-    return Sites(A, b)
+    return AxisKeys(A, b)

@@ -1,4 +1,4 @@
-"""Certificates of clusters along one direction: the parts that axis_clusters.py proves, put together in words."""
+"""Certificates of clusters along one direction: the parts that prove.py proves, put together in words."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 
 from maxaffine.core.errors import Refused
 from maxaffine.core.scope import Scope
-from maxaffine.heads.axis.line import AxisTarget
-from maxaffine.heads.axis.parts import AxisProof
+from maxaffine.heads.axis.line import AxisProof, AxisTarget
 from maxaffine.heads.axis.prove import prove_axis
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
@@ -21,8 +20,7 @@ from maxaffine.proofs.combine import affine_part_error, output_rounding
 from maxaffine.structure.one_direction import OneDirection
 
 THEOREM = (
-    "clusters along one direction: error inside each cluster (Ehlich-Zeller), blending at kinks, "
-    "leakage from distant clusters"
+    "clusters along one direction: error inside each cluster (Ehlich-Zeller), blending at kinks, leakage from distant clusters"
 )
 
 

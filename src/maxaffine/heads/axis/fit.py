@@ -73,15 +73,12 @@ class Library:
         self.unit = compute_format(dtype).unit
         self.damping = min(max(0.02 * error / self.scale, 8.0 * self.unit, blur), 1e100)  # a target that is zero has no scale
         self._residuals: dict[int, Array] = {}
-        self._combinations: dict[int, list[tuple[float, float]]] = {}
 
     def combinations(self, count: int) -> list[tuple[float, float]]:
         """(delta, mu) that are tried for heads of this size."""
-        if count not in self._combinations:
-            found = [(d, m) for d in self.deltas for m in SHIFTS if abs(m) <= (6.0 if d >= 0.8 else 3.5 if d >= 0.4 else 0.0)]
-            found = [(0.0, 0.0)] if count == 1 else found
-            self._combinations[count] = found
-        return self._combinations[count]
+        if count == 1:
+            return [(0.0, 0.0)]
+        return [(d, m) for d in self.deltas for m in SHIFTS if abs(m) <= (6.0 if d >= 0.8 else 3.5 if d >= 0.4 else 0.0)]
 
     def _every(self, count: int) -> int:
         """Of the points, every first or second one serves a search: constant values have half the freedom of affine ones."""
@@ -118,32 +115,32 @@ class Library:
 
     # -- one interval in earnest
 
-    def polish(self, f: Curve, count: int, wanted: float) -> LocalFit:
-        """The head of that size on [-1, 1]: delta and mu by coordinate search, values reweighted towards the sup norm."""
-        samples, exact = f(POINTS), f(CHECK)
+    def polish(self, f: Curve, origin: float, radius: float, count: int, wanted: float) -> LocalFit:
+        """The head of that size for f(origin + radius t): delta and mu by coordinate search, values weighted for the sup norm."""
+        samples, exact = f(origin + radius * POINTS), f(origin + radius * CHECK)
         delta, shift = self.start(count, samples) if count <= MOST_LOCAL else (1.4, 0.0)
         best = self.solve(count, delta, shift, samples, exact)
         if count > 1:
-            best, delta, shift = self._climb(count, delta, shift, samples, exact, best, wanted)
+            best = self._climb(count, delta, shift, samples, exact, best, wanted)
         if best.error > wanted or count == 1:
             best = min(best, self._lawson(best, samples, exact), key=lambda fit: fit.error)
         return best
 
     def _climb(
         self, count: int, delta: float, shift: float, samples: Array, exact: Array, best: LocalFit, wanted: float
-    ) -> tuple[LocalFit, float, float]:
+    ) -> LocalFit:
         factor, step = 1.35, 1.0
         for _ in range(5):
             for d, m in ((delta * factor, shift), (delta / factor, shift), (delta, shift + step), (delta, shift - step)):
                 if best.error <= 0.7 * wanted:
-                    return best, delta, shift
+                    return best
                 if not 0.1 * self.deltas[0] <= d <= 9.0 or abs(m) > 9.0:
                     continue
                 fit = self.solve(count, d, m, samples, exact)
                 if fit.error < best.error:
                     best, delta, shift = fit, d, m
             factor, step = math.sqrt(factor), step / 1.7
-        return best, delta, shift
+        return best
 
     def solve(self, count: int, delta: float, shift: float, samples: Array, exact: Array) -> LocalFit:
         """Ridge least squares for one set of keys, the best of several dampings."""

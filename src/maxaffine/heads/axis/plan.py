@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,22 +16,11 @@ from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
 from maxaffine.heads.assemble import layer_of
-from maxaffine.heads.axis.cells import (
-    KINK,
-    OVERLAP,
-    SWITCH,
-    WIDEST,
-    Cell,
-    Handover,
-    Segment,
-    Sites,
-    place_sites,
-    plan_segment,
-    sharpness,
-)
+from maxaffine.heads.axis.cells import KINK, OVERLAP, SWITCH, WIDEST, Cell, Segment, place_sites, plan_segment, sharpness
 from maxaffine.heads.axis.fit import POINTS, Curve, Library
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.keys import AxisKeys
 from maxaffine.structure.breaks import find_pieces
 from maxaffine.structure.groups import Direction
 from maxaffine.structure.one_direction import OneDirection
@@ -92,9 +80,7 @@ def axis_row(direction: Direction, low: Array, high: Array, centre: Array) -> tu
     return np.array([float(scale * c) for c in direction]), scale
 
 
-def expression_problem(
-    found: OneDirection, low: Array, high: Array, error: float, centre: Array | None = None
-) -> Problem:
+def expression_problem(found: OneDirection, low: Array, high: Array, error: float, centre: Array | None = None) -> Problem:
     """The problem of an expression, about a given centre or the best one; Refused where its breaks cannot be told apart."""
     centre = best_centre(found, low, high) if centre is None else centre
     row, scale = axis_row(found.direction, low, high, centre)
@@ -199,7 +185,7 @@ class AxisPlan:
     direction: Direction
     slopes: tuple[Fraction, ...]
     parts: tuple[Cell, ...]
-    sites: Sites
+    sites: AxisKeys
     gap: float | None = None
     found: OneDirection | None = None  # the direction in the expression, which a proof starts from
     argument: str = "axis clusters"
@@ -258,7 +244,7 @@ def make_plan(
         sharp = sharpness(left, right, lead, kink, jump)
         if link is not None and link.kind == "kink":
             sharp = _sharper(problem, link, sharp, lead, aim.kink)
-        handovers.append(Handover(at, sharp))
+        handovers.append((at, sharp))
     sites = place_sites(list(cells), handovers, dtype)
     return AxisPlan(problem.row, problem.centre, problem.direction, problem.slopes, tuple(cells), sites, gap)
 
@@ -318,16 +304,11 @@ def _across(problem: Problem, link: Link, library: Library, goal: float, width: 
         with np.errstate(all="ignore"):
             samples = problem.f(link.at + reach * POINTS)
         if np.isfinite(samples).all() and float(library.errors(1, samples[:, None])[0]) <= 0.9 * goal:
-            fit = library.polish(partial(_about, problem.f, link.at, reach), 1, goal)
+            fit = library.polish(problem.f, link.at, reach, 1, goal)
             if fit.error <= goal:
                 return Cell(link.at - w, link.at + w, link.at - reach, link.at + reach, fit)
         w *= 0.75
     return None
-
-
-def _about(f: Curve, at: float, reach: float, t: Array) -> Array:
-    return f(at + reach * t)
-
 
 
 def axis_group(plan: AxisPlan) -> ClusterGroup:

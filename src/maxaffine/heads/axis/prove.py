@@ -5,7 +5,7 @@
 Slopes of keys grow from cluster to cluster, so D_k = S_{k+1} - S_k is increasing with slope at least lam_k, and right of e_k,
 where D_k = g_k, cluster k has a mass below e^{-g_k - lam_k (z - e_k)}; left of its interval K_k likewise.  At every z
 
-    sum_{z in K_k} Omega_k |f_k - p_k|   <=  max_k sup_{K_k} |f_k - p_k|                 (axis_head.py; f_k the branch of cell k)
+    sum_{z in K_k} Omega_k |f_k - p_k|   <=  max_k sup_{K_k} |f_k - p_k|                 (cell_error.py; f_k the branch of cell k)
   + sum_{z in K_k} Omega_k |f - f_k|     <=  q + J W0(e^{-1-d}) / lam                    beyond a kink, where f is another branch
   + sum_{z not in K_k} Omega_k |f - p_k| <=  sum_k e^{-g_k}(V_k + |G_k| / (r_k lam_k e)),
 
@@ -22,16 +22,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, compute_format, gamma
 from maxaffine.expression.expression import Expression
-from maxaffine.heads.axis import ranges
-from maxaffine.heads.axis.cell_error import sup_error
-from maxaffine.heads.axis.line import UP, Axis, AxisTarget, U, outward
-from maxaffine.heads.axis.parts import AxisParts, AxisProof, HeadErrors, Hole
-from maxaffine.heads.axis.scores import Scores
+from maxaffine.heads.axis import line
+from maxaffine.heads.axis.cell_error import Scores, sup_error
+from maxaffine.heads.axis.line import UP, Axis, AxisParts, AxisProof, AxisTarget, HeadErrors, Hole, U, outward
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.literal_form import ProvedBlend
@@ -40,7 +38,6 @@ from maxaffine.runtime.grouped import tree_terms
 from maxaffine.runtime.two_level import SKIP
 from maxaffine.structure.breaks import Break, Pieces, find_pieces
 
-Array = NDArray[np.float64]
 LEAK = 0.004  # of the error, for all clusters far from the query
 RAW = 0.2  # a cell of which more than this lies beyond its branch is compared with the function itself
 INTERVALS = 2048
@@ -51,9 +48,7 @@ def prove_axis(layer: GroupedLayer, group: ClusterGroup, target: AxisTarget, err
     return prover(layer, group, target, error, gap).prove()
 
 
-def prover(
-    layer: GroupedLayer, group: ClusterGroup, target: AxisTarget, error: float, gap: float | None = None
-) -> AxisProver:
+def prover(layer: GroupedLayer, group: ClusterGroup, target: AxisTarget, error: float, gap: float | None = None) -> AxisProver:
     """The proof of one group, to be carried out."""
     if len(group.matrix) != 1 or group.outputs != 1:
         raise Refused("clusters are proved along one coordinate and for one output here.")
@@ -87,7 +82,7 @@ def _distance(f: Expression, found: Pieces, one: Break) -> float:
     """How far the function at a break may be from the branches beside it."""
     number = found.breaks.index(one)
     beside = [found.pieces[i].branch for i in (number - 1, number) if 0 <= i < len(found.pieces)]
-    return max((ranges.apart(f, branch, one.low, one.high) for branch in beside), default=0.0)
+    return max((line.apart(f, branch, one.low, one.high) for branch in beside), default=0.0)
 
 
 @dataclass
@@ -133,7 +128,8 @@ class AxisProver:
         eta += U * (-FLOAT64.exp_floor + FLOAT64.exp_ulps + 8.0)
         if not (eta < 1.0 and far <= 0.25):
             raise Refused(f"the scores of the clusters are wrong by up to {eta:.2g} in {self.layer.dtype}.")
-        top = max(self._top(k, r) for k, r in enumerate(reaches) if r.low <= r.high)
+        local = [(self.scores.heads[k], self._local(k, r.low, r.high)) for k, r in enumerate(reaches) if r.low <= r.high]
+        top = max(head.size(*ends) for head, ends in local)
         return AxisParts(
             worst, self._kinks(inner), leak, far, uncertainty, size, eta, HeadErrors.worst(heads),
             max(head.total(self.compute.tiny) for head in heads), top, max(h.largest(2.0) for h in self.scores.heads),
@@ -174,13 +170,9 @@ class AxisProver:
         """sup |f|: its branches by intervals, and what it may be at breaks."""
         breaks = [one for one in self.found.breaks if one is not None]
         return max(
-            *(ranges.largest(p.branch, p.low, p.high, INTERVALS) for p in self.found.pieces),
-            *(ranges.largest(self.axis.f, one.low, one.high, 1) for one in breaks), 0.0,
+            *(line.largest(p.branch, p.low, p.high, INTERVALS) for p in self.found.pieces),
+            *(line.largest(self.axis.f, one.low, one.high, 1) for one in breaks), 0.0,
         )  # fmt: skip
-
-    def _top(self, k: int, reach: _Reach) -> float:
-        """A bound of |p_k| where it answers."""
-        return self.scores.heads[k].size(*self._local(k, reach.low, reach.high))
 
     # -- where clusters answer
 
@@ -217,9 +209,9 @@ class AxisProver:
                 rest = lam - 2.0 * steep
                 if rest <= 0.1 * lam or slip > 0.5 * lead:
                     raise Refused(f"a cluster's lead over its neighbour is lost to rounding in {self.layer.dtype}.")
-                t = abs(self.scores.t(k, at)) * UP
+                t = abs(head.local(at)) * UP
                 lean = float(np.abs(head.slopes).max())
-                far = math.exp(-(lead - slip)) * (size + head.largest(t) + lean / (self.scores.radius[k] * rest * math.e))
+                far = math.exp(-(lead - slip)) * (size + head.largest(t) + lean / (head.radius * rest * math.e))
                 leak += 1.2 * far  # masses are normalised with errors of some percent at most
                 mass += 1.2 * math.exp(-(lead - slip))
             reaches.append(_Reach(low, high, None))
@@ -256,10 +248,11 @@ class AxisProver:
         beyond = max(self.axis.first - reach.low, reach.high - self.axis.last, 0.0) * UP
         if beyond == 0.0:
             return 0.0
-        return self.scores.heads[k].steepness(*self._local(k, reach.low, reach.high)) * beyond / self.scores.radius[k] * UP
+        head = self.scores.heads[k]
+        return head.steepness(*self._local(k, reach.low, reach.high)) * beyond / head.radius * UP
 
     def _local(self, k: int, low: float, high: float) -> tuple[float, float]:
-        origin, radius = Fraction(self.scores.origin[k]), Fraction(self.scores.radius[k])
+        origin, radius = Fraction(self.scores.heads[k].origin), Fraction(self.scores.heads[k].radius)
         return outward((Fraction(low) - origin) / radius, (Fraction(high) - origin) / radius)
 
     # -- beyond a break
@@ -298,7 +291,7 @@ class AxisProver:
                 return 0.0
         there = reach.piece + side
         if not 0 <= there < len(self.found.pieces):  # beyond a break at the end of the box
-            return ranges.apart(self.axis.f, own, min(one.low, end), max(one.high, end)) if hole is None else 0.0
+            return line.apart(self.axis.f, own, min(one.low, end), max(one.high, end)) if hole is None else 0.0
         neighbour = self.found.pieces[there]
         if abs(there - reach.piece) != 1 or (end > neighbour.high if side > 0 else end < neighbour.low):
             raise Refused("breaks of the target lie closer together than its clusters can tell.")
@@ -309,14 +302,14 @@ class AxisProver:
         lead = edge[0] if side > 0 else -edge[1]
         low, high = min(start, end), max(start, end)
         if hole is not None:
-            return math.exp(-max(lead, 0.0)) * ranges.apart(neighbour.branch, own, low, high) * UP
-        near = ranges.apart(self.axis.f, own, one.low, one.high)
-        difference = ranges.difference(neighbour.branch, own)
+            return math.exp(-max(lead, 0.0)) * line.apart(neighbour.branch, own, low, high) * UP
+        near = line.apart(self.axis.f, own, one.low, one.high)
+        difference = line.difference(neighbour.branch, own)
         inner = one.high if side > 0 else one.low
-        q = ranges.magnitude(difference, inner, inner)
+        q = line.magnitude(difference, inner, inner)
         zone = (min(inner, end), max(inner, end))
-        steep = ranges.magnitude(difference.gradient(), *zone, pieces=16)
-        crude = ranges.magnitude(difference, *zone, pieces=16)
+        steep = line.magnitude(difference.gradient(), *zone, pieces=16)
+        crude = line.magnitude(difference, *zone, pieces=16)
         lam = self.scores.lam[link]
         kink = steep * soft_gap(2, -lead) / lam
         return (max(near, q + min(kink, crude)) if math.isfinite(near) else math.inf) * UP
@@ -325,8 +318,8 @@ class AxisProver:
 
     def _score_error(self, k: int, z: float) -> float:
         """|computed S_k - S_k| at z in the two-level runtime."""
-        keys = self.scores.heads[k].keys
-        t = abs(self.scores.t(k, z)) * UP
+        head, keys = self.scores.heads[k], self.scores.heads[k].keys
+        t = abs(head.local(z)) * UP
         size = float((np.abs(keys.slopes) * t + np.abs(keys.offsets)).max())
         u = self.compute.unit
         logit = 1.01 * (u * (3.0 * float(np.abs(keys.slopes).max()) * t + size) + 4 * U * float(np.abs(keys.slopes).max()) * t)
@@ -338,8 +331,8 @@ class AxisProver:
 
     def _logits(self, k: int, z: float) -> float:
         """A bound of |logit| of the tokens of cluster k at z, its terms added up."""
-        keys = self.scores.heads[k].keys
-        t = (abs(z) + abs(self.scores.origin[k])) / self.scores.radius[k]
+        head, keys = self.scores.heads[k], self.scores.heads[k].keys
+        t = (abs(z) + abs(head.origin)) / head.radius
         inner = float((np.abs(keys.slopes) * t + np.abs(keys.offsets)).max())
         return (abs(float(self.scores.A[k]) * z) + abs(float(self.scores.b[k])) + inner) * UP
 
@@ -383,7 +376,7 @@ class AxisProver:
             low = piece.low if before is None else max(piece.low, before.high - 2.0 * d)
             high = piece.high if after is None else min(piece.high, after.low + 2.0 * d)
             fine = 0.002 * self.error
-            parts.append(ranges.modulus(piece.branch, low, high, d, self.axis.relative, fine) if low < high else 0.0)
+            parts.append(line.modulus(piece.branch, low, high, d, self.axis.relative, fine) if low < high else 0.0)
         worst = max(parts)
         for i, one in enumerate(self.found.breaks):
             if one is None or self.holes[i] is not None:
@@ -393,6 +386,6 @@ class AxisProver:
             # two points across a break are both next to it
             far = (d + self.axis.relative * max(abs(one.low), abs(one.high))) * 1.01
             first, last = max(one.low - far, self.axis.first), min(one.high + far, self.axis.last)
-            width = float(ranges.over(self.axis.f, first, last).width)
+            width = float(line.over(self.axis.f, first, last).width)
             worst = max(worst, min(apart, width if math.isfinite(width) else math.inf))
         return worst

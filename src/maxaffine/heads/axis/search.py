@@ -14,7 +14,8 @@ from maxaffine.core.errors import Refused
 from maxaffine.heads.axis.certificate import Asked, certify_axis
 from maxaffine.heads.axis.plan import SOFTER, Aim, AxisPlan, Problem, Soft, build_axis, expression_problem, make_plan
 from maxaffine.heads.axis.seen_breaks import callable_problem
-from maxaffine.heads.found import BELOW, NO_FACTS, Discontinuous, Found, search_worst
+from maxaffine.heads.breaks.planes import seen_jump, worse_of
+from maxaffine.heads.found import BELOW, NO_FACTS, Found, search_worst
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup.plan import provable
 from maxaffine.heads.search import Search
@@ -85,8 +86,27 @@ class Axis(Head[AxisPlan]):
         return f"{NO_FACTS}, at least {plan.gap:g} from its jumps" if apart else NO_FACTS
 
     def observe(self, request: Request, found: Found) -> Observed:
-        """Next to every hand-over and end of a cell."""
-        return _observe(request, found)
+        """The largest error: on the axis next to every hand-over and end, and by the general search where there is no gap."""
+        plan = found.plan
+        assert isinstance(plan, AxisPlan) and found.layer.grouped
+        x, t = _points(plan, found.layer)
+        evaluate = partial(chooser.evaluate, found.layer)
+        if math.isfinite(request.norm):
+            bound = found.certificate.bound
+            return observe_along(evaluate, request.target, x[np.argsort(t)], plan.row, request.norm, request.seed, bound)
+        error = pointwise(evaluate, request.target, x)
+        breaks = [c.high for c in plan.parts[:-1]]
+        if plan.gap is not None:
+            gap = plan.gap * abs(_scale(plan))
+            away = np.min(np.abs(t[:, None] - np.array([*breaks, np.inf])), axis=1)
+            ends = np.minimum(t - t.min(), t.max() - t)
+            apart = (away >= gap) & (ends >= gap)
+            x, error = x[apart], error[apart]
+        worst, at = worst_known(evaluate, request.target, x, error)
+        seen = Observed(worst, tuple(map(float, at)), len(x), request.seed)
+        if plan.gap is None and request.target.expression is not None:
+            seen = worse_of(seen, search_worst(request, found))
+        return seen
 
 
 def _problem(request: Request) -> tuple[OneDirection | None, Problem]:
@@ -96,13 +116,7 @@ def _problem(request: Request) -> tuple[OneDirection | None, Problem]:
         problem = callable_problem(target, request.error, request.breaks)
         if not any(link.kind == "jump" for link in problem.links) or not needs_gap or provable(request.evidence):
             return None, problem
-        if _largest_jump(problem) < 2.0 * request.error:
-            raise Refused("the target seems to jump by less than the error, which needs no clusters unless a `gap` is given")
-        raise Discontinuous(
-            f"the target seems to jump at {_places(problem)} and a layer is continuous, so no error below half the jump is "
-            "possible there; exclude points near jumps with `gap`, or ask for an L_p error with `norm=1`.",
-            remedy={"gap": 1e-6},
-        )
+        raise seen_jump(f"at {_places(problem)}", _largest_jump(problem), request.error, "clusters")
     found = one_direction(target.expression)
     if found is None:
         raise Refused("not a function of one direction plus an affine function")
@@ -115,11 +129,16 @@ def _problem(request: Request) -> tuple[OneDirection | None, Problem]:
     return found, problem
 
 
+def _scale(axis: Problem | AxisPlan) -> float:
+    """z in units of w . x."""
+    lead = int(np.abs(axis.row).argmax())
+    return float(axis.row[lead]) / float(axis.direction[lead])
+
+
 def _places(problem: Problem) -> str:
     """Where the target jumps, in w . x."""
     middle = float(sum(float(c) * float(x) for c, x in zip(problem.direction, problem.centre, strict=True)))
-    lead = int(np.abs(problem.row).argmax())
-    scale = float(problem.row[lead]) / float(problem.direction[lead])
+    scale = _scale(problem)
     width = (problem.high - problem.low) / abs(scale)
     found = [middle + link.at / scale for link in problem.links if link.kind == "jump"]
     places = [f"{0.0 if abs(place) < 1e-15 * width else place:.6g}" for place in found]
@@ -141,46 +160,16 @@ def _gap(request: Request, problem: Problem, jumps: int) -> float | None:
     return float(measure / 2.0 * abs(float(problem.direction[lead])))
 
 
-def _plan(
-    request: Request, problem: Problem, share: float, asked: Asked, most: int, soft: Soft | None = None
-) -> AxisPlan | None:
+def _plan(request: Request, problem: Problem, share: float, asked: Asked, most: int, soft: Soft | None = None) -> AxisPlan | None:
     error = request.error
     if math.isfinite(request.norm):
         error = error * (1.0 - HOLES) / float(np.prod(request.target.box.width)) ** (1.0 / request.norm)
     kinks = KINKS[request.dtype] if soft is None else soft.kinks
     curved = any(link.kind == "kink" for link in problem.links)
     fit = error * BELOW * min(share + 0.04 * (not curved), 1.0 - (kinks + 0.02) * curved)
-    lead = int(np.abs(problem.row).argmax())
-    gap = 0.0 if asked.gap is None else asked.gap * abs(float(problem.row[lead]) / float(problem.direction[lead]))
+    gap = 0.0 if asked.gap is None else asked.gap * abs(_scale(problem))
     blur = 0.0 if soft is None else soft.blur(problem, error, request.dtype)
     return make_plan(problem, Aim(fit, kinks * error, error, 0.9 * gap), request.dtype, most, asked.gap, blur=blur)
-
-
-def _observe(request: Request, found: Found) -> Observed:
-    """The largest error seen: on the axis next to every hand-over and end, and by the general search where there is no gap."""
-    plan = found.plan
-    assert isinstance(plan, AxisPlan) and found.layer.grouped
-    x, t = _points(plan, found.layer)
-    evaluate = partial(chooser.evaluate, found.layer)
-    if math.isfinite(request.norm):
-        bound = found.certificate.bound
-        return observe_along(evaluate, request.target, x[np.argsort(t)], plan.row, request.norm, request.seed, bound)
-    error = pointwise(evaluate, request.target, x)
-    breaks = [c.high for c in plan.parts[:-1]]
-    if plan.gap is not None:
-        lead = int(np.abs(plan.row).argmax())
-        gap = plan.gap * abs(float(plan.row[lead]) / float(plan.direction[lead]))
-        away = np.min(np.abs(t[:, None] - np.array([*breaks, np.inf])), axis=1)
-        ends = np.minimum(t - t.min(), t.max() - t)
-        apart = (away >= gap) & (ends >= gap)
-        x, error = x[apart], error[apart]
-    worst, at = worst_known(evaluate, request.target, x, error)
-    seen = Observed(worst, tuple(map(float, at)), len(x), request.seed)
-    if plan.gap is None and request.target.expression is not None:
-        more = search_worst(request, found)
-        seen = Observed(max(seen.error, more.error), seen.at if seen.error >= more.error else more.at,
-                        seen.points + more.points, request.seed)  # fmt: skip
-    return seen
 
 
 def _points(plan: AxisPlan, layer: GroupedLayer) -> tuple[Array, Array]:

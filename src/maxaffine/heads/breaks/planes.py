@@ -45,15 +45,20 @@ def planes_of(request: Request) -> Seen:
     if isinstance(seen, str):
         raise Refused(seen)
     if seen.jumps and math.isinf(request.norm) and request.gap is None:
-        if largest_jump(request.target, seen) < 2.0 * request.error:
-            raise Refused("the target seems to jump by less than the error, which needs no regions unless a `gap` is given")
         planes = " and ".join(equation(seen.planes[i], request.target) for i in seen.jumps[:2])
-        raise Discontinuous(
-            f"the target seems to jump where {planes} and a layer is continuous, so no error below half the jump is possible "
-            "there; exclude points near jumps with `gap`, or ask for an L_p error with `norm=1`.",
-            remedy={"gap": 1e-6},
-        )
+        raise seen_jump(f"where {planes}", largest_jump(request.target, seen), request.error, "regions")
     return seen
+
+
+def seen_jump(where: str, jump: float, error: float, parts: str) -> Refused:
+    """Why a target that is seen to jump is not followed in the sup norm."""
+    if jump < 2.0 * error:
+        return Refused(f"the target seems to jump by less than the error, which needs no {parts} unless a `gap` is given")
+    return Discontinuous(
+        f"the target seems to jump {where} and a layer is continuous, so no error below half the jump is possible "
+        "there; exclude points near jumps with `gap`, or ask for an L_p error with `norm=1`.",
+        remedy={"gap": 1e-6},
+    )
 
 
 def largest_jump(target: Target, seen: Seen) -> float:
@@ -95,11 +100,15 @@ def observe_seen(request: Request, seen: Seen, found: Found) -> Observed:
         return near
     observed = search_worst(request, found)
     if near is not None:
-        worse = near if near.error >= observed.error else observed
-        return replace(worse, points=near.points + observed.points)
+        return worse_of(near, observed)
     if seen.jumps and observed.error > (1.0 - HOLES) * request.error:
         raise Refused(f"an observed error of {observed.error:.3g}, which leaves no room for the jumps")
     return observed
+
+
+def worse_of(one: Observed, other: Observed) -> Observed:
+    """The larger of two errors, over the points of both."""
+    return replace(one if one.error >= other.error else other, points=one.points + other.points)
 
 
 def near_planes(request: Request, seen: Seen, layer: GroupedLayer) -> Observed:

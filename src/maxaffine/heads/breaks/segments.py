@@ -112,9 +112,7 @@ def noise_of(f: Function, dimension: int, rng: np.random.Generator) -> float:
     return max(64.0 * float(np.finfo(np.float64).eps) * size, 8.0 * float(np.quantile(third, 0.8)), 1e-290)
 
 
-def breaks_of(
-    segments: Segments, windows: int, noise: float, error: float, strict: bool = True, levels: int = LEVELS
-) -> Breaks:
+def breaks_of(segments: Segments, windows: int, noise: float, error: float, strict: bool = True, levels: int = LEVELS) -> Breaks:
     """The breaks that windows of the segments show, larger than the noise and than the error can tell; `strict` as `located`."""
     S = len(segments.start)
     rows = np.repeat(np.arange(S), windows)

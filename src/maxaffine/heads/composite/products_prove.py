@@ -21,8 +21,7 @@ import numpy as np
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import gamma
 from maxaffine.core.scope import Scope
-from maxaffine.heads.axis.line import AxisTarget
-from maxaffine.heads.axis.parts import AxisParts, AxisProof
+from maxaffine.heads.axis.line import AxisParts, AxisProof, AxisTarget
 from maxaffine.heads.axis.prove import prover
 from maxaffine.heads.composite.products_plan import ProductPlan
 from maxaffine.layer.factors import FactorGroup

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.boxes import Index, Mask, supremum
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
@@ -36,8 +36,6 @@ from maxaffine.proofs.combine import affine_part_error, output_rounding
 from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.proofs.two_level import UP, GroupErrors, query
-
-Array = NDArray[np.float64]
 
 THEOREM = "maximum of convex polygons: |F - f| <= smooth part + the worst polygon + W0((N-1)/e)/R"
 FIRST = 4  # intervals per piece

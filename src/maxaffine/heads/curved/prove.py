@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core import boxes
+from maxaffine.core.arrays import Array
 from maxaffine.core.boxes import Index, Mask
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
@@ -37,8 +38,6 @@ from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.structure.branches import extremum, parting
 from maxaffine.structure.switches import forced, switches
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 THEOREM = "error of both branches (Ehlich-Zeller), plus the weight of the wrong branch times its distance, box by box"
 BOXES = 4_000_000
@@ -99,7 +98,8 @@ def _check(outer: ClusterGroup, inner: ClusterGroup) -> None:
     """
     a, b = outer.clusters[0], inner.clusters[0]
     same = a.shape == b.shape and all(
-        np.array_equal(x.slopes, y.slopes) and np.array_equal(x.offsets, y.offsets) for x, y in zip(a.axes, b.axes, strict=True))
+        np.array_equal(x.slopes, y.slopes) and np.array_equal(x.offsets, y.offsets) for x, y in zip(a.axes, b.axes, strict=True)
+    )
     same = same or (a.count == 1 and not any(np.any(x.slopes) or np.any(x.offsets) for x in a.axes))
     same = same and len(outer.clusters) == 1 and np.array_equal(outer.matrix, inner.matrix)
     same = same and a.slopes is not None and b.slopes is not None
@@ -185,7 +185,6 @@ class _Kink:
         mass = np.where(signs == self.choice, outside_mass, np.where(signs == -self.choice, inside_mass, 1.0))
         self._hopeless(signs, gaps, np.abs(q), size, low, high, goal)
         return np.asarray(np.minimum(mass, 1.0) * size * (1 + 1e-12))
-
 
     def _hopeless(
         self, signs: NDArray[np.int_], gaps: Array, q: Array, size: Array, low: Array, high: Array, goal: float

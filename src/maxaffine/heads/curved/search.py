@@ -67,9 +67,7 @@ class Curved(Head[CurvedPlan | CurvedMaximumPlan]):
         bare = build_curved(plan, target, dtype) if isinstance(plan, CurvedPlan) else build_curved_maximum(plan, target, dtype)
         return biased(bare, request.error)
 
-    def prove(
-        self, layer: GroupedLayer, plan: CurvedPlan | CurvedMaximumPlan, request: Request, runtime: str
-    ) -> Certificate:
+    def prove(self, layer: GroupedLayer, plan: CurvedPlan | CurvedMaximumPlan, request: Request, runtime: str) -> Certificate:
         """Along the curve, or by the maximum."""
         if isinstance(plan, CurvedMaximumPlan):
             return certify_curved_maximum(layer, plan, request.error, runtime)

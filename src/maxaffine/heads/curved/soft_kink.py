@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core import boxes
+from maxaffine.core.arrays import Array
 from maxaffine.core.boxes import Index, Mask, Rest
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
@@ -30,8 +31,6 @@ from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.proofs.enclosed import PieceAt, contract
 from maxaffine.proofs.head_bounds import axis_weights
 from maxaffine.proofs.soft_gap import lambert_of_exp
-
-Array = NDArray[np.float64]
 
 BOXES = 4_000_000
 CHUNK = 8_000

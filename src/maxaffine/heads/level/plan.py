@@ -126,9 +126,7 @@ def polygon(curve: Curve, edges: int) -> tuple[Array, Array, float, float]:
     return normals, offsets, float((away * curve.lengths).sum()), float(away.max())
 
 
-def level_plan(
-    curve: Curve, inside: Array, outside: Array, p: float, error: float, most: int, volume: float
-) -> LevelPlan | None:
+def level_plan(curve: Curve, inside: Array, outside: Array, p: float, error: float, most: int, volume: float) -> LevelPlan | None:
     """The smallest polygon whose hard part fits `error` in L_p; `volume` is that of the box over that of [-1, 1]^2."""
     jump = float(np.abs(inside - outside).max())
     length = float(curve.lengths.sum())

@@ -14,9 +14,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.core import boxes
+from maxaffine.core.arrays import Array
 from maxaffine.core.boxes import Index
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64
@@ -29,8 +29,6 @@ from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 THEOREM = "box by box: the largest weight of every token times its largest distance from the target, to the power p, added up"
 BOXES = 6_000_000
@@ -99,9 +97,7 @@ class _Tokens:
         return scores - scores[rows, best][:, None] + swing + self.blur, best
 
 
-def integral(
-    layer: GroupedLayer, group: ClusterGroup, target: Target, p: float, goal: float, blur: float
-) -> tuple[float, int]:
+def integral(layer: GroupedLayer, group: ClusterGroup, target: Target, p: float, goal: float, blur: float) -> tuple[float, int]:
     """An upper bound of ||F - f||_p with scores off by `blur`, and the boxes it took."""
     tokens = _Tokens.of(layer, group, blur)
     low, high = layer.low[None], layer.high[None]
@@ -137,9 +133,7 @@ def _audible(tokens: _Tokens, low: Array, high: Array) -> tuple[Index, float]:
     return np.argsort(-trail, axis=1)[:, :most], C * math.exp(-QUIET)
 
 
-def _bounds(
-    tokens: _Tokens, target: Target, low: Array, high: Array, who: Index, p: float, tail: float
-) -> tuple[Array, Array]:
+def _bounds(tokens: _Tokens, target: Target, low: Array, high: Array, who: Index, p: float, tail: float) -> tuple[Array, Array]:
     """Upper bounds of the integral of |F - f|^p over boxes of x, and a guess of it that guides the refinement."""
     uppers, floors = [], []
     span = float(np.abs(tokens.values).max())

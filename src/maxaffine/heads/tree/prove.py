@@ -14,7 +14,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.core import boxes
 from maxaffine.core.errors import Refused
@@ -35,8 +34,6 @@ from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.runtime.two_level import SKIP
 from maxaffine.structure.switches import switches
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 THEOREM = "error of each piece on its own box (Ehlich-Zeller or enclosures), and a covering that shows which pieces answer where"
 LEAK = 0.01  # of the error

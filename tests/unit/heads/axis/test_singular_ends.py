@@ -13,7 +13,7 @@ from maxaffine import Box
 from maxaffine.checker import check
 from maxaffine.core import balls
 from maxaffine.core.errors import Refused
-from maxaffine.heads.axis.cells import Cell, Handover, Segment, cut, fitted, place_sites
+from maxaffine.heads.axis.cells import Cell, Segment, cut, fitted, place_sites
 from maxaffine.heads.axis.fit import Library, LocalFit, shifted_keys
 from maxaffine.target.target import Target
 
@@ -88,7 +88,7 @@ def test_slopes_of_sites_do_not_drown_in_those_of_a_singular_end():
     keys = shifted_keys(1, 0.0, 0.0, "float64")
     fit = LocalFit(0.0, keys, np.zeros(1), np.zeros(1))
     cells = [Cell(a, b, a, b, fit) for a, b in pairwise(edges)]
-    over = [Handover(b, 30.0 / b) for b in edges[1:-1]]
+    over = [(b, 30.0 / b) for b in edges[1:-1]]
     sites = place_sites(cells, over, "float64")
     np.testing.assert_allclose(np.diff(sites.slopes), [o.sharpness for o in over], rtol=1e-9)
     assert np.abs(sites.offsets).max() < 1e4

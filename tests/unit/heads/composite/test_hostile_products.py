@@ -19,8 +19,7 @@ from maxaffine.checker.proved import NotProved
 from maxaffine.checker.reader import Layer
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import dtype_of
-from maxaffine.heads.axis.line import AxisTarget
-from maxaffine.heads.axis.parts import AxisParts, HeadErrors
+from maxaffine.heads.axis.line import AxisParts, AxisTarget, HeadErrors
 from maxaffine.heads.axis.prove import AxisProver, prover
 from maxaffine.heads.composite import products_prove as products
 from maxaffine.heads.composite.products_prove import certify_products

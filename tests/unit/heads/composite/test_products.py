@@ -93,8 +93,8 @@ def test_sums_have_products_among_their_parts():
 @pytest.mark.parametrize(("affine", "count"), [(True, 1), (False, 2)])
 def test_constant_values_follow_a_line_by_keys_that_hardly_differ(affine, count):
     library = Library(1e-6, 1.0, "float64", affine)
-    assert library.polish(lambda t: 3.0 * t - 1.0, count, 1e-6).error <= 1e-6
-    fit = library.polish(lambda t: 3.0 * t - 1.0, count, 1e-6)
+    assert library.polish(lambda t: 3.0 * t - 1.0, 0.0, 1.0, count, 1e-6).error <= 1e-6
+    fit = library.polish(lambda t: 3.0 * t - 1.0, 0.0, 1.0, count, 1e-6)
     assert affine or (not np.any(fit.slopes) and np.abs(fit.values).max() > 100)
 
 
