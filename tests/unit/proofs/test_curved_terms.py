@@ -86,9 +86,9 @@ def test_soft_kinks_are_bounded_from_above() -> None:
         assert target.expression is not None
         piece = PieceAt(local_head(layer, group, group.clusters[0], target.expression), 0)
         for away in (0.1 * error, 1.0):  # by the tangent of the difference, and by that of the piece
-            made = soft_kink.SoftKink(group, piece, 1, 1e-12, 1.0, apart_of(target), away, layer.centre)
+            made = soft_kink.SoftKink(group, piece, 1e-12, 1.0, layer.centre, 1, apart_of(target), away)
             edges = np.broadcast_to(np.arange(len(group.clusters) - 1), (BOXES, len(group.clusters) - 1))
-            box = soft_kink._Box(made, low, high, edges, group.site_slopes[1:], group.site_offsets[1:])
+            box = soft_kink._Box(made, low, high, edges)
             bound = box.bound(1e-12, 0.0, np.inf)
             assert np.all(seen(error) <= bound) and np.median(bound / np.maximum(seen(error), 1e-3 * error)) < 3.0
 

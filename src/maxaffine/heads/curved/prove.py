@@ -24,7 +24,7 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.expression.expression import Expression
-from maxaffine.heads.curved.soft_kink import SoftKink
+from maxaffine.heads.curved.soft_kink import BOXES, QUIET, Kink, SoftKink
 from maxaffine.heads.tree.prove import box_reach, local_head
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
@@ -40,9 +40,6 @@ from maxaffine.structure.switches import forced, switches
 from maxaffine.target.target import Target
 
 THEOREM = "error of both branches (Ehlich-Zeller), plus the weight of the wrong branch times its distance, box by box"
-BOXES = 4_000_000
-FIRST = 6
-QUIET = 60.0
 EDGE = 1.0 + 2.0**-45
 
 
@@ -76,10 +73,10 @@ def certify_curved(
     sign, goal = extremum(expression, place, target.box), error * 0.997 - branch - lost
     apart = parting(expression, place, choice)
     if sign is not None and apart is not None:
-        soft = SoftKink(inner, PieceAt(piece, 0), sign, 2.0 * eta, EDGE, apart, 2.0 * branch, layer.centre)
-        wrong, count = soft.largest(goal)
+        wrong, count = SoftKink(inner, PieceAt(piece, 0), 2.0 * eta, EDGE, layer.centre, sign, apart, 2.0 * branch).largest(goal)
     else:
-        wrong, count = _Kink(layer, inner, PieceAt(piece, 0), found[0].argument, choice, 2.0 * eta).largest(goal)
+        argument = found[0].argument
+        wrong, count = _SignedKink(inner, PieceAt(piece, 0), 2.0 * eta, EDGE, layer.centre, argument, choice).largest(goal)
     uncertainty = max(proof.uncertainty for proof in branches)
     parts = {"approximation": branch - min(uncertainty, branch), "target_rounding": uncertainty}
     parts |= {"leakage": wrong, "rounding": lost}
@@ -110,77 +107,51 @@ def _check(outer: ClusterGroup, inner: ClusterGroup) -> None:
         raise Refused("the layer is not that of a curved kink.")
 
 
-@dataclass(frozen=True)
-class _Kink:
-    """The inner cluster against its edges."""
+@dataclass
+class _SignedKink(Kink):
+    """Branch `choice` inside, where `argument` has that sign."""
 
-    layer: GroupedLayer
-    group: ClusterGroup
-    piece: PieceAt
     argument: Expression
     choice: int
-    blur: float
-
-    def _inside(self, z: Array) -> tuple[Array, Array]:
-        """S_in and its gradient in z."""
-        cluster = self.group.clusters[0]
-        t = z / cluster.radius
-        value, lean = np.full(len(z), float(self.group.site_offsets[0])), np.zeros_like(z)
-        for e, axis in enumerate(self.piece.head.axes):
-            logits = np.multiply.outer(t[:, e], axis.slopes) + axis.offsets
-            top = logits.max(axis=1)
-            w = np.exp(logits - top[:, None])
-            total = w.sum(axis=1)
-            value += top + np.log(total)
-            lean[:, e] = (w @ axis.slopes) / total / cluster.radius[e]
-        return value, lean
 
     def largest(self, goal: float) -> tuple[float, int]:
         """A bound of the wrong mass times |q| over the box, at most `goal`, and the boxes it took."""
-        if not goal > 0:
-            raise Refused("the branches alone use up the error.")
-        slopes, offsets = self.group.site_slopes[1:].astype(np.float64), self.group.site_offsets[1:].astype(np.float64)
-        uncertainty = 400.0 * FLOAT64.unit * (float((np.abs(slopes).sum(axis=1) + np.abs(offsets)).max()) + 40.0) + self.blur
-        low, high = boxes.grid(np.full(2, -EDGE), np.full(2, EDGE), 2**FIRST)
+        low, high = self.grid(goal)
         middle, half = (low + high) / 2.0, (high - low) / 2.0
-        value, lean = self._inside(middle)
-        best = middle @ slopes.T + offsets - value[:, None]
+        value, lean = self.score(middle)
+        best = middle @ self.slopes.T + self.offsets - value[:, None]
         for e in range(2):
-            best = best + np.abs(slopes[:, e][None] - lean[:, e : e + 1]) * half[:, e : e + 1] * (1 + 1e-12)
+            best = best + np.abs(self.slopes[:, e][None] - lean[:, e : e + 1]) * half[:, e : e + 1] * (1 + 1e-12)
         audible = max(1, int((best > -QUIET).sum(axis=1).max()))
         who = np.argsort(-best, axis=1)[:, :audible]
-        tail = len(offsets) * math.exp(-QUIET)
 
         def measure(low: Array, high: Array, who: Index) -> tuple[Array, Mask, None]:
-            bound = self._bound(low, high, who, slopes, offsets, uncertainty, tail, goal)
+            bound = self._bound(low, high, who, goal)
             return bound, bound <= goal, None
 
         return boxes.supremum(low, high, measure, carried=who, budget=BOXES, refusal="the error near the curve")
 
-    def _bound(
-        self, low: Array, high: Array, who: Index, slopes: Array, offsets: Array, uncertainty: float, tail: float, goal: float
-    ) -> Array:
+    def _bound(self, low: Array, high: Array, who: Index, goal: float) -> Array:
         middle, half = (low + high) / 2.0, (high - low) / 2.0 * (1 + 1e-14)
         radius = self.group.clusters[0].radius
         q, lean = self.piece.at(middle / radius)
         reach = half / radius * (1 + 1e-14)
         size = np.abs(q) + (np.abs(lean) * reach).sum(axis=1) + 0.5 * ((reach @ self.piece.curvature()) * reach).sum(axis=1)
         size += 400.0 * FLOAT64.unit * (self.piece.size() + 1.0)
-        value, tangent = self._inside(middle)
+        value, tangent = self.score(middle)
         rows = np.arange(len(low))
-        a, b = slopes[who], offsets[who]
+        a, b = self.slopes[who], self.offsets[who]
         gaps = (a * middle[:, None]).sum(axis=2) + b - value[:, None]
         upper = gaps + (np.abs(a - tangent[:, None]) * half[:, None]).sum(axis=2) * (1 + 1e-12)
-        outside_mass = np.exp(np.minimum(upper + uncertainty, 30.0)).sum(axis=1) * (1 + 1e-9) + tail  # of the edges, where inside
+        tail = len(self.offsets) * math.exp(-QUIET)
+        outside_mass = np.exp(np.minimum(upper + self.uncertainty, 30.0)).sum(axis=1) * (1 + 1e-9) + tail  # edges, where inside
         best = gaps.argmax(axis=1)
         lead = np.full(len(low), np.inf)
         for corner in itertools.product((0.0, 1.0), repeat=2):
             z = low + np.array(corner) * (high - low)
-            lead = np.minimum(lead, (a[rows, best] * z).sum(axis=1) + b[rows, best] - self._inside(z)[0])
-        inside_mass = np.exp(np.minimum(uncertainty - lead, 30.0)) * (1 + 1e-9)  # of the inner cluster, where outside
-        scale = Interval.point(np.diag(self.group.matrix))
-        x = Interval(low, high) / scale + Interval.point(self.layer.centre)
-        h = self.argument.enclose(x)
+            lead = np.minimum(lead, (a[rows, best] * z).sum(axis=1) + b[rows, best] - self.score(z)[0])
+        inside_mass = np.exp(np.minimum(self.uncertainty - lead, 30.0)) * (1 + 1e-9)  # of the inner cluster, where outside
+        h = self.argument.enclose(self.in_x(Interval(low, high)))
         signs = np.where(h.lo[:, 0] >= 0, 1, np.where(h.hi[:, 0] <= 0, -1, 0))
         mass = np.where(signs == self.choice, outside_mass, np.where(signs == -self.choice, inside_mass, 1.0))
         self._hopeless(signs, gaps, np.abs(q), size, low, high, goal)
@@ -198,7 +169,7 @@ class _Kink:
         rows = np.flatnonzero((signs == 0) & (2.0 * q - size > 1.001 * goal))
         if len(rows):
             scale = np.diag(self.group.matrix)
-            ends = [self.argument.evaluate(np.where(corner, low[rows], high[rows]) / scale + self.layer.centre)[:, 0]
+            ends = [self.argument.evaluate(np.where(corner, low[rows], high[rows]) / scale + self.centre)[:, 0]
                     for corner in itertools.product((True, False), repeat=2)]  # fmt: skip
             crossed = np.min(ends, axis=0) * np.max(ends, axis=0) < 0
             if crossed.any():

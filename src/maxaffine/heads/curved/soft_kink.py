@@ -14,6 +14,7 @@ Q itself is followed by its tangent at the middle, or by that of the branches' t
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -38,34 +39,65 @@ FIRST = 6
 QUIET = 60.0
 
 
-@dataclass(frozen=True)
-class SoftKink:
-    """The inner cluster against its edges, in z; `sign` is +1 for the larger of both branches and -1 for the smaller."""
+@dataclass
+class Kink:
+    """The inner cluster against its edges, in z of [-edge, edge]^2; computed scores are off by `blur`."""
 
     group: ClusterGroup
     piece: PieceAt
-    sign: int
     blur: float
     edge: float
+    centre: Array  # of the layer
+
+    def __post_init__(self) -> None:
+        self.slopes, self.offsets = (a[1:].astype(np.float64) for a in (self.group.site_slopes, self.group.site_offsets))
+        size = float((np.abs(self.slopes).sum(axis=1) + np.abs(self.offsets)).max())
+        self.uncertainty = 400.0 * FLOAT64.unit * (size + 40.0) + self.blur  # of a difference of scores
+
+    def score(self, z: Array) -> tuple[Array, Array]:
+        """The inner cluster's score S and its gradient in z."""
+        radius = self.group.clusters[0].radius
+        t = z / radius
+        value, lean = np.full(len(z), float(self.group.site_offsets[0])), np.zeros_like(z)
+        for e, axis in enumerate(self.piece.head.axes):
+            logits = np.multiply.outer(t[:, e], axis.slopes) + axis.offsets
+            top = logits.max(axis=1)
+            w = np.exp(logits - top[:, None])
+            total = w.sum(axis=1)
+            value += top + np.log(total)
+            lean[:, e] = (w @ axis.slopes) / total / radius[e]
+        return value, lean
+
+    def in_x(self, z: Interval) -> Interval:
+        """x = centre + z / M."""
+        return z / Interval.point(np.diag(self.group.matrix)) + Interval.point(self.centre)
+
+    def grid(self, goal: float) -> tuple[Array, Array]:
+        """The boxes that a proof starts with."""
+        if not goal > 0:
+            raise Refused("the branches alone use up the error.")
+        return boxes.grid(np.full(2, -self.edge), np.full(2, self.edge), 2**FIRST)
+
+
+@dataclass
+class SoftKink(Kink):
+    """`sign` is +1 for the larger of both branches and -1 for the smaller."""
+
+    sign: int
     apart: Expression  # the branches' difference, of which q is an approximation
     away: float  # |q - apart| over the box
-    centre: Array
 
     def largest(self, goal: float) -> tuple[float, int]:
         """A bound of what the layer is off by besides its branches, at most `goal`, and the boxes it took."""
-        if not goal > 0:
-            raise Refused("the branches alone use up the error.")
-        slopes, offsets = self.group.site_slopes[1:].astype(np.float64), self.group.site_offsets[1:].astype(np.float64)
-        uncertainty = 400.0 * FLOAT64.unit * (float((np.abs(slopes).sum(axis=1) + np.abs(offsets)).max()) + 40.0) + self.blur
-        low, high = boxes.grid(np.full(2, -self.edge), np.full(2, self.edge), 2**FIRST)
-        tail = len(offsets) * math.exp(uncertainty - QUIET)
+        low, high = self.grid(goal)
+        tail = len(self.offsets) * math.exp(self.uncertainty - QUIET)
 
         def measure(low: Array, high: Array, who: Index) -> tuple[Array, Mask, Rest]:
-            box = _Box(self, low, high, who, slopes, offsets)
-            bound = box.bound(uncertainty, tail, goal)
+            box = _Box(self, low, high, who)
+            bound = box.bound(self.uncertainty, tail, goal)
             return bound, bound <= goal, lambda rows: (None, box.audible(rows))
 
-        who = np.broadcast_to(np.arange(len(offsets)), (len(low), len(offsets)))
+        who = np.broadcast_to(np.arange(len(self.offsets)), (len(low), len(self.offsets)))
         why = "the error near the curve"
         return boxes.supremum(low, high, measure, carried=who, budget=BOXES, rounds=60, chunk=CHUNK, refusal=why)
 
@@ -73,29 +105,20 @@ class SoftKink:
 class _Box:
     """Many boxes with the edges that may have a say on them; -1 stands for none."""
 
-    def __init__(self, kink: SoftKink, low: Array, high: Array, who: Index, slopes: Array, offsets: Array) -> None:
-        cluster = kink.group.clusters[0]
+    def __init__(self, kink: SoftKink, low: Array, high: Array, who: Index) -> None:
+        radius = kink.group.clusters[0].radius
         self.who, self.kink = who, kink
         self.half = (high - low) / 2.0 * (1 + 1e-14)
         middle = (low + high) / 2.0
-        t, self.reach = middle / cluster.radius, self.half / cluster.radius * (1 + 1e-14)
-        head = kink.piece.head
+        t, self.reach = middle / radius, self.half / radius * (1 + 1e-14)
         q, lean = kink.piece.at(t)
-        self.Q, self.lean = kink.sign * q, kink.sign * lean / cluster.radius
+        self.Q, self.lean = kink.sign * q, kink.sign * lean / radius
         self.bend = self._bend(t) + 400.0 * FLOAT64.unit * (kink.piece.size() + 1.0)
         self._follow(low, high, middle)
-        value, tangent = np.full(len(t), float(kink.group.site_offsets[0])), np.zeros_like(t)
-        spread = np.zeros(2)
-        for e, axis in enumerate(head.axes):
-            logits = np.multiply.outer(t[:, e], axis.slopes) + axis.offsets
-            top = logits.max(axis=1)
-            w = np.exp(logits - top[:, None])
-            total = w.sum(axis=1)
-            value += top + np.log(total)
-            tangent[:, e] = (w @ axis.slopes) / total / cluster.radius[e]
-            spread[e] = np.ptp(axis.slopes) / 2.0
+        value, tangent = kink.score(middle)
+        spread = np.array([np.ptp(axis.slopes) / 2.0 for axis in kink.piece.head.axes])
         self.sag = 0.5 * ((spread * self.reach) ** 2).sum(axis=1) * (1 + 1e-12)  # S above its tangent: a variance is range^2/4
-        a, b = slopes[who], np.where(who < 0, -np.inf, offsets[who])
+        a, b = kink.slopes[who], np.where(who < 0, -np.inf, kink.offsets[who])
         self.gaps = (a * middle[:, None]).sum(axis=2) + b - value[:, None]
         self.slopes = a - tangent[:, None]
 
@@ -128,8 +151,7 @@ class _Box:
     def _follow(self, low: Array, high: Array, middle: Array) -> None:
         """The tangent of the branches' difference instead of q's own, on boxes where it is closer."""
         kink = self.kink
-        scale = Interval.point(np.diag(kink.group.matrix))
-        at, over = (z / scale + Interval.point(kink.centre) for z in (Interval.point(middle), Interval(low, high)))
+        at, over = kink.in_x(Interval.point(middle)), kink.in_x(Interval(low, high))
         first = kink.apart.gradient()
         value, slope, second = kink.apart.enclose(at)[:, 0], first.enclose(at), first.gradient().enclose(over)
         size = np.diag(kink.group.matrix)
@@ -163,9 +185,8 @@ class _Box:
             lines = self.slopes + k[:, None, None] * self.lean[:, None]
             slack = uncertainty + k * self.bend + 64.0 * FLOAT64.unit * (k * (np.abs(self.Q) + wide) + 1.0)
             upper = np.full(len(lam), -np.inf)
-            for s in (1.0, -1.0):
-                for r in (1.0, -1.0):
-                    upper = np.maximum(upper, _log_sum(base + (lines * (self.half * np.array([s, r]))[:, None]).sum(axis=2))[0])
+            for corner in itertools.product((1.0, -1.0), repeat=2):
+                upper = np.maximum(upper, _log_sum(base + (lines * (self.half * np.array(corner))[:, None]).sum(axis=2))[0])
             upper = upper + 1e-13 * np.abs(upper) + slack
             level, mass = _log_sum(base)
             mean = (mass[:, :, None] * lines).sum(axis=1)
