@@ -11,13 +11,12 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.arrays import Array
-from maxaffine.heads.fitting import Function, affine_on_grid, as_stored, mesh
+from maxaffine.heads.fitting import Function, affine_columns, affine_on_grid, as_stored, mesh
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import bernstein, chebyshev, weights
 
@@ -25,6 +24,7 @@ DELTAS = (0.5, 1.5)
 MOST = {1: 12, 2: 8, 3: 5}  # keys per axis
 POINTS = {1: 40, 2: 20, 3: 12}  # points per axis to fit on
 CHECKS = {1: 120, 2: 29, 3: 17}  # points per axis to judge on
+FINEST = {1: 513, 2: 129, 3: 33}  # points per axis of the whole box that are looked at
 RIDGE = 0.01
 
 
@@ -48,56 +48,22 @@ class Piece:
         return tuple(bernstein(p, self.delta, dtype).keys for p in self.shape)
 
 
-@dataclass(frozen=True)
-class _Keys:
-    """One choice of keys: p per axis and delta."""
-
-    shape: tuple[int, ...]
-    delta: float
-    dtype: str
-
-    @cached_property
-    def axes(self) -> tuple[AxisKeys, ...]:
-        return tuple(bernstein(p, self.delta, self.dtype).keys for p in self.shape)
-
-    def design(self, grids: list[Array]) -> Array:
-        """Columns w_j and w_j t_e at the points of a grid: (M, (E+1) P)."""
-        E = len(self.shape)
-        W = np.ones((1, 1))
-        for axis, grid in zip(self.axes, grids, strict=True):
-            w = weights(axis, grid)
-            W = np.einsum("ij,kl->ikjl", W, w).reshape(len(W) * len(w), -1)
-        points = mesh(grids)
-        return np.concatenate([W] + [W * points[:, e : e + 1] for e in range(E)], axis=1)
-
-    @cached_property
-    def factors(self) -> tuple[Array, Array, Array]:
-        grids = [chebyshev(POINTS[len(self.shape)])] * len(self.shape)
-        U, S, Vt = np.linalg.svd(self.design(grids), full_matrices=False)
-        return U, S, Vt
-
-    @cached_property
-    def judge(self) -> Array:
-        return self.design([np.linspace(-1.0, 1.0, CHECKS[len(self.shape)])] * len(self.shape))
-
-
 class LocalFitter:
-    """Pieces of fewest tokens on boxes in z, for one function and one error."""
+    """Pieces of fewest tokens on boxes in z, for one function of size `scale` and one error."""
 
-    def __init__(self, f: Function, dimension: int, error: float, dtype: str, finest: int = 0) -> None:
-        self.f, self.E, self.error, self.dtype = f, dimension, error, dtype
-        self.finest = finest or {1: 513, 2: 129, 3: 33}[dimension]  # points per axis of the whole box that are looked at
-        self._keys: dict[tuple[tuple[int, ...], float], _Keys] = {}
-        grid = chebyshev(POINTS[dimension])
-        self._fit_points = mesh([grid] * dimension)
+    def __init__(self, f: Function, dimension: int, error: float, dtype: str, scale: float = 1.0) -> None:
+        self.f, self.E, self.error, self.dtype, self.scale = f, dimension, error, dtype, scale
+        self._fit_points = mesh([chebyshev(POINTS[dimension])] * dimension)
         self._check_points = mesh([np.linspace(-1.0, 1.0, CHECKS[dimension])] * dimension)
-        self.scale = 1.0
+        self._designs: dict[tuple[tuple[int, ...], float], tuple[Array, ...]] = {}
 
-    def keys(self, shape: tuple[int, ...], delta: float) -> _Keys:
-        """The choice of keys, made once."""
-        if (shape, delta) not in self._keys:
-            self._keys[shape, delta] = _Keys(shape, delta, self.dtype)
-        return self._keys[shape, delta]
+    def _design(self, shape: tuple[int, ...], delta: float) -> tuple[Array, ...]:
+        """Columns w_j and w_j t_e: U, S, V^T at the points to fit on, and themselves at those to judge on; made once."""
+        if (shape, delta) not in self._designs:
+            axes = tuple(bernstein(p, delta, self.dtype).keys for p in shape)
+            fit, judge = (affine_columns(axes, points) for points in (self._fit_points, self._check_points))
+            self._designs[shape, delta] = (*np.linalg.svd(fit, full_matrices=False), judge)
+        return self._designs[shape, delta]
 
     def samples(self, low: Array, high: Array, points: Array) -> Array:
         """f at points t of every box: (B, M, K)."""
@@ -105,37 +71,27 @@ class LocalFitter:
         found = self.f(z.reshape(-1, self.E))
         return found.reshape(len(low), len(points), -1)
 
-    def pieces(self, low: Array, high: Array, most: int | None = None) -> list[Piece | None]:
+    def pieces(self, low: Array, high: Array) -> list[Piece | None]:
         """For every box the piece of fewest tokens whose error fits; None where none does."""
-        found: list[Piece | None] = [None] * len(low)
+        found: list[Piece | None] = []
         for start in range(0, len(low), 400):
-            part = slice(start, start + 400)
-            for i, piece in enumerate(self._some(low[part], high[part], most or MOST[self.E])):
-                found[start + i] = piece
+            found += self._some(low[start : start + 400], high[start : start + 400])
         return found
 
-    def _some(self, low: Array, high: Array, most: int) -> list[Piece | None]:
+    def _some(self, low: Array, high: Array) -> list[Piece | None]:
         fit, check = self.samples(low, high, self._fit_points), self.samples(low, high, self._check_points)
         found: list[Piece | None] = [None] * len(low)
         todo = np.arange(len(low))
-        best = np.full(len(low), math.inf)
-        for p in range(1, most + 1):  # the same number of keys on every axis first
+        for p in range(1, MOST[self.E] + 1):  # the same number of keys on every axis first
             todo = self._try((p,) * self.E, todo, fit, check, found, low, high)
-            if not len(todo):
-                break
-        if self.E > 1:
-            have = np.array([i for i, piece in enumerate(found) if piece is not None and piece.tokens > 1], dtype=np.intp)
-            best = np.array([math.inf if piece is None else piece.tokens for piece in found])
-            unequal = [s for s in itertools.product(range(1, most + 1), repeat=self.E) if len(set(s)) > 1]
-            for shape in sorted(unequal, key=lambda s: (math.prod(s), max(s))):
-                tokens = math.prod(shape)
-                sides = np.array([found[i].shape[0] for i in have]) if len(have) else np.empty(0)
-                fresh = (tokens < best[have]) & (max(shape) <= sides + 3)
-                chosen = have[fresh]
-                if len(chosen):
-                    left = self._try(shape, chosen, fit, check, found, low, high)
-                    done = np.setdiff1d(chosen, left)
-                    have = np.setdiff1d(have, done)
+        have = np.array([i for i, piece in enumerate(found) if piece is not None and piece.tokens > 1], dtype=np.intp)
+        best = np.array([math.inf if piece is None else piece.tokens for piece in found])
+        unequal = [s for s in itertools.product(range(1, MOST[self.E] + 1), repeat=self.E) if len(set(s)) > 1]
+        for shape in sorted(unequal, key=lambda s: (math.prod(s), max(s))):
+            sides = np.array([found[i].shape[0] for i in have])
+            chosen = have[(math.prod(shape) < best[have]) & (max(shape) <= sides + 3)]
+            left = self._try(shape, chosen, fit, check, found, low, high)
+            have = np.setdiff1d(have, np.setdiff1d(chosen, left))
         return found
 
     def _try(
@@ -148,18 +104,20 @@ class LocalFitter:
         for delta in DELTAS if max(shape) > 1 else DELTAS[:1]:
             if not len(left):
                 break
-            keys = self.keys(shape, delta)
-            U, S, Vt = keys.factors
+            U, S, Vt, judge = self._design(shape, delta)
             f = np.moveaxis(fit[left], 1, 0).reshape(len(self._fit_points), -1)  # (M, B K)
             exact = np.moveaxis(check[left], 1, 0).reshape(len(self._check_points), -1)
             damping = RIDGE * self.error / self.scale * math.sqrt(len(self._fit_points))
             coefficients = Vt.T @ ((S / (S * S + damping * damping))[:, None] * (U.T @ f))
             stored = as_stored(coefficients, self.dtype)
-            away = np.abs(keys.judge @ stored - exact).max(axis=0).reshape(len(left), K).max(axis=1)
+            away = np.abs(judge @ stored - exact).max(axis=0).reshape(len(left), K).max(axis=1)
             again = []
             for row, i in enumerate(left):
                 if away[row] <= self.error:
-                    piece = self._piece(shape, delta, stored.reshape(self.E + 1, -1, len(left), K)[:, :, row], float(away[row]))
+                    columns = stored.reshape(self.E + 1, -1, len(left), K)[:, :, row]  # (E+1, P, K)
+                    values = columns[0].reshape(*shape, -1)
+                    slopes = np.moveaxis(columns[1:], 0, -1).reshape(*values.shape, self.E)
+                    piece = Piece(shape, delta, values, slopes, float(away[row]))
                     if self._prescan(piece, low[i], high[i]):
                         found[i] = piece
                         continue
@@ -167,21 +125,15 @@ class LocalFitter:
             left = np.array(again, dtype=np.intp)
         return left
 
-    def _piece(self, shape: tuple[int, ...], delta: float, coefficients: Array, error: float) -> Piece:
-        """From columns (E+1, P, K) to values and slopes."""
-        values = coefficients[0].reshape(*shape, -1)
-        slopes = np.moveaxis(coefficients[1:], 0, -1).reshape(*values.shape, self.E)
-        return Piece(shape, delta, values, slopes, error)
-
     def _prescan(self, piece: Piece, low: Array, high: Array) -> bool:
         """Whether the piece also fits on a grid that is fine in the whole box: small features must not be missed."""
-        counts = np.ceil((self.finest - 1) * (high - low) / 2.0).astype(int) + 1
+        counts = np.ceil((FINEST[self.E] - 1) * (high - low) / 2.0).astype(int) + 1
         if (counts <= CHECKS[self.E]).all():
             return True
         grids = [np.linspace(-1.0, 1.0, max(int(n), 2)) for n in counts]
         points = mesh(grids)
         exact = self.samples(low[None], high[None], points)[0]
-        return bool(np.abs(evaluate(piece, self.keys(piece.shape, piece.delta).axes, grids) - exact).max() <= self.error)
+        return bool(np.abs(evaluate(piece, piece.axes(self.dtype), grids) - exact).max() <= self.error)
 
 
 def evaluate(piece: Piece, axes: tuple[AxisKeys, ...], grids: list[Array]) -> Array:

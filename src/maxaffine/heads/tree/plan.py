@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,14 +62,9 @@ class Tree:
     def __init__(self, root: tuple[int, ...], leaves: set[Place]) -> None:
         self.root, self.leaves = root, leaves
 
-    @property
-    def dimension(self) -> int:
-        """D."""
-        return len(self.root)
-
     def boxes(self, places: list[Place]) -> tuple[Array, Array]:
         """The cells as boxes in z."""
-        index = np.array([place[1:] for place in places], dtype=np.float64).reshape(len(places), self.dimension)
+        index = np.array([place[1:] for place in places], dtype=np.float64).reshape(len(places), -1)
         level = np.array([place[0] for place in places])
         width = 2.0 / np.array(self.root) / 2.0 ** level[:, None]
         return -1.0 + index * width, -1.0 + (index + 1.0) * width
@@ -93,7 +87,7 @@ class Tree:
             place = queue.pop(0)
             if place not in self.leaves:
                 continue
-            for shift in itertools.product((-1, 0, 1), repeat=self.dimension):
+            for shift in itertools.product((-1, 0, 1), repeat=len(self.root)):
                 coarse = self._leaf_above((place[0], *(i + s for i, s in zip(place[1:], shift, strict=True))))
                 if coarse is not None and coarse[0] < place[0] - 1:
                     self.split(coarse)
@@ -111,20 +105,16 @@ class Tree:
         return None
 
 
-def tree_plans(f: Function, dimension: int, error: float, size: float, dtype: str, most: int) -> Iterator[TreePlan]:
-    """Plans for f on z (M, D) -> (M, K) with |f| <= size, fewest tokens first; none above `most` tokens."""
-    fitter = LocalFitter(f, dimension, error, dtype)
-    fitter.scale = size
-    made = []
+def tree_plan(f: Function, dimension: int, error: float, size: float, dtype: str, most: int) -> TreePlan | None:
+    """The plan of fewest tokens, at most `most`, for f on z (M, D) -> (M, K) with |f| <= size; None where there is none."""
+    fitter = LocalFitter(f, dimension, error, dtype, size)
+    best: TreePlan | None = None
     for root in _roots(dimension):
         tree = grow(fitter, root, most)
-        if tree is None:
-            continue
-        plan = settle(fitter, tree, size, most)
-        if plan is not None:
-            made.append(plan)
-            most = min(most, plan.cells)
-    yield from sorted(made, key=lambda plan: plan.cells)
+        plan = None if tree is None else settle(fitter, tree, size, most)
+        if plan is not None and (best is None or plan.cells < best.cells):
+            best, most = plan, min(most, plan.cells)
+    return best
 
 
 def _roots(dimension: int) -> list[tuple[int, ...]]:
@@ -141,7 +131,8 @@ def grow(fitter: LocalFitter, root: tuple[int, ...], most: int) -> Tree | None:
     tree = Tree(root, set())
     costs: dict[Place, float] = {}
     inner: set[Place] = set()
-    level: list[Place] = [(0, *index) for index in itertools.product(*(range(n) for n in root))]
+    top: list[Place] = [(0, *index) for index in itertools.product(*(range(n) for n in root))]
+    level = top
     patience = dict.fromkeys(level, 1)  # how often a cell that could stay whole is cut nevertheless
     while level:
         low, high = tree.boxes(level)
@@ -162,23 +153,21 @@ def grow(fitter: LocalFitter, root: tuple[int, ...], most: int) -> Tree | None:
         if sum(1 for place in level if math.isinf(costs[place])) * 2**D > most:
             return None
         level = below
-    total = 0.0
     for place in sorted(inner, key=lambda p: -p[0]):
         split = sum(costs[child] for child in tree.children(place))
         if split < costs[place]:
             costs[place] = split
         else:
             inner.discard(place)
-    queue = [(0, *index) for index in itertools.product(*(range(n) for n in root))]
+    if math.isinf(sum(costs[place] for place in top)):
+        return None
+    queue = top
     while queue:
         place = queue.pop()
         if place in inner:
             queue += tree.children(place)
         else:
             tree.leaves.add(place)
-            total += costs[place]
-    if not math.isfinite(total):
-        return None
     tree.balance()
     return tree
 
@@ -200,7 +189,7 @@ def settle(fitter: LocalFitter, tree: Tree, size: float, most: int) -> TreePlan 
             bend = np.array([_bend(piece) for piece in pieces])
             return TreePlan(inner_low, inner_high, slopes, offsets - bend, pieces, gap, tree.root)
         for place in bad:
-            if place[0] >= DEEPEST[tree.dimension]:
+            if place[0] >= DEEPEST[len(tree.root)]:
                 return None
             if place in tree.leaves:
                 tree.split(place)

@@ -11,7 +11,7 @@ from maxaffine.heads.fitting import from_unit_box
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.search import Search
-from maxaffine.heads.tree.plan import TreePlan, build_tree, tree_plans
+from maxaffine.heads.tree.plan import TreePlan, build_tree, tree_plan
 from maxaffine.heads.tree.prove import certify_tree
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
@@ -51,7 +51,7 @@ class Trees(Head[TreePlan]):
 
         size = float(np.abs(f(np.random.default_rng(request.seed).uniform(-1.0, 1.0, size=(2000, dimension)))).max()) or 1.0
         for aim in AIMS[dimension]:
-            plan = next(tree_plans(f, dimension, aim * request.error, size, request.dtype, most), None)
+            plan = tree_plan(f, dimension, aim * request.error, size, request.dtype, most)
             if plan is None:
                 raise Refused(f"no tree of at most {most:,} tokens fits the target on points")
             yield plan

@@ -10,7 +10,7 @@ from maxaffine.checker.reader import Layer
 from maxaffine.checker.tree import check_tree
 from maxaffine.core.errors import Refused
 from maxaffine.heads.tree.fit import LocalFitter, evaluate
-from maxaffine.heads.tree.plan import Tree, TreePlan, build_tree, tree_plans
+from maxaffine.heads.tree.plan import Tree, TreePlan, build_tree, tree_plan
 from maxaffine.heads.tree.prove import certify_tree
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.file import to_tensors
@@ -30,7 +30,8 @@ def made(text: str, error: float, box: Box = SQUARE, dtype: str = "float64") -> 
     def f(z: np.ndarray) -> np.ndarray:
         return target.values(np.clip(middle + half * z, box.low, box.high)).reshape(len(z), -1)
 
-    plan = next(tree_plans(f, box.dimension, (0.8 if box.dimension < 3 else 0.7) * error, 1.0, dtype, 4000))
+    plan = tree_plan(f, box.dimension, (0.8 if box.dimension < 3 else 0.7) * error, 1.0, dtype, 4000)
+    assert plan is not None
     return target, plan, build_tree(plan, target, dtype)
 
 
