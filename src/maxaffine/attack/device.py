@@ -7,8 +7,6 @@ DIR has index.json and for every layer its file and points: x (P, D), whether fl
 code 1 where a point lies above a statement.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -20,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.container import read_container
 from maxaffine.core.errors import MaxaffineError
 from maxaffine.export.torch_module import to_multihead_attention, to_torch
@@ -31,7 +29,6 @@ from maxaffine.layer.matrices import matrices
 from maxaffine.runtime.gpu import launch
 from maxaffine.runtime.torch_runtime import TorchLayer
 
-Array = NDArray[np.float64]
 Run = Callable[[Array], Any]
 Build = Callable[[], tuple[Run, str]]
 

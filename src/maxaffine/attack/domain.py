@@ -1,7 +1,5 @@
 """Where a certificate speaks, decided for points: by float64 values for searching, in exact arithmetic for judging."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,14 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.scope import Scope
 from maxaffine.structure.breaks import find_pieces
 from maxaffine.structure.one_direction import one_direction
 from maxaffine.structure.planes import NotRegions, arrangement
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

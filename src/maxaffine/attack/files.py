@@ -4,8 +4,6 @@ A forged file must not pass the checker unless what it says is true.  `forge` ma
 layer of the forged tensors, run as it runs by default and as one literal softmax, against the target that the file names.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping

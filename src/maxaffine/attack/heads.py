@@ -4,8 +4,6 @@ A moved layer is a layer like any other: the checker, which reads tensors and ta
 speak about it, with whatever bound they find.  No point may lie above one.  Refusals are counted, never wrong.
 """
 
-from __future__ import annotations
-
 import math
 import time
 import zlib

@@ -1,7 +1,5 @@
 """Random layers of every head and dtype for the trial of routes: targets of attack/targets.py, and lookups and tables."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Numbers that are equal stay equal and zeros stay zero in most moves, so that the
 single tokens) survives and they have something to speak about; some moves break it.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Points are those of the walk: kinks, hand-overs, ends, faces, the worst points t
 is enclosed at each, by intervals of float64 and, where those are wide beside the bound, by balls.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -14,7 +12,6 @@ from typing import Any
 
 import flint
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.attack.domain import domain_of
 from maxaffine.attack.routes import chosen, random_layers
@@ -23,6 +20,7 @@ from maxaffine.attack.starts import start_points
 from maxaffine.attack.ways import ways
 from maxaffine.compiled import Compiled
 from maxaffine.core import balls
+from maxaffine.core.arrays import Array
 from maxaffine.core.container import container_bytes
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.progress import Progress, silent
@@ -31,8 +29,6 @@ from maxaffine.layer.file import from_tensors
 from maxaffine.proofs.routes import TENSORS, narrow_tolerance
 from maxaffine.runtime.gpu.choice import choose
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 POINTS, CELLS = 2000, 1200
 SHARP = 1e-4  # of the bound, that an enclosure of the target may be wide

@@ -1,7 +1,5 @@
 """The attack on routes: random layers of every head and dtype, every route of each, and what was found in one table."""
 
-from __future__ import annotations
-
 import math
 import time
 import zlib

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from maxaffine.attack.domain import EVERYWHERE, Domain
 from maxaffine.attack.starts import start_points
 from maxaffine.core import balls
+from maxaffine.core.arrays import Array
 from maxaffine.proofs.exact_layer import exact_value
 from maxaffine.proofs.known_error import known_errors
 from maxaffine.runtime import chooser
 from maxaffine.target.target import Target
 
-Array = NDArray[np.float64]
 Run = Callable[[Array], Array]  # points (B, D) -> answers (B, K)
 Cells = tuple[Array, Array]  # low and high (C, D)
 

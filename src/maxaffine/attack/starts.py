@@ -3,8 +3,6 @@
 Segments across a switch are bisected to the last bit; copies lie 1e-17 to 0.1 of the segment beside it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.attack.domain import Domain, Near
+from maxaffine.core.arrays import Array
 from maxaffine.export import judge
 from maxaffine.proofs.observe import face_biased
 from maxaffine.runtime import chooser
 from maxaffine.structure.switches import Switch, switches
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 STARTS, LINES, COPIES, MOST = 600, 120, 14, 4000
 STEPS = 10.0 ** np.arange(-17.0, 0.0)

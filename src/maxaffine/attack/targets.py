@@ -3,8 +3,6 @@
 Coefficients, boxes, errors, dtypes and gaps are drawn anew; what a head cannot serve is refused by it and costs nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -3,8 +3,6 @@
 A row is judged, or not covered with the reason that its statement gives, or refused with the reason that building it gave.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass

@@ -4,8 +4,6 @@ A way is a route in one arithmetic and one variant: another layout, another opse
 built when it is run for the first time; one that is not covered is never built.
 """
 
-from __future__ import annotations
-
 import copy
 import shutil
 import tempfile
@@ -17,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine import reference
 from maxaffine.compiled import Compiled
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
 from maxaffine.export.write import handed
 from maxaffine.layer.layer import shaped
@@ -28,7 +26,6 @@ from maxaffine.layer.records import CrossMatrices, SelfMatrices
 from maxaffine.proofs.routes import TENSORS
 from maxaffine.proofs.statement import Statement
 
-Array = NDArray[np.float64]
 Run = Callable[[Array], Array]
 
 CHUNK = 1 << 21  # points times tokens that one call of a literal form takes

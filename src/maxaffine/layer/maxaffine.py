@@ -16,10 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.target.box import Box
-
-Floats = NDArray[np.float64]
 
 # Scores are formed for this many (point, piece) pairs at a time where the answer is small: 32 MiB of float64.
 _PAIRS_AT_ONCE = 4_194_304
@@ -31,11 +30,11 @@ class BoxLike(Protocol):
     """Anything with the edges of a box: `low` and `high`, arrays of shape (D,)."""
 
     @property
-    def low(self) -> Floats:
+    def low(self) -> Array:
         """Lower edges, (D,)."""
 
     @property
-    def high(self) -> Floats:
+    def high(self) -> Array:
         """Upper edges, (D,)."""
 
 
@@ -47,8 +46,8 @@ class MaxAffine:
     Tie rule: where several pieces attain the maximum, the least index has the point.
     """
 
-    A: Floats
-    b: Floats
+    A: Array
+    b: Array
 
     def __post_init__(self) -> None:
         slopes = _finite("A", self.A)
@@ -125,7 +124,7 @@ class MaxAffine:
     def __len__(self) -> int:
         return int(self.A.shape[0])
 
-    def pieces(self, x: ArrayLike) -> Floats:
+    def pieces(self, x: ArrayLike) -> Array:
         """s_j(x) = A[j] . x + b[j]: (..., D) -> (..., N).
 
         The sum runs coordinate by coordinate, so equal pieces get equal numbers whatever the batch, and ties
@@ -134,7 +133,7 @@ class MaxAffine:
         points, lead = self._points(x)
         return self._scores(points).reshape(*lead, len(self))
 
-    def value(self, x: ArrayLike) -> Floats:
+    def value(self, x: ArrayLike) -> Array:
         """MaxAff(x) = max_j s_j(x): (..., D) -> (...)."""
         points, lead = self._points(x)
         best = np.empty(len(points))
@@ -150,7 +149,7 @@ class MaxAffine:
             winner[rows] = self._scores(points[rows]).argmax(axis=1)
         return winner.reshape(lead)
 
-    def margin(self, x: ArrayLike) -> Floats:
+    def margin(self, x: ArrayLike) -> Array:
         """Delta(x) = s_{j*}(x) - max_{j != j*} s_j(x): (..., D) -> (...).
 
         Zero on faces, infinite where there is but one piece.
@@ -163,7 +162,7 @@ class MaxAffine:
                 gap[rows] = first_two[:, 1] - first_two[:, 0]
         return gap.reshape(lead)
 
-    def indicator(self, x: ArrayLike) -> Floats:
+    def indicator(self, x: ArrayLike) -> Array:
         """E(x) = e_{j*(x)}, one 1 in each row: (..., D) -> (..., N)."""
         winner = self.argmax(x)
         one_hot = np.zeros((winner.size, len(self)))
@@ -182,7 +181,7 @@ class MaxAffine:
 
     # -- the same partition in other words ------------------------------------------------------------
 
-    def to_power_diagram(self) -> tuple[Floats, Floats]:
+    def to_power_diagram(self) -> tuple[Array, Array]:
         """Sites a_j (N, D) and weights w_j = 2 b_j + |a_j|^2 (N,): the power diagram with the same cells."""
         return self.A.copy(), 2 * self.b + _squares(self.A)
 
@@ -226,7 +225,7 @@ class MaxAffine:
 
     # -- shapes of cells ------------------------------------------------------------------------------
 
-    def polygons(self, box: BoxLike | Mapping[str, Any]) -> list[Floats]:
+    def polygons(self, box: BoxLike | Mapping[str, Any]) -> list[Array]:
         """The cells of two variables, clipped to the box: one (K, 2) array per piece, counter-clockwise.
 
         Empty cells, and those that meet the box in no area, are arrays of shape (0, 2); of equal pieces the
@@ -237,7 +236,7 @@ class MaxAffine:
         box = _edged(box)
         return cell_polygons(self.A, self.b, box.low, box.high)
 
-    def intervals(self, box: BoxLike | Mapping[str, Any]) -> Floats:
+    def intervals(self, box: BoxLike | Mapping[str, Any]) -> Array:
         """The cells of one variable, clipped to the box: (N, 2), from and to; (nan, nan) where empty."""
         from maxaffine.layer.polygons import cell_intervals
 
@@ -259,7 +258,7 @@ class MaxAffine:
         plural = "s" if self.dimension > 1 else ""
         return f"MaxAffine({len(self):,} pieces in {self.dimension} variable{plural})"
 
-    def _points(self, x: ArrayLike) -> tuple[Floats, tuple[int, ...]]:
+    def _points(self, x: ArrayLike) -> tuple[Array, tuple[int, ...]]:
         """The points as rows, (B, D), and the shape they came in."""
         points = np.asarray(x, dtype=np.float64)
         if points.ndim == 0 or points.shape[-1] != self.dimension:
@@ -269,7 +268,7 @@ class MaxAffine:
             )
         return points.reshape(-1, self.dimension), points.shape[:-1]
 
-    def _scores(self, points: Floats) -> Floats:
+    def _scores(self, points: Array) -> Array:
         """(B, D) -> (B, N), summed coordinate by coordinate."""
         scores = np.multiply.outer(points[:, 0], self.A[:, 0])
         for i in range(1, self.dimension):
@@ -287,7 +286,7 @@ def _edged(box: Any) -> BoxLike:
     return box if hasattr(box, "low") and hasattr(box, "high") else Box.of(box)
 
 
-def _finite(name: str, values: ArrayLike) -> Floats:
+def _finite(name: str, values: ArrayLike) -> Array:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -297,18 +296,18 @@ def _finite(name: str, values: ArrayLike) -> Floats:
     return array
 
 
-def _frozen(array: Floats) -> Floats:
+def _frozen(array: Array) -> Array:
     copy = np.array(array, dtype=np.float64, order="C")
     copy.setflags(write=False)
     return copy
 
 
-def _dots(left: Floats, right: Floats) -> Floats:
+def _dots(left: Array, right: Array) -> Array:
     """Row-wise inner products, summed in the order of the coordinates."""
     return np.asarray((left * right).sum(axis=1), dtype=np.float64)
 
 
-def _squares(points: Floats) -> Floats:
+def _squares(points: Array) -> Array:
     return _dots(points, points)
 
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # A piece beats another when it is ahead by this many roundings of their scores.  Less would only cost rounds, more
@@ -33,7 +33,7 @@ _SAME_VERTEX = 2.0**-40
 _PAIRS_AT_ONCE = 4_194_304
 
 
-def cell_intervals(slopes: ArrayLike, offsets: ArrayLike, low: ArrayLike, high: ArrayLike) -> Floats:
+def cell_intervals(slopes: ArrayLike, offsets: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
     """U_j = [t_j, t_{j+1}] in the order of the slopes: the cells of one variable within [low, high].
 
     Args:
@@ -78,7 +78,7 @@ def cell_intervals(slopes: ArrayLike, offsets: ArrayLike, low: ArrayLike, high: 
     return cells
 
 
-def cell_polygons(slopes: ArrayLike, offsets: ArrayLike, low: ArrayLike, high: ArrayLike) -> list[Floats]:
+def cell_polygons(slopes: ArrayLike, offsets: ArrayLike, low: ArrayLike, high: ArrayLike) -> list[Array]:
     """U_j intersected with the box [low, high], for all pieces s_j(x) = slopes[j] . x + offsets[j].
 
     Args:
@@ -93,7 +93,7 @@ def cell_polygons(slopes: ArrayLike, offsets: ArrayLike, low: ArrayLike, high: A
     """
     a, b, lower, upper = _checked(slopes, offsets, low, high, 2)
     centre, half = (lower + upper) / 2, (upper - lower) / 2
-    found: list[Floats] = [np.empty((0, 2)) for _ in range(len(b))]
+    found: list[Array] = [np.empty((0, 2)) for _ in range(len(b))]
     pieces, rounding, original = _box_coordinates(a, b, centre, half)
     tiles = _settle(pieces, rounding, _guess(pieces))
     vertices, owners = _tidy(tiles.vertices, tiles.owners)
@@ -122,7 +122,7 @@ def polygon_area(polygon: ArrayLike) -> float:
 
 def _checked(
     slopes: ArrayLike, offsets: ArrayLike, low: ArrayLike, high: ArrayLike, dimension: int
-) -> tuple[Floats, Floats, Floats, Floats]:
+) -> tuple[Array, Array, Array, Array]:
     a, b = np.asarray(slopes, dtype=np.float64), np.asarray(offsets, dtype=np.float64)
     lower, upper = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
     if a.ndim != 2 or a.shape[1] != dimension:
@@ -136,7 +136,7 @@ def _checked(
     return a, b, lower, upper
 
 
-def _box_coordinates(a: Floats, b: Floats, centre: Floats, half: Floats) -> tuple[Floats, Floats, Integers]:
+def _box_coordinates(a: Array, b: Array, centre: Array, half: Array) -> tuple[Array, Array, Integers]:
     """Rows (a1, a2, b) as functions of u in [-1, 1]^2, x = centre + half u; their rounding; where each came from.
 
     The same affine function is taken from all pieces (the piece that wins at the centre) and all are divided by
@@ -164,7 +164,7 @@ def _box_coordinates(a: Floats, b: Floats, centre: Floats, half: Floats) -> tupl
     return _distinct(rows / scale, rounding / scale, original)
 
 
-def _distinct(rows: Floats, rounding: Floats, original: Integers) -> tuple[Floats, Floats, Integers]:
+def _distinct(rows: Array, rounding: Array, original: Integers) -> tuple[Array, Array, Integers]:
     """One of each group of pieces that are equal up to rounding: the least index, by the tie rule.
 
     Which of them wins where is noise; left in, they would claim the same ground twice.  A section of a grid along a
@@ -186,11 +186,11 @@ def _distinct(rows: Floats, rounding: Floats, original: Integers) -> tuple[Float
 _BOX = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
 
 
-def _homogeneous(points: Floats) -> Floats:
+def _homogeneous(points: Array) -> Array:
     return np.column_stack([points, np.ones(len(points))])
 
 
-def _greatest(rows: Floats, points: Floats) -> tuple[Integers, Floats]:
+def _greatest(rows: Array, points: Array) -> tuple[Integers, Array]:
     """Index and value of the greatest piece at each point: (N, 3), (M, 2) -> (M,), (M,)."""
     index = np.empty(len(points), dtype=np.int64)
     value = np.empty(len(points))
@@ -203,7 +203,7 @@ def _greatest(rows: Floats, points: Floats) -> tuple[Integers, Floats]:
     return index, value
 
 
-def _guess(rows: Floats) -> Integers:
+def _guess(rows: Array) -> Integers:
     """Pairs (j, k), j < k, of pieces that probably share an edge: edges of the upper hull of (a1, a2, b)."""
     if len(rows) < 5:
         return np.empty((0, 2), dtype=np.int64)
@@ -226,7 +226,7 @@ def _guess(rows: Floats) -> Integers:
 class _Tiles:
     """Polygons end to end: vertex i belongs to piece owners[i]; owners come in runs, one run per polygon."""
 
-    vertices: Floats  # (V, 2)
+    vertices: Array  # (V, 2)
     owners: Integers  # (V,)
 
     @staticmethod
@@ -252,7 +252,7 @@ class _Tiles:
             after[ends] = np.append(0, ends[:-1] + 1)
         return after
 
-    def cut(self, halfplanes: Floats) -> _Tiles:
+    def cut(self, halfplanes: Array) -> _Tiles:
         """Keep g1 u1 + g2 u2 + g3 >= 0, (g1, g2, g3) = halfplanes[i] for vertex i, the same along a polygon."""
         depth = (halfplanes[:, :2] * self.vertices).sum(axis=1) + halfplanes[:, 2]
         after = self.following()
@@ -271,7 +271,7 @@ class _Tiles:
         return _Tiles(vertices, np.repeat(self.owners, emitted))
 
 
-def _settle(rows: Floats, rounding: Floats, pairs: Integers) -> _Tiles:
+def _settle(rows: Array, rounding: Array, pairs: Integers) -> _Tiles:
     """The loop of the module's first lines, from guessed neighbours to cells."""
     count = np.int64(len(rows))
     if len(pairs):
@@ -325,7 +325,7 @@ def _overlaps(tiles: _Tiles, count: np.int64) -> Integers:
     return np.concatenate(found)
 
 
-def _areas(tiles: _Tiles) -> tuple[Floats, Integers, Floats]:
+def _areas(tiles: _Tiles) -> tuple[Array, Integers, Array]:
     """Of every polygon: its area, where its vertices begin, and how far they reach from the first."""
     if not len(tiles.owners):
         return np.empty(0), np.empty(0, dtype=np.int64), np.empty(0)
@@ -336,7 +336,7 @@ def _areas(tiles: _Tiles) -> tuple[Floats, Integers, Floats]:
     return areas, runs, np.maximum.reduceat(np.abs(here).max(axis=1), runs)
 
 
-def _cut_all(tiles: _Tiles, rows: Floats, cuts: Integers) -> _Tiles:
+def _cut_all(tiles: _Tiles, rows: Array, cuts: Integers) -> _Tiles:
     """Cut every polygon by all its half-planes, the first of each polygon together, then the second..."""
     count = len(rows)
     cuts = np.sort(cuts)
@@ -355,7 +355,7 @@ def _cut_all(tiles: _Tiles, rows: Floats, cuts: Integers) -> _Tiles:
     return done.beside(tiles)
 
 
-def _objections(rows: Floats, rounding: Floats, tiles: _Tiles) -> Integers:
+def _objections(rows: Array, rounding: Array, tiles: _Tiles) -> Integers:
     """Directed pairs j N + k: at some vertex of the polygon of j the greatest piece is k, and beats j."""
     # Neighbours meet at the same vertex up to rounding; looking at one of each such group saves most of the
     # work.  Its scores may be off by that rounding, which at worst brings up a harmless cut.
@@ -369,7 +369,7 @@ def _objections(rows: Floats, rounding: Floats, tiles: _Tiles) -> Integers:
     return np.unique(tiles.owners[beaten] * np.int64(len(rows)) + winner[beaten])
 
 
-def _tidy(vertices: Floats, owners: Integers) -> tuple[Floats, Integers]:
+def _tidy(vertices: Array, owners: Integers) -> tuple[Array, Integers]:
     """Drop repeated vertices, then polygons that are left without area."""
     tiles = _Tiles(vertices, owners)
     for _ in range(2):  # the second pass sees the neighbours that the first one brought together

@@ -3,8 +3,6 @@
     F = affine part . (x - centre) + sum_g F_g,        rounded once to the dtype.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from fractions import Fraction

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.boxes import Index, halve, mesh
 from maxaffine.core.errors import Refused
 from maxaffine.layer.clusters import ClusterGroup
-
-Array = NDArray[np.float64]
 
 MOST_BOXES = {2: 1_500_000}  # by variables; a tree of 20,000 tokens takes a million
 MOST_BOXES_ELSE = 400_000

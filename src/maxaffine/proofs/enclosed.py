@@ -6,8 +6,6 @@ grad f(Q) is enclosed by intervals, kinks included (one-sided derivatives), and 
 Of the piece p, value and gradient at c are computed and its second derivatives are bounded once for all.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -15,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core import boxes
+from maxaffine.core.arrays import Array
 from maxaffine.core.boxes import Index, Mask, Rest
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
@@ -23,8 +22,6 @@ from maxaffine.expression.expression import Expression
 from maxaffine.proofs.head_bounds import axis_weights
 from maxaffine.proofs.local_error import Head
 from maxaffine.proofs.sources import FromAffine
-
-Array = NDArray[np.float64]
 
 ROUNDS = 60
 

@@ -1,7 +1,5 @@
 """The value of a stored grouped layer as a ball: every product, sum and exponential in as many bits as are asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce
 from itertools import product

@@ -14,14 +14,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, Dtype, gamma
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import log_binomials
-
-Array = NDArray[np.float64]
 
 
 def axis_weights(keys: AxisKeys, z: Array) -> Array:

@@ -4,8 +4,6 @@ The float64 value of abs(x - 1000000.3) is off by 5e-11, because its literal is.
 here by balls of as many bits as it takes: the error stated is one that the layer surely has at that point, and no more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import flint
@@ -13,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core import balls
+from maxaffine.core.arrays import Array
 from maxaffine.expression.expression import Expression
 from maxaffine.target.target import Target
 
-Array = NDArray[np.float64]
 Evaluate = Callable[[Array], Array]
 
 JUDGED, SPREAD = 24, 256  # the highest points; as many more where float64 noise hid the others

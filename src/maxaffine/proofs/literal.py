@@ -29,8 +29,6 @@ and a tangent plane at any point is below it everywhere.
 Assumed: exp is accurate to 32 ulp; sums, products and quotients follow IEEE 754 in any order, fused or not.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,13 +1,11 @@
 """Literal forms of a group of clusters: errors of logits that tokens share or have for themselves, spreads, values."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, Dtype, gamma
 from maxaffine.layer.clusters import Cluster, ClusterGroup
@@ -17,8 +15,6 @@ from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.head_bounds import moments, pieces
 from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UNRESOLVED, UP, Column, ProvedBlend, Query, U
 from maxaffine.proofs.two_level import largest_value
-
-Array = NDArray[np.float64]
 
 
 def cluster_column(layer: GroupedLayer, group: ClusterGroup, proved: ProvedBlend, form: Dtype) -> Column:

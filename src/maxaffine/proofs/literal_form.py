@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import FLOAT64, Dtype, gamma
 from maxaffine.layer.grouped import GroupedLayer
-
-Array = NDArray[np.float64]
 
 U = FLOAT64.unit
 UP = 1.0 + 1e-12

@@ -1,20 +1,16 @@
 """Literal forms of a group of product keys: what its weights lose by moments, the error of z by its slopes."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import Dtype, gamma
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.head_bounds import etas_for, mean_eta, moments
 from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UNRESOLVED, UP, Column, Query, U
-
-Array = NDArray[np.float64]
 
 
 def product_column(layer: GroupedLayer, group: Group, form: Dtype) -> Column:

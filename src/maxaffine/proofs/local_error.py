@@ -11,8 +11,6 @@ the range of f says enough (heads/axis/cell_error.py).  Where f has kinks, enclo
 head p is bounded on ellipses by max |c| S, or where its values are affine in z by a weighted sum (head_bounds.py).
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

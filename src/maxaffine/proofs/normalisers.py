@@ -3,23 +3,19 @@
 log Z_g is convex in z: its largest value is at a corner of the box of coordinates, and every mean of tangent planes is below it.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.layer.grouped import AnyGroup, GroupedLayer
 from maxaffine.proofs.literal_form import Query, U, affine_size
 from maxaffine.proofs.two_level import largest_value
-
-Array = NDArray[np.float64]
 
 
 def normaliser_range(layer: GroupedLayer, group: AnyGroup) -> tuple[float, float]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
@@ -22,7 +22,6 @@ from maxaffine.proofs.rounding import is_unit_grid
 from maxaffine.runtime import softmax, two_level
 from maxaffine.target.target import Target
 
-Array = NDArray[np.float64]
 Evaluate = Callable[[Array], Array]
 
 FLOPS = 4e9  # what a search may spend on the layer

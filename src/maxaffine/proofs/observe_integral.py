@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core import boxes
+from maxaffine.core.arrays import Array
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.proofs.known_error import exact_differences, sure_differences
 from maxaffine.proofs.observe import FLOPS, Evaluate, Observed
 from maxaffine.target.target import Target
 
-Array = NDArray[np.float64]
 Differences = Callable[[Array], Array]  # |layer - target| at points (n, D): (n, K)
 
 PILOT, FIRST = 12, 400  # points that tell how the error varies on a piece that was cut, and on one of the first

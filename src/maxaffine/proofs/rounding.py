@@ -17,14 +17,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import FLOAT64, Dtype, dtype_of, gamma
 from maxaffine.layer.layer import Layer
 from maxaffine.runtime import blocked, windowed
 from maxaffine.runtime.chooser import available
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

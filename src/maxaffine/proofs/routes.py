@@ -15,8 +15,6 @@ included.  The literal forms have a bound of their own (proofs/literal.py).  Wha
 come out of a float64 layer) is added.  Nothing here is proved anew: a statement is arithmetic on what was proved.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

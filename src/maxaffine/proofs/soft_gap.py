@@ -18,13 +18,11 @@ Uses: maxima of affine pieces have kappa = 1/R, U = 2 eta; regions kappa = max_i
 kappa = J/lam, U = -d where the right cluster leads by d at the break; soft kinks C = 2, kappa = 1/lam and their own U.
 """
 
-from __future__ import annotations
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import wrightomega
 
-Array = NDArray[np.float64]
+from maxaffine.core.arrays import Array
 
 UP = 1.0 + 1e-14
 LEAST = -700.0  # of the logarithm of w e^w: below it w is bounded by e^LEAST

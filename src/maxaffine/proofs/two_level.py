@@ -34,15 +34,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import FLOAT64, compute_format, gamma
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.runtime.grouped import tree_terms
 from maxaffine.runtime.two_level import SKIP
 
-Array = NDArray[np.float64]
 LARGEST = {"float64": 1e300, "float32": 1e37}  # logits beyond this are not followed
 UP = 1.0 + 1e-12  # what these sums of positive numbers lose themselves
 U = FLOAT64.unit
