@@ -17,7 +17,7 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.layer.layouts import tables_of
+from maxaffine.layer.tables import tables_of
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ in all of them, a tree of cells keys of its own in every cell.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -19,11 +18,11 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
-from maxaffine.layer.keys import AxisKeys, frozen
+from maxaffine.layer.keys import AxisKeys, OnAxes, frozen
 
 
 @dataclass(frozen=True)
-class Cluster:
+class Cluster(OnAxes):
     """One cluster: keys per coordinate of t, values c (p_1, .., p_E, K), and G (.., K, E) where values are affine in t."""
 
     origin: Array  # (E,)
@@ -32,30 +31,18 @@ class Cluster:
     values: Array
     slopes: Array | None = None
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Keys per coordinate."""
-        return tuple(len(axis) for axis in self.axes)
-
-    @property
-    def count(self) -> int:
-        """Tokens of this cluster."""
-        return math.prod(self.shape)
-
     def stored(self, dtype: np.dtype[np.generic], affine: bool) -> Cluster:
         """The cluster with keys and values rounded to `dtype`; origin and radius stay in float64.
 
         Where `affine`, constant values get slopes of zero.
         """
-        axes = tuple(axis.stored(dtype) for axis in self.axes)
         slopes = np.zeros((*self.values.shape, len(self.axes))) if self.slopes is None else self.slopes
         kept = frozen(slopes, dtype) if affine else None
-        return Cluster(frozen(self.origin), frozen(self.radius), axes, frozen(self.values, dtype), kept)
+        return Cluster(frozen(self.origin), frozen(self.radius), self.stored_axes(dtype), frozen(self.values, dtype), kept)
 
     def arrays(self) -> list[Array]:
         """Every stored number."""
-        keys = [a for axis in self.axes for a in (axis.slopes, axis.offsets)]
-        return [self.origin, self.radius, *keys, self.values, *([] if self.slopes is None else [self.slopes])]
+        return [self.origin, self.radius, *self.key_arrays, self.values, *([] if self.slopes is None else [self.slopes])]
 
 
 @dataclass(frozen=True)
@@ -113,7 +100,11 @@ class ClusterGroup:
     @property
     def nbytes(self) -> int:
         """Bytes that the stored arrays take."""
-        return sum(a.nbytes for a in (self.site_slopes, self.site_offsets, *(a for c in self.clusters for a in c.arrays())))
+        return sum(a.nbytes for a in self.arrays())
+
+    def arrays(self) -> list[Array]:
+        """Every stored number of sites and clusters."""
+        return [self.site_slopes, self.site_offsets, *(a for cluster in self.clusters for a in cluster.arrays())]
 
     def stored(self, dtype: np.dtype[np.generic]) -> ClusterGroup:
         """The group with sites, keys and values rounded to `dtype`; if one cluster's values are affine, all clusters' are."""
@@ -134,8 +125,7 @@ class ClusterGroup:
                 raise BadInput(f"a cluster's keys {cluster.shape}, values and slopes do not belong together.")
             if not (cluster.radius > 0).all():
                 raise BadInput("the radii of a cluster must be positive.")
-        numbers = [self.matrix, self.site_slopes, self.site_offsets, *(a for c in self.clusters for a in c.arrays())]
-        if not all(np.isfinite(a).all() for a in numbers):
+        if not all(np.isfinite(a).all() for a in (self.matrix, *self.arrays())):
             raise BadInput("every number of a layer must be finite.")
 
     def listed(self) -> tuple[Array, Array]:

@@ -106,12 +106,10 @@ class FactorGroup:
         Keys, places and slopes are the factors'; offsets are rounded sums and values rounded products, shifted.
         """
         clusters = tuple(self._cluster(cells) for cells in itertools.product(*(factor.clusters for factor in self.factors)))
-        rows = list(itertools.product(*(range(n) for n in self.cluster_counts)))
-        parts = [[factor.site_slopes[k].astype(np.float64) for factor, k in zip(self.factors, row, strict=True)] for row in rows]
-        offsets = [
-            math.fsum(float(factor.site_offsets[k]) for factor, k in zip(self.factors, row, strict=True)) for row in rows
-        ]
-        return ClusterGroup(self.matrix, np.array([np.concatenate(part) for part in parts]), np.array(offsets), clusters)
+        slopes = itertools.product(*(factor.site_slopes.astype(np.float64) for factor in self.factors))
+        offsets = itertools.product(*(factor.site_offsets.astype(np.float64) for factor in self.factors))
+        sites = np.array([np.concatenate(row) for row in slopes]), np.array([math.fsum(row) for row in offsets])
+        return ClusterGroup(self.matrix, *sites, clusters)
 
     def _cluster(self, own: tuple[Cluster, ...]) -> Cluster:
         """One cluster of every factor: values prod_b v_b + shift, of which one may be affine in its coordinates."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from functools import reduce
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -25,11 +26,12 @@ from maxaffine.core.errors import BadInput
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.factors import FactorGroup
-from maxaffine.layer.keys import AxisKeys, frozen
+from maxaffine.layer.keys import AxisKeys, OnAxes, frozen
+from maxaffine.layer.layer import Boxed
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(OnAxes):
     """One group: M (E, D), keys per direction, and values (N_1, .., N_E, K), affine with slopes, or factors (N_e, R)."""
 
     matrix: Array
@@ -41,16 +43,6 @@ class Group:
     clustered: ClassVar[Literal[False]] = False
     factored: ClassVar[Literal[False]] = False
     blocks: ClassVar[tuple[ClusterGroup, ...]] = ()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Keys per direction."""
-        return tuple(len(axis) for axis in self.axes)
-
-    @property
-    def count(self) -> int:
-        """N_g, an exact integer."""
-        return math.prod(self.shape)
 
     @property
     def outputs(self) -> int:
@@ -79,16 +71,14 @@ class Group:
 
     def arrays(self) -> list[Array]:
         """Every number stored in the layer's dtype."""
-        arrays = [a for axis in self.axes for a in (axis.slopes, axis.offsets)]
-        arrays += [self.values] if self.values is not None else list(self.factors or ())
-        return arrays + ([] if self.slopes is None else [self.slopes])
+        values = [self.values] if self.values is not None else [*(self.factors or ())]
+        return [*self.key_arrays, *values, *([] if self.slopes is None else [self.slopes])]
 
     def stored(self, dtype: np.dtype[np.generic]) -> Group:
         """The group with keys and values rounded to `dtype`."""
-        axes = tuple(axis.stored(dtype) for axis in self.axes)
-        values = None if self.values is None else frozen(self.values, dtype)
+        values, slopes = (None if a is None else frozen(a, dtype) for a in (self.values, self.slopes))
         factors = None if self.factors is None else tuple(frozen(f, dtype) for f in self.factors)
-        return Group(frozen(self.matrix), axes, values, factors, None if self.slopes is None else frozen(self.slopes, dtype))
+        return Group(frozen(self.matrix), self.stored_axes(dtype), values, factors, slopes)
 
     def check(self, dimension: int) -> None:
         """Refuse shapes that do not belong together and numbers that are not finite."""
@@ -113,13 +103,9 @@ class Group:
         if self.values is not None:
             return self.values
         assert self.factors is not None
-        rank = self.factors[0].shape[1]
         total = np.zeros(self.shape)
-        for r in range(rank):
-            piece = self.factors[0][:, r].astype(np.float64)
-            for factor in self.factors[1:]:
-                piece = np.multiply.outer(piece, factor[:, r].astype(np.float64))
-            total = total + piece
+        for r in range(self.factors[0].shape[1]):
+            total = total + reduce(np.multiply.outer, [factor[:, r].astype(np.float64) for factor in self.factors])
         return np.asarray(total[..., None])
 
     def listed_values(self) -> tuple[Array, Array]:
@@ -132,9 +118,7 @@ class Group:
     def listed(self) -> tuple[Array, Array]:
         """Slopes (N_g, E) and offsets (N_g,) of all keys in row-major order."""
         slopes = np.stack([a.ravel() for a in np.meshgrid(*(axis.slopes for axis in self.axes), indexing="ij")], axis=1)
-        offsets = np.zeros(self.shape)
-        for e, axis in enumerate(self.axes):
-            offsets = offsets + axis.offsets.astype(np.float64).reshape([-1 if i == e else 1 for i in range(len(self.axes))])
+        offsets = reduce(np.add.outer, [axis.offsets.astype(np.float64) for axis in self.axes], np.zeros(()))
         return slopes, offsets.ravel()
 
 
@@ -150,7 +134,7 @@ class GroupedKeys:
 
 
 @dataclass(frozen=True)
-class GroupedLayer:
+class GroupedLayer(Boxed):
     """One softmax head of one or more groups, stored in `dtype`; `bonus` is Lambda."""
 
     centre: Array
@@ -170,18 +154,16 @@ class GroupedLayer:
     def __post_init__(self) -> None:
         stored = numpy_dtype(self.dtype)
         object.__setattr__(self, "groups", tuple(group.stored(stored) for group in self.groups))
-        for name in ("centre", "low", "high"):
-            object.__setattr__(self, name, frozen(getattr(self, name)))
-        if self.tilt is not None:
-            object.__setattr__(self, "tilt", frozen(self.tilt, stored))
+        for name, dtype in (("centre", np.float64), ("low", np.float64), ("high", np.float64), ("tilt", stored)):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, frozen(getattr(self, name), dtype))
         self._check()
 
     def _check(self) -> None:
         D = len(self.centre)
-        if not self.groups or self.low.shape != (D,) or self.high.shape != (D,):
-            raise BadInput("a grouped layer needs at least one group and a box of as many edges as its centre.")
-        if sum(d * n for d, n in self.inputs) != D:
-            raise BadInput(f"`inputs` {self.inputs} must hold {D} numbers in all.")
+        if not self.groups:
+            raise BadInput("a grouped layer needs at least one group.")
+        self.check_box()
         for group in self.groups:
             group.check(D)
         if len({group.outputs for group in self.groups}) != 1:
@@ -192,11 +174,6 @@ class GroupedLayer:
             math.isfinite(self.bonus) and self.bonus >= 0
         ):
             raise BadInput("every number of a layer must be finite.")
-
-    @property
-    def dimension(self) -> int:
-        """D."""
-        return len(self.centre)
 
     @property
     def d_out(self) -> int:
@@ -217,11 +194,6 @@ class GroupedLayer:
     def keys(self) -> GroupedKeys:
         """Tokens per group and in all."""
         return GroupedKeys(tuple(group.count for group in self.groups), self.tokens)
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of a stored number."""
-        return int(numpy_dtype(self.dtype).itemsize)
 
     @property
     def nbytes(self) -> int:

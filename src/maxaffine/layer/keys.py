@@ -68,18 +68,38 @@ class AxisKeys:
         return AxisKeys(frozen(self.slopes, dtype), frozen(self.offsets, dtype))
 
 
-@dataclass(frozen=True)
-class ProductKeys:
-    """All tuples of one key per coordinate: a_j = (a^1_{j_1}, ..), b_j = sum_i b^i_{j_i}, j in row-major order."""
+class OnAxes:
+    """What has keys per coordinate, and a token for every tuple of one key each."""
 
     axes: tuple[AxisKeys, ...]
-
-    is_product: ClassVar[Literal[True]] = True
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Number of keys per coordinate."""
         return tuple(len(axis) for axis in self.axes)
+
+    @property
+    def count(self) -> int:
+        """N = prod P_i, as an exact integer."""
+        return math.prod(self.shape)
+
+    @property
+    def key_arrays(self) -> list[Array]:
+        """Slopes and offsets, coordinate after coordinate."""
+        return [a for axis in self.axes for a in (axis.slopes, axis.offsets)]
+
+    def stored_axes(self, dtype: np.dtype[np.generic]) -> tuple[AxisKeys, ...]:
+        """The keys rounded to `dtype`."""
+        return tuple(axis.stored(dtype) for axis in self.axes)
+
+
+@dataclass(frozen=True)
+class ProductKeys(OnAxes):
+    """All tuples of one key per coordinate: a_j = (a^1_{j_1}, ..), b_j = sum_i b^i_{j_i}, j in row-major order."""
+
+    axes: tuple[AxisKeys, ...]
+
+    is_product: ClassVar[Literal[True]] = True
 
     @property
     def width(self) -> int:
@@ -88,12 +108,7 @@ class ProductKeys:
 
     def stored(self, dtype: np.dtype[np.generic]) -> ProductKeys:
         """The keys rounded to `dtype`."""
-        return ProductKeys(tuple(axis.stored(dtype) for axis in self.axes))
-
-    @property
-    def count(self) -> int:
-        """N = prod P_i, as an exact integer."""
-        return math.prod(self.shape)
+        return ProductKeys(self.stored_axes(dtype))
 
     def listed(self, start: int = 0, stop: int | None = None) -> tuple[Array, Array]:
         """Slopes (n, E) and offsets (n,) of the keys start..stop in row-major order."""
@@ -107,7 +122,7 @@ class ProductKeys:
 
 
 @dataclass(frozen=True)
-class ListedKeys:
+class ListedKeys(OnAxes):
     """Keys one by one: any max-affine partition."""
 
     slopes: Array  # (N, E)
@@ -116,7 +131,7 @@ class ListedKeys:
     is_product: ClassVar[Literal[False]] = False
 
     @property
-    def axes(self) -> tuple[AxisKeys, ...]:
+    def axes(self) -> tuple[AxisKeys, ...]:  # type: ignore[override]
         """One pseudo-axis that holds all keys."""
         return (AxisKeys(self.slopes, self.offsets),)
 
@@ -128,16 +143,6 @@ class ListedKeys:
     def stored(self, dtype: np.dtype[np.generic]) -> ListedKeys:
         """The keys rounded to `dtype`."""
         return ListedKeys(frozen(self.slopes, dtype), frozen(self.offsets, dtype))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(N,), the leading shape of the values."""
-        return (len(self.offsets),)
-
-    @property
-    def count(self) -> int:
-        """N."""
-        return len(self.offsets)
 
     def listed(self, start: int = 0, stop: int | None = None) -> tuple[Array, Array]:
         """Slopes (n, E) and offsets (n,) of the keys start..stop."""

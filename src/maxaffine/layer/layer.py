@@ -28,8 +28,40 @@ PIECE = 1 << 22  # values looked at together
 MAPPED = 1 << 30  # bytes of mapped values that may be resident; they are the system's cache and not lost when given back
 
 
+class Boxed:
+    """What layers of every kind have: a box, the point that coordinates are counted from, and a dtype."""
+
+    centre: Array
+    low: Array
+    high: Array
+    inputs: tuple[tuple[int, int], ...]
+    dtype: str
+
+    @property
+    def dimension(self) -> int:
+        """D, the number of input variables."""
+        return len(self.centre)
+
+    @property
+    def reach(self) -> Array:
+        """The largest |x - centre| of the box, (D,)."""
+        return np.maximum(self.high - self.centre, self.centre - self.low)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a stored number."""
+        return int(numpy_dtype(self.dtype).itemsize)
+
+    def check_box(self) -> None:
+        """Refuse a box or inputs of another dimension."""
+        if self.low.shape != (self.dimension,) or self.high.shape != (self.dimension,):
+            raise BadInput(f"the box has shape {self.low.shape} and the coordinates take {self.dimension} numbers.")
+        if sum(d * n for d, n in self.inputs) != self.dimension:
+            raise BadInput(f"`inputs` {self.inputs} must hold {self.dimension} numbers in all.")
+
+
 @dataclass(frozen=True)
-class Layer:
+class Layer(Boxed):
     """One softmax attention head: coordinates, keys, sharpness and values, stored in `dtype`."""
 
     coordinates: Coordinates
@@ -49,18 +81,16 @@ class Layer:
     def __post_init__(self) -> None:
         stored = numpy_dtype(self.dtype)
         object.__setattr__(self, "keys", self.keys.stored(stored))
-        object.__setattr__(self, "values", frozen(self.values, stored))
-        object.__setattr__(self, "low", frozen(self.low))
-        object.__setattr__(self, "high", frozen(self.high))
         object.__setattr__(self, "sharpness", float(stored.type(self.sharpness)))
-        if self.slopes is not None:
-            object.__setattr__(self, "slopes", frozen(self.slopes, stored))
+        for name, dtype in (("values", stored), ("slopes", stored), ("low", np.float64), ("high", np.float64)):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, frozen(getattr(self, name), dtype))
         if self.sites is not None:
             object.__setattr__(self, "sites", tuple(frozen(one) for one in self.sites))
-        self._check(self.keys.width)
+        self._check()
 
-    def _check(self, width: int) -> None:
-        rows, dimension = self.coordinates.matrix.shape
+    def _check(self) -> None:
+        (rows, dimension), width = self.coordinates.matrix.shape, self.keys.width
         if rows != width:
             raise BadInput(f"keys have {width} coordinates and `matrix` makes {rows}; they must agree.")
         if self.values.ndim != len(self.keys.shape) + 2 or self.values.shape[:-2] != self.keys.shape:
@@ -71,13 +101,8 @@ class Layer:
             self._check_sites(self.sites, dimension)
         if self.slopes is not None and self.slopes.shape != (*self.values.shape, rows):
             raise BadInput(f"`slopes` {self.slopes.shape} must be values' shape and {rows} coordinates.")
-        if self.low.shape != (dimension,) or self.high.shape != (dimension,):
-            raise BadInput(f"the box has shape {self.low.shape} and the coordinates take {dimension} numbers.")
-        if sum(d * n for d, n in self.inputs) != dimension:
-            raise BadInput(f"`inputs` {self.inputs} must hold {dimension} numbers in all.")
-        arrays = [self.coordinates.centre, self.coordinates.matrix, self.values, self.low, self.high]
-        arrays += [a for axis in self.axes for a in (axis.slopes, axis.offsets)]
-        arrays += [] if self.slopes is None else [self.slopes]
+        self.check_box()
+        arrays = [self.centre, self.coordinates.matrix, self.low, self.high, *self._stored()]
         arrays = [a for a in arrays if not isinstance(a, np.memmap)]  # a map was looked at when its file was read or written
         if not (np.isfinite(self.sharpness) and self.sharpness > 0 and all(np.isfinite(a).all() for a in arrays)):
             raise BadInput("every number of a layer must be finite and its sharpness positive.")
@@ -112,19 +137,9 @@ class Layer:
         return self.is_product and self.coordinates.is_diagonal
 
     @property
-    def centre(self) -> Array:
+    def centre(self) -> Array:  # type: ignore[override]
         """The point that coordinates are counted from."""
         return self.coordinates.centre
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of a stored number."""
-        return int(self.values.itemsize)
-
-    @property
-    def dimension(self) -> int:
-        """D, the number of input variables."""
-        return int(self.coordinates.matrix.shape[1])
 
     @property
     def d_out(self) -> int:
@@ -149,9 +164,11 @@ class Layer:
     @property
     def nbytes(self) -> int:
         """Bytes that the stored arrays take."""
-        arrays = [self.values] + [a for axis in self.axes for a in (axis.slopes, axis.offsets)]
-        arrays += list(self.sites or ())
-        return sum(a.nbytes for a in arrays) + (0 if self.slopes is None else self.slopes.nbytes)
+        return sum(a.nbytes for a in (*self._stored(), *(self.sites or ())))
+
+    def _stored(self) -> list[Array]:
+        """Every array in the layer's dtype."""
+        return [*self.keys.key_arrays, self.values, *([] if self.slopes is None else [self.slopes])]
 
     @cached_property
     def largest(self) -> float:

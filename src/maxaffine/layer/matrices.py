@@ -11,13 +11,21 @@ exactly for every Lambda > 0; `correction="values"` stores c_j B^-1 instead and 
     layout Q   rows x - centre, 1, a_j, b_j, e_c, value        x in the query, sites in the key
     layout K   rows s_j(x), e_c, value                         the scores themselves, the leanest
     layout I   rows x - centre, 1, I_m                         W_K and W_V are the tables
+
+The x rows hold x - centre and W_Q holds sharpness times the metric, so that boxes far from the origin lose no digits.
 """
 
+import numpy as np
+
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.layer.layouts import LAYOUTS, build_cross, build_self, tables_of
-from maxaffine.layer.records import CrossMatrices, SelfMatrices
+from maxaffine.layer.records import CrossMatrices, LinearMap, SelfMatrices
+from maxaffine.layer.tables import Tables, tables_of
+
+Terms = list[tuple[Array, Array]]  # P_i and Q_i
+Built = tuple[LinearMap, Array, Array, Array, tuple[str, ...]]
 
 
 def matrices_bytes(layer: Layer, kind: str, layout: str) -> int:
@@ -53,9 +61,148 @@ def self_matrices(
         raise BadInput(f"`layout` (={layout!r}) must be one of {', '.join(LAYOUTS)}.")
     if len(layer.inputs) != 1:
         raise BadInput('a layer of two inputs has no self-attention matrices; ask for matrices("cross").')
-    return build_self(tables_of(layer, correction, bonus), layout)
+    tables = tables_of(layer, correction, bonus)
+    linear, W_Q, W_K, W_V, head = LAYOUTS[layout](tables)
+    W_O = np.zeros((tables.tokens, tables.output.shape[1]))
+    W_O[tables.first] = tables.output
+    return SelfMatrices(W_Q, W_K, W_V, W_O, head, _outputs(tables), linear=linear, layout=layout)
 
 
 def cross_matrices(layer: Layer | GroupedLayer, correction: str = "output", bonus: float | None = None) -> CrossMatrices:
-    """The literal cross-attention layer."""
-    return build_cross(tables_of(layer, correction, bonus))
+    """The literal cross-attention layer: constant context for one input, X_kv in the keys for two."""
+    tables = tables_of(layer, correction, bonus)
+    (d_q, n_q), (d_k, n_k), n_out = tables.inputs[0], tables.inputs[-1], tables.n_out
+    E, D_q, two = len(tables.coordinates.matrix), d_q * n_q, len(tables.inputs) == 2
+    centre = tables.coordinates.centre
+    labels, sites, groups, values = _names(tables)
+
+    R_q = np.concatenate([np.repeat(-centre[:D_q, None], n_out, axis=1), np.ones((1, n_out)), np.eye(n_out)])
+    query = _linear(_broadcast(d_q, n_q, len(R_q), n_out), R_q, (*labels[:D_q], "1", *groups))
+
+    value = E + 1 + n_out
+    p, offsets = value + tables.d_out, tables.offsets
+    if two:
+        if tables.value_slopes is not None:
+            raise BadInput("values of a two-input layer cannot be affine in x; use constant values.")
+        in_kv = tables.coordinates.matrix[:, D_q:].T @ tables.slopes  # (D_kv, m)
+        terms, constant = _affine_row(E, in_kv, d_k, p), tables.values
+        offsets = offsets - centre[D_q:] @ in_kv
+    else:
+        terms, constant = _affine_values(tables, p, value)
+    R_k = np.concatenate([tables.slopes, offsets[None], tables.groups, constant])
+    score = "a^kv_j . z(X_kv) + b_j" if two else "b_j, offset of key j"
+    zero = (np.zeros((p, d_k)), np.zeros((n_k, tables.tokens)))  # of a constant context: it keeps the form sum_i P_i X Q_i + R_0
+    context = _linear(terms or [zero], R_k, (*sites, score, *groups, *values))
+
+    W_Q, W_K, W_V = _query_weights(tables, D_q), np.eye(value, p), np.eye(tables.d_out, p, value)
+    output = tables.output.copy()
+    return CrossMatrices(W_Q, W_K, W_V, output, _head_names(tables), _outputs(tables), query=query, context=context)
+
+
+def _names(tables: Tables) -> tuple[list[str], list[str], list[str], list[str]]:
+    inputs, labels = tables.inputs, []
+    for which, (d, n) in enumerate(inputs):
+        letter = "X" if len(inputs) == 1 else ("X_q", "X_kv")[which]
+        labels += [f"{letter}[{i + 1},{t + 1}] - centre" for t in range(n) for i in range(d)]
+    sites = [f"a_j[{e + 1}], slope of key j in coordinate {e + 1}" for e in range(len(tables.coordinates.matrix))]
+    groups = [f"e_c[{c + 1}], 1 in the tokens of {tables.column} {c + 1}" for c in range(tables.n_out)]
+    values = [f"value of key j for output row {r + 1}, column c" for r in range(tables.d_out)]
+    return labels, sites, groups, values
+
+
+def _head_names(tables: Tables) -> tuple[str, ...]:
+    scores = [f"sharpness * z_{e + 1}(x) * a_j[{e + 1}]" for e in range(len(tables.coordinates.matrix))]
+    return (*scores, "sharpness * b_j", *_bonus_names(tables))
+
+
+def _bonus_names(tables: Tables) -> tuple[str, ...]:
+    return tuple(f"Lambda for {tables.column} {c + 1}" for c in range(tables.n_out))
+
+
+def _outputs(tables: Tables) -> tuple[str, ...]:
+    return tuple(f"output row {r + 1}" for r in range(tables.d_out))
+
+
+def _linear(terms: Terms, R_0: Array, rows: tuple[str, ...]) -> LinearMap:
+    P, Q = zip(*terms, strict=True)
+    return LinearMap(P, Q, R_0, rows)
+
+
+def _broadcast(d: int, n: int, rows: int, columns: int) -> Terms:
+    """P_t, Q_t that put token t of X into rows t d .. of every column."""
+    return [(np.eye(rows, d, -t * d), np.repeat(np.eye(n)[:, t : t + 1], columns, axis=1)) for t in range(n)]
+
+
+def _affine_row(row: int, coefficients: Array, d: int, rows: int) -> Terms:
+    """P_i = e_row e_i^T and Q_i[t, token] so that `row` becomes coefficients[:, token] . vec(X)."""
+    here = np.arange(rows) == row  # Q_i is (n, m): entries t d + i for t = 0..n-1
+    return [(np.outer(here, one), np.ascontiguousarray(coefficients[i::d])) for i, one in enumerate(np.eye(d))]
+
+
+def _affine_values(tables: Tables, rows: int, first: int) -> tuple[Terms, Array]:
+    """Terms and constant part of value rows that may be affine in X."""
+    if tables.value_slopes is None:
+        return [], tables.values
+    d, centre = tables.inputs[0][0], tables.coordinates.centre
+    terms = [term for r, slopes in enumerate(tables.value_slopes) for term in _affine_row(first + r, slopes, d, rows)]
+    return terms, tables.values - np.einsum("rim,i->rm", tables.value_slopes, centre)
+
+
+def _query_weights(tables: Tables, columns: int, groups: Array | None = None) -> Array:
+    """W_Q: sharpness * M on the x rows, sharpness on the 1 row, Lambda on the group rows (one each, if not given)."""
+    from scipy.linalg import block_diag
+
+    metric = tables.sharpness * tables.coordinates.matrix[:, :columns]
+    return np.asarray(block_diag(metric, tables.sharpness, tables.bonus * (np.eye(tables.n_out) if groups is None else groups)))
+
+
+def _centred(tables: Tables) -> Array:
+    """The constant part of the rows x - centre and 1, in every token."""
+    return np.concatenate([np.repeat(-tables.coordinates.centre[:, None], tables.tokens, axis=1), np.ones((1, tables.tokens))])
+
+
+def _layout_q(tables: Tables) -> Built:
+    (E, D), n_out, d_out = tables.coordinates.matrix.shape, tables.n_out, tables.d_out
+    group, value = D + 2 + E, D + 2 + E + n_out
+    p = value + d_out
+    more, constant = _affine_values(tables, p, value)
+    R_0 = np.concatenate([_centred(tables), tables.slopes, tables.offsets[None], tables.groups, constant])
+    labels, sites, groups, values = _names(tables)
+    rows = (*labels, "1", *sites, "b_j, offset of key j", *groups, *values)
+    linear = _linear(_broadcast(*tables.inputs[0], p, tables.tokens) + more, R_0, rows)
+    W_Q = np.zeros((E + 1 + n_out, p))
+    W_Q[:, [*range(D + 1), *range(group, value)]] = _query_weights(tables, D)
+    return linear, W_Q, np.eye(E + 1 + n_out, p, D + 1), np.eye(d_out, p, value), _head_names(tables)
+
+
+def _layout_k(tables: Tables) -> Built:
+    value = 1 + tables.n_out
+    p = value + tables.d_out
+    in_x = tables.coordinates.matrix.T @ tables.slopes  # (D, m): scores are in_x . (x - centre) + b
+    more, constant = _affine_values(tables, p, value)
+    R_0 = np.concatenate([(tables.offsets - tables.coordinates.centre @ in_x)[None], tables.groups, constant])
+    _, _, groups, values = _names(tables)
+    linear = _linear(_affine_row(0, in_x, tables.inputs[0][0], p) + more, R_0, ("s_j(x), score of key j", *groups, *values))
+    W_Q = np.zeros((value, p))
+    W_Q[0, 1:value] = tables.sharpness  # the group rows sum to one in every token
+    W_Q[1:, 1:value] = tables.bonus * np.eye(tables.n_out)
+    return linear, W_Q, np.eye(value, p), np.eye(tables.d_out, p, value), ("sharpness * s_j(x)", *_bonus_names(tables))
+
+
+def _layout_i(tables: Tables) -> Built:
+    if tables.value_slopes is not None and np.any(tables.value_slopes != tables.value_slopes[:, :, :1]):
+        raise BadInput("layout I keeps its values in W_V: affine ones must have one slope for all tokens; ask for layout Q or K.")
+    D, m = tables.coordinates.matrix.shape[1], tables.tokens
+    R_0 = np.concatenate([_centred(tables), np.eye(m)])
+    marks = (f"1 in token {token + 1}, key {token // tables.n_out + 1}" for token in range(m))
+    linear = _linear(_broadcast(*tables.inputs[0], len(R_0), m), R_0, (*_names(tables)[0], "1", *marks))
+    W_Q = _query_weights(tables, D, tables.groups)
+    W_K, W_V = np.zeros_like(W_Q), np.zeros((tables.d_out, len(R_0)))
+    W_K[:, D + 1 :] = np.concatenate([tables.slopes, tables.offsets[None], tables.groups])
+    W_V[:, D + 1 :] = tables.values
+    if tables.value_slopes is not None:
+        W_V[:, :D] = tables.value_slopes[:, :, 0]
+    return linear, W_Q, W_K, W_V, _head_names(tables)
+
+
+LAYOUTS = {"Q": _layout_q, "K": _layout_k, "I": _layout_i}

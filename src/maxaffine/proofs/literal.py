@@ -39,7 +39,7 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import Dtype, compute_format, dtype_of, gamma
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.layer.layouts import group_bonus
+from maxaffine.layer.tables import group_bonus
 from maxaffine.proofs.literal_clusters import cluster_column, factor_column
 from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UP, ProvedBlend, U, affine_size
 from maxaffine.proofs.literal_products import product_column

@@ -10,8 +10,8 @@ from maxaffine import reference
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.keys import Coordinates, ListedKeys
 from maxaffine.layer.layer import Layer
-from maxaffine.layer.layouts import group_bonus, mixing
 from maxaffine.layer.matrices import cross_matrices, matrices, matrices_bytes, self_matrices
+from maxaffine.layer.tables import group_bonus, mixing
 from maxaffine.runtime import chooser
 
 
