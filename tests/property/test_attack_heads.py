@@ -14,8 +14,7 @@ from maxaffine.attack.domain import Domain, domain_of
 from maxaffine.attack.heads import Row, attack_heads, table
 from maxaffine.attack.moves import kinds, moved, names
 from maxaffine.attack.search import Found, exact_error, worst_point
-from maxaffine.attack.smooth_targets import Case
-from maxaffine.attack.targets import HEADS
+from maxaffine.attack.targets import HEADS, Case
 from maxaffine.checker import check
 from maxaffine.cli.app import main
 from maxaffine.core import balls

@@ -11,7 +11,7 @@ import maxaffine as ma
 from maxaffine.attack.heads import Row, attack_heads
 from maxaffine.attack.moves import perturbed
 from maxaffine.attack.search import Found, worst_point
-from maxaffine.attack.smooth_targets import Case, random_case
+from maxaffine.attack.targets import Case, random_case
 from maxaffine.checker.head import Head as CheckedHead
 from maxaffine.checker.local_error import strip as checked_strip
 from maxaffine.checker.proved import NotProved

@@ -17,8 +17,7 @@ import numpy as np
 from maxaffine.attack.domain import Domain, domain_of
 from maxaffine.attack.moves import moved, narrowed, promised
 from maxaffine.attack.search import DRAWS, Found, cells_of, integrated, running, worst_point
-from maxaffine.attack.smooth_targets import Case
-from maxaffine.attack.targets import HEADS
+from maxaffine.attack.targets import HEADS, Case
 from maxaffine.checker import check
 from maxaffine.core.errors import BadInput, MaxaffineError
 from maxaffine.core.progress import Progress, silent

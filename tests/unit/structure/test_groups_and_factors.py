@@ -6,7 +6,7 @@ import flint
 import numpy as np
 import pytest
 
-from maxaffine.attack.smooth_targets import random_case
+from maxaffine.attack.targets import random_case
 from maxaffine.core.balls import precision
 from maxaffine.expression.expression import Expression
 from maxaffine.structure.groups import groups_of, rotated_group, whole_group
