@@ -20,9 +20,9 @@ from maxaffine.cli.streams import progress_bar, say, say_json, table
 from maxaffine.core.errors import BadInput, MaxaffineError
 from maxaffine.core.records import canonical_json, write_atomically
 from maxaffine.meanfield import MeanField, Overlaps, Problem, RiskTable, SoftmaxRisk
-from maxaffine.meanfield.checks import whole
 from maxaffine.meanfield.experiment import GAMMAS, full_experiment, paper_runs, paper_settings
 from maxaffine.meanfield.links import LINKS
+from maxaffine.meanfield.problem import whole
 from maxaffine.meanfield.risk import Risk
 
 app = single()

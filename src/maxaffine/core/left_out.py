@@ -5,8 +5,6 @@ one copy of sample i is h_i = a_i' M a_i, and the residual that sample i would h
 e_i = r_i / (1 - h_i).  The left-out error is sum_i w_i |e_i|^2.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

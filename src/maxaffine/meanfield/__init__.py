@@ -9,52 +9,30 @@
 docs/meanfield.md derives every formula.
 """
 
-from maxaffine.meanfield.baselines import best_lambda, best_linear_risk, hardmax_risk, null_risk, uniform_risk
-from maxaffine.meanfield.bayes import bayes_risk
-from maxaffine.meanfield.custom_link import CustomLink
+from maxaffine.meanfield.baselines import (
+    bayes_risk,
+    best_lambda,
+    best_linear_risk,
+    best_pointwise_lambda,
+    erf_risk_closed,
+    hardmax_risk,
+    null_risk,
+    pointwise_risk,
+    uniform_risk,
+)
 from maxaffine.meanfield.data import Data, sample
 from maxaffine.meanfield.dynamics import Trajectory, flow, gd, step_overlaps, velocity
 from maxaffine.meanfield.landscape import StationaryPoint, hessian_oracle, riemannian_hessian, stationary_points
 from maxaffine.meanfield.limit import MeanField, PaperRisk
 from maxaffine.meanfield.link_risk import LinkRisk
-from maxaffine.meanfield.overlaps import Overlaps
-from maxaffine.meanfield.pointwise import best_pointwise_lambda, erf_risk_closed, pointwise_risk
-from maxaffine.meanfield.problem import Problem
-from maxaffine.meanfield.risk import SoftmaxRisk
-from maxaffine.meanfield.table import RiskTable, tabulate
+from maxaffine.meanfield.links import CustomLink
+from maxaffine.meanfield.problem import Overlaps, Problem
+from maxaffine.meanfield.risk import RiskTable, SoftmaxRisk, tabulate
 from maxaffine.meanfield.training import Record, Settings, train
 
 __all__ = [
-    "CustomLink",
-    "Data",
-    "LinkRisk",
-    "MeanField",
-    "Overlaps",
-    "PaperRisk",
-    "Problem",
-    "Record",
-    "RiskTable",
-    "Settings",
-    "SoftmaxRisk",
-    "StationaryPoint",
-    "Trajectory",
-    "bayes_risk",
-    "best_lambda",
-    "best_linear_risk",
-    "best_pointwise_lambda",
-    "erf_risk_closed",
-    "flow",
-    "gd",
-    "hardmax_risk",
-    "hessian_oracle",
-    "null_risk",
-    "pointwise_risk",
-    "riemannian_hessian",
-    "sample",
-    "stationary_points",
-    "step_overlaps",
-    "tabulate",
-    "train",
-    "uniform_risk",
-    "velocity",
-]
+    "CustomLink", "Data", "LinkRisk", "MeanField", "Overlaps", "PaperRisk", "Problem", "Record", "RiskTable", "Settings",
+    "SoftmaxRisk", "StationaryPoint", "Trajectory", "bayes_risk", "best_lambda", "best_linear_risk", "best_pointwise_lambda",
+    "erf_risk_closed", "flow", "gd", "hardmax_risk", "hessian_oracle", "null_risk", "pointwise_risk", "riemannian_hessian",
+    "sample", "stationary_points", "step_overlaps", "tabulate", "train", "uniform_risk", "velocity",
+]  # fmt: skip

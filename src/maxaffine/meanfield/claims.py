@@ -1,7 +1,5 @@
 """Every headline claim of the paper, checked by running the exact theory against it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -10,16 +8,13 @@ from typing import Any, Literal
 import numpy as np
 
 from maxaffine.core.progress import Progress, silent
-from maxaffine.meanfield.baselines import best_lambda, best_linear_risk, null_risk
-from maxaffine.meanfield.bayes import bayes_risk
+from maxaffine.meanfield.baselines import bayes_risk, best_lambda, best_linear_risk, null_risk
 from maxaffine.meanfield.dynamics import step_overlaps
 from maxaffine.meanfield.experiment import GAMMAS, compare, paper_settings, run_seeds
 from maxaffine.meanfield.landscape import hessian_oracle, stationary_points
 from maxaffine.meanfield.limit import MeanField, PaperRisk
-from maxaffine.meanfield.overlaps import Overlaps
-from maxaffine.meanfield.problem import Problem
-from maxaffine.meanfield.risk import Risk, SoftmaxRisk
-from maxaffine.meanfield.table import RiskTable
+from maxaffine.meanfield.problem import Overlaps, Problem
+from maxaffine.meanfield.risk import Risk, RiskTable, SoftmaxRisk
 
 Verdict = Literal["holds", "holds in part", "fails"]
 ORACLE = Overlaps(1.0, 1.0)

@@ -4,8 +4,6 @@ The directions are u* = e_1 and v* = e_2: the law of everything else is invarian
 Every random number comes from (seed, purpose, index), so a batch is drawn anew identically whenever it is needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -14,9 +12,8 @@ from numpy.typing import NDArray
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
-from maxaffine.meanfield.checks import whole
 from maxaffine.meanfield.links import LINKS
-from maxaffine.meanfield.problem import Problem
+from maxaffine.meanfield.problem import Problem, whole
 
 PURPOSES = {"train": 0, "test": 1, "init": 2, "batch": 3}
 

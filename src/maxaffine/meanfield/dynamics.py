@@ -5,8 +5,6 @@ because G_u = R_mu u* + R_eta v* + R_rho v and G_v = R_nu v* + R_zeta u* + R_rho
 The recursion is exact in every dimension d >= 4. The flow is its limit for step -> 0, time = step * s.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +15,7 @@ from scipy.integrate import solve_ivp
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.progress import Progress, silent
-from maxaffine.meanfield.checks import finite, positive, whole
-from maxaffine.meanfield.overlaps import Overlaps
+from maxaffine.meanfield.problem import Overlaps, finite, positive, whole
 from maxaffine.meanfield.risk import Risk
 
 

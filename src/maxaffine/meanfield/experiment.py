@@ -5,8 +5,6 @@ initialisation nor the number of steps, and two values of gamma (1/2 in one plac
 several stated starts, for 3000 steps.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,10 +17,8 @@ from maxaffine.core.errors import BadInput
 from maxaffine.core.progress import Progress, silent
 from maxaffine.meanfield.data import loss_and_gradient, sample, stream
 from maxaffine.meanfield.limit import MeanField
-from maxaffine.meanfield.overlaps import Overlaps
-from maxaffine.meanfield.problem import Problem
-from maxaffine.meanfield.risk import SoftmaxRisk
-from maxaffine.meanfield.table import RiskTable
+from maxaffine.meanfield.problem import Overlaps, Problem
+from maxaffine.meanfield.risk import RiskTable, SoftmaxRisk
 from maxaffine.meanfield.training import Record, Settings, Start, train
 
 Backend = Literal["numpy", "torch"]

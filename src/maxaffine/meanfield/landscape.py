@@ -1,7 +1,5 @@
 """Stationary points of the risk on the product of two spheres, their type, and the Hessian at the oracle."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,10 +8,8 @@ import numpy as np
 from scipy.optimize import brentq, least_squares, root
 
 from maxaffine.core.arrays import Array
-from maxaffine.meanfield.checks import whole
-from maxaffine.meanfield.overlaps import Overlaps
-from maxaffine.meanfield.risk import Risk, SoftmaxRisk
-from maxaffine.meanfield.table import RiskTable
+from maxaffine.meanfield.problem import Overlaps, whole
+from maxaffine.meanfield.risk import Risk, RiskTable, SoftmaxRisk
 
 DIFFERENCE = np.array([1 / 12, -2 / 3, 2 / 3, -1 / 12])  # fourth-order first derivative at -2h, -h, h, 2h
 

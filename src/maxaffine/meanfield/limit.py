@@ -21,9 +21,7 @@ from scipy.special import expit, ndtr
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
-from maxaffine.meanfield.checks import finite, positive, whole
-from maxaffine.meanfield.overlaps import Overlaps
-from maxaffine.meanfield.problem import Problem
+from maxaffine.meanfield.problem import Overlaps, Problem, finite, positive, whole
 
 
 @dataclass(frozen=True)

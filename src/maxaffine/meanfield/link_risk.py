@@ -10,8 +10,6 @@ The distractors enter through weights on the tau lattice, the secret token throu
 derivative is exact: mu moves the profiles, the other overlaps move conditional means, variances and covariances.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -20,11 +18,8 @@ from scipy.interpolate import BarycentricInterpolator
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
-from maxaffine.meanfield.checks import positive
-from maxaffine.meanfield.custom_link import CustomLink
-from maxaffine.meanfield.links import Link, PairMoment, resolve_link
-from maxaffine.meanfield.overlaps import Overlaps
-from maxaffine.meanfield.problem import Problem
+from maxaffine.meanfield.links import CustomLink, Link, PairMoment, resolve_link
+from maxaffine.meanfield.problem import Overlaps, Problem, positive
 from maxaffine.meanfield.quadrature import Quadrature
 from maxaffine.meanfield.risk import ExactRisk, inverse_temperature
 

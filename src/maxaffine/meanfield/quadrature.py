@@ -19,8 +19,6 @@ exp(-e^x) stays bounded only for |Im x| < pi/2: 1e-17 at Delta = 1/4. Where the 
 (lam or lam gamma below 2 Delta) it gets its own nodes, half a standard deviation apart, and F_k is evaluated directly.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
 

@@ -12,8 +12,6 @@ With w the softmax weights, g the secret token's logit noise, Y = sum_{l != J} w
 linear in nu, quadratic in (zeta, eta, rho), with eight coefficients that depend on mu alone. docs/meanfield.md derives it.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from typing import Protocol
@@ -22,12 +20,11 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput, Refused
-from maxaffine.meanfield.checks import positive
-from maxaffine.meanfield.overlaps import Overlaps
-from maxaffine.meanfield.problem import Problem
+from maxaffine.meanfield.problem import Overlaps, Problem, positive, whole
 from maxaffine.meanfield.quadrature import Quadrature
 
 COEFFICIENTS = ("P1", "U", "D", "S0", "E1", "K1", "Q", "H")
+MARGIN = 0.02  # a table reaches a little beyond [-1, 1], for difference quotients at the ends
 LARGEST_DEFECT = 1e-9  # a sum rule off by more than this means the quadrature failed
 
 # (k, weight) of each profile: k counts the secret token's factors, the weight singles out distractors
@@ -253,3 +250,50 @@ class SoftmaxRisk(LinearRisk):
         dh = lam * gamma * (gamma * dk1 - de1)
         values = np.array([p1, u, d, s0, e1, k1, q, h])
         return values, C * np.array([dp1, du, dd, ds0, de1, dk1, dq, dh])
+
+
+class RiskTable(LinearRisk):
+    """SoftmaxRisk with its coefficients tabulated in mu by piecewise Chebyshev interpolation: a risk in microseconds.
+
+    The coefficients change over mu-distances gamma/C (the secret token's noise) or 1/(lam C) (the softmax's own width),
+    whichever is wider, so panels of width <= 2.5 sqrt(gamma^2 + 1/lam^2)/C with 24 nodes each reach rounding error.
+    Derivatives are tabulated in their own right, not differentiated from the interpolant.
+    """
+
+    def __init__(self, source: SoftmaxRisk, panels: int | None = None, degree: int = 24) -> None:
+        self.problem = source.problem
+        self.lam = source.lam
+        gamma, C = self.problem.gamma, self.problem.C
+        width = 2.5 * math.sqrt(gamma * gamma + 1 / self.lam**2) / C
+        auto = max(8, math.ceil(2 * (1 + MARGIN) / width))
+        self.panels = auto if panels is None else whole("panels", panels, 1, "leave it out to let the width decide")
+        self.degree = whole("degree", degree, 4, "24 nodes per panel give full precision")
+        edge = 1 + MARGIN
+        self._scale = self.panels / (2 * edge)
+        self._edge = edge
+        angle = (np.arange(self.degree) + 0.5) * math.pi / self.degree
+        nodes = np.cos(angle)
+        # discrete cosine transform: values at Chebyshev nodes -> coefficients of T_0 .. T_{degree-1}
+        transform = 2 / self.degree * np.cos(np.outer(np.arange(self.degree), angle))
+        transform[0] /= 2
+        samples = np.empty((self.panels, self.degree, 16))
+        for panel in range(self.panels):
+            for i, x in enumerate(nodes):
+                mu = (panel + (x + 1) / 2) / self._scale - edge
+                samples[panel, i, :8], samples[panel, i, 8:] = source.coefficients(mu)
+        self._series: Array = np.einsum("kn,pnc->pck", transform, samples)
+        self._orders: Array = np.arange(self.degree, dtype=float)
+
+    def coefficients(self, mu: float) -> tuple[Array, Array]:
+        """The eight coefficients and their derivatives in mu, interpolated."""
+        position = (mu + self._edge) * self._scale
+        panel = min(max(int(position), 0), self.panels - 1)
+        x = 2 * (position - panel) - 1
+        basis = np.cos(self._orders * math.acos(min(max(x, -1.0), 1.0)))
+        both = self._series[panel] @ basis
+        return both[:8], both[8:]
+
+
+def tabulate(source: SoftmaxRisk, panels: int | None = None, degree: int = 24) -> RiskTable:
+    """The table of an exact risk."""
+    return RiskTable(source, panels, degree)

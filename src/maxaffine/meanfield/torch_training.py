@@ -4,8 +4,6 @@ Data and starting points are drawn by NumPy exactly as in training.py, so both r
 samples; the sums differ in rounding only.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 from collections.abc import Sequence
@@ -18,8 +16,8 @@ import numpy as np
 
 from maxaffine.core.errors import BadInput
 from maxaffine.core.progress import Progress, silent
-from maxaffine.meanfield.checks import whole
 from maxaffine.meanfield.data import Data, sample, stream
+from maxaffine.meanfield.problem import whole
 from maxaffine.meanfield.training import Record, Settings, State, initial_layers, load_state, save_state
 
 

@@ -5,8 +5,6 @@ most of the work. A run is fixed by its settings alone. Its state is one .npz fi
 stopping and resuming gives the same bits as one run.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict, dataclass
@@ -20,10 +18,8 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.records import canonical_json, replace_atomically
-from maxaffine.meanfield.checks import positive, whole
 from maxaffine.meanfield.data import SLOPES, Data, loss_and_gradient, losses, sample, stream
-from maxaffine.meanfield.overlaps import Overlaps
-from maxaffine.meanfield.problem import Problem
+from maxaffine.meanfield.problem import Overlaps, Problem, positive, whole
 
 Start = Overlaps | Literal["uniform"]
 

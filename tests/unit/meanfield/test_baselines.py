@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maxaffine import meanfield as mf
-from maxaffine.meanfield.bayes import log_noncentral_chi2
+from maxaffine.meanfield.baselines import log_noncentral_chi2
 
 ORACLE = mf.Overlaps(1.0, 1.0)
 
@@ -79,7 +79,7 @@ def test_the_noncentral_chi_square_density_equals_scipys_and_survives_large_orde
     far = np.array([10.0, 100.0, 1000.0])
     assert np.all(np.isfinite(log_noncentral_chi2(far, 2000, 50.0)))
     # Debye's expansion meets scipy's function where both work
-    from maxaffine.meanfield.bayes import _log_bessel_scaled
+    from maxaffine.meanfield.baselines import _log_bessel_scaled
 
     flint = pytest.importorskip("flint")
     for order, z in ((500.0, 5.0), (999.0, 300.0), (49.0, 245.0)):

@@ -8,7 +8,7 @@ import pytest
 
 from maxaffine import meanfield as mf
 from maxaffine.core.errors import BadInput, Refused
-from maxaffine.meanfield.bivariate import bivariate_cdf
+from maxaffine.meanfield.links import bivariate_cdf
 
 GENERIC = mf.Overlaps(0.3, 0.2, 0.1, -0.05, 0.15)
 PAPER = [mf.Problem(100, 20, gamma) for gamma in (math.sqrt(0.5), 0.5)]

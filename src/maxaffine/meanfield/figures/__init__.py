@@ -1,7 +1,5 @@
 """The eight figures of docs/meanfield.md, and how each is made. Needs matplotlib, imported when something is drawn."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Figures of training: the paper's experiment, vector fields, success rates, logarithmic convergence."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +9,8 @@ import numpy as np
 from maxaffine.core.progress import Progress, silent
 from maxaffine.meanfield.dynamics import Trajectory, flow, gd, velocity
 from maxaffine.meanfield.limit import MeanField, PaperRisk
-from maxaffine.meanfield.overlaps import Overlaps
-from maxaffine.meanfield.problem import Problem
-from maxaffine.meanfield.risk import Risk, SoftmaxRisk
-from maxaffine.meanfield.table import RiskTable
+from maxaffine.meanfield.problem import Overlaps, Problem
+from maxaffine.meanfield.risk import Risk, RiskTable, SoftmaxRisk
 from maxaffine.report import style
 
 

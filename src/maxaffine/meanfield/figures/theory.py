@@ -1,7 +1,5 @@
 """Figures of the theory alone: retrieval, phases, baselines, and the limit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,12 +7,9 @@ from typing import Any
 import numpy as np
 
 from maxaffine.core.progress import Progress, silent
-from maxaffine.meanfield.baselines import best_linear_risk, null_risk
-from maxaffine.meanfield.bayes import bayes_risk
+from maxaffine.meanfield.baselines import bayes_risk, best_linear_risk, best_pointwise_lambda, null_risk
 from maxaffine.meanfield.limit import MeanField
-from maxaffine.meanfield.overlaps import Overlaps
-from maxaffine.meanfield.pointwise import best_pointwise_lambda
-from maxaffine.meanfield.problem import Problem
+from maxaffine.meanfield.problem import Overlaps, Problem
 from maxaffine.meanfield.risk import SoftmaxRisk
 from maxaffine.report import style
 
