@@ -7,7 +7,8 @@ stopping and resuming gives the same bits as one run.
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 from zipfile import BadZipFile
@@ -101,11 +102,11 @@ class State:
     k: int
     u: Array
     v: Array
-    rows: list[tuple[float, Array, Array, Array, Array]]
+    rows: list[tuple[Any, ...]]
 
     def record(self) -> Record:
         """The rows as arrays."""
-        columns = list(zip(*self.rows, strict=True))
+        columns = zip(*self.rows, strict=True) if self.rows else [()] * len(fields(Record))
         return Record(*(np.array(column) for column in columns))
 
 
@@ -125,29 +126,13 @@ def initial_layers(settings: Settings) -> tuple[Array, Array]:
     return np.array(us), np.array(vs)
 
 
-def measure(u: Array, v: Array) -> Array:
-    """Overlaps (layers, 5) of layers with u* = e_1, v* = e_2."""
-    return np.stack([u[:, 0], v[:, 1], u[:, 1], v[:, 0], (u * v).sum(axis=1)], axis=1)
-
-
-def sphere_step(x: Array, gradient: Array, step: float) -> Array:
-    """(x - step P_x gradient)/|.|, row by row."""
-    tangent = gradient - (gradient * x).sum(axis=1, keepdims=True) * x
-    moved = x - step * tangent
-    return np.asarray(moved / np.linalg.norm(moved, axis=1, keepdims=True))
-
-
 def save_state(path: Path | str, key: dict[str, Any], state: State) -> None:
     """Write the state whole or not at all, without pickle; ``key`` says which run it belongs to."""
-    record = state.record() if state.rows else Record(*(np.empty(0) for _ in range(5)))
+    parts = {"settings": np.array(canonical_json(key)), "k": np.array(state.k), "u": state.u, "v": state.v}
 
     def write(temporary: Path) -> None:
         with temporary.open("wb") as handle:
-            np.savez(
-                handle, allow_pickle=False, settings=np.array(canonical_json(key)), k=np.array(state.k), u=state.u,
-                v=state.v, steps=record.steps, overlaps=record.overlaps, train=record.train, test=record.test,
-                test_error=record.test_error,
-            )  # fmt: skip
+            np.savez(handle, allow_pickle=False, **parts, **vars(state.record()))
 
     replace_atomically(path, write)
 
@@ -158,7 +143,7 @@ def load_state(path: Path | str, key: dict[str, Any], shape: tuple[int, ...]) ->
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         stored = json.loads(str(arrays["settings"]))
-        parts = [arrays[name] for name in ("steps", "overlaps", "train", "test", "test_error")]
+        steps, *parts = (arrays[field.name] for field in fields(Record))
         k, u, v = int(arrays["k"]), arrays["u"], arrays["v"]
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as problem:
         raise BadInput(f"`state` (={str(path)!r}) is not a saved run ({problem}); remove it to start anew.") from None
@@ -171,52 +156,96 @@ def load_state(path: Path | str, key: dict[str, Any], shape: tuple[int, ...]) ->
         )
     if u.shape != shape or v.shape != shape or not (np.all(np.isfinite(u)) and np.all(np.isfinite(v))):
         raise BadInput(f"`state` (={str(path)!r}) holds layers of the wrong shape; remove it to start anew.")
-    rows = [(float(row[0]), row[1], row[2], row[3], row[4]) for row in zip(*parts, strict=True)]
-    return State(k, u, v, rows)
+    return State(k, u, v, list(zip(map(float, steps), *parts, strict=True)))
 
 
-def test_risk(data: Data | None, u: Array, v: Array, settings: Settings) -> tuple[Array, Array]:
-    """Mean and standard error of the test losses, (layers,) each; NaN without test data."""
-    if data is None:
-        empty = np.full(u.shape[0], math.nan)
-        return empty, empty
-    each = losses(data, u, v, settings.lam, settings.link)
-    return each.mean(axis=1), each.std(axis=1, ddof=1) / math.sqrt(each.shape[1])
+class Run(ABC):
+    """A run from its start or its state file; subclasses hold data and layers in NumPy or PyTorch and do the arithmetic."""
+
+    def __init__(self, settings: Settings, key: dict[str, Any], start: tuple[Array, Array], state: Path | str | None) -> None:
+        self.settings, self.key, self.state = settings, key, state
+        if state is not None and Path(state).exists():
+            self.here = load_state(state, key, start[0].shape)
+        else:
+            self.here = State(0, *start, rows=[])
+        self.u: Any = self.here.u
+        self.v: Any = self.here.v
+
+    @abstractmethod
+    def draw(self, purpose: str, count: int, index: int = 0) -> Any:
+        """So many samples for one purpose."""
+
+    @abstractmethod
+    def loss_and_gradient(self, data: Any) -> tuple[Any, Any, Any]:
+        """Mean squared errors of the layers, and their gradients in u and v."""
+
+    @abstractmethod
+    def measured(self, loss: Any, held_out: Any) -> tuple[Array, ...]:
+        """Overlaps, training loss, and mean and standard error of the losses on held-out data (None: NaN)."""
+
+    @abstractmethod
+    def step(self, x: Any, gradient: Any) -> Any:
+        """(x - step P_x gradient)/|.|, row by row."""
+
+    def layers(self) -> tuple[Array, Array]:
+        """u and v as NumPy arrays."""
+        return self.u, self.v
+
+    def save(self) -> None:
+        """Write the state file, where there is one."""
+        if self.state is not None:
+            self.here.u, self.here.v = self.layers()
+            save_state(self.state, self.key, self.here)
+
+    def go(self, stop_at: int | None, save_every: int, progress: Progress, words: str) -> Record:
+        """Train to the end, or to ``stop_at``, with the state saved; what was measured."""
+        settings, here = self.settings, self.here
+        last = settings.steps if stop_at is None else min(whole("stop_at", stop_at, 0, "give a step"), settings.steps)
+        data = self.draw("train", settings.n) if settings.method == "gd" else None
+        held_out = self.draw("test", settings.test) if settings.test else None
+        while True:
+            k = here.k
+            batch = data if data is not None else self.draw("batch", settings.n, k)
+            loss, grad_u, grad_v = self.loss_and_gradient(batch)
+            due = k % settings.every == 0 or k == settings.steps
+            if due and not (here.rows and here.rows[-1][0] == k):
+                here.rows.append((float(k), *self.measured(loss, held_out)))
+            progress(words, k, settings.steps)
+            if k >= last:
+                break
+            self.u, self.v = self.step(self.u, grad_u), self.step(self.v, grad_v)
+            here.k = k + 1
+            if here.k % save_every == 0:
+                self.save()
+        self.save()
+        return here.record()
+
+
+class _ArrayRun(Run):
+    def draw(self, purpose: str, count: int, index: int = 0) -> Data:
+        return sample(self.settings.problem, count, stream(self.settings.seed, purpose, index), self.settings.link)
+
+    def loss_and_gradient(self, data: Data) -> tuple[Array, Array, Array]:
+        return loss_and_gradient(data, self.u, self.v, self.settings.lam, self.settings.link)
+
+    def measured(self, loss: Array, held_out: Data | None) -> tuple[Array, ...]:
+        u, v = self.u, self.v
+        overlaps = np.stack([u[:, 0], v[:, 1], u[:, 1], v[:, 0], (u * v).sum(axis=1)], axis=1)
+        if held_out is None:
+            return overlaps, loss, np.full(len(u), math.nan), np.full(len(u), math.nan)
+        each = losses(held_out, u, v, self.settings.lam, self.settings.link)
+        return overlaps, loss, each.mean(axis=1), each.std(axis=1, ddof=1) / math.sqrt(each.shape[1])
+
+    def step(self, x: Array, gradient: Array) -> Array:
+        tangent = gradient - (gradient * x).sum(axis=1, keepdims=True) * x
+        moved = x - self.settings.step * tangent
+        return np.asarray(moved / np.linalg.norm(moved, axis=1, keepdims=True))
 
 
 def train(
-    settings: Settings,
-    *,
-    state: Path | str | None = None,
-    stop_at: int | None = None,
-    save_every: int = 500,
+    settings: Settings, *, state: Path | str | None = None, stop_at: int | None = None, save_every: int = 500,
     progress: Progress = silent,
-) -> Record:
+) -> Record:  # fmt: skip
     """Run the training, from the state file if it exists; ``stop_at`` ends early with the state saved."""
-    last = settings.steps if stop_at is None else min(whole("stop_at", stop_at, 0, "give a step"), settings.steps)
-    key = settings.to_json()
-    if state is not None and Path(state).exists():
-        here = load_state(state, key, (len(settings.starts), settings.problem.d))
-    else:
-        here = State(0, *initial_layers(settings), rows=[])
-    problem, lam = settings.problem, settings.lam
-    data = sample(problem, settings.n, stream(settings.seed, "train"), settings.link) if settings.method == "gd" else None
-    held_out = sample(problem, settings.test, stream(settings.seed, "test"), settings.link) if settings.test else None
-    while True:
-        k = here.k
-        batch = data if data is not None else sample(problem, settings.n, stream(settings.seed, "batch", k), settings.link)
-        loss, grad_u, grad_v = loss_and_gradient(batch, here.u, here.v, lam, settings.link)
-        due = k % settings.every == 0 or k == settings.steps
-        if due and not (here.rows and here.rows[-1][0] == k):
-            risk, error = test_risk(held_out, here.u, here.v, settings)
-            here.rows.append((float(k), measure(here.u, here.v), loss, risk, error))
-        progress(f"training, seed {settings.seed}", k, settings.steps)
-        if k >= last:
-            break
-        here.u, here.v = sphere_step(here.u, grad_u, settings.step), sphere_step(here.v, grad_v, settings.step)
-        here.k = k + 1
-        if state is not None and here.k % save_every == 0:
-            save_state(state, key, here)
-    if state is not None:
-        save_state(state, key, here)
-    return here.record()
+    run = _ArrayRun(settings, settings.to_json(), initial_layers(settings), state)
+    return run.go(stop_at, save_every, progress, f"training, seed {settings.seed}")
