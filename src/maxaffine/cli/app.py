@@ -84,11 +84,14 @@ def _run(given: list[str]) -> int:
 
 def _refuse(failure: MaxaffineError, given: Sequence[str]) -> int:
     """Reason, nearest error, a command to try; what was tried with --verbose; with --json the same as an object."""
-    refused = failure if isinstance(failure, Refused) else None
-    command = _command(given, refused.remedy) if refused is not None and refused.remedy else None
-    tried = () if refused is None else refused.tried
-    lines = [str(failure) if refused is None else refused.summary]
-    lines += [] if command is None else [f"try: {command}"]
+    found: dict[str, Any] = {"refused": "input", "reason": str(failure), "nearest_error": None, "try": None, "tried": []}
+    lines = [str(failure)]
+    if isinstance(failure, Refused):
+        command = _command(given, failure.remedy) if failure.remedy else None
+        found = {"refused": "request", "reason": failure.reason, "nearest_error": failure.nearest_error, "try": command}
+        found["tried"] = list(failure.tried)
+        lines = [failure.summary, *([] if command is None else [f"try: {command}"])]
+    tried = found["tried"]
     if "--verbose" in given:
         lines += [f"tried {line}" for line in tried]
     elif tried:
@@ -96,15 +99,7 @@ def _refuse(failure: MaxaffineError, given: Sequence[str]) -> int:
     if "--json" in given:
         from maxaffine.cli.streams import say_json
 
-        say_json(
-            {
-                "refused": "input" if refused is None else "request",
-                "reason": str(failure) if refused is None else refused.reason,
-                "nearest_error": None if refused is None else refused.nearest_error,
-                "try": command,
-                "tried": list(tried),
-            }
-        )
+        say_json(found)
     return _answer("\n  ".join(lines), REFUSED)
 
 

@@ -165,6 +165,11 @@ def output_path(text: str, option: str, suffixes: tuple[str, ...]) -> Path:
     return writable(path, option)
 
 
+def picture(text: str | None) -> Path | None:
+    """Where --figure wants a picture, if it wants one."""
+    return None if text is None else output_path(text, "--figure", (".png", ".svg", ".pdf"))
+
+
 def writable(path: Path, option: str) -> Path:
     """The path, if a file can be put there."""
     shown = f"{option} (={str(path)!r})"

@@ -19,11 +19,7 @@ app = single()
 @app.command("attack", cls=Command)
 def run(
     layers: Annotated[
-        int | None,
-        typer.Option(
-            "--layers",
-            help="Layers per head (8 by default); with --routes per head and dtype (2 by default).",
-        ),
+        int | None, typer.Option(help="Layers per head (8 by default); with --routes per head and dtype (2 by default).")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the targets, perturbations and searches.")] = 0,
     seconds: Annotated[float | None, typer.Option("--seconds", help="Stop after this time.")] = None,
@@ -33,7 +29,6 @@ def run(
     prepare: Annotated[
         Path | None,
         typer.Option(
-            "--prepare",
             help="With --routes: write layers, points and true values into a new folder, for "
             "`python -m maxaffine.attack.device` on a machine with a GPU.",
         ),

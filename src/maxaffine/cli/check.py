@@ -40,8 +40,9 @@ def run(
     limit = arguments.maybe(arguments.size_in_bytes, max_bytes, "`max_bytes`")
     given = {"--values": values, "--axes": axes, "--max-bytes": max_bytes}
     tensors, record = read_container(file)
-    target = record.get("target")
-    entries = target.get("entries") if isinstance(target, dict) else None
+    about = record.get("target")
+    about = about if isinstance(about, dict) else {}
+    entries = about.get("entries")
     ignore = isinstance(entries, dict) and bool(entries.get("missing"))  # declared when it was compiled
     named = tables.named(table, {**given, "--missing": "ignore" if table is not None and ignore else None}, {}, limit)
     with progress_bar() as progress:
@@ -50,15 +51,15 @@ def run(
             verdict = verdict_of(file, tensors, record, data, progress)
     claimed = verdict.claimed if isinstance(verdict.claimed, (int, float)) else None
     reason = verdict.reason
-    if not verdict.passed and _is_callable(record) and "callable" not in reason:
+    if not verdict.passed and about.get("kind") == "callable" and "callable" not in reason:
         reason += " Its target is a Python callable, which a file cannot hold, so it cannot be proved again from the file."
     claims = verdict.claims
     literal = {one.arithmetic: {"stated": one.stated, "checked": one.checked, "confirmed": one.confirmed} for one in claims}
     found = {
-        "file": file, "target": _target(record), "passed": verdict.passed, "error": verdict.error, "bound": verdict.bound,
+        "file": file, "target": _target(about), "passed": verdict.passed, "error": verdict.error, "bound": verdict.bound,
         "claimed": claimed, "bound_confirmed": verdict.confirmed, "literal": literal, "how": verdict.how, "reason": reason,
     }  # fmt: skip
-    lines = [("file", file), ("target", _target(record)), ("promised", f"error <= {verdict.error!r}")]
+    lines = [("file", file), ("target", _target(about)), ("promised", f"error <= {verdict.error!r}")]
     if verdict.passed:
         norm = record.get("norm")
         integral = "" if norm in ("inf", "entries") else f", in L_{norm}"
@@ -76,14 +77,7 @@ def run(
     return NOT_PROVED
 
 
-def _is_callable(record: Any) -> bool:
-    target = record.get("target")
-    return isinstance(target, dict) and target.get("kind") == "callable"
-
-
-def _target(record: Any) -> str:
-    target = record.get("target")
-    target = target if isinstance(target, dict) else {}
+def _target(target: dict[str, Any]) -> str:
     text, name, kind = target.get("text"), target.get("name"), target.get("kind")
     if kind in ("table", "samples"):
         return f"the {kind}{f' {name}' if name and name != kind else ''}"

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from maxaffine.core.progress import Progress
 
 LAYERS = (".safetensors",)
-PICTURES = (".png", ".svg", ".pdf")
 NEAREST = "nearest"
 
 app = single()
@@ -51,7 +50,7 @@ def run(
     quiet: options.Quiet = False,
     hard: Annotated[bool, typer.Option("--hard", hidden=True)] = False,
     attention: Annotated[str | None, typer.Option(hidden=True)] = None,
-) -> int:
+) -> None:
     """Compile a function or a table into a layer with a proved error.
 
     \b
@@ -62,7 +61,7 @@ def run(
     """
     # Everything that can be wrong with the request is found out before any work is done.
     layer_path = arguments.output_path(out, "--out", LAYERS) if out is not None else None
-    figure_path = arguments.output_path(figure, "--figure", PICTURES) if figure is not None else None
+    figure_path = arguments.picture(figure)
     method, old = _deprecated(hard, attention, method)
     if error is None and method != NEAREST:
         raise BadInput("--error is missing; give the largest error allowed, such as --error 1e-2.")
@@ -101,7 +100,6 @@ def run(
         if read is not None:
             tables.tell(*read)
         _tell(compiled, layer_path, figure_path, named, verbose)
-    return 0
 
 
 def _deprecated(hard: bool, attention: str | None, method: str) -> tuple[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ import platform
 import re
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,7 @@ app = single()
 
 
 @app.command("doctor", cls=Command)
-def run(
-    json: options.Json = False,
-) -> int:
+def run(json: options.Json = False) -> int:
     """Show what is installed, and whether the core works.
 
     Exit code 0 when the core works; extras that are missing are reported, not errors.
@@ -41,7 +39,7 @@ def run(
         "packages": {name: version_of(name) for name in core},
         "extras": {extra: {name: version_of(name) for name in names} for extra, names in extras.items()},
         "threads": threads(),
-        "memory_free_bytes": _or_none(_free_memory),
+        "memory_free_bytes": _free_memory(),
         "gpu": gpu(),
         "core_works": failure is None,
         "failure": failure,
@@ -123,15 +121,11 @@ def self_test() -> str | None:
     return None
 
 
-def _free_memory() -> int:
-    from maxaffine.core.budget import free_memory
-
-    return free_memory()
-
-
-def _or_none(measure: Callable[[], int]) -> int | None:
+def _free_memory() -> int | None:
     try:
-        return measure()
+        from maxaffine.core.budget import free_memory
+
+        return free_memory()
     except Exception:  # the doctor reports what it can
         return None
 

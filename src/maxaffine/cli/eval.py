@@ -34,7 +34,7 @@ def run(
     ] = None,
     outside: Annotated[str, typer.Option(metavar="error|clamp", help="What to do with points outside the box.")] = "error",
     json: options.Json = False,
-) -> int:
+) -> None:
     """Evaluate a saved layer at the points of a CSV file.
 
     A header names the variables of the box, in any order; without a header the columns are the variables in order.
@@ -72,7 +72,6 @@ def run(
         say_json({**found, "rows": None, "out": str(path)})
     elif path is not None:
         say(f"{given.count:,} point{'s' if given.count != 1 else ''} evaluated, values in {path}")
-    return 0
 
 
 def output_names(compiled: "Compiled") -> list[str]:
@@ -105,13 +104,11 @@ def _source(points: str) -> Any:
 
 def _evaluate(compiled: "Compiled", given: "Points", runtime: str | None, outside: str, progress: "Progress") -> Iterator[Any]:
     """Values (rows, outputs) block by block; a block is evaluated when its turn to be written comes."""
-    total = len(given.blocks)
-    for done, block in enumerate(given.blocks):
-        inputs = compiled.target.split(block)
-        found = compiled(*inputs, runtime=runtime, outside=outside)
+    for done, block in enumerate(given.blocks, start=1):
+        found = compiled(*compiled.target.split(block), runtime=runtime, outside=outside)
         # Several output tokens are written like sequences everywhere: column after column.
         yield (found.transpose(0, 2, 1) if found.ndim == 3 else found).reshape(len(block), -1)
-        progress("evaluate and write (blocks of points)", done + 1, total)
+        progress("evaluate and write (blocks of points)", done, len(given.blocks))
 
 
 def _write(stream: IO[str], given: "Points", names: list[str], values: Iterator[Any]) -> None:

@@ -6,7 +6,7 @@ import typer
 
 from maxaffine.cli import arguments, options
 from maxaffine.cli.command import single
-from maxaffine.cli.streams import say, say_json, table
+from maxaffine.cli.streams import answer, say
 from maxaffine.core.errors import BadInput
 
 app = single()
@@ -23,7 +23,7 @@ def run(
     ] = None,
     kind: Annotated[str, typer.Option(metavar="self|cross", help="torch, literal: the kind of attention.")] = "self",
     json: options.Json = False,
-) -> int:
+) -> None:
     """Export a layer to PyTorch, ONNX or safetensors, compare it with the layer, and say what is proved of it.
 
     \b
@@ -31,23 +31,19 @@ def run(
       maxaffine export f.safetensors --to mha --out f-mha.safetensors
     """
     from maxaffine.compiled import load
-    from maxaffine.export.judge import table as judged
+    from maxaffine.export.judge import table
     from maxaffine.export.write import FORMATS
 
     if to not in FORMATS:
         raise BadInput(f"`to` (={to!r}) is not known; choose one of {', '.join(FORMATS)}.")
-    if form not in (None, "fast", "literal"):
-        raise BadInput(f'`form` (={form!r}) must be "fast" or "literal".')
     path = arguments.output_path(out, "--out", (FORMATS[to],))
     version = arguments.whole(opset, "`opset`")
     layer = load(file)
     rows = layer.export(to, path, opset=version, form=form, kind=kind)
+    size = path.stat().st_size
+    answer(json, {"to": to, "file": str(path), "bytes": size, "judged": [row.to_json() for row in rows]}, table(rows))
     if json:
-        say_json({"to": to, "file": str(path), "bytes": path.stat().st_size, "judged": [row.to_json() for row in rows]})
-        return 0
-    for line in table(judged(rows)):
-        say(line)
+        return
     own = next(row for row in rows if row.dtype == ("float64" if to == "safetensors" or layer.dtype == "float64" else "float32"))
     say(f"statement  {own.statement}")
-    say(f"saved      {path} ({path.stat().st_size:,} bytes)")
-    return 0
+    say(f"saved      {path} ({size:,} bytes)")

@@ -6,7 +6,7 @@ import typer
 
 from maxaffine.cli import arguments, options
 from maxaffine.cli.command import Command, single
-from maxaffine.cli.streams import say, say_json, table, tell
+from maxaffine.cli.streams import answer, tell
 
 app = single()
 
@@ -15,7 +15,7 @@ app = single()
 def run(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One entry, in full.")] = None,
     json: options.Json = False,
-) -> int:
+) -> None:
     """List the named targets, or show one.
 
     \b
@@ -27,14 +27,10 @@ def run(
 
     if name is None:
         entries = [gallery[each] for each in gallery]
-        if json:
-            say_json({"gallery": [_record(entry) for entry in entries]})
-            return 0
         head = ("name", "variables", "tags", "box")
-        lines = ((e.name, str(e.dimension), ", ".join(e.tags), _box(e.box, 2)) for e in entries)
-        for line in table([head, *lines]):
-            say(line)
-        return 0
+        rows = [(e.name, str(e.dimension), ", ".join(e.tags), _box(e.box, 2)) for e in entries]
+        answer(json, {"gallery": [_record(entry) for entry in entries]}, [head, *rows])
+        return
     if name not in gallery:
         raise arguments.not_in_gallery(name)
     entry = gallery[name]
@@ -48,7 +44,6 @@ def run(
         *(("fact", f"{fact}: {value}") for fact, value in dict(entry.facts).items()),
     ]
     tell(json, _record(entry), told)
-    return 0
 
 
 def _boxes(box: Any) -> tuple[Any, ...]:

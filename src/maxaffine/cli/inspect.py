@@ -1,16 +1,18 @@
 """`maxaffine inspect`: the heads of a trained transformer as max-affine partitions of their queries."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maxaffine.cli import arguments
+from maxaffine.cli import arguments, options
 from maxaffine.cli.command import single
 from maxaffine.cli.streams import printable, progress_bar, say, say_json, table
 from maxaffine.core.errors import BadInput
 
-PICTURES = (".png", ".svg", ".pdf")
+if TYPE_CHECKING:
+    from maxaffine.inspection.model import ModelInspection
+
 TEXT_LIMIT = 1 << 20
 HEADINGS = (
     "layer", "head", "inverse temperature", "margin", "leading weight", "entropy", "effective keys", "dead keys",
@@ -32,30 +34,30 @@ def run(
     heads: Annotated[str | None, typer.Option(metavar="N", help="Heads per layer, where there is no config.json.")] = None,
     max_bytes: Annotated[str, typer.Option(metavar="4GiB", help="Largest model to read.")] = "4GiB",
     figure: Annotated[str | None, typer.Option(metavar="F.png", help="Draw one head, or all heads.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    json: options.Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
-) -> int:
+) -> None:
     """Temperatures, margins, entropies, dead keys and hardness of the heads of a trained transformer.
 
     \b
       maxaffine inspect model-folder
       maxaffine inspect model-folder --layer 2 --head 5 --tokens "The cat sat on the mat." --figure head.png
     """
-    figure_path = arguments.output_path(figure, "--figure", PICTURES) if figure is not None else None
-    numbers = {name: arguments.whole(text, f"`{name}`") if text is not None else None
-               for name, text in (("layer", layer), ("head", head), ("heads", heads))}  # fmt: skip
+    figure_path = arguments.picture(figure)
+    given = {"layer": layer, "head": head, "heads": heads}
+    which_layer, which_head, count = (arguments.maybe(arguments.whole, text, f"`{name}`") for name, text in given.items())
     limit = arguments.size_in_bytes(max_bytes, "`max_bytes`")
     sentences, ids = _sequences(tokens or [])
 
     from maxaffine.inspection.model import inspect_model
 
     with progress_bar(quiet) as progress:
-        found = inspect_model(model, sentences, ids, numbers["layer"], numbers["head"], numbers["heads"], limit, progress)
+        found = inspect_model(model, sentences, ids, which_layer, which_head, count, limit, progress)
     if figure_path is not None:
         _draw(found, figure_path)
     if json:
         say_json({**found.to_json(), "figure": None if figure_path is None else str(figure_path)})
-        return 0
+        return
     if len(found.heads) == 1:
         say(printable(found.heads[0].explain()))
     else:
@@ -73,15 +75,12 @@ def run(
         say(f"{found.near_hard} of {len(found.heads)} heads are near-hard lookups on {sum(len(t) for t in found.tokens)} tokens")
     if figure_path is not None:
         say(f"figure     {figure_path}")
-    return 0
 
 
-def _draw(found: object, path: Path) -> None:
+def _draw(found: "ModelInspection", path: Path) -> None:
     from maxaffine.core.records import replace_atomically
     from maxaffine.inspection.figures import draw_model
-    from maxaffine.inspection.model import ModelInspection
 
-    assert isinstance(found, ModelInspection)
     if len(found.heads) == 1:
         replace_atomically(path, lambda place: found.heads[0].draw(place, list(found.tokens[0])))
     else:

@@ -4,12 +4,13 @@
 """
 
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from maxaffine.cli import options
 from maxaffine.cli.command import Command, single
 from maxaffine.cli.streams import complain, say, say_json, table
 from maxaffine.core.errors import BadInput
@@ -25,7 +26,6 @@ INTERRUPTED = 130
 
 app = single()
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="One of `maxaffine lab list`, or module:attribute of your own.")]
 
 
@@ -35,19 +35,18 @@ def _about() -> None:
 
 
 @app.command("list", cls=Command)
-def list_experiments(json: Json = False) -> int:
+def list_experiments(json: options.Json = False) -> None:
     """List the experiments: names, claims, data sets, parameters."""
     found = [(name, find(name)) for name in EXPERIMENTS]
     if json:
         say_json({"experiments": [_described(name, experiment) for name, experiment in found]})
-        return 0
+        return
     for name, experiment in found:
         say(name)
         say(f"    {experiment.claim}")
         needs = ", ".join(experiment.datasets) or "no data"
         say(f"    {experiment.paper}; {needs}; version {experiment.version}")
         say(f"    parameters: {', '.join(f'{key}={_short(value)}' for key, value in experiment.parameters.items())}")
-    return 0
 
 
 def _described(name: str, experiment: Experiment) -> dict[str, Any]:
@@ -72,7 +71,7 @@ def run_experiment(
     workers: Annotated[int | None, typer.Option("--workers", help="Number of local worker processes.")] = None,
     dask: Annotated[str | None, typer.Option("--dask", metavar="ADDRESS", help="A Dask scheduler, tcp://host:port.")] = None,
     out: Annotated[str | None, typer.Option("--out", metavar="DIR", help="Folder of the run; default: lab-runs/NAME-...")] = None,
-    json: Json = False,
+    json: options.Json = False,
 ) -> int:
     """Run an experiment, or resume an interrupted one with the same command."""
     if workers is not None and dask is not None:
@@ -88,7 +87,7 @@ def run_experiment(
     executor = executors.cluster(dask) if dask is not None else executors.processes(workers if workers is not None else 1)
 
     def images() -> DataSource:
-        return choose(names, given, quick, complain, _downloader(names, download, quick))
+        return choose(names, given, quick, complain, _downloader(download, quick))
 
     try:
         with opened(name, parameters, quick, folder, images, complain) as (run, source):
@@ -106,22 +105,14 @@ def run_experiment(
     return 0
 
 
-def _downloader(names: Sequence[str], agreed: bool, quick: bool) -> Any:
+def _downloader(agreed: bool, quick: bool) -> Any:
     """A function that fetches data sets, if the user agreed to that, by option or at the terminal."""
-    if quick:
-        return None
-    if not agreed and not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()):
+    asked = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+    if quick or not (agreed or asked):
         return None
     from maxaffine.lab.data.download import fetch_all
 
-    def fetched(lacking: Sequence[str]) -> DataSource:
-        return fetch_all(lacking, ask=None if agreed else _agrees, say=complain)
-
-    return fetched
-
-
-def _agrees(question: str) -> bool:
-    return typer.confirm(question, err=True)
+    return partial(fetch_all, ask=None if agreed else partial(typer.confirm, err=True), say=complain)
 
 
 def _say_record(record: dict[str, Any], folder: Path) -> None:
@@ -155,12 +146,11 @@ def _number(value: Any) -> str:
 def keep_run(
     folder: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a finished full run.")],
     results: Annotated[str, typer.Option("--results", metavar="DIR", help="Where results are kept.")] = "results",
-) -> int:
+) -> None:
     """Copy record, results and figure of a finished full run to results/NAME, where `lab report` finds them."""
     from maxaffine.lab.finish import keep
 
     say(f"kept in {keep(Path(folder), Path(results))}")
-    return 0
 
 
 @app.command("report", cls=Command)
@@ -170,8 +160,8 @@ def write_report(
     markdown: Annotated[
         str | None, typer.Option("--markdown", metavar="FILE.md", help="Else docs/experiments.md, where there is a docs/.")
     ] = None,
-    json: Json = False,
-) -> int:
+    json: options.Json = False,
+) -> None:
     """Make one self-contained HTML page and one markdown page from the kept records."""
     from maxaffine.lab.report import write
 
@@ -181,6 +171,5 @@ def write_report(
         say_json(pages)
     else:
         say(f"{pages['experiments']} experiments: {', '.join(pages['files'])}")
-    return 0
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import typer
 
 from maxaffine import meanfield as mf
-from maxaffine.cli import arguments
+from maxaffine.cli import arguments, options
 from maxaffine.cli.command import Command, single
-from maxaffine.cli.streams import progress_bar, say, say_json, table
+from maxaffine.cli.streams import answer, progress_bar, say, say_json
 from maxaffine.core.errors import BadInput, MaxaffineError
 from maxaffine.core.records import canonical_json, write_atomically
 from maxaffine.meanfield import MeanField, Overlaps, Problem, RiskTable, SoftmaxRisk
@@ -52,7 +52,6 @@ LinkName = Annotated[str, typer.Option("--link", help="linear, quadratic, relu, 
 Breaks = Annotated[str | None, typer.Option("--breaks", help="Points, by commas, where an expression link jumps or bends.")]
 Step = Annotated[float, typer.Option(help="Step size.")]
 Steps = Annotated[int, typer.Option(help="Number of steps.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Picture = Annotated[str | None, typer.Option("--figure", metavar="F.png", help="Draw a figure (png, svg or pdf).")]
 Backend = Annotated[str, typer.Option("--backend", metavar="numpy|torch", help="torch needs the extra maxaffine[torch].")]
 Device = Annotated[str | None, typer.Option("--device", help="torch device, such as cpu or cuda.")]
@@ -89,10 +88,6 @@ def _risk(
     return mf.LinkRisk(problem, mf.CustomLink(function, points, name=link), **scale)
 
 
-def _figure(path: str | None) -> Path | None:
-    return None if path is None else arguments.output_path(path, "--figure", (".png", ".svg", ".pdf"))
-
-
 def _draw(path: Path | None, name: str, *given: Any, **options: Any) -> str | None:
     """Draw the figure of that name in maxaffine.meanfield.figures; where it was written."""
     if path is None:
@@ -124,15 +119,6 @@ def _leaves(record: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str
             yield f"{prefix}{key}", _number(value)
 
 
-def _answer(record: dict[str, Any], json: bool, rows: Iterable[tuple[str, ...]] | None = None) -> None:
-    """The record as one JSON object, or as a table: these rows, or all of its numbers."""
-    if json:
-        say_json(record)
-    else:
-        for line in table(_leaves(record) if rows is None else rows):
-            say(line)
-
-
 # -- commands ------------------------------------------------------------------------------------------------------
 
 
@@ -140,10 +126,10 @@ def _answer(record: dict[str, Any], json: bool, rows: Iterable[tuple[str, ...]] 
 def risk(
     d: Dimension = 100, length: Length = None, alpha: Alpha = None, gamma: Gamma = 0.5, beta: Beta = None, lam: Lam = None,
     c: Signal = None, eps: Eps = 0.0, mu: Mu = 1.0, nu: Nu = 1.0, eta: Eta = 0.0, zeta: Zeta = 0.0, rho: Rho = 0.0,
-    link: LinkName = "linear", breaks: Breaks = None, figure: Picture = None, json: Json = False,
+    link: LinkName = "linear", breaks: Breaks = None, figure: Picture = None, json: options.Json = False,
 ) -> None:  # fmt: skip
     """The exact population risk (without eps^2) and its gradient at five overlaps; the oracle unless they are given."""
-    picture = _figure(figure)
+    picture = arguments.picture(figure)
     problem, o = _problem(d, length, alpha, gamma, eps, c), Overlaps(mu, nu, eta, zeta, rho).check()
     begun = time.perf_counter()
     model = _risk(problem, link, beta, lam, breaks)
@@ -157,13 +143,13 @@ def risk(
     if link == "linear":
         record["limit"] = {"paper": limit.risk_paper(o), "corrected": limit.risk_corrected(o), "phase": limit.phase(mu)}
     record["figure"] = _draw(picture, "risk_figure", model, o, limit)
-    _answer(record, json)
+    answer(json, record, _leaves(record))
 
 
 @app.command("baselines", cls=Command)
 def baselines(
     d: Dimension = 100, length: Length = None, alpha: Alpha = None, gamma: Gamma = 0.5, beta: Beta = None, lam: Lam = None,
-    c: Signal = None, json: Json = False,
+    c: Signal = None, json: options.Json = False,
 ) -> None:  # fmt: skip
     """Excess risks of other predictors: Bayes, best linear, null, hard attention, best temperature, pointwise erf."""
     problem = _problem(d, length, alpha, gamma, 0.0, c)
@@ -177,16 +163,16 @@ def baselines(
         "bayes_projected": mf.bayes_risk(problem, "projected"), "linear": mf.best_linear_risk(problem),
         "null": mf.null_risk(problem), "erf": erf, "erf_lam": erf_lam, "problem": problem.to_json(),
     }  # fmt: skip
-    _answer(record, json)
+    answer(json, record, _leaves(record))
 
 
 @app.command("phase", cls=Command)
 def phase(
     d: Dimension = 200, length: Length = None, alpha: Alpha = None, gamma: Gamma = 0.8, beta: Beta = 1.0, c: Signal = None,
-    mu: Mu = 1.0, nu: Nu = 1.0, figure: Picture = None, json: Json = False,
+    mu: Mu = 1.0, nu: Nu = 1.0, figure: Picture = None, json: options.Json = False,
 ) -> None:  # fmt: skip
     """Phase, boundaries, participation ratio and rare-event rate at (alpha, beta); exact, corrected and paper side by side."""
-    picture = _figure(figure)
+    picture = arguments.picture(figure)
     if length is None and alpha is None:
         alpha = 0.1
     problem = _problem(d, length, alpha, gamma, 0.0, c)
@@ -207,7 +193,7 @@ def phase(
     if picture is not None:
         with progress_bar(quiet=json) as report:
             record["figure"] = _draw(picture, "phase_figure", report, gamma=gamma, d=min(d, 400))
-    _answer(record, json)
+    answer(json, record, _leaves(record))
 
 
 @app.command("dynamics", cls=Command)
@@ -219,10 +205,10 @@ def dynamics(
     as_flow: Annotated[bool, typer.Option("--flow", help="Gradient flow up to time steps * step, at logarithmic times.")] = False,
     rule: Annotated[str, typer.Option(metavar="exact|paper", help="Risk that drives the descent.")] = "exact",
     stationary: Annotated[bool, typer.Option("--stationary", help="List the stationary points, with types.")] = False,
-    figure: Picture = None, json: Json = False,
+    figure: Picture = None, json: options.Json = False,
 ) -> None:  # fmt: skip
     """Training as a recursion in five overlaps (or as a flow) from a given start; --stationary lists where it can stop."""
-    picture = _figure(figure)
+    picture = arguments.picture(figure)
     problem, start = _problem(d, length, alpha, gamma, 0.0, c), Overlaps(mu, nu, eta, zeta, rho).check()
     _one_of("rule", rule, ("exact", "paper"))
     exact = _risk(problem, link, beta, lam, breaks)
@@ -253,7 +239,7 @@ def dynamics(
     rows: list[tuple[str, ...]] = [(record["unit"], *Overlaps._fields, "risk")]
     for when, o, value in zip(path.time, path.overlaps, path.risk, strict=True):
         rows.append((f"{when:g}", *(f"{x:+.6f}" for x in o), f"{value:.9g}"))
-    _answer(record, json, rows)
+    answer(json, record, rows)
     for point in [] if json else record.get("stationary", []):
         where = ", ".join(f"{name} {point[name]:+.4f}" for name in Overlaps._fields)
         say(f"{point['kind']:<10} risk {point['risk']:<12.6g} {where}")
@@ -273,10 +259,10 @@ def simulate(
     link: Annotated[str, typer.Option(metavar="linear|quadratic|relu", help="Link of data and layer.")] = "linear",
     state: Annotated[str | None, typer.Option(metavar="F.npz", help="State file: saved here, and resumed if it exists.")] = None,
     stop_at: Annotated[int | None, typer.Option(help="Stop at this step, with the state saved.")] = None,
-    backend: Backend = "numpy", device: Device = None, figure: Picture = None, json: Json = False,
+    backend: Backend = "numpy", device: Device = None, figure: Picture = None, json: options.Json = False,
 ) -> None:  # fmt: skip
     """Train a layer on samples, and compare it with the exact risk at its measured overlaps."""
-    picture = _figure(figure)
+    picture = arguments.picture(figure)
     problem = _problem(d, length, None, gamma, eps, None)
     start: Any = "uniform" if uniform else Overlaps(mu, nu, eta, zeta, rho)
     chosen: Any = method
@@ -305,7 +291,7 @@ def simulate(
     for i, k in enumerate(measured.steps):
         numbers = (measured.train[i, 0], measured.test[i, 0], measured.test_error[i, 0], record["exact"][i])
         rows.append((f"{k:g}", *(f"{x:+.5f}" for x in measured.overlaps[i, 0, :2]), *(f"{x:.5f}" for x in numbers)))
-    _answer(record, json, rows)
+    answer(json, record, rows)
 
 
 @app.command("compare", cls=Command)
@@ -318,10 +304,10 @@ def compare(
         bool, typer.Option("--full", help="40 seeds, 3000 steps, and success against mu0 and n: hours, on a GPU minutes.")
     ] = False,
     save: Annotated[str | None, typer.Option(metavar="F.json", help="Write the record here, for `figures --record`.")] = None,
-    backend: Backend = "numpy", device: Device = None, figure: Picture = None, json: Json = False,
+    backend: Backend = "numpy", device: Device = None, figure: Picture = None, json: options.Json = False,
 ) -> None:  # fmt: skip
     """The paper's experiment from several starts: test risk, exact risk at the measured overlaps, the paper's formula."""
-    picture = _figure(figure)
+    picture = arguments.picture(figure)
     out = None if save is None else arguments.writable(Path(save), "--save")
     chosen: Any = backend
     _one_of("backend", backend, ("numpy", "torch"))
@@ -343,14 +329,14 @@ def compare(
                 shown = (f"{entry[key]['median'][i]:.4f}" for key in ("test", "exact", "paper", "paper0"))
                 z = "-" if entry["z_rms"] is None else f"{entry['z_rms']:.2f}"
                 rows.append((name, entry["start"], f"{entry['learned']}/{entry['seeds']}", str(entry["steps"][i]), *shown, z))
-    _answer(record, json, rows)
+    answer(json, record, rows)
 
 
 @app.command("claims", cls=Command)
 def claims(
     only: Annotated[str | None, typer.Option(metavar="NAME", help="Check one claim.")] = None,
     seeds: Annotated[int, typer.Option(help="Simulated runs per gamma for the experiment.")] = 4,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:
     """Check every headline claim of the paper: claim, check, finding. About a minute."""
     from maxaffine.meanfield.claims import CLAIMS, check_claims
@@ -373,7 +359,7 @@ def figures(
         str | None, typer.Option(metavar="F.json", help="Record of `compare --full --save`; FOLDER/experiment.json if it exists.")
     ] = None,
     only: Annotated[str | None, typer.Option(metavar="NAME", help="Draw one figure.")] = None,
-    backend: Backend = "numpy", device: Device = None, json: Json = False,
+    backend: Backend = "numpy", device: Device = None, json: options.Json = False,
 ) -> None:  # fmt: skip
     """Draw the eight figures of docs/meanfield.md. Without a record the experiment is run first (hours; a GPU minutes)."""
     from maxaffine.meanfield.figures import FIGURES, RECORD, draw_all, load_experiment
@@ -395,4 +381,4 @@ def figures(
                 experiment = full_experiment(backend=chosen, device=device, progress=report)
                 write_atomically(kept, canonical_json(experiment).encode())
         written = draw_all(folder, experiment, names, report)
-    _answer({"files": [str(path) for path in written]}, json, ((str(path), FIGURES[path.stem]) for path in written))
+    answer(json, {"files": [str(path) for path in written]}, ((str(path), FIGURES[path.stem]) for path in written))

@@ -24,7 +24,7 @@ def run(
     gap: options.Gap = None,
     figure: options.Figure = None,
     json: options.Json = False,
-) -> int:
+) -> None:
     """Tokens, bytes and flops of a layer by every method, without keeping one.
 
     Lookups are sized by their theorems and smooth heads fitted; the other heads are built and proved, so their tokens are final.
@@ -45,16 +45,9 @@ def run(
     refused: list[dict[str, Any]] = []
     with progress_bar() as progress:
         rows = plan(
-            source,
-            where,
-            errors=errors,
-            norm=norm,
-            dtype=dtype,
-            lipschitz=arguments.lipschitz(lipschitz),
-            gap=arguments.maybe(arguments.constant, gap, "`gap`"),
-            run=Run(progress=progress),
-            refused=refused,
-        )
+            source, where, errors=errors, norm=norm, dtype=dtype, lipschitz=arguments.lipschitz(lipschitz),
+            gap=arguments.maybe(arguments.constant, gap, "`gap`"), run=Run(progress=progress), refused=refused,
+        )  # fmt: skip
     if figure is not None:
         from maxaffine.report.frontier import draw_frontier
 
@@ -62,7 +55,7 @@ def run(
     if json:
         found = {"plans": rows, "refused": refused, "figure": figure}
         say_json({"target": expression, "norm": norm, "dtype": dtype, "errors": errors, **found})
-        return 0
+        return
     say(f"target     {printable(expression)}")
     head = ("error", "method", "argument", "tokens", "bytes", "while made", "flops per query", "affordable here")
     for line in table([head, *(_cells(row) for row in rows)]):
@@ -71,7 +64,6 @@ def run(
         say(printable(line))
     if figure is not None:
         say(f"drawn      {printable(figure)}")
-    return 0
 
 
 def _refusals(refused: list[dict[str, Any]]) -> list[str]:
@@ -86,15 +78,9 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     from maxaffine.core.budget import size
 
     return (
-        f"{row['error']:g}",
-        str(row["method"]),
-        str(row["argument"]),
-        _count(row["tokens"]),
-        size(row["bytes"]),
-        size(row["peak_bytes"]),
-        _count(row["flops_per_query"]),
-        "yes" if row["affordable"] else "no",
-    )
+        f"{row['error']:g}", str(row["method"]), str(row["argument"]), _count(row["tokens"]), size(row["bytes"]),
+        size(row["peak_bytes"]), _count(row["flops_per_query"]), "yes" if row["affordable"] else "no",
+    )  # fmt: skip
 
 
 def _count(number: int) -> str:

@@ -12,13 +12,12 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 
 if TYPE_CHECKING:
     from maxaffine.core.progress import Progress
     from maxaffine.target.box import Box
-
-Array = NDArray[np.float64]
 
 ROWS = 65_536  # points that are evaluated and written at a time
 

@@ -12,12 +12,15 @@ from maxaffine import __version__
 from maxaffine.cli.streams import say
 
 COMMANDS = ("compile", "check", "plan", "eval", "export", "gallery", "inspect", "meanfield", "lab", "attack", "doctor")
-
-
 GROUPS = {
     "meanfield": "Exact mean-field theory of a softmax attention layer: risk, phases, dynamics, simulation.",
     "lab": "Repeat the experiments of the papers: resumable, recorded, each with a verdict.",
 }
+
+
+def _loaded(name: str | None) -> Any:
+    """The application of a module beside this one, as a command; `single` made it without completion or markup."""
+    return get_command(import_module(f"maxaffine.cli.{name}").app)
 
 
 class LazyGroup(TyperGroup):
@@ -26,19 +29,13 @@ class LazyGroup(TyperGroup):
     def __init__(self, name: str, words: str) -> None:
         super().__init__(name=name, help=words, no_args_is_help=True, rich_markup_mode=None)
 
-    def _application(self) -> Any:
-        application: typer.Typer = import_module(f"maxaffine.cli.{self.name}").app
-        application._add_completion = False
-        application.rich_markup_mode = None
-        return get_command(application)
-
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of its commands."""
-        return list(self._application().list_commands(ctx))
+        return list(_loaded(self.name).list_commands(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """One of its commands."""
-        return self._application().get_command(ctx, cmd_name)
+        return _loaded(self.name).get_command(ctx, cmd_name)
 
 
 class Commands(TyperGroup):
@@ -54,10 +51,7 @@ class Commands(TyperGroup):
             return None
         if cmd_name in GROUPS:
             return LazyGroup(cmd_name, GROUPS[cmd_name])
-        application: typer.Typer = import_module(f"maxaffine.cli.{cmd_name}").app
-        application._add_completion = False
-        application.rich_markup_mode = None
-        command = get_command(application)
+        command = _loaded(cmd_name)
         command.name = cmd_name
         return command
 

@@ -44,6 +44,15 @@ def tell(json: bool, record: Mapping[str, Any], lines: Iterable[tuple[str, str]]
         say(printable(f"{label:<11}{text}"))
 
 
+def answer(json: bool, record: Mapping[str, Any], rows: Iterable[tuple[str, ...]]) -> None:
+    """The result of a command: one object, or rows as lines of aligned columns."""
+    if json:
+        say_json(record)
+        return
+    for line in table(rows):
+        say(line)
+
+
 def progress_bar(quiet: bool = False) -> AbstractContextManager[Progress]:
     """A bar on standard error for work over a second, if a person watches there."""
     watched = sys.stderr is not None and sys.stderr.isatty()
