@@ -15,8 +15,7 @@ from maxaffine.cli.command import Command, single
 from maxaffine.cli.streams import complain, say, say_json, table
 from maxaffine.core.errors import BadInput
 from maxaffine.lab import executors
-from maxaffine.lab.data import DataSource, locate
-from maxaffine.lab.data.choose import choose
+from maxaffine.lab.data import DataSource, choose, locate
 from maxaffine.lab.experiment import Experiment
 from maxaffine.lab.parameters import resolve
 from maxaffine.lab.registry import EXPERIMENTS, find

@@ -9,8 +9,6 @@ facet between their cells at the rate scale |k_a - k_b|: times the spread of the
 temperature of the head, in units in which the queries have spread one.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

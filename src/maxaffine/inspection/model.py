@@ -1,7 +1,5 @@
 """Every head of a checkpoint on some sentences: what `maxaffine inspect` reports."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ the block (BERT, RoBERTa, DistilBERT) or before (GPT-2).  What is kept of layer 
 heads.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,7 +74,7 @@ class Model:
         return self.family == "gpt2"
 
     @classmethod
-    def of(cls, weights: Weights, config: Mapping[str, Any], heads: int | None = None) -> Model:
+    def of(cls, weights: Weights, config: Mapping[str, Any], heads: int | None = None) -> "Model":
         """The model behind the names of its tensors; the number of heads is read from config.json unless given."""
         for family, names in FAMILIES.items():
             for prefix in PREFIXES:
@@ -90,7 +88,7 @@ class Model:
         raise BadInput(f"{weights.shown} is not a supported checkpoint; supported are BERT, RoBERTa, DistilBERT and GPT-2.")
 
     @classmethod
-    def _of(cls, weights: Weights, config: Mapping[str, Any], heads: int | None, family: str, prefix: str) -> Model:
+    def _of(cls, weights: Weights, config: Mapping[str, Any], heads: int | None, family: str, prefix: str) -> "Model":
         names = FAMILIES[family]
         pattern = re.compile(re.escape(prefix) + re.escape(names.probe).replace(r"\{i\}", r"(\d{1,6})"))
         found = sorted(int(match.group(1)) for match in map(pattern.fullmatch, weights.entries) if match)

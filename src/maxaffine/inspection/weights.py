@@ -4,8 +4,6 @@ Nothing in such a file is ever executed: pickles (.bin, .pt, .pkl) are refused b
 folder, shapes must agree with the bytes, and a file above `max_bytes` is refused before it is read.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass

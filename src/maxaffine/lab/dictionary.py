@@ -8,8 +8,6 @@ W_K (v_j, -|v_j|^2 / 2) and queries W_Q (x~, 1); its attention is trained by cro
 that nothing but time and the size of steps stands between training and the known answer.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,18 +1,17 @@
 """Experiment 6, dimension: tokens at equal error and error at equal tokens for D = 2 to 10, every method of the compiler."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from maxaffine.heads import HEADS
-from maxaffine.lab import dimension_figure
 from maxaffine.lab import dimension_growth as growth
 from maxaffine.lab.dimension_growth import table
-from maxaffine.lab.experiment import Context, Experiment, Numbers, Parameters, Result, Row, Unit, Verdict
-from maxaffine.lab.sweeps import sweep
+from maxaffine.lab.experiment import Context, Experiment, Numbers, Parameters, Result, Rows, Unit, Verdict, sweep
+from maxaffine.lab.figures import figure
+from maxaffine.report.style import CURVES, QUIET, logarithmic
 
 FAMILIES = {
     "additive": "sum_i sin(2 x_i) / D",
@@ -21,6 +20,8 @@ FAMILIES = {
 }
 SEARCHES = tuple(name for name in HEADS if name != "lookup")
 METHODS = ("lookup", *SEARCHES, "auto")
+# `auto` takes what another method found: an open ring around its point, no line of its own.
+MARKS = {"lookup": "o", "spectral": "s", "tree": "^", "piecewise": "v", "axis": "<", "regions": ">", "curved": "D", "level": "P"}
 
 
 def expression(family: str, dimension: int) -> str:
@@ -144,7 +145,7 @@ def _refused(sentence: str) -> dict[str, Any]:
     return {"tokens": None, "stored": None, "kind": "refused", "chosen": "none", "reason": sentence.rstrip(".") + "."}
 
 
-def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
+def verdict(results: Rows, parameters: Parameters) -> Verdict:
     """The rule of the experiment, applied."""
     below: list[str] = []
     numbers: Numbers = {}
@@ -193,9 +194,65 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
     return Verdict("reproduced, but explained by the lookup, not by the architecture", sentence, numbers)
 
 
-def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
-    """Tokens and errors against dimension, one column of panels per family."""
-    dimension_figure.draw(results, parameters, verdict(results, parameters), path, FAMILIES, one_constant)
+def draw(results: Rows, parameters: Parameters, path: Path) -> None:
+    """Tokens at equal error above, errors at equal tokens below, one column per family."""
+    known = growth.curves(results)
+    shown = [method for method in parameters["methods"] if any(key[1] == method for key in known)]
+    names, D = list(parameters["families"]), range(2, int(parameters["highest"]) + 1)
+    what = "Tokens at equal error, and errors at equal tokens, against dimension"
+    with figure(path, what, verdict(results, parameters), 2, len(names), (12.0, 8.4)) as (canvas, grid):
+        for (upper, lower), family in zip(grid.T, names, strict=True):
+            _tokens(upper, known, family, shown, parameters)
+            _errors(lower, known, family, shown, parameters)
+            flat = [one_constant(family, dimension) for dimension in D]
+            lower.plot(D, flat, "-.", lw=1.0, color=QUIET, label="half the range of f: one constant", zorder=1)
+            upper.set_title(f"{family}\n{FAMILIES[family]}", fontsize=8)
+        handles: dict[str, Any] = {}
+        for axes in grid.ravel():
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                handles.setdefault(label, handle)
+        columns = min(5, len(handles))
+        canvas.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=columns, fontsize=8)
+
+
+def _look(method: str, shown: list[str]) -> dict[str, Any]:
+    if method == "auto":
+        return {"marker": "o", "ls": "none", "ms": 8.5, "mfc": "none", "mec": "#000000", "mew": 1.0, "zorder": 4}
+    plain = [one for one in shown if one != "auto"]
+    return {"marker": MARKS.get(method, "o"), "ls": "-", "ms": 4.5, "color": CURVES[3 * plain.index(method) % len(CURVES)]}
+
+
+def _tokens(axes: Any, known: growth.Curves, family: str, shown: list[str], parameters: Parameters) -> None:
+    for k, error in enumerate(parameters["errors"]):
+        alpha = 1.0 - 0.45 * k
+        for method in shown:
+            curve = known.get((family, method, error))
+            if curve is None:
+                continue
+            look = _look(method, shown)
+            axes.plot(curve.dimensions, curve.values, label=f"{method}, error {error:g}", alpha=alpha, **look)
+            if method == "spectral":  # its factored layers imply more tokens than they store
+                axes.plot(curve.dimensions, curve.stored, ":", lw=1.2, color=look["color"], alpha=alpha,
+                          label=f"{method}, error {error:g}: numbers stored")  # fmt: skip
+        lookup = known.get((family, "lookup", error))
+        if lookup is not None:
+            side, top = 10.0 ** growth.log_side(lookup), int(parameters["highest"])
+            line = [side**dimension for dimension in range(2, top + 1)]
+            axes.plot(range(2, top + 1), line, "--", lw=1.0, color=QUIET, alpha=alpha, label=f"P^D, error {error:g}")
+    axes.set(xlabel="dimension D", ylabel="tokens", xticks=range(2, int(parameters["highest"]) + 1))
+    logarithmic(axes, x=False)
+
+
+def _errors(axes: Any, known: growth.Curves, family: str, shown: list[str], parameters: Parameters) -> None:
+    for method in shown:
+        curve = known.get((family, method, None))
+        if curve is not None:
+            axes.plot(curve.dimensions, curve.values, **_look(method, shown))
+    ladder = [float(error) for error in parameters["ladder"]]
+    axes.set(xlabel="dimension D", ylabel=f"least error within {parameters['budget']:,} tokens")
+    axes.set_xticks(range(2, int(parameters["highest"]) + 1))
+    axes.set_ylim(min(ladder) / 3.0, max(ladder) * 3.0)
+    logarithmic(axes, x=False)
 
 
 WORDS = {

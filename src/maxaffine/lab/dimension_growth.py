@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from maxaffine.lab.experiment import Cells, Parameters, Row, Table
+from maxaffine.lab.experiment import Cells, Parameters, Row, Rows, Table
 
 JUDGED = 4  # dimensions that a curve needs to be judged
 LONGEST = 1000  # letters of a refusal that the page repeats
@@ -26,7 +26,7 @@ class Curve:
     stored: list[int] = field(default_factory=list)
 
 
-def curves(results: Sequence[Row]) -> Curves:
+def curves(results: Rows) -> Curves:
     """(family, method, error) -> tokens over D; with None for the error, the error within the budget over D."""
     found: Curves = {}
     for row in results:
@@ -60,7 +60,7 @@ def log_side(curve: Curve) -> float:
 class Refusals:
     """Who refused how often, and every kind of sentence under a short name R1, R2, ..."""
 
-    def __init__(self, results: Sequence[Row]) -> None:
+    def __init__(self, results: Rows) -> None:
         """Read all results; sentences that differ in their numbers alone share a name."""
         self.counts: Counter[str] = Counter()
         self.asked: Counter[str] = Counter()
@@ -92,7 +92,7 @@ def _shortened(sentence: str) -> str:
     return sentence[: sentence.rindex(" ", 0, LONGEST)] + " ..."
 
 
-def table(results: Sequence[Row], parameters: Parameters) -> Table:
+def table(results: Rows, parameters: Parameters) -> Table:
     """Per family: tokens at each error and errors within the budget for every D, then their growth.
 
     One column per method, those with layers first.

@@ -10,17 +10,16 @@ EVERY = 10.0  # seconds between lines where nobody sits at a terminal
 class Display:
     """A bar at a terminal (with rich, where it is installed), a line now and then elsewhere."""
 
-    def __init__(self, name: str, total: int, done: int, quiet: bool = False) -> None:
-        self.name, self.total, self.done, self.quiet = name, total, done, quiet
+    def __init__(self, name: str, total: int, done: int) -> None:
+        self.name, self.total, self.done = name, total, done
         self._before = done
-        self._begun = time.monotonic()
-        self._said = self._begun
+        self._begun = self._said = time.monotonic()
         self._metric = ""
         self._bars: Any = None
         self._task: Any = None
 
     def __enter__(self) -> "Display":
-        if not self.quiet and sys.stderr is not None and sys.stderr.isatty():
+        if sys.stderr is not None and sys.stderr.isatty():
             try:
                 from rich.console import Console
                 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -63,8 +62,6 @@ class Display:
         return ", ".join(parts) + (f"; {self._metric}" if self._metric else "")
 
     def _show(self, at_once: bool = False) -> None:
-        if self.quiet:
-            return
         if self._bars is not None:
             self._bars.update(self._task, completed=self.done, words=self.words())
             return

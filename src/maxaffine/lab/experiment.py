@@ -8,8 +8,9 @@ process, and again after an interruption.  `verdict`, `table` and `draw` see all
 The experiments of the lab keep what is no code, claim, protocol, rule and parameters, in a TOML file beside their module.
 """
 
+import itertools
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 Parameters = Mapping[str, Any]
 Unit = Mapping[str, Any]
 Row = dict[str, Any]
+Rows = Sequence[Row]
 Numbers = dict[str, float | int | str | bool]
 Cells = tuple[str | float | int, ...]
 
@@ -97,9 +100,9 @@ class Experiment:
     quick: Parameters  # what --quick puts in their place
     units: Callable[[Parameters], list[dict[str, Any]]]
     run: Callable[[Unit, Parameters, Context], Result]
-    verdict: Callable[[Sequence[Row], Parameters], Verdict]
-    draw: Callable[[Sequence[Row], Parameters, Path], None]
-    table: Callable[[Sequence[Row], Parameters], Table]
+    verdict: Callable[[Rows, Parameters], Verdict]
+    draw: Callable[[Rows, Parameters, Path], None]
+    table: Callable[[Rows, Parameters], Table]
     datasets: tuple[str, ...] = ()  # of "mnist", "fashion-mnist", "cifar10"; a parameter "datasets" may narrow them
     splits: str = "no data set: everything is made from the seed, nothing is split"
 
@@ -123,3 +126,19 @@ class Experiment:
         """The data sets that these parameters ask for."""
         chosen = parameters.get("datasets", self.datasets)
         return tuple(name for name in self.datasets if name in chosen)
+
+
+def sweep(id_: str, **axes: Iterable[Any]) -> list[dict[str, Any]]:
+    """One unit per combination of the axes, the last one running fastest; `id_` is the format of its id."""
+    found = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    return [{"id": id_.format(**unit), **unit} for unit in found]
+
+
+def select(results: Rows, **unit: Any) -> list[dict[str, Any]]:
+    """The values of the results whose unit has these entries."""
+    return [row["values"] for row in results if all(row["unit"].get(key) == value for key, value in unit.items())]
+
+
+def curves(results: Rows, quantity: str, **unit: Any) -> Array:
+    """One quantity of those results, stacked: (seeds, levels) where every unit is a seed; empty where nothing was run."""
+    return np.array([values[quantity] for values in select(results, **unit) if quantity in values], dtype=np.float64)

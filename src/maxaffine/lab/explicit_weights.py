@@ -6,7 +6,6 @@ definition are computed once and queries in batches; some points go through the 
 """
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,8 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
-from maxaffine.lab.experiment import Context, Experiment, Numbers, Parameters, Result, Row, Table, Unit, Verdict
+from maxaffine.lab.experiment import Context, Experiment, Numbers, Parameters, Result, Rows, Table, Unit, Verdict, sweep
 from maxaffine.lab.figures import figure
-from maxaffine.lab.sweeps import sweep
 from maxaffine.report.style import CURVES, ERRORS, QUIET, logarithmic
 
 EXPRESSION, SIDE = "sin(x) + cos(y)", math.pi
@@ -128,7 +126,7 @@ def run(unit: Unit, parameters: Parameters, context: Context) -> Result:
     )
 
 
-def _layers(results: Sequence[Row]) -> list[dict[str, Any]]:
+def _layers(results: Rows) -> list[dict[str, Any]]:
     """Results of one layer together, over its shares of the points."""
     found: dict[tuple[str, float], dict[str, Any]] = {}
     for row in results:
@@ -142,7 +140,7 @@ def _layers(results: Sequence[Row]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
+def verdict(results: Rows, parameters: Parameters) -> Verdict:
     """The rule of the experiment, applied."""
     layers = _layers(results)
     proved = all(one["bound"] <= one["error"] for one in layers)
@@ -169,7 +167,7 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
     return Verdict("not reproduced", f"The rule fails for {', '.join(broken) or 'the batched form'}.", numbers)
 
 
-def table(results: Sequence[Row], parameters: Parameters) -> Table:
+def table(results: Rows, parameters: Parameters) -> Table:
     """One row per layer."""
     header = ("error asked", "construction", "cells", "tokens", "parameters", "sharpness", "bound", "measured", "points")
     rows = tuple(
@@ -180,7 +178,7 @@ def table(results: Sequence[Row], parameters: Parameters) -> Table:
     return Table(header, rows)
 
 
-def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
+def draw(results: Rows, parameters: Parameters, path: Path) -> None:
     """Errors and sizes against the error asked for, and where one of the layers errs."""
     layers, what = _layers(results), "Literal attention: proved bounds and the worst errors found"
     asked = sorted(parameters["errors"])

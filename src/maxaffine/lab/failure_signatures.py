@@ -1,15 +1,13 @@
 """Experiment 8, failure signatures: does `ma.diagnose` see injected faults, spare sound layers, and give advice that helps?"""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from maxaffine.core.arrays import Array
-from maxaffine.lab.experiment import Cells, Context, Experiment, Numbers, Parameters, Result, Row, Table, Unit, Verdict
+from maxaffine.lab.experiment import Context, Experiment, Numbers, Parameters, Result, Rows, Table, Unit, Verdict, select, sweep
 from maxaffine.lab.figures import figure
-from maxaffine.lab.sweeps import select, sweep
 from maxaffine.report.style import CURVES, INK, logarithmic, write_over
 
 FAULTS = ("none", "fuzzy", "coarse", "dead", "saturated", "outside")
@@ -94,12 +92,12 @@ def run(unit: Unit, parameters: Parameters, context: Context) -> Result:
     })  # fmt: skip
 
 
-def shares(results: Sequence[Row], fault: str) -> list[float]:
+def shares(results: Rows, fault: str) -> list[float]:
     """The share of the layers with this fault on which each signature fired."""
     return [float(np.mean([name in values["fired"] for values in select(results, fault=fault)])) for name in FAULTS[1:]]
 
 
-def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
+def verdict(results: Rows, parameters: Parameters) -> Verdict:
     """The rule of the experiment, applied."""
     sound = float(np.mean([bool(values["fired"]) for values in select(results, fault="none")]))
     numbers: Numbers = {"sound layers with a signature": sound}
@@ -118,9 +116,9 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
     return Verdict("not reproduced", sentence, numbers)
 
 
-def table(results: Sequence[Row], parameters: Parameters) -> Table:
+def table(results: Rows, parameters: Parameters) -> Table:
     """How often each signature fired under each fault."""
-    rows: list[Cells] = []
+    rows: list[Any] = []
     for fault in FAULTS:
         mine = select(results, fault=fault)
         middle = [float(np.median([values[key] for values in mine])) for key in ("before", "after")]
@@ -128,7 +126,7 @@ def table(results: Sequence[Row], parameters: Parameters) -> Table:
     return Table(("fault", "layers", *(f"{name} fired" for name in FAULTS[1:]), "error", "after advice"), rows)
 
 
-def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
+def draw(results: Rows, parameters: Parameters, path: Path) -> None:
     """Which signature fires under which fault, and errors before and after advice."""
     with figure(path, "Failure signatures", verdict(results, parameters), 1, 2, (12.0, 4.6)) as (_, panels):
         left, right = panels[0]

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +77,5 @@ def keep(folder: Path, results: Path) -> Path:
     except OSError as failure:
         raise BadInput(f"cannot make {str(home)!r}: {failure.strerror or failure}.") from None
     for name in KEPT:
-        source = folder / name
-        replace_atomically(home / name, lambda path, source=source: _copy(source, path))  # type: ignore[misc]
+        replace_atomically(home / name, partial(shutil.copyfile, folder / name))
     return home
-
-
-def _copy(source: Path, path: Path) -> None:
-    shutil.copyfile(source, path)

@@ -5,16 +5,19 @@
     tensors/        one safetensors file per unit that has any
     results.json    units and values in the order of the experiment, once all are done: the same bytes however it was run
     record.json     what the run says about itself; figure.png
+    lock            held by the one process that works here; the system releases it when that dies, however it dies
 """
 
 import json
+import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maxaffine.core.errors import BadInput
+from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.records import canonical_json, plain, sha256, write_atomically
 from maxaffine.lab.data.source import SYNTHETIC
 from maxaffine.lab.experiment import Experiment
@@ -160,3 +163,46 @@ class Results:
     def rows(self, units: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The results of these units, in their order, without what differs from run to run."""
         return [{"unit": self.done[unit["id"]]["unit"], "values": self.done[unit["id"]]["values"]} for unit in units]
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder for the duration; Refused with a sentence when another living process holds it.
+
+    The file stays; it is the lock on it that counts, so one left behind by a dead process is simply taken over.
+    """
+    try:
+        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as failure:
+        raise BadInput(f"cannot write in {str(folder)!r}: {failure.strerror or failure}; use another --out.") from None
+    try:
+        if not _take(descriptor):
+            owner = os.pread(descriptor, 64, 0).decode(errors="replace").strip() if hasattr(os, "pread") else ""
+            who = f"process {owner}" if owner.isdigit() else "another process"
+            raise Refused(f"{who} is using {str(folder)!r}; wait until it finishes, or use another --out.")
+        with suppress(OSError):  # the number is for people; a full disk must not keep a run from finishing
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
+        yield
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)  # releases the lock
+
+
+def _take(descriptor: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

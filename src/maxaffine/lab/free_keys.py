@@ -3,15 +3,14 @@
     l_j(z) = R (p_j . z - |p_j|^2 / 2 + beta_j),      F(z) = sum_j softmax_j(l(z)) c_j,      z in [-1, 1]^D
 
 Every head over affine logits a_j . z + b_j has this form with p_j = a_j / R; the sites and offsets are those of its power
-diagram.  The constructed heads come from the compiler's own planners, at a number of tokens given beforehand.
+diagram.  The constructed heads come from the compiler's own planners, at a number of tokens given beforehand.  Needs torch.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
@@ -106,15 +105,11 @@ def scratch(side: int, dimension: int, seed: int) -> dict[str, Array]:
 
 def stack(heads: list[dict[str, Array]], device: str) -> dict[str, Any]:
     """Heads of equal size as float64 tensors (models, ...): constructed values can be large and cancel."""
-    import torch
-
     return {name: torch.from_numpy(np.array([one[name] for one in heads])).to(device) for name in NAMES}
 
 
 def attention(weights: dict[str, Any], z: Any) -> Any:
     """Weights of attention (models, B, N) at points (models, B, D)."""
-    import torch
-
     sites = weights["sites"]
     level = weights["offsets"] - 0.5 * sites.square().sum(dim=2)
     scores = torch.baddbmm(level.unsqueeze(1), z, sites.transpose(1, 2))
@@ -123,15 +118,11 @@ def attention(weights: dict[str, Any], z: Any) -> Any:
 
 def predict(weights: dict[str, Any], z: Any) -> Any:
     """F (models, B)."""
-    import torch
-
     return torch.bmm(attention(weights, z), weights["values"].unsqueeze(2)).squeeze(2)
 
 
 def centres(weights: dict[str, Any], z: Any) -> tuple[Array, Array]:
     """Where every token is attended from, (models, N, D), and the share of tokens that win somewhere, (models,)."""
-    import torch
-
     with torch.no_grad():
         given = attention(weights, z)
         mass = given.sum(dim=1).clamp_min(1e-300)

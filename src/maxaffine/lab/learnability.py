@@ -1,8 +1,5 @@
 """Learnability: does training find what the construction writes down, at the same number of tokens?"""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +7,7 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.lab import trends
-from maxaffine.lab.experiment import Cells, Context, Experiment, Numbers, Parameters, Result, Row, Table, Unit, Verdict
+from maxaffine.lab.experiment import Cells, Context, Experiment, Numbers, Parameters, Result, Row, Rows, Table, Unit, Verdict
 from maxaffine.lab.figures import band, figure
 from maxaffine.report.style import BLUE, GREEN, ORANGE, PURPLE, QUIET, RED, logarithmic
 
@@ -100,7 +97,7 @@ def run(unit: Unit, parameters: Parameters, context: Context) -> Result:
     return Result(values, tensors)
 
 
-def _ratio(results: Sequence[Row], above: str, below: str) -> float:
+def _ratio(results: Rows, above: str, below: str) -> float:
     """The median over cases of the ratio of two L2 errors."""
     return float(np.median([_mean(row, above, "l2") / _mean(row, below, "l2") for row in results]))
 
@@ -109,7 +106,7 @@ def _mean(row: Row, which: str, quantity: str) -> float:
     return float(np.mean(row["values"][which][quantity]))
 
 
-def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
+def verdict(results: Rows, parameters: Parameters) -> Verdict:
     """The rule of the experiment, applied."""
     if len(results) < len(units(parameters)):
         return Verdict("incomplete", "Some targets or numbers of tokens are missing.", {"units": len(results)})
@@ -151,7 +148,7 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
     return Verdict("not reproduced", f"Training does not find the construction. {said}", numbers)
 
 
-def table(results: Sequence[Row], parameters: Parameters) -> Table:
+def table(results: Rows, parameters: Parameters) -> Table:
     """Errors and geometry, case by case; errors in halves of the target's range."""
     columns = (
         ("L2: lookup", "lookup", "l2"), ("spectral", "spectral", "l2"), ("trained", "trained", "l2"),
@@ -169,7 +166,7 @@ def table(results: Sequence[Row], parameters: Parameters) -> Table:
     return Table(("target", "tokens", *(column[0] for column in columns), "live tokens"), rows)
 
 
-def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
+def draw(results: Rows, parameters: Parameters, path: Path) -> None:
     """A column per target: L2 error against tokens, then how far centres of attention moved."""
     errors = (
         ("lookup", RED, "lookup (the paper's construction)"),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from maxaffine._version import __version__
+from maxaffine.core.records import sha256
 
 PACKAGES = (
     "numpy", "scipy", "torch", "safetensors", "python-flint", "ml_dtypes", "numba", "matplotlib", "loky", "dask", "distributed",
@@ -55,40 +56,42 @@ def source(module: str) -> dict[str, Any]:
         digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     own = find_spec(module)
     origin = Path(own.origin) if own is not None and own.origin is not None else Path(__file__)
-    found: dict[str, Any] = {"module": module, "module_sha256": _digest(origin), "package_sha256": digest.hexdigest()}
+    found: dict[str, Any] = {"module": module, "module_sha256": sha256(origin.read_bytes()), "package_sha256": digest.hexdigest()}
     # A copy inside somebody's repository, but not of it, has no commit.
-    tracked = _git(package, "ls-files", "--error-unmatch", "lab/machine.py")
-    commit = _git(package, "rev-parse", "HEAD") if tracked else None
+    git = ("git", "-C", str(package))
+    tracked = _asked(*git, "ls-files", "--error-unmatch", "lab/machine.py")
+    commit = _asked(*git, "rev-parse", "HEAD") if tracked else None
     if commit:
         found["commit"] = commit
-        found["dirty"] = bool(_git(package, "status", "--porcelain", "--", str(package)))
+        found["dirty"] = bool(_asked(*git, "status", "--porcelain", "--", str(package)))
     return found
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
+def _asked(*command: str) -> str | None:
+    """What a program answers, None where it is missing or fails."""
     try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=20)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
 
 
 def _processor() -> str:
+    said = _read(r"^model name\s*:\s*(.+)$", "/proc/cpuinfo")
+    return said or platform.processor() or platform.machine() or "unknown processor"
+
+
+def _read(pattern: str, file: str) -> str | None:
+    """What the group of the pattern is in a file of the system, None where there is no such file or line."""
     try:
-        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        match = re.search(pattern, Path(file).read_text(), re.MULTILINE)
     except OSError:
-        match = None
-    return match.group(1).strip() if match else platform.processor() or platform.machine() or "unknown processor"
+        return None
+    return match.group(1).strip() if match else None
 
 
 def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _memory() -> str:
@@ -99,12 +102,5 @@ def _memory() -> str:
 
 
 def _driver() -> str:
-    try:
-        command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
-        if done.returncode == 0 and done.stdout.strip():
-            return done.stdout.split()[0]
-        match = re.search(r"Kernel Module\s+(\S+)", Path("/proc/driver/nvidia/version").read_text())
-    except (OSError, subprocess.SubprocessError):
-        match = None
-    return match.group(1) if match else "unknown"
+    said = _asked("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    return said.split()[0] if said else _read(r"Kernel Module\s+(\S+)", "/proc/driver/nvidia/version") or "unknown"

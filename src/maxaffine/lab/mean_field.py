@@ -1,20 +1,22 @@
 """Experiment 9, mean field: training against the exact risk and the paper's formula, phases, success rates, ten claims."""
 
 import math
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from maxaffine.core.progress import Progress
 from maxaffine.lab import mean_field_rules as rules
-from maxaffine.lab.experiment import Context, Experiment, Numbers, Parameters, Result, Row, Table, Unit, Verdict
-from maxaffine.lab.mean_field_figure import draw
-from maxaffine.lab.sweeps import sweep
+from maxaffine.lab.experiment import Context, Experiment, Numbers, Parameters, Result, Rows, Table, Unit, Verdict, select, sweep
 from maxaffine.meanfield import MeanField, Overlaps, Problem, SoftmaxRisk
 from maxaffine.meanfield import experiment as paper
 from maxaffine.meanfield.claims import CLAIMS
 from maxaffine.meanfield.experiment import GAMMAS, STARTS
+from maxaffine.meanfield.figures.dynamics import success_panel, training_panel
+from maxaffine.report import style
+
+SHOWN = (0, 1, 3)  # starts that have a panel: uniform, mu0 = 0.1, mu0 = 0.3
 
 
 def units(parameters: Parameters) -> list[dict[str, Any]]:
@@ -95,7 +97,7 @@ def _success(unit: Unit, parameters: Parameters, context: Context) -> dict[str, 
     return {"learned": grid["learned"][0], "median_steps": grid["median_steps"][0], "gradient_noise": noise}
 
 
-def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
+def verdict(results: Rows, parameters: Parameters) -> Verdict:
     """The rule of the experiment, applied."""
     found = rules.claims(results, parameters)
     tally = {word: sum(one["verdict"] == word for one in found) for word in (rules.HOLDS, rules.PARTLY, rules.FAILS)}
@@ -121,10 +123,48 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
     return Verdict("reproduced" if tally[rules.HOLDS] == len(found) else "not reproduced", sentence, numbers)
 
 
-def table(results: Sequence[Row], parameters: Parameters) -> Table:
+def table(results: Rows, parameters: Parameters) -> Table:
     """The claims, one per row."""
     rows = [(one["claim"], one["verdict"], one["finding"]) for one in rules.claims(results, parameters)]
     return Table(("claim", "verdict", "finding"), rows)
+
+
+def draw(results: Rows, parameters: Parameters, path: Path) -> None:
+    """Three rows: gamma = 1/sqrt(2), gamma = 1/2, phases."""
+    with style.sheet(path, (13.0, 9.4), 3, 4) as (figure, axes):
+        for row, (gamma, entries) in enumerate(rules.trained(results).items()):
+            for ax, start in zip(axes[row], SHOWN, strict=False):
+                entry = entries[start]
+                spread = {curve: np.quantile(np.array(entry[curve]), [0.1, 0.5, 0.9], axis=0) for curve in rules.CURVES}
+                curves = {curve: dict(zip(("low", "median", "high"), rows, strict=True)) for curve, rows in spread.items()}
+                training_panel(ax, {**entry, **curves, "learned": sum(entry["learned"]), "seeds": len(entry["learned"])}, gamma)
+                ax.set(xlabel="step", ylabel="risk with ε²")
+            learned = [values["learned"] for values in select(results, kind="success", gamma=gamma)]
+            success_panel(axes[row][3], learned, parameters["grid_seeds"], parameters["overlaps"], parameters["sample_sizes"])
+            axes[row][3].set_title(f"γ = {gamma.replace('sqrt(2)', '√2')}: learned, of {parameters['grid_seeds']}", fontsize=9)
+        figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
+        _phases(axes[2], select(results, kind="phases")[0], parameters)
+
+
+def _phases(axes: Any, values: dict[str, Any], parameters: Parameters) -> None:
+    alpha, beta = np.array(values["alpha"]), np.array(values["beta"])
+    exact, corrected, paper = (np.array(values[name]) for name in ("exact", "corrected", "paper"))
+    top, size = float(max(exact.max(), paper.max())), float(np.abs(paper - exact).max())
+    line = np.linspace(alpha[0], alpha[-1], 200)
+    panels = (
+        (f"exact risk of the oracle, d = {parameters['phase_d']}", exact, "viridis", 0.0, top, "white"),
+        ("limit with what the paper drops", corrected, "viridis", 0.0, top, "white"),
+        ("paper's limit", paper, "viridis", 0.0, top, "white"),
+        ("paper minus exact", paper - exact, "RdBu_r", -size, size, style.INK),
+    )
+    for place, (ax, (title, field, colours, low, high, ink)) in enumerate(zip(axes, panels, strict=True)):
+        image = ax.pcolormesh(alpha, beta, field, cmap=colours, vmin=low, vmax=high, shading="nearest", rasterized=True)
+        if place > 1:
+            ax.figure.colorbar(image, ax=ax, pad=0.02)
+        ax.plot(line, np.sqrt(2 * line), color=ink, lw=1, ls="--")
+        ax.set_title(title, fontsize=9)
+        ax.set(xlabel="α = log(L−1)/d", ylabel="β", xlim=(alpha[0], alpha[-1]), ylim=(beta[0], beta[-1]))
+        ax.grid(False)
 
 
 RULES = "; ".join(f"{name}: {words}" for name, words in rules.WORDS.items())

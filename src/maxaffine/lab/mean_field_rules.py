@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from maxaffine.lab.experiment import Parameters, Row
+from maxaffine.lab.experiment import Parameters, Rows
 
 CURVES = ("test", "exact", "paper", "paper0", "train")
 CLOSE = 0.05  # relative distance at which a formula agrees with a test risk
@@ -85,7 +85,7 @@ def judge(name: str, numbers: Numbers, said: str) -> str:
     return _RULES[name](numbers) if name in _RULES else said
 
 
-def trained(results: Sequence[Row]) -> dict[str, list[dict[str, Any]]]:
+def trained(results: Rows) -> dict[str, list[dict[str, Any]]]:
     """The training runs by gamma and start, all seeds together: curves (seeds, steps), who learned, z."""
     runs: dict[str, list[dict[str, Any]]] = {}
     for row in results:
@@ -111,7 +111,7 @@ def agreement(entry: dict[str, Any], formula: str) -> float:
     return float(np.mean(np.abs(said - test) <= CLOSE * test))
 
 
-def claims(results: Sequence[Row], parameters: Parameters) -> list[dict[str, str]]:
+def claims(results: Rows, parameters: Parameters) -> list[dict[str, str]]:
     """Every claim with its check, its finding and its verdict by the rules."""
     runs = trained(results)
     found = []

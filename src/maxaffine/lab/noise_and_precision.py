@@ -1,8 +1,6 @@
 """Noise against precision: is the inverse temperature that training finds under input noise the known best, 1 / sigma^2?"""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +9,8 @@ from numpy.typing import NDArray
 
 from maxaffine.core.arrays import Array
 from maxaffine.lab import trends
-from maxaffine.lab.experiment import Cells, Context, Experiment, Parameters, Result, Row, Table, Unit, Verdict
+from maxaffine.lab.experiment import Cells, Context, Experiment, Parameters, Result, Rows, Table, Unit, Verdict, curves, sweep
 from maxaffine.lab.figures import band, figure
-from maxaffine.lab.sweeps import curves, sweep
 from maxaffine.report.style import BLUE, GREEN, INK, ORANGE, QUIET, RED, SKY, logarithmic
 
 TASKS = {
@@ -150,7 +147,7 @@ def best_on_the_plane(side: int, sigma: float, samples: int) -> float:
     return float(np.exp((low + high) / 2))
 
 
-def _decided(results: Sequence[Row], task: str, parameters: Parameters) -> NDArray[np.bool_]:
+def _decided(results: Rows, task: str, parameters: Parameters) -> NDArray[np.bool_]:
     """The levels at which the best temperature is pinned down: by the data, or by cells smaller than half of sigma."""
     sigma = levels_of(task, parameters)
     if task in ENTRIES:
@@ -158,7 +155,7 @@ def _decided(results: Sequence[Row], task: str, parameters: Parameters) -> NDArr
     return np.asarray(sigma >= 4.0 / int(parameters["side"]) - 1e-12)
 
 
-def summary(results: Sequence[Row], task: str, parameters: Parameters) -> dict[str, float]:
+def summary(results: Rows, task: str, parameters: Parameters) -> dict[str, float]:
     """Slope of log R on log sigma with its interval over seeds, median ratio to the best, Spearman over all levels."""
     sigma, kept = levels_of(task, parameters), _decided(results, task, parameters)
     learned, best = curves(results, "inverse_temperature", task=task), curves(results, "best", task=task)
@@ -176,7 +173,7 @@ def summary(results: Sequence[Row], task: str, parameters: Parameters) -> dict[s
     }
 
 
-def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
+def verdict(results: Rows, parameters: Parameters) -> Verdict:
     """The rule of the experiment, applied."""
     if len(results) < len(units(parameters)):
         return Verdict("incomplete", "Some tasks or seeds are missing.", {"units": len(results)})
@@ -203,7 +200,7 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
     return Verdict("not reproduced", f"Training does not find the known answer. {said}", numbers)
 
 
-def table(results: Sequence[Row], parameters: Parameters) -> Table:
+def table(results: Rows, parameters: Parameters) -> Table:
     """Learned against best inverse temperature, level by level."""
     header = ("task", "sigma", "1 / sigma^2", "best inverse temperature", "learned", "learned / best", "|W_K^T W_Q|_F")
     rows: list[Cells] = []
@@ -216,7 +213,7 @@ def table(results: Sequence[Row], parameters: Parameters) -> Table:
     return Table(header, rows)
 
 
-def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
+def draw(results: Rows, parameters: Parameters, path: Path) -> None:
     """Learned inverse temperature against sigma, task by task, with the known best; then the norms."""
     what = "Learned inverse temperature under noise, against the known best"
     with figure(path, what, verdict(results, parameters), 2, 3, (12.0, 8.0)) as (_, grid):

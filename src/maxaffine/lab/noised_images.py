@@ -5,8 +5,6 @@
 The noise xi belongs to the image and is shared by all levels; only x and xi are stored, and x~ exists batch by batch.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

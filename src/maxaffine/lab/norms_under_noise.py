@@ -9,10 +9,8 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.lab import trends
-from maxaffine.lab.experiment import Context, Experiment, Parameters, Result, Unit
-from maxaffine.lab.norms_figure import draw
-from maxaffine.lab.norms_judgement import seeds_of, table, verdict
-from maxaffine.lab.sweeps import sweep
+from maxaffine.lab.experiment import Context, Experiment, Parameters, Result, Unit, sweep
+from maxaffine.lab.norms_judgement import draw, seeds_of, table, verdict
 
 if TYPE_CHECKING:
     from maxaffine.lab.noised_images import Images

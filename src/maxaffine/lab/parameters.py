@@ -36,12 +36,9 @@ def resolve(experiment: Experiment, quick: bool, settings: Sequence[str] = (), s
 
 def _value(name: str, text: str, default: Any) -> Any:
     """The text as JSON, or as a word; of the kind that the default has."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = text
+    value = _read(text)
     if isinstance(default, (list, tuple)) and not isinstance(value, list):
-        value = [_word(part) for part in text.split(",")]
+        value = [_read(part.strip()) for part in text.split(",")]
     if isinstance(default, float) and type(value) is int:
         value = float(value)
     same = isinstance(value, list) if isinstance(default, (list, tuple)) else type(value) is type(default)
@@ -52,11 +49,11 @@ def _value(name: str, text: str, default: Any) -> Any:
     return value
 
 
-def _word(text: str) -> Any:
+def _read(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return text.strip()
+        return text
 
 
 def fingerprint(experiment: Experiment, parameters: dict[str, Any], synthetic: bool) -> str:

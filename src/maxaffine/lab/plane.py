@@ -9,8 +9,6 @@ inverse temperature is that slope per distance of the two tokens, averaged over 
 partition count the same.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 

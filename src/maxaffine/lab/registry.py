@@ -7,18 +7,12 @@ from importlib import import_module
 from maxaffine.core.errors import BadInput
 from maxaffine.lab.experiment import Experiment
 
+NAMES = (
+    "norms-under-noise", "explicit-weights", "temperature-sweep", "noise-and-precision", "learnability", "dimension",
+    "robustness", "failure-signatures", "mean-field",
+)  # fmt: skip
 # name: "module:attribute", in the order of the report
-EXPERIMENTS: dict[str, str] = {
-    "norms-under-noise": "maxaffine.lab.norms_under_noise:EXPERIMENT",
-    "explicit-weights": "maxaffine.lab.explicit_weights:EXPERIMENT",
-    "temperature-sweep": "maxaffine.lab.temperature_sweep:EXPERIMENT",
-    "noise-and-precision": "maxaffine.lab.noise_and_precision:EXPERIMENT",
-    "learnability": "maxaffine.lab.learnability:EXPERIMENT",
-    "dimension": "maxaffine.lab.dimension:EXPERIMENT",
-    "robustness": "maxaffine.lab.robustness:EXPERIMENT",
-    "failure-signatures": "maxaffine.lab.failure_signatures:EXPERIMENT",
-    "mean-field": "maxaffine.lab.mean_field:EXPERIMENT",
-}
+EXPERIMENTS = {name: f"maxaffine.lab.{name.replace('-', '_')}:EXPERIMENT" for name in NAMES}
 
 
 def home_of(name: str) -> str:

@@ -1,7 +1,6 @@
 """Experiment 7, robustness: what relative noise and rounding of each matrix of a literal layer do to its error."""
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from maxaffine.core.arrays import Array
-from maxaffine.lab.experiment import Context, Experiment, Numbers, Parameters, Result, Row, Table, Unit, Verdict
+from maxaffine.lab.experiment import Context, Experiment, Numbers, Parameters, Result, Rows, Table, Unit, Verdict, sweep
 from maxaffine.lab.figures import band, figure
-from maxaffine.lab.sweeps import sweep
 from maxaffine.report.style import CURVES, logarithmic
 
 LAYERS = {
@@ -118,7 +116,7 @@ def _slope(part: str, parts: dict[str, Array], weights: Array, values: Array, si
     return SIGMAS * float(((weights * spread * sizes).sum(axis=1) @ mix).max())
 
 
-def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
+def verdict(results: Rows, parameters: Parameters) -> Verdict:
     """The rule of the experiment, applied."""
     small = [i for i, delta in enumerate(parameters["noise"]) if delta <= 1e-3]
     above: list[str] = []
@@ -142,7 +140,7 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
     return Verdict("reproduced", sentence, numbers)
 
 
-def table(results: Sequence[Row], parameters: Parameters) -> Table:
+def table(results: Rows, parameters: Parameters) -> Table:
     """Errors per layer and part."""
     header = ("layer", "part", "error", "first order", *(f"noise {d:g}" for d in parameters["noise"]), *FORMATS)
     rows = tuple(
@@ -156,7 +154,7 @@ def table(results: Sequence[Row], parameters: Parameters) -> Table:
     return Table(header, rows)
 
 
-def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
+def draw(results: Rows, parameters: Parameters, path: Path) -> None:
     """Error against noise, one panel per layer, the first-order prediction dashed."""
     layers, noise = list(parameters["layers"]), np.array(parameters["noise"])
     what = "Noise in one matrix at a time; dashed: first order"

@@ -14,8 +14,7 @@ from maxaffine.lab.data import DataSource, describe
 from maxaffine.lab.display import Display
 from maxaffine.lab.executors import InProcess, Opener, in_process
 from maxaffine.lab.experiment import Experiment
-from maxaffine.lab.folder import SCRATCH, Header, Results, check_header, checked_units, read_header, write_header
-from maxaffine.lab.lock import locked
+from maxaffine.lab.folder import SCRATCH, Header, Results, check_header, checked_units, locked, read_header, write_header
 from maxaffine.lab.parameters import fingerprint
 from maxaffine.lab.registry import find, home_of
 from maxaffine.lab.unit import Task, check_device, execute
@@ -52,13 +51,9 @@ class Run:
 
 @contextmanager
 def opened(
-    name: str,
-    parameters: dict[str, Any],
-    quick: bool,
-    folder: Path,
-    data: Callable[[], DataSource | None],
+    name: str, parameters: dict[str, Any], quick: bool, folder: Path, data: Callable[[], DataSource | None],
     warn: Callable[[str], None] = lambda sentence: None,
-) -> Iterator[tuple[Run, DataSource | None]]:
+) -> Iterator[tuple[Run, DataSource | None]]:  # fmt: skip
     """Open or make the run folder; `data` is asked for the images only if units are left that need them."""
     experiment = find(name)
     units = checked_units(experiment, parameters)
@@ -88,12 +83,7 @@ def opened(
 
 
 def work(
-    run: Run,
-    source: DataSource | None,
-    device: str = "cpu",
-    open_executor: Opener = in_process,
-    only: str = "",
-    quiet: bool = False,
+    run: Run, source: DataSource | None, device: str = "cpu", open_executor: Opener = in_process, only: str = ""
 ) -> int:
     """Do what is left of the units whose id contains `only`; how many were done now."""
     check_device(device)
@@ -104,7 +94,7 @@ def work(
     ]
     if not tasks:
         return 0
-    with Display(run.experiment.name, len(run.units), len(run.units) - len(run.left), quiet) as display:
+    with Display(run.experiment.name, len(run.units), len(run.units) - len(run.left)) as display:
         _through(tasks, open_executor, run, display)
     scratch = run.folder / SCRATCH
     if scratch.is_dir() and not any(scratch.iterdir()):

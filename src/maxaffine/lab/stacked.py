@@ -7,8 +7,6 @@ for tokens T (d_tok, n_tok).  The levels share the start and the batch order and
 their losses (training.py), so every level has the gradient it would have alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,8 +1,5 @@
 """Temperature sweep: does training sharpen the partition, and is sharper better?"""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +7,8 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.lab import trends
-from maxaffine.lab.experiment import Cells, Context, Experiment, Parameters, Result, Row, Table, Unit, Verdict
+from maxaffine.lab.experiment import Cells, Context, Experiment, Parameters, Result, Rows, Table, Unit, Verdict, select
 from maxaffine.lab.figures import band, figure
-from maxaffine.lab.sweeps import select
 from maxaffine.report.style import BLUE, GREEN, ORANGE, PURPLE, RED, SKY, logarithmic
 
 # Ways of training with a free temperature.
@@ -83,18 +79,18 @@ def _best_values(plane: Any, side: int, points: Array, inverse_temperature: floa
     return {"sup_error": float(errors.max()), "l2_error": float(np.sqrt((errors**2).mean()))}
 
 
-def _trace(results: Sequence[Row], way: str, quantity: str) -> tuple[Array, Array]:
+def _trace(results: Rows, way: str, quantity: str) -> tuple[Array, Array]:
     """Steps and values (steps, seeds) of one way of training."""
     values = select(results, way=way)[0]
     return np.array(values["steps"], dtype=np.float64), np.array(values[quantity], dtype=np.float64)
 
 
-def _at_the_end(results: Sequence[Row], quantity: str) -> Array:
+def _at_the_end(results: Rows, quantity: str) -> Array:
     """(temperatures, seeds) after the last step."""
     return np.array([values[quantity][-1] for values in select(results, way="held")], dtype=np.float64)
 
 
-def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
+def verdict(results: Rows, parameters: Parameters) -> Verdict:
     """The rule of the experiment, applied."""
     if len(results) < len(units(parameters)):
         return Verdict("incomplete", "Some ways of training are missing.", {"units": len(results)})
@@ -138,7 +134,7 @@ def verdict(results: Sequence[Row], parameters: Parameters) -> Verdict:
     return Verdict(explained, f"Norms grow and partitions sharpen from their start, but sharper is not better. {said}", numbers)
 
 
-def table(results: Sequence[Row], parameters: Parameters) -> Table:
+def table(results: Rows, parameters: Parameters) -> Table:
     """Where every way of training ends."""
     header = ("training", "|W_K^T W_Q|_F", "inverse temperature", "entropy (nats)", "median margin", "L2 error", "sup error")
     quantities = ("product_norm", "inverse_temperature", "entropy", "margin_50", "l2_error", "sup_error")
@@ -150,7 +146,7 @@ def table(results: Sequence[Row], parameters: Parameters) -> Table:
     return Table(header, rows)
 
 
-def draw(results: Sequence[Row], parameters: Parameters, path: Path) -> None:
+def draw(results: Rows, parameters: Parameters, path: Path) -> None:
     """Norm, temperature, entropy and error along training; error against the temperature held fixed."""
     colours = {"adam": BLUE, "sgd": RED, "adam-decay": SKY, "sgd-decay": ORANGE}
     panels = (

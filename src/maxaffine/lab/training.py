@@ -5,8 +5,6 @@ would alone.  On a GPU one training step is recorded as a CUDA graph and replaye
 the host.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a curve over noise levels says: rank correlation, increases, monotone fit, slope, sign test, intervals."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

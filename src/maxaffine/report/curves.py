@@ -1,7 +1,5 @@
 """Panels over one axis: values with their bound, error, entropy, attention weights, hand-over points."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection

@@ -1,7 +1,5 @@
 """The picture of a frontier: tokens against error, one curve per method and argument."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

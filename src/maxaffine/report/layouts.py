@@ -1,7 +1,5 @@
 """The three arrangements of a figure: one variable, two, and more."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

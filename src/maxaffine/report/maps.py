@@ -1,7 +1,5 @@
 """Panels over two axes: colour maps of target, layer, error and entropy, and the cells over them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any

@@ -3,8 +3,6 @@
 Attention entropy is H(x) = -sum_j alpha_j(x) log alpha_j(x) in nats; e^H is how many tokens share the answer.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -41,13 +39,13 @@ class Window:
         """How many coordinates it has."""
         return len(self.names)
 
-    def around(self, point: Array, fraction: float) -> Window:
+    def around(self, point: Array, fraction: float) -> "Window":
         """The window of that fraction of every width, centred on the point as far as the edges allow."""
         half = (self.high - self.low) * fraction / 2
         middle = np.clip(point, self.low + half, self.high - half)
         return replace(self, low=np.maximum(middle - half, self.low), high=np.minimum(middle + half, self.high))
 
-    def section(self, axes: Sequence[int]) -> Window:
+    def section(self, axes: Sequence[int]) -> "Window":
         """These coordinates alone."""
         chosen = list(axes)
         return Window(self.low[chosen], self.high[chosen], tuple(self.names[i] for i in chosen))

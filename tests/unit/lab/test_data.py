@@ -16,9 +16,8 @@ import pytest
 
 from maxaffine.cli.app import main
 from maxaffine.core.errors import BadInput, Refused
-from maxaffine.lab.data import DataSource, catalogue, describe, download, files, locate
+from maxaffine.lab.data import DataSource, catalogue, choose, describe, download, files, locate
 from maxaffine.lab.data.catalogue import DATASETS, Download
-from maxaffine.lab.data.choose import choose
 
 TOYS = Path(__file__).with_name("toys")
 

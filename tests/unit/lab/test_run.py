@@ -15,8 +15,8 @@ import pytest
 from maxaffine.cli.app import main
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.lab import journal as journals
+from maxaffine.lab.folder import locked
 from maxaffine.lab.journal import Journal, sealed
-from maxaffine.lab.lock import locked
 from maxaffine.lab.parameters import resolve
 from maxaffine.lab.registry import EXPERIMENTS, find
 from maxaffine.lab.runner import default_folder
@@ -159,7 +159,7 @@ def test_a_second_process_is_turned_away_and_the_first_one_finishes(tmp_path, wh
 
 
 def test_the_lock_of_a_dead_process_is_taken_over(tmp_path):
-    code = f"import os, pathlib, maxaffine.lab.lock as lock\nwith lock.locked(pathlib.Path({str(tmp_path)!r})): os._exit(9)"
+    code = f"import os, pathlib, maxaffine.lab.folder as home\nwith home.locked(pathlib.Path({str(tmp_path)!r})): os._exit(9)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 9
     assert (tmp_path / "lock").read_text().strip().isdigit()
     with locked(tmp_path):

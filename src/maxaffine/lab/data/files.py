@@ -10,6 +10,7 @@ import math
 import tarfile
 import zlib
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,21 +36,17 @@ def unpack(path: Path, name: str) -> bytes:
     try:
         if path.name.endswith((".tar.gz", ".tgz")):
             return _member(path, name)
-        if path.suffix == ".gz":
-            with gzip.open(path) as handle:
-                return _limited(handle.read(UNPACKED_LIMIT + 1), path)
-        if path.suffix == ".xz":
-            with lzma.open(path) as handle:
-                return _limited(handle.read(UNPACKED_LIMIT + 1), path)
-        with path.open("rb") as handle:
-            return _limited(handle.read(UNPACKED_LIMIT + 1), path)
+        opener: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+        with opener(path, "rb") as handle:
+            return _limited(handle, path)
     except (EOFError, lzma.LZMAError, zlib.error, tarfile.TarError, gzip.BadGzipFile) as failure:
         raise BadInput(f"{str(path)!r} is cut short or damaged ({failure}); delete it and get it again.") from None
     except OSError as failure:
         raise BadInput(f"cannot read {str(path)!r}: {failure.strerror or failure}.") from None
 
 
-def _limited(data: bytes, path: Path) -> bytes:
+def _limited(handle: IO[bytes], path: Path) -> bytes:
+    data = handle.read(UNPACKED_LIMIT + 1)
     if len(data) > UNPACKED_LIMIT:
         raise BadInput(f"{str(path)!r} unpacks to more than {UNPACKED_LIMIT >> 20} MiB; it is not a file of these data sets.")
     return data
@@ -61,7 +58,7 @@ def _member(path: Path, name: str) -> bytes:
             if entry.isfile() and Path(entry.name).name == name:
                 handle = archive.extractfile(entry)
                 assert handle is not None  # a plain file
-                return _limited(handle.read(UNPACKED_LIMIT + 1), path)
+                return _limited(handle, path)
     raise BadInput(f"{str(path)!r} has no member {name!r}; it is not the upstream archive of the binary version.")
 
 

@@ -4,31 +4,35 @@ A folder holds mnist/, fashion-mnist/ and cifar10/ with the published files, pac
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from maxaffine.core.errors import BadInput
+from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.records import sha256
 from maxaffine.lab.data import catalogue, files, synthetic
+from maxaffine.lab.data.files import Bytes
 
 VARIABLE = "MAXAFFINE_DATA"
 SYNTHETIC = "SYNTHETIC"  # the origin of made-up data in records
+WARNING = (
+    "SYNTHETIC DATA: {names} not found, so this quick run uses made-up images of the same format. Its numbers say nothing about "
+    "the published data; give --data DIR for those."
+)
 
 
 @dataclass(frozen=True)
 class ImageSet:
     """One data set: images (n, height, width, channels) and labels (n,), all uint8."""
 
-    train_images: NDArray[np.uint8]
-    train_labels: NDArray[np.uint8]
-    test_images: NDArray[np.uint8]
-    test_labels: NDArray[np.uint8]
+    train_images: Bytes
+    train_labels: Bytes
+    test_images: Bytes
+    test_labels: Bytes
     name: str
     synthetic: bool
     checksums: dict[str, str]  # file as unpacked: SHA-256
@@ -72,7 +76,7 @@ def _load(folder: str | None, name: str) -> ImageSet:
 
 
 _PARTS = ("train images", "train labels", "test images", "test labels")
-Arrays = tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]
+Arrays = tuple[Bytes, Bytes, Bytes, Bytes]
 
 
 def _frozen(arrays: Arrays, name: str, made_up: bool, sums: dict[str, str], published: bool) -> ImageSet:
@@ -142,6 +146,27 @@ def locate(names: Iterable[str], given: str | Path | None = None) -> DataSource 
             f"{', '.join(entry.content)}, plain, .gz or .xz{' or as ' + entry.archive if entry.archive else ''}."
         )
     return DataSource(str(folder.resolve()))
+
+
+def choose(
+    names: Sequence[str], given: Path | None, quick: bool, warn: Callable[[str], None],
+    download: Callable[[Sequence[str]], DataSource] | None = None,
+) -> DataSource:  # fmt: skip
+    """The source of these data sets: the user's, downloaded ones if the user agrees, synthetic ones for quick runs only."""
+    found = locate(names, given)
+    if found is not None:
+        return found
+    if quick:
+        warn(WARNING.format(names=", ".join(names)))
+        return DataSource(None)
+    lacking = missing(cache_folder(), names)
+    if download is not None:
+        return download(lacking)
+    size = sum(file.bytes for name in lacking for file in catalogue.dataset(name).downloads) / 1e6
+    raise Refused(
+        f"this run needs {', '.join(catalogue.dataset(name).title for name in lacking)}, and there is no such data here: name a "
+        f"folder with --data DIR or {VARIABLE}, or add --download to fetch and verify them ({size:.0f} MB)."
+    )
 
 
 def describe(source: DataSource, names: Iterable[str]) -> dict[str, Any]:

@@ -5,15 +5,16 @@ noise, as unsigned bytes.  They can be told apart by a small net, and they are n
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.lab.data.catalogue import DataSet
+from maxaffine.lab.data.files import Bytes
 
 TRAIN, TEST, CLASSES = 4000, 1000, 10
 SEED = {"mnist": 101, "fashion-mnist": 102, "cifar10": 103}
 
 
-def images(entry: DataSet) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
+def images(entry: DataSet) -> tuple[Bytes, Bytes, Bytes, Bytes]:
     """Train images (4000, h, w, c), train labels, test images (1000, h, w, c), test labels; the same at every call."""
     rng = np.random.default_rng(SEED[entry.name])
     height, width, channels = entry.shape
@@ -33,13 +34,13 @@ def images(entry: DataSet) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArra
     return pixels[:TRAIN], names[:TRAIN], pixels[TRAIN:], names[TRAIN:]
 
 
-def _smooth(coarse: NDArray[np.float64], height: int, width: int) -> NDArray[np.float64]:
+def _smooth(coarse: Array, height: int, width: int) -> Array:
     """Periodic cosine interpolation of a coarse grid: (classes, 5, 5, c) to (classes, height, width, c)."""
-    fine: NDArray[np.float64] = np.einsum("hi,kijc->khjc", _weights(height, coarse.shape[1]), coarse)
+    fine: Array = np.einsum("hi,kijc->khjc", _weights(height, coarse.shape[1]), coarse)
     return np.ascontiguousarray(np.einsum("wj,khjc->khwc", _weights(width, coarse.shape[2]), fine))
 
 
-def _weights(size: int, knots: int) -> NDArray[np.float64]:
+def _weights(size: int, knots: int) -> Array:
     position = np.arange(size)[:, None] * knots / size - np.arange(knots)[None, :]
     distance = np.abs((position + knots / 2) % knots - knots / 2)
     return np.where(distance < 1, 0.5 + 0.5 * np.cos(np.pi * distance), 0.0)
