@@ -49,7 +49,7 @@ def run(
             gap=arguments.maybe(arguments.constant, gap, "`gap`"), run=Run(progress=progress), refused=refused,
         )  # fmt: skip
     if figure is not None:
-        from maxaffine.report.frontier import draw_frontier
+        from maxaffine.report.figures import draw_frontier
 
         draw_frontier(rows, expression, figure)
     if json:

@@ -138,15 +138,19 @@ def inspect(
         dtype: what the head runs in, for the signature `saturated`.
         name: what to call it.
     """
-    maps = [_matrix(label, W) for label, W in (("W_Q", W_Q), ("W_K", W_K), ("W_V", W_V))]
+    maps = [np.asarray(W, dtype=np.float64) for W in (W_Q, W_K, W_V)]
+    for label, W in zip(("W_Q", "W_K", "W_V"), maps, strict=True):
+        if W.ndim != 2 or 0 in W.shape or not np.isfinite(W).all():
+            raise BadInput(f"`{label}` of shape {W.shape} must be a finite matrix (d_head, d_model).")
     width = maps[0].shape[1]
     if maps[1].shape != maps[0].shape or maps[2].shape[1] != width:
         shapes = ", ".join(str(W.shape) for W in maps)
         raise BadInput(f"`W_Q`, `W_K`, `W_V` have shapes {shapes}; they must be (d_head, d_model), W_Q and W_K alike.")
-    biases = [
-        np.zeros(len(W)) if b is None else _vector(label, b, len(W))
-        for label, b, W in zip(("b_Q", "b_K", "b_V"), (b_Q, b_K, b_V), maps, strict=True)
-    ]
+    given = zip((b_Q, b_K, b_V), maps, strict=True)
+    biases = [np.zeros(len(W)) if b is None else np.asarray(b, dtype=np.float64) for b, W in given]
+    for label, b, W in zip(("b_Q", "b_K", "b_V"), biases, maps, strict=True):
+        if b.shape != (len(W),) or not np.isfinite(b).all():
+            raise BadInput(f"`{label}` of shape {b.shape} must be ({len(W)},) finite numbers.")
     factor = 1.0 / np.sqrt(len(maps[0])) if scale is None else float(scale)
     sequences = []
     for tokens in _sequences(X, width):
@@ -218,20 +222,6 @@ def _sequences(X: Any, width: int) -> list[Array]:
         if part.ndim != 2 or part.shape[1] != width or not len(part) or not np.isfinite(part).all():
             raise BadInput(f"`X` has a sequence of shape {part.shape}; each must be finite tokens in rows (n, {width}).")
     return out
-
-
-def _matrix(label: str, W: ArrayLike) -> Array:
-    array = np.asarray(W, dtype=np.float64)
-    if array.ndim != 2 or 0 in array.shape or not np.isfinite(array).all():
-        raise BadInput(f"`{label}` of shape {array.shape} must be a finite matrix (d_head, d_model).")
-    return array
-
-
-def _vector(label: str, b: ArrayLike, length: int) -> Array:
-    array = np.asarray(b, dtype=np.float64)
-    if array.shape != (length,) or not np.isfinite(array).all():
-        raise BadInput(f"`{label}` of shape {array.shape} must be ({length},) finite numbers.")
-    return array
 
 
 def _three(numbers: tuple[float, ...]) -> str:

@@ -11,16 +11,7 @@ from maxaffine.inspection.head import HeadInspection, inspect
 from maxaffine.inspection.transformer import Model
 from maxaffine.inspection.weights import MAX_BYTES, read_weights
 
-SENTENCES = (
-    "The cat sat on the mat and looked at the birds outside the window.",
-    "In 1905 Albert Einstein published four papers that changed physics, and one of them earned him the Nobel prize.",
-    "If the pump fails, close the valve first; then call the engineer who is on duty, not the one who wrote the manual.",
-    "She told her brother that he had left his keys on the kitchen table next to the letters.",
-    "The bank raised interest rates on Tuesday, so the fishermen who live near the river bank sold their boats.",
-    "To be, or not to be, that is the question: whether it is nobler in the mind to suffer.",
-    "Add two cups of flour, a pinch of salt and one egg, mix until smooth, and let the dough rest for an hour.",
-    "Attention cuts the space of queries into the cells of a power diagram and looks up a value in each of them.",
-)
+SENTENCES = tuple(Path(__file__).with_name("sentences.md").read_text(encoding="utf-8").splitlines())
 MOST_TOKENS = 20_000
 
 
@@ -49,15 +40,10 @@ class ModelInspection:
 
 
 def inspect_model(
-    path: str | Path,
-    sentences: Sequence[str] | None = None,
-    ids: Sequence[Sequence[int]] | None = None,
-    layer: int | None = None,
-    head: int | None = None,
-    heads: int | None = None,
-    max_bytes: int = MAX_BYTES,
+    path: str | Path, sentences: Sequence[str] | None = None, ids: Sequence[Sequence[int]] | None = None,
+    layer: int | None = None, head: int | None = None, heads: int | None = None, max_bytes: int = MAX_BYTES,
     progress: Progress = silent,
-) -> ModelInspection:
+) -> ModelInspection:  # fmt: skip
     """Look at the heads of a checkpoint, all of them or one layer's or one, on sentences or token ids.
 
     Sentences need the package `tokenizers` and the model's tokenizer.json; without either, give `ids`.

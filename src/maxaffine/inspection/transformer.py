@@ -7,8 +7,10 @@ heads.
 
 import math
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,41 +19,33 @@ from numpy.typing import NDArray
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.inspection.weights import Weights
+from maxaffine.report.diagnosis import softmax
 
 
 @dataclass(frozen=True)
 class Names:
     """Where a family keeps its tensors; {i} is the layer."""
 
-    probe: str
     words: str
     positions: str
-    types: str | None
-    norm: str | None  # of the embeddings
     block: str
     attention: tuple[str, ...]  # query, key, value, or one fused
     output: str
     norms: tuple[str, str]
     feed: tuple[str, str]
+    types: str | None = None
+    norm: str | None = None  # of the embeddings
+
+    @property
+    def probe(self) -> str:
+        """The tensor by which a family is known."""
+        return f"{self.block}{self.attention[0]}.weight"
 
 
-BERT = Names(
-    "encoder.layer.{i}.attention.self.query.weight", "embeddings.word_embeddings", "embeddings.position_embeddings",
-    "embeddings.token_type_embeddings", "embeddings.LayerNorm", "encoder.layer.{i}.",
-    ("attention.self.query", "attention.self.key", "attention.self.value"), "attention.output.dense",
-    ("attention.output.LayerNorm", "output.LayerNorm"), ("intermediate.dense", "output.dense"),
-)  # fmt: skip
-DISTIL = Names(
-    "transformer.layer.{i}.attention.q_lin.weight", "embeddings.word_embeddings", "embeddings.position_embeddings",
-    None, "embeddings.LayerNorm", "transformer.layer.{i}.",
-    ("attention.q_lin", "attention.k_lin", "attention.v_lin"), "attention.out_lin",
-    ("sa_layer_norm", "output_layer_norm"), ("ffn.lin1", "ffn.lin2"),
-)  # fmt: skip
-GPT2 = Names(
-    "h.{i}.attn.c_attn.weight", "wte", "wpe", None, None, "h.{i}.",
-    ("attn.c_attn",), "attn.c_proj", ("ln_1", "ln_2"), ("mlp.c_fc", "mlp.c_proj"),
-)  # fmt: skip
-FAMILIES = {"bert": BERT, "distilbert": DISTIL, "gpt2": GPT2}
+FAMILIES = {
+    family: Names(**{name: tuple(entry) if isinstance(entry, list) else entry for name, entry in names.items()})
+    for family, names in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
+}
 PREFIXES = ("", "bert.", "roberta.", "distilbert.", "transformer.", "model.")
 
 
@@ -145,8 +139,7 @@ class Model:
         logits = q @ k.transpose(0, 2, 1) / math.sqrt(size)
         if self.causal:
             logits = np.where(np.tri(n, dtype=bool), logits, -np.inf)
-        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        mixed = (weights / weights.sum(axis=-1, keepdims=True)) @ v
+        mixed = softmax(logits) @ v
         out = self._linear(mixed.transpose(1, 0, 2).reshape(n, -1), layer, self.names.output)
         if self.causal:
             h = h + out

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from maxaffine.heads.lookup import theorems
@@ -11,42 +13,13 @@ from maxaffine.heads.spectral.plan import one_more
 if TYPE_CHECKING:
     from maxaffine.compiled import Compiled
 
-MEANING = {
-    "cells": {
-        "approximation": "one value per cell",
-        "leakage": "weight outside the nearest cell (finite sharpness)",
-        "rounding": "finite precision of keys, values, logits and sums",
-        "target_rounding": "uncertainty of the target's own values",
-    },
-    "clusters": {
-        "approximation": "error inside each cluster",
-        "leakage": "blending where clusters meet (finite sharpness)",
-    },
-    "spectral": {
-        "approximation": "the head's functions against the target, from points and ellipses",
-        "leakage": "weight that groups of a sum head give each other",
-    },
-    "entries": {
-        "approximation": "the layer against the values, at the worst entry",
-        "leakage": "not counted apart: the layer is evaluated as it is",
-        "rounding": "finite precision of logits and sums, in this verification and in any runtime",
-        "target_rounding": "none: the values are the table's own numbers",
-    },
-}
+WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 FIT = "the fit dominates"
 CELLS = "the size of the cells dominates"
-ADVICE = {
-    "rounding": "rounding in {dtype} dominates; a wider dtype helps, more tokens do not",
-    "target_rounding": "the accuracy of the target's own values is the limit; changing the layer does not help",
-    "clusters leakage": "blending between clusters dominates; a smaller `error` makes the sites steeper, at no cost in tokens",
-    "clusters approximation": "the fit inside the clusters dominates; a smaller `error` adds tokens",
-    "cells rounding": "rounding in {dtype} dominates; use a wider dtype or ask for a larger error, which needs fewer cells",
-    "cells leakage": "leakage into neighbouring cells dominates; a larger sharpness costs no tokens",
-}
 
 
 def family(c: Compiled) -> str:
-    """Which of MEANING a layer belongs to."""
+    """The family of a layer, as advice.toml names it."""
     if c.certificate.scope.over == "entries":
         return "entries"
     if c.method == "spectral":
@@ -56,7 +29,7 @@ def family(c: Compiled) -> str:
 
 def meaning(c: Compiled) -> dict[str, str]:
     """What each part of the bound is, in words."""
-    return {**MEANING["cells"], **MEANING[family(c)]}
+    return {**WORDS["meaning"]["cells"], **WORDS["meaning"][family(c)]}
 
 
 def advice(c: Compiled) -> str:
@@ -71,7 +44,8 @@ def advice(c: Compiled) -> str:
         return _spectral(c)
     if kind == "cells" and worst == "approximation":
         return _cells(c)
-    return ADVICE.get(f"{kind} {worst}", ADVICE.get(worst, "")).format(dtype=c.dtype)
+    words = WORDS["advice"]
+    return str(words.get(f"{kind} {worst}", words.get(worst, ""))).format(dtype=c.dtype)
 
 
 def _entries(c: Compiled) -> str:
@@ -80,7 +54,7 @@ def _entries(c: Compiled) -> str:
     if c.tokens >= entries.count:
         return "the values are too rough: no fewer tokens than entries reach this error; ask for a larger one"
     if parts["rounding"] > parts["approximation"]:
-        return ADVICE["rounding"].format(dtype=c.dtype)
+        return str(WORDS["advice"]["rounding"]).format(dtype=c.dtype)
     return f"{FIT}; a smaller `error` adds tokens, a larger one saves some"
 
 

@@ -4,12 +4,14 @@
     two variables    target, layer and error as maps with the cells over them, entropy, sections
     more             planes and lines through the worst point found
 
+A plan has a figure too: tokens against error, one curve per method and argument.
 The words are kept apart: a bound is *proved* (or statistical), an error is *observed*.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,8 @@ from maxaffine.report.sampling import Probe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+MARKS = ("o", "s", "^", "D", "v", "P")
 
 
 def draw(compiled: Any, path: str | Path, *, progress: Progress | None = None) -> Path:
@@ -120,3 +124,29 @@ def output_name(probe: Probe) -> str:
     if columns == 1:
         return f"output {row + 1} of {rows}"
     return f"output row {row + 1}, token {column + 1} of {rows} × {columns}"
+
+
+def draw_frontier(rows: Sequence[dict[str, Any]], target: str, path: str | Path) -> Path:
+    """Draw rows of `maxaffine.frontier.frontier`; .png, .svg or .pdf by suffix."""
+    curves: dict[str, list[tuple[float, int, bool]]] = {}
+    for row in rows:
+        name = row["method"] if row["method"] == row["argument"] else f"{row['method']} ({row['argument']})"
+        curves.setdefault(name, []).append((row["error"], row["tokens"], row["affordable"]))
+    with style.sheet(path, (8.0, 5.0)) as (_, grid):
+        axes = grid[0][0]
+        for index, (name, points) in enumerate(sorted(curves.items(), key=lambda item: min(p[1] for p in item[1]))):
+            points.sort()
+            colour, mark = style.CURVES[index % len(style.CURVES)], MARKS[index % len(MARKS)]
+            axes.plot([p[0] for p in points], [float(p[1]) for p in points], color=colour, lw=1.6, zorder=2)
+            for fits, face in ((True, colour), (False, "white")):
+                chosen = [p for p in points if p[2] is fits]
+                label = name if chosen and (fits or not any(p[2] for p in points)) else None
+                look = {"ls": "none", "marker": mark, "ms": 6, "mfc": face, "mec": colour, "label": label, "zorder": 3}
+                axes.plot([p[0] for p in chosen], [float(p[1]) for p in chosen], **look)
+        style.logarithmic(axes)
+        axes.invert_xaxis()
+        axes.set(xlabel="error asked for", ylabel="tokens", title=style.shortened(f"tokens against error: {target}", 90))
+        words = "open marks: more than fits the memory here"
+        axes.text(0.99, 0.02, words, transform=axes.transAxes, ha="right", color=style.QUIET, fontsize=8)
+        axes.legend()
+    return Path(path)

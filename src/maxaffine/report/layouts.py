@@ -13,27 +13,7 @@ from matplotlib.gridspec import GridSpec
 
 from maxaffine.core.arrays import Array
 from maxaffine.layer.maxaffine import MaxAffine
-from maxaffine.report import style
-from maxaffine.report.curves import (
-    entropy_curve,
-    error_curve,
-    handover_points,
-    mark_handovers,
-    value_curves,
-    weight_curves,
-)
-from maxaffine.report.maps import (
-    colour_map,
-    entropy_map,
-    mark_window,
-    mark_worst,
-    outline_cells,
-    partition_map,
-    peaks,
-    readable_cells,
-    value_range,
-    value_scale,
-)
+from maxaffine.report import curves, maps, style
 from maxaffine.report.sampling import Probe, Samples, Window
 
 # Where the cells are too many to see, a window with about this many is drawn beside the whole.
@@ -52,7 +32,7 @@ def one_variable(probe: Probe) -> Figure:
     close = probe.window.around(probe.worst, min(0.4, 6.0 / max(2, len(cells))))
     count = int(np.clip(10 * len(cells), 1600, 12_000))
     for column, (window, points) in enumerate([(probe.window, count), (close, 900)]):
-        handovers = handover_points(_intervals(partition, window) if column else cells)
+        handovers = curves.handover_points(_intervals(partition, window) if column else cells)
         shared: Axes | None = None
         ticks, x = probe.line(0, float(window.low[0]), float(window.high[0]), points)
         samples = probe.at(x)
@@ -61,21 +41,21 @@ def one_variable(probe: Probe) -> Figure:
         for row in range(3):
             panels.append(figure.add_subplot(grid[row, column], sharex=shared))
             shared = shared or panels[0]
-            mark_handovers(panels[row], handovers, window, rug=row == 0)
+            curves.mark_handovers(panels[row], handovers, window, rug=row == 0)
             panels[row].set_xlim(window.low[0], window.high[0])
             style.clean(panels[row])
-        value_curves(panels[0], probe, ticks, samples, None if probe.at_entries else probe.pointwise_bound)
+        curves.value_curves(panels[0], probe, ticks, samples, None if probe.at_entries else probe.pointwise_bound)
         if column == 0:
             panels[0].legend(**style.LEGEND, loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=4)
-        error_curve(panels[1], probe, ticks, samples)
+        curves.error_curve(panels[1], probe, ticks, samples)
         if column == 0:
             panels[0].set_title("target and layer")
             panels[1].set_title(f"{probe.titled}, layer − target")
-            entropy_curve(panels[2], probe, window, handovers)
+            curves.entropy_curve(panels[2], probe, window, handovers)
         else:
             panels[0].set_title("near the worst point")
             panels[1].set_title("error there")
-            weight_curves(panels[2], probe, window)
+            curves.weight_curves(panels[2], probe, window)
         for panel in panels[:2]:
             panel.tick_params(labelbottom=False, bottom=False)
         panels[2].set_xlabel(window.names[0])
@@ -89,42 +69,41 @@ def two_variables(probe: Probe) -> Figure:
     figure = _canvas(7.9)
     grid = _grid(figure, 2, 3, across=1.05, down=0.7)
     partition, whole = probe.partition(), probe.window
-    cells = readable_cells(partition, whole)
+    cells = maps.readable_cells(partition, whole)
     many = partition is not None and cells is None
     close = whole.around(probe.worst, math.sqrt(_CLOSE / len(partition))) if partition is not None and many else whole
-    close_cells = readable_cells(partition, close) if many else cells
+    close_cells = maps.readable_cells(partition, close) if many else cells
 
     side = probe.affordable(300 if many else 240, 80)
-    _, x = probe.plane((0, 1), whole, side, jitter=many)
-    samples = probe.at(x)
-    error = peaks(np.abs(samples.error)) if many else np.abs(samples.error)
-    scale = value_scale(samples)
+    samples = probe.at(probe.plane((0, 1), whole, side, jitter=many))
+    error = maps.peaks(np.abs(samples.error)) if many else np.abs(samples.error)
+    scale = maps.value_scale(samples)
     error_scale = Normalize(0.0, max(float(error.max()), abs(probe.worst_error)) or 1.0)
     probe.step()
 
     top = [figure.add_subplot(grid[0, k]) for k in range(3)]
-    colour_map(top[0], samples.target, whole, style.VALUES, scale, "target")
-    colour_map(top[1], samples.layer, whole, style.VALUES, scale, "layer")
+    maps.colour_map(top[0], samples.target, whole, style.VALUES, scale, "target")
+    maps.colour_map(top[1], samples.layer, whole, style.VALUES, scale, "layer")
     title = f"{probe.titled}, largest |layer − target| nearby" if many else f"{probe.titled}, |layer − target|"
-    colour_map(top[2], error, whole, style.ERRORS, error_scale, title)
+    maps.colour_map(top[2], error, whole, style.ERRORS, error_scale, title)
     for axes in top:
-        outline_cells(axes, cells)
+        maps.outline_cells(axes, cells)
         if many:
-            mark_window(axes, close)
-    mark_worst(top[2], probe.worst)
+            maps.mark_window(axes, close)
+    maps.mark_worst(top[2], probe.worst)
     probe.step()
 
     if many:
-        _, x = probe.plane((0, 1), close, probe.affordable(200, 80))
+        x = probe.plane((0, 1), close, probe.affordable(200, 80))
         axes = figure.add_subplot(grid[1, 0])
-        colour_map(axes, np.abs(probe.at(x).error), close, style.ERRORS, error_scale, "error near the worst point")
-        outline_cells(axes, close_cells)
-        mark_worst(axes, probe.worst)
+        maps.colour_map(axes, np.abs(probe.at(x).error), close, style.ERRORS, error_scale, "error near the worst point")
+        maps.outline_cells(axes, close_cells)
+        maps.mark_worst(axes, probe.worst)
     else:
-        partition_map(figure.add_subplot(grid[1, 0]), probe, cells, whole, scale)
+        maps.partition_map(figure.add_subplot(grid[1, 0]), probe, cells, whole, scale)
     probe.step()
     where = "attention entropy there, nats" if many else "attention entropy, nats"
-    entropy_map(figure.add_subplot(grid[1, 1]), probe, (0, 1), close, close_cells, where)
+    maps.entropy_map(figure.add_subplot(grid[1, 1]), probe, (0, 1), close, close_cells, where)
     probe.step()
 
     below = grid[1, 2].subgridspec(2, 1, hspace=0.36)
@@ -132,7 +111,7 @@ def two_variables(probe: Probe) -> Figure:
         axes = figure.add_subplot(below[axis])
         ticks, line = probe.line(axis, float(close.low[axis]), float(close.high[axis]), 1200)
         style.clean(axes)
-        error_curve(axes, probe, ticks, probe.at(line), axis=axis)
+        curves.error_curve(axes, probe, ticks, probe.at(line), axis=axis)
         axes.set_xlim(close.low[axis], close.high[axis])
         axes.set_xlabel(whole.names[axis], labelpad=1)
         if axis == 0:
@@ -144,9 +123,12 @@ def two_variables(probe: Probe) -> Figure:
 def many_variables(probe: Probe) -> Figure:
     """Planes through the worst point, spanned by the axes on which the target varies most; then a line per axis."""
     whole = probe.window
-    lines = _lines(probe)
+    lines = []  # along every axis through the worst point
+    for axis in range(whole.dimension):
+        ticks, x = probe.line(axis, float(whole.low[axis]), float(whole.high[axis]), 400)
+        lines.append((ticks, probe.at(x)))
     order = sorted(range(whole.dimension), key=lambda i: (-float(np.ptp(lines[i][1].target)), i))
-    pairs = [tuple(sorted(pair)) for pair in itertools.combinations(order[:3], 2)]
+    pairs = [(min(pair), max(pair)) for pair in itertools.combinations(order[:3], 2)]
     shown = order[:8]
     line_rows = math.ceil(len(shown) / 4)
     probe.expect(2 + 2 * len(pairs))
@@ -160,27 +142,23 @@ def many_variables(probe: Probe) -> Figure:
     planes = []
     side = probe.affordable(140, 60)
     for pair in pairs:
-        axes_pair = (int(pair[0]), int(pair[1]))
-        planes.append(probe.at(probe.plane(axes_pair, whole.section(axes_pair), side)[1]))
+        planes.append(probe.at(probe.plane(pair, whole.section(pair), side)))
         probe.step()
-    scale = value_scale(*planes)
+    scale = maps.value_scale(*planes)
     error_scale = Normalize(0.0, max([abs(probe.worst_error)] + [float(np.abs(p.error).max()) for p in planes]) or 1.0)
     for row, (pair, samples) in enumerate(zip(pairs, planes, strict=True)):
-        axes_pair = (int(pair[0]), int(pair[1]))
-        window = whole.section(axes_pair)
-        cells = readable_cells(partition and partition.sliced(axes_pair, probe.worst), window)
+        window = whole.section(pair)
+        cells = maps.readable_cells(partition and partition.sliced(pair, probe.worst), window)
         titles = ("target", "layer", f"{probe.titled}, |layer − target|") if row == 0 else ("", "", "")
         images = (samples.target, samples.layer, np.abs(samples.error))
-        maps = (style.VALUES, style.VALUES, style.ERRORS)
-        for column in range(3):
+        for column, (image, title) in enumerate(zip(images, titles, strict=True)):
             axes = figure.add_subplot(grid[row, column])
-            norm = error_scale if column == 2 else scale
-            colour_map(axes, images[column], window, maps[column], norm, titles[column])
-            outline_cells(axes, cells)
-            mark_worst(axes, probe.worst[list(axes_pair)])
+            colours, norm = (style.VALUES, scale) if column < 2 else (style.ERRORS, error_scale)
+            maps.colour_map(axes, image, window, colours, norm, title)
+            maps.outline_cells(axes, cells)
+            maps.mark_worst(axes, probe.worst[list(pair)])
         title = "attention entropy, nats" if row == 0 else ""
-        share = 1 / len(pairs)
-        entropy_map(figure.add_subplot(grid[row, 3]), probe, axes_pair, window, cells, title, share=share)
+        maps.entropy_map(figure.add_subplot(grid[row, 3]), probe, pair, window, cells, title, share=1 / len(pairs))
         probe.step()
 
     reach, band = _reach([lines[axis][1] for axis in shown], probe.pointwise_bound)
@@ -188,7 +166,7 @@ def many_variables(probe: Probe) -> Figure:
         axes = figure.add_subplot(line_grid[k // 4, k % 4])
         style.clean(axes)
         ticks, samples = lines[axis]
-        value_curves(axes, probe, ticks, samples, band, axis=axis)
+        curves.value_curves(axes, probe, ticks, samples, band, axis=axis)
         axes.set_xlim(whole.low[axis], whole.high[axis])
         axes.set_ylim(*reach)
         axes.set_xlabel(whole.names[axis], labelpad=1)
@@ -206,33 +184,16 @@ def _canvas(height: float) -> Figure:
 
 
 def _grid(
-    figure: Figure,
-    rows: int,
-    columns: int,
-    *,
-    across: float,
-    down: float,
-    right: float = 0.6,
-    top: float | None = None,
-    bottom: float = 0.46,
-    **ratios: Sequence[float],
-) -> GridSpec:
+    figure: Figure, rows: int, columns: int, *, across: float, down: float, right: float = 0.6, top: float = _HEADER + 0.2,
+    bottom: float = 0.46, **ratios: Sequence[float],
+) -> GridSpec:  # fmt: skip
     """Panels with all gaps in inches: between columns, between rows, and to the edges of the figure."""
     width, height = figure.get_size_inches()
-    left, top = 0.58, _HEADER + 0.2 if top is None else top
+    left = 0.58
     panel_width = (width - left - right - (columns - 1) * across) / columns
     panel_height = (height - top - bottom - (rows - 1) * down) / rows
-    return figure.add_gridspec(
-        rows,
-        columns,
-        left=left / width,
-        right=1 - right / width,
-        top=1 - top / height,
-        bottom=bottom / height,
-        wspace=across / panel_width,
-        hspace=down / panel_height,
-        **ratios,
-    )
+    edges = {"left": left / width, "right": 1 - right / width, "top": 1 - top / height, "bottom": bottom / height}
+    return figure.add_gridspec(rows, columns, **edges, wspace=across / panel_width, hspace=down / panel_height, **ratios)
 
 
 def _intervals(partition: MaxAffine | None, window: Window) -> Array:
@@ -242,18 +203,9 @@ def _intervals(partition: MaxAffine | None, window: Window) -> Array:
     return cells[~np.isnan(cells[:, 0])]
 
 
-def _lines(probe: Probe) -> list[tuple[Array, Samples]]:
-    """A line along every axis through the worst point."""
-    window, lines = probe.window, []
-    for axis in range(window.dimension):
-        ticks, x = probe.line(axis, float(window.low[axis]), float(window.high[axis]), 400)
-        lines.append((ticks, probe.at(x)))
-    return lines
-
-
 def _reach(lines: list[Samples], bound: float | None) -> tuple[tuple[float, float], float | None]:
     """One vertical range for several curves, and the bound if a band of that width is not out of proportion."""
-    low, high = value_range(lines)
+    low, high = maps.value_range(lines)
     room = 0.06 * (high - low) or 0.5
     if bound is not None and bound < 2 * (high - low):
         room = max(room, 1.06 * bound)

@@ -14,20 +14,20 @@ from matplotlib.ticker import MaxNLocator
 from maxaffine.core.arrays import Array
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.report import style
+from maxaffine.report.diagnosis import softmax
 from maxaffine.report.sampling import MOST_CELLS, Probe, Samples, Window
 
 # More cells than this in one panel are a grey wash.
 READABLE = 650
 
 
-def colour_map(axes: Axes, image: Array, window: Window, colours: str, norm: Normalize, title: str) -> Any:
+def colour_map(axes: Axes, image: Array, window: Window, colours: str, norm: Normalize, title: str) -> None:
     """An image of values over the window, rows running upwards, with its colour bar."""
     extent = (window.low[0], window.high[0], window.low[1], window.high[1])
     shown = axes.imshow(image, origin="lower", extent=extent, aspect="auto", cmap=colours, norm=norm)
     axes.set_title(title)
     _plane_axes(axes, window)
     _colour_bar(axes, shown)
-    return shown
 
 
 def _plane_axes(axes: Axes, window: Window) -> None:
@@ -72,29 +72,18 @@ def weight_curves(axes: Axes, probe: Probe) -> None:
     axes.set_title("attention weights along each group's direction")
     for row, group in enumerate(reversed(groups)):
         keys = group.axes[0]
-        scores = np.multiply.outer(z, keys.slopes.astype(np.float64)) + keys.offsets.astype(np.float64)
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        weights /= weights.sum(axis=1, keepdims=True)
+        weights = softmax(np.multiply.outer(z, keys.slopes.astype(np.float64)) + keys.offsets.astype(np.float64))
         colour = style.CURVES[(len(groups) - 1 - row) % len(style.CURVES)]
         axes.plot(z, 1.15 * row + 0.9 * weights / weights.max(), color=colour, lw=0.9)
         words = f"group {len(groups) - row}: {len(keys)} keys"
         axes.text(-0.98, 1.15 * row + 0.92, words, fontsize=7.5, color=colour, va="bottom")
     style.clean(axes)
-    axes.set_xlim(-1.0, 1.0)
-    axes.set_ylim(0.0, 1.15 * len(groups))
-    axes.set_yticks([])
-    axes.set_xticks([-1.0, -0.5, 0.0, 0.5, 1.0])
+    axes.set(xlim=(-1.0, 1.0), ylim=(0.0, 1.15 * len(groups)), yticks=[], xticks=[-1.0, -0.5, 0.0, 0.5, 1.0])
     axes.set_xlabel("position along the direction, scaled to [-1, 1]", labelpad=1)
 
 
 def entropy_map(
-    axes: Axes,
-    probe: Probe,
-    pair: tuple[int, int],
-    window: Window,
-    cells: list[Array] | None,
-    title: str,
-    share: float = 1.0,
+    axes: Axes, probe: Probe, pair: tuple[int, int], window: Window, cells: list[Array] | None, title: str, share: float = 1.0
 ) -> None:
     """H(x) in nats over a plane through the worst point, as fine as this share of the budget allows."""
     entropy = probe.entropy_plane(pair, window, 200, 24, share)

@@ -74,21 +74,18 @@ class Probe:
 
     def __init__(self, compiled: Any, progress: Progress | None = None) -> None:
         self.compiled = compiled
-        self.window = _window(compiled)
+        low, high = (np.asarray(edge, dtype=np.float64) for edge in (compiled.box.low, compiled.box.high))
+        self.window = Window(low, high, tuple(compiled.box.names))
         self._progress = progress or silent
-        self._done = 0
-        self._total = 1
+        self._done, self._total = 0, 1
         self.worst = self._worst_point()
         target, layer = self._both(self.worst[None, :])
-        self.output: tuple[int, int] = tuple(  # type: ignore[assignment]
-            int(i) for i in np.unravel_index(int(np.abs(layer - target)[0].argmax()), target.shape[1:])
-        )
-        self.outputs: tuple[int, int] = (int(target.shape[1]), int(target.shape[2]))
+        self.outputs: tuple[int, int] = target.shape[1:]
+        row, column = np.unravel_index(int(np.abs(layer - target)[0].argmax()), self.outputs)
+        self.output = int(row), int(column)
         at_worst = self.at(self.worst[None, :])
-        self.worst_target, self.worst_layer = float(at_worst.target[0]), float(at_worst.layer[0])
-        self.worst_error = self.worst_layer - self.worst_target
-
-    # -- progress -------------------------------------------------------------------------------------
+        self.worst_layer = float(at_worst.layer[0])
+        self.worst_error = self.worst_layer - float(at_worst.target[0])
 
     def expect(self, steps: int) -> None:
         """Say how many steps the figure will take."""
@@ -99,19 +96,15 @@ class Probe:
         self._done = min(self._done + 1, self._total)
         self._progress("drawing", self._done, self._total)
 
-    # -- values ---------------------------------------------------------------------------------------
-
     def at(self, x: Array) -> Samples:
         """Target and layer at points (..., D), the drawn output only."""
-        lead = x.shape[:-1]
         points = x.reshape(-1, x.shape[-1])
         target, layer = self._both(points)
+        found = [target, layer]
+        if self.at_entries:
+            found = [target, self._layer(points, target.shape), layer - target]
         row, column = self.output
-        if not self.at_entries:
-            return Samples(target[:, row, column].reshape(lead), layer[:, row, column].reshape(lead))
-        apart = (layer - target)[:, row, column].reshape(lead)
-        there = self._layer(points, target.shape)
-        return Samples(target[:, row, column].reshape(lead), there[:, row, column].reshape(lead), apart)
+        return Samples(*(array[:, row, column].reshape(x.shape[:-1]) for array in found))
 
     @property
     def at_entries(self) -> bool:
@@ -137,9 +130,7 @@ class Probe:
         entropy = np.empty(len(points))
         step = max(1, WEIGHTS_AT_ONCE // self._keys())
         for start in range(0, len(points), step):
-            part = points[start : start + step]
-            weights = np.asarray(self.compiled.attention(*self._arguments(part)), dtype=np.float64)
-            weights = weights.reshape(len(part), -1)
+            weights = self.weights(points[start : start + step])
             logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
             entropy[start : start + step] = -np.einsum("ij,ij->i", weights, logs)
         return np.maximum(entropy, 0.0).reshape(x.shape[:-1])
@@ -160,7 +151,7 @@ class Probe:
             if lines[0] is not None and lines[1] is not None and here is not None:
                 return np.asarray(np.maximum(lines[0][None, :] + lines[1][:, None] - here[0], 0.0))
         side = min(math.isqrt(self.entropy_points(share)), most)
-        return self.entropy(self.plane(pair, window, side)[1], share) if side >= least else None
+        return self.entropy(self.plane(pair, window, side), share) if side >= least else None
 
     def _keys(self) -> int:
         """N, the number of weights at a point: `tokens` counts every key once for each output column."""
@@ -179,8 +170,7 @@ class Probe:
     @property
     def why_no_entropy(self) -> str:
         """The sentence in place of a picture past the budget."""
-        tokens = int(self.compiled.tokens)
-        return f"Not drawn: {tokens:,} tokens\nneed more attention weights\nthan a figure may compute."
+        return f"Not drawn: {int(self.compiled.tokens):,} tokens\nneed more attention weights\nthan a figure may compute."
 
     def weights(self, x: Array) -> Array:
         """alpha(x), (B, D) -> (B, N); for a few points."""
@@ -195,8 +185,6 @@ class Probe:
             return None
         return float(certificate.bound)
 
-    # -- places ---------------------------------------------------------------------------------------
-
     def partition(self) -> MaxAffine | None:
         """The partition in the user's coordinates; None where there is none to draw or it is too large to look at."""
         if int(self.compiled.tokens) > MOST_CELLS:
@@ -207,33 +195,28 @@ class Probe:
             return None
         return partition if isinstance(partition, MaxAffine) else None
 
-    def plane(self, axes: tuple[int, int], window: Window, side: int, jitter: bool = False) -> tuple[Array, Array]:
-        """Points of a plane through the worst point, (side, side, 2) and (side, side, D); rows run along axes[1].
+    def plane(self, axes: tuple[int, int], window: Window, side: int, jitter: bool = False) -> Array:
+        """Points of a plane through the worst point, (side, side, D); rows run along axes[1].
 
         With jitter every point moves within its pixel, always in the same way, so that cells of a size near the pixel's
         cannot conspire with the sampling.
         """
-        step = (window.high - window.low) / side
-        across, up = np.meshgrid(window.ticks(0, side), window.ticks(1, side))
-        flat = np.stack([across, up], axis=-1)
+        flat = np.stack(np.meshgrid(window.ticks(0, side), window.ticks(1, side)), axis=-1)
         if jitter:
-            flat = flat + (np.random.default_rng(0).random(flat.shape) - 0.5) * step
+            flat = flat + (np.random.default_rng(0).random(flat.shape) - 0.5) * (window.high - window.low) / side
         x = np.tile(self.worst, (side, side, 1))
         x[..., list(axes)] = flat
-        return flat, x
+        return x
 
     def line(self, axis: int, low: float, high: float, count: int) -> tuple[Array, Array]:
         """Points of a line through the worst point, the worst point among them: (count,) and (count, D)."""
         ticks = np.linspace(low, high, count)
-        inside = low <= self.worst[axis] <= high
-        if inside:
+        if low <= self.worst[axis] <= high:
             ticks[int(np.abs(ticks - self.worst[axis]).argmin())] = self.worst[axis]
             ticks.sort()
         x = np.tile(self.worst, (count, 1))
         x[:, axis] = ticks
         return ticks, x
-
-    # -- plumbing -------------------------------------------------------------------------------------
 
     def _worst_point(self) -> Array:
         at = getattr(getattr(self.compiled, "observed", None), "at", None)
@@ -264,21 +247,10 @@ class Probe:
 
     def _arguments(self, x: Array) -> tuple[Array, ...]:
         """Flattened points in the shape in which the user passes them: one array, or two for a two-input layer."""
-        boxes = _boxes(self.compiled)
         arguments, start = [], 0
-        for box in boxes:
+        # one box per input: a two-input target has (box_q, box_kv), and its `box` is the two joined
+        for box in getattr(self.compiled.target, "boxes", None) or (self.compiled.box,):
             part = x[:, start : start + len(box.low)]
             arguments.append(np.asarray(box.unflatten(part)) if getattr(box, "is_sequence", False) else part)
             start += len(box.low)
         return tuple(arguments)
-
-
-def _boxes(compiled: Any) -> tuple[Any, ...]:
-    """The box of every input: one, or (box_q, box_kv) of a two-input target, whose `box` is the two joined."""
-    return tuple(getattr(compiled.target, "boxes", None) or (compiled.box,))
-
-
-def _window(compiled: Any) -> Window:
-    box = compiled.box
-    low, high = np.asarray(box.low, dtype=np.float64), np.asarray(box.high, dtype=np.float64)
-    return Window(low, high, tuple(box.names))

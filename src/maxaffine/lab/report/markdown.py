@@ -8,12 +8,10 @@ from typing import Any
 from maxaffine.lab.record import FIGURE
 from maxaffine.lab.report import words
 
-INTRODUCTION = Path(__file__).with_name("introduction.md").read_text(encoding="utf-8")
-
 
 def render(found: list[tuple[Path, dict[str, Any]]], home: Path) -> str:
     """The page, with links relative to the folder it will stand in."""
-    parts = [INTRODUCTION, _summary(found)]
+    parts = [words.filled("introduction.md"), _summary(found)]
     parts += [_section(folder, record, home) for folder, record in found]
     return "\n".join(parts)
 
@@ -29,29 +27,24 @@ def _summary(found: list[tuple[Path, dict[str, Any]]]) -> str:
 
 def _section(folder: Path, record: dict[str, Any], home: Path) -> str:
     verdict, table = record["verdict"], record["table"]
-    figure = Path(os.path.relpath(folder / FIGURE, home)).as_posix()
-    lines = [f"## {record['experiment']}", "", f"> {_prose(record['claim'])}", ">", f"> {_prose(record['paper'])}", ""]
-    lines += [f"**Verdict: {verdict['outcome']}.** {_prose(verdict['sentence'])}", ""]
-    lines += [f"![{_alt(record['figure']['alt'])}]({figure})", ""]
-    if isinstance(table["rows"], list):
-        lines += [*_table(table["header"], table["rows"]), ""]
+    rows = [*_table(table["header"], table["rows"]), ""] if isinstance(table["rows"], list) else []
     if isinstance(verdict["numbers"], dict):
-        lines += ["Numbers of the verdict:", "", *_list(verdict["numbers"]), ""]
-    lines += [f"**Rule, fixed before the run.** {_prose(record['rule'])}", "", "<details><summary>Protocol</summary>", ""]
-    lines += [_prose(record["protocol"].strip()), "", "</details>", "", "<details><summary>Card</summary>", ""]
+        numbers = [f"- {_prose(key)}: {_prose(words.number(value))}" for key, value in verdict["numbers"].items()]
+        rows += ["Numbers of the verdict:", "", *numbers, ""]
     card = [[name, "<br>".join(_prose(line) for line in answer)] for name, answer in words.card(record)]
-    lines += _table(["variable", "answer"], card)
-    lines += ["", "</details>", ""]
-    return _linked("\n".join(lines), folder.parent.parent, home)
+    text = words.filled(
+        "section.md", name=record["experiment"], claim=_prose(record["claim"]), paper=_prose(record["paper"]),
+        outcome=verdict["outcome"], sentence=_prose(verdict["sentence"]), alt=re.sub(r"[\[\]\n]", " ", record["figure"]["alt"]),
+        figure=Path(os.path.relpath(folder / FIGURE, home)).as_posix(), rows="".join(f"{line}\n" for line in rows),
+        rule=_prose(record["rule"]), protocol=_prose(record["protocol"].strip()),
+        card="\n".join(_table(["variable", "answer"], card)),
+    )  # fmt: skip
+    return _linked(text, folder.parent.parent, home)
 
 
 def _table(header: list[str], rows: list[list[Any]]) -> list[str]:
     body = ["| " + " | ".join(_cell(words.number(cell)) for cell in row) + " |" for row in rows]
     return ["| " + " | ".join(map(_cell, header)) + " |", "|" + "---|" * len(header), *body]
-
-
-def _list(numbers: dict[str, Any]) -> list[str]:
-    return [f"- {_prose(key)}: {_prose(words.number(value))}" for key, value in numbers.items()]
 
 
 def _linked(text: str, root: Path, home: Path) -> str:
@@ -73,7 +66,3 @@ def _prose(text: str) -> str:
 
 def _cell(text: str) -> str:
     return re.sub(r"\s+", " ", text.replace("|", "\\|"))
-
-
-def _alt(text: str) -> str:
-    return re.sub(r"[\[\]\n]", " ", text)

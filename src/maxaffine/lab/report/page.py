@@ -4,24 +4,17 @@ import base64
 import html
 import re
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from maxaffine.lab.record import FIGURE
 from maxaffine.lab.report import words
 
-HERE = Path(__file__).parent
-
 
 def render(found: list[tuple[Path, dict[str, Any]]]) -> str:
     """The whole page."""
     sections = "\n".join(_section(folder, record) for folder, record in found)
-    style = (HERE / "page.css").read_text(encoding="utf-8")
-    return _filled("page", style=style, summary=_summary(found), sections=sections, count=str(len(found)))
-
-
-def _filled(template: str, **parts: str) -> str:
-    return Template((HERE / f"{template}.html").read_text(encoding="utf-8")).substitute(parts)
+    style = words.filled("page.css")
+    return words.filled("page.html", style=style, summary=_summary(found), sections=sections, count=str(len(found)))
 
 
 def _summary(found: list[tuple[Path, dict[str, Any]]]) -> str:
@@ -42,8 +35,8 @@ def _section(folder: Path, record: dict[str, Any]) -> str:
     verdict = record["verdict"]
     quick = '<p class="warning">A quick run: the same code on less. Not a result.</p>' if record["quick"] else ""
     synthetic = '<p class="warning">SYNTHETIC data: made-up images, not the published sets.</p>' if record["synthetic"] else ""
-    return _filled(
-        "section", name=_text(record["experiment"]), claim=_text(record["claim"]), paper=_text(record["paper"]),
+    return words.filled(
+        "section.html", name=_text(record["experiment"]), claim=_text(record["claim"]), paper=_text(record["paper"]),
         warnings=quick + synthetic, kind=words.kind(verdict["outcome"]), badge=_badge(record),
         sentence=_text(verdict["sentence"]), alt=_text(record["figure"]["alt"]),
         picture=base64.b64encode((folder / FIGURE).read_bytes()).decode(),

@@ -1,9 +1,16 @@
-"""Records in words: numbers as a reader wants them, the card as lines, the kind of a verdict."""
+"""Records in words: templates, numbers as a reader wants them, the card as lines, the kind of a verdict."""
 
+from pathlib import Path
+from string import Template
 from typing import Any
 
 from maxaffine.lab.experiment import EXPLAINED, INCOMPLETE, NOT_REPRODUCED, REPRODUCED
 from maxaffine.lab.record import VARIABLES
+
+
+def filled(template: str, **parts: str) -> str:
+    """A file of this folder with its $places filled."""
+    return Template(Path(__file__).with_name(template).read_text(encoding="utf-8")).substitute(parts)
 
 
 def number(value: Any) -> str:
