@@ -17,8 +17,7 @@ from maxaffine.core.errors import BadInput
 from maxaffine.lab import executors
 from maxaffine.lab.data import DataSource, choose, locate
 from maxaffine.lab.experiment import Experiment
-from maxaffine.lab.parameters import resolve
-from maxaffine.lab.registry import EXPERIMENTS, find
+from maxaffine.lab.registry import EXPERIMENTS, find, resolve
 from maxaffine.lab.runner import default_folder, opened, work
 
 INTERRUPTED = 130

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import erf
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
@@ -172,8 +173,6 @@ class Model:
 
 
 def _gelu(x: Array) -> Array:
-    from scipy.special import erf
-
     return np.asarray(0.5 * x * (1.0 + erf(x / math.sqrt(2.0))))
 
 

@@ -9,7 +9,6 @@ that nothing but time and the size of steps stands between training and the know
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,47 +17,39 @@ from torch.nn import functional
 
 from maxaffine.core.arrays import Array
 from maxaffine.lab.training import Objective, Weights
+from maxaffine.report.diagnosis import softmax
 
 
-@dataclass(frozen=True)
-class Dictionary:
-    """Entries v (N, D)."""
-
-    entries: Array
-
-    @property
-    def tokens(self) -> Array:
-        """What the keys are made of: (v_j, -|v_j|^2 / 2), (N, D + 1)."""
-        return np.hstack([self.entries, -0.5 * (self.entries**2).sum(axis=1, keepdims=True)])
+def dictionary(count: int, dimension: int, seed: int) -> Array:
+    """Entries v (N, D), uniform in [-1, 1]^D."""
+    return np.random.default_rng([seed, 3]).uniform(-1, 1, (count, dimension))
 
 
-def dictionary(count: int, dimension: int, seed: int) -> Dictionary:
-    """Entries uniform in [-1, 1]^D."""
-    return Dictionary(np.random.default_rng([seed, 3]).uniform(-1, 1, (count, dimension)))
+def tokens_of(entries: Array) -> Array:
+    """What the keys are made of: (v_j, -|v_j|^2 / 2), (N, D + 1)."""
+    return np.hstack([entries, -0.5 * (entries**2).sum(axis=1, keepdims=True)])
 
 
-def attention(book: Dictionary, noised: Array, inverse_temperature: float) -> Array:
+def attention(entries: Array, noised: Array, inverse_temperature: float) -> Array:
     """softmax_j(R (v_j . x~ - |v_j|^2 / 2)), (B, N); with R = 1 / sigma^2 the posterior of J."""
-    scores = inverse_temperature * (noised @ book.entries.T + book.tokens[:, -1])
-    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+    return softmax(inverse_temperature * (noised @ entries.T + tokens_of(entries)[:, -1]))
 
 
 class Task:
     """Samples of one dictionary at many noise levels at once, on a device; (J, xi) are shared by all levels."""
 
-    def __init__(self, book: Dictionary, sigmas: Array, samples: int, seed: int, device: str):
-        self.book, self.seed = book, seed
-        self.tokens = torch.from_numpy(book.tokens).float().to(device)
+    def __init__(self, entries: Array, sigmas: Array, samples: int, seed: int, device: str):
+        self.seed = seed
+        self.tokens = torch.from_numpy(tokens_of(entries)).float().to(device)
         self.sigmas = torch.from_numpy(sigmas).float().to(device).view(-1, 1, 1)
         self.which = torch.zeros(samples, dtype=torch.int64, device=device)
-        self.noise = torch.zeros((samples, book.entries.shape[1]), device=device)
+        self.noise = torch.zeros((samples, entries.shape[1]), device=device)
         self.draw(0)
 
     def draw(self, number: int) -> None:
         """Fresh samples in place, the same on every machine."""
         generator = np.random.default_rng([self.seed, 4, number])
-        self.which.copy_(torch.from_numpy(generator.integers(0, len(self.book.entries), len(self.which))))
+        self.which.copy_(torch.from_numpy(generator.integers(0, len(self.tokens), len(self.which))))
         self.noise.copy_(torch.from_numpy(generator.standard_normal(tuple(self.noise.shape), dtype=np.float32)))
 
     def queries(self, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,10 +69,10 @@ class Task:
         return loss
 
 
-def start(book: Dictionary, width: int, levels: int, seed: int, device: str) -> Weights:
+def start(entries: Array, width: int, levels: int, seed: int, device: str) -> Weights:
     """Xavier-uniform W_Q and W_K, the same at every level."""
     generator = np.random.default_rng([seed, 5])
-    size = (width, book.entries.shape[1] + 1)
+    size = (width, entries.shape[1] + 1)
     limit = math.sqrt(6.0 / sum(size))
     one = {name: generator.uniform(-limit, limit, size).astype(np.float32) for name in ("query", "key")}
     return {name: torch.from_numpy(w).to(device).expand(levels, *size).contiguous() for name, w in one.items()}

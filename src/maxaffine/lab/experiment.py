@@ -72,10 +72,6 @@ class Result:
     tensors: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
 
 
-def unheard(name: str, value: float) -> None:
-    """The metric of a run that nobody watches."""
-
-
 @dataclass(frozen=True)
 class Context:
     """Where a unit runs."""
@@ -83,7 +79,7 @@ class Context:
     device: str  # "cpu" or "cuda"
     data: "DataSource | None"  # None for experiments without data sets
     folder: Path  # scratch of this unit, inside the run; removed once the unit is done
-    report: Callable[[str, float], None] = unheard  # the current metric, for whoever watches
+    report: Callable[[str, float], None] = lambda name, value: None  # the current metric, for whoever watches
 
 
 @dataclass(frozen=True)

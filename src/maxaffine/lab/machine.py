@@ -23,7 +23,8 @@ PACKAGES = (
 @lru_cache
 def hardware(device: str) -> dict[str, Any]:
     """Processor, cores, memory, and the accelerator if the unit used one."""
-    found: dict[str, Any] = {"processor": _processor(), "cores": _cores(), "memory": _memory(), "device": device}
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    found: dict[str, Any] = {"processor": _processor(), "cores": cores, "memory": _memory(), "device": device}
     if device == "cuda":
         import torch
 
@@ -88,10 +89,6 @@ def _read(pattern: str, file: str) -> str | None:
     except OSError:
         return None
     return match.group(1).strip() if match else None
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _memory() -> str:

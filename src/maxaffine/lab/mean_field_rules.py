@@ -1,7 +1,9 @@
 """The mean-field claims judged: training runs put together, and from the numbers of a check to holds, in part, or fails."""
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,21 +14,7 @@ CURVES = ("test", "exact", "paper", "paper0", "train")
 CLOSE = 0.05  # relative distance at which a formula agrees with a test risk
 HOLDS, PARTLY, FAILS = "holds", "holds in part", "fails"
 
-# The words of every rule, in the order of the paper.
-WORDS = {
-    "risk": "the paper's formula is within 0.01 of the exact risk at d = 2000 in all four phases (in part: in some)",
-    "transition": "below threshold the risk falls with d, and above it tends to gamma^2 within 0.05 (in part: one of the two)",
-    "optimality": "no positive slope in mu at nu = 1 and no eigenvalue below -1e-12 at the oracle over the scan",
-    "bayes": "between the thresholds, where Bayes' risk falls with d, so does the best softmax's (in part: only Bayes' falls)",
-    "stationary": "no stationary point beside (+-1, +-1, 0, 0, 0) is found (in part: some are, none attracts)",
-    "invariance": "the other overlaps stay exactly zero along descent from the manifold",
-    "initialisation": "uniform starts learn in at least 9 of 10 runs, by population descent and with n samples (in part: in one "
-    "of the two, or in more than half by population descent)",
-    "length": "sum rules hold to 1e-9 for L up to e^200 at d = 1000",
-    "linear": "the best linear predictor gains less than 5 % on null, the softmax oracle more than 99 %",
-    "experiment": "the paper's formula is within 5 % of the median test risk at 95 % of the checkpoints of every start and gamma "
-    "(in part: of some)",
-}
+WORDS: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # of every rule
 
 Numbers = Mapping[str, Any]
 

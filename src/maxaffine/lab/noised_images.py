@@ -5,6 +5,7 @@
 The noise xi belongs to the image and is shared by all levels; only x and xi are stored, and x~ exists batch by batch.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.lab.stacked import Feed, Shape
+
+Labelled = tuple[NDArray[np.uint8], NDArray[np.integer]]  # images (N, H, W, C) and labels (N,)
 
 PATCH = {"mnist": 7, "fashion-mnist": 7, "cifar10": 4}
 HIDDEN = {"mnist": 128, "fashion-mnist": 256, "cifar10": 512}
@@ -34,7 +38,7 @@ def shape_of(name: str, image: tuple[int, ...]) -> Shape:
     return Shape((image[0] // side) * (image[1] // side), side * side * image[2], HIDDEN[name])
 
 
-def flipped(labels: NDArray[np.integer], ratios: NDArray[np.float64], seed: int, classes: int = 10) -> NDArray[np.int64]:
+def flipped(labels: NDArray[np.integer], ratios: Array, seed: int, classes: int = 10) -> NDArray[np.int64]:
     """Labels (L, N): at every ratio that share of the labels, in expectation, is another class, each of them equally likely.
 
     Flips are nested: what is wrong at one ratio is equally wrong at every larger one.
@@ -60,13 +64,7 @@ class Images:
         return sum(float(part.double().square().sum()) for part in self.train.split(4096)) / self.train.numel()
 
 
-def prepare(
-    name: str,
-    train: tuple[NDArray[np.uint8], NDArray[np.integer]],
-    test: tuple[NDArray[np.uint8], NDArray[np.integer]],
-    standardise: bool,
-    device: str,
-) -> Images:
+def prepare(name: str, train: Labelled, test: Labelled, standardise: bool, device: str) -> Images:
     """Tokens on the device; standardised channel by channel with the statistics of the clean training images."""
     tokens = []
     shift = scale = None
@@ -97,40 +95,36 @@ class Noise:
         self.tensor.normal_(generator=self.generator)
 
 
-def scales(sigmas: NDArray[np.float64], energy_per_number: float) -> NDArray[np.float64]:
+def scales(sigmas: Array, energy_per_number: float) -> Array:
     """1 / c per level: sqrt(1 / (1 + sigma^2 dim / E|x|^2))."""
     return np.asarray(1.0 / np.sqrt(1.0 + sigmas**2 / energy_per_number))
 
 
-def _per_level(values: NDArray[np.float64], device: torch.device) -> Tensor:
+def _per_level(values: Array, device: torch.device) -> Tensor:
     return torch.from_numpy(values.astype(np.float32)).to(device).view(-1, 1, 1, 1)
 
 
-def noised(tokens: Tensor, labels: Tensor, noise: Tensor, sigmas: NDArray[np.float64], scale: NDArray[np.float64] | None) -> Feed:
+def noised(tokens: Tensor, labels: Tensor, noise: Tensor, sigmas: Array, scale: Array | None) -> Feed:
     """Batches of x~ at every level; labels (N,) are shared."""
     sigma = _per_level(sigmas, tokens.device)
-    factor = None if scale is None else _per_level(scale, tokens.device)
-    levels = len(sigmas)
 
-    def feed(index: Tensor) -> tuple[Tensor, Tensor]:
-        clean, drawn = tokens.index_select(0, index)[None], noise.index_select(0, index)[None]
-        inputs = torch.addcmul(clean, sigma, drawn)
-        if factor is not None:
-            inputs = inputs * factor
-        return inputs, labels.index_select(0, index).expand(levels, -1)
+    def inputs(index: Tensor) -> Tensor:
+        return torch.addcmul(tokens.index_select(0, index)[None], sigma, noise.index_select(0, index)[None])
 
-    return feed
+    return _feed(inputs, labels, len(sigmas), scale)
 
 
-def clean(tokens: Tensor, labels: Tensor, levels: int, scale: NDArray[np.float64] | None) -> Feed:
+def clean(tokens: Tensor, labels: Tensor, levels: int, scale: Array | None) -> Feed:
     """Batches of clean inputs at every level; labels (N,) are shared, (L, N) belong to the levels."""
-    factor = None if scale is None else _per_level(scale, tokens.device)
+    return _feed(lambda index: tokens.index_select(0, index)[None].expand(levels, -1, -1, -1), labels, levels, scale)
+
+
+def _feed(inputs: Callable[[Tensor], Tensor], labels: Tensor, levels: int, scale: Array | None) -> Feed:
+    factor = None if scale is None else _per_level(scale, labels.device)
 
     def feed(index: Tensor) -> tuple[Tensor, Tensor]:
-        inputs = tokens.index_select(0, index)[None].expand(levels, -1, -1, -1)
-        if factor is not None:
-            inputs = inputs * factor
+        found = inputs(index) if factor is None else inputs(index) * factor
         chosen = labels.index_select(labels.dim() - 1, index)
-        return inputs, chosen if labels.dim() == 2 else chosen.expand(levels, -1)
+        return found, chosen if labels.dim() == 2 else chosen.expand(levels, -1)
 
     return feed

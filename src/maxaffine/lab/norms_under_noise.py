@@ -56,13 +56,9 @@ def _load(unit: Unit, parameters: Parameters, context: Context) -> tuple[Images,
     assert context.data is not None
     images = context.data.load(str(unit["dataset"]))
     count = int(parameters["images"]) or len(images.train_images)
-    prepared = prepare(
-        str(unit["dataset"]),
-        (images.train_images[:count], images.train_labels[:count]),
-        (images.test_images[:count], images.test_labels[:count]),
-        unit["variant"] == "standardised",
-        context.device,
-    )
+    train = images.train_images[:count], images.train_labels[:count]
+    test = images.test_images[:count], images.test_labels[:count]
+    prepared = prepare(str(unit["dataset"]), train, test, unit["variant"] == "standardised", context.device)
     return prepared, bool(images.synthetic), images.train_images.shape[1:]
 
 
@@ -82,7 +78,7 @@ def _train(trainer: Trainer, epochs: int, context: Context, noise: Any = None) -
 
 def _images(unit: Unit, parameters: Parameters, context: Context) -> Result:
     from maxaffine.lab.noised_images import Noise, clean, flipped, noised, scales, shape_of
-    from maxaffine.lab.stacked import NAMES, initial_weights, measure, norms, objective, stack
+    from maxaffine.lab.stacked import initial_weights, measure, norms, objective, stack
     from maxaffine.lab.training import Trainer
 
     variant, seed = str(unit["variant"]), int(unit["seed"])
@@ -103,15 +99,15 @@ def _images(unit: Unit, parameters: Parameters, context: Context) -> Result:
         noise = Noise(data.train, seed)
         redraw = noise.redraw if variant == "redrawn" else None
         feed = noised(data.train, data.train_labels, noise.tensor, levels, scale)
-    trained: tuple[str, ...] = NAMES
+    trained = list(weights)
     if variant == "c3":
         alone = stack(start, 1, context.device)
         calm = Trainer(alone, objective(alone, clean(data.train, data.train_labels, 1, None)), len(data.train), seed, settings)
         for epoch in range(settings.epochs):
             context.report("training loss without noise", float(calm.epoch(epoch)[0]))
-        for name in NAMES[2:]:
+        for name in trained[2:]:
             weights[name] = alone[name].detach().expand_as(weights[name]).contiguous()
-        trained = NAMES[:2]
+        trained = trained[:2]  # W_Q and W_K
     chunk = 1000 if context.device == "cuda" else 200
     before = {**norms(weights), **measure(weights, feed, min(len(data.train), 2000), chunk)}
     trainer = Trainer(weights, objective(weights, feed), len(data.train), seed, settings, trained)

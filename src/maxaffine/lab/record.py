@@ -16,7 +16,7 @@ from maxaffine.core.records import canonical_json, sha256
 from maxaffine.lab import machine
 from maxaffine.lab.experiment import Experiment, Table, Verdict
 from maxaffine.lab.folder import Header, read_json
-from maxaffine.lab.parameters import SEEDS
+from maxaffine.lab.registry import SEEDS
 
 FORMAT = 1
 RECORD, FIGURE = "record.json", "figure.png"
@@ -31,6 +31,8 @@ def build(
 ) -> dict[str, Any]:
     """The record of a run from the journal's entries, in the order of the units."""
     parameters = header.parameters
+    unseeded = str(parameters.get("seed", "none needed: nothing is random"))
+    seconds = [float(entry["seconds"]) for entry in entries]
     record = {
         "format": FORMAT,
         "experiment": experiment.name,
@@ -54,8 +56,8 @@ def build(
             "hardware": _tally(entries, "hardware"),
             "software": _tally(entries, "software"),
             "experiment setup": {"version": experiment.version, "quick": header.quick, "parameters": parameters},
-            "seeds": f"0 to {parameters[SEEDS] - 1}" if SEEDS in parameters else _seedless(parameters),
-            "wall time": _time(entries),
+            "seeds": f"0 to {parameters[SEEDS] - 1}" if SEEDS in parameters else unseeded,
+            "wall time": f"{_span(sum(seconds))} over {len(seconds)} units, the longest {_span(max(seconds))}",
         },
     }
     filled: dict[str, Any] = stated(record)
@@ -88,12 +90,12 @@ def _sources(home: str, entries: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     found = []
     for text, units in counted.items():
         source = json.loads(text)
-        if "commit" in source:
-            commit = source["commit"]
-            tree = "modified beside the commit" if source["dirty"] else "clean"
-        elif "commit" in here and source["package_sha256"] == here["package_sha256"]:
-            commit = here["commit"]
-            tree = ("modified beside the commit" if here["dirty"] else "clean") + "; units ran on a copy of the same package"
+        same_package = "commit" in here and source["package_sha256"] == here["package_sha256"]
+        if "commit" in source or same_package:
+            known = source if "commit" in source else here
+            commit = known["commit"]
+            tree = "modified beside the commit" if known["dirty"] else "clean"
+            tree += "" if "commit" in source else "; units ran on a copy of the same package"
         else:
             same = source["module_sha256"] == here["module_sha256"]
             known = f"; recorded at {here['commit']}" if "commit" in here else ""
@@ -129,15 +131,6 @@ def _tally(entries: Sequence[Mapping[str, Any]], key: str) -> list[dict[str, Any
     return [{**json.loads(text), "units": units} for text, units in counted.items()]
 
 
-def _seedless(parameters: Mapping[str, Any]) -> str:
-    return f"{parameters['seed']}" if "seed" in parameters else "none needed: nothing is random"
-
-
-def _time(entries: Sequence[Mapping[str, Any]]) -> str:
-    seconds = [float(entry["seconds"]) for entry in entries]
-    return f"{_span(sum(seconds))} over {len(seconds)} units, the longest {_span(max(seconds))}"
-
-
 def _span(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.3g} s"
@@ -146,13 +139,14 @@ def _span(seconds: float) -> str:
 
 def empty_fields(value: Any, where: str = "record") -> list[str]:
     """The places of a record that hold nothing; of a sound record there are none."""
+    if value is None or value in ("", [], {}):
+        return [where]
+    parts: Any = ()
     if isinstance(value, dict):
-        below = [place for key, item in value.items() for place in empty_fields(item, f"{where}.{key}")]
-        return below if value else [where]
-    if isinstance(value, list):
-        below = [place for i, item in enumerate(value) for place in empty_fields(item, f"{where}[{i}]")]
-        return below if value else [where]
-    return [where] if value is None or value == "" else []
+        parts = ((item, f"{where}.{key}") for key, item in value.items())
+    elif isinstance(value, list):
+        parts = ((item, f"{where}[{i}]") for i, item in enumerate(value))
+    return [place for item, below in parts for place in empty_fields(item, below)]
 
 
 def read(folder: Path) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from maxaffine.lab.display import Display
 from maxaffine.lab.executors import InProcess, Opener, in_process
 from maxaffine.lab.experiment import Experiment
 from maxaffine.lab.folder import SCRATCH, Header, Results, check_header, checked_units, locked, read_header, write_header
-from maxaffine.lab.parameters import fingerprint
-from maxaffine.lab.registry import find, home_of
+from maxaffine.lab.registry import find, fingerprint, home_of
 from maxaffine.lab.unit import Task, check_device, execute
 
 DEATHS = 3  # worker pools that may die in a row without one unit done

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from maxaffine.core.arrays import Array
 from maxaffine.lab.training import Objective, Weights
 
 Feed = Callable[[Tensor], tuple[Tensor, Tensor]]  # image numbers (B,) -> inputs (L, B, n_tok, d_tok), labels (L, B)
-
-NAMES = ("query", "key", "value", "output", "hidden", "hidden_bias", "classes", "classes_bias")
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,9 @@ class Shape:
     width: int = 64  # d, of queries, keys and values
     classes: int = 10
 
-    def of(self, name: str) -> tuple[int, ...]:
-        """The shape of one weight."""
+    @property
+    def weights(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every weight."""
         return {
             "query": (self.width, self.token_size),
             "key": (self.width, self.token_size),
@@ -45,15 +45,14 @@ class Shape:
             "hidden_bias": (self.hidden,),
             "classes": (self.classes, self.hidden),
             "classes_bias": (self.classes,),
-        }[name]
+        }
 
 
 def initial_weights(shape: Shape, seed: int) -> dict[str, NDArray[np.float32]]:
     """Xavier-uniform matrices, zero biases; the same numbers on every machine."""
     generator = np.random.default_rng([seed, 0])
     weights = {}
-    for name in NAMES:
-        size = shape.of(name)
+    for name, size in shape.weights.items():
         limit = math.sqrt(6.0 / sum(size)) if len(size) == 2 else 0.0
         weights[name] = generator.uniform(-limit, limit, size).astype(np.float32) if limit else np.zeros(size, np.float32)
     return weights
@@ -98,13 +97,13 @@ def objective(weights: Weights, feed: Feed) -> Objective:
     return loss
 
 
-def frobenius(stacked: Tensor) -> NDArray[np.float64]:
+def frobenius(stacked: Tensor) -> Array:
     """The Frobenius norm of every matrix of a stack."""
     return np.asarray(torch.linalg.matrix_norm(stacked.detach().double()).cpu().numpy())
 
 
 @torch.no_grad()
-def measure(weights: Weights, feed: Feed, images: int, chunk: int) -> dict[str, NDArray[np.float64]]:
+def measure(weights: Weights, feed: Feed, images: int, chunk: int) -> dict[str, Array]:
     """Per level: loss, accuracy, entropy of attention, and the std of its logits over keys and over everything.
 
     A shift common to all keys of a query changes no attention, so `logit_std` is the root of the variance over keys averaged
@@ -119,26 +118,16 @@ def measure(weights: Weights, feed: Feed, images: int, chunk: int) -> dict[str, 
         scores, logits = forward(weights, inputs)
         logs = torch.log_softmax(logits, dim=2)
         spread, centre = torch.var_mean(logits, dim=2, correction=0)
-        rows = (
-            losses(scores, labels) * len(index),
-            (scores.argmax(dim=2) == labels).sum(dim=1),
-            -(logs.exp() * logs).sum(dim=2).view(levels, len(index), -1).mean(dim=2).sum(dim=1),
-            spread.view(levels, len(index), -1).mean(dim=2).sum(dim=1),
-            centre.view(levels, len(index), -1).mean(dim=2).sum(dim=1),
-            (spread + centre**2).view(levels, len(index), -1).mean(dim=2).sum(dim=1),
-        )
+        per_query = (-(logs.exp() * logs).sum(dim=2), spread, centre, spread + centre**2)
+        rows = [losses(scores, labels) * len(index), (scores.argmax(dim=2) == labels).sum(dim=1)]
+        rows += [numbers.view(levels, len(index), -1).mean(dim=2).sum(dim=1) for numbers in per_query]
         sums += torch.stack([row.double() for row in rows])
     loss, accuracy, entropy, spread, centre, square = (sums / images).cpu().numpy()
-    return {
-        "loss": loss,
-        "accuracy": accuracy,
-        "entropy": entropy,
-        "logit_std": np.sqrt(spread),
-        "logit_std_total": np.sqrt(np.maximum(square - centre**2, 0.0)),
-    }
+    total = np.sqrt(np.maximum(square - centre**2, 0.0))
+    return {"loss": loss, "accuracy": accuracy, "entropy": entropy, "logit_std": np.sqrt(spread), "logit_std_total": total}
 
 
-def norms(weights: Weights) -> dict[str, NDArray[np.float64]]:
+def norms(weights: Weights) -> dict[str, Array]:
     """Per level: Frobenius and spectral norms of W_Q and W_K, |W_K^T W_Q|_F, and |W_V|_F, |W_O|_F where there are any."""
     query, key = (weights[name].detach().cpu().double() for name in ("query", "key"))
     found = {f"{name}_frobenius": frobenius(weights[name]) for name in ("query", "key", "value", "output") if name in weights}

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+
+from maxaffine.core.arrays import Array
 
 Weights = dict[str, Tensor]  # (models, ...)
 Objective = Callable[[Tensor], Tensor]  # sample numbers (B,) -> mean loss of every model (models,)
@@ -45,28 +46,18 @@ class Trainer:
     """Adam (0.9, 0.999) on the weights named by `trained`; the others stay as they are."""
 
     def __init__(
-        self,
-        weights: Weights,
-        objective: Objective,
-        samples: int,
-        seed: int,
-        settings: Training,
+        self, weights: Weights, objective: Objective, samples: int, seed: int, settings: Training,
         trained: Sequence[str] | None = None,
-    ):
+    ):  # fmt: skip
         self.weights, self.objective, self.samples, self.seed, self.settings = weights, objective, samples, seed, settings
         self.parameters = [weights[name].requires_grad_(True) for name in (weights if trained is None else trained)]
         self.device = self.parameters[0].device
         self.batch = min(settings.batch, samples)
         self.steps = samples // self.batch  # of an epoch; what is left over waits for another order
         self.optimiser = torch.optim.AdamW(
-            self.parameters,
-            lr=settings.rate,
-            betas=(0.9, 0.999),
-            eps=1e-8,
-            weight_decay=settings.decay,
-            fused=True,
+            self.parameters, lr=settings.rate, betas=(0.9, 0.999), eps=1e-8, weight_decay=settings.decay, fused=True,
             capturable=self.device.type == "cuda",
-        )
+        )  # fmt: skip
         self.order = torch.zeros((self.steps, self.batch), dtype=torch.int64, device=self.device)
         self.position = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.total = torch.zeros(len(self.parameters[0]), device=self.device)
@@ -82,7 +73,7 @@ class Trainer:
         self.total.add_(loss.detach())
         self.position.add_(1)
 
-    def epoch(self, number: int) -> NDArray[np.float64]:
+    def epoch(self, number: int) -> Array:
         """One pass over the samples in the order of (seed, number); the mean loss of every model along the way."""
         shuffled = np.random.default_rng([self.seed, 1, number]).permutation(self.samples)[: self.steps * self.batch]
         self.order.copy_(torch.from_numpy(shuffled.reshape(self.steps, self.batch)))

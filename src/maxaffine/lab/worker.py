@@ -12,8 +12,7 @@ from pathlib import Path
 from maxaffine.core.errors import MaxaffineError
 from maxaffine.lab import executors
 from maxaffine.lab.data import DataSource, choose
-from maxaffine.lab.parameters import resolve
-from maxaffine.lab.registry import find
+from maxaffine.lab.registry import find, resolve
 from maxaffine.lab.runner import opened, work
 
 

@@ -50,7 +50,8 @@ def error_curve(axes: Axes, probe: Probe, ticks: Array, samples: Samples, *, axi
         # At the end away from the worst point, so that neither hides the other.
         left = probe.worst[axis] > (ticks[0] + ticks[-1]) / 2
         where, side = ((0.012, height), "left") if left else ((0.988, height), "right")
-        style.remark(axes, words, where, side)
+        above = (where, (0, 2), axes.get_yaxis_transform(), "offset points")
+        axes.annotate(words, *above, ha=side, va="bottom", fontsize=8, color=style.PROVED_TEXT)
 
 
 def entropy_curve(axes: Axes, probe: Probe, window: Window, handovers: Array) -> None:
@@ -99,11 +100,6 @@ def weight_curves(axes: Axes, probe: Probe, window: Window) -> None:
         axes.plot(ticks, weights[:, token], color=colour, lw=1.2)
     axes.axvline(probe.worst[0], color=style.WORST, lw=0.8, ls=(0, (2, 2)))
     axes.set_ylim(0, 1.05)
-
-
-def handover_points(cells: Array) -> Array:
-    """Where one token hands over to the next: inner ends of the cells."""
-    return np.sort(cells[:, 0])[1:] if len(cells) else np.empty(0)
 
 
 def mark_handovers(axes: Axes, handovers: Array, window: Window, rug: bool) -> None:

@@ -88,7 +88,7 @@ def subline(probe: Probe) -> str:
     ]
     domain = ", ".join(edges) if len(edges) <= 4 else ", ".join([*edges[:2], "…", edges[-1]])
     first = f"f({style.shortened(', '.join(window.names), 40)}) = {style.shortened(str(words), 80)}    on  {domain}"
-    norm = "nothing claimed between entries" if _where(compiled) else norm_words(compiled.norm)
+    norm = "nothing claimed between entries" if _where(compiled) else f"{_in_norm(compiled.norm) or 'sup '}norm"
     facts = [norm, f"asked {style.number(float(compiled.error))}", str(compiled.dtype)]
     if compiled.sharpness is not None:
         facts.append(f"sharpness {style.number(float(compiled.sharpness))}")
@@ -109,12 +109,6 @@ def _where(compiled: Any) -> str:
 def _in_norm(norm: Any) -> str:
     """'' in the sup norm, where every point is meant; 'L1 ' and so on where it is an integral."""
     return "" if math.isinf(float(norm)) else f"L{style.number(float(norm))} "
-
-
-def norm_words(norm: Any) -> str:
-    """'sup norm', 'L1 norm', 'L2 norm' ..."""
-    p = float(norm)
-    return "sup norm" if math.isinf(p) else f"{_in_norm(p)}norm"
 
 
 def output_name(probe: Probe) -> str:

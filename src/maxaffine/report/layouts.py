@@ -32,7 +32,8 @@ def one_variable(probe: Probe) -> Figure:
     close = probe.window.around(probe.worst, min(0.4, 6.0 / max(2, len(cells))))
     count = int(np.clip(10 * len(cells), 1600, 12_000))
     for column, (window, points) in enumerate([(probe.window, count), (close, 900)]):
-        handovers = curves.handover_points(_intervals(partition, window) if column else cells)
+        inside = _intervals(partition, window) if column else cells
+        handovers = np.sort(inside[:, 0])[1:]  # where one token hands over to the next: inner ends of the cells
         shared: Axes | None = None
         ticks, x = probe.line(0, float(window.low[0]), float(window.high[0]), points)
         samples = probe.at(x)

@@ -164,12 +164,6 @@ def clean(axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
-def remark(axes: Axes, words: str, where: tuple[float, float], side: str) -> None:
-    """A few words just above a height of the vertical axis, at the left or the right end of the panel."""
-    at = (where, (0, 2), axes.get_yaxis_transform(), "offset points")
-    axes.annotate(words, *at, ha=side, va="bottom", fontsize=8, color=PROVED_TEXT)
-
-
 def note(axes: Axes, sentence: str) -> None:
     """A sentence in place of a picture."""
     axes.set_axis_off()

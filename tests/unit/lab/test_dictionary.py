@@ -15,7 +15,7 @@ def test_no_inverse_temperature_errs_less_than_one_over_sigma_squared(count: int
     generator = np.random.default_rng(1)
     values = generator.standard_normal((count, 4))
     which = generator.integers(0, count, 100_000)
-    noised = book.entries[which] + sigma * generator.standard_normal((len(which), dimension))
+    noised = book[which] + sigma * generator.standard_normal((len(which), dimension))
     squares, logs = [], []
     for ratio in (0.7, 0.85, 1.0, 1.18, 1.43):
         weights = task.attention(book, noised, ratio / sigma**2)
@@ -27,7 +27,7 @@ def test_no_inverse_temperature_errs_less_than_one_over_sigma_squared(count: int
 def test_attention_at_the_best_temperature_is_the_posterior() -> None:
     book = task.dictionary(8, 3, seed=2)
     noised = np.random.default_rng(0).standard_normal((5, 3))
-    densities = np.exp(-((noised[:, None] - book.entries) ** 2).sum(axis=2) / (2 * 0.5**2))
+    densities = np.exp(-((noised[:, None] - book) ** 2).sum(axis=2) / (2 * 0.5**2))
     expected = densities / densities.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(task.attention(book, noised, 1 / 0.5**2), expected, rtol=1e-12)
 

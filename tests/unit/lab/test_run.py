@@ -17,8 +17,7 @@ from maxaffine.core.errors import BadInput, Refused
 from maxaffine.lab import journal as journals
 from maxaffine.lab.folder import locked
 from maxaffine.lab.journal import Journal, sealed
-from maxaffine.lab.parameters import resolve
-from maxaffine.lab.registry import EXPERIMENTS, find
+from maxaffine.lab.registry import EXPERIMENTS, find, resolve
 from maxaffine.lab.runner import default_folder
 
 TOYS = Path(__file__).with_name("toys")

@@ -100,13 +100,13 @@ def test_training_a_stack_is_training_its_members_one_by_one_with_adam(decay: fl
 
 def test_levels_of_a_stack_do_not_see_each_other() -> None:
     together, alone = trained_stack(), trained_stack(levels=LEVELS[1:2])
-    for name in stacked.NAMES:
+    for name in SHAPE.weights:
         np.testing.assert_allclose(together[name][1].detach(), alone[name][0].detach(), rtol=1e-5, atol=1e-6)
 
 
 def test_the_same_seed_gives_the_same_bits() -> None:
     first, second = trained_stack(), trained_stack()
-    assert all(torch.equal(first[name], second[name]) for name in stacked.NAMES)
+    assert all(torch.equal(first[name], second[name]) for name in SHAPE.weights)
 
 
 def test_only_the_named_weights_are_trained() -> None:
@@ -115,7 +115,7 @@ def test_only_the_named_weights_are_trained() -> None:
     before = {name: tensor.clone() for name, tensor in weights.items()}
     feed = noised_images.clean(tokens, labels, 2, None)
     Trainer(weights, stacked.objective(weights, feed), 40, 0, Training(1, 8, 1e-2), ("query", "key")).epoch(0)
-    changed = {name for name in stacked.NAMES if not torch.equal(before[name], weights[name])}
+    changed = {name for name in SHAPE.weights if not torch.equal(before[name], weights[name])}
     assert changed == {"query", "key"}
 
 
