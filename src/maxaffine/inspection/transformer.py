@@ -30,10 +30,10 @@ class Names:
     words: str
     positions: str
     block: str
-    attention: tuple[str, ...]  # query, key, value, or one fused
+    attention: list[str]  # query, key, value, or one fused
     output: str
-    norms: tuple[str, str]
-    feed: tuple[str, str]
+    norms: list[str]
+    feed: list[str]
     types: str | None = None
     norm: str | None = None  # of the embeddings
 
@@ -43,10 +43,8 @@ class Names:
         return f"{self.block}{self.attention[0]}.weight"
 
 
-FAMILIES = {
-    family: Names(**{name: tuple(entry) if isinstance(entry, list) else entry for name, entry in names.items()})
-    for family, names in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
-}
+TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+FAMILIES = {family: Names(**names) for family, names in TABLE.items()}
 PREFIXES = ("", "bert.", "roberta.", "distilbert.", "transformer.", "model.")
 
 

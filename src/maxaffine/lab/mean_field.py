@@ -143,10 +143,10 @@ def draw(results: Rows, parameters: Parameters, path: Path) -> None:
             success_panel(axes[row][3], learned, parameters["grid_seeds"], parameters["overlaps"], parameters["sample_sizes"])
             axes[row][3].set_title(f"γ = {gamma.replace('sqrt(2)', '√2')}: learned, of {parameters['grid_seeds']}", fontsize=9)
         figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
-        _phases(axes[2], select(results, kind="phases")[0], parameters)
+        _phase_panels(axes[2], select(results, kind="phases")[0], parameters)
 
 
-def _phases(axes: Any, values: dict[str, Any], parameters: Parameters) -> None:
+def _phase_panels(axes: Any, values: dict[str, Any], parameters: Parameters) -> None:
     alpha, beta = np.array(values["alpha"]), np.array(values["beta"])
     exact, corrected, paper = (np.array(values[name]) for name in ("exact", "corrected", "paper"))
     top, size = float(max(exact.max(), paper.max())), float(np.abs(paper - exact).max())
