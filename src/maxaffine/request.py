@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput, Refused, rounded_up
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import compute_dtype, dtype_of
@@ -17,8 +17,6 @@ from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.proofs.certificate import LEAST_INTEGRAL
 from maxaffine.target.evidence import Evidence, gather
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 NEAREST = "nearest"  # the method of tables and samples that returns the nearest entry's value
 FOR_ENTRIES = ("auto", "spectral", "lookup", NEAREST)  # the methods of tables and samples

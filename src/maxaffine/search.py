@@ -1,7 +1,5 @@
 """Which head: the heads are asked in turn, and the layer with the fewest tokens whose bound is proved is kept."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import product
 from typing import Any

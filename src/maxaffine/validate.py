@@ -1,7 +1,5 @@
 """What a layer must pass: against the definition before it is handed out, by the checker before it is saved or believed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

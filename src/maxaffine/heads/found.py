@@ -1,7 +1,5 @@
 """What a search returns: a plan carried out, with its layer, certificate, cost and the way to prove it again."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a head is: a name, when it applies, plans of growing size, how a plan becomes a layer, and how a layer is proved."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -7,22 +7,18 @@ those of one factor may be affine, for the others' are constant.  Which one is, 
 the fewest tokens.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.heads.axis.plan import AxisPlan, Problem, Soft, expression_problem
 from maxaffine.heads.composite.shares import Part, along, shared_centre
 from maxaffine.structure.products import Product
 from maxaffine.target.box import Box
-
-Array = NDArray[np.float64]
 
 MOST_TOKENS = 60_000
 MOST_FACTORS = 3

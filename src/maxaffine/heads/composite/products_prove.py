@@ -10,8 +10,6 @@ over all clusters sum_k Omega_k |f - p_k| <= prod_i (S_i + N_i) - prod_i S_i, an
 is: masses times values are at most prod_i (W_i + X_i) - prod_i W_i, W_i >= sum w (|c| + |G t|) near the query and X_i far away.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.heads.axis.plan import Aim, AxisPlan, Problem, Soft, best_centre, make_plan
 from maxaffine.heads.spectral.plan import GroupPlan
 from maxaffine.structure.groups import Direction
@@ -18,8 +18,6 @@ from maxaffine.target.box import Box
 
 if TYPE_CHECKING:
     from maxaffine.heads.composite.products_plan import ProductPlan
-
-Array = NDArray[np.float64]
 
 KINKS = {"float64": 0.05, "float32": 0.2, "bfloat16": 0.3}  # of a part's share, for its kinks
 STRAIGHT = 0.75  # the same where the branches are straight lines, which clusters hold exactly

@@ -4,17 +4,13 @@ The errors of the parts add up.  A part whose tokens do not depend on its share 
 a small one; the others share the rest so that the tokens in all are fewest.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from maxaffine.core.arrays import Array
 from maxaffine.heads.axis.plan import AxisPlan, Soft, expression_problem
 from maxaffine.heads.composite.products_plan import MOST_TOKENS, ProductPlan, ProductPlanner
 from maxaffine.heads.composite.shares import Part, along, shared_centre
@@ -22,8 +18,6 @@ from maxaffine.heads.spectral.directions import is_analytic
 from maxaffine.heads.spectral.plan import GroupPlan, GroupPlanner
 from maxaffine.structure.sums import Sum
 from maxaffine.target.box import Box
-
-Array = NDArray[np.float64]
 
 UNITS = 16  # parts of the error that are shared out, where few parts of the sum need them
 CHOICES = (15, 1, 8, 4, 12)  # of them, in the order in which they are looked at

@@ -6,14 +6,9 @@ f = sum_g f_g + slopes . x exactly (structure/sums.py).  The two-level runtime e
 literal layer, where groups leak into each other, is proofs/literal.py's.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from fractions import Fraction
-
-import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
 from maxaffine.core.scope import Scope
@@ -31,8 +26,6 @@ from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import affine_part_error, output_rounding
 from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.two_level import UP
-
-Array = NDArray[np.float64]
 
 THEOREM = "sums: the error of every part, proved by itself, added up"
 LOOKS = 4001

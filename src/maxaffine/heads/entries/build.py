@@ -1,7 +1,5 @@
 """From keys fitted to entries to layers: product heads, one token per entry on a uniform grid, and nearest keys."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from maxaffine.core.arrays import Array

@@ -4,8 +4,6 @@ Search and fit look at a part of a large table, entries near Chebyshev points; w
 verified at all of them.  Missing entries are filled with what the fit says there, and fitted again.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

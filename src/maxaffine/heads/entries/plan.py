@@ -7,8 +7,6 @@ Keys on sites v_1 < v_2 < .. of one coordinate hand over half-way, with slopes t
 so that at every site its own key leads its neighbours by rho/2, however unevenly the sites are spaced.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -14,15 +14,13 @@ product: every runtime rounds them in the same way, so that the layer is evaluat
 Nothing is said about any x that is no entry.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, compute_format, gamma, numpy_dtype
 from maxaffine.core.scope import Scope
@@ -41,7 +39,6 @@ from maxaffine.target.entries import Entries
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
 
-Array = NDArray[np.float64]
 Data = Table | Samples
 
 BLOCK = 1 << 20  # numbers of a block of entries

@@ -4,8 +4,6 @@ Heads of few keys with affine values come first, then keys on some of the nodes,
 What every attempt left is kept, so that a refusal can say how far so many tokens come.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

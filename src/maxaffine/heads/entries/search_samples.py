@@ -4,8 +4,6 @@ Product heads of few keys first (up to three variables), then keys on some of th
 them, so sharp that every sample answers for itself.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -4,8 +4,6 @@ From the left, the longest run of entries that some line follows to within the e
 doubling and bisection; the best line has the slope b for which max(y - b z) - min(y - b z), a convex function of b, is least.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

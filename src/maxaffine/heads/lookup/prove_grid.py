@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, compute_dtype, dtype_of
@@ -21,8 +20,6 @@ from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.rounding import Rounding, is_unit_grid, offset_error, rounding_of, window_leak
 from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 THEOREMS = {
     "E1": "E1: |f(x)-f(y)| <= sum_i L_i|x_i-y_i| gives error <= (1/2 + 2q/(1-q)) sum_i L_i h_i",

@@ -15,9 +15,9 @@ since perturbed weights are at most kappa times the exact ones.
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.core import boxes
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import dtype_of
@@ -32,8 +32,6 @@ from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.rounding import is_unit_grid, offset_error, rounding_of, window_leak
 from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 UP = 1.0 + 1e-9  # sums of up to 1e6 positive terms in float64
 PIECES = 3_000_000  # pieces of cells that the enclosures may be refined into

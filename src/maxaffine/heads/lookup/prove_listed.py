@@ -9,8 +9,8 @@ box: for any y >= 0, max {c.z : A z <= r, |z_i| <= 1} <= y.r + sum_i |c - A^T y|
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.progress import Progress, silent
@@ -26,8 +26,6 @@ from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.rounding import rounding_of
 from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 
 def cell_boxes(slopes: Array, offsets: Array, margin: float, progress: Progress = silent) -> tuple[Array, Array]:

@@ -4,8 +4,6 @@ A piece is a Task that travels as plain data: an expression as text, the grid, a
 and what the certificate must know of them, so that nothing looks at all values at once.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,7 +54,7 @@ class Seen:
     largest: float
     blur: tuple[float, ...]
 
-    def worst(self, other: Seen) -> Seen:
+    def worst(self, other: "Seen") -> "Seen":
         """The larger of both in every entry."""
         blur = tuple(max(a, b) for a, b in zip(self.blur, other.blur, strict=True))
         largest = max(self.largest, other.largest)

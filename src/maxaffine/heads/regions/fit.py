@@ -5,8 +5,6 @@ towards its walls (chords in random directions, by the arcsine law).  The keys a
 exactly on the plane; just beyond its walls a region's head is continued by itself, as far as its switch is wide.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

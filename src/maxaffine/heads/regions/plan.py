@@ -5,8 +5,6 @@
 The keys' log-sum-exp is the same in every region and cancels: the softmax over regions switches exactly on the planes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -11,17 +11,15 @@ K_i: the two sides of a switch put values a and b into the same function F of x 
 distance gamma the regions beyond them have Omega <= e^{-2 lam gamma |grad h|} each, times the size of what they hold.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.core import boxes
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.scope import Scope
@@ -40,8 +38,6 @@ from maxaffine.proofs.sources import FromAffine
 from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.structure.planes import Arrangement, Crossing
 from maxaffine.target.box import Box
-
-Array = NDArray[np.float64]
 
 THEOREM = "regions: error of each branch on the box (Ehlich-Zeller), plus blending across planes, kappa W0((C-1)/e)"
 PIECES = {1: 64, 2: 14, 3: 7}  # of the box per axis, for enclosures of slopes and sizes
@@ -92,7 +88,7 @@ class Mixed:
     count: int
 
     @classmethod
-    def of(cls, layer: GroupedLayer, plan: RegionsPlan, error: float, slopes: list[float]) -> Mixed:
+    def of(cls, layer: GroupedLayer, plan: RegionsPlan, error: float, slopes: list[float]) -> "Mixed":
         """Branches are proved with an aim of `error`."""
         if len(layer.groups) != 1 or not layer.groups[0].clustered or layer.tilt is not None:
             raise Refused("one group of clusters is needed.")

@@ -12,13 +12,11 @@ Slices of the box by h = a . x + c at fixed h have volume at most |box| / max_j 
 because min(1, C e^{-2 lam |h| + 2 d})^p integrates over h to (2 d + log C)/lam + 1/(p lam).  Planes themselves have measure zero.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.scope import Scope
 from maxaffine.heads.regions.plan import RegionsPlan
@@ -30,8 +28,6 @@ from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.structure.planes import Plane
-
-Array = NDArray[np.float64]
 
 THEOREM = "regions in L_p: error of each branch on the box, blending at kinks bounded pointwise, blending at jumps integrated"
 

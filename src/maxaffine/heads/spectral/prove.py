@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.core import boxes
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
@@ -33,8 +33,6 @@ from maxaffine.runtime.grouped import tree_terms
 from maxaffine.target.box import Box
 from maxaffine.target.derive import derive_lipschitz
 from maxaffine.target.evidence import Evidence
-
-Array = NDArray[np.float64]
 
 THEOREM = "Ehlich-Zeller: Chebyshev points and enclosures on Bernstein ellipses bound |layer - target| on the whole box"
 
