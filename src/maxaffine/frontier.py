@@ -116,7 +116,7 @@ def _row(plan: Plan | SpectralPlan, request: Request) -> dict[str, Any]:
     method = "spectral" if isinstance(plan, SpectralPlan) else "lookup"
     row: dict[str, Any] = {"method": method, "argument": plan.argument, "error": request.error, **cost.to_json()}
     if isinstance(plan, SpectralPlan):
-        row["counts"] = [made.tokens for made in plan.groups]
+        row["counts"] = [made.cells for made in plan.groups]
     else:
         row["counts"] = list(plan.counts) if isinstance(plan, lookup.GridPlan) else [plan.cells]
     try:

@@ -1,6 +1,5 @@
 """Sums and products of heads along one direction each."""
 
-from maxaffine.heads.composite.products_search import Products
-from maxaffine.heads.composite.sums_search import Sums
+from maxaffine.heads.composite.search import Products, Sums
 
 SUMS, PRODUCTS = Sums(), Products()

@@ -15,10 +15,14 @@ from typing import Any
 import numpy as np
 
 from maxaffine.core.arrays import Array
-from maxaffine.heads.axis.plan import AxisPlan, Problem, Soft, expression_problem
+from maxaffine.heads.assemble import layer_of
+from maxaffine.heads.axis.plan import AxisPlan, Problem, Soft, axis_group, expression_problem
 from maxaffine.heads.composite.shares import Part, along, shared_centre
+from maxaffine.layer.factors import FactorGroup
+from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.structure.products import Product
 from maxaffine.target.box import Box
+from maxaffine.target.target import Target
 
 MOST_TOKENS = 60_000
 MOST_FACTORS = 3
@@ -43,13 +47,8 @@ class ProductPlan:
         return math.prod(factor.cells for factor in self.factors)
 
     @property
-    def shift(self) -> float:
-        """What is added to every value: the affine part at the centre."""
-        return float(self.lift)
-
-    @property
     def lift(self) -> Fraction:
-        """The affine part at the centre, exactly."""
+        """What is added to every value: the affine part at the centre, exactly."""
         pairs = zip(self.found.slopes, self.centre, strict=True)
         return self.found.constant + sum((a * Fraction(float(c)) for a, c in pairs), Fraction(0))
 
@@ -66,6 +65,15 @@ class ProductPlan:
                 "share": share, "affine": number == self.affine,
             })  # fmt: skip
         return rows
+
+    def build(self) -> FactorGroup:
+        """The factors' clusters, and the affine part at the centre."""
+        return FactorGroup(tuple(axis_group(one) for one in self.factors), np.array([float(self.lift)]))
+
+
+def build_products(plan: ProductPlan, target: Target, dtype: str) -> GroupedLayer:
+    """One product over all directions, and the affine part."""
+    return layer_of([plan.build()], target, dtype, plan.centre, plan.found.slopes)
 
 
 class ProductPlanner:
@@ -85,8 +93,8 @@ class ProductPlanner:
             {affine: Part(along(problem, dtype, affine, STRAIN, soft)) for affine in (True, False)} for problem in self.problems
         ]
 
-    def plan(self, error: float, most: int) -> ProductPlan | None:
-        """Few tokens for an error, at most `most`; None where that does not do."""
+    def plan(self, error: float) -> ProductPlan | None:
+        """Few tokens for an error; None where there are too many."""
         even = (1.0 / len(self.problems),) * len(self.problems)
         tokens, affine, split = min((self._tokens(error, even, a), a, even) for a in range(len(even)))
         for number in range(len(even)):  # more for one of them, and still more where that has helped
@@ -97,7 +105,7 @@ class ProductPlanner:
                 if not found < tokens:
                     break
                 tokens, split = found, tilted
-        if not tokens <= most:
+        if not tokens <= MOST_TOKENS:
             return None
         shares = self._shares(error, split)
         made = [self._parts[i][i == affine].plan(share) for i, share in enumerate(shares)]

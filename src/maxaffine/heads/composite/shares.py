@@ -48,7 +48,7 @@ class Part:
 
     @staticmethod
     def _count(found: AxisPlan | GroupPlan | ProductPlan | None) -> float:
-        return math.inf if found is None else found.tokens if isinstance(found, GroupPlan) else found.cells
+        return math.inf if found is None else found.cells
 
     def straight(self, share: float) -> bool:
         """Whether its clusters hold their branches exactly, so that its share serves its kinks alone."""

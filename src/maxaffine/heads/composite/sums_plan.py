@@ -7,17 +7,19 @@ a small one; the others share the rest so that the tokens in all are fewest.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from maxaffine.core.arrays import Array
-from maxaffine.heads.axis.plan import AxisPlan, Soft, expression_problem
-from maxaffine.heads.composite.products_plan import MOST_TOKENS, ProductPlan, ProductPlanner
+from maxaffine.heads.assemble import layer_of
+from maxaffine.heads.axis.plan import AxisPlan, Soft, axis_group, expression_problem
+from maxaffine.heads.composite.products_plan import ProductPlan, ProductPlanner
 from maxaffine.heads.composite.shares import Part, along, shared_centre
 from maxaffine.heads.spectral.directions import is_analytic
 from maxaffine.heads.spectral.plan import GroupPlan, GroupPlanner
+from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.structure.sums import Sum
 from maxaffine.target.box import Box
+from maxaffine.target.target import Target
 
 UNITS = 16  # parts of the error that are shared out, where few parts of the sum need them
 CHOICES = (15, 1, 8, 4, 12)  # of them, in the order in which they are looked at
@@ -38,7 +40,7 @@ class SumPlan:
     @property
     def cells(self) -> int:
         """Tokens of all parts together."""
-        return sum(part.tokens if isinstance(part, GroupPlan) else part.cells for part in self.parts)
+        return sum(part.cells for part in self.parts)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the directions of every part, what kind of keys it has, and its share of the error."""
@@ -49,6 +51,12 @@ class SumPlan:
             if isinstance(part, ProductPlan):
                 rows[-1]["factors"] = part.factors_json()
         return {"plan": "sums", "method": "sums", "argument": self.argument, "groups": rows}
+
+
+def build_sums(plan: SumPlan, target: Target, dtype: str) -> GroupedLayer:
+    """One group per part, and the affine part."""
+    groups = [axis_group(part) if isinstance(part, AxisPlan) else part.build() for part in plan.parts]
+    return layer_of(groups, target, dtype, plan.centre, plan.found.slopes)
 
 
 class SumPlanner:
@@ -70,7 +78,7 @@ class SumPlanner:
             elif number in products:
                 factors = ProductPlanner(products[number], box, error, dtype, self.centre, soft)
                 self.why = self.why or factors.why
-                self._parts.append(Part(partial(factors.plan, most=MOST_TOKENS)))
+                self._parts.append(Part(factors.plan))
             elif group.dimension == 1:
                 problem = expression_problem(found.along(number), box.low, box.high, error, self.centre)
                 if any(link.kind == "jump" for link in problem.links):

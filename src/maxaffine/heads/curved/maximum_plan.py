@@ -57,7 +57,7 @@ class CurvedMaximumPlan:
     @property
     def cells(self) -> int:
         """Key tokens in all."""
-        return sum(len(rows) for rows in self.pieces) + sum(part.tokens for part in self.smooth)
+        return sum(len(rows) for rows in self.pieces) + sum(part.cells for part in self.smooth)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the base and the function that make all sides of the maximum convex."""
@@ -134,7 +134,7 @@ class CurvedMaximumPlanner:
             if made is None:
                 return None
             smooth.append(made)
-            most -= made.tokens
+            most -= made.cells
         left = sum(float(c) * float(a) for c, a in zip(found.slopes, self.centre, strict=True)) * found.sign
         sides = []
         for side in found.sides:

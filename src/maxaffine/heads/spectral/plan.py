@@ -39,8 +39,8 @@ class GroupPlan:
     slopes: Array | None = None  # (N_1, .., N_E, K, E), where values are affine in z
 
     @property
-    def tokens(self) -> int:
-        """Product of the keys per direction."""
+    def cells(self) -> int:
+        """Tokens: the product of the keys per direction."""
         return math.prod(len(axis) for axis in self.axes)
 
     def build(self) -> KeyGroup:
@@ -59,7 +59,7 @@ class SpectralPlan:
     @property
     def cells(self) -> int:
         """Key tokens in all."""
-        return sum(group.tokens for group in self.groups)
+        return sum(group.cells for group in self.groups)
 
     @property
     def expected(self) -> float:

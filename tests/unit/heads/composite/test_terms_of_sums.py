@@ -14,8 +14,7 @@ from maxaffine.checker import check
 from maxaffine.checker import sums as checker
 from maxaffine.core import balls
 from maxaffine.heads.composite import sums_prove as sums
-from maxaffine.heads.composite.sums_build import build_sums
-from maxaffine.heads.composite.sums_plan import SumPlanner
+from maxaffine.heads.composite.sums_plan import SumPlanner, build_sums
 from maxaffine.proofs.exact_layer import exact_value
 from maxaffine.proofs.literal import literal
 from maxaffine.proofs.normalisers import normaliser_range
