@@ -14,7 +14,7 @@ from maxaffine.core.rounding import numpy_dtype
 from maxaffine.heads import HEADS
 from maxaffine.heads.found import BELOW, Discontinuous
 from maxaffine.heads.lookup import plan as lookup
-from maxaffine.heads.lookup.prove import Plan
+from maxaffine.heads.lookup.plan import Plan
 from maxaffine.heads.lookup.search import constant_plan, plan_cost, proposals
 from maxaffine.heads.spectral.directions import spectral_plans
 from maxaffine.heads.spectral.plan import SpectralPlan

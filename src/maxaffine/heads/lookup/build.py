@@ -12,10 +12,20 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import numpy_dtype
-from maxaffine.heads.lookup.cells import CHUNK, CellMeans, cell_samples, declared_means, enclose_cells, p_mean
-from maxaffine.heads.lookup.grid import cell_centres, grid_coordinates, grid_keys
+from maxaffine.heads.lookup.grid import (
+    CHUNK,
+    CellMeans,
+    cell_centres,
+    cell_samples,
+    chunks,
+    declared_means,
+    enclose_cells,
+    grid_coordinates,
+    grid_keys,
+    p_mean,
+)  # fmt: skip
 from maxaffine.heads.lookup.plan import CentresPlan, GridPlan
-from maxaffine.layer.keys import Coordinates, ListedKeys
+from maxaffine.layer.keys import Coordinates, ListedKeys, ProductKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.target.target import Target
@@ -28,8 +38,7 @@ def build_grid(
     coordinates = grid_coordinates(target.box, plan.counts)
     values = np.empty((plan.cells, target.d_out, target.n_out), dtype=numpy_dtype(dtype))
     step = CHUNK if math.isinf(plan.norm) else CHUNK // 32
-    for start in range(0, plan.cells, step):
-        stop = min(start + step, plan.cells)
+    for start, stop in chunks(plan.cells, step):
         if math.isfinite(plan.norm) and means is not None:
             values[start:stop] = declared_means(means, target, coordinates, plan.counts, start, stop)
         elif math.isfinite(plan.norm):
@@ -70,14 +79,7 @@ def build_partition(partition: MaxAffine, multiplier: float, values: Array, targ
     return _layer(target, Coordinates(centre, np.diag(1.0 / half)), keys, multiplier, values, dtype)
 
 
-def _layer(target: Target, coordinates: Coordinates, keys: object, sharpness: float, values: Array, dtype: str) -> Layer:
-    return Layer(
-        coordinates=coordinates,
-        keys=keys,  # type: ignore[arg-type]
-        sharpness=sharpness,
-        values=values,
-        low=target.box.low,
-        high=target.box.high,
-        inputs=target.input_shapes,
-        dtype=dtype,
-    )
+def _layer(
+    target: Target, coordinates: Coordinates, keys: ProductKeys | ListedKeys, sharpness: float, values: Array, dtype: str
+) -> Layer:
+    return Layer(coordinates, keys, sharpness, values, target.box.low, target.box.high, target.input_shapes, dtype)

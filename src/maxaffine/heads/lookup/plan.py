@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.heads.lookup import theorems
-from maxaffine.heads.lookup.cells import CHUNK, enclose_cells
-from maxaffine.heads.lookup.grid import grid_coordinates
+from maxaffine.heads.lookup.grid import chunks, enclose_cells, grid_coordinates
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.target.box import Box
 from maxaffine.target.evidence import Evidence
@@ -81,12 +80,6 @@ def constant_plan(box: Box, evidence: Evidence, error: float) -> GridPlan | None
         return None
     half = float((evidence.extent[1] / 2.0 - evidence.extent[0] / 2.0).max())
     return GridPlan("C", (1,) * box.dimension, theorems.RHO0, half) if half <= error else None
-
-
-def middle_of_range(extent: Array) -> Array:
-    """The value (K,) of argument C."""
-    middle: Array = extent[0] / 2.0 + extent[1] / 2.0
-    return middle
 
 
 def sup_norm_plans(box: Box, evidence: Evidence, error: float) -> Iterator[GridPlan]:
@@ -263,11 +256,10 @@ def smallest_count(fits: Callable[[int], bool], start: int, fine: int, too_many:
 def _half_oscillation(target: Target, plan: GridPlan, limit: float) -> float:
     """max over the enlarged cells of half the width of f's enclosure; ends where it exceeds the limit, edges first."""
     coordinates, worst = grid_coordinates(target.box, plan.counts), 0.0
-    starts = sorted(range(0, plan.cells, CHUNK), key=lambda start: min(start, plan.cells - start - 1))
-    for start in starts:
+    for start, stop in sorted(chunks(plan.cells), key=lambda one: min(one[0], plan.cells - one[0] - 1)):
         if worst > limit:
             return worst
-        f = enclose_cells(target, coordinates, plan.counts, start, min(start + CHUNK, plan.cells), plan.margin)
+        f = enclose_cells(target, coordinates, plan.counts, start, stop, plan.margin)
         worst = max(worst, float((f.hi / 2.0 - f.lo / 2.0).max()))
     return worst
 
@@ -340,3 +332,6 @@ class PartitionPlan:
     def to_json(self) -> dict[str, Any]:
         """Plain data; the pieces are the layer's keys."""
         return {"plan": "partition", "argument": self.argument, "margin": self.margin}
+
+
+Plan = GridPlan | CentresPlan | PartitionPlan

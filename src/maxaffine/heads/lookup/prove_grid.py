@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, compute_dtype, dtype_of
 from maxaffine.heads.lookup import theorems
-from maxaffine.heads.lookup.cells import CHUNK, enclose_cells, site_intervals
-from maxaffine.heads.lookup.grid import cell_widths
+from maxaffine.heads.lookup.grid import cell_widths, chunks, enclose_cells, site_intervals, values_at
 from maxaffine.layer.layer import Layer
 from maxaffine.proofs.assumptions import CALLABLE, ELEMENTARY, EXPONENTIAL
 from maxaffine.proofs.certificate import Certificate
@@ -50,11 +50,7 @@ def certify_grid(layer: Layer, target: Target, evidence: Evidence, argument: str
         "approximation": approximation, "leakage": leakage + window_leak(layer, runtime),
         "rounding": moved + deviation[1] + runtime_rounding(layer, rounding), "target_rounding": deviation[0],
     }  # fmt: skip
-    assumptions = [EXPONENTIAL]
-    if target.expression is not None:
-        assumptions.append(ELEMENTARY)
-    else:
-        assumptions.append(CALLABLE)
+    assumptions = [EXPONENTIAL, ELEMENTARY if target.expression is not None else CALLABLE]
     assumptions += [f"{name} {evidence.source(name)}" for name in _USES[argument] if evidence.source(name) != "not known"]
     return Certificate.proved(
         math.inf, parts, argument=argument, theorem=THEOREMS[argument], assumptions=tuple(assumptions), dtype=layer.dtype,
@@ -78,6 +74,11 @@ def runtime_rounding(layer: Layer, rounding: Rounding) -> float:
         return math.inf
     underflow = rounding.summation / dtype.unit * dtype.tiny  # as many products and partial sums as `summation` counts
     return rounding.summation * largest + 2.0 * rounding.stray * largest + underflow
+
+
+def values_of_cells(layer: Layer) -> Array:
+    """The stored values (N, d_out, n_out), in the order of the cells."""
+    return layer.values.reshape(layer.keys.count, layer.d_out, layer.n_out).astype(np.float64)
 
 
 Bound = Callable[[float], float]  # of the error, for logits off by eta
@@ -110,10 +111,8 @@ def _e4(layer: Layer, target: Target, evidence: Evidence, margin: float) -> tupl
 def _g4(layer: Layer, target: Target, evidence: Evidence, margin: float) -> tuple[float, Bound]:
     approximation = 0.0
     lowest, highest = float(layer.values.min()), float(layer.values.max())
-    count = layer.keys.count
-    values = layer.values.reshape(count, layer.d_out, layer.n_out).astype(np.float64)
-    for start in range(0, count, CHUNK):
-        stop = min(start + CHUNK, count)
+    values = values_of_cells(layer)
+    for start, stop in chunks(len(values)):
         f = enclose_cells(target, layer.coordinates, layer.keys.shape, start, stop, margin)
         lowest, highest = min(lowest, float(f.lo.min())), max(highest, float(f.hi.max()))
         away = np.maximum(f.hi - values[start:stop], values[start:stop] - f.lo)
@@ -137,18 +136,12 @@ _BOUNDS = {"E1": _e1, "E2": _e2, "E3": _e3, "E4": _e4, "G4": _g4, "C": _c}
 def values_deviation(layer: Layer, target: Target, evidence: Evidence) -> tuple[float, float]:
     """max_j of the uncertainty about f(centre_j) and of |stored value - best value|: (target_rounding, storage)."""
     uncertainty, storage = 0.0, 0.0
-    count = layer.keys.count
-    values = layer.values.reshape(count, layer.d_out, layer.n_out).astype(np.float64)
-    for start in range(0, count, CHUNK):
-        stop = min(start + CHUNK, count)
+    values = values_of_cells(layer)
+    for start, stop in chunks(len(values)):
         sites = site_intervals(layer.coordinates, layer.keys.shape, start, stop)
-        if target.expression is not None:
-            f = target.enclose(sites.lo, sites.hi)
-            middle = f.lo / 2.0 + f.hi / 2.0
-            uncertainty = max(uncertainty, float((f.hi - f.lo).max()))
-        else:
-            middle = target.values(np.clip((sites.lo + sites.hi) / 2.0, layer.low, layer.high))
-            slack = (sites.hi - sites.lo).max(axis=0)
-            uncertainty = max(uncertainty, evidence.range_bound(slack))
+        middle, blur = values_at(target, sites)
+        if target.expression is None:
+            blur = evidence.range_bound((sites.hi - sites.lo).max(axis=0))
+        uncertainty = max(uncertainty, blur)
         storage = max(storage, float(np.abs(values[start:stop] - middle).max()))
     return uncertainty, storage * (1 + 4 * FLOAT64.unit)

@@ -23,9 +23,8 @@ from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import dtype_of
 from maxaffine.core.scope import Scope
 from maxaffine.heads.lookup import theorems
-from maxaffine.heads.lookup.cells import CHUNK, CellMeans, declared_means, site_intervals
-from maxaffine.heads.lookup.grid import cell_widths
-from maxaffine.heads.lookup.prove_grid import runtime_rounding
+from maxaffine.heads.lookup.grid import CHUNK, CellMeans, cell_widths, chunks, declared_means, site_intervals
+from maxaffine.heads.lookup.prove_grid import runtime_rounding, values_of_cells
 from maxaffine.layer.layer import Layer
 from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL
 from maxaffine.proofs.certificate import Certificate
@@ -82,9 +81,7 @@ def soft_part(layer: Layer, p: float) -> tuple[float, float]:
     return first * UP, float(total.max()) * theorems.soft_constant(rho, p, D) * UP
 
 
-def hard_part(
-    layer: Layer, target: Target, evidence: Evidence, p: float, progress: Progress = silent
-) -> tuple[float, str]:
+def hard_part(layer: Layer, target: Target, evidence: Evidence, p: float, progress: Progress = silent) -> tuple[float, str]:
     """||f - g||_p and the way it was proved, the best of those that apply."""
     found: list[tuple[float, str]] = []
     if target.expression is not None:
@@ -114,10 +111,8 @@ def hard_part(
 
 def _from_means(layer: Layer, target: Target, means: CellMeans) -> float:
     """max |stored value - declared mean of its cell|."""
-    worst, count = 0.0, layer.keys.count
-    values = layer.values.reshape(count, layer.d_out, layer.n_out).astype(np.float64)
-    for start in range(0, count, CHUNK):
-        stop = min(start + CHUNK, count)
+    worst, values = 0.0, values_of_cells(layer)
+    for start, stop in chunks(len(values)):
         exact = declared_means(means, target, layer.coordinates, layer.keys.shape, start, stop)
         worst = max(worst, float(np.abs(values[start:stop] - exact).max()))
     return worst * UP
@@ -127,10 +122,8 @@ def _enclosed(layer: Layer, target: Target, p: float, progress: Progress) -> flo
     """By enclosures of |f - y|^p on boxes of the cells, per output."""
     count, D = layer.keys.count, layer.dimension
     values = layer.values.reshape(count, -1).astype(np.float64)
-    starts = range(0, count, CHUNK)
-    cells = [site_intervals(layer.coordinates, layer.keys.shape, start, min(start + CHUNK, count), 0.5) for start in starts]
-    low = np.maximum(np.concatenate([one.lo for one in cells]), layer.low)
-    high = np.minimum(np.concatenate([one.hi for one in cells]), layer.high)
+    cells = site_intervals(layer.coordinates, layer.keys.shape, 0, count, 0.5)
+    low, high = np.maximum(cells.lo, layer.low), np.minimum(cells.hi, layer.high)
     # A jump that meets a cell's face leaves a hard part of zero; below this, refining buys nothing.
     negligible = float(np.prod(layer.high - layer.low)) * (1e-5 * float(np.ptp(values))) ** p
 

@@ -17,6 +17,7 @@ from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.core.scope import Scope
 from maxaffine.heads.lookup import theorems
+from maxaffine.heads.lookup.grid import enclose_in_pieces
 from maxaffine.heads.lookup.plan import PartitionPlan
 from maxaffine.heads.lookup.prove_grid import runtime_rounding
 from maxaffine.layer.layer import Layer
@@ -30,34 +31,34 @@ from maxaffine.target.target import Target
 
 def cell_boxes(slopes: Array, offsets: Array, margin: float, progress: Progress = silent) -> tuple[Array, Array]:
     """Boxes (N, E) in [-1, 1]^E that contain the enlarged cells; low > high marks a cell proved empty."""
-    from scipy.optimize import linprog
-
     count, E = slopes.shape
     low, high = -np.ones((count, E)), np.ones((count, E))
     for j in range(count):
         others = np.arange(count) != j
         A = slopes[others] - slopes[j]
         r = offsets[j] - offsets[others] + margin
-        gap = _dual_bound(linprog, np.r_[np.zeros(E), 1.0], np.c_[A, np.ones(len(A))], r, slack=True)
+        gap = _dual_bound(np.r_[np.zeros(E), 1.0], np.c_[A, np.ones(len(A))], r, slack=True)
         if gap < 0.0:
             low[j], high[j] = 1.0, -1.0
         else:
             for i in range(E):
                 unit = np.eye(E)[i]
-                high[j, i] = min(1.0, _dual_bound(linprog, unit, A, r))
-                low[j, i] = max(-1.0, -_dual_bound(linprog, -unit, A, r))
+                high[j, i] = min(1.0, _dual_bound(unit, A, r))
+                low[j, i] = max(-1.0, -_dual_bound(-unit, A, r))
         progress("cells", j + 1, count)
     return low, high
 
 
-def _dual_bound(linprog: object, c: Array, A: Array, r: Array, slack: bool = False) -> float:
+def _dual_bound(c: Array, A: Array, r: Array, slack: bool = False) -> float:
     """A proved upper bound of max c.z over A z <= r, |z_i| <= 1 (a last slack variable in [-reach, reach])."""
+    from scipy.optimize import linprog
+
     reach = np.ones(len(c))
     if slack:
         reach[-1] = float(np.abs(r).max(initial=0.0) + np.abs(A[:, :-1]).sum(axis=1).max(initial=0.0)) + 1.0
     if len(A) == 0:
         return float(np.abs(c) @ reach)
-    result = linprog(-c, A_ub=A, b_ub=r, bounds=np.c_[-reach, reach], method="highs")  # type: ignore[operator]
+    result = linprog(-c, A_ub=A, b_ub=r, bounds=np.c_[-reach, reach], method="highs")
     y = np.zeros(len(r)) if result.ineqlin is None or result.status != 0 else np.maximum(-result.ineqlin.marginals, 0.0)
     rest = c - A.T @ y
     uncertainty = gamma(len(r) + len(c) + 8, FLOAT64.unit)
@@ -72,7 +73,7 @@ def certify_partition(
     assert not layer.keys.is_product
     slopes, offsets = layer.keys.slopes.astype(np.float64), layer.keys.offsets.astype(np.float64)
     low, high = cell_boxes(slopes, offsets, margin, progress)
-    approximation, deviation = cell_oscillation(layer, target, evidence, low, high)
+    approximation = _cell_oscillation(layer, target, evidence, low, high)
     values = layer.values.astype(np.float64)
     spread = 2.0 * approximation + float((values.max(axis=0) - values.min(axis=0)).max())
     rounding = rounding_of(layer, runtime)
@@ -81,7 +82,6 @@ def certify_partition(
         "approximation": approximation,
         "leakage": exact,
         "rounding": exact * (theorems.kappa_of(rounding.eta) - 1.0) + runtime_rounding(layer, rounding),
-        "target_rounding": deviation,
     }
     words = (EXPONENTIAL, ELEMENTARY) if target.expression is not None else (
         EXPONENTIAL, CALLABLE,
@@ -95,21 +95,16 @@ def certify_partition(
     )  # fmt: skip
 
 
-def cell_oscillation(
-    layer: Layer, target: Target, evidence: Evidence, low: Array, high: Array
-) -> tuple[float, float]:
-    """max_j sup |f - y_j| over boxes given in coordinates, and the uncertainty about values of f."""
+def _cell_oscillation(layer: Layer, target: Target, evidence: Evidence, low: Array, high: Array) -> float:
+    """max_j sup |f - y_j| over boxes given in coordinates."""
     alive = np.all(low <= high, axis=1)
     values = layer.values.astype(np.float64)[alive]
-    box = [
-        Interval.of(low[alive][:, i], high[alive][:, i]) / Interval.point(layer.coordinates.matrix[i, i])
-        + Interval.point(layer.coordinates.centre[i])
-        for i in range(layer.dimension)
-    ]
-    left = np.maximum(np.stack([part.lo for part in box], axis=1), layer.low)
-    right = np.minimum(np.stack([part.hi for part in box], axis=1), layer.high)
+    scale, centre = Interval.point(np.diag(layer.coordinates.matrix)), Interval.point(layer.coordinates.centre)
+    box = Interval.of(low[alive], high[alive]) / scale + centre
+    left, right = np.maximum(box.lo, layer.low), np.minimum(box.hi, layer.high)
     if target.expression is not None:
-        return _enclosed_oscillation(target, left, right, values), 0.0
+        f = _enclosed(target, left, right)
+        return float(np.maximum(f.hi - values, values - f.lo).max()) * (1 + 4 * FLOAT64.unit)
     middle = left / 2.0 + right / 2.0
     reach = np.maximum(right - middle, middle - left) * (1 + 4 * FLOAT64.unit)
     near = np.abs(target.values(middle) - values).max(axis=(1, 2))
@@ -120,17 +115,10 @@ def cell_oscillation(
         bounds.append(evidence.euclidean * np.linalg.norm(reach, axis=1))
     if not bounds:
         raise Refused("a given partition is proved for a callable only with `lipschitz=` declared.")
-    return float((near + np.min(bounds, axis=0)).max()) * (1 + 1e-12), 0.0
+    return float((near + np.min(bounds, axis=0)).max()) * (1 + 1e-12)
 
 
-def _enclosed_oscillation(target: Target, left: Array, right: Array, values: Array) -> float:
-    f = _hull_on_pieces(target, left, right)
-    return float(np.maximum(f.hi - values, values - f.lo).max()) * (1 + 4 * FLOAT64.unit)
-
-
-def certify_centres(
-    layer: Layer, target: Target, evidence: Evidence, radius: float, runtime: str = "arrays"
-) -> Certificate:
+def certify_centres(layer: Layer, target: Target, evidence: Evidence, radius: float, runtime: str = "arrays") -> Certificate:
     """Theorem I: for every x of the box within `radius` of a stored centre, error <= L sqrt(r^2 + 2 (log N + 2 eta)/R)."""
     assert not layer.keys.is_product
     scale = float(layer.coordinates.matrix[0, 0])
@@ -196,7 +184,7 @@ def partition_plan(
     low, high = np.where(empty[:, None], -1.0, low), np.where(empty[:, None], 1.0, high)
     left, right = target.box.clip(centre + half * low), target.box.clip(centre + half * high)
     if target.expression is not None:
-        f = _hull_on_pieces(target, left, right)
+        f = _enclosed(target, left, right)
         values = f.lo / 2.0 + f.hi / 2.0
     else:
         values = target.values(left / 2.0 + right / 2.0)
@@ -206,15 +194,5 @@ def partition_plan(
     return PartitionPlan(partition, max(sharpness, 1e-300), margin, values)
 
 
-def _hull_on_pieces(target: Target, left: Array, right: Array) -> Interval:
-    D = left.shape[1]
-    pieces = {1: 64, 2: 12, 3: 5}.get(D, 2)
-    hull: Interval | None = None
-    for piece in np.ndindex(*(pieces,) * D):
-        k = np.asarray(piece)
-        lo = left + (right - left) * (k / pieces)
-        hi = np.where(k + 1 == pieces, right, left + (right - left) * ((k + 1) / pieces))
-        f = target.enclose(np.minimum(lo, hi), np.maximum(lo, hi))
-        hull = f if hull is None else hull.hull(f)
-    assert hull is not None
-    return hull
+def _enclosed(target: Target, left: Array, right: Array) -> Interval:
+    return enclose_in_pieces(target, left, right, {1: 64, 2: 12, 3: 5}.get(left.shape[1], 2))

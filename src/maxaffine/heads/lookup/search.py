@@ -11,14 +11,15 @@ from maxaffine.core.budget import Cost, afford, lookup_cost
 from maxaffine.core.errors import Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import numpy_dtype
-from maxaffine.heads.found import BELOW, Found, literal_failure, search_worst, unconfirmed
+from maxaffine.heads.found import BELOW, NO_FACTS, Found, literal_failure, search_worst, unconfirmed
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.lookup import plan_integral as integral
 from maxaffine.heads.lookup.build import build_centres, build_constant, build_grid, build_partition
-from maxaffine.heads.lookup.prove import Plan, certify
+from maxaffine.heads.lookup.plan import Plan
 from maxaffine.heads.lookup.prove_grid import certify_grid
-from maxaffine.heads.lookup.prove_listed import euclidean_constant, partition_plan
+from maxaffine.heads.lookup.prove_integral import certify_integral
+from maxaffine.heads.lookup.prove_listed import certify_centres, certify_partition, euclidean_constant, partition_plan
 from maxaffine.heads.lookup.sampled import sampled_lipschitz
 from maxaffine.heads.lookup.streamed import STREAM, peak_bytes, stream_grid
 from maxaffine.heads.search import Search
@@ -46,17 +47,16 @@ def constant_plan(request: Request) -> lookup.GridPlan | None:
 
 def constant(request: Request) -> Found | None:
     """The layer of one token, where it is proved and the checker agrees; the paper's construction with one cell."""
-    plan = constant_plan(request)
-    if plan is None or request.evidence.extent is None:
+    plan, extent = constant_plan(request), request.evidence.extent
+    if plan is None or extent is None:
         return None
-    layer = build_constant(plan, request.target, request.dtype, lookup.middle_of_range(request.evidence.extent))
+    layer = build_constant(plan, request.target, request.dtype, extent[0] / 2.0 + extent[1] / 2.0)
     prove = partial(_certify, plan, layer, request)
     certificate = prove("arrays")
-    if certificate.bound is None or not certificate.bound <= request.error:
+    if certificate.bound is None or not certificate.bound <= request.error or literal_failure(layer, certificate, request):
         return None
     found = Found("lookup", plan, layer, certificate, plan_cost(plan, request), prove=prove)
-    rough = literal_failure(layer, certificate, request)
-    return found if rough is None and unconfirmed(found, request) is None else None
+    return found if unconfirmed(found, request) is None else None
 
 
 class Lookup(Head[Plan]):
@@ -75,7 +75,7 @@ class Lookup(Head[Plan]):
 
     def propose(self, search: Search) -> Iterator[Plan]:
         """By what is known about the target."""
-        yield from proposals(search.request)
+        return proposals(search.request)
 
     def build(self, plan: Plan, request: Request) -> Layer:  # type: ignore[override]
         """Values of all cells."""
@@ -202,7 +202,7 @@ def _confirmed(found: Found, request: Request) -> Found:
     """
     assert found.pending is not None
     try:
-        refusal = unconfirmed(found, request) if found.certificate.kind == "proved" else None
+        refusal = unconfirmed(found, request)
         if refusal is not None:
             raise Refused(f"the independent checker does not confirm this layer, so it is not saved: {refusal}")
     except BaseException:
@@ -241,4 +241,16 @@ def _why_not(request: Request, closest: Found | None) -> str:
 
 
 def _certify(plan: Plan, layer: Layer, request: Request, runtime: str, progress: Progress = silent) -> Certificate:
-    return certify(plan, layer, request.target, request.evidence, request.norm, runtime, progress)
+    """The stored layer by the theorem that its plan names; kind "none" where nothing is known about a callable."""
+    target, evidence, p = request.target, request.evidence, request.norm
+    if isinstance(plan, lookup.CentresPlan):
+        return certify_centres(layer, target, evidence, plan.radius, runtime)
+    if isinstance(plan, lookup.PartitionPlan):
+        return certify_partition(layer, target, evidence, plan.margin, runtime, progress)
+    if math.isfinite(p):
+        if target.expression is None and not integral.provable(evidence, target.box.dimension):
+            return Certificate.nothing(p, NO_FACTS, layer.dtype)
+        return certify_integral(layer, target, evidence, p, runtime, progress)
+    if plan.argument not in ("G4", "C") and not lookup.provable(evidence):
+        return Certificate.nothing(p, NO_FACTS, layer.dtype)
+    return certify_grid(layer, target, evidence, plan.argument, plan.margin, runtime)

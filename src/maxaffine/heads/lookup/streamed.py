@@ -4,6 +4,7 @@ A piece is a Task that travels as plain data: an expression as text, the grid, a
 and what the certificate must know of them, so that nothing looks at all values at once.
 """
 
+import json
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,10 +18,9 @@ from maxaffine.core.progress import Progress, silent
 from maxaffine.core.records import canonical_json
 from maxaffine.core.rounding import FLOAT64, numpy_dtype
 from maxaffine.core.streams import Pending
-from maxaffine.heads.lookup.cells import site_intervals
-from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
+from maxaffine.heads.lookup.grid import chunks, grid_coordinates, grid_keys, site_intervals, values_at
 from maxaffine.heads.lookup.plan import GridPlan
-from maxaffine.layer.keys import AxisKeys, Coordinates, ProductKeys
+from maxaffine.layer.keys import Coordinates
 from maxaffine.layer.layer import MAPPED, Layer
 from maxaffine.target.target import Target
 
@@ -63,8 +63,6 @@ class Seen:
 
 @lru_cache(maxsize=8)
 def _target(text: str) -> Target:
-    import json
-
     return Target.from_json(json.loads(text))
 
 
@@ -74,11 +72,7 @@ def values_of(task: Task) -> tuple[NDArray[Any], Seen]:
     coordinates = Coordinates(np.array(task.centre), np.diag(task.scale))
     sites = site_intervals(coordinates, task.counts, task.start, task.stop)
     blur = tuple(float(width) for width in (sites.hi - sites.lo).max(axis=0))
-    if target.expression is not None:
-        f = target.enclose(sites.lo, sites.hi)
-        middle, uncertainty = f.lo / 2.0 + f.hi / 2.0, float((f.hi - f.lo).max())
-    else:
-        middle, uncertainty = target.values(np.clip((sites.lo + sites.hi) / 2.0, target.box.low, target.box.high)), 0.0
+    middle, uncertainty = values_at(target, sites)
     values = np.asarray(middle, dtype=np.float64).astype(numpy_dtype(task.dtype))
     storage = float(np.abs(values.astype(np.float64) - middle).max()) * (1 + 4 * FLOAT64.unit)
     return values, Seen(uncertainty, storage, float(np.abs(values).max()), blur)
@@ -88,12 +82,9 @@ def tasks(plan: GridPlan, target: Target, dtype: str) -> Iterator[Task]:
     """The pieces of a plan, in the order of the values."""
     coordinates = grid_coordinates(target.box, plan.counts)
     carried = canonical_json(target.to_json()) if target.expression is not None else target
-    step = max(1, CELLS // (target.d_out * target.n_out))
-    for start in range(0, plan.cells, step):
-        yield Task(
-            carried, tuple(coordinates.centre.tolist()), tuple(np.diag(coordinates.matrix).tolist()), plan.counts, start,
-            min(start + step, plan.cells), dtype,
-        )  # fmt: skip
+    centre, scale = tuple(coordinates.centre.tolist()), tuple(np.diag(coordinates.matrix).tolist())
+    for start, stop in chunks(plan.cells, max(1, CELLS // (target.d_out * target.n_out))):
+        yield Task(carried, centre, scale, plan.counts, start, stop, dtype)
 
 
 def computed(pieces: Iterator[Task], executor: Any | None) -> Iterator[tuple[NDArray[Any], Seen]]:
@@ -101,8 +92,7 @@ def computed(pieces: Iterator[Task], executor: Any | None) -> Iterator[tuple[NDA
     if executor is None:
         yield from map(values_of, pieces)
         return
-    workers = getattr(executor, "_max_workers", None) or 8
-    ahead = min(AHEAD * workers, WAITING)
+    ahead = min(AHEAD * (getattr(executor, "_max_workers", None) or 8), WAITING)
     waiting: deque[Any] = deque()
     try:
         for task in pieces:
@@ -128,13 +118,12 @@ def stream_grid(
     """The layer of a grid plan with values mapped from the file that is being written; finish or discard the last."""
     stored = numpy_dtype(dtype)
     coordinates = grid_coordinates(target.box, plan.counts)
-    axes = tuple(AxisKeys(axis.slopes.astype(stored), axis.offsets.astype(stored)) for axis in grid_keys(plan.counts).axes)
-    D = len(plan.counts)
+    keys = grid_keys(plan.counts).stored(stored)
     small = {
         "box.low": target.box.low, "box.high": target.box.high,
         "coordinates.centre": coordinates.centre, "coordinates.matrix": coordinates.matrix,
     }  # fmt: skip
-    for i, axis in enumerate(axes):
+    for i, axis in enumerate(keys.axes):
         small[f"keys.{i}.slopes"], small[f"keys.{i}.offsets"] = axis.slopes, axis.offsets
     specs: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {name: (a.dtype, a.shape) for name, a in small.items()}
     specs["values"] = (stored, (*plan.counts, target.d_out, target.n_out))
@@ -142,17 +131,15 @@ def stream_grid(
     try:
         for name, array in small.items():
             pending.append(name, array)
-        seen, done = Seen(0.0, 0.0, 0.0, (0.0,) * D), 0
+        seen, done = Seen(0.0, 0.0, 0.0, (0.0,) * len(plan.counts)), 0
         for values, one in computed(tasks(plan, target, dtype), executor):
             if not np.isfinite(values).all():
                 raise AssertionError("a value is not finite: please report this")
             pending.append("values", values)
             seen, done = seen.worst(one), done + len(values)
             progress("values", done, plan.cells)
-        layer = Layer(
-            coordinates, ProductKeys(axes), plan.sharpness, pending.mapped("values"), target.box.low, target.box.high,
-            target.input_shapes, dtype,
-        )  # fmt: skip
+        mapped, box = pending.mapped("values"), target.box
+        layer = Layer(coordinates, keys, plan.sharpness, mapped, box.low, box.high, target.input_shapes, dtype)
         layer.__dict__["largest"] = seen.largest  # known already: no need to read the file for it
     except BaseException:
         pending.discard()

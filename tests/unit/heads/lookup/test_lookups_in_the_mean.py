@@ -9,8 +9,7 @@ import maxaffine as ma
 from maxaffine.core.errors import Refused
 from maxaffine.heads.lookup import theorems
 from maxaffine.heads.lookup.build import build_grid
-from maxaffine.heads.lookup.cells import p_mean
-from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
+from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys, p_mean
 from maxaffine.heads.lookup.plan import GridPlan
 from maxaffine.heads.lookup.plan_integral import residual, sharpness
 from maxaffine.heads.lookup.prove_integral import certify_integral, hard_part, soft_part
