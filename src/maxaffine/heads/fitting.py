@@ -3,17 +3,26 @@
     minimise |W c - f|^2 + lam^2 |c|^2,       W = U S V^T:   c = V (S/(S^2 + lam^2)) U^T f,       lam tied to the error wanted
 
 A tiny lam would buy values of 1e9 whose rounding no certificate forgives; never form a pseudo-inverse.
+
+Values affine in z on product keys, c_j + G_j z, are solved block by block.  Along one axis let B be the weights at the sample
+points and zB the same times z; zB = U C + Q with U a basis of B and Q what lies outside it.  On a product of axes the columns of
+G_e reach the block (Q along e, U along the others), which no other column touches: a ridge problem of its own that factorises.
+What G_e puts into the block (U, .., U) is taken off the samples before c is fitted there, so that (E + 1) N unknowns cost E + 1
+Kronecker solves and no large matrix is ever formed.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
 from maxaffine.core.arrays import Array
+from maxaffine.core.boxes import mesh
 from maxaffine.core.rounding import compute_format, dtype_of, numpy_dtype
 from maxaffine.layer.keys import AxisKeys
-from maxaffine.layer.spectral_keys import expected_etas, weights
+from maxaffine.layer.spectral_keys import SpectralAxis, expected_etas, weights
 from maxaffine.target.box import Box
 
 Function = Callable[[Array], Array]  # z (M, E) -> (M, K)
@@ -74,11 +83,6 @@ def lawson(W: Array, f: Array, damping: float, rounds: int) -> Iterator[Array]:
 # -- heads on grids and at points
 
 
-def mesh(grids: Sequence[Array]) -> Array:
-    """All points (M, E) of a product of grids, the last one running fastest."""
-    return np.stack([a.ravel() for a in np.meshgrid(*grids, indexing="ij")], axis=1)
-
-
 def on_grid(f: Function, grids: Sequence[Array]) -> Array:
     """f on the product of grids: (M_1, .., M_E, K)."""
     return f(mesh(grids)).reshape(*(len(g) for g in grids), -1)
@@ -94,9 +98,9 @@ def spread(W: Sequence[Array], values: Array) -> Array:
 def affine_on_grid(W: Sequence[Array], values: Array, slopes: Array | None, grids: Sequence[Array]) -> Array:
     """sum_j w_j (c_j + G_j z) on a product of grids."""
     g = spread(W, values)
-    for e, z in enumerate(along_axes(grids) if slopes is not None else ()):
-        assert slopes is not None
-        g = g + z * spread(W, slopes[..., e])
+    if slopes is not None:
+        for e, z in enumerate(along_axes(grids)):
+            g = g + z * spread(W, slopes[..., e])
     return g
 
 
@@ -117,6 +121,50 @@ def affine_columns(keys: Sequence[AxisKeys], z: Array) -> Array:
     """The weights at points (M, E), then the same times every coordinate: (M, N (1 + E))."""
     W = weights_at(keys, z)
     return np.concatenate([W, *(W * z[:, e : e + 1] for e in range(len(keys)))], axis=1)
+
+
+# -- values affine in z
+
+
+@dataclass(frozen=True)
+class Basis:
+    """One axis: weights W = U diag(S) Vt, z W = U C + Q diag(T) Rt."""
+
+    U: Array
+    S: Array
+    Vt: Array
+    C: Array
+    Q: Array
+    T: Array
+    Rt: Array
+
+    @classmethod
+    def of(cls, axis: SpectralAxis, grid: Array) -> "Basis":
+        """The bases of W and z W at the points of a grid."""
+        W = weights(axis.keys, grid)
+        U, S, Vt = np.linalg.svd(W, full_matrices=False)
+        tall = grid[:, None] * W
+        C = U.T @ tall
+        rest = tall - U @ C
+        rest -= U @ (U.T @ rest)
+        return cls(U, S, Vt, C, *np.linalg.svd(rest, full_matrices=False))
+
+
+def affine_values(bases: Sequence[Basis], samples: Array, damping: float) -> tuple[Array, Array]:
+    """Values c (N_1, .., N_E, K) and slopes G (.., K, E) for samples on the product of the bases' grids."""
+    E, damping = len(bases), min(damping, 1e100)  # its square is a number
+    core = spread([b.U.T for b in bases], samples)
+    slopes = []
+    for e in range(E):
+        left = spread([b.Q.T if i == e else b.U.T for i, b in enumerate(bases)], samples)
+        singular = reduce(np.multiply.outer, [b.T if i == e else b.S for i, b in enumerate(bases)])
+        solved = left * (singular / (singular**2 + damping**2))[..., None]
+        G = spread([b.Rt.T if i == e else b.Vt.T for i, b in enumerate(bases)], solved)
+        core = core - spread([b.C if i == e else b.S[:, None] * b.Vt for i, b in enumerate(bases)], G)
+        slopes.append(G)
+    singular = reduce(np.multiply.outer, [b.S for b in bases])
+    values = spread([b.Vt.T for b in bases], core * (singular / (singular**2 + damping**2))[..., None])
+    return values, np.stack(slopes, axis=-1)
 
 
 # -- what a head is worth

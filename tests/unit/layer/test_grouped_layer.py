@@ -10,7 +10,7 @@ import pytest
 import maxaffine as ma
 from maxaffine.core.container import read_container
 from maxaffine.core.errors import BadInput
-from maxaffine.heads.spectral.build import wanted_bonus, with_bonus
+from maxaffine.heads.spectral.search import wanted_bonus, with_bonus
 from maxaffine.layer.file import from_tensors, to_tensors
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys

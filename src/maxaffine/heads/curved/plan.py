@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from maxaffine.core.arrays import Array
+from maxaffine.core.boxes import mesh
 from maxaffine.heads.assemble import layer_of, single_token
-from maxaffine.heads.fitting import Function, as_stored, mesh
+from maxaffine.heads.fitting import Function, as_stored
 from maxaffine.heads.level.plan import Curve
 from maxaffine.heads.spectral.affine_fit import AffineProducts, ProductFit
 from maxaffine.layer.clusters import Cluster, ClusterGroup

@@ -15,9 +15,8 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import compute_format
 from maxaffine.heads.entries.plan import site_keys
-from maxaffine.heads.fitting import MORE_LAMBDAS, affine_on_grid, as_stored, spread, weights_at
+from maxaffine.heads.fitting import MORE_LAMBDAS, Basis, affine_on_grid, affine_values, as_stored, spread, weights_at
 from maxaffine.heads.spectral.affine_fit import DELTAS, AffineProducts, ProductFit
-from maxaffine.heads.spectral.affine_values import Basis, affine_values
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, rounded, weights
 

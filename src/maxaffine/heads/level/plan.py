@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.arrays import Array
+from maxaffine.core.boxes import mesh
 from maxaffine.heads.assemble import layer_of, single_token
-from maxaffine.heads.fitting import mesh
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.target.target import Target

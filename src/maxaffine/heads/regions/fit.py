@@ -16,7 +16,7 @@ from maxaffine.heads.breaks.hyperplanes import Seen
 from maxaffine.heads.fitting import MORE_LAMBDAS, Function, affine_columns, as_stored, ridges
 from maxaffine.heads.regions.plan import half_widths
 from maxaffine.heads.spectral.affine_fit import DELTAS, AffineProducts, ProductFit
-from maxaffine.layer.spectral_keys import SpectralAxis, bernstein
+from maxaffine.layer.spectral_keys import SpectralAxis
 from maxaffine.target.target import Target
 
 COLUMNS = 900  # unknowns per region beyond which no fit is tried
@@ -38,12 +38,7 @@ class RegionProducts(AffineProducts):
 
     def attempt(self, counts: tuple[int, ...], deltas: tuple[int, ...]) -> ProductFit:
         """The head with so many keys per axis, and deltas by their place in DELTAS; one key has no delta."""
-        places = tuple(DELTAS.index(2.0) if n == 1 else i for n, i in zip(counts, deltas, strict=True))
-        key = (counts, places)
-        if key not in self._known:
-            axes = tuple(bernstein(n, DELTAS[i], self.dtype) for n, i in zip(counts, places, strict=True))
-            self._known[key] = self._on_cells(axes, counts)
-        return self._known[key]
+        return super().attempt(counts, tuple(DELTAS.index(2.0) if n == 1 else i for n, i in zip(counts, deltas, strict=True)))
 
     def smallest(self, error: float, most: int | None = None) -> ProductFit | None:
         """The head of fewest tokens that fits: axes grown one by one, and in two variables also together."""
@@ -58,9 +53,7 @@ class RegionProducts(AffineProducts):
         """One key per axis, then more wherever they help most for their price."""
         best = self.attempt((1,) * self.E, (DELTAS.index(1.0),) * self.E)
         while best.error > error:
-            counts = [len(axis) for axis in best.axes]
-            places = [DELTAS.index(axis.parameter) for axis in best.axes]
-            trials = []
+            trials, counts, places = [], best.counts, best.places
             for more in [[e] for e in range(self.E)] + ([list(range(self.E))] if self.E > 1 else []):
                 for step in (1, 2):
                     wanted = tuple(n + step if e in more else n for e, n in enumerate(counts))
@@ -74,11 +67,11 @@ class RegionProducts(AffineProducts):
             if not priced:
                 return None
             best = trials[max(priced)[1]]
-        shape, places = tuple(len(axis) for axis in best.axes), [DELTAS.index(axis.parameter) for axis in best.axes]
+        places = best.places
         for e in range(self.E):
-            if shape[e] > 1:
-                places = self._descend(shape, places, [e], 1)
-        return self._trimmed(self.attempt(shape, tuple(places)), error)
+            if best.counts[e] > 1:
+                places = self._descend(best.counts, places, [e], 1)
+        return self._trimmed(self.attempt(best.counts, tuple(places)), error)
 
     def _trimmed(self, fit: ProductFit, error: float) -> ProductFit:
         """Fewer keys on one axis, or more on one and fewer on another, while the whole still fits and work is left."""
@@ -92,8 +85,7 @@ class RegionProducts(AffineProducts):
 
     def _step(self, fit: ProductFit, error: float) -> ProductFit | None:
         """A smaller head that fits: an axis with fewer keys, and perhaps another one with as many more as that pays for."""
-        counts = tuple(len(axis) for axis in fit.axes)
-        deltas = [DELTAS.index(axis.parameter) for axis in fit.axes]
+        counts = fit.counts
         trials: set[tuple[int, ...]] = set()
         for j in range(self.E):
             for fewer in {counts[j] - 1, (counts[j] + 1) // 2, 1} - {0, counts[j]}:
@@ -104,7 +96,7 @@ class RegionProducts(AffineProducts):
                     room = min((fit.tokens - 1) // rest, less[i] + 6, 60)
                     trials |= {tuple(n if e == i else m for e, m in enumerate(less)) for n in (room, (room + less[i] + 1) // 2)}
         for trial in sorted((t for t in trials if math.prod(t) < fit.tokens), key=math.prod):
-            found = self._turned(trial, deltas, error)
+            found = self._turned(trial, fit.places, error)
             if found is not None:
                 return found
         return None
@@ -155,13 +147,12 @@ class RegionProducts(AffineProducts):
             self._inside[size] = found
         return self._inside[size]
 
-    def _on_cells(self, axes: tuple[SpectralAxis, ...], counts: tuple[int, ...]) -> ProductFit:
+    def _fit(self, axes: tuple[SpectralAxis, ...], counts: tuple[int, ...], deltas: tuple[int, ...]) -> ProductFit:
         """Every region's values; a region that is worse than the best known head of these counts ends it."""
         N, E, C = math.prod(counts), self.E, len(self.cells)
         values, slopes = np.zeros((*counts, C)), np.zeros((*counts, C, E))
-        refused = ProductFit(math.inf, axes, values, slopes)
         if N * (E + 1) > COLUMNS or self.spent > WORK:
-            return refused
+            return ProductFit(math.inf, axes, values, slopes)
         known = min((fit.error for (shape, _), fit in self._known.items() if shape == counts), default=math.inf)
         worst = 0.0
         points = self._points_inside(N * (E + 1))

@@ -9,6 +9,18 @@ kappa = max K_i / (2 lam_i), and with |f_s - p_s| <= eps for every branch
 K_i: the two sides of a switch put values a and b into the same function F of x and the switch's value v, and |F(a) - F(b)| <=
 |a - b| sup |dF/dv|, where |a - b| is |u| for max(., .) and 2|u| for abs(u).  Planes on which f jumps have no K; outside a gap of
 distance gamma the regions beyond them have Omega <= e^{-2 lam gamma |grad h|} each, times the size of what they hold.
+
+In L_p jumps are included and no gap is left: what they mix is integrated, the rest pointwise.  Computed scores S' are off by at
+most d (as stored, and as computed), so at every x off the planes a region s beyond planes i of jumps has a mass of at most
+e^{-2 lam_i |h_i| + 2 d}; C_i counts the regions beyond plane i:
+
+    |f - g| <= eps + kappa W0((C-1) e^{2d-1}) + V sum_{i jumps} min(1, C_i e^{-2 lam_i |h_i| + 2 d}),       V = sup |f_s - f_t|.
+
+Slices of the box by h = a . x + c at fixed h have volume at most |box| / max_j |a_j| w_j per unit of h, hence by Minkowski
+
+    ||f - g||_p <= |box|^{1/p} (eps + kappa (..)) + V sum_i (|box| (2 d + log C_i + 1/p) / (lam_i max_j |a_j| w_j))^{1/p},
+
+because min(1, C e^{-2 lam |h| + 2 d})^p integrates over h to (2 d + log C)/lam + 1/(p lam).  Planes themselves have measure zero.
 """
 
 import math
@@ -36,10 +48,11 @@ from maxaffine.proofs.local_error import Head, prove
 from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.proofs.sources import FromAffine
 from maxaffine.proofs.two_level import GroupErrors
-from maxaffine.structure.planes import Arrangement, Crossing
+from maxaffine.structure.planes import Arrangement, Crossing, Plane
 from maxaffine.target.box import Box
 
 THEOREM = "regions: error of each branch on the box (Ehlich-Zeller), plus blending across planes, kappa W0((C-1)/e)"
+IN_L_P = "regions in L_p: error of each branch on the box, blending at kinks bounded pointwise, blending at jumps integrated"
 PIECES = {1: 64, 2: 14, 3: 7}  # of the box per axis, for enclosures of slopes and sizes
 
 
@@ -72,6 +85,45 @@ def certify_regions(
         assumptions=(LOGARITHM, ELEMENTARY, FLINT), scope=scope_of(len(known.jumps), plan.gap), details=details,
         blends=(ProvedBlend(blend, size),),
     )  # fmt: skip
+
+
+def certify_regions_integral(
+    layer: GroupedLayer, plan: RegionsPlan, p: float, error: float, slopes: list[float], runtime: str = "two-level"
+) -> Certificate:
+    """||layer - target||_p for the two-level runtime."""
+    found, volume = plan.arrangement, float(np.prod(layer.high - layer.low)) * (1 + 1e-12)
+    known = Mixed.of(layer, plan, error / volume ** (1.0 / p), slopes)
+    size, approximation, uncertainty, errors = known.size, known.approximation, known.uncertainty, known.errors
+    if not errors.scores < 1.0:
+        raise Refused(f"its scores are too steep for {layer.dtype}.")
+    drift = known.stored + errors.scores
+    mixed = known.kappa * soft_gap(known.count, 2.0 * drift)
+    crossed = 0.0
+    for i in known.jumps:
+        beyond = max(sum(signs[i] == side for signs in found.regions) for side in (-1, 1))
+        layers = layer_measure(found.planes[i], layer.low, layer.high, plan.steepness[i], beyond, drift, p)
+        crossed += 2.0 * size * min(layers, volume) ** (1.0 / p) * (1 + 1e-9)
+    root = volume ** (1.0 / p) * (1 + 1e-12)
+    # what is computed is a mean of computed heads, each within eps + head of its branch
+    head = errors.head + errors.sums(0.0)
+    lost = head + output_rounding(layer, size + approximation + uncertainty + head)
+    parts = {
+        "approximation": approximation * root, "leakage": mixed * root + crossed,
+        "rounding": lost * root, "target_rounding": uncertainty * root,
+    }  # fmt: skip
+    details = {"regions": float(known.count), "planes": float(len(found.planes)), "jumps": float(len(known.jumps))}
+    return Certificate.proved(
+        p, parts, argument="regions in L_p", theorem=IN_L_P, dtype=layer.dtype, runtime=runtime,
+        assumptions=(LOGARITHM, ELEMENTARY, FLINT), scope=Scope("integral"), details=details,
+        blends=(ProvedBlend(2.0 * (size + approximation), size),),  # at a jump all that both sides say
+    )  # fmt: skip
+
+
+def layer_measure(plane: Plane, low: Array, high: Array, steep: float, beyond: int, drift: float, p: float) -> float:
+    """A bound of the integral over the box of min(1, C e^{-2 lam |h| + 2 d})^p."""
+    across = max(abs(float(c)) * float(w) for c, w in zip(plane[:-1], high - low, strict=True)) * (1 - 1e-12)
+    volume = float(np.prod(high - low)) * (1 + 1e-12)
+    return volume * (2.0 * drift + math.log(beyond) + 1.0 / p) / (steep * across) * (1 + 1e-12)
 
 
 @dataclass(frozen=True)

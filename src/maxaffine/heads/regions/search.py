@@ -1,4 +1,7 @@
-"""Targets that switch on hyperplanes: one region per cluster, all on the same spectral keys."""
+"""Targets that switch on hyperplanes: one region per cluster, all on the same spectral keys.
+
+The planes of an expression are read off it; those of a callable are seen on segments.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -8,13 +11,12 @@ import numpy as np
 
 from maxaffine.core.errors import Refused
 from maxaffine.heads.breaks.hyperplanes import Seen
-from maxaffine.heads.breaks.planes import observe_seen, why_not_seen, why_unproved
+from maxaffine.heads.breaks.planes import HOLES, observe_seen, planes_of, why_not_seen, why_unproved
 from maxaffine.heads.found import Found
 from maxaffine.heads.head import Example, Head
+from maxaffine.heads.regions.fit import RegionFits
 from maxaffine.heads.regions.plan import BranchFits, RegionsPlan, build_regions, few_bits, half_widths
-from maxaffine.heads.regions.prove import certify_regions, plane_slopes
-from maxaffine.heads.regions.prove_integral import certify_regions_integral
-from maxaffine.heads.regions.seen import seen_plans
+from maxaffine.heads.regions.prove import certify_regions, certify_regions_integral, plane_slopes
 from maxaffine.heads.search import Search
 from maxaffine.heads.spectral.affine_fit import ProductFit
 from maxaffine.layer.grouped import GroupedLayer
@@ -30,6 +32,8 @@ SHARES = ((0.74, 0.2), (0.66, 0.2), (0.5, 0.2), (0.35, 0.2))  # of the error: fo
 SOFT = ((0.45, 0.5), (0.3, 0.65))  # the same for a literal softmax: softer switches
 LEAK = 0.01  # and for what leaks across jumps
 JUMPS, KINKS = 0.15, 0.12  # of the error in L_p, for the neighbourhoods of all jumps, and for what kinks mix
+SEEN = (0.9, 0.8, 0.65, 0.45, 0.3)  # of the error for a callable, for the heads inside the regions
+SEEN_MIXED = 0.1  # and for what switches mix: a steeper switch costs no token
 REST = (0.95, 0.85, 0.7, 0.5)  # of what that leaves, for the branches
 
 
@@ -52,10 +56,7 @@ class Regions(Head[RegionsPlan]):
 
     def propose(self, search: Search) -> Iterator[RegionsPlan]:
         """Keys of growing size that all branches share."""
-        if search.request.target.expression is None:
-            yield from seen_plans(search)
-        else:
-            yield from _plans(search)
+        return _seen_plans(search) if search.request.target.expression is None else _plans(search)
 
     def build(self, plan: RegionsPlan, request: Request) -> GroupedLayer:
         """One group of clusters, a region each."""
@@ -154,6 +155,50 @@ def _steepness(
             allowed = (JUMPS * error / (len(jumps) * size)) ** p
             rows.append(few_bits(float(np.prod(box.width)) * (math.log(count) + 1.0 / p + 0.1) / (across * allowed)))
     return tuple(rows)
+
+
+def _seen_plans(search: Search) -> Iterator[RegionsPlan]:
+    """Keys of growing size that all regions share."""
+    request = search.request
+    seen = planes_of(request)
+    most = search.most_each(len(seen.regions))
+    box, wanted = request.target.box, request.error
+    if math.isfinite(request.norm):
+        wanted = request.error / float(np.prod(box.width)) ** (1.0 / request.norm)
+    _, half = half_widths(box)
+    lam = _seen_steepness(request, seen, wanted)
+    reach = sum(v * float(np.abs([float(c) for c in p[:-1]]) @ half) for v, p in zip(lam, seen.planes, strict=True))
+    fits = RegionFits(request.target, seen, wanted, request.dtype, reach)
+    before: ProductFit | None = None
+    for share in SEEN:
+        fit = fits.smallest(share * wanted, most)
+        if fit is None:
+            raise Refused(f"no common keys fit all regions to {share * wanted:.3g}")
+        if fit is not before:
+            yield RegionsPlan(seen, lam, half, fit, request.gap if seen.jumps and math.isinf(request.norm) else None)
+        before = fit
+
+
+def _seen_steepness(request: Request, seen: Seen, wanted: float) -> tuple[float, ...]:
+    """lam_i of every plane: kinks mix little, jumps leak little outside the gap, or fill a small volume."""
+    count, found = len(seen.regions), []
+    size = max(1e-300, float(np.abs(request.target.values(np.concatenate(seen.cells))).max()))
+    box = request.target.box
+    for sheet in seen.sheets:
+        length = math.sqrt(float(sum(c * c for c in sheet.plane[:-1])))
+        steep = sheet.slope * soft_gap(count) / (2.0 * SEEN_MIXED * wanted)
+        if sheet.kind == "jump" and math.isfinite(request.norm):
+            # (2 size)^p times the area times a width of 1/(2 lam |a|), all of it at most the p-th power of a share of the error
+            area = float(np.prod(box.width)) / float(box.width.min()) * math.sqrt(box.dimension)
+            room = (HOLES * request.error) ** request.norm / ((2.0 * size) ** request.norm * area * len(seen.planes))
+            steep = max(steep, 1.0 / (room * length))
+        elif sheet.kind == "jump":
+            gap = request.gap or 1.0
+            steep = max(steep, math.log(max(4.0 * count * size / (LEAK * wanted), 2.0)) / (2.0 * gap * length))
+        else:  # where only the second derivative jumps, the width of the switch enters squared
+            steep = max(steep, 10.0 * math.sqrt(max(size / wanted, 1.0)) / (length * float(box.width.min()) / 2.0))
+        found.append(few_bits(steep))
+    return tuple(found)
 
 
 def outside(request: Request, plan: RegionsPlan, layer: GroupedLayer) -> Observed:

@@ -8,8 +8,7 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
-from maxaffine.heads.fitting import MORE_LAMBDAS, Function, Judge, as_stored, on_grid
-from maxaffine.heads.spectral.affine_values import Basis, affine_values
+from maxaffine.heads.fitting import MORE_LAMBDAS, Basis, Function, Judge, affine_values, as_stored, on_grid
 from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, chebyshev
 
 DELTAS = (0.15, 0.3, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0, 22.0, 32.0, 40.0, 56.0)
@@ -29,9 +28,19 @@ class ProductFit:
     slopes: Array
 
     @property
+    def counts(self) -> tuple[int, ...]:
+        """Keys per axis."""
+        return tuple(len(axis) for axis in self.axes)
+
+    @property
+    def places(self) -> list[int]:
+        """The axes' deltas by their place in DELTAS."""
+        return [DELTAS.index(axis.parameter) for axis in self.axes]
+
+    @property
     def tokens(self) -> int:
         """Product of the keys per axis."""
-        return math.prod(len(axis) for axis in self.axes)
+        return math.prod(self.counts)
 
 
 class AffineProducts:
@@ -108,8 +117,7 @@ class AffineProducts:
         return best
 
     def _step(self, fit: ProductFit, error: float) -> ProductFit | None:
-        counts = [len(axis) for axis in fit.axes]
-        deltas = [DELTAS.index(axis.parameter) for axis in fit.axes]
+        counts = fit.counts
         trials: list[list[int]] = []
         for e in range(self.E):
             for cut in {max(1, counts[e] // 4), 1}:
@@ -123,7 +131,7 @@ class AffineProducts:
                 trials.append(trial)
         trials = [t for t in trials if min(t) >= 1 and max(t) <= MOST.get(self.E, 4) and math.prod(t) < fit.tokens]
         for trial in sorted(trials, key=math.prod):
-            found = self._turned(tuple(trial), deltas, error)
+            found = self._turned(tuple(trial), fit.places, error)
             if found is not None:
                 return found
         return None

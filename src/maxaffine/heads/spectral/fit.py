@@ -1,6 +1,6 @@
 """Values of spectral heads: ridge least squares at Chebyshev points, sharpened towards the sup norm.
 
-Values are constant, c_j, or affine, c_j + G_j z: twice the coefficients for the same tokens (heads/spectral/affine_values.py).
+Values are constant, c_j, or affine, c_j + G_j z: twice the coefficients for the same tokens (heads/fitting.py).
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,10 @@ from maxaffine.core.rounding import compute_format
 from maxaffine.heads.fitting import (
     LAMBDAS,
     MORE_LAMBDAS,
+    Basis,
     Function,
     Judge,
+    affine_values,
     as_stored,
     lawson,
     loss_share,
@@ -23,8 +25,7 @@ from maxaffine.heads.fitting import (
     query_rounding,
     ridges,
     spread,
-)
-from maxaffine.heads.spectral.affine_values import Basis, affine_values
+)  # fmt: skip
 from maxaffine.layer.spectral_keys import DELTAS, SpectralAxis, bernstein, chebyshev, expected_etas, gaussian, weights
 
 LAWSON = 8

@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from maxaffine.core.errors import Refused
+from maxaffine.heads.assemble import layer_of
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.search import Search
-from maxaffine.heads.spectral.build import build_spectral, wanted_bonus, with_bonus
 from maxaffine.heads.spectral.directions import spectral_plans
 from maxaffine.heads.spectral.plan import SpectralPlan
 from maxaffine.heads.spectral.prove import certify_spectral
@@ -55,7 +56,7 @@ class Spectral(Head[SpectralPlan]):
 
     def build(self, plan: SpectralPlan, request: Request) -> GroupedLayer:
         """The layer with a bias between groups: the leak is a ten-thousandth of the error, in float64 as small as rounding."""
-        layer = build_spectral(plan, request.target, request.dtype)
+        layer = layer_of([made.build() for made in plan.groups], request.target, request.dtype)
         if len(layer.groups) == 1:
             return layer
         largest = sum(float(np.abs(made.values).max()) for made in plan.groups if made.values is not None)
@@ -76,3 +77,18 @@ class Spectral(Head[SpectralPlan]):
 
 def _declared(request: Request) -> bool:
     return request.evidence.ellipses is not None or request.evidence.derivatives is not None
+
+
+def with_bonus(layer: GroupedLayer, bonus: float) -> GroupedLayer:
+    """The same layer with another bonus."""
+    rounded = math.ceil(bonus)  # an integer is exact in every dtype up to 256
+    return replace(layer, bonus=float(rounded))
+
+
+def wanted_bonus(log_ratios: list[list[float]], largest: float, allowed: float) -> float:
+    """Lambda for which the leak between groups is at most `allowed`."""
+    pairs = [value for g, row in enumerate(log_ratios) for other, value in enumerate(row) if other != g]
+    if not pairs:
+        return 0.0
+    worst = float(np.logaddexp.reduce(pairs))
+    return max(1.0, worst + math.log(max(2.0 * largest, 1e-300) / allowed))

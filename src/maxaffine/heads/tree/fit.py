@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.arrays import Array
-from maxaffine.heads.fitting import Function, affine_columns, affine_on_grid, as_stored, mesh
+from maxaffine.core.boxes import mesh
+from maxaffine.heads.fitting import Function, affine_columns, affine_on_grid, as_stored
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import bernstein, chebyshev, weights
 

@@ -12,7 +12,7 @@ from maxaffine.checker import check
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.scope import Scope
 from maxaffine.heads.regions.plan import build_regions
-from maxaffine.heads.regions.prove_integral import certify_regions_integral, layer_measure
+from maxaffine.heads.regions.prove import certify_regions_integral, layer_measure
 from maxaffine.layer.file import to_tensors
 from maxaffine.runtime import chooser
 

@@ -10,7 +10,7 @@ import maxaffine as ma
 from maxaffine.checker import check
 from maxaffine.checker.regions import beyond_a_jump
 from maxaffine.heads.regions.plan import build_regions
-from maxaffine.heads.regions.prove_integral import certify_regions_integral
+from maxaffine.heads.regions.prove import certify_regions_integral
 from maxaffine.layer.file import to_tensors
 from maxaffine.runtime import chooser
 
