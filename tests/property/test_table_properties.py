@@ -12,7 +12,7 @@ from scipy.spatial.distance import pdist
 
 import maxaffine as ma
 from maxaffine.checker import check
-from maxaffine.heads.entries.fit import scaled
+from maxaffine.heads.entries.plan import scaled
 from maxaffine.heads.entries.prove import certify_entries
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import Group, GroupedLayer

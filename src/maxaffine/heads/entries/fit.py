@@ -30,14 +30,6 @@ LOOKED = 64  # entries of the other axes at which a head is looked at between en
 FILLINGS = 12  # rounds of filling missing entries
 
 
-def scaled(nodes: Array) -> tuple[Array, float, float]:
-    """z in [-1, 1] of the nodes as a layer forms it, with its centre and scale: z = scale (x - centre)."""
-    centre = float((nodes[0] + nodes[-1]) / 2.0)
-    half = max(float(nodes[-1]) - centre, centre - float(nodes[0]))
-    scale = 1.0 / half * (1.0 - 2.0**-50)
-    return (nodes - centre) * scale, centre, scale
-
-
 def filled(values: Array) -> Array:
     """The values with every missing entry replaced by a near one along the axes, or by the mean."""
     holes = ~np.isfinite(values).all(axis=-1)
@@ -171,11 +163,10 @@ def swings(axes: tuple[AxisKeys, ...], values: Array, slopes: Array | None, z: l
     Along every axis, half-way between neighbours, it must stay between the least and the largest of the four entries about it,
     half as much again beyond both, three times the error, and a fiftieth of the range of all values.
     """
-    lean = np.zeros((*values.shape, len(z))) if slopes is None else slopes
     for e, nodes in enumerate(z):
         index = [np.arange(len(one)) if i == e else chebyshev_part(one, LOOKED) for i, one in enumerate(z)]
         grids = [(nodes[1:] + nodes[:-1]) / 2.0 if i == e else one[index[i]] for i, one in enumerate(z)]
-        got = affine_on_grid([weights(axis, grid) for axis, grid in zip(axes, grids, strict=True)], values, lean, grids)
+        got = affine_on_grid([weights(axis, grid) for axis, grid in zip(axes, grids, strict=True)], values, slopes, grids)
         rows = np.moveaxis(table[np.ix_(*index)], e, 0)
         edge = np.concatenate([rows[:1], rows, rows[-1:]])
         stack = np.stack([edge[i : len(edge) - 3 + i] for i in range(4)])

@@ -24,6 +24,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, compute_format, gamma, numpy_dtype
 from maxaffine.core.scope import Scope
+from maxaffine.heads.fitting import spread
 from maxaffine.heads.lookup.prove_grid import runtime_rounding
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys, ProductKeys
@@ -69,7 +70,7 @@ def certify_entries(
 
     A hard layer's "arrays" is its runtime `hard`: the softmax that its others are is another function.
     """
-    reserve = 0.0
+    reserve, entries = 0.0, data.entries
     if layer.grouped:
         reserve = SHARE * error if runtime in ("arrays", "collapsed") and collapsible(layer) else 0.0
         found = _grouped(layer, data, error, reserve)
@@ -80,10 +81,9 @@ def certify_entries(
         found, runtime = _hard(layer, data), "hard"
     else:
         found = _softmax(layer, data, runtime)
-    if found.count != data.entries.count:
-        raise Refused(f"the layer is finite at {found.count:,} of the {data.entries.count:,} entries only.")
+    if found.count != entries.count:
+        raise Refused(f"the layer is finite at {found.count:,} of the {entries.count:,} entries only.")
     parts = {"approximation": found.away, "rounding": max(found.bound - found.away, 0.0)}
-    entries = data.entries
     details = {"entries": float(entries.count), "missing": float(entries.missing)} | ({"collapse": reserve} if reserve else {})
     certificate = Certificate.proved(
         math.inf, parts, argument="entries", theorem=THEOREM, dtype=layer.dtype, runtime=runtime, scope=scope_of(entries),
@@ -105,9 +105,7 @@ class Axes:
     def contract(self, weights: list[Array], values: Array) -> Array:
         """values (N_1, .., N_E, ..) against one matrix of weights per direction: (n_1, .., n_E, ..) or (m, ..)."""
         if self.on_grid:
-            for e, w in enumerate(weights):
-                values = np.moveaxis(np.tensordot(w, values, axes=(1, e)), 0, e)
-            return values
+            return spread(weights, values)
         rest = values.shape[len(weights) :]
         partial = weights[0] @ values.reshape(len(values), -1)
         for w in weights[1:]:
@@ -116,9 +114,7 @@ class Axes:
 
     def place(self, e: int, rows: Array) -> Array:
         """Numbers per node of direction e, shaped to stand beside (entries.., K)."""
-        if not self.on_grid:
-            return rows[:, None]
-        return rows.reshape([-1 if i == e else 1 for i in range(len(self.z))] + [1])
+        return rows.reshape([-1 if i == e else 1 for i in range(len(self.z))] + [1]) if self.on_grid else rows[:, None]
 
 
 def _held(layer: GroupedLayer, reserve: float) -> float:
@@ -141,8 +137,6 @@ def _grouped(layer: GroupedLayer, data: Data, error: float, reserve: float) -> V
     if group.values is None or np.any(group.matrix != np.diag(np.diag(group.matrix))):
         raise Refused("entries are verified for listed values and one coordinate per variable.")
     compute = compute_format(layer.dtype)
-    c = group.values.astype(np.float64)
-    G = None if group.slopes is None else group.slopes.astype(np.float64)
     top = _top(group)
     exact = [(nodes - layer.centre[e]) * group.matrix[e, e] for e, nodes in enumerate(_nodes(data))]
     if any(float(np.abs(z).max()) > 1.0 for z in exact):
@@ -152,18 +146,17 @@ def _grouped(layer: GroupedLayer, data: Data, error: float, reserve: float) -> V
     if reserve and layer.dtype != "float64":
         ways.append(exact)  # `collapsed` forms z in float64 and does not round it
     extra = (allowance(reserve, top) if reserve else 0.0) + underflow(layer) + 4.0 * compute.tiny * layer.tokens * top
-    found = [_product(layer, group, c, G, data, z, error, top) for z in ways]
+    found = [_product(layer, group, data, z, error, top) for z in ways]
     worst = max(found, key=lambda one: one.bound)
     away = max(found, key=lambda one: one.away)
     return Verified((worst.bound + extra) * UP, away.away, away.at, away.count)
 
 
-def _product(
-    layer: GroupedLayer, group: Group, c: Array, G: Array | None, data: Data, z: list[Array], error: float, top: float
-) -> Verified:
+def _product(layer: GroupedLayer, group: Group, data: Data, z: list[Array], error: float, top: float) -> Verified:
     """One head of product keys at every entry."""
+    assert group.values is not None
+    c, G = group.values.astype(np.float64), None if group.slopes is None else group.slopes.astype(np.float64)
     compute, E = compute_format(layer.dtype), len(group.axes)
-    on_grid = isinstance(data, Table)
     keys = [AxisKeys(a.slopes.astype(np.float64), a.offsets.astype(np.float64)) for a in group.axes]
     pairs = [_weights(axis, nodes, compute.unit, compute.exp_ulps, E + 2) for axis, nodes in zip(keys, z, strict=True)]
     eta = sum(float(one.max()) for _, one in pairs)
@@ -183,14 +176,14 @@ def _product(
         level = c - np.median(c, axis=tokens)
         lean = None if G is None else G - np.median(G, axis=tokens)
     best = Verified(0.0, -1.0, (), 0)
-    for place, W, etas, values in _blocks(data, Axes(z, on_grid), pairs, layer.d_out):
+    for place, W, etas, values in _blocks(data, Axes(z, isinstance(data, Table)), pairs, layer.d_out):
         g = _head(place, W, c, G)
         rounding: Array | float = twice * coarse
         if fine:
             rounding = twice * math.exp(2.0 * eta) * _moved(place, W, etas, level, lean)
         away = np.abs(g - values)
         bound = away + rounding + 2.0 * sums + compute.unit * np.abs(g) * UP
-        best = _worst(best, bound, away, place, data)
+        best = _worst(best, bound, away, place)
     return best
 
 
@@ -266,7 +259,7 @@ def _blocks(
         yield Axes([one[part] for one in axes.z], False), [p[0][part] for p in pairs], [p[1][part] for p in pairs], data.y[part]
 
 
-def _worst(best: Verified, bound: Array, away: Array, place: Axes, data: Data) -> Verified:
+def _worst(best: Verified, bound: Array, away: Array, place: Axes) -> Verified:
     """The larger of what was found before and what a block of entries adds; entries that are NaN are missing."""
     count = int(np.count_nonzero(np.isfinite(away).all(axis=-1)))
     if count == 0:
@@ -299,11 +292,10 @@ def _softmax(layer: Layer, data: Data, runtime: str) -> Verified:
     return Verified((found.bound + fixed) * UP, found.away, found.at, found.count)
 
 
-def _scores(layer: Layer, axis: AxisKeys, z: Array) -> Array:
-    scores = np.multiply.outer(z, axis.slopes.astype(np.float64))
-    scores += axis.offsets.astype(np.float64)
+def _softmax_of(scores: Array, sharpness: float) -> Array:
+    """The softmax of rows, in their own memory."""
     scores -= scores.max(axis=1, keepdims=True)
-    scores *= layer.sharpness
+    scores *= sharpness
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=1, keepdims=True)
     return scores
@@ -312,34 +304,31 @@ def _scores(layer: Layer, axis: AxisKeys, z: Array) -> Array:
 def _lookup_grid(layer: Layer, keys: ProductKeys, values: Array, data: Table, rounding: float) -> Verified:
     centre, matrix = layer.coordinates.centre, layer.coordinates.matrix
     z = [(nodes - centre[e]) * matrix[e, e] for e, nodes in enumerate(data.axes)]
-    W = [_scores(layer, axis, one) for axis, one in zip(keys.axes, z, strict=True)]
+    W = []
+    for axis, one in zip(keys.axes, z, strict=True):
+        scores = np.multiply.outer(one, axis.slopes.astype(np.float64)) + axis.offsets.astype(np.float64)
+        W.append(_softmax_of(scores, layer.sharpness))
     best = Verified(0.0, -1.0, (), 0)
     for place, part, _, entries in _blocks(data, Axes(z, True), [(w, w) for w in W], layer.d_out * layer.n_out):
         away = np.abs(place.contract(part, values) - entries)
-        best = _worst(best, away + rounding, away, place, data)
+        best = _worst(best, away + rounding, away, place)
     return best
 
 
 def _lookup_rows(layer: Layer, values: Array, data: Data, shake: float, spread: float) -> Verified:
     """Listed keys, entry by entry: the whole softmax, and sum_j w_j |c_j - g| <= sum_j w_j |c_j - level| + |level - g|."""
     slopes, offsets = (np.asarray(part, dtype=np.float64) for part in layer.keys.listed())
-    keys = AxisKeys(slopes, offsets)
     level = np.median(values, axis=0)
     best = Verified(0.0, -1.0, (), 0)
     step = max(1, (4 * BLOCK) // len(offsets))
     for points, entries in data.blocks():
         for start in range(0, len(points), step):
             x = points[start : start + step]
-            scores = layer.coordinates(x) @ keys.slopes.T
-            scores += keys.offsets
-            scores -= scores.max(axis=1, keepdims=True)
-            scores *= layer.sharpness
-            np.exp(scores, out=scores)
-            scores /= scores.sum(axis=1, keepdims=True)
+            scores = _softmax_of(layer.coordinates(x) @ slopes.T + offsets, layer.sharpness)
             g = scores @ values
             apart = np.minimum(scores @ np.abs(values - level) + np.abs(g - level), spread)
             away = np.abs(g - entries[start : start + step])
-            best = _worst(best, away + 2.0 * shake * apart * UP, away, Axes(list(x.T), False), data)
+            best = _worst(best, away + 2.0 * shake * apart * UP, away, Axes(list(x.T), False))
     return best
 
 
@@ -358,9 +347,9 @@ def _hard(layer: Layer, data: Data) -> Verified:
         starts = np.flatnonzero(np.diff(group[order], prepend=-1))
         low, high = (op.reduceat(values[order], starts, axis=0)[group] for op in (np.minimum, np.maximum))
         away = np.maximum(high - data.y, data.y - low)
-        return _worst(best, away * (1.0 + 4.0 * FLOAT64.unit), away, Axes(list(data.X.T), False), data)
+        return _worst(best, away * (1.0 + 4.0 * FLOAT64.unit), away, Axes(list(data.X.T), False))
     for points, entries in data.blocks():
         got = hard.evaluate(layer, points).astype(np.float64).reshape(len(points), -1)
         away = np.abs(got - entries)
-        best = _worst(best, away * (1.0 + 4.0 * FLOAT64.unit), away, Axes(list(points.T), False), data)
+        best = _worst(best, away * (1.0 + 4.0 * FLOAT64.unit), away, Axes(list(points.T), False))
     return best

@@ -15,21 +15,18 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.budget import Cost, afford, lookup_cost
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import numpy_dtype
-from maxaffine.heads.entries.build import build_hard_table, build_head, build_uniform
 from maxaffine.heads.entries.fit import (
     BEYOND,
-    TableFit,
     TableProducts,
     complete_part,
     filled,
     on_sites,
     predicted,
     refitted,
-    scaled,
     smoothly_filled,
     swings,
-)
-from maxaffine.heads.entries.plan import EntriesPlan, is_uniform
+)  # fmt: skip
+from maxaffine.heads.entries.plan import EntriesPlan, build_hard_table, build_head, build_uniform, is_uniform, scaled
 from maxaffine.heads.entries.prove import Verified, certify_entries
 from maxaffine.heads.entries.segments import pieces
 from maxaffine.heads.found import BELOW, Found, grouped_cost, unconfirmed
@@ -76,17 +73,22 @@ class Attempts:
         self.left.append((layer.tokens, certificate.bound or math.inf))
         if certificate.bound is None or certificate.bound > self.request.error * BELOW:
             return None
-        shape = layer.products()[0].shape if layer.grouped else layer.keys.shape
-        prove = partial(_prove, layer, self.data, self.request.error)
-        seen = self.seen(layer, certificate, verified)
-        found = Found(method, EntriesPlan(family, shape), layer, certificate, cost, seen, prove)
+        found = self.found(method, family, layer, certificate, verified)
         refusal = unconfirmed(found, self.request)
         if refusal is not None:
             self.why.append(f"{layer.tokens:,} tokens: not confirmed by the checker: {refusal}")
             return None
         return found
 
-    def seen(self, layer: Layer | GroupedLayer, certificate: Certificate, verified: Verified) -> Observed:
+    def found(
+        self, method: str, family: str, layer: Layer | GroupedLayer, certificate: Certificate, verified: Verified
+    ) -> Found:
+        """A layer that was verified, as a search returns it."""
+        shape = layer.products()[0].shape if layer.grouped else layer.keys.shape
+        seen, prove = self._seen(layer, certificate, verified), partial(_prove, layer, self.data, self.request.error)
+        return Found(method, EntriesPlan(family, shape), layer, certificate, cost_of(layer), seen, prove)
+
+    def _seen(self, layer: Layer | GroupedLayer, certificate: Certificate, verified: Verified) -> Observed:
         """The chosen runtime at many entries: above the proved bound it is a fault, and stops the compile."""
         reserve = certificate.details.get("collapse")
         worst, at, count = 0.0, verified.at, 0
@@ -148,19 +150,14 @@ def search(request: Request, table: Table, method: str) -> Found:
     centre, scale = (np.array([one[k] for one in coordinates]) for k in (1, 2))
     whole = table.values if table.is_complete else smoothly_filled(z, table.values)
     build = partial(build_head, table, centre, scale)
-    found: Found | None = None
-    if method in ("auto", "spectral"):
-        found = _heads(attempts, table, z, whole, build)
+    found = _heads(attempts, table, z, whole, build) if method in ("auto", "spectral") else None
     if len(z) == 1 and method == "auto":
         nodes, there = z[0][table.mask], table.values[table.mask]
-        fewer = straight(attempts, nodes, there, len(nodes) if found is None else found.cost.tokens - 1, build)
-        found = fewer or found
+        found = straight(attempts, nodes, there, len(nodes) if found is None else found.cost.tokens - 1, build) or found
+    if found is None and method in ("auto", "lookup"):
+        found = _on_nodes(attempts, table, z, whole, build)
     if found is not None:
         return found
-    if method in ("auto", "lookup"):
-        found = _on_nodes(attempts, table, z, whole, build)
-        if found is not None:
-            return found
     advice = 'Ask for a larger error, or for the nearest entry with `method="nearest"`'
     if request.dtype != "float64":
         advice += ", or use float64"
@@ -261,17 +258,15 @@ def _on_nodes(attempts: Attempts, table: Table, z: list[Array], whole: Array, bu
                 return found
     request.progress("one token per entry", 0, 1)
     if all(is_uniform(axis) for axis in table.axes) and request.dtype != "bfloat16":
-        layer = _uniform(table, whole, request.dtype)
-        return attempts.tried("grid", layer, "lookup")
-    everything: TableFit = on_sites(z, whole, table.shape, RHO, request.dtype)
+        return attempts.tried("grid", _uniform(table, whole, request.dtype), "lookup")
+    everything = on_sites(z, whole, table.shape, RHO, request.dtype)
     return attempts.tried("sites", build(everything.axes, everything.values, None, request.dtype), "lookup")
 
 
 def _afford_solving(table: Table, request: Request) -> None:
     """Equations along an axis are dense: their matrices and a few copies of the table must fit."""
     needed = 8 * (4 * table.values.size + 3 * max(table.shape) ** 2)
-    tokens = int(np.prod(table.shape))
-    afford(Cost(tokens, 8 * table.values.size, needed, 0), request.max_bytes, "one token per entry of the table")
+    afford(Cost(math.prod(table.shape), 8 * table.values.size, needed, 0), request.max_bytes, "one token per entry of the table")
 
 
 def _uniform(table: Table, whole: Array, dtype: str) -> Layer:
@@ -292,8 +287,7 @@ def _uniform(table: Table, whole: Array, dtype: str) -> Layer:
 
 def search_hard(request: Request, table: Table) -> Found:
     """The nearest entry: one token each, the softmax at infinite sharpness; a missing entry has a neighbour's value."""
-    layer = build_hard_table(table, filled(table.values), request.dtype)
-    return finished_hard(Attempts(request, table), layer)
+    return finished_hard(Attempts(request, table), build_hard_table(table, filled(table.values), request.dtype))
 
 
 def finished_hard(attempts: Attempts, layer: Layer) -> Found:
@@ -306,6 +300,4 @@ def finished_hard(attempts: Attempts, layer: Layer) -> Found:
             f"`error` (={request.error:g}) is not reached: the nearest of {data.entries.count:,} entries, stored in "
             f"{request.dtype}, is off by {certificate.bound:.3g}; use float64 or a larger error."
         )
-    prove = partial(_prove, layer, data, request.error)
-    seen = attempts.seen(layer, certificate, verified)
-    return Found("hard", EntriesPlan("hard", layer.keys.shape), layer, certificate, cost_of(layer), seen, prove)
+    return attempts.found("hard", "hard", layer, certificate, verified)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import compute_format, numpy_dtype
-from maxaffine.heads.entries.build import build_hard_samples, build_head
-from maxaffine.heads.entries.fit import on_sites, scaled
+from maxaffine.heads.entries.fit import on_sites
+from maxaffine.heads.entries.plan import build_hard_samples, build_head, scaled
 from maxaffine.heads.entries.search import Attempts, finished_hard, straight
 from maxaffine.heads.fitting import affine_columns
 from maxaffine.heads.found import BELOW, Found
@@ -36,31 +36,29 @@ MOST_DIFFERENT = 4_000_000  # numbers of a matrix of distances
 
 def search(request: Request, samples: Samples, method: str) -> Found:
     """The layer of fewest tokens that is verified at every sample; refused with what so many tokens reach."""
-    said = samples.contradiction(request.error)
-    if said is not None:
-        raise Refused(said)
-    attempts = Attempts(request, samples)
-    found: Found | None = None
-    if method in ("auto", "spectral") and samples.dimension in SIZES:
-        found = _heads(attempts, samples)
+    attempts = _attempts(request, samples)
+    found = _heads(attempts, samples) if method in ("auto", "spectral") and samples.dimension in SIZES else None
     if samples.dimension == 1 and method == "auto":
         found = _straight(attempts, samples, len(samples.X) if found is None else found.cost.tokens - 1) or found
+    if found is None and method in ("auto", "lookup"):
+        found = _on_points(attempts, samples) or _on_all(attempts, samples)
     if found is not None:
         return found
-    if method in ("auto", "lookup"):
-        found = _on_points(attempts, samples) or _on_all(attempts, samples)
-        if found is not None:
-            return found
     raise attempts.refusal('Ask for a larger error, or for the nearest sample with `method="nearest"`.')
 
 
 def search_hard(request: Request, samples: Samples) -> Found:
     """The nearest sample: one token each, the softmax at infinite sharpness."""
+    attempts = _attempts(request, samples)
+    return finished_hard(attempts, build_hard_samples(samples, _closest(samples.X), request.dtype))
+
+
+def _attempts(request: Request, samples: Samples) -> Attempts:
+    """Nothing tried yet; refused where samples at one point differ by more than the error."""
     said = samples.contradiction(request.error)
     if said is not None:
         raise Refused(said)
-    layer = build_hard_samples(samples, _closest(samples.X), request.dtype)
-    return finished_hard(Attempts(request, samples), layer)
+    return Attempts(request, samples)
 
 
 def _closest(points: Array) -> float:
@@ -68,8 +66,7 @@ def _closest(points: Array) -> float:
     from scipy.spatial import cKDTree
 
     different = np.unique(points, axis=0)
-    distance = cKDTree(different).query(different, k=2)[0][:, 1]
-    return float(distance.min())
+    return float(cKDTree(different).query(different, k=2)[0][:, 1].min())
 
 
 # -- product heads
@@ -107,8 +104,7 @@ def _heads(attempts: Attempts, samples: Samples) -> Found | None:
         _, coefficients, keys, lam = best
         if len(part) < len(z):
             coefficients = _ridge(affine_columns(keys, z), samples.y, lam)
-        K = samples.y.shape[1]
-        shaped = coefficients.reshape(1 + D, *(count,) * D, K)
+        shaped = coefficients.reshape(1 + D, *(count,) * D, samples.y.shape[1])
         layer = build_head(samples, centre, scale, tuple(keys), shaped[0], np.moveaxis(shaped[1:], 0, -1), request.dtype)
         found = attempts.tried("bernstein", layer, "spectral")
         if found is not None:

@@ -31,9 +31,7 @@ from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.target.target import Target
 
 
-def build_grid(
-    plan: GridPlan, target: Target, dtype: str, progress: Progress = silent, means: CellMeans | None = None
-) -> Layer:
+def build_grid(plan: GridPlan, target: Target, dtype: str, progress: Progress = silent, means: CellMeans | None = None) -> Layer:
     """The layer of a grid plan; `means` are declared means of the target over boxes, used in L_p."""
     coordinates = grid_coordinates(target.box, plan.counts)
     values = np.empty((plan.cells, target.d_out, target.n_out), dtype=numpy_dtype(dtype))

@@ -190,9 +190,7 @@ class AxisCurve:
         return best
 
 
-def tensor_fit(
-    axes: tuple[SpectralAxis, ...], f: Function, error: float, scale: float, dtype: str
-) -> tuple[float, Array]:
+def tensor_fit(axes: tuple[SpectralAxis, ...], f: Function, error: float, scale: float, dtype: str) -> tuple[float, Array]:
     """Values (N_1, .., N_E, K) on product keys for f on z (M, E) -> (M, K), and the expected sup error.
 
     The filter acts on the outer product of the axes' singular values.

@@ -135,9 +135,7 @@ class GroupPlanner:
 
         return along
 
-    def plan(
-        self, axes: tuple[SpectralAxis, ...], values: Array, expected: float, slopes: Array | None = None
-    ) -> GroupPlan:
+    def plan(self, axes: tuple[SpectralAxis, ...], values: Array, expected: float, slopes: Array | None = None) -> GroupPlan:
         """A plan of this group."""
         return GroupPlan(self.group, self.middle, self.half, axes, values, None, expected, self.evaluate, slopes)
 

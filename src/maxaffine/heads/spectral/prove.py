@@ -116,9 +116,7 @@ def product_bound(layer: GroupedLayer, group: Group, made: GroupPlan, error: flo
     return _listed(layer, group, made, error, None)
 
 
-def _listed(
-    layer: GroupedLayer, group: Group, made: GroupPlan, error: float, declared: Evidence | None
-) -> GroupBound:
+def _listed(layer: GroupedLayer, group: Group, made: GroupPlan, error: float, declared: Evidence | None) -> GroupBound:
     assert group.values is not None
     source: Source
     if made.group.expression is not None:
@@ -152,9 +150,7 @@ def _head(
     return Head(source, stored, deltas, values.astype(np.float64), None if slopes is None else slopes.astype(np.float64))
 
 
-def _bound(
-    layer: GroupedLayer, head: Head, query: Array, tokens: int, error: float, patience: int | None = None
-) -> GroupBound:
+def _bound(layer: GroupedLayer, head: Head, query: Array, tokens: int, error: float, patience: int | None = None) -> GroupBound:
     """Approximation and rounding of one head of listed values."""
     proof = prove(head, error, most_points=patience)
     uncertainty = min(proof.uncertainty, proof.bound)
