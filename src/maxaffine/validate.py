@@ -33,12 +33,9 @@ def check(path: str | Path, table: Table | Samples | None = None) -> Verdict:
 
 
 def verdict_of(
-    path: str | Path,
-    tensors: Mapping[str, Any],
-    record: Mapping[str, Any],
-    table: Table | Samples | None = None,
+    path: str | Path, tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table | Samples | None = None,
     progress: Progress = silent,
-) -> Verdict:
+) -> Verdict:  # fmt: skip
     """The same of what was read from the file."""
     target = record.get("target")
     if table is not None and not (isinstance(target, dict) and target.get("entries") is not None):

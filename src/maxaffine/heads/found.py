@@ -89,10 +89,14 @@ def search_worst(request: Request, found: Found) -> Observed:
         return observe_integral(evaluate, request.target, layer, request.norm, request.seed, flops, found.certificate.bound)
     start, reach = found.around or (None, 0.0)
     observed = observe(evaluate, request.target, layer, request.seed, flops, start, reach)
-    bound = found.certificate.bound
-    if bound is not None and observed.error > bound:
-        raise AssertionError(f"observed error {observed.error!r} exceeds the proved bound {bound!r}: please report this")
+    must_hold(observed.error, found.certificate.bound)
     return observed
+
+
+def must_hold(observed: float, bound: float | None) -> None:
+    """An error above the proved bound is a fault, and stops the compile."""
+    if bound is not None and observed > bound:
+        raise AssertionError(f"observed error {observed!r} exceeds the proved bound {bound!r}: please report this")
 
 
 def literal_failure(layer: Layer | GroupedLayer, certificate: Certificate, request: Request) -> str | None:

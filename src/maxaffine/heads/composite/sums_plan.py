@@ -12,8 +12,7 @@ from typing import Any
 from maxaffine.core.arrays import Array
 from maxaffine.heads.assemble import layer_of
 from maxaffine.heads.axis.plan import AxisPlan, Soft, axis_group, expression_problem
-from maxaffine.heads.composite.products_plan import ProductPlan, ProductPlanner
-from maxaffine.heads.composite.shares import Part, along, shared_centre
+from maxaffine.heads.composite.products_plan import AnyPlan, Part, ProductPlan, ProductPlanner, along, shared_centre
 from maxaffine.heads.spectral.directions import is_analytic
 from maxaffine.heads.spectral.plan import GroupPlan, GroupPlanner
 from maxaffine.layer.grouped import GroupedLayer
@@ -32,7 +31,7 @@ class SumPlan:
     """One plan per part, in the order of the sum, and every part's share of the error."""
 
     found: Sum
-    parts: tuple[AxisPlan | GroupPlan | ProductPlan, ...]
+    parts: tuple[AnyPlan, ...]
     shares: tuple[float, ...]
     centre: Array
     argument: str = "sums"
@@ -108,7 +107,7 @@ class SumPlanner:
         made = tuple(plan for plan, _ in rows if plan is not None)
         return SumPlan(self.found, made, tuple(share for _, share in rows), self.centre) if len(made) == len(rows) else None
 
-    def _added(self, parts: list[Part], error: float) -> list[tuple[AxisPlan | GroupPlan | ProductPlan | None, float]]:
+    def _added(self, parts: list[Part], error: float) -> list[tuple[AnyPlan | None, float]]:
         """Plans of parts whose tokens and errors add up, with their shares of the error."""
         if not parts:
             return []

@@ -29,7 +29,7 @@ from maxaffine.heads.entries.fit import (
 from maxaffine.heads.entries.plan import EntriesPlan, build_hard_table, build_head, build_uniform, is_uniform, scaled
 from maxaffine.heads.entries.prove import Verified, certify_entries
 from maxaffine.heads.entries.segments import pieces
-from maxaffine.heads.found import BELOW, Found, grouped_cost, unconfirmed
+from maxaffine.heads.found import BELOW, Found, grouped_cost, must_hold, unconfirmed
 from maxaffine.heads.spectral.affine_fit import ProductFit
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
@@ -99,9 +99,7 @@ class Attempts:
             count += len(points)
             if float(away.max()) > worst:
                 worst, at = float(away.max()), tuple(float(x) for x in points[int(away.argmax())])
-        assert certificate.bound is not None
-        if worst > certificate.bound:
-            raise AssertionError(f"observed error {worst!r} exceeds the proved bound {certificate.bound!r}: please report this")
+        must_hold(worst, certificate.bound)
         return Observed(worst, at, count, self.request.seed)
 
     def refusal(self, advice: str) -> Refused:

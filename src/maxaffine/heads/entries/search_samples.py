@@ -6,6 +6,7 @@ them, so sharp that every sample answers for itself.
 
 import math
 from functools import partial
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from maxaffine.heads.entries.plan import build_hard_samples, build_head, scaled
 from maxaffine.heads.entries.search import Attempts, finished_hard, straight
 from maxaffine.heads.fitting import affine_columns
 from maxaffine.heads.found import BELOW, Found
+from maxaffine.heads.lookup.plan import farthest_first
 from maxaffine.layer.keys import AxisKeys, Coordinates, ListedKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.spectral_keys import bernstein
@@ -146,12 +148,17 @@ def _on_points(attempts: Attempts, samples: Samples) -> Found | None:
     if request.dtype == "bfloat16":
         return None
     _, z = _frame(samples, 1.0)
-    order, radii = _farthest(z, min(MOST_KEYS, len(z) - 1))
+    order, radii = [], []  # points chosen farthest first, and how far the rest was from them after every choice
+    for index, left in islice(farthest_first(z, int(np.argmin((z * z).sum(axis=1)))), max(1, min(MOST_KEYS, len(z) - 1))):
+        order.append(index)
+        radii.append(left)
+        if left == 0.0:
+            break
     size = float(np.abs(samples.y).max()) or 1.0
     count = 4
     while count <= len(order) and count * len(z) <= 8 * MOST_DIFFERENT:
         request.progress("keys on samples", count, len(z))
-        chosen, unit = order[:count], float(radii[count - 1])
+        chosen, unit = order[:count], radii[count - 1]
         if unit <= 0.0:
             break
         coordinates, places = _frame(samples, unit)
@@ -179,18 +186,6 @@ def _weights(layer: Layer, places: Array) -> Array:
     scores -= scores.max(axis=1, keepdims=True)
     np.exp(scores, out=scores)
     return np.asarray(scores / scores.sum(axis=1, keepdims=True))
-
-
-def _farthest(points: Array, most: int) -> tuple[NDArray[np.intp], Array]:
-    """Points chosen farthest first, and how far the rest was from them after every choice."""
-    chosen, radii = [int(np.argmin((points * points).sum(axis=1)))], []
-    distance = np.linalg.norm(points - points[chosen[0]], axis=1)
-    while True:
-        radii.append(float(distance.max()))
-        if len(chosen) >= most or radii[-1] == 0.0:
-            return np.asarray(chosen), np.asarray(radii)
-        chosen.append(int(distance.argmax()))
-        distance = np.minimum(distance, np.linalg.norm(points - points[chosen[-1]], axis=1))
 
 
 def _straight(attempts: Attempts, samples: Samples, most: int) -> Found | None:

@@ -306,12 +306,21 @@ def covering_plan(centres: Array, radius: float, k: float, euclidean: float) -> 
 
 def farthest_points(points: Array, radius: float) -> tuple[NDArray[np.intp], float]:
     """Indices of points chosen farthest first until all lie within `radius` of one; and the radius reached."""
-    chosen = [0]
-    distance = np.linalg.norm(points - points[0], axis=1)
-    while distance.max() > radius:
-        chosen.append(int(distance.argmax()))
-        distance = np.minimum(distance, np.linalg.norm(points - points[chosen[-1]], axis=1))
-    return np.asarray(chosen), float(distance.max())
+    chosen = []
+    for index, left in farthest_first(points):
+        chosen.append(index)
+        if left <= radius:
+            break
+    return np.asarray(chosen), left
+
+
+def farthest_first(points: Array, start: int = 0) -> Iterator[tuple[int, float]]:
+    """Without end, the index of the point farthest from those before it, and how far the rest is after that choice."""
+    index, distance = start, np.full(len(points), np.inf)
+    while True:
+        distance = np.minimum(distance, np.linalg.norm(points - points[index], axis=1))
+        yield index, float(distance.max())
+        index = int(distance.argmax())
 
 
 @dataclass(frozen=True)

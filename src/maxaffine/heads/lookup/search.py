@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.budget import Cost, afford, lookup_cost
 from maxaffine.core.errors import Refused
 from maxaffine.core.progress import Progress, silent
@@ -20,13 +21,17 @@ from maxaffine.heads.lookup.plan import Plan
 from maxaffine.heads.lookup.prove_grid import certify_grid
 from maxaffine.heads.lookup.prove_integral import certify_integral
 from maxaffine.heads.lookup.prove_listed import certify_centres, certify_partition, euclidean_constant, partition_plan
-from maxaffine.heads.lookup.sampled import sampled_lipschitz
 from maxaffine.heads.lookup.streamed import STREAM, peak_bytes, stream_grid
 from maxaffine.heads.search import Search
 from maxaffine.layer.layer import Layer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.literal import MOST_TOKENS
 from maxaffine.request import Request
+from maxaffine.target.evidence import Evidence
+from maxaffine.target.target import Target
+
+SAMPLES = 2048  # at which the slopes of a callable without facts are seen
+SAFETY = 1.1  # samples miss the steepest place
 
 
 def fewest_tokens(request: Request) -> int | None:
@@ -159,7 +164,48 @@ def proposals(request: Request) -> Iterator[Plan]:
                 "a callable without facts cannot be proved; declare `lipschitz=` or `modulus=`, give an expression, "
                 "or leave out `require`."
             )
-        yield from lookup.sup_norm_proposals(target.box, sampled_lipschitz(target, error, request.seed), error)
+        yield from lookup.sup_norm_proposals(target.box, _sampled_lipschitz(target, error, request.seed), error)
+
+
+def _sampled_lipschitz(target: Target, error: float, seed: int) -> Evidence:
+    """Largest slopes per axis over sampled pairs, enough to choose a grid and never to prove anything.
+
+    Refused where the target jumps by more than twice the error.
+    """
+    rng = np.random.default_rng(seed)
+    box = target.box
+    x = box.sample(SAMPLES, rng)
+    constants = np.zeros(box.dimension)
+    for axis in range(box.dimension):
+        for step in (1e-1, 1e-2, 1e-4):
+            y = x.copy()
+            y[:, axis] = np.where(x[:, axis] + step * box.width[axis] <= box.high[axis], 1, -1) * step * box.width[axis]
+            y[:, axis] += x[:, axis]
+            difference = np.abs(target.values(x) - target.values(y)).max(axis=(1, 2))
+            gap = np.abs(y[:, axis] - x[:, axis])
+            constants[axis] = max(constants[axis], float((difference / gap).max()))
+            worst = int(difference.argmax())
+            _refuse_jump(target, x[worst], y[worst], error)
+    return Evidence(lipschitz=constants * SAFETY, origin={"lipschitz": "sampled"})
+
+
+def _refuse_jump(target: Target, a: Array, b: Array, error: float) -> None:
+    """Bisect towards the larger change; a change that survives to neighbouring numbers is a jump."""
+    for _ in range(50):
+        middle = a / 2.0 + b / 2.0
+        f = target.values(np.stack([a, middle, b]))
+        left, right = np.abs(f[1] - f[0]).max(), np.abs(f[2] - f[1]).max()
+        a, b = (a, middle) if left >= right else (middle, b)
+        if max(left, right) <= 2.0 * error:
+            return
+    jump = float(np.abs(target.values(a[None]) - target.values(b[None])).max())
+    if jump > 2.0 * error:
+        at = ", ".join(f"{name} = {value:.6g}" for name, value in zip(target.box.names, a, strict=True))
+        raise Refused(
+            f"the target seems to jump by {jump:.3g} near {at}. A layer is continuous, so `error` (={error:g}) cannot be met "
+            "in the sup norm; ask for an L_p error, or declare `lipschitz=` or `modulus=` if there is no jump.",
+            remedy={"norm": 1},
+        )
 
 
 def plan_cost(plan: Plan, request: Request) -> Cost:

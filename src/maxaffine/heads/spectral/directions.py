@@ -94,11 +94,9 @@ def _rotations(target: Target) -> list[tuple[Direction, ...]]:
     slopes = slopes[np.isfinite(slopes).all(axis=1)]
     if len(slopes) > 10:
         _, vectors = np.linalg.eigh(np.cov(slopes, rowvar=False))
-        rows = [_snapped(vector, used, len(names)) for vector in vectors.T[::-1]]
-        found.append(tuple(rows))
+        found.append(tuple(_snapped(vector, used, len(names)) for vector in vectors.T[::-1]))
     if len(used) == 2:
-        plus = np.array([1.0, 1.0])
-        found.append((_snapped(plus, used, len(names)), _snapped(np.array([1.0, -1.0]), used, len(names))))
+        found.append(tuple(_snapped(np.array([1.0, sign]), used, len(names)) for sign in (1.0, -1.0)))
     units = {tuple(Fraction(int(i == j)) for j in range(len(names))) for i in used}
     return [rows for k, rows in enumerate(found) if set(rows) != units and rows not in found[:k]]
 
@@ -126,9 +124,8 @@ def _planners(target: Target, error: float, dtype: str, guess: bool) -> list[Gro
         if not np.isfinite(target.expression.evaluate(target.box.sample(256, np.random.default_rng(1)))).all():
             return []
     groups = groups_of(target.expression) if target.d_out == 1 else (whole_group(target.expression),)
-    if any(group.dimension > 4 and group.factors is None for group in groups):
-        return []
-    if not all(is_analytic(group, low, high) for group in groups):
+    many = any(group.dimension > 4 and group.factors is None for group in groups)
+    if many or not all(is_analytic(group, low, high) for group in groups):
         return []
     bonus = 60.0 if len(groups) > 1 else 0.0  # about what keeps groups apart
     return [GroupPlanner(group, low, high, error / len(groups), dtype, bonus=bonus) for group in groups]
@@ -140,15 +137,12 @@ def is_analytic(group: Group, low: Array, high: Array) -> bool:
     Pieces on which complex balls say nothing are halved; a piece too small to halve again sits on a kink or a pole.
     """
     reach = group.range(low, high)
-    expressions = [group.expression] if group.factors is None else [f for row in group.factors for f in row if f is not None]
-    for index, expression in enumerate(expressions):
+    parts = [(group.expression, slice(None))]
+    if group.factors is not None:
+        parts = [(factor, slice(e, e + 1)) for row in group.factors for e, factor in enumerate(row) if factor is not None]
+    for expression, own in parts:
         assert expression is not None
-        if group.factors is None:
-            stack = [(reach.lo.copy(), reach.hi.copy())]
-        else:
-            places = [e for row in group.factors for e, f in enumerate(row) if f is not None]
-            e = places[index]
-            stack = [(reach.lo[e : e + 1].copy(), reach.hi[e : e + 1].copy())]
+        stack = [(reach.lo[own], reach.hi[own])]
         smallest = (stack[0][1] - stack[0][0]) * 2.0**-10
         looked = 0
         with balls.precision(53):

@@ -7,6 +7,7 @@ token to the group that gains most from it.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,11 +62,6 @@ class SpectralPlan:
         """Key tokens in all."""
         return sum(group.cells for group in self.groups)
 
-    @property
-    def expected(self) -> float:
-        """Errors of the groups added up."""
-        return sum(group.expected for group in self.groups)
-
     def to_json(self) -> dict[str, Any]:
         """Plain data: which group of the expression each one is, and how its keys were made."""
         rows = []
@@ -94,6 +90,11 @@ def on_directions(group: Group, middle: Interval, half: Array, evaluate: Functio
     return lambda z: expression.evaluate(centre + z * half)
 
 
+def _scale(f: Function, dimension: int) -> float:
+    """About the largest |f|, from points of the diagonal."""
+    return float(np.abs(f(np.stack([chebyshev(33)] * dimension, axis=1))).max()) or 1.0
+
+
 class GroupPlanner:
     """Heads for one group, of growing size."""
 
@@ -108,16 +109,19 @@ class GroupPlanner:
         alone = group.dimension == 1
         self.curves = [AxisCurve(self._fibres(e), error, dtype, alone, bonus=bonus) for e in range(group.dimension)]
         self.lines = [AxisCurve(self._fibres(0), error, dtype, affine=True, bonus=bonus)] if alone else []
-        self._scale: float | None = None
-        self._affine: list[AffineProducts] | None = None
 
-    @property
+    @cached_property
     def scale(self) -> float:
         """About the largest |f|."""
-        if self._scale is None:
-            diagonal = np.stack([chebyshev(33)] * self.group.dimension, axis=1)
-            self._scale = float(np.abs(self.f(diagonal)).max()) or 1.0
-        return self._scale
+        return _scale(self.f, self.group.dimension)
+
+    @cached_property
+    def _affine(self) -> list[AffineProducts]:
+        """Searches for affine values, with heads about the middle, and about where f is far steeper than elsewhere."""
+        E = self.group.dimension
+        steep = steepest(self.f, E) if E < 3 else None
+        places = [None] if steep is None else [None, steep]
+        return [AffineProducts(self.f, E, self.error, self.scale, self.dtype, shifts=place) for place in places]
 
     def _fibres(self, e: int) -> Function:
         """The group along direction e through some points: z (M,) -> (M, fibres)."""
@@ -130,8 +134,7 @@ class GroupPlanner:
         def along(z: Array) -> Array:
             points = np.repeat(others[None], len(z), axis=0)  # (M, F, E)
             points[:, :, e] = z[:, None]
-            found = self.f(points.reshape(-1, E))
-            return found.reshape(len(z), -1)
+            return self.f(points.reshape(-1, E)).reshape(len(z), -1)
 
         return along
 
@@ -187,14 +190,6 @@ class GroupPlanner:
         """Listed values affine in z, for up to four directions."""
         if self.group.dimension > (4 if self.group.factors is None else 3):
             return None
-        if self._affine is None:
-            E = self.group.dimension
-            places = [None, steepest(self.f, E)] if E < 3 else [None]
-            self._affine = [
-                AffineProducts(self.f, E, self.error, self.scale, self.dtype, shifts=place)
-                for i, place in enumerate(places)
-                if i == 0 or place is not None
-            ]
         factored = self.group.factors is not None and self.group.dimension > 2  # proved at once, whatever its size
         fits = [fit for one in self._affine if (fit := one.smallest(error, FEW if factored else None)) is not None]
         best = min(fits, key=lambda fit: fit.tokens, default=None)
@@ -209,15 +204,14 @@ class GroupPlanner:
         fits = [curve.smallest(0.6 * error / E, start=1, most=most, polish=False) for curve in self.curves]
         if any(fit is None for fit in fits):
             return None
-        counts = [len(fit) for fit in fits if fit is not None]
-        return self._polish(counts, error, self.scale, most)
+        return self._polish([len(fit) for fit in fits if fit is not None], error, most)
 
-    def _polish(self, counts: list[int], error: float, scale: float, most: int) -> GroupPlan | None:
+    def _polish(self, counts: list[int], error: float, most: int) -> GroupPlan | None:
         """Grow until the whole fits, then shrink while it still does."""
 
         def attempt(sizes: list[int]) -> GroupPlan:
             axes = tuple(curve.best(n).axis for curve, n in zip(self.curves, sizes, strict=True))
-            expected, values = tensor_fit(axes, self.f, error, scale, self.dtype)
+            expected, values = tensor_fit(axes, self.f, error, self.scale, self.dtype)
             return self.plan(axes, values, expected)
 
         current = attempt(counts)
@@ -231,18 +225,12 @@ class GroupPlanner:
             current = attempt(counts)
         if current.expected > error:
             return None
-        shrinking = True
-        while shrinking:
-            shrinking = False
-            for e in np.argsort(counts):
-                if counts[e] > 1:
-                    trial = list(counts)
-                    trial[e] -= 1
-                    found = attempt(trial)
-                    if found.expected <= error:
-                        counts, current, shrinking = trial, found, True
-                        break
-        return current
+        while True:
+            fewer = ([n - int(i == e) for i, n in enumerate(counts)] for e in np.argsort(counts) if counts[e] > 1)
+            smaller = next(((trial, found) for trial in fewer if (found := attempt(trial)).expected <= error), None)
+            if smaller is None:
+                return current
+            counts, current = smaller
 
 
 def share(planners: list[GroupPlanner], error: float, affine: bool = True) -> list[GroupPlan] | None:
@@ -291,7 +279,7 @@ def one_more(made: GroupPlan, error: float, dtype: str) -> tuple[float, float] |
     axes = tuple(bernstein(len(axis) + 1, axis.parameter, dtype, axis.shift) for axis in made.axes if axis.family == "bernstein")
     if len(axes) != made.group.dimension:
         return None
-    scale = float(np.abs(f(np.stack([chebyshev(33)] * len(axes), axis=1))).max()) or 1.0
+    scale = _scale(f, len(axes))
     if made.slopes is not None:
         return made.expected, fit_affine(axes, f, error, scale, dtype).error
     return made.expected, tensor_fit(axes, f, error, scale, dtype)[0]
