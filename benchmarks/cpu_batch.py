@@ -19,7 +19,7 @@ import numpy as np
 
 import maxaffine as ma
 from cpu_tools import CASES, machine
-from maxaffine.runtime import batches, parallel
+from maxaffine.runtime import chooser, parallel
 
 BATCHES = (1, 100, 10_000)
 MOST = 20_000_000  # weights that the literal runtimes may take per call
@@ -52,7 +52,7 @@ def per_call(run: Callable[[], Any]) -> float:
 def measured(layer: ma.Compiled, x: np.ndarray) -> dict[str, float]:
     """Microseconds per call, by runtime."""
     name = layer.runtime()[0]
-    kernel = batches.ways(layer.weights, name, layer.reserve or 0.0, 0).kernel
+    kernel = chooser.ways(layer.weights, name, layer.reserve or 0.0).kernel
     assert kernel is not None
     parallel._loaded[kernel] = None  # as if it could not be loaded
     found = {"NumPy": per_call(lambda: layer(x, threads=1))}

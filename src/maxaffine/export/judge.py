@@ -64,7 +64,7 @@ def hand_overs(layer: Layer | GroupedLayer, rng: np.random.Generator, segments: 
             continue
 
         def leads(x: Array, group: ClusterGroup = group) -> NDArray[np.intp]:
-            return np.asarray(two_level.levels(layer, group, x).scores.argmax(axis=1))
+            return np.asarray(two_level.levels(layer, group, x)[0].argmax(axis=1))
 
         a, b = (rng.uniform(layer.low, layer.high, size=(4 * segments, layer.dimension)) for _ in range(2))
         before, after = leads(a), leads(b)

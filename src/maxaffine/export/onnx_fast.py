@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.budget import size
 from maxaffine.core.errors import Refused
+from maxaffine.core.rounding import compute_dtype
 from maxaffine.export.onnx_model import Graph
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import AnyGroup, Group, GroupedLayer
@@ -128,7 +129,7 @@ def _group(graph: Fast, layer: GroupedLayer, group: AnyGroup, away: str) -> str:
         return graph.by("Add", reduce(partial(graph, "Mul"), values), group.shift[:, None])
     z = graph.rows(group.matrix, away)
     if group.clustered:
-        return _clusters(graph, families(layer, group), group, z)
+        return _clusters(graph, families(group, compute_dtype(layer.dtype)), group, z)
     return _product(graph, group, z) if group.factors is None else _factors(graph, group, z)
 
 

@@ -19,7 +19,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.proofs.known_error import worst_known
 from maxaffine.proofs.rounding import is_unit_grid
-from maxaffine.runtime import softmax, two_level
+from maxaffine.runtime import lookup, two_level
 from maxaffine.target.target import Target
 
 Evaluate = Callable[[Array], Array]
@@ -87,7 +87,7 @@ def local_evaluation(layer: Layer) -> Evaluate | None:
     sizes = [min(count, 2 * steps + 1) for count in shape]
 
     def evaluate(x: Array) -> Array:
-        z = softmax.coordinates(layer, x)
+        z = lookup.coordinates(layer, x)
         places, weights = [], []
         for i, (count, size, axis) in enumerate(zip(shape, sizes, layer.axes, strict=True)):
             first = np.clip(np.rint(z[:, i] + (count - 1) / 2.0).astype(np.int64) - steps, 0, count - size)
@@ -95,7 +95,7 @@ def local_evaluation(layer: Layer) -> Evaluate | None:
             sharpness = z.dtype.type(layer.sharpness)
             scores = (z[:, i : i + 1] * sharpness) * axis.slopes[near] + axis.offsets[near] * sharpness
             places.append(near)
-            weights.append(softmax.weights(scores))
+            weights.append(lookup.weights(scores))
         if len(shape) == 1:
             return np.asarray(np.einsum("bi,birc->brc", weights[0], layer.values[places[0]]))
         found = layer.values[places[0][:, :, None], places[1][:, None, :]]
@@ -161,7 +161,7 @@ def _bisected(layer: GroupedLayer, group: ClusterGroup, start: Array, end: Array
     """Where segments change their best cluster: points, unit directions, and the change of the gap per unit length."""
 
     def scores(x: Array) -> Array:
-        return two_level.levels(layer, group, x).scores
+        return two_level.levels(layer, group, x)[0]
 
     first, last = scores(start).argmax(axis=1), scores(end).argmax(axis=1)
     length = np.linalg.norm(end - start, axis=1)

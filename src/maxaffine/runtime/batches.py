@@ -5,26 +5,18 @@ on its company.  How it runs is chosen batch by batch, by the functions that the
 where sums go through a BLAS (`same_bits`): literal runtimes, factorised lookups, and groups of products whose tables are large.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from maxaffine.core.errors import BadInput
-from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.layer import Layer
-from maxaffine.runtime import cell_order, collapsed, grouped, parallel, two_level, windowed
-
-AnyLayer = Layer | GroupedLayer
+from maxaffine.runtime import parallel
 
 
 @dataclass(frozen=True)
 class Ways:
     """How batches of one layer run: `work` per query of the kernel, the least batch that is ordered, queries per chunk."""
 
-    kernel: str | None
+    kernel: str | None = None
     work: int = 0
     ordered: float = math.inf
     mapped: bool = False
@@ -41,80 +33,44 @@ class Ways:
         """Queries from which on two threads share a batch."""
         return max(math.ceil(2 * parallel.SHARE / self.work), parallel.BLOCK + 1)
 
+    def in_general(self, threads: int | None = None) -> str:
+        """Every batch, in words."""
+        if self.kernel is None:
+            told = ["NumPy", *self._chunks]
+        else:
+            most = parallel.thread_count(threads)
+            fewer = "NumPy for fewer until they have cost what loading it takes"
+            told = [f"compiled code from {self.compiled:,} queries on, {fewer}"]
+            if most > 1:
+                told.append(f"up to {most} threads from {self.shared:,} on")
+            if self.ordered < math.inf:
+                told.append(f"in the order of their cells from {int(self.ordered):,} on{self._why_ordered}")
+        return "; ".join([*told, self._bits])
 
-def _windowed(layer: Any, tolerance: float) -> Ways:
-    made = windowed.window_of(layer)
-    assert made is not None
-    mapped = windowed.is_mapped(layer)
-    return Ways("windowed", windowed.work_per_query(made), cell_order.least(made, mapped), mapped)
+    def in_particular(self, count: int, threads: int | None = None) -> str:
+        """One batch of `count` queries, in words."""
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise BadInput(f"`batch` (={count!r}) must be a whole number of at least 1.")
+        if self.kernel is None:
+            told = ["NumPy", *(self._chunks if count > self.chunk else [])]
+        elif parallel.is_loaded(self.kernel) or count >= self.compiled:
+            parts = parallel.shares(count, count * self.work, threads)
+            told = ["compiled code", f"{parts} threads" if parts > 1 else "one thread"]
+            if count >= self.ordered:
+                told.append(f"in the order of their cells{self._why_ordered}")
+        else:
+            again = math.ceil(parallel.PATIENCE / (count * self.work * max(1, parallel.CALL // count)))
+            told = [f"NumPy, and compiled code after about {again:,} such batches, when they have cost what loading it takes"]
+        return f"{count:,} {'query' if count == 1 else 'queries'}: {', '.join(told)}; {self._bits}"
 
+    @property
+    def _why_ordered(self) -> str:
+        return " (values are mapped from a file)" if self.mapped else " (values do not fit the caches)"
 
-def _two_level(layer: Any, tolerance: float) -> Ways:
-    work = max(two_level.work_per_query(layer, group) for group in layer.cluster_groups())
-    return Ways("two_level", work, same_bits=grouped.in_order(layer))
+    @property
+    def _chunks(self) -> list[str]:
+        return [f"in chunks of {self.chunk:,} queries"] if self.chunk else []
 
-
-WAYS: dict[str, Callable[[Any, float], Ways]] = {
-    "collapsed": lambda layer, tolerance: Ways("collapsed", collapsed.prepared(layer, tolerance).coefficients.size),
-    "windowed": _windowed,
-    "two-level": _two_level,
-    "hard": lambda layer, tolerance: Ways(None),
-}
-
-
-def ways(layer: AnyLayer, name: str, tolerance: float, chunk: int) -> Ways:
-    """How batches of a layer run by the runtime of that name; `chunk` is what NumPy's runtimes are cut into."""
-    if name in WAYS:
-        return WAYS[name](layer, tolerance)
-    ordered = name == "factorised" and layer.grouped and grouped.in_order(layer)
-    return Ways(None, chunk=chunk, same_bits=ordered)
-
-
-def in_general(found: Ways, threads: int | None = None) -> str:
-    """Every batch, in words."""
-    if found.kernel is None:
-        told = ["NumPy", *_chunks(found)]
-    else:
-        told = [f"compiled code from {found.compiled:,} queries on, NumPy for fewer until they have cost what loading it takes"]
-        most = parallel.thread_count(threads)
-        if most > 1:
-            told.append(f"up to {most} threads from {found.shared:,} on")
-        if found.ordered < math.inf:
-            told.append(f"in the order of their cells from {int(found.ordered):,} on{_why_ordered(found)}")
-    return "; ".join([*told, _bits(found)])
-
-
-def in_particular(found: Ways, count: int, threads: int | None = None) -> str:
-    """One batch of `count` queries, in words."""
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise BadInput(f"`batch` (={count!r}) must be a whole number of at least 1.")
-    told = [_engine(found, count)]
-    if found.kernel is None:
-        told += _chunks(found) if count > found.chunk > 0 else []
-    elif parallel.is_loaded(found.kernel) or count >= found.compiled:
-        parts = parallel.shares(count, count * found.work, threads)
-        told.append(f"{parts} threads" if parts > 1 else "one thread")
-        if count >= found.ordered:
-            told.append(f"in the order of their cells{_why_ordered(found)}")
-    return f"{count:,} {'query' if count == 1 else 'queries'}: {', '.join(told)}; {_bits(found)}"
-
-
-def _engine(found: Ways, count: int) -> str:
-    if found.kernel is None:
-        return "NumPy"
-    if parallel.is_loaded(found.kernel) or count >= found.compiled:
-        return "compiled code"
-    again = math.ceil(parallel.PATIENCE / (count * found.work * max(1, parallel.CALL // count)))
-    return f"NumPy, and compiled code after about {again:,} such batches, when they have cost what loading it takes"
-
-
-def _why_ordered(found: Ways) -> str:
-    return " (values are mapped from a file)" if found.mapped else " (values do not fit the caches)"
-
-
-def _chunks(found: Ways) -> list[str]:
-    return [f"in chunks of {found.chunk:,} queries"] if found.chunk else []
-
-
-def _bits(found: Ways) -> str:
-    return "the same bits in every batch" if found.same_bits else "batches differ by rounding alone, which the bound counts"
+    @property
+    def _bits(self) -> str:
+        return "the same bits in every batch" if self.same_bits else "batches differ by rounding alone, which the bound counts"

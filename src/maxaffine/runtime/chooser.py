@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import AnyArray, Array
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.runtime import batches, blocked, collapsed, dense, factorised, grouped, hard, two_level, windowed
+from maxaffine.runtime import collapsed, grouped, lookup, two_level, windowed
+from maxaffine.runtime.batches import Ways
 from maxaffine.runtime.collapse import collapse
-from maxaffine.runtime.kept import kept
+from maxaffine.runtime.kept import once
 
-Array = NDArray[Any]
 AnyLayer = Layer | GroupedLayer
 
 WORKSPACE = 64 << 20  # bytes a chunk of queries may take; larger chunks fall out of the caches and gain nothing
@@ -37,17 +37,18 @@ class How:
 
 @dataclass(frozen=True)
 class Runtime:
-    """A way to run a layer: evaluate (B, D) -> (B, d_out, n_out), why it cannot, why it is taken, and its memory.
+    """A way to run a layer: evaluate (B, D) -> (B, d_out, n_out), why it cannot, why it is taken, and how batches run.
 
-    `bytes_per_query` of 0: the runtime cuts batches itself.
+    Either `ways` says the last, and the runtime cuts batches itself, or `bytes_per_query` how they are cut.
     """
 
     name: str
     why_not: Callable[[Any, How], str | None]
-    evaluate: Callable[[Any, NDArray[np.float64], How], Array]
-    bytes_per_query: Callable[[Any], int]
+    evaluate: Callable[[Any, Array, How], AnyArray]
     reason: Callable[[Any], str]
     worth: Callable[[Any, float | None], bool] = lambda layer, tolerance: True
+    ways: Callable[[Any, float], Ways] | None = None
+    bytes_per_query: Callable[[Any], int] = lambda layer: 0
 
 
 def _no_collapse(layer: AnyLayer, how: How) -> str | None:
@@ -85,10 +86,18 @@ def _window_pays(layer: AnyLayer, tolerance: float | None) -> bool:
 
 
 def _windowed_reason(layer: Layer) -> str:
-    made = windowed.window_of(layer)
-    assert made is not None
-    sites = " x ".join(str(width) for width in made.widths)
+    sites = " x ".join(str(width) for width in windowed.taken(layer).widths)
     return f"a uniform grid: {sites} sites near the query instead of {layer.keys.count:,} keys"
+
+
+def _windowed_ways(layer: Layer, tolerance: float) -> Ways:
+    made, mapped = windowed.taken(layer), windowed.is_mapped(layer)
+    return Ways("windowed", made.work, windowed.least_ordered(made, mapped), mapped)
+
+
+def _two_level_ways(layer: GroupedLayer, tolerance: float) -> Ways:
+    work = max(two_level.program_of(layer, group).work for group in layer.cluster_groups())
+    return Ways("two_level", work, same_bits=grouped.in_order(layer))
 
 
 def _factorised_reason(layer: AnyLayer) -> str:
@@ -102,40 +111,44 @@ RUNTIMES = {
     for runtime in (
         Runtime(
             "hard", lambda layer, how: None if layer.hard else 'it was not compiled with method="nearest"',
-            lambda layer, x, how: hard.evaluate(layer, x), lambda layer: 0,
+            lambda layer, x, how: lookup.hard(layer, x),
             lambda layer: f"the nearest of {layer.keys.count:,} entries answers alone",
+            ways=lambda layer, tolerance: Ways(),
         ),
         Runtime(
             "collapsed", _no_collapse, lambda layer, x, how: collapsed.evaluate(layer, x, how.tolerance, how.threads),
-            lambda layer: 0, lambda layer: "every head as a polynomial of its directions, to within a stated part of the bound",
+            lambda layer: "every head as a polynomial of its directions, to within a stated part of the bound",
             lambda layer, tolerance: tolerance is not None,
+            lambda layer, tolerance: Ways("collapsed", collapsed.prepared(layer, tolerance).coefficients.size),
         ),
         Runtime(
-            "windowed", _no_window, lambda layer, x, how: windowed.evaluate(layer, x, how.threads),
-            lambda layer: 0, _windowed_reason, _window_pays,
+            "windowed", _no_window, lambda layer, x, how: windowed.evaluate(layer, x, how.threads), _windowed_reason,
+            _window_pays, _windowed_ways,
         ),
         Runtime(
             "two-level", lambda layer, how: None if layer.has_clusters else "its keys stand in no clusters",
-            lambda layer, x, how: two_level.evaluate(layer, x, how.threads), lambda layer: 0,
+            lambda layer, x, how: two_level.evaluate(layer, x, how.threads),
             lambda layer: "a softmax over clusters, and one inside each in coordinates of its own",
+            ways=_two_level_ways,
         ),
         Runtime(
             "factorised", _no_factors,
-            lambda layer, x, how: (grouped if layer.grouped else factorised).evaluate(layer, x),
-            lambda layer: (grouped if layer.grouped else factorised).bytes_per_query(layer),
-            _factorised_reason, lambda layer, tolerance: layer.grouped or len(layer.keys.shape) > 1,
+            lambda layer, x, how: (grouped.evaluate if layer.grouped else lookup.factorised)(layer, x),
+            _factorised_reason, lambda layer, tolerance: layer.grouped or len(layer.keys.shape) > 1, None,
+            lambda layer: grouped.bytes_per_query(layer) if layer.grouped else lookup.bytes_per_query(layer, "factorised"),
         ),
         Runtime(
             "dense", _no_dense,
-            lambda layer, x, how: (grouped.evaluate_dense if layer.grouped else dense.evaluate)(layer, x),
-            lambda layer: (grouped.bytes_per_query_dense if layer.grouped else dense.bytes_per_query)(layer),
+            lambda layer, x, how: (grouped.evaluate_dense if layer.grouped else lookup.dense)(layer, x),
             lambda layer: f"{layer.keys.count} keys: the literal softmax fits the cache",
-            lambda layer, tolerance: layer.keys.count <= DENSE_KEYS,
+            lambda layer, tolerance: layer.keys.count <= DENSE_KEYS, None,
+            lambda layer: grouped.bytes_per_query_dense(layer) if layer.grouped else lookup.bytes_per_query(layer, "dense"),
         ),
         Runtime(
             "blocked", lambda layer, how: "its tokens stand in groups" if layer.grouped else None,
-            lambda layer, x, how: blocked.evaluate(layer, x), blocked.bytes_per_query,
-            lambda layer: f"{layer.keys.count} keys: streamed in blocks of {blocked.BLOCK}",
+            lambda layer, x, how: lookup.blocked(layer, x),
+            lambda layer: f"{layer.keys.count} keys: streamed in blocks of {lookup.BLOCK}",
+            bytes_per_query=lambda layer: lookup.bytes_per_query(layer, "blocked"),
         ),
     )
 }  # fmt: skip
@@ -152,27 +165,31 @@ def can(layer: AnyLayer, name: str) -> bool:
     return RUNTIMES[name].why_not(layer, How()) is None
 
 
+@once
 def choose(layer: AnyLayer, tolerance: float | None = None) -> tuple[str, str]:
     """The runtime for this layer and the reason; `tolerance` is what its certificate reserves for a collapse (None: nothing)."""
-
-    def chosen() -> tuple[str, str]:
-        how = How(tolerance or 0.0)
-        able = (one for one in RUNTIMES.values() if one.worth(layer, tolerance) and one.why_not(layer, how) is None)
-        runtime = next(able, None)
-        if runtime is None:
-            raise AssertionError("no runtime can run this layer: please report this")
-        return runtime.name, runtime.reason(layer)
-
-    return kept(layer, ("chosen", tolerance), chosen)
+    how = How(tolerance or 0.0)
+    for runtime in RUNTIMES.values():
+        if runtime.worth(layer, tolerance) and runtime.why_not(layer, how) is None:
+            return runtime.name, runtime.reason(layer)
+    raise AssertionError("no runtime can run this layer: please report this")
 
 
 def how_it_runs(
     layer: AnyLayer, tolerance: float | None = None, batch: int | None = None, threads: int | None = None, name: str | None = None
 ) -> str:
     """What a batch of that many queries, or every batch, decides: NumPy or compiled code, threads, order, chunks."""
-    name = choose(layer, tolerance)[0] if name is None else name
-    found = batches.ways(layer, name, tolerance or 0.0, _chunk(RUNTIMES[name], layer))
-    return batches.in_general(found, threads) if batch is None else batches.in_particular(found, batch, threads)
+    found = ways(layer, name or choose(layer, tolerance)[0], tolerance or 0.0)
+    return found.in_general(threads) if batch is None else found.in_particular(batch, threads)
+
+
+def ways(layer: AnyLayer, name: str, tolerance: float) -> Ways:
+    """How batches of a layer run by the runtime of that name."""
+    runtime = RUNTIMES[name]
+    if runtime.ways is not None:
+        return runtime.ways(layer, tolerance)
+    ordered = name == "factorised" and layer.grouped and grouped.in_order(layer)
+    return Ways(chunk=_chunk(runtime, layer), same_bits=ordered)
 
 
 def _chunk(runtime: Runtime, layer: AnyLayer) -> int:
@@ -182,9 +199,8 @@ def _chunk(runtime: Runtime, layer: AnyLayer) -> int:
 
 
 def evaluate(
-    layer: AnyLayer, x: NDArray[np.float64], runtime: str | None = None, tolerance: float | None = None,
-    threads: int | None = None,
-) -> Array:  # fmt: skip
+    layer: AnyLayer, x: Array, runtime: str | None = None, tolerance: float | None = None, threads: int | None = None
+) -> AnyArray:
     """F(x) for points (B, D), by the named runtime or the chosen one: (B, d_out, n_out)."""
     how = How(tolerance or 0.0, threads)
     chosen = RUNTIMES[choose(layer, tolerance)[0]] if runtime is None else named(layer, runtime, how)
@@ -207,12 +223,9 @@ def named(layer: AnyLayer, name: str, how: How) -> Runtime:
     return RUNTIMES[name]
 
 
-def attention(layer: AnyLayer, x: NDArray[np.float64]) -> Array:
+def attention(layer: AnyLayer, x: Array) -> AnyArray:
     """The attention weights (B, N) of every key for every query."""
     if layer.grouped:
         return two_level.attention(layer, x) if layer.has_clusters else grouped.attention(layer, x)
-    if layer.hard:
-        return hard.attention(layer, x)
-    if layer.is_product and len(layer.keys.shape) > 1:
-        return factorised.attention(layer, x)
-    return dense.attention(layer, x)
+    product = layer.is_product and len(layer.keys.shape) > 1
+    return lookup.attention(layer, x, "hard" if layer.hard else "factorised" if product else "dense")

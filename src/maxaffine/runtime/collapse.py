@@ -15,8 +15,6 @@ precision:
     |g - p| <= E + C (max over the points |g - p| + doubt + E).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -29,7 +27,7 @@ from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import frozen
 from maxaffine.runtime.collapse_directions import UNIT, Extended, Grid, along, basis_at, column_bounds, grid_of, powers_of
-from maxaffine.runtime.kept import kept
+from maxaffine.runtime.kept import once
 
 SHARE = 2.0**-8  # of the error asked for that a certificate reserves for a collapse
 FLOOR = 2.0**-42  # of the largest |g| that it may take besides, where the error asked for is near rounding
@@ -86,17 +84,19 @@ def collapse(layer: GroupedLayer, tolerance: float = 0.0, basis: str = "auto", u
     `basis` is "chebyshev", "powers", or "auto": powers of z where Horner's rule rounds little enough, else Chebyshev.
     `unit` is the unit roundoff of the arithmetic that will evaluate the polynomials.
     """
-
-    def tried() -> Collapsed | str:
-        try:
-            return _collapse(layer, float(tolerance), basis, unit)
-        except Refused as refusal:
-            return str(refusal)
-
-    found = kept(layer, ("collapsed", float(tolerance), basis, unit), tried)
+    found = _tried(layer, float(tolerance), basis, unit)
     if isinstance(found, str):
         raise Refused(found)
     return found
+
+
+@once
+def _tried(layer: GroupedLayer, tolerance: float, basis: str, unit: float) -> Collapsed | str:
+    """The collapse, or why there is none: a refusal costs as much as a success."""
+    try:
+        return _collapse(layer, tolerance, basis, unit)
+    except Refused as refusal:
+        return str(refusal)
 
 
 def collapsible(layer: GroupedLayer) -> bool:

@@ -5,20 +5,17 @@ Small batches run in NumPy; large ones in compiled blocks on several threads.  B
 order, so a query's value depends neither on its batch nor on the number of threads.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.core.arrays import Array
+from maxaffine.core.arrays import AnyArray, Array
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.runtime import parallel
 from maxaffine.runtime.collapse import Collapsed, collapse
-from maxaffine.runtime.kept import kept
+from maxaffine.runtime.kept import once
 
 CHUNK = 1 << 12  # queries at a time in NumPy
 
@@ -38,6 +35,7 @@ class Program:
     outputs: int
 
 
+@once
 def program(collapsed: Collapsed, outputs: int) -> Program:
     """The tables that kernels walk through."""
     rows: list[Array] = []
@@ -61,11 +59,10 @@ def program(collapsed: Collapsed, outputs: int) -> Program:
 
 def prepared(layer: GroupedLayer, tolerance: float = 0.0) -> Program:
     """The program of a layer; Refused where it does not collapse."""
-    found = collapse(layer, tolerance)
-    return kept(found, "program", lambda: program(found, layer.d_out))
+    return program(collapse(layer, tolerance), layer.d_out)
 
 
-def evaluate(layer: GroupedLayer, x: Array, tolerance: float = 0.0, threads: int | None = None) -> NDArray[Any]:
+def evaluate(layer: GroupedLayer, x: Array, tolerance: float = 0.0, threads: int | None = None) -> AnyArray:
     """F(x): (B, K, 1)."""
     made = prepared(layer, tolerance)
     x = np.ascontiguousarray(x, dtype=np.float64)
@@ -77,7 +74,7 @@ def evaluate(layer: GroupedLayer, x: Array, tolerance: float = 0.0, threads: int
             out[start : start + CHUNK] = in_numpy(made, x[start : start + CHUNK])
     else:
         tables = (made.centre, made.rows, made.coefficients, made.groups, made.directions, made.width, out)
-        parallel.over(len(x), work, threads, lambda start, stop: kernel(x, *tables, start, stop))
+        parallel.over(0, len(x), work, threads, lambda start, stop: kernel(x, *tables, start, stop))
     return out.astype(compute_dtype(layer.dtype), copy=False)[:, :, None]
 
 

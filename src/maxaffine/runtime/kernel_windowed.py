@@ -8,8 +8,8 @@ Importing this module imports numba, and compiles at the first import after an i
 import numba as nb
 import numpy as np
 
-from maxaffine.runtime.cell_order import FAR
 from maxaffine.runtime.kernel_exp import exponential, given
+from maxaffine.runtime.windowed import FAR
 
 BLOCK = 256  # queries at a time
 

@@ -62,14 +62,12 @@ def shares(count: int, work: int, threads: int | None) -> int:
     return max(1, min(thread_count(threads), work // SHARE, math.ceil(count / BLOCK)))
 
 
-def over(count: int, work: int, threads: int | None, run: Callable[[int, int], None]) -> None:
-    """run(start, stop) over 0..count, in equal shares of whole blocks, one per thread."""
-    parts = shares(count, work, threads)
+def over(first: int, last: int, work: int, threads: int | None, run: Callable[[int, int], None]) -> None:
+    """run(start, stop) over first..last, in equal shares of whole blocks, one per thread."""
+    parts = shares(last - first, work, threads)
     if parts <= 1:
-        run(0, count)
+        run(first, last)
         return
-    step = math.ceil(math.ceil(count / BLOCK) / parts) * BLOCK
-    starts = range(0, count, step)
+    step = math.ceil(math.ceil((last - first) / BLOCK) / parts) * BLOCK
     with ThreadPoolExecutor(parts) as pool:
-        for _ in pool.map(lambda start: run(start, min(start + step, count)), starts):
-            pass
+        list(pool.map(lambda start: run(start, min(start + step, last)), range(first, last, step)))

@@ -25,7 +25,7 @@ from maxaffine.layer.layer import Layer
 from maxaffine.runtime import chooser, torch_factorised
 from maxaffine.runtime.gpu import choice, launch
 from maxaffine.runtime.gpu.tables import Polynomials
-from maxaffine.runtime.kept import kept
+from maxaffine.runtime.kept import once
 
 Tensor = torch.Tensor
 
@@ -148,12 +148,12 @@ class _Kernel(torch.autograd.Function):
         return found, None
 
 
+@once
 def torch_layer(
     layer: Layer | GroupedLayer, device: torch.device, dtype: torch.dtype, runtime: str | None = None, tolerance: float = 0.0
 ) -> TorchLayer:
     """The TorchLayer of a layer, made once per device, dtype and runtime, and kept as long as the layer lives."""
-    wanted = ("tensors", str(device), dtype, runtime, tolerance)
-    return kept(layer, wanted, lambda: TorchLayer(layer, device, dtype, runtime, tolerance))
+    return TorchLayer(layer, device, dtype, runtime, tolerance)
 
 
 def evaluate(layer: Layer | GroupedLayer, x: Tensor, runtime: str | None = None, tolerance: float = 0.0) -> Tensor:

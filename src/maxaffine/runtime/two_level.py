@@ -16,21 +16,23 @@ operations in the same order.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import add, mul
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.core.arrays import Array
+from maxaffine.core.arrays import AnyArray, Array
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.factors import FactorGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.runtime import grouped, parallel
 from maxaffine.runtime.grouped import BRANCH
-from maxaffine.runtime.kept import kept
+from maxaffine.runtime.kept import once
+from maxaffine.runtime.lookup import outer_products
 from maxaffine.runtime.windowed import POWERS, exponential
 
 SKIP = 2.0**-120  # masses below this are left out; their values would have to be 1e36 times the others' to be seen
@@ -46,12 +48,14 @@ class Family:
     members: NDArray[np.intp]
     origin: Array  # (F, E)
     radius: Array
-    keys: tuple[tuple[NDArray[Any], NDArray[Any]], ...]  # per coordinate slopes and offsets (F, p_e), in the dtype that computes
+    keys: tuple[tuple[AnyArray, AnyArray], ...]  # per coordinate slopes and offsets (F, p_e), in the dtype that computes
     values: Array  # (F, p_1, .., p_E, K (1 + E)), or (.., K) where no value is affine
     affine: bool
 
 
-def _families(group: ClusterGroup, compute: np.dtype[np.floating]) -> tuple[Family, ...]:
+@once
+def families(group: ClusterGroup, compute: np.dtype[np.floating]) -> tuple[Family, ...]:
+    """The clusters of a group by shape, keys in the dtype that computes."""
     E, K = len(group.matrix), group.outputs
     by_shape: dict[tuple[tuple[int, ...], bool], list[int]] = {}
     for k, cluster in enumerate(group.clusters):
@@ -71,27 +75,13 @@ def _families(group: ClusterGroup, compute: np.dtype[np.floating]) -> tuple[Fami
     return tuple(found)
 
 
-def families(layer: GroupedLayer, group: ClusterGroup) -> tuple[Family, ...]:
-    """The clusters of a group by shape."""
-    compute = compute_dtype(layer.dtype)
-    return kept(group, ("families", compute), lambda: _families(group, compute))
-
-
-@dataclass(frozen=True)
-class Levels:
-    """Scores S (B, C) of the clusters, and per family t (B, F, E) in float64 with the local weights (B, F, p_e)."""
-
-    scores: Array
-    local: tuple[tuple[Array, tuple[Array, ...]], ...]
-
-
-def levels(layer: GroupedLayer, group: ClusterGroup, x: Array) -> Levels:
-    """Both levels at points (B, D)."""
+def levels(layer: GroupedLayer, group: ClusterGroup, x: Array) -> tuple[Array, list[tuple[Array, list[Array]]]]:
+    """Both levels at points (B, D): scores S (B, C) of the clusters; per family t (B, F, E) and the local weights (B, F, p_e)."""
     z = (x - layer.centre) @ group.matrix.T
     scores = z @ group.site_slopes.astype(np.float64).T + group.site_offsets.astype(np.float64)
     compute = compute_dtype(layer.dtype)
     local = []
-    for family in families(layer, group):
+    for family in families(group, compute):
         t = (z[:, None, :] - family.origin) / family.radius
         rounded = t.astype(compute)
         found = []
@@ -109,13 +99,8 @@ def levels(layer: GroupedLayer, group: ClusterGroup, x: Array) -> Levels:
             total = grouped.tree_sum(wide)
             scores[:, family.members] += top[:, :, 0].astype(np.float64) + np.log(total)
             found.append(wide / total[:, :, None])
-        local.append((t, tuple(found)))
-    return Levels(scores, tuple(local))
-
-
-def masses(scores: Array) -> Array:
-    """Omega (B, C): the softmax over clusters, float64."""
-    return grouped.weights(scores)
+        local.append((t, found))
+    return scores, local
 
 
 @dataclass(frozen=True)
@@ -129,13 +114,13 @@ class Program:
     radius: Array
     first: NDArray[np.int64]  # (C, E), of the keys
     count: NDArray[np.int64]
-    slopes: NDArray[Any]  # of all keys, in the dtype that computes
-    betas: NDArray[Any]
+    slopes: AnyArray  # of all keys, in the dtype that computes
+    betas: AnyArray
     at: NDArray[np.int64]  # (C,), where values begin
     values: Array  # of all clusters, (p_1, .., p_E, K, width) each
     width: int  # 1, or 1 + E where values are affine
     floors: Array  # (C,): A_k - max A below which a mass is surely at most SKIP
-    work: int  # keys and values that a query meets
+    work: int  # keys and values that a query meets, in the units of parallel.py
 
     @property
     def tables(self) -> tuple[Any, ...]:
@@ -146,10 +131,10 @@ class Program:
 
 def program_of(layer: GroupedLayer, group: ClusterGroup) -> Program:
     """The tables of a group."""
-    compute = compute_dtype(layer.dtype)
-    return kept(group, ("program", compute), lambda: _program(group, compute))
+    return _program(group, compute_dtype(layer.dtype))
 
 
+@once
 def _program(group: ClusterGroup, compute: np.dtype[np.floating]) -> Program:
     clusters, E = group.clusters, len(group.matrix)
     affine = any(cluster.slopes is not None for cluster in clusters)
@@ -181,11 +166,6 @@ def _program(group: ClusterGroup, compute: np.dtype[np.floating]) -> Program:
     )
 
 
-def work_per_query(layer: GroupedLayer, group: ClusterGroup) -> int:
-    """In the units of parallel.py."""
-    return program_of(layer, group).work
-
-
 def cluster_group(layer: GroupedLayer, group: ClusterGroup, x: Array, out: Array, threads: int | None = None) -> None:
     """Adds F_g(x) to `out` (B, K) float64."""
     program = program_of(layer, group)
@@ -193,11 +173,11 @@ def cluster_group(layer: GroupedLayer, group: ClusterGroup, x: Array, out: Array
     kernel = parallel.kernel("two_level", work, len(x))
     if kernel is not None:
         x, centre = np.ascontiguousarray(x), np.ascontiguousarray(layer.centre)
-        parallel.over(len(x), work, threads, lambda start, stop: kernel(x, centre, *program.tables, out, start, stop))
+        parallel.over(0, len(x), work, threads, lambda start, stop: kernel(x, centre, *program.tables, out, start, stop))
         return
-    step = max(1, CHUNK // bytes_per_query(layer))
+    step, held = max(1, CHUNK // bytes_per_query(layer)), families(group, compute_dtype(layer.dtype))
     for start in range(0, len(x), step):
-        out[start : start + step] += in_numpy(program, families(layer, group), layer.centre, x[start : start + step])
+        out[start : start + step] += in_numpy(program, held, layer.centre, x[start : start + step])
 
 
 def factor_group(layer: GroupedLayer, group: FactorGroup, x: Array, threads: int | None = None) -> Array:
@@ -213,20 +193,13 @@ def factor_group(layer: GroupedLayer, group: FactorGroup, x: Array, threads: int
 
 def in_numpy(program: Program, held: tuple[Family, ...], centre: Array, x: Array) -> Array:
     """The kernel's operations in the same order, without numba: (B, K)."""
-    E, points = len(program.matrix), x - centre
-    z = [_ordered(row, points.T) for row in program.matrix]
-    scores = z[0][:, None] * program.sites[:, 0]
-    for e in range(1, E):
-        scores = scores + z[e][:, None] * program.sites[:, e]
-    scores = scores + program.offsets
+    z = [reduce(add, map(mul, row, (x - centre).T)) for row in program.matrix]
+    scores = reduce(add, [one[:, None] * site for one, site in zip(z, program.sites.T, strict=True)]) + program.offsets
     for family in held:
         here = scores[:, family.members]
         for e, (slopes, offsets) in enumerate(family.keys):
             t = ((z[e][:, None] - family.origin[:, e]) / family.radius[:, e]).astype(slopes.dtype)
-            top = t * slopes[:, 0] + offsets[:, 0]
-            for j in range(1, slopes.shape[1]):
-                top = np.maximum(top, t * slopes[:, j] + offsets[:, j])
-            here = here + top
+            here = here + reduce(np.maximum, [t * a + b for a, b in zip(slopes.T, offsets.T, strict=True)])
         scores[:, family.members] = here
     behind = scores - scores.max(axis=1, keepdims=True)
     rows, clusters = np.nonzero(behind >= program.floors)  # by query, and then by cluster
@@ -237,19 +210,12 @@ def in_numpy(program: Program, held: tuple[Family, ...], centre: Array, x: Array
         place = np.full(len(program.at), -1)
         place[family.members] = np.arange(len(family.members))
         mine = np.flatnonzero(place[clusters] >= 0)
-        for cut in _cuts(len(mine), family.values[0].size):
-            pairs = mine[cut]
+        step = max(1, PAIRS // max(1, family.values[0].size))
+        for first in range(0, len(mine), step):
+            pairs = mine[first : first + step]
             answer, norm = _heads(family, place[clusters[pairs]], [one[rows[pairs]] for one in z], K)
             above[pairs], below[pairs] = mass[pairs, None] * answer, mass[pairs] * norm
     return _quotients(rows, above, below, len(x))
-
-
-def _ordered(factors: Array, columns: Array) -> Array:
-    """sum_i factors_i columns_i from the left."""
-    one = factors[0] * columns[0]
-    for factor, column in zip(factors[1:], columns[1:], strict=True):
-        one = one + factor * column
-    return np.asarray(one)
 
 
 def _heads(family: Family, f: NDArray[np.intp], z: list[Array], K: int) -> tuple[Array, Array]:
@@ -262,9 +228,7 @@ def _heads(family: Family, f: NDArray[np.intp], z: list[Array], K: int) -> tuple
         weights = np.where(logits >= UNSEEN, exponential(np.maximum(logits, UNSEEN)), 0.0)
         norm = norm * _total(list(weights.T))
         table = partial.reshape(len(f), slopes.shape[1], -1)
-        partial = weights[:, 0, None] * table[:, 0]
-        for j in range(1, slopes.shape[1]):
-            partial = partial + weights[:, j, None] * table[:, j]
+        partial = reduce(add, [weights[:, j, None] * table[:, j] for j in range(slopes.shape[1])])
     mixed = partial.reshape(len(f), K, -1)
     answer = mixed[:, :, 0]
     for e in range(mixed.shape[2] - 1):
@@ -275,13 +239,7 @@ def _heads(family: Family, f: NDArray[np.intp], z: list[Array], K: int) -> tuple
 def _total(terms: list[Array]) -> Array:
     """The sum in a tree of BRANCH terms per level, each summed from the left."""
     while len(terms) > 1:
-        groups = [terms[i : i + BRANCH] for i in range(0, len(terms), BRANCH)]
-        terms = []
-        for group in groups:
-            one = group[0]
-            for other in group[1:]:
-                one = one + other
-            terms.append(one)
+        terms = [reduce(add, terms[i : i + BRANCH]) for i in range(0, len(terms), BRANCH)]
     return terms[0]
 
 
@@ -300,13 +258,7 @@ def _quotients(rows: NDArray[np.intp], above: Array, below: Array, count: int) -
     return np.asarray(top / bottom[:, None])
 
 
-def _cuts(count: int, size: int) -> Iterator[slice]:
-    step = max(1, PAIRS // max(1, size))
-    for first in range(0, count, step):
-        yield slice(first, first + step)
-
-
-def evaluate(layer: GroupedLayer, x: Array, threads: int | None = None) -> NDArray[Any]:
+def evaluate(layer: GroupedLayer, x: Array, threads: int | None = None) -> AnyArray:
     """F(x): (B, K, 1), groups of clusters by two levels, products factor by factor, the others by one softmax per direction."""
     out = grouped.tilted(layer, x)
     for group in layer.groups:
@@ -324,25 +276,17 @@ def attention(layer: GroupedLayer, x: Array) -> Array:
     parts = []
     for group in layer.groups:
         if not (group.clustered or group.factored):
-            alphas = grouped.axis_weights(layer, group, x)
-            parts.append(_products(alphas))
+            parts.append(outer_products(grouped.axis_weights(layer, group, x)))
             continue
         listed = group.combined
-        found = levels(layer, listed, x)
-        omega = masses(found.scores)
+        scores, local = levels(layer, listed, x)
+        omega = grouped.weights(scores)
         columns: list[Array] = [np.zeros(0)] * len(listed.clusters)
-        for family, (_, weights) in zip(families(layer, listed), found.local, strict=True):
+        for family, (_, weights) in zip(families(listed, compute_dtype(layer.dtype)), local, strict=True):
             for f, k in enumerate(family.members):
-                columns[k] = omega[:, k, None] * _products([w[:, f] for w in weights])
+                columns[k] = omega[:, k, None] * outer_products([w[:, f] for w in weights])
         parts.append(np.concatenate(columns, axis=1))
     return np.concatenate(parts, axis=1)
-
-
-def _products(alphas: list[Array]) -> Array:
-    whole = alphas[0]
-    for alpha in alphas[1:]:
-        whole = (whole[:, :, None] * alpha[:, None, :]).reshape(len(alpha), -1)
-    return whole
 
 
 def bytes_per_query(layer: GroupedLayer) -> int:

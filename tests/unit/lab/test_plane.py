@@ -93,7 +93,7 @@ def test_constructed_heads_are_those_of_the_compiler(name: str) -> None:
     from maxaffine.heads.lookup import theorems
     from maxaffine.heads.lookup.build import build_grid
     from maxaffine.heads.lookup.plan import GridPlan
-    from maxaffine.runtime.dense import evaluate
+    from maxaffine.runtime.lookup import dense
 
     f = free_keys.function(name)
     side = 4
@@ -103,7 +103,7 @@ def test_constructed_heads_are_those_of_the_compiler(name: str) -> None:
     layer = build_grid(GridPlan("E1", (side,) * f.dimension, theorems.RHO0, np.inf), f.target, "float64")
     box = f.target.box
     x = 0.5 * (box.low + box.high) + 0.5 * (box.high - box.low) * z
-    expected = (np.asarray(evaluate(layer, x)).reshape(-1) - f.middle) / f.half
+    expected = (np.asarray(dense(layer, x)).reshape(-1) - f.middle) / f.half
     np.testing.assert_allclose(found[0], expected, rtol=1e-8, atol=1e-9)
     if name == "sin_plus_cos":  # four tokens per direction are enough for a spectral head, and not for a lookup
         assert np.abs(found[1] - f(z)).max() < 0.1 < np.abs(found[0] - f(z)).max()

@@ -224,7 +224,7 @@ import maxaffine as ma
 from pathlib import Path
 from maxaffine.layer.layer import Layer
 from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
-from maxaffine.runtime import cell_order, parallel, windowed
+from maxaffine.runtime import parallel, windowed
 
 def resident():
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -237,7 +237,7 @@ values = np.memmap(sys.argv[1], np.float64, mode="r", shape=(P, P, 1, 1))
 box = ma.Box([-1.0, -1.0], [1.0, 1.0])
 layer = Layer(grid_coordinates(box, (P, P)), grid_keys((P, P)), 40.0, values, box.low, box.high, ((2, 1),))
 windowed.MAPPED = 16 << 20
-parallel.ENOUGH, cell_order.MANY_MAPPED, batch = (int(number) for number in sys.argv[2:5])
+parallel.ENOUGH, windowed.MANY_MAPPED, batch = (int(number) for number in sys.argv[2:5])
 x = np.random.default_rng(0).uniform(-1, 1, size=(6_000, 2))
 windowed.evaluate(layer, x[:10])
 before = resident()

@@ -7,7 +7,7 @@ import maxaffine as ma
 from maxaffine.core.errors import BadInput
 from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
 from maxaffine.layer.layer import Layer
-from maxaffine.runtime import batches, cell_order, chooser, parallel
+from maxaffine.runtime import chooser, parallel, windowed
 
 BOX = ma.Box.named(("x", "y"), [-1.0, -1.0], [1.0, 1.0])
 TARGETS = {
@@ -42,7 +42,7 @@ def test_the_bits_of_a_query_depend_neither_on_its_batch_nor_on_threads_nor_on_w
     assert layer.runtime()[0] == name
     x = BOX.sample(3_000, np.random.default_rng(0))
     slow = layer(x[:600])
-    assert not parallel.is_loaded(batches.ways(layer.weights, name, layer.reserve or 0.0, 0).kernel)
+    assert not parallel.is_loaded(chooser.ways(layer.weights, name, layer.reserve or 0.0).kernel)
     monkeypatch.setattr(parallel, "ENOUGH", 1)
     monkeypatch.setattr(parallel, "SHARE", 1)
     whole = layer(x, threads=2)
@@ -55,7 +55,7 @@ def test_the_bits_of_a_query_depend_neither_on_its_batch_nor_on_threads_nor_on_w
 @pytest.mark.parametrize("name", TARGETS)
 def test_many_small_batches_load_compiled_code_in_the_end(name, layers, monkeypatch):
     layer = layers[name]
-    kernel = batches.ways(layer.weights, name, layer.reserve or 0.0, 0).kernel
+    kernel = chooser.ways(layer.weights, name, layer.reserve or 0.0).kernel
     monkeypatch.setattr(parallel, "PATIENCE", parallel.PATIENCE >> 10)
     x = BOX.sample(1, np.random.default_rng(0))
     told = layer.explain(batch=1).split("after about ")[1]
@@ -72,10 +72,10 @@ def test_many_small_batches_load_compiled_code_in_the_end(name, layers, monkeypa
 @pytest.mark.parametrize("name", ["collapsed", "windowed"])
 def test_what_is_said_of_a_batch_is_what_is_done(name, layers, monkeypatch):
     layer, shared, ordered = layers[name], [], []
-    found = batches.ways(layer.weights, name, layer.reserve or 0.0, 0)
-    monkeypatch.setattr(parallel, "over", lambda count, work, threads, run, known=parallel.over: (
-        shared.append(parallel.shares(count, work, threads)), known(count, work, threads, run)))  # fmt: skip
-    monkeypatch.setattr(cell_order, "order", lambda *told, known=cell_order.order: (ordered.append(1), known(*told))[1])
+    found = chooser.ways(layer.weights, name, layer.reserve or 0.0)
+    monkeypatch.setattr(parallel, "over", lambda first, last, work, threads, run, known=parallel.over: (
+        shared.append(parallel.shares(last - first, work, threads)), known(first, last, work, threads, run)))  # fmt: skip
+    monkeypatch.setattr(windowed, "order", lambda *told, known=windowed.order: (ordered.append(1), known(*told))[1])
     for count in (1, found.compiled - 1, found.compiled, found.shared - 1, found.shared):
         parallel._loaded.clear()
         shared.clear()
@@ -88,7 +88,7 @@ def test_what_is_said_of_a_batch_is_what_is_done(name, layers, monkeypatch):
 
 def test_large_batches_over_large_values_are_said_to_be_ordered():
     layer = grid((110, 100, 90))
-    assert layer.values.nbytes > cell_order.FAR
+    assert layer.values.nbytes > windowed.FAR
     said = chooser.how_it_runs(layer, batch=10**6)
     assert said == (
         "1,000,000 queries: compiled code, 2 threads, in the order of their cells (values do not fit the caches); "

@@ -8,7 +8,7 @@ import pytest
 import maxaffine as ma
 from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
 from maxaffine.layer.layer import Layer
-from maxaffine.runtime import cell_order, parallel, windowed
+from maxaffine.runtime import parallel, windowed
 
 CASES = {
     "one": ((200,), 6.0), "two": ((40, 30), 7.4), "three": ((9, 8, 7), 20.0), "few": ((3, 2), 6.0), "single": ((1, 50), 10.0),
@@ -45,10 +45,10 @@ def test_answers_in_the_order_of_cells_have_the_bits_of_any_order(name, dtype, m
     x = queries(layer, 400)
     plain = windowed.evaluate(layer, x)
     for name, value in (("FAR", 0), ("ROWS", 1), ("MANY", 1), ("PIECE", 500)):
-        monkeypatch.setattr(cell_order, name, value)
+        monkeypatch.setattr(windowed, name, value)
     monkeypatch.setattr(parallel, "SHARE", 1)
     taken = []
-    monkeypatch.setattr(cell_order, "order", lambda *told, known=cell_order.order: taken.append(len(told[1])) or known(*told))
+    monkeypatch.setattr(windowed, "order", lambda *told, known=windowed.order: taken.append(len(told[1])) or known(*told))
     for threads in (1, 3):
         assert np.array_equal(windowed.evaluate(layer, x, threads), plain)
     assert taken and max(taken) <= 500 and sum(taken) == 2 * len(x)  # they were ordered, in pieces
@@ -64,18 +64,18 @@ def test_mapped_values_are_answered_in_stretches_with_the_same_bits(tmp_path, mo
     assert isinstance(layer.values, np.memmap)
     x = queries(layer, 800)
     monkeypatch.setattr(windowed, "MAPPED", 10_000)
-    monkeypatch.setattr(cell_order, "MANY_MAPPED", 1)
-    monkeypatch.setattr(cell_order, "PIECE", 1_000)
+    monkeypatch.setattr(windowed, "MANY_MAPPED", 1)
+    monkeypatch.setattr(windowed, "PIECE", 1_000)
     assert np.array_equal(windowed.evaluate(layer, x), windowed.evaluate(plain, x))
 
 
 def test_the_order_is_a_permutation_that_goes_through_the_bins():
     made = windowed.window_of(grid((90, 80, 70), 20.0))
     x = np.random.default_rng(0).uniform(-1, 2, size=(5_000, 3))
-    found, bands = cell_order.order(made, x)
+    found, bands = windowed.order(made, x)
     assert np.array_equal(np.sort(found), np.arange(len(x)))
-    bins = cell_order.bins_of(made)
-    assert int(np.prod(bins)) <= cell_order.BINS
+    bins = windowed.bins_of(made)
+    assert int(np.prod(bins)) <= windowed.BINS
     place = np.minimum(((x + 1) / 3 * bins).astype(int), bins - 1)[found]
     keys = (place[:, 0] * bins[1] + place[:, 1]) * bins[2] + place[:, 2]
     assert np.all(np.diff(keys) >= 0) and len(np.unique(keys)) > 1_000
@@ -84,26 +84,26 @@ def test_the_order_is_a_permutation_that_goes_through_the_bins():
 
 @pytest.mark.parametrize("limit", [4_000, 40_000, 200_000, 10**9])
 def test_stretches_hold_every_query_once_and_look_at_no_more_than_the_limit(limit, monkeypatch):
-    monkeypatch.setattr(cell_order, "AROUND", 8)
+    monkeypatch.setattr(windowed, "AROUND", 8)
     monkeypatch.setattr(parallel, "BLOCK", 1)
     layer = grid((90, 80, 7), 20.0)
     made = windowed.window_of(layer)
     x = np.random.default_rng(0).uniform(-1, 2, size=(3_000, 3))
-    found, bands = cell_order.order(made, x)
-    stretches = list(cell_order.resident(made, bands, limit))
+    found, bands = windowed.order(made, x)
+    stretches = list(windowed.resident(made, bands, limit))
     assert stretches[0][0] == 0 and stretches[-1][1] == len(x)
     assert all(a[1] == b[0] and a[0] < a[1] for a, b in itertools.pairwise(stretches))
     assert (len(stretches) == 1) == (limit >= 500_000)
     for first, last in stretches:
         cells = np.floor((x[found[first:last], 0] + 1) / 3 * 90)
         by_bands = (np.ptp(cells) + 1 + made.widths[0]) * made.strides[0] * 8
-        by_number = (last - first) * 2 * cell_order.rows_of(made) * cell_order.AROUND
+        by_number = (last - first) * 2 * made.rows * windowed.AROUND
         assert min(by_bands, by_number) <= limit
 
 
 def test_only_large_batches_over_values_beyond_the_caches_are_ordered():
     near, far = windowed.window_of(grid((40, 40, 40), 40.0)), windowed.window_of(grid((100, 100, 100), 40.0))
     flat = windowed.window_of(grid((1000, 1000), 40.0))
-    assert not cell_order.pays(near, 10**7) and not cell_order.pays(flat, 10**7)
-    assert cell_order.pays(far, 10**6) and not cell_order.pays(far, 10**4)
-    assert cell_order.pays(flat, 10**4, mapped=True) and not cell_order.pays(flat, 10, mapped=True)
+    assert windowed.least_ordered(near) > 10**7 and windowed.least_ordered(flat) > 10**7
+    assert 10**4 < windowed.least_ordered(far) <= 10**6
+    assert 10 < windowed.least_ordered(flat, mapped=True) <= 10**4

@@ -84,7 +84,7 @@ def test_the_tail_bounds_what_is_left_out_at_the_worst_query(rho):
         weights = np.exp(-rho * ((t - sites) ** 2 - np.minimum(t, 1 - t) ** 2) / 2)
         left_out = (weights * ((sites < 1 - k) | (sites > k))).sum(axis=1)
         assert float(left_out.max()) <= windowed.tail(rho, k)
-    k = windowed.window(rho)
+    k = windowed.window(rho, windowed.TAIL)
     assert windowed.tail(rho, k) <= windowed.TAIL
     assert k == 1 or windowed.tail(rho, k - 1) > windowed.TAIL
 

@@ -18,14 +18,14 @@ from maxaffine.checker.formats import scores_fit
 from maxaffine.checker.proved import NotProved
 from maxaffine.checker.reader import Layer
 from maxaffine.core.errors import Refused
-from maxaffine.core.rounding import dtype_of
+from maxaffine.core.rounding import compute_dtype, dtype_of
 from maxaffine.heads.axis.line import AxisParts, AxisTarget, HeadErrors
 from maxaffine.heads.axis.prove import AxisProver, prover
 from maxaffine.heads.composite import products_prove as products
 from maxaffine.heads.composite.products_prove import certify_products
 from maxaffine.layer.file import from_tensors
 from maxaffine.proofs.literal_clusters import factor_column
-from maxaffine.runtime import two_level
+from maxaffine.runtime import grouped, two_level
 
 SQUARE = ma.Box(x=(-1, 1), y=(-1, 1))
 
@@ -48,7 +48,7 @@ def answers(layer, x):
     for factor in group.factors:
         program = two_level.program_of(layer, factor)
         with np.errstate(all="ignore"):
-            product *= two_level.in_numpy(program, two_level.families(layer, factor), layer.centre, x)[:, 0]
+            product *= two_level.in_numpy(program, two_level.families(factor, compute_dtype(layer.dtype)), layer.centre, x)[:, 0]
     return product + group.shift
 
 
@@ -199,11 +199,11 @@ def test_masses_times_values_of_combinations_are_known():
     (group,), (heard,) = layer.weights.groups, layer.certificate.blends
     x = SQUARE.sample(4000, np.random.default_rng(0))
     listed = group.combined
-    found = two_level.levels(layer.weights, listed, x)
-    omega = two_level.masses(found.scores)
+    scores, local = two_level.levels(layer.weights, listed, x)
+    omega = grouped.weights(scores)
     exact = layer.target.expression.evaluate(x)[:, 0]
     blend, far, weight = (np.zeros(len(x)) for _ in range(3))
-    for family, (t, weights) in zip(two_level.families(layer.weights, listed), found.local, strict=True):
+    for family, (t, weights) in zip(two_level.families(listed, compute_dtype(layer.weights.dtype)), local, strict=True):
         for f, k in enumerate(family.members):
             w = weights[0][:, f, :, None] * weights[1][:, f, None, :]
             cluster = listed.clusters[k]
