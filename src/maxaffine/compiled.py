@@ -76,10 +76,10 @@ class Compiled:
         `threads` of large batches: by default OMP_NUM_THREADS, else all processors; the values do not depend on it.
         """
         if any(_is_tensor(one) for one in x):
-            from maxaffine.runtime import torch_queries
+            from maxaffine.runtime import torch_runtime
 
             given: Any = x
-            found = torch_queries.evaluate(
+            found = torch_runtime.evaluate(
                 self.target, self.weights, *given, runtime=runtime, outside=outside, narrow=narrow_tolerance(self),
                 reserve=self.reserve or 0.0,
             )  # fmt: skip
@@ -350,10 +350,9 @@ class Compiled:
 
     def semantics(self, said: Statement | None = None) -> dict[str, Any]:
         """What an export says about itself: inputs, outputs, domain, the layer's certificate, and its own statement."""
-        from maxaffine.export.semantics import semantics
+        from maxaffine.export import write
 
-        said = said or self.statement()
-        return semantics(self.target, self.certificate, self.observed, self.error, self.method, self.dtype, said)
+        return write.semantics(self, said or self.statement())
 
     # -- keep
 

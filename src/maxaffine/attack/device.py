@@ -71,7 +71,7 @@ def runs(entry: dict[str, Any], layer: Any, device: torch.device) -> Iterator[tu
     """Route, variant, dtype of x, and how to build what runs (with a word on what it is), for every route of the device."""
 
     def tensors(dtype: str, gradient: bool, runtime: str | None) -> tuple[Run, str]:
-        kernels = dtype == "float32" and launch.runs_on(device)  # as runtime/torch_queries.py decides
+        kernels = dtype == "float32" and launch.runs_on(device)  # as runtime/torch_runtime.py decides
         tolerance = entry["narrow"] if kernels else entry["reserve"]
         made = TorchLayer(layer, device, WIDTHS[dtype], runtime, tolerance)
 

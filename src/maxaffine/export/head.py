@@ -8,8 +8,6 @@ Keys and values do not depend on x, so a batch of points is a batch of queries t
 graph small.  Numbers are float64 here; an exporter rounds them to its dtype.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,16 +31,6 @@ class Head:
     values: Array  # (m, d_out)
     slopes: Array | None  # (m, d_out, D)
     mix: Array  # (n_q, n_out)
-
-    @property
-    def tokens(self) -> int:
-        """m."""
-        return len(self.keys)
-
-    @property
-    def outputs(self) -> tuple[int, int]:
-        """d_out, n_out."""
-        return int(self.values.shape[1]), int(self.mix.shape[1])
 
 
 def head_of(layer: Layer | GroupedLayer) -> Head:

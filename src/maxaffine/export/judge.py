@@ -1,7 +1,5 @@
 """The judge of exports: run where they land, at points chosen against them, beside the layer and their statement."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any

@@ -14,15 +14,13 @@ Inside, the batch is the last axis: arrays are (clusters, keys, batch), with one
 operation runs along contiguous rows of points.  Needs the extra ``maxaffine[onnx]``.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial, reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import AnyArray, Array
 from maxaffine.core.budget import size
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import compute_dtype
@@ -32,8 +30,6 @@ from maxaffine.layer.grouped import AnyGroup, Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.runtime.two_level import SKIP, Family, families
-
-Array = NDArray[Any]
 
 LARGEST = (1 << 31) - (1 << 20)  # bytes of a model: protobuf ends at 2 GiB
 AXES_AS_INPUT = 18  # from this opset on ReduceMax takes its axes as an input, as ReduceSum always did
@@ -46,9 +42,11 @@ def build_fast(
     needed = 8 * (layer.nbytes // layer.itemsize)  # about
     if needed > LARGEST:
         raise Refused(f"the layer has {size(needed)} of numbers in float64, and an ONNX model holds at most {size(LARGEST)}.")
+    from onnx import TensorProto
+
     graph = Fast(dtype, opset, np.float64)
     points = graph.points(shapes)
-    wide = points if dtype == "float64" else graph("Cast", points, to=_double())
+    wide = points if dtype == "float64" else graph("Cast", points, to=int(TensorProto.DOUBLE))
     inside = graph("Transpose", graph.inside(wide, layer.low, layer.high), perm=[1, 0])  # (D, B)
     graph.zeros = graph("MatMul", graph.const(np.zeros((1, layer.dimension))), inside)
     away = graph.by("Sub", inside, layer.centre[:, None])
@@ -70,7 +68,7 @@ class Fast(Graph):
         """A constant."""
         return self.constant(f"constant_{len(self.constants)}", array, of)
 
-    def by(self, op: str, name: str, array: Array) -> str:
+    def by(self, op: str, name: str, array: AnyArray) -> str:
         """`op` (Add, Sub, Mul or Div) with a constant second; none with the single number that changes nothing."""
         if array.size > 1:
             return self(op, name, self.const(array))
@@ -100,12 +98,9 @@ class Fast(Graph):
 
     def sum(self, names: list[str]) -> str:
         """From the left."""
-        total = names[0]
-        for name in names[1:]:
-            total = self("Add", total, name)
-        return total
+        return reduce(partial(self, "Add"), names)
 
-    def rows(self, matrix: Array, away: str) -> list[str]:
+    def rows(self, matrix: AnyArray, away: str) -> list[str]:
         """The coordinates matrix @ away, one (1, B) for every row."""
         found = []
         for row in matrix:
@@ -141,7 +136,8 @@ def _lookup(graph: Fast, layer: Layer, away: str) -> str:
     slopes = None if layer.slopes is None else layer.slopes.reshape(*values.shape, -1)
     if layer.keys.is_product:
         axes = [AxisKeys(_wide(a.slopes)[None], sharpness * _wide(a.offsets)[None]) for a in layer.keys.axes]
-        soft = [_softmax(graph, graph.by("Mul", z, np.array([[sharpness]])), axis) for z, axis in zip(t, axes, strict=True)]
+        scale = np.array([[sharpness]])
+        soft = [_exponentials(graph, _logits(graph, graph.by("Mul", z, scale), axis)) for z, axis in zip(t, axes, strict=True)]
         return _quotient(graph, _mixed(graph, [w for _, w, _ in soft], shape, t, values, slopes), [norm for *_, norm in soft])
     z = graph("MatMul", graph.const(matrix), away)
     logits = graph("MatMul", graph.const(sharpness * _wide(layer.keys.slopes)[None]), z)
@@ -159,9 +155,7 @@ def _product(graph: Fast, group: Group, z: list[str]) -> str:
 
 def _quotient(graph: Fast, answer: str, norms: list[str]) -> str:
     """What one head answers, (K, B)."""
-    for norm in norms:
-        answer = graph("Div", answer, norm)
-    return graph("Squeeze", answer, graph.const([0], np.int64))
+    return graph("Squeeze", reduce(partial(graph, "Div"), norms, answer), graph.const([0], np.int64))
 
 
 def _factors(graph: Fast, group: Group, z: list[str]) -> str:
@@ -169,7 +163,7 @@ def _factors(graph: Fast, group: Group, z: list[str]) -> str:
     assert group.factors is not None
     product = ""
     for one, axis, factor in zip(z, _stacked(group), group.factors, strict=True):
-        _, weight, norm = _softmax(graph, one, axis)
+        _, weight, norm = _exponentials(graph, _logits(graph, one, axis))
         found = graph("Div", graph("MatMul", graph.const(factor.T[None]), weight), norm)  # (1, R, B)
         product = found if not product else graph("Mul", product, found)
     return graph.reduce("ReduceSum", graph("Squeeze", product, graph.const([0], np.int64)), 0)
@@ -209,14 +203,14 @@ def _mass(graph: Fast, behind: str, family: Family) -> str:
     return graph("Where", graph("GreaterOrEqual", behind, floor), mass, graph.const(0.0))
 
 
-def _local(graph: Fast, z: str, origin: Array, radius: Array) -> str:
+def _local(graph: Fast, z: str, origin: AnyArray, radius: AnyArray) -> str:
     """t = (z - origin) / radius, (F, 1, B), or (1, B) where all clusters have z itself."""
     moved = graph.by("Sub", z, origin[:, None, None]) if origin.any() else z
     return graph.by("Div", moved, radius[:, None, None]) if (radius != 1.0).any() else moved
 
 
 def _head(
-    graph: Fast, t: list[str], keys: list[AxisKeys], values: Array, slopes: Array | None
+    graph: Fast, t: list[str], keys: list[AxisKeys], values: AnyArray, slopes: AnyArray | None
 ) -> tuple[list[str], str, list[str]]:
     """What F heads of equal shape say at t: their largest logits, sum_j w_j v_j(t) (F, K, B), and the sums of their weights.
 
@@ -225,7 +219,7 @@ def _head(
     tops, weights, norms = [], [], []
     for one, axis in zip(t, keys, strict=True):
         if axis.slopes.shape[1] > 1:
-            top, weight, norm = _softmax(graph, one, axis)
+            top, weight, norm = _exponentials(graph, _logits(graph, one, axis))
             tops.append(top)
             weights.append(weight)
             norms.append(norm)
@@ -242,19 +236,15 @@ def _logits(graph: Fast, t: str, axis: AxisKeys) -> str:
     return graph.by("Add", graph.by("Mul", t, axis.slopes[:, :, None]), axis.offsets[:, :, None])
 
 
-def _softmax(graph: Fast, t: str, axis: AxisKeys) -> tuple[str, str, str]:
-    """Of keys (F, p): the largest logit (F, 1, B), exp(logit - largest) (F, p, B) and its sum (F, 1, B)."""
-    return _exponentials(graph, _logits(graph, t, axis))
-
-
 def _exponentials(graph: Fast, logits: str) -> tuple[str, str, str]:
+    """Of logits (F, p, B): the largest (F, 1, B), exp(logit - largest) (F, p, B) and its sum (F, 1, B)."""
     top = graph.reduce("ReduceMax", logits, 1)
     weights = graph("Exp", graph("Sub", logits, top))
     return top, weights, graph.reduce("ReduceSum", weights, 1)
 
 
 def _mixed(
-    graph: Fast, weights: list[str], shape: tuple[int, ...], t: list[str], values: Array, slopes: Array | None
+    graph: Fast, weights: list[str], shape: tuple[int, ...], t: list[str], values: AnyArray, slopes: AnyArray | None
 ) -> str:  # fmt: skip
     """sum_j w_j (c_j + G_j t), (F, K, B): values (F, *shape, K) contracted with (F, p_e, B), the longest direction first.
 
@@ -295,11 +285,5 @@ def _stacked(group: Group) -> list[AxisKeys]:
     return [AxisKeys(axis.slopes[None], axis.offsets[None]) for axis in group.axes]
 
 
-def _wide(array: Array) -> NDArray[np.float64]:
+def _wide(array: AnyArray) -> Array:
     return np.asarray(array, dtype=np.float64)
-
-
-def _double() -> int:
-    import onnx
-
-    return int(onnx.TensorProto.DOUBLE)

@@ -8,8 +8,6 @@ Numbers are in the layer's dtype (bfloat16 layers in float32).  Needs the extra 
 `Graph` is what this form shares with the one that keeps the structure (onnx_fast.py): inputs, the box, the model around them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -95,7 +93,7 @@ def build(head: Head, output: tuple[int, ...], shapes: Any, dtype: str, opset: i
     graph = Graph(dtype, opset)
     constant, node = graph.constant, graph.node
     n_q, k, D = head.query_map.shape
-    d_out = head.outputs[0]
+    m, d_out = head.values.shape
     inside = graph.inside(graph.points(shapes), head.low, head.high)
     # In float32 the centre is a sum of two numbers: rounded to one it would shift x by half a unit in its last place.
     coarse = np.asarray(head.centre, dtype=graph.number)
@@ -106,7 +104,7 @@ def build(head: Head, output: tuple[int, ...], shapes: Any, dtype: str, opset: i
     shifted = node("Add", moved, constant("query_constant", head.query_constant.reshape(1, -1)), out="shifted")
     queries = node("Reshape", shifted, constant("query_shape", [1, 1, -1, k], np.int64), out="queries")
     table = head.values if head.slopes is None else np.concatenate([head.values[:, :, None], head.slopes], axis=2)
-    values = table.reshape(head.tokens, -1)
+    values = table.reshape(m, -1)
     if opset >= ATTENTION:
         names = constant("keys", head.keys[None, None]), constant("values", values[None, None])
         mixed = node("Attention", queries, *names, out="mixed", scale=1.0)
@@ -114,16 +112,14 @@ def build(head: Head, output: tuple[int, ...], shapes: Any, dtype: str, opset: i
         logits = node("MatMul", queries, constant("keys", head.keys.T[None, None]), out="logits")
         weights = node("Softmax", logits, out="weights", axis=-1)
         mixed = node("MatMul", weights, constant("values", values[None, None]), out="mixed")
-    if head.slopes is None:
-        columns = node("Reshape", mixed, constant("column_shape", [-1, n_q, d_out], np.int64), out="columns")
-    else:
+    if head.slopes is not None:
         cube = node("Reshape", mixed, constant("cube_shape", [-1, n_q * d_out, D + 1], np.int64), out="cube")
         ones = node("MatMul", z, constant("nothing", np.zeros((D, 1))), out="zeros")
         one = node("Add", ones, constant("one", [[1.0]]), out="ones")
         lifted = node("Concat", one, z, out="lifted", axis=1)
         column = node("Reshape", lifted, constant("lifted_shape", [-1, D + 1, 1], np.int64), out="lifted_column")
-        leaned = node("MatMul", cube, column, out="leaned")
-        columns = node("Reshape", leaned, constant("column_shape", [-1, n_q, d_out], np.int64), out="columns")
+        mixed = node("MatMul", cube, column, out="leaned")
+    columns = node("Reshape", mixed, constant("column_shape", [-1, n_q, d_out], np.int64), out="columns")
     turned = node("Transpose", columns, out="turned", perm=[0, 2, 1])
     summed = node("MatMul", turned, constant("mix", head.mix), out="summed")
     return graph.model(summed, output, semantics)

@@ -9,8 +9,6 @@ With z = clip(x) - centre, query c is query_map[c] z + query_constant[c]; softma
 sum_c mix[c] sum_j weight_cj (values[j] + value_slopes[j] z).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

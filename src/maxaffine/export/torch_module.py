@@ -11,8 +11,6 @@ digits on a box around 1000.
 module was made with: converted, overwritten or trained, the module withdraws it.  Needs the extra ``maxaffine[torch]``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -20,9 +18,9 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.export.head import Head, head_of
 from maxaffine.layer.grouped import GroupedLayer
@@ -40,7 +38,7 @@ class Exported(nn.Module):
     low: Tensor
     high: Tensor
 
-    def __init__(self, low: NDArray[Any], high: NDArray[Any], inputs: Any, output: tuple[int, ...], carrier: str) -> None:
+    def __init__(self, low: Array, high: Array, inputs: Any, output: tuple[int, ...], carrier: str) -> None:
         super().__init__()
         self.inputs = tuple((int(d), int(n)) for d, n in inputs)
         self.output = tuple(output)
@@ -201,13 +199,12 @@ class LiteralAttention(Exported):
         self.cross = isinstance(made, CrossMatrices)
         used = np.flatnonzero(made.W_O.any(axis=1))
         self.register_buffer("used", torch.tensor(used, dtype=torch.int64))
-        W_O = made.W_O[used]
         if isinstance(made, CrossMatrices):
             self._map("query", made.query, trainable)
             self._map("context", made.context, trainable)
         else:
             self._map("linear", made.linear, trainable)
-        for name, matrix in (("W_Q", made.W_Q), ("W_K", made.W_K), ("W_V", made.W_V), ("W_O", W_O)):
+        for name, matrix in (("W_Q", made.W_Q), ("W_K", made.W_K), ("W_V", made.W_V), ("W_O", made.W_O[used])):
             self.keep(name, matrix, dtype, trainable)
 
     def _map(self, name: str, linear: LinearMap, trainable: bool) -> None:
@@ -227,19 +224,11 @@ class LiteralAttention(Exported):
 
     def forward(self, *x: Tensor) -> Tensor:
         """Values of the layer, by literal attention."""
-        flat = self.points(*x)
-        parts = []
-        first = 0
-        for d, n in self.inputs:
-            parts.append(flat[:, first : first + d * n].reshape(-1, n, d).transpose(1, 2))
-            first += d * n
-        if self.cross:
-            Z_Q, Z_K = self._linear("query", parts[0]), self._linear("context", parts[-1])
-        else:
-            Z_K = self._linear("linear", parts[0])
-            Z_Q = Z_K
-        Z_Q = Z_Q[:, :, self.used]
-        q, k, v = self.W_Q @ Z_Q, self.W_K @ Z_K, self.W_V @ Z_K
+        flat = self.points(*x).split([d * n for d, n in self.inputs], dim=1)
+        parts = [part.reshape(-1, n, d).transpose(1, 2) for part, (d, n) in zip(flat, self.inputs, strict=True)]
+        Z_Q = self._linear("query" if self.cross else "linear", parts[0])
+        Z_K = self._linear("context", parts[-1]) if self.cross else Z_Q
+        q, k, v = self.W_Q @ Z_Q[:, :, self.used], self.W_K @ Z_K, self.W_V @ Z_K
         scores = q.transpose(1, 2) @ k
         # Written out: the exponential of fused attention on the CPU may be off by 20 units in the last place of float32.
         mass = torch.exp(scores - scores.detach().amax(2, keepdim=True))
@@ -260,7 +249,7 @@ class AttentionBlock(Exported):
         dtype = DTYPES[layer.dtype]
         super().__init__(layer.low, layer.high, layer.inputs, output, "context")
         n_q, k, D = head.query_map.shape
-        d_out = head.outputs[0]
+        m, d_out = head.values.shape
         self.d_out = d_out
         width = max(D + 1 + n_q, k + d_out)  # of all tokens, and of the head
         self.attention = nn.MultiheadAttention(width, 1, bias=False, batch_first=True, dtype=dtype)
@@ -276,13 +265,13 @@ class AttentionBlock(Exported):
             stacked = np.concatenate([math.sqrt(width) * W_Q, W_K, W_V])
             self.attention.in_proj_weight.copy_(torch.tensor(stacked))
             self.attention.out_proj.weight.copy_(torch.eye(width, dtype=dtype))
-        context = np.zeros((head.tokens, width))
+        context = np.zeros((m, width))
         context[:, :k], context[:, k : k + d_out] = head.keys, head.values
         self.keep("context", context, dtype, False)
         self.keep_exact("centre", head.centre)
         self.keep("mix", head.mix, dtype, False)
         if head.slopes is not None:
-            slopes = np.zeros((head.tokens, width, D))
+            slopes = np.zeros((m, width, D))
             slopes[:, k : k + d_out] = head.slopes
             self.keep("context_slopes", slopes, dtype, False)
         self.queries, self.dimension, self.width = n_q, D, width

@@ -5,60 +5,53 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine._version import __version__
+from maxaffine.core.arrays import AnyArray, Array
 from maxaffine.core.budget import afford_bytes
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.records import canonical_json, replace_atomically
 from maxaffine.export.head import Head, head_of
 from maxaffine.export.judge import Judged, judge, points
-from maxaffine.export.semantics import semantics
-from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.layer import Layer
-from maxaffine.proofs.certificate import Certificate
-from maxaffine.proofs.observe import Observed
+from maxaffine.layer.layer import shaped
 from maxaffine.proofs.statement import Statement
 from maxaffine.runtime import chooser
 from maxaffine.target.target import Target
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from maxaffine.compiled import Compiled
 
 LOOSE = 1.1  # times the bound of the layer, up to which a literal form is preferred
 FORMATS = {"torch": ".safetensors", "mha": ".safetensors", "onnx": ".onnx", "safetensors": ".safetensors"}
 
 
-class Source(Protocol):
-    """What is exported: a compiled layer."""
-
-    @property
-    def target(self) -> Target: ...  # noqa: D102
-    @property
-    def weights(self) -> Layer | GroupedLayer: ...  # noqa: D102
-    @property
-    def certificate(self) -> Certificate: ...  # noqa: D102
-    @property
-    def observed(self) -> Observed: ...  # noqa: D102
-    @property
-    def error(self) -> float: ...  # noqa: D102
-    @property
-    def method(self) -> str: ...  # noqa: D102
-
-    def to_torch(self, kind: str = "self", form: str = "fast", trainable: bool = False) -> Any: ...  # noqa: D102
-    def to_multihead_attention(self) -> Any: ...  # noqa: D102
-    def statement(self, route: str = "arrays", dtype: str | None = None, device: str = "cpu") -> Statement: ...  # noqa: D102
-    def __call__(self, *x: Any, runtime: str | None = None, outside: str = "error") -> Array: ...  # noqa: D102
-
-
-def meaning(source: Source, said: Statement) -> dict[str, Any]:
-    """The record that travels with an export."""
-    layer = source.weights
-    return semantics(source.target, source.certificate, source.observed, source.error, source.method, layer.dtype, said)
+def semantics(source: Compiled, said: Statement) -> dict[str, Any]:
+    """What an export says about itself: a plain dictionary, JSON without NaN or infinities."""
+    target = source.target
+    return {
+        "target": target.name or target.text or "callable",
+        "inputs": [
+            {"names": list(box.names), "low": box.low.tolist(), "high": box.high.tolist(),
+             "shape": ["batch", box.d, box.n] if box.is_sequence else ["batch", box.dimension]}
+            for box in target.boxes or (target.box,)
+        ],
+        "output": ["batch", *target.output_shape],
+        "outside": "inputs outside the box are moved to the nearest point of it",
+        "error": source.error,
+        "norm": source.certificate.norm_label,
+        "method": source.method,
+        "dtype": source.weights.dtype,
+        "certificate": source.certificate.to_json(),
+        "observed": source.observed.error,
+        "statement": said.to_json(),
+        "producer": f"maxaffine {__version__}",
+    }  # fmt: skip
 
 
-def listed_head(source: Source) -> Head:
+def listed_head(source: Compiled) -> Head:
     """The head token by token, where memory allows."""
     layer = source.weights
     needed = 8 * layer.tokens * (layer.dimension + layer.d_out + 8) * 4
@@ -67,7 +60,7 @@ def listed_head(source: Source) -> Head:
     return head_of(layer)
 
 
-def write_onnx(source: Source, path: str | Path, opset: int, form: str | None = None) -> tuple[Judged, ...]:
+def write_onnx(source: Compiled, path: str | Path, opset: int, form: str | None = None) -> tuple[Judged, ...]:
     """An ONNX model; returns how far it was seen from the layer, per dtype, and what is proved of it.
 
     `form` None: the Attention operator where its statement is at most LOOSE times the layer's, else by the structure.
@@ -79,83 +72,66 @@ def write_onnx(source: Source, path: str | Path, opset: int, form: str | None = 
     if form is None:
         said, bound = source.statement("literal onnx"), source.certificate.bound
         near = said.bound is not None and bound is not None and said.bound <= LOOSE * bound
-        form = "literal" if near or _softened_only(source) else "fast"
-    route = "literal onnx" if form == "literal" else "onnx"
-    shapes, output = source.weights.inputs, source.target.output_shape
-    own = "float64" if source.weights.dtype == "float64" else "float32"
+        form = "literal" if near or source.weights.hard else "fast"  # of a hard layer both are its softmax
+    shapes, output, own = source.weights.inputs, source.target.output_shape, _own(source)
+    said = source.statement("literal onnx" if form == "literal" else "onnx")
     head = listed_head(source) if form == "literal" else None
     rows: list[Judged] = []
-    data = b""
+    models: dict[str, bytes] = {}
     name = f"onnx opset {opset}, {form}"
     for dtype in ("float64", "float32"):
-        said = source.statement(route)
-        if dtype != own:
-            said = said.withdrawn(f"it is proved in {own}")
-        record = {**meaning(source, said), "dtype": dtype, "form": form}
-        if head is not None:
-            made = build(head, output, shapes, dtype, opset, record).SerializeToString()
-        else:
-            made = build_fast(source.weights, output, shapes, dtype, opset, record).SerializeToString()
-        rows.append(_judge(source, name, dtype, _feeder(session(made), dtype, shapes), said))
-        data = made if dtype == own else data
+        here = _said_in(dtype, own, said)
+        rest = output, shapes, dtype, opset, {**semantics(source, here), "dtype": dtype, "form": form}
+        model = build_fast(source.weights, *rest) if head is None else build(head, *rest)
+        models[dtype] = model.SerializeToString()
+        rows.append(_judge(source, name, dtype, _feeder(session(models[dtype]), dtype, shapes), here))
 
     def save(place: Path) -> None:
-        place.write_bytes(data)
-        _judge(source, name, own, _feeder(session(place.read_bytes()), own, shapes), source.statement(route))
+        place.write_bytes(models[own])
+        _judge(source, name, own, _feeder(session(place.read_bytes()), own, shapes), said)
 
     replace_atomically(Path(path), save)
     return (*rows, *_softened(source))
 
 
-def _softened_only(source: Source) -> bool:
-    """Whether the layer is hard: its exports are the softmax in any form."""
-    return source.weights.hard
+def _own(source: Compiled) -> str:
+    """The dtype that exports compute in as the layer does."""
+    return "float64" if source.weights.dtype == "float64" else "float32"
 
 
-def _feeder(made: Any, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Callable[[Array], Array]:
+def _said_in(dtype: str, own: str, said: Statement) -> Statement:
+    return said if dtype == own else said.withdrawn(f"it is proved in {own}")
+
+
+def _feeder(made: Any, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Callable[[Array], AnyArray]:
     names = [one.name for one in made.get_inputs()]
 
-    def run(x: Array) -> Array:
-        parts = _shaped(x, shapes)
-        fed = {name: part.astype(dtype) for name, part in zip(names, parts, strict=True)}
+    def run(x: Array) -> AnyArray:
+        fed = {name: part.astype(dtype) for name, part in zip(names, shaped(x, shapes), strict=True)}
         return np.asarray(made.run(None, fed)[0])
 
     return run
 
 
-def _shaped(x: Array, shapes: tuple[tuple[int, int], ...]) -> list[Array]:
-    """Points (B, D) as the arrays that a user hands over: (B, D), (B, d, n), or one for each input."""
-    parts, first = [], 0
-    for d, n in shapes:
-        part = x[:, first : first + d * n]
-        parts.append(np.ascontiguousarray(part if n == 1 else part.reshape(-1, n, d).transpose(0, 2, 1)))
-        first += d * n
-    return parts
-
-
 def handed(target: Target, x: Array) -> list[Array]:
     """Points (B, D) as the layer itself takes them: sequences are (B, d, n) even where n is 1."""
-    parts, first = [], 0
-    for box in target.boxes or (target.box,):
-        part = np.ascontiguousarray(x[:, first : first + box.dimension])
-        parts.append(np.ascontiguousarray(box.unflatten(part)) if box.is_sequence else part)
-        first += box.dimension
-    return parts
+    boxes = target.boxes or (target.box,)
+    parts = np.split(x, np.cumsum([box.dimension for box in boxes])[:-1], axis=1)
+    return [np.ascontiguousarray(box.unflatten(p) if box.is_sequence else p) for p, box in zip(parts, boxes, strict=True)]
 
 
-def _judge(source: Source, form: str, dtype: str, run: Callable[[Array], Any], said: Statement) -> Judged:
+def _judge(source: Compiled, form: str, dtype: str, run: Callable[[Array], Any], said: Statement) -> Judged:
     layer = source.weights
     x = points(layer, source.observed.at)
     if dtype != "float64":
-        x = x.astype(np.float32).astype(np.float64)
-        x = np.clip(x, layer.low, layer.high)
+        x = np.clip(x.astype(np.float32).astype(np.float64), layer.low, layer.high)
     # The softmax itself, not a collapse of it: what is measured is what the export adds.
     runtime = next(name for name in ("two-level", "factorised", "dense", "blocked") if name in chooser.available(layer))
     expected = np.asarray(source(*handed(source.target, x), runtime=runtime, outside="clamp"), dtype=np.float64)
     return judge(form, dtype, run, x, expected, said, _allowed(source, said, expected))
 
 
-def _allowed(source: Source, said: Statement, expected: Array) -> float | None:
+def _allowed(source: Compiled, said: Statement, expected: Array) -> float | None:
     """What an export may differ from the layer by: both are within their bounds of the target, where these speak of every x.
 
     Else (entries, a gap about jumps, L_p) what the literal softmax adds at any x, and room for the layer's own rounding.
@@ -170,7 +146,7 @@ def _allowed(source: Source, said: Statement, expected: Array) -> float | None:
     return room + said.parts.get("literal softmax", 0.0)
 
 
-def _softened(source: Source) -> tuple[Judged, ...]:
+def _softened(source: Compiled) -> tuple[Judged, ...]:
     """A hard layer leaves as the softmax of its sharpness: how far that is from what the nearest key alone answers."""
     layer = source.weights
     if not layer.hard:
@@ -183,14 +159,14 @@ def _softened(source: Source) -> tuple[Judged, ...]:
     return (Judged("softmax for nearest", layer.dtype, float(np.abs(soft - nearest).max()), len(places), said),)
 
 
-def write_safetensors(source: Source, path: str | Path) -> tuple[Judged, ...]:
+def write_safetensors(source: Compiled, path: str | Path) -> tuple[Judged, ...]:
     """Weights under stable names; reading them back gives the same layer, bit for bit."""
     _suffix(path, "safetensors")
     from maxaffine.export.safetensors_file import pack, run, unpack
     from maxaffine.layer.file import to_tensors
 
     said = source.statement("safetensors")
-    data = pack(source.weights, listed_head(source), meaning(source, said))
+    data = pack(source.weights, listed_head(source), semantics(source, said))
     rows: list[Judged] = []
 
     def save(place: Path) -> None:
@@ -204,13 +180,13 @@ def write_safetensors(source: Source, path: str | Path) -> tuple[Judged, ...]:
     return (*rows, *_softened(source))
 
 
-def write_torch(source: Source, path: str | Path, form: str, kind: str = "self") -> tuple[Judged, ...]:
+def write_torch(source: Compiled, path: str | Path, form: str, kind: str = "self") -> tuple[Judged, ...]:
     """The state of a module, as safetensors: form "fast" or "literal" of to_torch, or "mha" for MultiheadAttention."""
     _suffix(path, "torch")
     import torch
     from safetensors.torch import load_file, save_file
 
-    own = "float64" if source.weights.dtype == "float64" else "float32"
+    own, shapes = _own(source), source.weights.inputs
     rows: list[Judged] = []
 
     def fresh() -> Any:
@@ -219,43 +195,38 @@ def write_torch(source: Source, path: str | Path, form: str, kind: str = "self")
     said = source.statement({"mha": "multihead", "literal": "literal module"}.get(form, "module"))
     for dtype in ("float64", "float32"):
         module = fresh().to(getattr(torch, dtype))
-        here = said if dtype == own else said.withdrawn(f"it is proved in {own}")
-        rows.append(_judge(source, f"torch {form}", dtype, _caller(module, dtype, source.weights.inputs), here))
+        rows.append(_judge(source, f"torch {form}", dtype, _caller(module, dtype, shapes), _said_in(dtype, own, said)))
     state = {name: tensor.contiguous() for name, tensor in fresh().state_dict().items()}
 
     def save(place: Path) -> None:
-        record = {**meaning(source, said), "module": form, "kind": kind}
+        record = {**semantics(source, said), "module": form, "kind": kind}
         save_file(state, place, metadata={"maxaffine": canonical_json(record)})
         again = fresh()
         for tensor in again.state_dict().values():
             tensor.zero_()
         again.load_state_dict(load_file(place))
-        _judge(source, f"torch {form}", own, _caller(again.to(getattr(torch, own)), own, source.weights.inputs), said)
+        _judge(source, f"torch {form}", own, _caller(again.to(getattr(torch, own)), own, shapes), said)
 
     replace_atomically(Path(path), save)
     return (*rows, *_softened(source))
 
 
-def judge_module(source: Source, module: Any, form: str) -> Judged:
+def judge_module(source: Compiled, module: Any, form: str) -> Judged:
     """A module as it is handed out, judged where it stands."""
-    own = "float64" if source.weights.dtype == "float64" else "float32"
+    own = _own(source)
     return _judge(source, f"torch {form}", own, _caller(module, own, source.weights.inputs), module.statement)
 
 
-def _caller(module: Any, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Callable[[Array], Array]:
+def _caller(module: Any, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Callable[[Array], AnyArray]:
     import torch
 
-    def run(x: Array) -> Array:
+    def part(x: Array) -> AnyArray:
         with torch.no_grad():
-            parts = [module(*(torch.from_numpy(part.astype(dtype)) for part in _shaped(chunk, shapes))) for chunk in _chunks(x)]
-        return np.concatenate([part.double().numpy() for part in parts])
+            found = module(*(torch.from_numpy(one.astype(dtype)) for one in shaped(x, shapes)))
+        return np.asarray(found.double().numpy())
 
-    return run
-
-
-def _chunks(x: Array) -> list[Array]:
-    """Small batches: literal self-attention holds tokens times tokens numbers for every point."""
-    return [x[i : i + 16] for i in range(0, len(x), 16)]
+    # small batches: literal self-attention holds tokens times tokens numbers for every point
+    return lambda x: np.concatenate([part(x[i : i + 16]) for i in range(0, len(x), 16)])
 
 
 def _suffix(path: str | Path, to: str) -> None:

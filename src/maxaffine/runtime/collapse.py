@@ -7,7 +7,7 @@ any tolerance, without an exponential and without a sum over tokens.  Values tha
     train      g(z) ~ P_1(z_1) P_2(z_2) .. P_E(z_E), matrices        cores[e] (R_{e-1}, degree_e + 1, R_e), R_0 = 1, R_E = K
 
 The error of the numbers that are stored is proved as follows (Ehlich and Zeller).  On the ellipse of parameter r the weights
-sum to at most S (runtime/strips.py), so that some polynomial q of degree m per direction is within
+sum to at most S (runtime/collapse_directions.py), so that some polynomial q of degree m per direction is within
 E = sum_k Leb^{k-1} 4 S max|c + G z| r^-m/(r-1) of g; the collapsed polynomial p has a degree of at most m; and q - p is at
 most C = prod_k 1/cos(pi m_k / 2 n_k) times its maximum over n_k Chebyshev points per direction, where g is computed in extended
 precision:

@@ -5,24 +5,20 @@ values are taken at the same rounded z as the logits; the tilt is added in float
 that the table alone decides, so that a query has the same bits in every batch (`in_order`); those over large ones by a BLAS.
 """
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import AnyArray, Array
 from maxaffine.core.rounding import compute_dtype, numpy_dtype
 from maxaffine.layer.grouped import AnyGroup, Group, GroupedLayer
 
-Array = NDArray[Any]
 
-
-def coordinates(layer: GroupedLayer, group: AnyGroup, x: NDArray[np.float64]) -> Array:
+def coordinates(layer: GroupedLayer, group: AnyGroup, x: Array) -> AnyArray:
     """z_g = M_g (x - centre) in float64, rounded once to the layer's dtype, then in the dtype that computes: (B, E)."""
     z = (x - layer.centre) @ group.matrix.T
     return np.asarray(z.astype(numpy_dtype(layer.dtype)).astype(compute_dtype(layer.dtype)))
 
 
-def literal_coordinates(layer: GroupedLayer, group: AnyGroup, x: NDArray[np.float64]) -> Array:
+def literal_coordinates(layer: GroupedLayer, group: AnyGroup, x: Array) -> AnyArray:
     """The same for the literal softmax: where there are clusters, z in the dtype that computes, as exported forms have it."""
     if not layer.has_clusters:
         return coordinates(layer, group, x)
@@ -40,7 +36,7 @@ def tree_terms(count: int) -> int:
     return (BRANCH - 1) * levels
 
 
-def tree_sum(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+def tree_sum(terms: Array) -> Array:
     """Sum along the last axis in a tree of BRANCH terms per level, so that the rounding grows with log N, not with N."""
     while terms.shape[-1] > BRANCH:
         extra = -terms.shape[-1] % BRANCH
@@ -50,7 +46,7 @@ def tree_sum(terms: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(terms.sum(axis=-1))
 
 
-def weights(scores: Array) -> NDArray[np.float64]:
+def weights(scores: AnyArray) -> Array:
     """Row softmax: exponentials in the dtype of the scores, their sum and the division in float64."""
     scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)
@@ -58,7 +54,7 @@ def weights(scores: Array) -> NDArray[np.float64]:
     return np.asarray(wide / tree_sum(wide)[..., None])
 
 
-def axis_weights(layer: GroupedLayer, group: Group, x: NDArray[np.float64]) -> list[Array]:
+def axis_weights(layer: GroupedLayer, group: Group, x: Array) -> list[AnyArray]:
     """One softmax (B, N_e) per direction, float64."""
     compute = compute_dtype(layer.dtype)
     z = coordinates(layer, group, x)
@@ -70,7 +66,7 @@ def axis_weights(layer: GroupedLayer, group: Group, x: NDArray[np.float64]) -> l
     return found
 
 
-def evaluate(layer: GroupedLayer, x: NDArray[np.float64]) -> Array:
+def evaluate(layer: GroupedLayer, x: Array) -> AnyArray:
     """F(x): (B, K, 1), every group by its own softmax."""
     out = tilted(layer, x)
     for group in layer.products():
@@ -78,7 +74,7 @@ def evaluate(layer: GroupedLayer, x: NDArray[np.float64]) -> Array:
     return out.astype(compute_dtype(layer.dtype))[:, :, None]
 
 
-def tilted(layer: GroupedLayer, x: NDArray[np.float64]) -> NDArray[np.float64]:
+def tilted(layer: GroupedLayer, x: Array) -> Array:
     """tilt (x - centre), (B, K) float64."""
     if layer.tilt is None:
         return np.zeros((len(x), layer.d_out))
@@ -106,7 +102,7 @@ def _width(layer: GroupedLayer, group: Group) -> int:
     return layer.d_out * (1 if group.slopes is None else 1 + len(group.axes))
 
 
-def product_group(layer: GroupedLayer, group: Group, x: NDArray[np.float64]) -> NDArray[np.float64]:
+def product_group(layer: GroupedLayer, group: Group, x: Array) -> Array:
     """F_g(x): (B, K) float64, one softmax per direction, by blocks of queries that stay in the cache."""
     large = _largest_table(layer, group)
     step = max(64, BLOCK // max(large, 4 * sum(group.shape)))
@@ -114,7 +110,7 @@ def product_group(layer: GroupedLayer, group: Group, x: NDArray[np.float64]) -> 
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _block(layer: GroupedLayer, group: Group, x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _block(layer: GroupedLayer, group: Group, x: Array) -> Array:
     """Queries along the last axis, so that every operation is one of whole rows, whatever the batch is."""
     compute = compute_dtype(layer.dtype)
     z = _mixed((x - layer.centre).T, group.matrix.T).astype(numpy_dtype(layer.dtype)).astype(compute)
@@ -138,7 +134,7 @@ def _block(layer: GroupedLayer, group: Group, x: NDArray[np.float64]) -> NDArray
     return np.ascontiguousarray(answer.T)
 
 
-def _row_weights(z: Array, slopes: Array, offsets: Array) -> NDArray[np.float64]:
+def _row_weights(z: AnyArray, slopes: AnyArray, offsets: AnyArray) -> Array:
     """The softmax of one direction, keys first: (N, B), exponentials in the dtype of z, sum and division in float64."""
     scores = slopes[:, None] * z
     scores += offsets[:, None]
@@ -149,14 +145,14 @@ def _row_weights(z: Array, slopes: Array, offsets: Array) -> NDArray[np.float64]
     return wide
 
 
-def _mixed(rows: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mixed(rows: Array, table: Array) -> Array:
     """sum_n table_nr rows_nb: (R, B), in an order that the table alone decides where it is small."""
     if table.size > SMALL:
         return np.asarray(table.T @ rows)
     return _folded(table[:, :, None] * rows[:, None, :])
 
 
-def _folded(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+def _folded(terms: Array) -> Array:
     """The sum over the first axis, the upper half added to the lower one until one is left; `terms` is used up."""
     while len(terms) > 1:
         half = (len(terms) + 1) // 2
@@ -165,7 +161,7 @@ def _folded(terms: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(terms[0])
 
 
-def _literal_logits(layer: GroupedLayer, x: NDArray[np.float64]) -> list[Array]:
+def _literal_logits(layer: GroupedLayer, x: Array) -> list[AnyArray]:
     """Logits (B, N_g) of every group's keys, as the literal head forms them."""
     compute = compute_dtype(layer.dtype)
     found = []
@@ -175,7 +171,7 @@ def _literal_logits(layer: GroupedLayer, x: NDArray[np.float64]) -> list[Array]:
     return found
 
 
-def evaluate_dense(layer: GroupedLayer, x: NDArray[np.float64]) -> Array:
+def evaluate_dense(layer: GroupedLayer, x: Array) -> AnyArray:
     """F(x) by one softmax over all tokens per query column, the bonus on its own group, columns added up: (B, K, 1)."""
     compute = compute_dtype(layer.dtype)
     logits = _literal_logits(layer, x)
@@ -189,7 +185,7 @@ def evaluate_dense(layer: GroupedLayer, x: NDArray[np.float64]) -> Array:
     return out.astype(compute)[:, :, None]
 
 
-def _literal_values(layer: GroupedLayer, x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _literal_values(layer: GroupedLayer, x: Array) -> Array:
     """Values of all tokens, (K, N), or (B, K, N) where they depend on x: what the value rows of the literal layer hold."""
     parts = []
     for g, group in enumerate(layer.groups):
@@ -203,7 +199,7 @@ def _literal_values(layer: GroupedLayer, x: NDArray[np.float64]) -> NDArray[np.f
     return np.concatenate(parts, axis=-1)
 
 
-def attention(layer: GroupedLayer, x: NDArray[np.float64]) -> Array:
+def attention(layer: GroupedLayer, x: Array) -> AnyArray:
     """Weights (B, N): for every group those of its own query column, side by side (each group sums to one)."""
     return np.concatenate([weights(scores) for scores in _literal_logits(layer, x)], axis=1)
 

@@ -9,14 +9,9 @@ Importing this module imports numba, and compiles at the first import after an i
 import numba as nb
 import numpy as np
 
-from maxaffine.runtime.kernel_exp import given
+from maxaffine.runtime.kernel_exp import INDEX_TABLE, INTEGER, OPTIONS, OUT, ROW, TABLE
 
 BLOCK = 256  # queries at a time: a few arrays of that length stay in the first-level cache
-
-_i8 = nb.int64
-_OUT = nb.float64[:, ::1]
-_ROW, _TABLE, _INDEX = given(nb.float64, 1), given(nb.float64, 2), given(nb.int64, 2)
-_OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy", "boundscheck": False}
 
 
 @nb.njit(inline="always")
@@ -85,7 +80,7 @@ def _clenshaw(coefficients, at, count, z, out, before):
             out[q] = (c0 - before[q]) + z[q] * out[q]
 
 
-@nb.njit(nb.void(_TABLE, _ROW, _TABLE, _ROW, _INDEX, _INDEX, _i8, _OUT, _i8, _i8), **_OPTIONS)
+@nb.njit(nb.void(TABLE, ROW, TABLE, ROW, INDEX_TABLE, INDEX_TABLE, INTEGER, OUT, INTEGER, INTEGER), **OPTIONS)
 def collapsed(x, centre, rows, coefficients, groups, directions, work, out, start, stop):
     """Queries start..stop of a collapsed layer; see runtime/collapsed.py for the tables."""
     D = x.shape[1]

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""What compiled kernels share: arrays that are only read, and exp, bit for bit as windowed.exponential has it."""
+"""What compiled kernels share: options, types of arrays, and exp, bit for bit as windowed.exponential has it."""
 
 from typing import Any
 
@@ -12,6 +12,11 @@ from maxaffine.runtime.windowed import LN2_HIGH, LN2_LOW, LOG2E, SHIFT, TAYLOR
 def given(kind: Any, dimensions: int) -> Any:
     """The type of an array that is only read."""
     return nb.types.Array(kind, dimensions, "C", readonly=True)
+
+
+OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy", "boundscheck": False}
+INTEGER, OUT = nb.int64, nb.float64[:, ::1]
+ROW, TABLE, INDICES, INDEX_TABLE = (given(kind, n) for kind in (nb.float64, nb.int64) for n in (1, 2))
 
 
 @nb.njit(inline="always")

@@ -8,14 +8,10 @@ Importing this module imports numba, and compiles at the first import after an i
 import numba as nb
 import numpy as np
 
-from maxaffine.runtime.kernel_exp import exponential, given
+from maxaffine.runtime.kernel_exp import INDEX_TABLE, INDICES, INTEGER, OPTIONS, OUT, ROW, TABLE, exponential, given
 from maxaffine.runtime.two_level import BRANCH, UNSEEN
 
 BLOCK = 128  # queries at a time: their scores against all clusters stay in the cache
-
-_i8 = nb.int64
-_OUT = nb.float64[:, ::1]
-_ROW, _TABLE, _NUMBERS, _INDEX = given(nb.float64, 1), given(nb.float64, 2), given(nb.int64, 1), given(nb.int64, 2)
 
 
 @nb.njit(inline="always")
@@ -38,12 +34,12 @@ def _total(work, count, many, out):
 @nb.njit(
     [
         nb.void(
-            _TABLE, _ROW, _TABLE, _TABLE, _ROW, _TABLE, _TABLE, _INDEX, _INDEX, given(kind, 1), given(kind, 1), _NUMBERS,
-            _ROW, _i8, _ROW, _ROW, _OUT, _i8, _i8,
+            TABLE, ROW, TABLE, TABLE, ROW, TABLE, TABLE, INDEX_TABLE, INDEX_TABLE, given(kind, 1), given(kind, 1), INDICES,
+            ROW, INTEGER, ROW, ROW, OUT, INTEGER, INTEGER,
         )
         for kind in (nb.float64, nb.float32)
     ],
-    nogil=True, cache=True, error_model="numpy", boundscheck=False,
+    **OPTIONS,
 )  # fmt: skip
 def two_level(
     x, centre, matrix, sites, offsets, origin, radius, first, count, slopes, betas, at, values, width, floors, powers, out,

@@ -8,25 +8,21 @@ Importing this module imports numba, and compiles at the first import after an i
 import numba as nb
 import numpy as np
 
-from maxaffine.runtime.kernel_exp import exponential, given
+from maxaffine.runtime.kernel_exp import INDICES, INTEGER, OPTIONS, OUT, ROW, TABLE, exponential, given
 from maxaffine.runtime.windowed import FAR
 
 BLOCK = 256  # queries at a time
-
-_i8 = nb.int64
-_OUT = nb.float64[:, ::1]
-_ROW, _TABLE, _INDICES = given(nb.float64, 1), given(nb.float64, 2), given(nb.int64, 1)
-_ORDER = given(nb.int32, 1)
 
 
 @nb.njit(
     [
         nb.float64(
-            _TABLE, _ORDER, _ROW, _ROW, _ROW, nb.float64, _i8, _INDICES, _ROW, _ROW, _INDICES, given(kind, 1), _OUT, _i8, _i8
+            TABLE, given(nb.int32, 1), ROW, ROW, ROW, nb.float64, INTEGER, INDICES, ROW, ROW, INDICES, given(kind, 1), OUT,
+            INTEGER, INTEGER,
         )
         for kind in (nb.float64, nb.float32)
     ],
-    nogil=True, cache=True, error_model="numpy", boundscheck=False,
+    **OPTIONS,
 )  # fmt: skip
 def windowed(x, order, centre, scale, middle, rho, reach, widths, fades, powers, strides, values, out, start, stop):
     """Queries order[start..stop] (start..stop where `order` is empty) of a lookup on a uniform grid; see runtime/windowed.py."""
@@ -144,10 +140,7 @@ def windowed(x, order, centre, scale, middle, rho, reach, widths, fades, powers,
     return sink
 
 
-@nb.njit(
-    nb.void(_TABLE, _ROW, _ROW, _INDICES, nb.int32[::1], nb.int64[::1]),
-    nogil=True, cache=True, error_model="numpy", boundscheck=False,
-)  # fmt: skip
+@nb.njit(nb.void(TABLE, ROW, ROW, INDICES, nb.int32[::1], nb.int64[::1]), **OPTIONS)
 def by_cells(x, low, density, bins, order, ends):
     """`order`: the queries sorted by bins, as they came within one; `ends`: how many lie in each bin or before it."""
     D = x.shape[1]

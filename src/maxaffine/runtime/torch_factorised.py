@@ -12,13 +12,11 @@ exp(FLOOR) answers at its origin, so that what it would say far away, a number t
 Needs the extra ``maxaffine[torch]``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -50,7 +48,7 @@ class Rows:
     index: Tensor
 
     @classmethod
-    def of(cls, index: NDArray[np.int64]) -> Rows:
+    def of(cls, index: NDArray[np.int64]) -> Self:
         """Rows numbered by an array."""
         flat = index.reshape(-1)
         together = bool(np.all(np.diff(flat) == 1))
@@ -86,7 +84,7 @@ class GroupStructure:
     factored: bool
     affine: bool
     families: tuple[FamilyStructure, ...] | None = None
-    factors: tuple[GroupStructure, ...] = ()
+    factors: tuple["GroupStructure", ...] = ()
 
 
 @dataclass(frozen=True)
@@ -203,24 +201,21 @@ def _softmax(logits: Tensor) -> Tensor:
 def _lookup(structure: Structure, numbers: Tensors, away: Tensor) -> Tensor:
     """Product or listed keys, scaled as runtime/lookup.py does: (d_out n_out, B)."""
     z, values, slopes = numbers["coordinates.matrix"] @ away, numbers["values"], numbers.get("value_slopes")
-    scaled = z * structure.sharpness
+    scaled, sharpness = z * structure.sharpness, structure.sharpness
     if structure.kind == "product":
         weights = [
-            _softmax(
-                numbers[f"keys.{e}.slopes"][:, None] * scaled[e] + structure.sharpness * numbers[f"keys.{e}.offsets"][:, None]
-            )
+            _softmax(numbers[f"keys.{e}.slopes"][:, None] * scaled[e] + sharpness * numbers[f"keys.{e}.offsets"][:, None])
             for e in range(structure.directions)
         ]
     else:
-        weights = [_softmax(numbers["keys.slopes"] @ scaled + structure.sharpness * numbers["keys.offsets"][:, None])]
+        weights = [_softmax(numbers["keys.slopes"] @ scaled + sharpness * numbers["keys.offsets"][:, None])]
+    return _mixed(weights, values, slopes, z)
+
+
+def _mixed(weights: list[Tensor], values: Tensor, slopes: Tensor | None, z: Tensor) -> Tensor:
+    """sum_j w_j (c_j + G_j z): (K, B)."""
     out = contract(weights, values)
-    return out if slopes is None else out + _leaning(contract(weights, slopes), z)
-
-
-def _leaning(slopes: Tensor, z: Tensor) -> Tensor:
-    """sum_e slopes_ke z_e for slopes (K E, B): (K, B)."""
-    terms: Tensor = slopes.unflatten(0, (-1, z.shape[0])) * z
-    return terms.sum(1)
+    return out if slopes is None else out + (contract(weights, slopes).unflatten(0, (-1, z.shape[0])) * z).sum(1)
 
 
 def _grouped(structure: Structure, numbers: Tensors, away: Tensor) -> Tensor:
@@ -249,12 +244,9 @@ def _product(group: GroupStructure, numbers: Tensors, prefix: str, z: Tensor) ->
         for e in range(group.directions)
     ]
     if group.factored:
-        product = numbers[f"{prefix}0.factor"].T @ weights[0]
-        for e in range(1, group.directions):
-            product = product * (numbers[f"{prefix}{e}.factor"].T @ weights[e])
-        return product.sum(0, keepdim=True)
-    out = contract(weights, numbers[prefix + "values"])
-    return out + _leaning(contract(weights, numbers[prefix + "value_slopes"]), z) if group.affine else out
+        parts = [numbers[f"{prefix}{e}.factor"].T @ alpha for e, alpha in enumerate(weights)]
+        return reduce(torch.mul, parts).sum(0, keepdim=True)
+    return _mixed(weights, numbers[prefix + "values"], numbers[prefix + "value_slopes"] if group.affine else None, z)
 
 
 def _clusters(group: GroupStructure, numbers: Tensors, prefix: str, z: Tensor) -> Tensor:

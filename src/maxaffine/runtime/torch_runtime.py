@@ -5,14 +5,15 @@
     factorised   the layer's softmax, clusters by two levels, by PyTorch           every device; gradients in keys and values
     native       the NumPy and numba runtimes of the layer                         CPU tensors without gradients
 
+Queries have the shapes and follow the rules of runtime/queries.py, answered on the tensors' own device: outside the box they are
+an error unless outside="clamp"; to know, the device is asked once, which waits for it.  With "clamp" nothing waits.
+
 Whatever the tensors' dtype, `factorised` and `native` take x as it is, in float64, and round the answer once, to that dtype.  So
 asking for a gradient changes no answer by more than the layer's rounding (and, of spectral layers, what `native` may take from
 the certificate's reserve for polynomials).  Queries outside the box are taken at its nearest point; not-a-number stays what it
 is.  A hard layer answers with its nearest entry: that is constant but for jumps, and its gradient in x is zero.  Needs the
 extra ``maxaffine[torch]``.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -26,6 +27,9 @@ from maxaffine.runtime import chooser, torch_factorised
 from maxaffine.runtime.gpu import choice, launch
 from maxaffine.runtime.gpu.tables import Polynomials
 from maxaffine.runtime.kept import once
+from maxaffine.runtime.queries import NOT_FINITE, beyond, boxes_for, flattened
+from maxaffine.target.box import Box
+from maxaffine.target.target import Target
 
 Tensor = torch.Tensor
 
@@ -156,6 +160,52 @@ def torch_layer(
     return TorchLayer(layer, device, dtype, runtime, tolerance)
 
 
-def evaluate(layer: Layer | GroupedLayer, x: Tensor, runtime: str | None = None, tolerance: float = 0.0) -> Tensor:
-    """F(x) for points (B, D) on any device: (B, d_out, n_out) in the dtype of x, differentiable in x."""
-    return torch_layer(layer, x.device, x.dtype, runtime, tolerance)(x)
+def evaluate(
+    target: Target, layer: Layer | GroupedLayer, *x: Tensor, narrow: float, reserve: float, runtime: str | None = None,
+    outside: str = "error",
+) -> Tensor:  # fmt: skip
+    """Values in the target's shape, on the device and in the dtype of the tensors that came, differentiable in them.
+
+    A kernel may take polynomials that differ from the layer by `narrow` in float32 (which may be more than the certificate
+    reserves), by `reserve` in float64; its own bound, roundings counted, is `TorchLayer.bound`.  The CPU's runtimes may differ
+    by `reserve`, as they do on arrays.
+    """
+    points, single = as_points(target, *x, outside=outside)
+    tolerance = narrow if launch.runs_on(points.device) and points.dtype == torch.float32 else reserve
+    out = torch_layer(layer, points.device, points.dtype, runtime, tolerance)(points)
+    out = out.reshape(len(points), *target.output_shape)
+    return out[0] if single else out
+
+
+def as_points(target: Target, *x: Tensor, outside: str = "error") -> tuple[Tensor, bool]:
+    """Points (B, D) and whether a single point came."""
+    parts, single = [], []
+    for box, one in zip(boxes_for(target, len(x), outside), x, strict=True):
+        if not isinstance(one, torch.Tensor) or one.dtype not in DTYPES:
+            came = one.dtype if isinstance(one, torch.Tensor) else type(one).__name__
+            raise BadInput(f"queries as tensors must be float32 or float64, and {came} came.")
+        flat, alone = flattened(box, one)
+        if outside == "error":
+            _check(box, flat)
+        parts.append(flat)
+        single.append(alone)
+    if len({(len(part), part.dtype, part.device) for part in parts}) != 1 or len(set(single)) != 1:
+        raise BadInput("both inputs must hold the same number of points, in one dtype and on one device.")
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1), single[0]
+
+
+def _check(box: Box, points: Tensor) -> None:
+    """Refuse points that are not numbers or lie outside by more than the rounding of their dtype."""
+    if len(points) == 0:
+        return
+    low, high = (torch.tensor(edge, dtype=torch.float64, device=points.device) for edge in (box.low, box.high))
+    slack = torch.finfo(points.dtype).eps * torch.maximum(low.abs(), high.abs())
+    least, most = torch.aminmax(points.detach(), dim=0)  # NaN where there is one
+    good = (least.double() >= low - slack) & (most.double() <= high + slack)
+    if bool(good.all()):
+        return
+    wide = points.detach().double()
+    if not bool(torch.isfinite(wide).all()):
+        raise BadInput(NOT_FINITE)
+    row, column = (int(i) for i in torch.nonzero((wide < low - slack) | (wide > high + slack))[0])
+    raise beyond(box, row, column, wide)

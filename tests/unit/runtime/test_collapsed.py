@@ -16,7 +16,7 @@ from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import bernstein, gaussian
 from maxaffine.runtime import chooser, collapsed, parallel
 from maxaffine.runtime.collapse import FLOOR, allowance, collapse
-from maxaffine.runtime.strips import strip_sum
+from maxaffine.runtime.collapse_directions import strip_sum
 
 KEYS = {"bernstein": lambda n: bernstein(n, 1.4, "float64").keys, "gaussian": lambda n: gaussian(n, 2, 0.7, "float64").keys}
 

@@ -19,8 +19,8 @@ from maxaffine.runtime import two_level
 
 torch = pytest.importorskip("torch")
 
-from maxaffine.runtime import torch_factorised, torch_queries  # noqa: E402
-from maxaffine.runtime.torch_runtime import TorchLayer, evaluate  # noqa: E402
+from maxaffine.runtime import torch_factorised, torch_runtime  # noqa: E402
+from maxaffine.runtime.torch_runtime import TorchLayer  # noqa: E402
 
 LINE, SQUARE = ma.Box(x=(-1, 1)), ma.Box(x=(-1, 1), y=(-1, 1))
 TABLE = ma.Table([np.array([0.0, 1.0, 2.5, 3.0]), np.arange(3.0)], np.random.default_rng(0).normal(size=(4, 3)))
@@ -184,7 +184,7 @@ def test_empty_batches_and_numbers_that_are_none(head: str, dtype: str) -> None:
     layer = compiled(head, dtype)
     D = layer.weights.dimension
     module = layer.to_torch()
-    for run in (module, lambda x: evaluate(layer.weights, x, "factorised")):
+    for run in (module, lambda x: TorchLayer(layer.weights, dtype=x.dtype, runtime="factorised")(x)):
         assert run(torch.zeros((0, D), dtype=torch.float64)).shape[0] == 0
         y = run(torch.tensor([[0.25] * D, [float("nan")] * D], dtype=torch.float64))
         assert torch.isfinite(y[0]).all() and torch.isnan(y[1]).all()
@@ -216,11 +216,11 @@ def test_the_tolerance_of_kernels_in_float32_can_be_given(monkeypatch: pytest.Mo
         asked.append(tolerance)
         return lambda x: torch.zeros((len(x), 1, 1))
 
-    monkeypatch.setattr(torch_queries, "torch_layer", note)
-    monkeypatch.setattr(torch_queries.launch, "runs_on", lambda device: True)
-    for dtype, given in ((torch.float32, 1e-7), (torch.float32, None), (torch.float64, 1e-7)):
+    monkeypatch.setattr(torch_runtime, "torch_layer", note)
+    monkeypatch.setattr(torch_runtime.launch, "runs_on", lambda device: True)
+    for dtype, given in ((torch.float32, 1e-7), (torch.float32, 0.1), (torch.float64, 1e-7)):
         x = torch.zeros((2, 2), dtype=dtype)
-        torch_queries.evaluate(layer.target, layer.weights, x, error=0.8, reserve=3e-9, narrow=given)
+        torch_runtime.evaluate(layer.target, layer.weights, x, reserve=3e-9, narrow=given)
     assert asked == [1e-7, 0.1, 3e-9]
 
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import layers_for_tensors as samples  # noqa: E402
 
 from maxaffine.runtime import torch_factorised  # noqa: E402
-from maxaffine.runtime.torch_runtime import TorchLayer, evaluate, torch_layer  # noqa: E402
+from maxaffine.runtime.torch_runtime import TorchLayer, torch_layer  # noqa: E402
 
 ALL = samples.grouped_layers() | samples.other_layers() | samples.lookups()
 
@@ -36,10 +36,10 @@ def test_tensors_give_what_arrays_give(name):
     expected = torch.tensor(np.asarray(chooser.evaluate(layer, x.numpy()), dtype=np.float64))
     slack = 1e-3 if layer.dtype == "float32" else 1e-12  # a float32 layer rounds logits of some hundred
     for runtime in ("factorised", "native"):
-        y = evaluate(layer, x, runtime)
+        y = torch_layer(layer, x.device, x.dtype, runtime)(x)
         assert y.dtype == torch.float64 and y.shape == expected.shape
         assert float((y - expected).abs().max()) <= slack * float(expected.abs().max())
-    narrow = evaluate(layer, x.float())
+    narrow = torch_layer(layer, x.device, torch.float32)(x.float())
     assert narrow.dtype == torch.float32
     steep = 1e-3 if isinstance(layer, Layer) else 1e-5
     assert float((narrow - expected).abs().max()) <= max(steep, slack) * float(expected.abs().max())

@@ -1,10 +1,81 @@
-"""Which kernel runs a layer on a CUDA device, in which dtype, and why; nothing here needs a device or PyTorch."""
+"""Which kernel runs a layer on a CUDA device, in which dtype, and why; nothing here needs a device or PyTorch.
+
+Of a lookup on a uniform grid the kernel gathers a window.  What it may be off by:
+
+    sites left out    2 sum_{m >= k} e^{-rho (m^2 - 1/4)/2} of the nearest weight per coordinate, times the range of the values
+    weights           relative errors eta of the weights move the output by at most (e^{2 eta} - 1) times the range
+    sums              gamma(2 terms) times the largest |value|
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
 
 from maxaffine.core.errors import Refused
+from maxaffine.core.rounding import dtype_of, gamma
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.runtime.gpu.tables import Polynomials, polynomials
-from maxaffine.runtime.gpu.windows import LookupProgram, lookup_program
+from maxaffine.runtime import windowed
+from maxaffine.runtime.gpu.tables import Numbers, Polynomials, polynomials
+
+TAILS = {"float32": 2.0**-27, "float64": 2.0**-56}
+MOST_GATHERS = 512
+
+
+@dataclass(frozen=True)
+class LookupProgram:
+    """The arguments of the kernel `windowed`, and sup |kernel - layer| over the box."""
+
+    maps: Numbers
+    form: Numbers
+    rho: float
+    outputs: int
+    dimension: int
+    gathers: int
+    bound: float
+    parts: dict[str, float]
+
+
+def lookup_program(layer: Layer, dtype: str) -> LookupProgram:
+    """The window of a layer in that dtype; Refused where it has none that the kernel takes."""
+    reason = windowed.reason_not(layer)
+    if reason is not None:
+        raise Refused(f"the layer has no window: {reason}.")
+    if layer.dimension > 3:
+        raise Refused(f"the kernel of lookups takes up to 3 variables, and the layer has {layer.dimension}.")
+    rho, unit, outputs = layer.sharpness, dtype_of(dtype).unit, layer.d_out * layer.n_out
+    k = windowed.window(rho, TAILS[dtype])
+    counts = layer.keys.shape
+    widths = [min(2 * k, count) for count in counts]
+    gathers = math.prod(widths)
+    if gathers > MOST_GATHERS:
+        raise Refused(f"the window holds {gathers} sites, and the kernel takes {MOST_GATHERS}.")
+    maps: list[float] = []
+    form: list[float] = []
+    for i, count in enumerate(counts):
+        centre, scale = float(layer.coordinates.centre[i]), float(layer.coordinates.matrix[i, i])
+        maps += [centre, scale, (count - 1) / 2.0, float(layer.low[i]), float(layer.high[i])]
+        form += [count, widths[i], outputs * math.prod(counts[i + 1 :])]
+    values = layer.values.astype(np.float64)
+    span, most = float(values.max() - values.min()), float(np.abs(values).max())
+    D = len(counts)
+    # the layer's own offsets are -a^2/2 rounded; coordinates in float64 are off by a few units of the number of cells
+    away = [axis.offsets.astype(np.float64) + axis.slopes.astype(np.float64) ** 2 / 2.0 for axis in layer.axes]
+    offsets = sum(rho * float(np.abs(one).max()) for one in away)
+    far = float(np.abs(layer.coordinates.centre * np.diag(layer.coordinates.matrix)).max())
+    place = 6.0 * 2.0**-53 * (max(counts) + far)
+    reach = float(max(widths))
+    eta = D * (rho * reach * (place + 2.0 * unit * reach) + unit * (3.0 * rho * reach * reach / 2.0 + 12.0)) + offsets
+    if not eta < 0.1:
+        raise Refused(f"{layer.dtype} keys of {max(counts):,} cells are rounded too much; store the layer in float64.")
+    parts = {
+        "sites left out": D * windowed.tail(rho, k) * span,
+        "weights": math.expm1(2.0 * eta) * span,
+        "sums": gamma(2 * gathers + 4, unit) * most,
+    }
+    bound = math.fsum(parts.values()) * (1 + 1e-9)
+    return LookupProgram(Numbers(maps), Numbers(form), float(rho), outputs, layer.dimension, gathers, bound, parts)
 
 
 def choose(

@@ -4,20 +4,18 @@ Kernels run on CUDA devices and, where TRITON_INTERPRET=1 is set before Triton i
 Multiply-adds are fused where the kernels say so and nowhere else, so that results depend on nothing but the query.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 
 from maxaffine.layer.layer import Layer
+from maxaffine.runtime.gpu.choice import LookupProgram
 from maxaffine.runtime.gpu.tables import Numbers, Polynomials, Program, program, train_table
-from maxaffine.runtime.gpu.windows import LookupProgram
 
 Tensor = torch.Tensor
 
@@ -125,7 +123,7 @@ class WindowedKernel:
     has_slopes = False  # a lookup is differentiated through its softmax
 
     @classmethod
-    def of(cls, layer: Layer, found: LookupProgram, device: torch.device, dtype: torch.dtype) -> WindowedKernel:
+    def of(cls, layer: Layer, found: LookupProgram, device: torch.device, dtype: torch.dtype) -> Self:
         """The kernel with the layer's values in the dtype they are stored in."""
         flat = torch.from_numpy(np.array(layer.values).reshape(-1)).to(device)
         return cls(found, flat.to(dtype) if flat.element_size() > torch.empty((), dtype=dtype).element_size() else flat, dtype)

@@ -9,8 +9,6 @@ Suprema of polynomials of degree n over [-1, 1] are at most 1/cos(pi n / 2M) tim
 (Ehlich and Zeller).  First-order sums are enlarged by 1 + 8 n^2 u + 1e-6 for everything of second order.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

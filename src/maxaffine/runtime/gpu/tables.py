@@ -7,8 +7,6 @@ Coefficients that do not matter in the dtype are left out; what they sum to is p
 in runtime/gpu/rounding.py.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Iterable
@@ -20,7 +18,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import dtype_of, gamma
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.runtime.collapse import Collapsed, CollapsedGroup, collapse
+from maxaffine.runtime.collapse import CollapsedGroup, collapse
 from maxaffine.runtime.gpu import rounding
 from maxaffine.runtime.gpu.compress import as_products, fewest_products, fewest_train
 
@@ -107,7 +105,10 @@ class Polynomials:
 
 
 def polynomials(layer: GroupedLayer, dtype: str, tolerance: float = 0.0) -> Polynomials:
-    """The tables of a layer in that dtype, collapsed to within `tolerance` or the dtype's own; Refused where that cannot be."""
+    """The tables of a layer in that dtype, collapsed to within `tolerance` or the dtype's own; Refused where that cannot be.
+
+    The collapse takes a quarter of that; products and coefficients within the rest may be left out.
+    """
     for least in TOLERANCES[dtype]:
         allowed = max(tolerance, least)
         try:
@@ -116,20 +117,10 @@ def polynomials(layer: GroupedLayer, dtype: str, tolerance: float = 0.0) -> Poly
         except Refused:
             if least == TOLERANCES[dtype][-1]:
                 raise
-    return from_collapsed(found, layer.low, layer.high, layer.d_out, dtype, allowed)
-
-
-def from_collapsed(
-    found: Collapsed, low: Array, high: Array, outputs: int, dtype: str, allowed: float = 0.0
-) -> Polynomials:
-    """Terms and trains of a collapsed layer; products and coefficients within 3/4 of `allowed` may be left out."""
-    unit = dtype_of(dtype).unit
+    unit, left_out = dtype_of(dtype).unit, 0.0
     terms: list[Term] = []
     trains: list[Train] = []
-    left_out = 0.0
     for group in found.groups:
-        if group.basis != "chebyshev":
-            raise Refused("the kernels read Chebyshev series.")
         made, lost = _parts(group, 0.75 * allowed / len(found.groups))
         left_out += lost
         terms += [one for one in made if isinstance(one, Term)]
@@ -137,19 +128,17 @@ def from_collapsed(
     if sum(core.size for term in terms for core in term.cores) > MOST_SERIES:
         raise Refused("the layer's series are too long for unrolled code.")
     collapsed = math.fsum(group.error for group in found.groups)
-    box = rounding.BoxOf(found.centre, low, high)
+    box = rounding.BoxOf(found.centre, layer.low, layer.high)
     evaluated, moved = 0.0, 0.0
-    for term in terms:
-        one, other = rounding.of_products(term.rows, term.cores, box, unit)
-        evaluated, moved = evaluated + one, moved + other
-    for train in trains:
-        one, other = rounding.of_train(train.rows, train.cores, box, unit)
+    for part in (*terms, *trains):
+        bounds = rounding.of_products if isinstance(part, Term) else rounding.of_train
+        one, other = bounds(part.rows, part.cores, box, unit)
         evaluated, moved = evaluated + one, moved + other
     whole = sum(size(term.cores) for term in terms) + sum(size(train.cores) for train in trains)
     evaluated += gamma(len(terms) + len(trains) - 1, unit) * whole
     parts = {"collapse": collapsed, "left out": left_out, "evaluation": evaluated, "query": moved}
     bound = math.fsum(parts.values()) * (1 + 1e-9)
-    return Polynomials(tuple(terms), tuple(trains), found.centre, low, high, outputs, dtype, bound, parts)
+    return Polynomials(tuple(terms), tuple(trains), found.centre, layer.low, layer.high, layer.d_out, dtype, bound, parts)
 
 
 def size(cores: tuple[Array, ...]) -> float:
@@ -205,9 +194,7 @@ def _short(output: int, rows: Array, cores: tuple[Array, ...], room: float) -> t
         core.ravel()[gone] = 0.0
         alive = np.flatnonzero(np.abs(core).max(axis=1))
         last = int(alive[-1]) + 1 if len(alive) else 1
-        padded = np.zeros((max(last, 2), core.shape[1]))
-        padded[:last] = core[:last]
-        kept[e] = padded
+        kept[e] = np.pad(core[:last], ((0, max(2 - last, 0)), (0, 0)))
     return Term(output, rows, tuple(kept)), dropped + lost * (1 + 1e-12)
 
 
@@ -234,7 +221,7 @@ def signs(count: int) -> Array:
 def program(found: Polynomials, slopes: bool = False) -> Program:
     """Maps, form and table of all terms; with `slopes` the derivatives' coefficients as well."""
     most = max(len(term.cores) for term in found.terms)
-    stride, width = 3 + 6 * most, 2 + 5 * found.dimension
+    stride = 3 + 6 * most
     maps: list[float] = []
     form: list[float] = []
     table: list[Array] = []
@@ -259,7 +246,6 @@ def program(found: Polynomials, slopes: bool = False) -> Program:
                 table.append((derived * signs(len(core))[:, None]).ravel())
                 length += core.size
         form += entry + [0] * (stride - len(entry))
-    assert len(maps) == width * sum(len(term.cores) for term in found.terms)
     flat = np.concatenate(table)
     constant = found.dtype == "float32" and len(flat) <= MOST_CODE
     return Program(Numbers(maps), Numbers(form), len(found.terms), stride, flat, constant)
@@ -286,12 +272,9 @@ def train_table(train: Train, found: Polynomials) -> tuple[Numbers, int, Array, 
     _, n1, r1 = middle.shape
     _, n2, K = last.shape
     R0, R1 = -(-r0 // 4) * 4, -(-r1 // 4) * 4
-    p = np.zeros((n0, R0))
-    p[:, :r0] = first[0] * signs(n0)[:, None]
-    P = np.zeros((R0, n1, R1))
-    P[:r0, :, :r1] = middle * signs(n1)[None, :, None]
-    q = np.zeros((R1, n2, K))
-    q[:r1] = last * signs(n2)[None, :, None]
+    p = np.pad(first[0] * signs(n0)[:, None], ((0, 0), (0, R0 - r0)))
+    P = np.pad(middle * signs(n1)[:, None], ((0, R0 - r0), (0, 0), (0, R1 - r1)))
+    q = np.pad(last * signs(n2)[:, None], ((0, R1 - r1), (0, 0), (0, 0)))
     blocks = [p.ravel(), P.reshape(R0, n1, R1 // 4, 4).transpose(0, 2, 1, 3).ravel()]
     blocks.append(q.reshape(R1 // 4, 4, n2, K).transpose(3, 0, 2, 1).ravel())
     maps = [number for row in train.rows for number in affine(row, found)]
