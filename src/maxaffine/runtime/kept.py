@@ -5,7 +5,9 @@ from collections.abc import Callable, Hashable
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-Owner, P, T = TypeVar("Owner"), ParamSpec("P"), TypeVar("T")
+Owner = TypeVar("Owner")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _KEPT: dict[int, tuple[weakref.ref[Any], dict[Hashable, Any]]] = {}
 
@@ -14,7 +16,7 @@ def once(make: Callable[Concatenate[Owner, P], T]) -> Callable[Concatenate[Owner
     """`make`, called once for every owner (its first argument) and the rest: the same frozen object has the same numbers."""
 
     @wraps(make)
-    def found(owner: Owner, *args: P.args, **named: P.kwargs) -> T:
+    def found(owner: Owner, /, *args: P.args, **named: P.kwargs) -> T:
         number = id(owner)
         held = _KEPT.get(number)
         if held is None or held[0]() is not owner:

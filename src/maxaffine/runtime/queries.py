@@ -75,7 +75,8 @@ def _inside(box: Box, points: Array, dtype: np.dtype[Any], outside: str) -> Arra
         slack = unit * np.maximum(np.abs(box.low), np.abs(box.high))
         bad = np.argwhere((points < box.low - slack) | (points > box.high + slack))
         if len(bad):
-            raise beyond(box, *bad[0], points)
+            row, column = bad[0]
+            raise beyond(box, row, column, points)
     return np.asarray(np.clip(points, box.low, box.high))
 
 

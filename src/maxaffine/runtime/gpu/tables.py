@@ -130,7 +130,8 @@ def polynomials(layer: GroupedLayer, dtype: str, tolerance: float = 0.0) -> Poly
     collapsed = math.fsum(group.error for group in found.groups)
     box = rounding.BoxOf(found.centre, layer.low, layer.high)
     evaluated, moved = 0.0, 0.0
-    for part in (*terms, *trains):
+    every: list[Term | Train] = [*terms, *trains]
+    for part in every:
         bounds = rounding.of_products if isinstance(part, Term) else rounding.of_train
         one, other = bounds(part.rows, part.cores, box, unit)
         evaluated, moved = evaluated + one, moved + other
