@@ -3,7 +3,7 @@
     python benchmarks/cpu_batch.py [--json FILE]
 
 Microseconds of processor time per call on arrays, checks of the queries included, one thread, medians; and the seconds that
-loading a kernel takes in a fresh process (compiled before).  These are the numbers behind runtime/batches.py.
+loading a kernel takes in a fresh process (compiled before).  These are the numbers behind runtime/parallel.py.
 """
 
 import argparse

@@ -20,8 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from maxaffine.core.arrays import Array
-from maxaffine.core.errors import BadInput
 from maxaffine.export.head import Head, head_of
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
@@ -38,9 +36,9 @@ class Exported(nn.Module):
     low: Tensor
     high: Tensor
 
-    def __init__(self, low: Array, high: Array, inputs: Any, output: tuple[int, ...], carrier: str) -> None:
+    def __init__(self, layer: Layer | GroupedLayer, output: tuple[int, ...], carrier: str) -> None:
         super().__init__()
-        self.inputs = tuple((int(d), int(n)) for d, n in inputs)
+        self.inputs = tuple((int(d), int(n)) for d, n in layer.inputs)
         self.output = tuple(output)
         self.semantics: dict[str, Any] = {}
         self._statement: Statement | None = None
@@ -48,8 +46,8 @@ class Exported(nn.Module):
         self.register_load_state_dict_post_hook(_loaded)
         self.exact: tuple[str, ...] = ()  # buffers that stay float64
         self.carrier = carrier
-        self.keep_exact("low", low)
-        self.keep_exact("high", high)
+        self.keep_exact("low", layer.low)
+        self.keep_exact("high", layer.high)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -165,7 +163,7 @@ class FastLayer(Exported):
         dtype = DTYPES[layer.dtype]
         tensors = {n: t for n, t in torch_factorised.tensors_of(layer, dtype=dtype).items() if not n.startswith("box.")}
         moving = [name for name in tensors if not name.endswith(torch_factorised.COORDINATES)]
-        super().__init__(layer.low, layer.high, layer.inputs, output, moving[0].replace(".", "_"))
+        super().__init__(layer, output, moving[0].replace(".", "_"))
         self.structure = torch_factorised.structure_of(layer)
         self.names: dict[str, str] = {}
         for name, tensor in tensors.items():
@@ -195,7 +193,7 @@ class LiteralAttention(Exported):
         self, layer: Layer | GroupedLayer, made: SelfMatrices | CrossMatrices, output: tuple[int, ...], trainable: bool
     ) -> None:
         dtype = DTYPES[layer.dtype]
-        super().__init__(layer.low, layer.high, layer.inputs, output, "W_Q")
+        super().__init__(layer, output, "W_Q")
         self.cross = isinstance(made, CrossMatrices)
         used = np.flatnonzero(made.W_O.any(axis=1))
         self.register_buffer("used", torch.tensor(used, dtype=torch.int64))
@@ -239,15 +237,13 @@ class LiteralAttention(Exported):
 class AttentionBlock(Exported):
     """A stock torch.nn.MultiheadAttention (`attention`) that holds the layer, with the tokens it is fed and the sum after it."""
 
-    query_map: Tensor
-    query_constant: Tensor
     context: Tensor
     centre: Tensor
     mix: Tensor
 
     def __init__(self, layer: Layer | GroupedLayer, output: tuple[int, ...], head: Head) -> None:
         dtype = DTYPES[layer.dtype]
-        super().__init__(layer.low, layer.high, layer.inputs, output, "context")
+        super().__init__(layer, output, "context")
         n_q, k, D = head.query_map.shape
         m, d_out = head.values.shape
         self.d_out = d_out
@@ -305,6 +301,4 @@ def to_torch(
 
 def to_multihead_attention(layer: Layer | GroupedLayer, output: tuple[int, ...]) -> AttentionBlock:
     """The layer inside a stock torch.nn.MultiheadAttention."""
-    if layer.dtype not in DTYPES:
-        raise BadInput(f"`dtype` (={layer.dtype!r}) has no torch dtype.")
     return AttentionBlock(layer, output, head_of(layer))

@@ -2,7 +2,7 @@
 
 A table of runtimes, each of which says why it cannot run a layer (or None), how, and with how much memory per query.  The first
 one that can run a layer and is worth it is chosen, from the layer alone, so that a query's value does not depend on its company;
-what the batch decides changes no bit of it where runtime/batches.py says so, and rounding alone elsewhere.
+what the batch decides changes no bit of it where runtime/parallel.py says so, and rounding alone elsewhere.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,9 @@ from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.runtime import collapsed, grouped, lookup, two_level, windowed
-from maxaffine.runtime.batches import Ways
 from maxaffine.runtime.collapse import collapse
 from maxaffine.runtime.kept import once
+from maxaffine.runtime.parallel import Ways
 
 AnyLayer = Layer | GroupedLayer
 

@@ -44,18 +44,8 @@ class CollapsedGroup:
     products: bool
     basis: str  # "chebyshev": sum_k c_k T_k(z); "powers": sum_k c_k z^k
     error: float  # sup |g - p|, p in exact arithmetic
-    rounding: float  # evaluating p by Clenshaw's or Horner's rule in arithmetic of unit roundoff `unit`
+    rounding: float  # evaluating p by Clenshaw's or Horner's rule in float64
     largest: float  # a lower bound of sup |g| (of the sum over r of products of sup |factor|)
-
-    @property
-    def degrees(self) -> tuple[int, ...]:
-        """Degree per direction."""
-        return tuple(core.shape[0 if self.products else 1] - 1 for core in self.cores)
-
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """Columns of every core."""
-        return tuple(core.shape[-1] for core in self.cores)
 
 
 @dataclass(frozen=True)
@@ -67,34 +57,28 @@ class Collapsed:
     error: float
     allowed: float
 
-    @property
-    def flops(self) -> int:
-        """Multiplications and additions per query, about."""
-        return sum(4 * core.size for group in self.groups for core in group.cores)
-
 
 def allowance(tolerance: float, largest: float) -> float:
     """What collapsed groups may be off by in all; `largest` is the sum over the groups of sup |g| (or a bound of it)."""
     return tolerance + FLOOR * largest
 
 
-def collapse(layer: GroupedLayer, tolerance: float = 0.0, basis: str = "auto", unit: float = FLOAT64.unit) -> Collapsed:
+def collapse(layer: GroupedLayer, tolerance: float = 0.0, basis: str = "auto") -> Collapsed:
     """The layer within `tolerance` and a rounding floor, evaluation included; Refused where that is not possible.
 
     `basis` is "chebyshev", "powers", or "auto": powers of z where Horner's rule rounds little enough, else Chebyshev.
-    `unit` is the unit roundoff of the arithmetic that will evaluate the polynomials.
     """
-    found = _tried(layer, float(tolerance), basis, unit)
+    found = _tried(layer, float(tolerance), basis)
     if isinstance(found, str):
         raise Refused(found)
     return found
 
 
 @once
-def _tried(layer: GroupedLayer, tolerance: float, basis: str, unit: float) -> Collapsed | str:
+def _tried(layer: GroupedLayer, tolerance: float, basis: str) -> Collapsed | str:
     """The collapse, or why there is none: a refusal costs as much as a success."""
     try:
-        return _collapse(layer, tolerance, basis, unit)
+        return _collapse(layer, tolerance, basis)
     except Refused as refusal:
         return str(refusal)
 
@@ -104,16 +88,15 @@ def collapsible(layer: GroupedLayer) -> bool:
     return layer.tilt is None and not layer.has_clusters
 
 
-def _collapse(layer: GroupedLayer, tolerance: float, basis: str, unit: float) -> Collapsed:
+def _collapse(layer: GroupedLayer, tolerance: float, basis: str) -> Collapsed:
     if not collapsible(layer):
         raise Refused("clusters do not collapse into polynomials.")
     groups = []
     for group in layer.products():
         share = tolerance / len(layer.groups)
-        one = _factored(group, share, basis, unit) if group.factors is not None else _listed(group, share, basis, unit)
-        allowed = allowance(share, one.largest)
-        if not one.error + one.rounding <= allowed:
-            off = one.error + one.rounding
+        one = (_listed if group.factors is None else _factored)(group, share, basis)
+        allowed, off = allowance(share, one.largest), one.error + one.rounding
+        if not off <= allowed:
             raise Refused(f"the polynomial of a group would be off by {off:.2g}, and {allowed:.2g} is allowed.")
         groups.append(one)
     total = math.fsum(group.error + group.rounding for group in groups) * (1 + 1e-12)
@@ -123,7 +106,7 @@ def _collapse(layer: GroupedLayer, tolerance: float, basis: str, unit: float) ->
 # -- listed values
 
 
-def _listed(group: Group, tolerance: float, basis: str, unit: float) -> CollapsedGroup:
+def _listed(group: Group, tolerance: float, basis: str) -> CollapsedGroup:
     assert group.values is not None
     E, values = len(group.axes), group.values.astype(np.float64)
     slopes = np.zeros((*values.shape, 0)) if group.slopes is None else group.slopes.astype(np.float64)
@@ -147,7 +130,7 @@ def _listed(group: Group, tolerance: float, basis: str, unit: float) -> Collapse
     for loose, kind in ((loose, kind) for loose in LOOSER for kind in kinds):
         cores = _split(_truncated(coefficients, 0.5 * loose * room), 0.27 * loose * room)
         stored = tuple((powers_of(core, 1) if kind == "powers" else core).astype(np.float64) for core in cores)
-        own, rounding = _train_doubt(stored, kind, UNIT), _train_doubt(stored, kind, unit)
+        own, rounding = _train_doubt(stored, kind, UNIT), _train_doubt(stored, kind, FLOAT64.unit)
         if loose > LOOSER[-1] and rounding > 0.5 * allowed:
             continue
         away = float(np.abs(exact - _train_at(stored, grids, kind)).max())
@@ -249,7 +232,7 @@ def _train_doubt(cores: tuple[Array, ...], kind: str, unit: float) -> float:
 # -- sums of products
 
 
-def _factored(group: Group, tolerance: float, basis: str, unit: float) -> CollapsedGroup:
+def _factored(group: Group, tolerance: float, basis: str) -> CollapsedGroup:
     assert group.factors is not None
     factors = [factor.astype(np.float64) for factor in group.factors]
     E, R = len(factors), factors[0].shape[1]
@@ -275,12 +258,12 @@ def _factored(group: Group, tolerance: float, basis: str, unit: float) -> Collap
             away = np.abs(exact[e] - at).max(axis=0).astype(np.float64) * (1 + 1e-9)
             doubt = grid.shaky * most + column_bounds(stored, 0, kind, UNIT)[1]
             errors[e] = grid.remainder * most + grid.constant * (away + doubt + grid.remainder * most)
-            roundings[e] = column_bounds(stored, 0, kind, unit)[1]
+            roundings[e] = column_bounds(stored, 0, kind, FLOAT64.unit)[1]
             sizes[e] = tops[e] + grid.constant * (doubt + grid.remainder * most) + grid.remainder * most
             cores.append(frozen(stored))
         lost = float((np.prod(sizes + errors, axis=0) - np.prod(sizes, axis=0)).sum())
         whole = np.prod(sizes + errors + roundings, axis=0)
-        rounding = float((whole - np.prod(sizes + errors, axis=0)).sum()) + gamma(E + R + 2, unit) * float(whole.sum())
+        rounding = float((whole - np.prod(sizes + errors, axis=0)).sum()) + gamma(E + R + 2, FLOAT64.unit) * float(whole.sum())
         guard = 4.0 * FLOAT64.unit * (E + R + 4) * float(whole.sum())  # of these products themselves
         if lost + guard + rounding <= allowed:
             break

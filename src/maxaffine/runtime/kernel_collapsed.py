@@ -3,7 +3,6 @@
 
 Every query goes through the same instructions wherever it stands: blocks have one width, the last one is filled up, and no
 multiplication is fused with an addition, so that the results are those of the same formulas in NumPy, bit for bit.
-Importing this module imports numba, and compiles at the first import after an installation.
 """
 
 import numba as nb

@@ -1,5 +1,8 @@
 # mypy: ignore-errors
-"""What compiled kernels share: options, types of arrays, and exp, bit for bit as windowed.exponential has it."""
+"""What compiled kernels share: options, types of arrays, and exp, bit for bit as windowed.exponential has it.
+
+Importing this module or a kernel imports numba; a kernel compiles at its first import after an installation.
+"""
 
 from typing import Any
 

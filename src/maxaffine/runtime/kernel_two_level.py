@@ -2,7 +2,6 @@
 """The compiled kernel of `two-level`: which clusters answer, then those that do, both in SIMD over blocks of queries.
 
 The same operations in the same order as `two_level.in_numpy`, bit for bit, wherever a query stands in a batch.
-Importing this module imports numba, and compiles at the first import after an installation.
 """
 
 import numba as nb

@@ -2,7 +2,6 @@
 """The compiled kernels of `windowed`: blocks of queries in SIMD, values fetched ahead of their use; queries ordered by cells.
 
 The same operations in the same order as `windowed.in_numpy`, bit for bit.
-Importing this module imports numba, and compiles at the first import after an installation.
 """
 
 import numba as nb

@@ -316,14 +316,13 @@ def _heads(
     return answer, norm
 
 
-def bytes_per_query(structure: Structure, tensors: Tensors, itemsize: int = 8) -> int:
-    """Bytes per query that the intermediate results take, about; `itemsize` is that of float64, in which they are."""
+def bytes_per_query(structure: Structure, tensors: Tensors) -> int:
+    """Bytes per query that the intermediate results take, about."""
     if structure.kind == "listed":
-        return 4 * itemsize * len(tensors["keys.offsets"])
+        return 32 * len(tensors["keys.offsets"])
     if structure.kind == "product":
-        return 4 * itemsize * _partial(tensors["values"], tensors.get("value_slopes"))
-    numbers = sum(_numbers(group, tensors, f"group.{g}.", structure.d_out) for g, group in enumerate(structure.groups))
-    return max(4 * itemsize * numbers, 1)
+        return 32 * _partial(tensors["values"], tensors.get("value_slopes"))
+    return 32 * max(1, sum(_numbers(one, tensors, f"group.{g}.", structure.d_out) for g, one in enumerate(structure.groups)))
 
 
 def _numbers(group: GroupStructure, tensors: Tensors, prefix: str, d_out: int) -> int:

@@ -33,8 +33,11 @@ def runs_on(device: torch.device) -> bool:
     return device.type == "cuda" or (device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1")
 
 
-def _on(device: torch.device) -> Any:
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+def _launch(kernel: Any, config: tuple[int, int], x: Tensor, *arguments: Any, **constants: Any) -> None:
+    """A kernel over all queries x, on their device."""
+    block, warps = config
+    with torch.cuda.device(x.device) if x.device.type == "cuda" else nullcontext():
+        kernel[(-(-len(x) // block),)](x, *arguments, **constants, BLOCK=block, num_warps=warps, enable_fp_fusion=False)
 
 
 @dataclass
@@ -67,25 +70,22 @@ class CollapsedKernel:
         """F(x) for contiguous x (B, D) in the kernel's dtype: (B, K)."""
         from maxaffine.runtime.gpu import kernels
 
-        count, K = len(x), self.found.outputs
+        count, D, K = len(x), self.found.dimension, self.found.outputs
         out = torch.empty((count, K), dtype=self.dtype, device=x.device)
         if count == 0:
             return out
-        with _on(x.device):
-            if self.found.terms:
-                made, numbers, table = self._program(False)
-                long = made.constant and self.found.multiplications > LONG
-                block, warps = self.config or (LONG_PRODUCTS if long else PRODUCTS[self.found.dtype])
-                kernels.products[(-(-count // block),)](
-                    x, out, table, count, 1, NUMBERS=numbers, MAPS=made.maps, FORM=made.form, TERMS=made.terms,
-                    STRIDE=made.stride, D=self.found.dimension, K=K, BLOCK=block, num_warps=warps, enable_fp_fusion=False,
-                )  # fmt: skip
-            for i, (maps, place, table, (n0, n1, n2, r0, r1)) in enumerate(self._trains):
-                block, warps = self.config or TRAIN
-                kernels.train[(-(-count // block),)](
-                    x, out, table, count, MAPS=maps, PLACE=place, N0=n0, N1=n1, N2=n2, R0=r0, R1=r1, D=self.found.dimension, K=K,
-                    ADD=bool(self.found.terms) or i > 0, BLOCK=block, num_warps=warps, enable_fp_fusion=False,
-                )  # fmt: skip
+        if self.found.terms:
+            made, numbers, table = self._program(False)
+            long = made.constant and self.found.multiplications > LONG
+            _launch(
+                kernels.products, self.config or (LONG_PRODUCTS if long else PRODUCTS[self.found.dtype]), x, out, table, count, 1,
+                NUMBERS=numbers, MAPS=made.maps, FORM=made.form, TERMS=made.terms, STRIDE=made.stride, D=D, K=K,
+            )  # fmt: skip
+        for i, (maps, place, table, (n0, n1, n2, r0, r1)) in enumerate(self._trains):
+            _launch(
+                kernels.train, self.config or TRAIN, x, out, table, count, MAPS=maps, PLACE=place, N0=n0, N1=n1, N2=n2, R0=r0,
+                R1=r1, D=D, K=K, ADD=bool(self.found.terms) or i > 0,
+            )  # fmt: skip
         return out
 
     @property
@@ -98,15 +98,11 @@ class CollapsedKernel:
         from maxaffine.runtime.gpu import kernels
 
         out = torch.empty_like(x)
-        if len(x) == 0:
-            return out
-        made, numbers, table = self._program(True)
-        block, warps = self.config or SLOPES
-        with _on(x.device):
-            kernels.product_slopes[(-(-len(x) // block),)](
-                x, weight, out, table, len(x), 1, NUMBERS=numbers, MAPS=made.maps, FORM=made.form, TERMS=made.terms,
-                STRIDE=made.stride, D=self.found.dimension, K=self.found.outputs, BLOCK=block, num_warps=warps,
-                enable_fp_fusion=False,
+        if len(x) > 0:
+            made, numbers, table = self._program(True)
+            _launch(
+                kernels.product_slopes, self.config or SLOPES, x, weight, out, table, len(x), 1, NUMBERS=numbers, MAPS=made.maps,
+                FORM=made.form, TERMS=made.terms, STRIDE=made.stride, D=self.found.dimension, K=self.found.outputs,
             )  # fmt: skip
         return out
 
@@ -133,12 +129,9 @@ class WindowedKernel:
         from maxaffine.runtime.gpu import lookups
 
         out = torch.empty((len(x), self.found.outputs), dtype=self.dtype, device=x.device)
-        if len(x) == 0:
-            return out
-        block, warps = self.config or WINDOWED
-        with _on(x.device):
-            lookups.windowed[(-(-len(x) // block),)](
-                x, self.values, out, len(x), MAPS=self.found.maps, FORM=self.found.form, RHO=self.found.rho,
-                D=self.found.dimension, K=self.found.outputs, BLOCK=block, num_warps=warps, enable_fp_fusion=False,
+        if len(x) > 0:
+            _launch(
+                lookups.windowed, self.config or WINDOWED, x, self.values, out, len(x), MAPS=self.found.maps,
+                FORM=self.found.form, RHO=self.found.rho, D=self.found.dimension, K=self.found.outputs,
             )  # fmt: skip
         return out

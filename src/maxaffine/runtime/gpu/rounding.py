@@ -10,7 +10,6 @@ Suprema of polynomials of degree n over [-1, 1] are at most 1/cos(pi n / 2M) tim
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,20 +19,6 @@ from maxaffine.core.rounding import FLOAT64, gamma
 OVERSAMPLING = 8
 SHORT = 4  # series of at most that many degrees are summed in one piece
 TAIL = 1.0 / 32.0  # of the sum of |coefficients| that the second piece of a longer series holds
-
-
-@dataclass(frozen=True)
-class BoxOf:
-    """Where queries come from: the centre of the coordinates and the edges of the box."""
-
-    centre: Array
-    low: Array
-    high: Array
-
-    @property
-    def reach(self) -> Array:
-        """max |x - centre| per variable."""
-        return np.asarray(np.maximum(self.high - self.centre, self.centre - self.low) * (1 + 1e-12))
 
 
 def split(core: Array) -> int:
@@ -91,21 +76,21 @@ def _series(core: Array, unit: float) -> tuple[Array, Array, Array]:
     return whole * factor * (1 + 1e-9), slope, lost
 
 
-def coordinate(row: Array, box: BoxOf, unit: float) -> float:
-    """|computed z - M (x - centre)| for x in the box, both clipped to [-1, 1].
+def coordinate(row: Array, centre: Array, reach: Array, unit: float) -> float:
+    """|computed z - M (x - centre)| for |x - centre| <= reach, both clipped to [-1, 1].
 
     x - centre is rounded once unless the centre is zero; M has two parts, so that only the sums and the last rounding count.
     """
-    size = np.abs(row) * box.reach
-    centred = box.centre.astype(np.float32 if unit > FLOAT64.unit else np.float64) != 0.0
+    size = np.abs(row) * reach
+    centred = centre.astype(np.float32 if unit > FLOAT64.unit else np.float64) != 0.0
     error = unit * float(size[centred].sum())
     variables = int(np.count_nonzero(row))
     error += unit * float(size.sum()) * max(variables - 1, 0) + unit / 2.0 * max(1.0, float(size.sum()))
     exact = 4.0 * unit * unit if unit > FLOAT64.unit else unit  # M in one part
-    return (error + exact * float(size.sum()) + 4.0 * FLOAT64.unit * float((np.abs(row) * np.abs(box.centre)).sum())) * (1 + 1e-6)
+    return (error + exact * float(size.sum()) + 4.0 * FLOAT64.unit * float((np.abs(row) * np.abs(centre)).sum())) * (1 + 1e-6)
 
 
-def of_products(rows: Array, cores: tuple[Array, ...], box: BoxOf, unit: float) -> tuple[float, float]:
+def of_products(rows: Array, cores: tuple[Array, ...], centre: Array, reach: Array, unit: float) -> tuple[float, float]:
     """Rounding of one term sum_r prod_e p_er, and what rounded coordinates cost, over the box."""
     found = [series(core, unit) for core in cores]
     sizes = np.stack([one[0] for one in found])  # (E, R)
@@ -113,7 +98,7 @@ def of_products(rows: Array, cores: tuple[Array, ...], box: BoxOf, unit: float) 
     moved = 0.0
     for e, row in enumerate(rows):
         others = np.prod(np.delete(sizes + lost, e, axis=0), axis=0)
-        moved += coordinate(row, box, unit) * float((found[e][1] * others).sum())
+        moved += coordinate(row, centre, reach, unit) * float((found[e][1] * others).sum())
     whole = np.prod(sizes + lost, axis=0)
     evaluated = float((whole - np.prod(sizes, axis=0)).sum()) + 1e-15 * float(whole.sum())
     rank = cores[0].shape[1]
@@ -122,7 +107,7 @@ def of_products(rows: Array, cores: tuple[Array, ...], box: BoxOf, unit: float) 
     return evaluated, moved
 
 
-def of_train(rows: Array, cores: tuple[Array, ...], box: BoxOf, unit: float) -> tuple[float, float]:
+def of_train(rows: Array, cores: tuple[Array, ...], centre: Array, reach: Array, unit: float) -> tuple[float, float]:
     """The same for a train p(z_1) P(z_2) q(z_3)."""
     parts = []
     for core in cores:
@@ -139,5 +124,5 @@ def of_train(rows: Array, cores: tuple[Array, ...], box: BoxOf, unit: float) -> 
         state = np.ones(1)
         for i, (top, slope, rounding) in enumerate(parts):
             state = state @ ((slope if i == e else top) + rounding)
-        drift += coordinate(row, box, unit) * float(state.max())
+        drift += coordinate(row, centre, reach, unit) * float(state.max())
     return float(lost.max()) * (1 + 1e-9), drift

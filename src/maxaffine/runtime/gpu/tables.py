@@ -128,12 +128,12 @@ def polynomials(layer: GroupedLayer, dtype: str, tolerance: float = 0.0) -> Poly
     if sum(core.size for term in terms for core in term.cores) > MOST_SERIES:
         raise Refused("the layer's series are too long for unrolled code.")
     collapsed = math.fsum(group.error for group in found.groups)
-    box = rounding.BoxOf(found.centre, layer.low, layer.high)
+    reach = np.maximum(layer.high - found.centre, found.centre - layer.low) * (1 + 1e-12)  # max |x - centre| per variable
     evaluated, moved = 0.0, 0.0
     every: list[Term | Train] = [*terms, *trains]
     for part in every:
         bounds = rounding.of_products if isinstance(part, Term) else rounding.of_train
-        one, other = bounds(part.rows, part.cores, box, unit)
+        one, other = bounds(part.rows, part.cores, found.centre, reach, unit)
         evaluated, moved = evaluated + one, moved + other
     whole = sum(size(term.cores) for term in terms) + sum(size(train.cores) for train in trains)
     evaluated += gamma(len(terms) + len(trains) - 1, unit) * whole
