@@ -80,44 +80,32 @@ class FamilyStructure:
 class GroupStructure:
     """How the tensors of one group belong together; a group of clusters has `families`, a product `factors`."""
 
-    directions: int
-    factored: bool
-    affine: bool
-    families: tuple[FamilyStructure, ...] | None = None
+    families: tuple[FamilyStructure, ...] = ()
     factors: tuple["GroupStructure", ...] = ()
 
 
 @dataclass(frozen=True)
 class Structure:
-    """What of a layer is no tensor: the kind of keys, the number of directions, outputs and sharpness."""
+    """What of a layer neither the tensors say nor their names; a lookup has no groups."""
 
-    kind: str  # "product" | "listed" | "grouped"
     dimension: int
     d_out: int
     n_out: int
-    directions: int
     sharpness: float
-    affine: bool
     groups: tuple[GroupStructure, ...] = ()
-    tilt: bool = False
 
 
 def structure_of(layer: Layer | GroupedLayer) -> Structure:
     """The structure of a layer."""
     if not layer.grouped:
-        kind, E = ("product" if layer.is_product else "listed"), int(layer.coordinates.matrix.shape[0])
-        return Structure(kind, layer.dimension, layer.d_out, layer.n_out, E, layer.sharpness, layer.slopes is not None)
-    groups = tuple(_group_structure(group) for group in layer.groups)
-    return Structure("grouped", layer.dimension, layer.d_out, 1, 0, 1.0, False, groups, layer.tilt is not None)
+        return Structure(layer.dimension, layer.d_out, layer.n_out, layer.sharpness)
+    return Structure(layer.dimension, layer.d_out, 1, 1.0, tuple(_group_structure(group) for group in layer.groups))
 
 
 def _group_structure(group: AnyGroup) -> GroupStructure:
-    E = len(group.matrix)
     if group.factored:
-        return GroupStructure(E, False, group.is_affine, None, tuple(_group_structure(one) for one in group.factors))
-    if group.clustered:
-        return GroupStructure(E, False, group.is_affine, _families(group))
-    return GroupStructure(E, group.factors is not None, group.is_affine)
+        return GroupStructure(factors=tuple(_group_structure(one) for one in group.factors))
+    return GroupStructure(_families(group) if group.clustered else ())
 
 
 def _families(group: ClusterGroup) -> tuple[FamilyStructure, ...]:
@@ -155,7 +143,7 @@ def evaluate(structure: Structure, tensors: Tensors, x: Tensor) -> Tensor:
     """F(x) for points (B, D) of the box, of any dtype: (B, d_out, n_out) in float64."""
     numbers = {name: tensor.to(torch.float64) for name, tensor in tensors.items()}
     away = x.to(torch.float64).T - numbers["coordinates.centre"][:, None]  # (D, B)
-    out = (_grouped if structure.kind == "grouped" else _lookup)(structure, numbers, away)
+    out = (_grouped if structure.groups else _lookup)(structure, numbers, away)
     return out.T.reshape(x.shape[0], structure.d_out, structure.n_out)
 
 
@@ -202,13 +190,13 @@ def _lookup(structure: Structure, numbers: Tensors, away: Tensor) -> Tensor:
     """Product or listed keys, scaled as runtime/lookup.py does: (d_out n_out, B)."""
     z, values, slopes = numbers["coordinates.matrix"] @ away, numbers["values"], numbers.get("value_slopes")
     scaled, sharpness = z * structure.sharpness, structure.sharpness
-    if structure.kind == "product":
-        weights = [
-            _softmax(numbers[f"keys.{e}.slopes"][:, None] * scaled[e] + sharpness * numbers[f"keys.{e}.offsets"][:, None])
-            for e in range(structure.directions)
-        ]
-    else:
+    if "keys.slopes" in numbers:  # listed
         weights = [_softmax(numbers["keys.slopes"] @ scaled + sharpness * numbers["keys.offsets"][:, None])]
+    else:
+        weights = [
+            _softmax(numbers[f"keys.{e}.slopes"][:, None] * row + sharpness * numbers[f"keys.{e}.offsets"][:, None])
+            for e, row in enumerate(scaled)
+        ]
     return _mixed(weights, values, slopes, z)
 
 
@@ -220,12 +208,9 @@ def _mixed(weights: list[Tensor], values: Tensor, slopes: Tensor | None, z: Tens
 
 def _grouped(structure: Structure, numbers: Tensors, away: Tensor) -> Tensor:
     """The sum over the groups, and the tilt: (K, B)."""
-    out = numbers["tilt"] @ away if structure.tilt else None
-    for g, group in enumerate(structure.groups):
-        added = _group(group, numbers, f"group.{g}.", away)
-        out = added if out is None else out + added
-    assert out is not None
-    return out
+    parts = [numbers["tilt"] @ away] if "tilt" in numbers else []
+    parts += [_group(group, numbers, f"group.{g}.", away) for g, group in enumerate(structure.groups)]
+    return reduce(torch.add, parts)
 
 
 def _group(group: GroupStructure, numbers: Tensors, prefix: str, away: Tensor) -> Tensor:
@@ -234,27 +219,26 @@ def _group(group: GroupStructure, numbers: Tensors, prefix: str, away: Tensor) -
         values = [_group(factor, numbers, f"{prefix}factor.{b}.", away) for b, factor in enumerate(group.factors)]
         return reduce(torch.mul, values) + numbers[prefix + "shift"]
     z = numbers[prefix + "matrix"] @ away
-    return (_product if group.families is None else _clusters)(group, numbers, prefix, z)
+    return _clusters(group.families, numbers, prefix, z) if group.families else _product(numbers, prefix, z)
 
 
-def _product(group: GroupStructure, numbers: Tensors, prefix: str, z: Tensor) -> Tensor:
+def _product(numbers: Tensors, prefix: str, z: Tensor) -> Tensor:
     """One softmax per direction, then values or factors."""
     weights = [
-        _softmax(numbers[f"{prefix}{e}.slopes"][:, None] * z[e] + numbers[f"{prefix}{e}.offsets"][:, None])
-        for e in range(group.directions)
+        _softmax(numbers[f"{prefix}{e}.slopes"][:, None] * row + numbers[f"{prefix}{e}.offsets"][:, None])
+        for e, row in enumerate(z)
     ]
-    if group.factored:
+    if f"{prefix}0.factor" in numbers:
         parts = [numbers[f"{prefix}{e}.factor"].T @ alpha for e, alpha in enumerate(weights)]
         return reduce(torch.mul, parts).sum(0, keepdim=True)
-    return _mixed(weights, numbers[prefix + "values"], numbers[prefix + "value_slopes"] if group.affine else None, z)
+    return _mixed(weights, numbers[prefix + "values"], numbers.get(prefix + "value_slopes"), z)
 
 
-def _clusters(group: GroupStructure, numbers: Tensors, prefix: str, z: Tensor) -> Tensor:
+def _clusters(families: tuple[FamilyStructure, ...], numbers: Tensors, prefix: str, z: Tensor) -> Tensor:
     """Two levels: sum_k exp(A_k - max A) (sum_j w_kj v_kj(t)) / sum_k exp(A_k - max A) prod_e W_ke, as runtime/two_level.py."""
-    assert group.families is not None
     sites = numbers[prefix + "sites.slopes"] @ z + numbers[prefix + "sites.offsets"][:, None]  # (C, B)
     local, scores = [], []
-    for family in group.families:
+    for family in families:
         score = family.members(sites)
         places: list[Tensor] = []
         logits: list[Tensor | None] = []
@@ -276,10 +260,10 @@ def _clusters(group: GroupStructure, numbers: Tensors, prefix: str, z: Tensor) -
     every = torch.cat(scores)
     behind = every - every.detach().amax(0)
     above, below, first = None, [], 0
-    for family, (places, logits) in zip(group.families, local, strict=True):
+    for family, (places, logits) in zip(families, local, strict=True):
         mine = behind[first : first + family.count]
         first += family.count
-        answer, norm = _heads(group, family, numbers, prefix, places, logits, mine.detach() >= FLOOR)
+        answer, norm = _heads(family, numbers, prefix, places, logits, mine.detach() >= FLOOR)
         mass = torch.exp(mine)
         added = (mass[:, None] * answer).sum(0)  # (K, B)
         above = added if above is None else above + added
@@ -289,12 +273,11 @@ def _clusters(group: GroupStructure, numbers: Tensors, prefix: str, z: Tensor) -
 
 
 def _heads(
-    group: GroupStructure, family: FamilyStructure, numbers: Tensors, prefix: str, places: list[Tensor],
-    logits: list[Tensor | None], near: Tensor,
-) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    family: FamilyStructure, numbers: Tensors, prefix: str, places: list[Tensor], logits: list[Tensor | None], near: Tensor
+) -> tuple[Tensor, Tensor | None]:
     """sum_j w_j v_j(t) (F, K, B) and prod_e W_e (F, B), None where it is one; at the origin where a cluster is not near."""
     values = family.tokens(numbers[prefix + "values"])[..., None]  # (F, P, K, 1)
-    if group.affine:
+    if prefix + "value_slopes" in numbers:
         values = torch.cat([values, family.tokens(numbers[prefix + "value_slopes"])], dim=-1)
     F, width = family.count, values.shape[-1]
     weights: list[Tensor] = []
@@ -310,17 +293,16 @@ def _heads(
         mixed = values.reshape(F, -1, 1)
     mixed = mixed.unflatten(1, (-1, width))  # (F, K, width, B)
     answer = mixed[:, :, 0]
-    if group.affine:
-        for e, t in enumerate(places):
-            answer = answer + mixed[:, :, 1 + e] * torch.where(near, t, 0.0)[:, None]
+    for e, t in enumerate(places[: width - 1]):
+        answer = answer + mixed[:, :, 1 + e] * torch.where(near, t, 0.0)[:, None]
     return answer, norm
 
 
 def bytes_per_query(structure: Structure, tensors: Tensors) -> int:
     """Bytes per query that the intermediate results take, about."""
-    if structure.kind == "listed":
+    if "keys.offsets" in tensors:
         return 32 * len(tensors["keys.offsets"])
-    if structure.kind == "product":
+    if not structure.groups:
         return 32 * _partial(tensors["values"], tensors.get("value_slopes"))
     return 32 * max(1, sum(_numbers(one, tensors, f"group.{g}.", structure.d_out) for g, one in enumerate(structure.groups)))
 
@@ -329,14 +311,15 @@ def _numbers(group: GroupStructure, tensors: Tensors, prefix: str, d_out: int) -
     """Intermediate results of one group per query, about."""
     if group.factors:
         return sum(_numbers(factor, tensors, f"{prefix}factor.{b}.", d_out) for b, factor in enumerate(group.factors))
-    if group.families is not None:
-        outputs = d_out * (1 + group.directions if group.affine else 1)
+    E = len(tensors[prefix + "matrix"])
+    if group.families:
+        outputs = d_out * (1 + E if prefix + "value_slopes" in tensors else 1)
         return sum(
-            family.count * (sum(family.shape) + math.prod(family.shape) // max(family.shape) * outputs + 2 + group.directions)
+            family.count * (sum(family.shape) + math.prod(family.shape) // max(family.shape) * outputs + 2 + E)
             for family in group.families
         )
-    if group.factored:
-        return sum(len(tensors[f"{prefix}{e}.slopes"]) for e in range(group.directions))
+    if f"{prefix}0.factor" in tensors:
+        return sum(len(tensors[f"{prefix}{e}.slopes"]) for e in range(E))
     return _partial(tensors[prefix + "values"], tensors.get(prefix + "value_slopes"))
 
 
