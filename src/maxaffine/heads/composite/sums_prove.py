@@ -28,7 +28,6 @@ from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.proofs.two_level import UP
 
 THEOREM = "sums: the error of every part, proved by itself, added up"
-LOOKS = 4001
 
 
 def certify_sums(layer: GroupedLayer, plan: SumPlan, error: float, runtime: str = "two-level") -> Certificate:
