@@ -9,6 +9,7 @@ Softmax(R s(x)) is the soft version of the indicator of these cells.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput, Refused
+from maxaffine.layer.keys import frozen
 from maxaffine.target.box import Box
 
 # Scores are formed for this many (point, piece) pairs at a time where the answer is small: 32 MiB of float64.
@@ -59,8 +61,8 @@ class MaxAffine:
             )
         if offsets.shape != (slopes.shape[0],):
             raise BadInput(f"`b` of shape {offsets.shape} must have shape ({slopes.shape[0]},), one offset for each row of `A`.")
-        object.__setattr__(self, "A", _frozen(slopes))
-        object.__setattr__(self, "b", _frozen(offsets))
+        object.__setattr__(self, "A", frozen(slopes))
+        object.__setattr__(self, "b", frozen(offsets))
 
     # -- makers ---------------------------------------------------------------------------------------
 
@@ -101,10 +103,10 @@ class MaxAffine:
         low = np.asarray(box.low, dtype=np.float64)
         high = np.asarray(box.high, dtype=np.float64)
         cells = _counts(counts, low.size)
-        numbers = (low.size + 1) * _product(cells)
+        numbers = (low.size + 1) * math.prod(cells)  # Python integers: 10**20 cells must be refused, not wrapped
         if numbers > _MOST_NUMBERS:
             raise Refused(
-                f"`counts` (={_short(cells)}) asks for {_product(cells):,} pieces, "
+                f"`counts` (={_short(cells)}) asks for {math.prod(cells):,} pieces, "
                 f"{8 * numbers / 2**30:,.1f} GiB to list; "
                 "use fewer cells per axis, or keep the grid as a product of axes."
             )
@@ -296,12 +298,6 @@ def _finite(name: str, values: ArrayLike) -> Array:
     return array
 
 
-def _frozen(array: Array) -> Array:
-    copy = np.array(array, dtype=np.float64, order="C")
-    copy.setflags(write=False)
-    return copy
-
-
 def _dots(left: Array, right: Array) -> Array:
     """Row-wise inner products, summed in the order of the coordinates."""
     return np.asarray((left * right).sum(axis=1), dtype=np.float64)
@@ -321,14 +317,6 @@ def _counts(counts: int | Sequence[int] | NDArray[np.integer], dimension: int) -
             f"or one for each of the {dimension} axes of the box."
         )
     return tuple(int(p) for p in array)
-
-
-def _product(cells: tuple[int, ...]) -> int:
-    # Python integers: 10**20 cells must be refused, not wrapped.
-    total = 1
-    for p in cells:
-        total *= p
-    return total
 
 
 def _short(value: object) -> str:
