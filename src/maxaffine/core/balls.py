@@ -4,8 +4,6 @@ A `flint.acb` stands for a set of complex numbers, a real and an imaginary inter
 whatever the precision.  More bits make results narrower, never more true.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction

@@ -9,8 +9,6 @@ Boxes are rows: low (n, D) and high (n, D).  What goes with them (the clusters t
 goes with their halves; rows of indices are padded by -1.  Halves of a box share a face, so that nothing is left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

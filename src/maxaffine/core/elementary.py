@@ -4,8 +4,6 @@ An image maps two arrays lo <= hi to the ends of an enclosure.  Functions are ta
 values; where one is not defined on the whole interval its image is [-inf, inf].
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -8,9 +8,8 @@ e_i = r_i / (1 - h_i).  The left-out error is sum_i w_i |e_i|^2.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from maxaffine.core.arrays import Array
 
 LEVERAGE = 1.0 - 1e-6  # no sample is its own whole answer: beyond this the quotient is rounding
 

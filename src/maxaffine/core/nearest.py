@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from maxaffine.core.arrays import Array
 
 
 def nearest_index(nodes: Array, x: Array) -> NDArray[np.intp]:

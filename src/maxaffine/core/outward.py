@@ -11,15 +11,14 @@ For a computed float64 result r (u = 2^-53):
 * elementary functions are assumed to be within ULPS units in the last place of the true value (see `ULPS`).
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from maxaffine.core.arrays import Array
+
 Mask = NDArray[np.bool_]
 
 ULPS = 8

@@ -3,8 +3,6 @@
 The file grows beside its place under a temporary name and is renamed when it is whole; until then nothing is at its place.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

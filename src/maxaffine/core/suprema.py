@@ -5,8 +5,6 @@ a factor 1 + slack of the largest value seen, or the budget of pieces is spent. 
 how close it is depends on the budget.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

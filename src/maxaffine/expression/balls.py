@@ -9,8 +9,6 @@ A rule answers None where a ball may meet what it must not:
   carries one analytic function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any

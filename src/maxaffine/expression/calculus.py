@@ -10,8 +10,6 @@ Where a function has a kink the derivative is one from either side, and its encl
 So a bounded enclosure of the derivative over a convex set proves that the function is Lipschitz there, jumps included.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 

@@ -1,21 +1,17 @@
 """Three walks over a list of operations: float64 values, intervals with where something is not defined, complex balls."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import flint
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.balls import indeterminate, rational
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.graph import CONDITIONS, Node
 from maxaffine.expression.operations import OPERATIONS, Mask, Truth, nearest
-
-Array = NDArray[np.float64]
 
 
 def _data(node: Node) -> tuple[Any, ...]:

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
 from maxaffine.expression import calculus, evaluate, grammar, printing
 from maxaffine.expression.graph import JUMPING, Graph, Node, schedule
-
-Array = NDArray[np.float64]
 
 CHUNK = 32_768
 """Points per pass: the few dozen arrays of a pass then stay in the processor's cache."""

@@ -1,7 +1,5 @@
 """The words of the expression grammar: functions with their numbers of arguments, their NumPy names, and constants."""
 
-from __future__ import annotations
-
 UNARY = (
     "abs", "sign", "floor", "exp", "expm1", "log", "log1p", "sqrt", "cbrt", "sin", "cos", "tan", "asin", "acos",
     "atan",

@@ -8,8 +8,6 @@
 Nothing is implicit and nothing is ever passed to Python's eval.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Sequence

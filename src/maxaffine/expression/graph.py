@@ -12,8 +12,6 @@ what they can.  A term is dropped only where it is defined everywhere: log(x)-lo
 are factored where they can be (identities.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Subexpressions as short text, for messages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 

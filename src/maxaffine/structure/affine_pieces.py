@@ -4,15 +4,13 @@ Numbers are fractions in u = (x - middle) / half.  A linear program proposes wei
 p <= sum_k w_k p_k + slack, and the slack is computed from them exactly, so that nothing rests on its arithmetic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from maxaffine.core.arrays import Array
+
 Piece = tuple[Fraction, ...]  # slopes in u, then the constant
 Pieces = tuple[Piece, ...]
 

@@ -1,7 +1,5 @@
 """Both branches of one kink: what they are apart, and whether the target is the larger or the smaller of them everywhere."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from maxaffine.core.intervals import Interval

@@ -5,14 +5,11 @@ interval on which the argument keeps its sign, or its derivative does (then ther
 a few units in the last place), or which is halved.  What remains undecided is a break itself, of the width that is left.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
@@ -20,8 +17,6 @@ from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
 from maxaffine.expression.identities import factored
 from maxaffine.structure.switches import Switch, forced, switches
-
-Array = NDArray[np.float64]
 
 MOST_BREAKS = 400
 LOOKS = 200_000  # intervals that one isolation may look at

@@ -9,8 +9,6 @@ Pieces that are nowhere the largest are left out (affine_pieces.py).  `error` bo
 constants such as pi.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

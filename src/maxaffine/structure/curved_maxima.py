@@ -6,8 +6,6 @@ minima the other way round.  Where the differences are functions of one directio
 direction may be added to all sides of the maximum and taken off the smooth part: that makes all of them convex.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

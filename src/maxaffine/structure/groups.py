@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.exact import inverse
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph, schedule
 
-Array = NDArray[np.float64]
 Direction = tuple[Fraction, ...]
 
 MOST_TERMS = 200  # of an expanded product; beyond it the product stays as it is

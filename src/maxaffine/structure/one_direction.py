@@ -1,7 +1,5 @@
 """Targets of one direction, f(x) = h(w . x) + slopes . x, and the affine part of a sum of groups, taken out of it exactly."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction

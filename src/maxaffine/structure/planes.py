@@ -5,8 +5,6 @@ multiples of one another share a plane.  Regions are the sign vectors of the pla
 and exact (core/polytopes.py).  Everything here is an identity; nothing is sampled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -4,8 +4,6 @@ Roots of products are products where that is the same on the box (structure/sett
 (structure/groups.py).  Factors of the same direction are one factor.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from fractions import Fraction
 

@@ -7,8 +7,6 @@ With scores s = sum of all p and q chosen and values p - q, for outputs f = max 
 and what is left out of the sums' pieces only adds its slack.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 abs and cbrt of a product are products everywhere, a root or power of one is where its factors are not negative on the box.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from maxaffine.core.intervals import Interval

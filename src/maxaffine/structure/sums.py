@@ -5,8 +5,6 @@ switches has one direction, or is a product of functions of one direction each. 
 constant goes to the first part that switches.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 

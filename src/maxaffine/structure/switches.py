@@ -12,21 +12,17 @@
 function, and elsewhere its analytic continuation.  Everything here is an identity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import CONDITIONS, Graph, Node
 
-Array = NDArray[np.float64]
 Copies = list[int | bool]  # places in another graph, or truths
 Rewrite = Callable[[Graph, int, Node, Copies], int | bool | None]
 

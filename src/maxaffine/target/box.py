@@ -20,10 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.expression.functions import RESERVED
-
-Array = NDArray[np.float64]
 
 MAX_DIMENSION = 10_000
 _EMPTY = "the box is empty; name at least one variable, such as Box(x=(0, 1))."

@@ -1,17 +1,13 @@
 """Calling a user's function, and saying what is wrong with what comes back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput, MaxaffineError
 from maxaffine.target.box import Box
-
-Array = NDArray[np.float64]
 
 _WAY_OUT = "pass `vectorize=True` to have it called one point at a time"
 _NOT_VECTORISED = (

@@ -4,8 +4,6 @@
 value; each only where it is known in closed form or from the source to the digits given.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,18 +1,14 @@
 """A declared fact against the target itself: pairs of points at which it is false."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.target.box import Box
 from maxaffine.target.declare import ConcaveModulus, Fact, Modulus
-
-Array = NDArray[np.float64]
 
 ROUNDING = 64 * 2.0**-53
 """Relative rounding granted to the values of the target: a difference must exceed it to count against a declaration."""

@@ -1,7 +1,5 @@
 """Facts about a target: what is known, and where the knowledge comes from."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,11 +7,11 @@ from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 
-Array = NDArray[np.float64]
 Origin = Literal["declared", "derived", "none"]
 
 

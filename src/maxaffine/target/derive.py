@@ -1,12 +1,10 @@
 """Facts derived from an expression, rigorously: that it is finite, its range, its Lipschitz constants."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
 from maxaffine.core.suprema import Maximum, maximise
@@ -16,8 +14,6 @@ from maxaffine.expression.graph import PARTIAL, PIECEWISE_AFFINE
 from maxaffine.expression.operations import OPERATIONS
 from maxaffine.target.box import Box
 from maxaffine.target.declare import Fact
-
-Array = NDArray[np.float64]
 
 MAX_NODES = 600
 """Second derivatives are tried while the gradient's operations times the dimension stay below this."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.target.contradict import contradicts
 from maxaffine.target.declare import (
@@ -21,8 +21,6 @@ from maxaffine.target.declare import (
 )
 from maxaffine.target.derive import derive_euclidean, derive_lipschitz, derive_range, is_finite_on
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

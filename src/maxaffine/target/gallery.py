@@ -7,8 +7,6 @@
 The formulas are in `collection`; the facts stated there are checked by the tests.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterator, Mapping
 

@@ -16,13 +16,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.polytopes import Affine, Polytope, TooLarge, value
 from maxaffine.target.box import Box
-
-Array = NDArray[np.float64]
 
 LONGEST = 10_000  # characters of an expression
 MEETING = 1e-9  # pieces may differ by this much of their size where regions meet, and regions may leave gaps of this width

@@ -5,8 +5,6 @@
 Samples say something at their points and nowhere else, and so does the certificate of a layer compiled from them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,12 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.target.box import Box
 from maxaffine.target.entries import Entries, check_missing, check_names, digest, numbers
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 BLOCK = 1 << 16  # points handed out together
 

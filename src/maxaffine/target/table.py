@@ -5,8 +5,6 @@
 A table says something at its entries and nowhere else, and so does the certificate of a layer compiled from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,13 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.nearest import nearest_index
 from maxaffine.target.box import Box
 from maxaffine.target.entries import Entries, check_missing, check_names, digest, numbers
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 BLOCK = 1 << 18  # entries handed out together
 

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
@@ -27,7 +28,6 @@ from maxaffine.target.call import call_batch, call_points, check_finite
 from maxaffine.target.entries import KINDS, Entries
 from maxaffine.target.piecewise_affine import written
 
-Array = NDArray[np.float64]
 Inputs = Literal["points", "sequence", "pair"]
 OneBox = Box | Mapping[str, Any]
 BoxOrPair = OneBox | tuple[OneBox, OneBox] | None

@@ -7,8 +7,6 @@
 .npy   rows x_1, .., x_D, value, as in CSV without a header.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import zipfile

@@ -4,8 +4,6 @@ Columns of numbers become a grid where every combination of their distinct coord
 scattered.  Axes run upwards, an axis with one entry says nothing and is left out, and names become names of variables.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence
@@ -15,13 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.expression.functions import RESERVED
 from maxaffine.target.entries import check_missing
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
-
-Array = NDArray[np.float64]
 
 WHOLE = 1 << 53  # whole numbers up to here are float64 numbers
 

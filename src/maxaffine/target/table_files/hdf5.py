@@ -5,8 +5,6 @@ sentence.  That process gets a path and limits, follows no links, opens no other
 of numbers and a line of JSON, both of which are doubted like any other file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -5,8 +5,6 @@ Classic files are read here, by SciPy; NetCDF-4 files, which are HDF5, in hdf5.p
 `add_offset`.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import warnings

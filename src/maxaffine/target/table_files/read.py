@@ -1,7 +1,5 @@
 """Which reader a file of data goes to: by what it begins with, then by its ending."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

@@ -6,8 +6,6 @@ and whose other cells are.  Cells are separated by commas, semicolons or tabs; a
 that begin with # are remarks.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re
