@@ -4,14 +4,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.proved import DOUBLE, NotProved
 from maxaffine.checker.reader import Clusters, Layer
+from maxaffine.core.arrays import Array
 from maxaffine.core.polytopes import Affine
 from maxaffine.core.rounding import compute_format
-
-Array = NDArray[np.float64]
 
 TOKENS = 5_000
 LARGE = {"float64": 1e290, "float32": 1e36}

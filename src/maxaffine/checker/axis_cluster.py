@@ -6,16 +6,14 @@ from typing import Any
 
 import flint
 import numpy as np
-from numpy.typing import NDArray
 
-from maxaffine.checker.local_error import DOUBLE, LONG, Extended, Rectangle, around_nodes, strip
+from maxaffine.checker.local_error import LONG, Extended, Rectangle, around_nodes, strip
+from maxaffine.checker.proved import DOUBLE
 from maxaffine.checker.reader import Axis
 from maxaffine.core import balls
+from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
-
-Array = NDArray[np.float64]
-
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.axis_cluster import AxisCluster, AxisPair, AxisParts
 from maxaffine.checker.axis_kinks import kink_error
@@ -26,6 +25,7 @@ from maxaffine.checker.local_error import local_error
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
 from maxaffine.checker.reader import Clusters, Layer
 from maxaffine.core import balls
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
@@ -33,8 +33,6 @@ from maxaffine.core.scope import Scope
 from maxaffine.structure.one_direction import OneDirection, one_direction
 from maxaffine.structure.switches import moved
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 CELLS = 1500
 CLUSTERS = 4000

@@ -4,15 +4,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.boxes import Bounds, finite_supremum, supremum
 from maxaffine.checker.proved import NotProved
+from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.structure.breaks import Pieces, find_pieces
-
-Array = NDArray[np.float64]
 
 BOXES = 100_000
 

@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from maxaffine.checker.boxes import Bounds, grid, supremum
+from maxaffine.checker.boxes import Bounds, Index, grid, supremum
 from maxaffine.checker.curved_maximum import check_curved_maximum
 from maxaffine.checker.head import Head
 from maxaffine.checker.literal_clusters import Blend, cluster_column
@@ -22,14 +21,12 @@ from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.scaled_clusters import Curvature, ScaledClusters
 from maxaffine.checker.soft_kink import wrong_share
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
 from maxaffine.structure.branches import extremum, parting
 from maxaffine.structure.switches import forced, switches
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 BOXES = 8_000_000
 CHUNK = 20_000

@@ -24,13 +24,12 @@ from maxaffine.checker.product_group import ProductGroup
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.soft_gap import soft_gap
+from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
 from maxaffine.structure.curved_maxima import CurvedMaximum, Lift, curved_switch
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 PAIRS = 4_000_000  # numbers that are compared at once
 THIRDS = 5  # times that an interval is cut in three

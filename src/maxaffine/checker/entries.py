@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.certificate import stated_scope
 from maxaffine.checker.entries_listed import largest_at_listed_keys, largest_at_nearest_sites
@@ -24,6 +23,7 @@ from maxaffine.checker.lookup_rounding import WINDOW, literal_lookup
 from maxaffine.checker.product_group import product_column
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
 from maxaffine.checker.reader import ProductKeys
+from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import DTYPES, compute_format
 from maxaffine.core.scope import Scope
@@ -31,8 +31,6 @@ from maxaffine.target.entries import Entries
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 POLYNOMIALS = 2.0**-42  # of a head's size that a runtime's polynomials may be off by, besides what the record reserves
 WORK = 1 << 20  # numbers of a block

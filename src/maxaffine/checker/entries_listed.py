@@ -3,15 +3,12 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.entry_layer import ROUND, EntryLayer, fits
 from maxaffine.checker.proved import DOUBLE, NotProved
 from maxaffine.core.rounding import DTYPES, compute_format
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
-
-Array = NDArray[np.float64]
 
 WORK = 1 << 20  # numbers of a block
 LISTED = 4_000_000_000  # products of keys and entries that are looked at

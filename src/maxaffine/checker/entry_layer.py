@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.certificate import stated_reserve
 from maxaffine.checker.proved import NotProved
 from maxaffine.checker.reader import Layer, Lookup, ProductKeys
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format, numpy_dtype
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 ROUND = 4096  # keys per round of the streaming runtime
 

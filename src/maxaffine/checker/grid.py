@@ -13,12 +13,11 @@ from maxaffine.checker.lookup_rounding import logit_error, summation_error
 from maxaffine.checker.proved import NotProved, Proved
 from maxaffine.checker.reader import Lookup
 from maxaffine.checker.softmax import distance, largest_mean, outside, square
+from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.mapped import pieces
 from maxaffine.core.progress import Progress, silent
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 CHUNK = 1 << 15
 KEPT = 1 << 17  # sites of an axis whose sides are kept

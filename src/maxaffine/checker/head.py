@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.boxes import grid
-from maxaffine.checker.local_error import CELLS, DOUBLE, LONG, Extended, Rectangle, around_nodes, local_error, strip
-from maxaffine.checker.proved import NotProved
+from maxaffine.checker.local_error import CELLS, LONG, Extended, Rectangle, around_nodes, local_error, strip
+from maxaffine.checker.proved import DOUBLE, NotProved
 from maxaffine.checker.reader import Axis
 from maxaffine.core import balls
+from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
-
-Array = NDArray[np.float64]
 
 EXTENT = {1: 700, 2: 20, 3: 7, 4: 4}  # pieces per direction, for the size of a function
 

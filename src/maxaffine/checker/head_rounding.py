@@ -9,14 +9,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.head import Head, contract
 from maxaffine.checker.proved import DOUBLE, NotProved
 from maxaffine.checker.reader import Axis
 from maxaffine.checker.slopes import lipschitz
-
-Array = NDArray[np.float64]
+from maxaffine.core.arrays import Array
 
 MARGIN = 1.0 + 2.0**-8  # |z| of a computed query at most
 TREE = 8  # terms that tree sums add at once

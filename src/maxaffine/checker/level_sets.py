@@ -10,20 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from maxaffine.checker.boxes import Bounds, grid, integral
+from maxaffine.checker.boxes import Bounds, Index, grid, integral
 from maxaffine.checker.certificate import stated_norm
 from maxaffine.checker.literal_clusters import Blend, cluster_column
 from maxaffine.checker.literal_groups import NEGLIGIBLE, Frame, literal_bound
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.scaled_clusters import ScaledClusters
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 BOXES = 9_000_000
 CHUNK = 15_000

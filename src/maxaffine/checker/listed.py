@@ -5,17 +5,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker import slopes
 from maxaffine.checker.boxes import Bounds, supremum
 from maxaffine.checker.lookup_rounding import logit_error, summation_error
 from maxaffine.checker.proved import NotProved, Proved
 from maxaffine.checker.reader import Lookup
+from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 BOXES = 300_000
 PAIRS = 1 << 22

@@ -26,8 +26,7 @@ from maxaffine.checker.literal_groups import MARGIN, NEGLIGIBLE, RESOLVED, Colum
 from maxaffine.checker.normaliser import log_normaliser
 from maxaffine.checker.proved import DOUBLE, NotProved, rounded
 from maxaffine.checker.reader import Clusters
-
-Array = NDArray[np.float64]
+from maxaffine.core.arrays import Array
 
 EXP = 64.0  # 32 ulp
 SMALL = 0.5  # errors of logits on the whole box, up to which masses are moved in proportion

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, rounded
 from maxaffine.checker.reader import Layer, reach_of
-
-Array = NDArray[np.float64]
+from maxaffine.core.arrays import Array
 
 MARGIN = 1.0 + 1e-11  # for the rounding of these sums themselves
 NEGLIGIBLE = 50.0  # tokens that trail by more weigh less than 2e-22

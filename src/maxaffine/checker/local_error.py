@@ -13,15 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.checker.boxes import thirds
-from maxaffine.checker.proved import NotProved
+from maxaffine.checker.proved import DOUBLE, NotProved
 from maxaffine.checker.reader import Axis
 from maxaffine.core import balls
+from maxaffine.core.arrays import Array
 
-Array = NDArray[np.float64]
 Extended = NDArray[np.longdouble]
 Rectangle = tuple[float, float, float]  # [a, b] x [-height, height] of the complex plane
 
-DOUBLE = 2.0**-53
 LONG = float(np.finfo(np.longdouble).eps)
 PI = np.longdouble("3.14159265358979323846264338327950288")
 CELLS = 600

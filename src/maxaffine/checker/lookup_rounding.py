@@ -3,15 +3,13 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.literal_groups import MARGIN, MOST_TOKENS, NEGLIGIBLE, RESOLVED
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, rounded
 from maxaffine.checker.reader import Lookup
+from maxaffine.core.arrays import Array
 from maxaffine.core.mapped import pieces
 from maxaffine.core.rounding import DTYPES
-
-Array = NDArray[np.float64]
 
 PIECE = 1 << 20  # keys whose values are looked at together
 BLOCK = 4096  # keys per round of the streaming runtime, whose rescalings are counted

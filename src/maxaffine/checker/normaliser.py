@@ -5,11 +5,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.proved import DOUBLE, NotProved
-
-Array = NDArray[np.float64]
+from maxaffine.core.arrays import Array
 
 
 def log_normaliser(slopes: Array, offsets: Array, size: Array) -> tuple[float, float]:

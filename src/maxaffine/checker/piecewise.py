@@ -14,7 +14,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.affine_tokens import AffineTokens
 from maxaffine.checker.literal_clusters import Blend, cluster_column
@@ -24,11 +23,10 @@ from maxaffine.checker.piecewise_dual import compared_by_duality
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.soft_gap import soft_gap
+from maxaffine.core.arrays import Array
 from maxaffine.core.polytopes import Affine, Polytope, TooLarge
 from maxaffine.core.rounding import DTYPES
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 MOST_VARIABLES = 7  # beyond this, boxes have too many corners
 WORK = 20_000_000  # comparisons of a token with a vertex

@@ -11,15 +11,14 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.proved import NotProved
+from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.polytopes import Affine, Polytope
 from maxaffine.expression import evaluate
 from maxaffine.expression.expression import Expression
 
-Array = NDArray[np.float64]
 Parts = list[tuple[Any, Any]]  # (part of a cell, form of a node there) that together cover the cell
 Form = tuple[Affine, Fraction]  # an affine function of x, and how far the node may be from it
 

@@ -17,15 +17,14 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.affine_tokens import AffineTokens
 from maxaffine.checker.piecewise_cells import CONDITIONS, ZERO, Parts, sides_of, walk
 from maxaffine.checker.proved import NotProved
+from maxaffine.core.arrays import Array
 from maxaffine.core.polytopes import Affine
 from maxaffine.expression.expression import Expression
 
-Array = NDArray[np.float64]
 PROGRAMS = 4_000
 CELLS = 400
 LEAD = Fraction(1, 1000)  # scores by which two tokens must lead each other before a cell is cut between them

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.head import Head
 from maxaffine.checker.head_rounding import MARGIN, LogitErrors, account, joined_factors, rounding, tree_depth
@@ -16,11 +15,10 @@ from maxaffine.checker.literal_groups import RESOLVED, Column, Coordinates, Fram
 from maxaffine.checker.normaliser import log_normaliser
 from maxaffine.checker.proved import DOUBLE, NotProved, rounded
 from maxaffine.checker.reader import Layer, ProductKeys
+from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import DTYPES, compute_format
 from maxaffine.structure.groups import Group
-
-Array = NDArray[np.float64]
 
 LITERAL = 1 << 16  # tokens up to which a layer is also run by the literal softmax
 

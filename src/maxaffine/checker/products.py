@@ -18,7 +18,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.axis_cluster import AxisParts
 from maxaffine.checker.axis_clusters import BITS, AxisCheck, affine_error
@@ -28,14 +27,13 @@ from maxaffine.checker.literal_groups import Frame, literal_bound
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
 from maxaffine.checker.reader import Factored, Layer
 from maxaffine.core import balls
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
 from maxaffine.core.scope import Scope
 from maxaffine.structure.products import Product, product_of
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 TOP = 1e300  # of partial products
 

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.checker.proved import NotProved
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import DTYPES, numpy_dtype
 from maxaffine.target.target import Target
 
-Array = NDArray[np.float64]
 Shapes = dict[str, tuple[int, ...]]
 
-DOUBLE = 2.0**-53
 FRAME = ("box.low", "box.high", "coordinates.centre")
 TOKENS = 4_000_000  # of a group
 KEYS = 1 << 20  # of a cluster along a coordinate

@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.boxes import grid
 from maxaffine.checker.certificate import stated_gap, stated_norm, stated_scope
@@ -23,14 +22,13 @@ from maxaffine.checker.literal_groups import Frame, literal_bound
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
 from maxaffine.checker.reader import Axis, Clusters, Layer
 from maxaffine.checker.soft_gap import soft_gap
+from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
 from maxaffine.core.scope import Scope
 from maxaffine.expression.expression import Expression
 from maxaffine.structure.planes import Arrangement, NotRegions, arrangement
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 PARTS = {1: 81, 2: 18, 3: 8}  # of the box per variable, for the size of a branch
 

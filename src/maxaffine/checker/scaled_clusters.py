@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from maxaffine.checker.head import Head, row_by_row
 from maxaffine.checker.proved import DOUBLE, NotProved
 from maxaffine.checker.reader import Axis, Clusters, Layer
+from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
 
-Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 CLUSTERS, TOKENS, KEYS = 20_000, 200_000, 64

@@ -1,14 +1,12 @@
 """The checker's own bounds on derivatives: enclosed gradients over boxes cut in three."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.boxes import Bounds, supremum
 from maxaffine.checker.proved import NotProved
+from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
-
-Array = NDArray[np.float64]
 
 SLACK = 4e-4
 BUDGET = 200_000

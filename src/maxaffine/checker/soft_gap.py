@@ -17,9 +17,9 @@ Scores that are computed are off by eta: S_a - S_k grows by 2 eta at most, so th
 """
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from maxaffine.core.arrays import Array
 
 
 def soft_gap(others: ArrayLike, kappa: ArrayLike, shift: ArrayLike = 0.0) -> Array:

@@ -10,16 +10,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.checker.boxes import Bounds, grid, supremum
+from maxaffine.checker.boxes import Bounds, Index, grid, supremum
 from maxaffine.checker.head import Head
 from maxaffine.checker.literal_groups import NEGLIGIBLE
 from maxaffine.checker.proved import DOUBLE, NotProved
 from maxaffine.checker.scaled_clusters import ScaledClusters
 from maxaffine.checker.soft_gap import soft_gap
+from maxaffine.core.arrays import Array
 from maxaffine.expression.expression import Expression
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 BOXES = 6_000_000
 NUMBERS = 1_500_000  # of a batch of boxes times edges

@@ -10,11 +10,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.boxes import Bounds, supremum
+from maxaffine.core.arrays import Array
 
-Array = NDArray[np.float64]
 Cost = Callable[[Array, Array, Array], Array]  # (t_low, t_high, m) -> upper bounds of D_m over the pieces
 
 NEIGHBOURS = 12

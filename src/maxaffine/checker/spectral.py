@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.checker.certificate import stated_reserve
 from maxaffine.checker.literal_groups import Frame, leak, literal_bound
@@ -22,8 +21,6 @@ from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
 from maxaffine.structure.groups import Group, groups_of, rotated_group, whole_group
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
 
 FRACTION = re.compile(r"-?[0-9]{1,40}(/[1-9][0-9]{0,39})?")
 

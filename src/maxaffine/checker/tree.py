@@ -13,21 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.checker.boxes import Bounds, grid, supremum, thirds
+from maxaffine.checker.boxes import Bounds, Index, grid, supremum, thirds
 from maxaffine.checker.head import Head
 from maxaffine.checker.literal_clusters import Blend, cluster_column
 from maxaffine.checker.literal_groups import Frame, literal_bound
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.scaled_clusters import Curvature, ScaledClusters
+from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
 from maxaffine.structure.switches import switches
 from maxaffine.target.target import Target
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 BOXES = 1_500_000
 CELLS = 4_000
