@@ -52,12 +52,15 @@ def scaled(nodes: Array) -> tuple[Array, float, float]:
 
 
 def site_keys(sites: Array, rho: float) -> AxisKeys:
-    """Keys on increasing sites, neighbours handing over half-way; about the middle slope, so that slopes stay small."""
-    steps = rho / np.diff(sites)
-    slopes = np.concatenate([[0.0], np.cumsum(steps)])
+    """Keys on increasing sites, neighbours handing over half-way."""
+    return keys_between(sites[:-1], sites[1:], rho)
+
+
+def keys_between(ends: Array, starts: Array, rho: float) -> AxisKeys:
+    """Keys that hand over half-way between every end and the next start; about the middle slope, so that slopes stay small."""
+    slopes = np.concatenate([[0.0], np.cumsum(rho / (starts - ends))])
     slopes -= (slopes[0] + slopes[-1]) / 2.0
-    middles = (sites[:-1] + sites[1:]) / 2.0
-    offsets = np.concatenate([[0.0], -np.cumsum(np.diff(slopes) * middles)])
+    offsets = np.concatenate([[0.0], -np.cumsum(np.diff(slopes) * (ends + starts) / 2.0)])
     return AxisKeys(slopes, offsets - float(offsets.max()))
 
 

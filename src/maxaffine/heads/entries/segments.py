@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from maxaffine.core.arrays import Array
+from maxaffine.heads.entries.plan import keys_between
 from maxaffine.layer.keys import AxisKeys
 
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
@@ -73,7 +74,4 @@ def pieces(z: Array, y: Array, error: float, most: int) -> tuple[AxisKeys, Array
     rho = 2.0 * math.log(max(40.0 * spread / error, 40.0))  # an entry next to a hand-over leads by half of this
     ends = np.array([z[j - 1] for _, j in cut[:-1]])
     starts = np.array([z[i] for i, _ in cut[1:]])
-    keys = np.concatenate([[0.0], np.cumsum(rho / (starts - ends))])
-    keys -= (keys[0] + keys[-1]) / 2.0
-    offsets = np.concatenate([[0.0], -np.cumsum(np.diff(keys) * (ends + starts) / 2.0)])
-    return AxisKeys(keys, offsets - float(offsets.max())), values, slopes[..., None]
+    return keys_between(ends, starts, rho), values, slopes[..., None]

@@ -7,8 +7,6 @@ where rho_k is the median of n_k . z over the curve's part along the edge, which
 long as c^(-1/3).  The area between set and polygon falls like K^-2.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,7 +63,6 @@ class LevelPlan:
     hard: float  # area between the set and the polygon, from the curve's points
     strip: float  # half the width of a strip along the curve that holds that area
     curve: Curve  # what the polygon follows
-    argument: str = "level sets"
 
     @property
     def cells(self) -> int:

@@ -12,18 +12,8 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import numpy_dtype
-from maxaffine.heads.lookup.grid import (
-    CHUNK,
-    CellMeans,
-    cell_centres,
-    cell_samples,
-    chunks,
-    declared_means,
-    enclose_cells,
-    grid_coordinates,
-    grid_keys,
-    p_mean,
-)  # fmt: skip
+from maxaffine.heads.lookup import grid
+from maxaffine.heads.lookup.grid import CellMeans, grid_coordinates, grid_keys
 from maxaffine.heads.lookup.plan import CentresPlan, GridPlan
 from maxaffine.layer.keys import Coordinates, ListedKeys, ProductKeys
 from maxaffine.layer.layer import Layer
@@ -35,17 +25,17 @@ def build_grid(plan: GridPlan, target: Target, dtype: str, progress: Progress = 
     """The layer of a grid plan; `means` are declared means of the target over boxes, used in L_p."""
     coordinates = grid_coordinates(target.box, plan.counts)
     values = np.empty((plan.cells, target.d_out, target.n_out), dtype=numpy_dtype(dtype))
-    step = CHUNK if math.isinf(plan.norm) else CHUNK // 32
-    for start, stop in chunks(plan.cells, step):
+    step = grid.CHUNK if math.isinf(plan.norm) else grid.CHUNK // 32
+    for start, stop in grid.chunks(plan.cells, step):
         if math.isfinite(plan.norm) and means is not None:
-            values[start:stop] = declared_means(means, target, coordinates, plan.counts, start, stop)
+            values[start:stop] = grid.declared_means(means, target, coordinates, plan.counts, start, stop)
         elif math.isfinite(plan.norm):
-            values[start:stop] = p_mean(cell_samples(target, coordinates, plan.counts, start, stop), plan.norm)
+            values[start:stop] = grid.p_mean(grid.cell_samples(target, coordinates, plan.counts, start, stop), plan.norm)
         elif plan.argument == "G4":
-            f = enclose_cells(target, coordinates, plan.counts, start, stop, plan.margin)
+            f = grid.enclose_cells(target, coordinates, plan.counts, start, stop, plan.margin)
             values[start:stop] = f.lo / 2.0 + f.hi / 2.0
         else:
-            centres = cell_centres(coordinates, plan.counts, start, stop)
+            centres = grid.cell_centres(coordinates, plan.counts, start, stop)
             values[start:stop] = target.values(np.clip(centres, target.box.low, target.box.high))
         progress("values", stop, plan.cells)
     shaped = values.reshape(*plan.counts, target.d_out, target.n_out)

@@ -56,7 +56,7 @@ def constant(request: Request) -> Found | None:
     if plan is None or extent is None:
         return None
     layer = build_constant(plan, request.target, request.dtype, extent[0] / 2.0 + extent[1] / 2.0)
-    prove = partial(_certify, plan, layer, request)
+    prove = partial(Lookup().prove, layer, plan, request)
     certificate = prove("arrays")
     if certificate.bound is None or not certificate.bound <= request.error or literal_failure(layer, certificate, request):
         return None
@@ -84,11 +84,28 @@ class Lookup(Head[Plan]):
 
     def build(self, plan: Plan, request: Request) -> Layer:  # type: ignore[override]
         """Values of all cells."""
-        return _build(plan, request)
+        if isinstance(plan, lookup.GridPlan):
+            return build_grid(plan, request.target, request.dtype, request.progress, request.evidence.cell_means)
+        if isinstance(plan, lookup.CentresPlan):
+            return build_centres(plan, request.target, request.dtype)
+        return build_partition(plan.partition, plan.sharpness, plan.values, request.target, request.dtype)
 
-    def prove(self, layer: Layer, plan: Plan, request: Request, runtime: str) -> Certificate:  # type: ignore[override]
-        """By the theorem that the plan names."""
-        return _certify(plan, layer, request, runtime)
+    def prove(  # type: ignore[override]
+        self, layer: Layer, plan: Plan, request: Request, runtime: str, progress: Progress = silent
+    ) -> Certificate:
+        """By the theorem that the plan names; kind "none" where nothing is known about a callable."""
+        target, evidence, p = request.target, request.evidence, request.norm
+        if isinstance(plan, lookup.CentresPlan):
+            return certify_centres(layer, target, evidence, plan.radius, runtime)
+        if isinstance(plan, lookup.PartitionPlan):
+            return certify_partition(layer, target, evidence, plan.margin, runtime, progress)
+        if math.isfinite(p):
+            if target.expression is None and not integral.provable(evidence, target.box.dimension):
+                return Certificate.nothing(p, NO_FACTS, layer.dtype)
+            return certify_integral(layer, target, evidence, p, runtime, progress)
+        if plan.argument not in ("G4", "C") and not lookup.provable(evidence):
+            return Certificate.nothing(p, NO_FACTS, layer.dtype)
+        return certify_grid(layer, target, evidence, plan.argument, plan.margin, runtime)
 
     def find(self, request: Request, reasons: list[str], fewest: int | None) -> Found:
         """Lookups are refused with the closest of them."""
@@ -116,8 +133,8 @@ def search(request: Request) -> Found:
         if isinstance(plan, lookup.GridPlan) and _is_streamed(plan, request):
             found = _streamed(plan, request, cost)
         else:
-            layer = _build(plan, request)
-            prove = partial(_certify, plan, layer, request)
+            layer = Lookup().build(plan, request)
+            prove = partial(Lookup().prove, layer, plan, request)
             around = (plan.centres, plan.radius) if isinstance(plan, lookup.CentresPlan) else None
             found = Found("lookup", plan, layer, prove("arrays", request.progress), cost, prove=prove, around=around)
         bound = found.certificate.bound
@@ -257,14 +274,6 @@ def _confirmed(found: Found, request: Request) -> Found:
     return found
 
 
-def _build(plan: Plan, request: Request) -> Layer:
-    if isinstance(plan, lookup.GridPlan):
-        return build_grid(plan, request.target, request.dtype, request.progress, request.evidence.cell_means)
-    if isinstance(plan, lookup.CentresPlan):
-        return build_centres(plan, request.target, request.dtype)
-    return build_partition(plan.partition, plan.sharpness, plan.values, request.target, request.dtype)
-
-
 def _why_not(request: Request, closest: Found | None) -> str:
     if closest is None:
         return f"no plan fits `error` (={request.error:g}); ask for a larger one."
@@ -284,19 +293,3 @@ def _why_not(request: Request, closest: Found | None) -> str:
     if request.partition is not None:
         return f"{what}; use a finer MaxAffine as `keys`, or a larger error."
     return f"{what}; ask for a larger error."
-
-
-def _certify(plan: Plan, layer: Layer, request: Request, runtime: str, progress: Progress = silent) -> Certificate:
-    """The stored layer by the theorem that its plan names; kind "none" where nothing is known about a callable."""
-    target, evidence, p = request.target, request.evidence, request.norm
-    if isinstance(plan, lookup.CentresPlan):
-        return certify_centres(layer, target, evidence, plan.radius, runtime)
-    if isinstance(plan, lookup.PartitionPlan):
-        return certify_partition(layer, target, evidence, plan.margin, runtime, progress)
-    if math.isfinite(p):
-        if target.expression is None and not integral.provable(evidence, target.box.dimension):
-            return Certificate.nothing(p, NO_FACTS, layer.dtype)
-        return certify_integral(layer, target, evidence, p, runtime, progress)
-    if plan.argument not in ("G4", "C") and not lookup.provable(evidence):
-        return Certificate.nothing(p, NO_FACTS, layer.dtype)
-    return certify_grid(layer, target, evidence, plan.argument, plan.margin, runtime)

@@ -5,8 +5,6 @@
 (structure/convex_differences.py).  The softmax of such scores errs by at most W0((N-1)/e)/R, so that R alone sets the error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Piecewise affine callables: planes that were seen, one affine function fitted to every region, regions of equal ones merged."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -11,21 +11,8 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
-from maxaffine.heads.fitting import (
-    LAMBDAS,
-    MORE_LAMBDAS,
-    Basis,
-    Function,
-    Judge,
-    affine_values,
-    as_stored,
-    lawson,
-    loss_share,
-    on_grid,
-    query_rounding,
-    ridges,
-    spread,
-)  # fmt: skip
+from maxaffine.heads import fitting
+from maxaffine.heads.fitting import Function
 from maxaffine.layer.spectral_keys import DELTAS, SpectralAxis, bernstein, chebyshev, expected_etas, gaussian, weights
 
 LAWSON = 8
@@ -57,7 +44,7 @@ class AxisCurve:
         self.f, self.wanted, self.dtype, self.gaussians, self.add, self.affine = f, error, dtype, gaussians, add, affine
         self.bonus = bonus  # of a group beside others: its rounding is that of the logits
         self.unit = compute_format(dtype).unit
-        self.query = query_rounding(dtype)
+        self.query = fitting.query_rounding(dtype)
         self.scale = float(np.abs(f(chebyshev(64))).max()) or 1.0
         self._known: dict[int, AxisFit] = {}
         self._polished: dict[int, AxisFit] = {}
@@ -140,8 +127,8 @@ class AxisCurve:
     def _judge(
         self, axis: SpectralAxis, values: Array, W_check: Array, lost: Array, f_check: Array, slopes: Array | None = None
     ) -> AxisFit:
-        stored = as_stored(values, self.dtype)  # values beyond the dtype are judged infinitely bad
-        lean = None if slopes is None else as_stored(slopes, self.dtype)
+        stored = fitting.as_stored(values, self.dtype)  # values beyond the dtype are judged infinitely bad
+        lean = None if slopes is None else fitting.as_stored(slopes, self.dtype)
         if not np.isfinite(stored).all() or (lean is not None and not np.isfinite(lean).all()):
             return AxisFit(np.inf, axis, stored, lean)
         g = W_check @ stored
@@ -154,7 +141,7 @@ class AxisCurve:
             losses.append(float((lost * np.abs(own - g[:, k : k + 1])).sum(axis=1).max()))
         loss = np.array(losses)
         loss += self.query * np.abs(g[1:] - g[:-1]).max(axis=0) / self._step
-        columns = np.maximum(away + loss, loss_share(self.dtype) * loss)
+        columns = np.maximum(away + loss, fitting.loss_share(self.dtype) * loss)
         error = float(columns.sum() if self.add else columns.max())
         return AxisFit(error if np.isfinite(error) else np.inf, axis, stored, lean)
 
@@ -163,17 +150,18 @@ class AxisCurve:
 
     def _fit_affine(self, axis: SpectralAxis, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
         W_check = weights(axis.keys, check)
-        lost, basis = self._losses(axis, W_check), Basis.of(axis, z)
+        lost, basis = self._losses(axis, W_check), fitting.Basis.of(axis, z)
         fits = []
-        for damping in self._dampings(MORE_LAMBDAS):
-            values, slopes = affine_values([basis], f, damping)
+        for damping in self._dampings(fitting.MORE_LAMBDAS):
+            values, slopes = fitting.affine_values([basis], f, damping)
             fits.append(self._judge(axis, values, W_check, lost, f_check, slopes[..., 0]))
         return min(fits, key=lambda fit: fit.error)
 
     def _fit(self, axis: SpectralAxis, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
         W, W_check = weights(axis.keys, z), weights(axis.keys, check)
         lost = self._losses(axis, W_check)
-        fits = [self._judge(axis, values, W_check, lost, f_check) for values in ridges(W, f, self._dampings(LAMBDAS))]
+        found = fitting.ridges(W, f, self._dampings(fitting.LAMBDAS))
+        fits = [self._judge(axis, values, W_check, lost, f_check) for values in found]
         return min(fits, key=lambda fit: fit.error)
 
     def _lawson(self, start: AxisFit, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
@@ -183,8 +171,8 @@ class AxisCurve:
         if affine:
             W = np.concatenate([W, z[:, None] * W], axis=1)
         best = start
-        for damping in self._dampings((MORE_LAMBDAS if affine else LAMBDAS)[1:]):
-            for values in lawson(W, f, damping, LAWSON):
+        for damping in self._dampings((fitting.MORE_LAMBDAS if affine else fitting.LAMBDAS)[1:]):
+            for values in fitting.lawson(W, f, damping, LAWSON):
                 fit = self._judge(start.axis, values[:N], W_check, lost, f_check, values[N:] if affine else None)
                 best = min(best, fit, key=lambda one: one.error)
         return best
@@ -197,16 +185,16 @@ def tensor_fit(axes: tuple[SpectralAxis, ...], f: Function, error: float, scale:
     """
     grids = [chebyshev(2 * len(axis) + 10) for axis in axes]
     factors = [np.linalg.svd(weights(axis.keys, grid), full_matrices=False) for axis, grid in zip(axes, grids, strict=True)]
-    projected = spread([U.T for U, _, _ in factors], on_grid(f, grids))
+    projected = fitting.spread([U.T for U, _, _ in factors], fitting.on_grid(f, grids))
     singular = reduce(np.multiply.outer, [S for _, S, _ in factors])
     checks = [np.cos(np.linspace(0.0, np.pi, 3 * len(axis) + (14 if len(axes) < 3 else 6))) for axis in axes]
-    exact = on_grid(f, checks)
-    judge = Judge([axis.keys for axis in axes], checks, exact, dtype, len(axes) + 2)
+    exact = fitting.on_grid(f, checks)
+    judge = fitting.Judge([axis.keys for axis in axes], checks, exact, dtype, len(axes) + 2)
     best, chosen = np.inf, np.zeros((*(len(axis) for axis in axes), exact.shape[-1]))
-    for lam in MORE_LAMBDAS:
+    for lam in fitting.MORE_LAMBDAS:
         damping = max(lam * error / scale, 4.0 * compute_format(dtype).unit)
         kept = projected * (singular / (singular**2 + damping**2))[..., None]
-        values = as_stored(spread([Vt.T for _, _, Vt in factors], kept), dtype)
+        values = fitting.as_stored(fitting.spread([Vt.T for _, _, Vt in factors], kept), dtype)
         if np.isfinite(values).all():
             total = judge.error(values, None, best)
             if total < best:

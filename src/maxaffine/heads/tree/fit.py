@@ -6,8 +6,6 @@ All boxes share the coordinates t, so one singular value decomposition per choic
 S/(S^2 + lam^2) with lam tied to the error wanted keep c and G moderate.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

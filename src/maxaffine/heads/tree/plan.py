@@ -7,8 +7,6 @@ where the tree has them, to first order; neighbours, corners included, differ by
 the box around all points where its score comes within `gap` of the best one, which the certificate proves.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass
@@ -44,7 +42,6 @@ class TreePlan:
     pieces: tuple[Piece, ...]
     gap: float
     root: tuple[int, ...]
-    argument: str = "tree"
 
     @property
     def cells(self) -> int:

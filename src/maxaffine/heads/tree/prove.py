@@ -8,8 +8,6 @@ analytic (proofs/enclosed.py).  Rounded scores move a switch between two cluster
 nothing beyond the gap.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
