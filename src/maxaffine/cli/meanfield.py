@@ -346,7 +346,7 @@ def claims(
     with progress_bar(quiet=json) as report:
         found = check_claims(None if only is None else [only], seeds, report)
     if json:
-        say_json({"claims": [claim.to_json() for claim in found]})
+        say_json({"claims": [asdict(claim) for claim in found]})
         return
     for claim in found:
         say(f"claim    {claim.claim}\ncheck    {claim.check}\nfinding  [{claim.verdict}] {claim.finding}\n")

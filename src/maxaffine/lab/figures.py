@@ -1,12 +1,10 @@
 """Figures of the lab: a grid of quiet axes in the house's look, a title that carries the verdict, a file written whole."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,15 +12,11 @@ from maxaffine.lab import trends
 from maxaffine.lab.experiment import Verdict
 from maxaffine.report import style
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 @contextmanager
 def figure(
     path: Path, what: str, verdict: Verdict, rows: int, columns: int, size: tuple[float, float], warning: str = ""
-) -> Iterator[tuple[Figure, Any]]:
+) -> Iterator[tuple[Any, Any]]:
     """A figure and its axes [row][column], titled with what it shows and the verdict, and written when the block ends.
 
     A warning stands first, loudly.
@@ -34,7 +28,7 @@ def figure(
         style.headline(canvas, f"{head}\n{body}", 10, "#b00020" if warning else style.INK)
 
 
-def band(axes: Axes, x: Any, samples: Any, colour: str, label: str, log: bool = False, **look: Any) -> None:
+def band(axes: Any, x: Any, samples: Any, colour: str, label: str, log: bool = False, **look: Any) -> None:
     """The mean of samples (seeds, points) as a curve, its 95% interval over seeds as a band; of logarithms with `log`."""
     values = np.asarray(samples, dtype=np.float64)
     mean, half = trends.mean_and_interval(np.log(values) if log else values)

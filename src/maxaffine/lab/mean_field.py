@@ -1,6 +1,7 @@
 """Experiment 9, mean field: training against the exact risk and the paper's formula, phases, success rates, ten claims."""
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def run(unit: Unit, parameters: Parameters, context: Context) -> Result:
 
 
 def _claim(unit: Unit, parameters: Parameters, context: Context) -> dict[str, Any]:
-    return CLAIMS[unit["claim"]](_reporter(context), 0).to_json()
+    return asdict(CLAIMS[unit["claim"]](_reporter(context), 0))
 
 
 def _phases(unit: Unit, parameters: Parameters, context: Context) -> dict[str, Any]:

@@ -1,9 +1,6 @@
 """Norms under noise: do the norms of W_K and W_Q fall as the training images get noisier, and is blur the reason?"""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,11 +8,6 @@ from maxaffine.core.arrays import Array
 from maxaffine.lab import trends
 from maxaffine.lab.experiment import Context, Experiment, Parameters, Result, Unit, sweep
 from maxaffine.lab.norms_judgement import draw, seeds_of, table, verdict
-
-if TYPE_CHECKING:
-    from maxaffine.lab.noised_images import Images
-    from maxaffine.lab.training import Trainer
-
 
 VARIANTS = ("primary", "c1", "c4", "c3", "redrawn", "adamw", "standardised", "c5")  # the protocol says what they are
 
@@ -50,7 +42,7 @@ def _settings(parameters: Parameters, decay: float) -> Any:
     )
 
 
-def _load(unit: Unit, parameters: Parameters, context: Context) -> tuple[Images, bool, tuple[int, ...]]:
+def _load(unit: Unit, parameters: Parameters, context: Context) -> tuple[Any, bool, tuple[int, ...]]:
     from maxaffine.lab.noised_images import prepare
 
     assert context.data is not None
@@ -62,7 +54,7 @@ def _load(unit: Unit, parameters: Parameters, context: Context) -> tuple[Images,
     return prepared, bool(images.synthetic), images.train_images.shape[1:]
 
 
-def _train(trainer: Trainer, epochs: int, context: Context, noise: Any = None) -> dict[str, Array]:
+def _train(trainer: Any, epochs: int, context: Context, noise: Any = None) -> dict[str, Array]:
     """All epochs; the Frobenius norms of W_Q and W_K before the first and after each."""
     from maxaffine.lab.stacked import frobenius
 
@@ -129,7 +121,7 @@ def _images(unit: Unit, parameters: Parameters, context: Context) -> Result:
         "test_images": len(data.test),
         "parameters_per_level": sum(w.size for w in start.values()),
     }
-    return Result({**facts, **_columns({"sigma": levels, **values})}, traces)
+    return _result(facts, {"sigma": levels, **values}, traces)
 
 
 def _dictionary(unit: Unit, parameters: Parameters, context: Context) -> Result:
@@ -154,11 +146,11 @@ def _dictionary(unit: Unit, parameters: Parameters, context: Context) -> Result:
         **{f"train_{name}": column for name, column in measure(weights, task).items()},
     }
     facts = {"synthetic": False, "captured": trainer.captured, "train_images": samples}
-    return Result({**facts, **_columns({"sigma": levels, **values})}, traces)
+    return _result(facts, {"sigma": levels, **values}, traces)
 
 
-def _columns(values: Mapping[str, Array]) -> dict[str, list[float]]:
-    return {name: trends.digits(column) for name, column in values.items()}
+def _result(facts: dict[str, Any], columns: dict[str, Array], traces: dict[str, Array]) -> Result:
+    return Result({**facts, **{name: trends.digits(column) for name, column in columns.items()}}, traces)
 
 
 EXPERIMENT = Experiment.described(__file__, units, run, verdict, draw, table)

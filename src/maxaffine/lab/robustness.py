@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from maxaffine.core.arrays import Array
 from maxaffine.lab.experiment import Context, Experiment, Numbers, Parameters, Result, Rows, Table, Unit, Verdict, sweep
@@ -42,8 +43,7 @@ def forward(parts: dict[str, Array], matrices: Any, x: Array) -> tuple[Array, Ar
     Z_K = _linear(matrices.context, x, parts)
     q, k, v = parts["W_Q"] @ Z_Q, parts["W_K"] @ Z_K, parts["W_V"] @ Z_K
     logits = parts["temperature"] * np.swapaxes(k, 1, 2) @ q
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    weights = weights / weights.sum(axis=1, keepdims=True)
+    weights = softmax(logits, axis=1)
     return (v @ weights @ parts["W_O"])[:, 0, 0], weights, v, np.swapaxes(np.abs(k), 1, 2) @ np.abs(q)
 
 

@@ -12,11 +12,9 @@ DECLINE = -0.9 + 1e-12  # Spearman's correlation up to which a curve counts as d
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float:
     """Spearman's rank correlation; 0 where one of the two is constant."""
-    from scipy.stats import rankdata
+    from scipy.stats import spearmanr
 
-    a, b = (ranks - ranks.mean() for ranks in (rankdata(x), rankdata(y)))
-    scale = math.sqrt(float(a @ a) * float(b @ b))
-    return float(a @ b) / scale if scale > 0 else 0.0
+    return float(spearmanr(x, y).statistic) if np.ptp(x) > 0 and np.ptp(y) > 0 else 0.0
 
 
 def increases(y: ArrayLike) -> int:

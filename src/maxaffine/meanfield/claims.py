@@ -3,7 +3,7 @@
 import math
 import tomllib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -32,11 +32,7 @@ class Claim:
     check: str
     finding: str
     verdict: Verdict
-    numbers: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
+    numbers: dict[str, Any]
 
 
 @dataclass(frozen=True)

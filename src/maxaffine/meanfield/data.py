@@ -6,9 +6,11 @@ Every random number comes from (seed, purpose, index), so a batch is drawn anew 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
@@ -18,10 +20,10 @@ from maxaffine.meanfield.problem import Problem, whole
 PURPOSES = {"train": 0, "test": 1, "init": 2, "batch": 3}
 
 # derivatives of the links that can be trained (sign has none)
-SLOPES: dict[str, Callable[[Array], Array]] = {
-    "linear": np.ones_like,
+SLOPES: dict[str, Callable[[Any], Any]] = {
+    "linear": lambda a: 1.0,
     "quadratic": lambda a: 2 * a,
-    "relu": lambda a: (a > 0).astype(np.float64),
+    "relu": lambda a: (a > 0) * 1.0,
 }
 
 
@@ -32,11 +34,6 @@ class Data:
     tokens: Array
     y: Array
     secret: NDArray[np.intp]
-
-    @property
-    def flat(self) -> Array:
-        """(n L, d), a view."""
-        return self.tokens.reshape(-1, self.tokens.shape[2])
 
 
 def stream(seed: int, purpose: str, index: int = 0) -> np.random.Generator:
@@ -65,37 +62,37 @@ def sample(problem: Problem, n: int, rng: np.random.Generator | int, link: str =
     return Data(tokens, y, secret)
 
 
-def _softmax(logits: Array) -> Array:
-    logits = logits - logits.max(axis=1, keepdims=True)
-    weights = np.exp(logits)
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+def forward(data: Data, u: Any, v: Any, lam: float, link: str, xp: Any = np, block: int = 1024) -> Iterator[tuple[Any, ...]]:
+    """Tokens, their products a with v, weights, values sigma(a), outputs and errors, in blocks of samples that fit the cache.
 
-
-def _forward(data: Data, u: Array, v: Array, lam: float, link: str) -> Iterator[tuple[Array, ...]]:
-    """Tokens, their products a with v, weights, values sigma(a), outputs and errors, in blocks of samples that fit the cache."""
-    length, d = data.tokens.shape[1:]
-    layers, directions = u.shape[0], np.concatenate([u, v]).T  # (d, 2 layers)
-    for start in range(0, len(data.y), 1024):
-        flat = data.tokens[start : start + 1024].reshape(-1, d)
-        both = (flat @ directions).reshape(-1, length, 2 * layers)
-        weights, a = _softmax(lam * both[:, :, :layers]), both[:, :, layers:]
+    `xp` is numpy or torch: the arrays are its own, and may have one more axis in front, that of seeds.
+    """
+    layers, directions = u.shape[-2], xp.concatenate([u, v], axis=-2).swapaxes(-1, -2)  # (d, 2 layers)
+    normalised = getattr(xp, "softmax", softmax)
+    for start in range(0, data.y.shape[-1], block):
+        tokens = data.tokens[..., start : start + block, :, :]
+        flat = tokens.reshape(*tokens.shape[:-3], -1, tokens.shape[-1])
+        both = (flat @ directions).reshape(*tokens.shape[:-1], 2 * layers)
+        weights, a = normalised(lam * both[..., :layers], axis=-2), both[..., layers:]
         values = LINKS[link](a)
-        f = (weights * values).sum(axis=1)  # (block, layers)
-        yield flat, a, weights, values, f, f - data.y[start : start + 1024, None]
+        f = (weights * values).sum(-2)  # (block, layers)
+        yield flat, a, weights, values, f, f - data.y[..., start : start + block, None]
 
 
 def losses(data: Data, u: Array, v: Array, lam: float, link: str = "linear") -> Array:
     """Squared errors (layers, n) of the layers u, v (layers, d)."""
-    return np.concatenate([np.ascontiguousarray(error.T**2) for *_, error in _forward(data, u, v, lam, link)], axis=1)
+    return np.concatenate([np.ascontiguousarray(error.T**2) for *_, error in forward(data, u, v, lam, link)], axis=1)
 
 
-def loss_and_gradient(data: Data, u: Array, v: Array, lam: float, link: str = "linear") -> tuple[Array, Array, Array]:
+def loss_and_gradient(
+    data: Data, u: Any, v: Any, lam: float, link: str = "linear", xp: Any = np, block: int = 1024
+) -> tuple[Any, Any, Any]:
     """Mean squared errors (layers,) and Euclidean gradients in u and v (layers, d) of several layers on one data set."""
-    n, layers = len(data.y), u.shape[0]
-    total, gradient = np.zeros(layers), np.zeros((2 * layers, u.shape[1]))
-    for flat, a, weights, values, f, error in _forward(data, u, v, lam, link):
-        total += (error**2).sum(axis=0)
-        pull = 2 / n * error[:, None, :] * weights
-        coefficients = np.concatenate([lam * pull * (values - f[:, None, :]), pull * SLOPES[link](a)], axis=2)
-        gradient += coefficients.reshape(-1, 2 * layers).T @ flat
-    return total / n, gradient[:layers], gradient[layers:]
+    n, layers = data.y.shape[-1], u.shape[-2]
+    total = gradient = 0.0
+    for flat, a, weights, values, f, error in forward(data, u, v, lam, link, xp, block):
+        total = total + (error**2).sum(-2)
+        pull = 2 / n * error[..., None, :] * weights
+        coefficients = xp.concatenate([lam * pull * (values - f[..., None, :]), pull * SLOPES[link](a)], axis=-1)
+        gradient = gradient + coefficients.reshape(*flat.shape[:-1], 2 * layers).swapaxes(-1, -2) @ flat
+    return total / n, gradient[..., :layers, :], gradient[..., layers:, :]

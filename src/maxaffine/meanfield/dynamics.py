@@ -59,13 +59,9 @@ def step_overlaps(o: Overlaps, g: Overlaps, step: float) -> Overlaps:
     inner += g.rho * g.nu * nu + g.rho * g.zeta * zeta + g.rho**2 * rho
     second = inner - b * g_uv - a * g_vu + a * b * rho
     turned = rho - step * (g_uv - a * rho) - step * (g_vu - b * rho) + step * step * second
-    return Overlaps(
-        mu=(mu - step * (g.mu + g.rho * zeta - a * mu)) / length_u,
-        nu=(nu - step * (g.nu + g.rho * eta - b * nu)) / length_v,
-        eta=(eta - step * (g.eta + g.rho * nu - a * eta)) / length_u,
-        zeta=(zeta - step * (g.zeta + g.rho * mu - b * zeta)) / length_v,
-        rho=turned / (length_u * length_v),
-    )
+    moved = [x + step * speed for x, speed in zip(o, velocity(o, g), strict=True)]
+    lengths = (length_u, length_v, length_u, length_v)
+    return Overlaps(*(x / length for x, length in zip(moved, lengths, strict=False)), rho=turned / (length_u * length_v))
 
 
 def velocity(o: Overlaps, g: Overlaps) -> Overlaps:
@@ -80,14 +76,7 @@ def velocity(o: Overlaps, g: Overlaps) -> Overlaps:
     )
 
 
-def gd(
-    risk: Risk,
-    start: Overlaps,
-    step: float,
-    steps: int,
-    every: int = 1,
-    progress: Progress = silent,
-) -> Trajectory:
+def gd(risk: Risk, start: Overlaps, step: float, steps: int, every: int = 1, progress: Progress = silent) -> Trajectory:
     """``steps`` steps of Riemannian gradient descent, recorded every ``every`` steps and at the end."""
     step = positive("step", step, "give a step size such as 0.01")
     steps = whole("steps", steps, 0, "give a number of steps")

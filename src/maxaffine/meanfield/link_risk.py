@@ -28,14 +28,9 @@ class LinkRisk(ExactRisk):
     """The exact risk for one problem, inverse temperature and link (a name, a Link, or your own function)."""
 
     def __init__(
-        self,
-        problem: Problem,
-        link: str | Link | Callable[[Array], Array],
-        *,
-        beta: float | None = None,
-        lam: float | None = None,
-        delta: float = 0.2,
-    ) -> None:
+        self, problem: Problem, link: str | Link | Callable[[Array], Array], *, beta: float | None = None,
+        lam: float | None = None, delta: float = 0.2,
+    ) -> None:  # fmt: skip
         self.problem = problem
         self.link = resolve_link(link)
         self.lam = inverse_temperature(problem, beta, lam)
@@ -45,10 +40,6 @@ class LinkRisk(ExactRisk):
         g2 = np.array([problem.gamma**2])
         self._label = float(self.link.second(np.zeros(1), g2).value[0])
         self._free = self.quadrature.power(0)
-
-    def _profile(self, k: int, weight: Array, m: float, g: Array, window: slice) -> Array:
-        quad = self.quadrature
-        return quad.profile_on(k, weight, window) if quad.secret_aligned else quad.profile_at(k, weight, m, g)
 
     def _secret_pair(self, o: Overlaps, g: Array) -> PairMoment:
         """E[sigma(a_J) sigma(y*) | g] with derivatives; a user's link costs a double integral per node.
@@ -95,14 +86,11 @@ class LinkRisk(ExactRisk):
 
         m = C * mu
         g, weights, window = quad.secret_nodes(m)
-
-        def profile(k: int, weight: Array) -> Array:
-            return self._profile(k, weight, m, g, window)
-
-        w, w2, w3 = profile(1, self._free), profile(2, self._free), profile(3, self._free)
-        alone, with_w, with_w2 = profile(0, one), profile(1, one), profile(2, one)
-        squares, w_squares = profile(0, pair), profile(1, pair)
-        d_alone, d_with_w, d_squares = profile(0, done), profile(1, done), profile(0, dpair)
+        free = self._free
+        wanted = (
+            (1, free), (2, free), (3, free), (0, one), (1, one), (2, one), (0, pair), (1, pair), (0, done), (1, done), (0, dpair)
+        )  # fmt: skip
+        w, w2, w3, alone, with_w, with_w2, squares, w_squares, d_alone, d_with_w, d_squares = quad.profiles(wanted, m, g, window)
 
         mean_a = C * zeta + gamma * rho * g
         mean_y = gamma * eta * g
@@ -126,14 +114,8 @@ class LinkRisk(ExactRisk):
             by_rho = d_mean_a * gamma * g - 2 * rho * g2 * d_var_a - eta * g2 * d_tie
             by_eta = d_mean_y * gamma * g - 2 * eta * g2 * d_var_y - rho * g2 * d_tie
         by_rho = by_rho + 2 * n1.value * d_with_w + d_squares - 2 * q0.value * d_alone
-        gradient = Overlaps(
-            mu=lam * C * total(slope),
-            nu=g2 * total(d_tie),
-            eta=total(by_eta),
-            zeta=C * total(d_mean_a),
-            rho=total(by_rho),
-        )
-        return risk + self._label, gradient
+        by_overlap = lam * C * total(slope), g2 * total(d_tie), total(by_eta), C * total(d_mean_a), total(by_rho)
+        return risk + self._label, Overlaps(*by_overlap)
 
     def gradient(self, o: Overlaps) -> Overlaps:
         """(R_mu, R_nu, R_eta, R_zeta, R_rho) at o; refused where it is infinite (the sign link at nu = +-1)."""
@@ -151,11 +133,6 @@ class LinkRisk(ExactRisk):
         g, weights, window = quad.secret_nodes(m)
         a10 = quad.average(1)
         any_, all_ = quad.one(a10), quad.one(quad.average(2)) + quad.two(a10)
-        parts = {
-            name: float(weights @ self._profile(k, weight, m, g, window))
-            for name, k, weight in (
-                ("w", 1, self._free), ("w2", 2, self._free), ("any", 0, any_), ("w any", 1, any_), ("all", 0, all_)
-            )
-        }  # fmt: skip
-        first = abs(parts["w"] + parts["any"] - 1)
-        return max(first, abs(parts["w2"] + 2 * parts["w any"] + parts["all"] - 1))
+        wanted = ((1, self._free), (0, any_), (2, self._free), (1, any_), (0, all_))
+        w, fail, w2, w_fail, fail2 = (quad.profiles(wanted, m, g, window) @ weights).tolist()
+        return float(max(abs(w + fail - 1), abs(w2 + 2 * w_fail + fail2 - 1)))

@@ -173,7 +173,7 @@ class Relu(Link):
 
     def __call__(self, x: Array) -> Array:
         """max(x, 0)."""
-        return np.maximum(x, 0.0)
+        return x.clip(0.0)
 
     def first(self, m: Array, v: Array) -> OneMoment:
         """The mean of the positive part, m Phi(h) + s phi(h), h = m/s."""

@@ -20,6 +20,7 @@ exp(-e^x) stays bounded only for |Im x| < pi/2: 1e-17 at Delta = 1/4. Where the 
 """
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -155,13 +156,16 @@ class Quadrature:
         weights = step / math.sqrt(2 * math.pi) * np.exp(-g * g / 2)
         return g, weights, window
 
-    def profile_at(self, k: int, weight: Array, m: float, g: Array) -> Array:
-        """int F_k(tau + lam (m + gamma g)) weight(tau) dtau at any nodes g."""
-        x = self.lam * (m + self.gamma * g)
-        return np.asarray(self.delta * (kernel(k, x[:, None] + self.tau) @ weight))
+    def profiles(self, wanted: Sequence[tuple[int, Array]], m: float, g: Array, window: slice) -> Array:
+        """int F_k(tau + lam (m + gamma g)) weight(tau) dtau for every (k, weight), at the nodes g of `secret_nodes`."""
+        if self.secret_aligned:
+            return np.array([self.profile_on(k, weight, window) for k, weight in wanted])
+        points = self.lam * (m + self.gamma * g)[:, None] + self.tau
+        kernels = {k: self.delta * kernel(k, points) for k in {k for k, _ in wanted}}
+        return np.array([kernels[k] @ weight for k, weight in wanted])
 
     def profile_on(self, k: int, weight: Array, window: slice) -> Array:
-        """The same on a window of the logit lattice."""
+        """One of them on a window of the logit lattice."""
         table, first = self._lattice_kernel(k)
         start = self._tau_lo + self._window_x[0] + window.start - first
         count = window.stop - window.start

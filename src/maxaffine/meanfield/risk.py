@@ -14,6 +14,7 @@ linear in nu, quadratic in (zeta, eta, rho), with eight coefficients that depend
 
 import math
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -29,20 +30,10 @@ LARGEST_DEFECT = 1e-9  # a sum rule off by more than this means the quadrature f
 
 # (k, weight) of each profile: k counts the secret token's factors, the weight singles out distractors
 _PROFILES = {
-    "w": (1, "none"),
-    "w2": (2, "none"),
-    "W": (0, "s"),
-    "wW": (1, "s"),
-    "w2W": (2, "s"),
-    "Y": (0, "square"),
-    "wY": (1, "square"),
-    "W2": (0, "ss"),
-    "wW2": (1, "ss"),
-    "fail2": (0, "all"),
-    "w fail2": (1, "all"),
-    "fail": (0, "any"),
+    "w": (1, "none"), "w2": (2, "none"), "W": (0, "s"), "wW": (1, "s"), "w2W": (2, "s"), "Y": (0, "square"),
+    "wY": (1, "square"), "W2": (0, "ss"), "wW2": (1, "ss"), "fail2": (0, "all"), "w fail2": (1, "all"), "fail": (0, "any"),
     "w fail": (1, "any"),
-}
+}  # fmt: skip
 
 
 class Risk(Protocol):
@@ -140,58 +131,43 @@ class SoftmaxRisk(LinearRisk):
         if self.delta > 1:
             raise BadInput(f"`delta` (={self.delta:g}) must be at most 1; 0.25 gives full precision, 0.5 seven digits.")
         self.quadrature = Quadrature(problem.distractors, self.lam, problem.C, problem.gamma, self.delta)
-        self._weights: dict[str, Array] | None = None
         self._window: tuple[int, int] | None = None
         self._profiles: Array = np.empty((0, 0))
 
     # -- integrals ---------------------------------------------------------------------------------------------
 
-    def _distractor_weights(self) -> dict[str, Array]:
-        if self._weights is None:
-            quad = self.quadrature
-            a10, a11 = quad.average(1), quad.average(1, quad.s)
-            a20, a22 = quad.average(2), quad.average(2, quad.s**2)
-            self._weights = {
-                "none": quad.power(0),
-                "s": quad.one(a11),
-                "square": quad.one(a20),
-                "ss": quad.one(a22) + quad.two(a11),
-                "all": quad.one(a20) + quad.two(a10),
-                "any": quad.one(a10),
-            }
-        return self._weights
+    @cached_property
+    def _wanted(self) -> list[tuple[int, Array]]:
+        """The profiles of _PROFILES with their weights."""
+        quad = self.quadrature
+        a10, a11 = quad.average(1), quad.average(1, quad.s)
+        a20, a22 = quad.average(2), quad.average(2, quad.s**2)
+        weights = {
+            "none": quad.power(0), "s": quad.one(a11), "square": quad.one(a20), "ss": quad.one(a22) + quad.two(a11),
+            "all": quad.one(a20) + quad.two(a10), "any": quad.one(a10),
+        }  # fmt: skip
+        return [(k, weights[name]) for k, name in _PROFILES.values()]
 
     def _profile(self, m: float, g: Array, window: slice) -> Array:
         """All profiles on the nodes of one mu: (profiles, nodes).
 
         On the lattice the first mu computes its own window, the second all of mu in [-1, 1]; later ones are slices.
         """
-        quad, weights = self.quadrature, self._distractor_weights()
+        quad = self.quadrature
         if not quad.secret_aligned:
-            factors = [quad.delta * kernel_rows for kernel_rows in self._kernel_rows(m, g)]
-            return np.array([factors[k] @ weights[name] for k, name in _PROFILES.values()])
+            return quad.profiles(self._wanted, m, g, window)
         if self._window is None or not (self._window[0] <= window.start and window.stop <= self._window[1]):
             full = slice(0, quad.profile_count) if self._window is not None else window
-            self._profiles = np.array([quad.profile_on(k, weights[name], full) for k, name in _PROFILES.values()])
+            self._profiles = quad.profiles(self._wanted, m, g, full)
             self._window = (full.start, full.stop)
         start = self._window[0]
         return self._profiles[:, window.start - start : window.stop - start]
-
-    def _kernel_rows(self, m: float, g: Array) -> list[Array]:
-        x = np.minimum(self.lam * (m + self.problem.gamma * g)[:, None] + self.quadrature.tau, 7.0)
-        once = np.exp(x)
-        none = np.exp(-once)
-        first = once * none
-        return [none, first, once * first]
 
     def _expectations(self, mu: float) -> dict[str, Array]:
         """E[g^j profile] for j = 0..3, by profile name."""
         m = self.problem.C * mu
         g, weights, window = self.quadrature.secret_nodes(m)
-        powers = np.empty((4, g.size))
-        powers[0] = weights
-        for j in (1, 2, 3):
-            np.multiply(powers[j - 1], g, out=powers[j])
+        powers = np.cumprod([weights, g, g, g], axis=0)
         table = self._profile(m, g, window) @ powers.T
         return dict(zip(_PROFILES, table, strict=True))
 
@@ -268,9 +244,8 @@ class RiskTable(LinearRisk):
         auto = max(8, math.ceil(2 * (1 + MARGIN) / width))
         self.panels = auto if panels is None else whole("panels", panels, 1, "leave it out to let the width decide")
         self.degree = whole("degree", degree, 4, "24 nodes per panel give full precision")
-        edge = 1 + MARGIN
+        self._edge = edge = 1 + MARGIN
         self._scale = self.panels / (2 * edge)
-        self._edge = edge
         angle = (np.arange(self.degree) + 0.5) * math.pi / self.degree
         nodes = np.cos(angle)
         # discrete cosine transform: values at Chebyshev nodes -> coefficients of T_0 .. T_{degree-1}
@@ -294,6 +269,4 @@ class RiskTable(LinearRisk):
         return both[:8], both[8:]
 
 
-def tabulate(source: SoftmaxRisk, panels: int | None = None, degree: int = 24) -> RiskTable:
-    """The table of an exact risk."""
-    return RiskTable(source, panels, degree)
+tabulate = RiskTable

@@ -6,7 +6,7 @@ samples; the sums differ in rounding only.
 
 import importlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.progress import Progress, silent
-from maxaffine.meanfield.data import Data, sample, stream
+from maxaffine.meanfield.data import Data, forward, sample, stream
 from maxaffine.meanfield.training import Record, Run, Settings, initial_layers
 
 
@@ -44,19 +44,6 @@ def _device(torch: Any, name: str | None) -> Any:
     return device
 
 
-class _Samples:
-    """The data sets of all seeds on the device: tokens (seeds, n L, d), labels (seeds, n)."""
-
-    def __init__(self, torch: Any, data: Sequence[Data], device: Any) -> None:
-        n, length, d = data[0].tokens.shape
-        self.n, self.length = n, length
-        self.tokens = torch.empty((len(data), n * length, d), dtype=torch.float64, device=device)
-        self.y = torch.empty((len(data), n), dtype=torch.float64, device=device)
-        for i, part in enumerate(data):
-            self.tokens[i] = torch.from_numpy(part.flat)
-            self.y[i] = torch.from_numpy(part.y)
-
-
 class _TensorRun(Run):
     """All seeds at once: layers (seeds, layers, d), worked on in blocks of so many samples of every seed."""
 
@@ -65,62 +52,31 @@ class _TensorRun(Run):
     ) -> None:
         start = np.array([initial_layers(one) for one in each])  # (seeds, 2, layers, d)
         super().__init__(each[0], key, (start[:, 0], start[:, 1]), state)
-        self.torch, self.device, self.each, self.block = torch, device, each, block
+        self.xp, self.device, self.each, self.block = torch, device, each, block
         self.u, self.v = (torch.from_numpy(np.ascontiguousarray(part)).to(device) for part in (self.here.u, self.here.v))
 
-    def draw(self, purpose: str, count: int, index: int = 0) -> _Samples:
+    def draw(self, purpose: str, count: int, index: int = 0) -> Data:
         def one(settings: Settings) -> Data:
             return sample(settings.problem, count, stream(settings.seed, purpose, index), settings.link)
 
         with ThreadPoolExecutor() as pool:
-            return _Samples(self.torch, list(pool.map(one, self.each)), self.device)
+            parts = list(pool.map(one, self.each))
+        tokens = self.xp.empty((len(parts), *parts[0].tokens.shape), dtype=self.xp.float64, device=self.device)
+        for i, part in enumerate(parts):
+            tokens[i] = self.xp.from_numpy(part.tokens)
+        labels = self.xp.from_numpy(np.array([part.y for part in parts])).to(self.device)
+        return Data(tokens, labels, np.array([part.secret for part in parts]))
 
-    def _forward(self, samples: _Samples) -> Iterator[tuple[Any, ...]]:
-        """Tokens, softmax weights, values, their slopes, outputs and errors, block by block."""
-        torch, link, length = self.torch, self.settings.link, samples.length
-        seeds, layers, _ = self.u.shape
-        directions = torch.cat([self.u, self.v], dim=1).transpose(1, 2)
-        for start in range(0, samples.n, self.block):
-            stop = min(start + self.block, samples.n)
-            tokens = samples.tokens[:, start * length : stop * length]
-            both = torch.bmm(tokens, directions)  # (seeds, block L, 2 layers)
-            both = both.reshape(seeds, -1, length, 2 * layers)
-            weights = torch.softmax(self.settings.lam * both[..., :layers], dim=2)
-            a = both[..., layers:]
-            if link == "linear":
-                values, slopes = a, torch.ones_like(a)
-            elif link == "quadratic":
-                values, slopes = a * a, 2 * a
-            else:
-                values, slopes = torch.relu(a), (a > 0).to(a.dtype)
-            f = (weights * values).sum(dim=2)  # (seeds, block, layers)
-            yield tokens, weights, values, slopes, f, f - samples.y[:, start:stop, None]
-
-    def loss_and_gradient(self, data: _Samples) -> tuple[Any, Any, Any]:
-        torch, (seeds, layers, _) = self.torch, self.u.shape
-        total = torch.zeros((seeds, layers), dtype=self.u.dtype, device=self.device)
-        gradient = torch.zeros_like(torch.cat([self.u, self.v], dim=1))
-        for tokens, weights, values, slopes, f, error in self._forward(data):
-            total += (error**2).sum(dim=1)
-            pull = (2 / data.n) * error[:, :, None, :] * weights
-            parts = torch.cat([self.settings.lam * pull * (values - f[:, :, None, :]), pull * slopes], dim=3)
-            gradient += torch.bmm(parts.reshape(seeds, -1, 2 * layers).transpose(1, 2), tokens)
-        return total / data.n, gradient[:, :layers], gradient[:, layers:]
-
-    def measured(self, loss: Any, held_out: _Samples | None) -> tuple[Array, ...]:
-        torch, u, v = self.torch, self.u, self.v
+    def measured(self, loss: Any, held_out: Data | None) -> tuple[Array, ...]:
+        torch, u, v, settings = self.xp, self.u, self.v, self.settings
         overlaps = torch.stack([u[..., 0], v[..., 1], u[..., 1], v[..., 0], (u * v).sum(dim=2)], dim=-1)
         if held_out is None:
             risk = error = torch.full_like(loss, math.nan)
         else:
-            squares = torch.cat([error**2 for *_, error in self._forward(held_out)], dim=1)
-            risk, error = squares.mean(dim=1), squares.std(dim=1) / math.sqrt(held_out.n)
+            blocks = forward(held_out, u, v, settings.lam, settings.link, torch, self.block)
+            squares = torch.cat([error**2 for *_, error in blocks], dim=1)
+            risk, error = squares.mean(dim=1), squares.std(dim=1) / math.sqrt(squares.shape[1])
         return tuple(part.cpu().numpy() for part in (overlaps, loss, risk, error))
-
-    def step(self, x: Any, gradient: Any) -> Any:
-        tangent = gradient - (gradient * x).sum(dim=2, keepdim=True) * x
-        moved = x - self.settings.step * tangent
-        return moved / moved.norm(dim=2, keepdim=True)
 
     def layers(self) -> tuple[Array, Array]:
         return self.u.cpu().numpy(), self.v.cpu().numpy()

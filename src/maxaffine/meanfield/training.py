@@ -160,7 +160,10 @@ def load_state(path: Path | str, key: dict[str, Any], shape: tuple[int, ...]) ->
 
 
 class Run(ABC):
-    """A run from its start or its state file; subclasses hold data and layers in NumPy or PyTorch and do the arithmetic."""
+    """A run from its start or its state file; subclasses hold data and layers in NumPy or PyTorch, the namespace `xp`."""
+
+    xp: Any = np
+    block = 1024  # samples that are worked on at a time
 
     def __init__(self, settings: Settings, key: dict[str, Any], start: tuple[Array, Array], state: Path | str | None) -> None:
         self.settings, self.key, self.state = settings, key, state
@@ -176,16 +179,13 @@ class Run(ABC):
         """So many samples for one purpose."""
 
     @abstractmethod
-    def loss_and_gradient(self, data: Any) -> tuple[Any, Any, Any]:
-        """Mean squared errors of the layers, and their gradients in u and v."""
-
-    @abstractmethod
     def measured(self, loss: Any, held_out: Any) -> tuple[Array, ...]:
         """Overlaps, training loss, and mean and standard error of the losses on held-out data (None: NaN)."""
 
-    @abstractmethod
     def step(self, x: Any, gradient: Any) -> Any:
         """(x - step P_x gradient)/|.|, row by row."""
+        moved = x - self.settings.step * (gradient - (gradient * x).sum(-1)[..., None] * x)
+        return moved / self.xp.linalg.norm(moved, axis=-1)[..., None]
 
     def layers(self) -> tuple[Array, Array]:
         """u and v as NumPy arrays."""
@@ -206,7 +206,7 @@ class Run(ABC):
         while True:
             k = here.k
             batch = data if data is not None else self.draw("batch", settings.n, k)
-            loss, grad_u, grad_v = self.loss_and_gradient(batch)
+            loss, grad_u, grad_v = loss_and_gradient(batch, self.u, self.v, settings.lam, settings.link, self.xp, self.block)
             due = k % settings.every == 0 or k == settings.steps
             if due and not (here.rows and here.rows[-1][0] == k):
                 here.rows.append((float(k), *self.measured(loss, held_out)))
@@ -225,9 +225,6 @@ class _ArrayRun(Run):
     def draw(self, purpose: str, count: int, index: int = 0) -> Data:
         return sample(self.settings.problem, count, stream(self.settings.seed, purpose, index), self.settings.link)
 
-    def loss_and_gradient(self, data: Data) -> tuple[Array, Array, Array]:
-        return loss_and_gradient(data, self.u, self.v, self.settings.lam, self.settings.link)
-
     def measured(self, loss: Array, held_out: Data | None) -> tuple[Array, ...]:
         u, v = self.u, self.v
         overlaps = np.stack([u[:, 0], v[:, 1], u[:, 1], v[:, 0], (u * v).sum(axis=1)], axis=1)
@@ -235,11 +232,6 @@ class _ArrayRun(Run):
             return overlaps, loss, np.full(len(u), math.nan), np.full(len(u), math.nan)
         each = losses(held_out, u, v, self.settings.lam, self.settings.link)
         return overlaps, loss, each.mean(axis=1), each.std(axis=1, ddof=1) / math.sqrt(each.shape[1])
-
-    def step(self, x: Array, gradient: Array) -> Array:
-        tangent = gradient - (gradient * x).sum(axis=1, keepdims=True) * x
-        moved = x - self.settings.step * tangent
-        return np.asarray(moved / np.linalg.norm(moved, axis=1, keepdims=True))
 
 
 def train(

@@ -12,7 +12,6 @@ from maxaffine.report.style import look, save
 
 __all__ = ["FIGURES", "draw", "draw_all", "load_experiment", "look", "save"]
 
-Drawing = Callable[[Progress], Any]
 RECORD = "experiment.json"
 
 FIGURES: dict[str, str] = {
@@ -25,6 +24,13 @@ FIGURES: dict[str, str] = {
     "7-logarithmic": "mu(t) and R(t) on logarithmic time",
     "8-limit": "exact risk against d and its two candidate limits",
 }
+# The fields of the experiment's record that a figure shows, and who draws it; those without such fields report progress.
+_MAKERS: dict[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
+    "1-experiment": (("runs",), dynamics.experiment_figure), "2-retrieval": ((), theory.retrieval_figure),
+    "3-phases": ((), theory.phase_figure), "4-fields": ((), dynamics.field_figure), "5-length": ((), theory.length_figure),
+    "6-success": (("success", "gradient_noise"), dynamics.success_figure),
+    "7-logarithmic": ((), dynamics.logarithmic_figure), "8-limit": ((), theory.limit_figure),
+}  # fmt: skip
 
 
 def load_experiment(path: Path | str) -> dict[str, Any]:
@@ -42,17 +48,10 @@ def draw(name: str, experiment: dict[str, Any] | None = None, progress: Progress
     """One of FIGURES as a matplotlib figure; 1 and 6 need the experiment's record."""
     if name not in FIGURES:
         raise BadInput(f"`name` (={name!r}) must be one of {', '.join(FIGURES)}.")
-    if name in ("1-experiment", "6-success"):
-        if experiment is None:
-            raise BadInput(f"`name` (={name!r}) needs the record of an experiment; see load_experiment.")
-        if name == "1-experiment":
-            return dynamics.experiment_figure(experiment["runs"])
-        return dynamics.success_figure(experiment["success"], experiment["gradient_noise"])
-    makers: dict[str, Drawing] = {
-        "2-retrieval": theory.retrieval_figure, "3-phases": theory.phase_figure, "4-fields": dynamics.field_figure,
-        "5-length": theory.length_figure, "7-logarithmic": dynamics.logarithmic_figure, "8-limit": theory.limit_figure,
-    }  # fmt: skip
-    return makers[name](progress)
+    fields, make = _MAKERS[name]
+    if fields and experiment is None:
+        raise BadInput(f"`name` (={name!r}) needs the record of an experiment; see load_experiment.")
+    return make(*((experiment or {})[field] for field in fields)) if fields else make(progress)
 
 
 def draw_all(
