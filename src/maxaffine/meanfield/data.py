@@ -89,7 +89,8 @@ def loss_and_gradient(
 ) -> tuple[Any, Any, Any]:
     """Mean squared errors (layers,) and Euclidean gradients in u and v (layers, d) of several layers on one data set."""
     n, layers = data.y.shape[-1], u.shape[-2]
-    total = gradient = 0.0
+    total: Any = 0.0
+    gradient: Any = 0.0
     for flat, a, weights, values, f, error in forward(data, u, v, lam, link, xp, block):
         total = total + (error**2).sum(-2)
         pull = 2 / n * error[..., None, :] * weights

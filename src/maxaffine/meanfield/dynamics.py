@@ -59,9 +59,8 @@ def step_overlaps(o: Overlaps, g: Overlaps, step: float) -> Overlaps:
     inner += g.rho * g.nu * nu + g.rho * g.zeta * zeta + g.rho**2 * rho
     second = inner - b * g_uv - a * g_vu + a * b * rho
     turned = rho - step * (g_uv - a * rho) - step * (g_vu - b * rho) + step * step * second
-    moved = [x + step * speed for x, speed in zip(o, velocity(o, g), strict=True)]
-    lengths = (length_u, length_v, length_u, length_v)
-    return Overlaps(*(x / length for x, length in zip(moved, lengths, strict=False)), rho=turned / (length_u * length_v))
+    m, n, e, z, _ = (x + step * speed for x, speed in zip(o, velocity(o, g), strict=True))
+    return Overlaps(m / length_u, n / length_v, e / length_u, z / length_v, turned / (length_u * length_v))
 
 
 def velocity(o: Overlaps, g: Overlaps) -> Overlaps:

@@ -10,8 +10,6 @@ is a Gaussian step of width gamma/sqrt(d) in c mu; selection is hard, E[w^2] -> 
 wrongly selected tokens bring their own variance Y2 = (1 - beta_c/beta)_+, the participation ratio.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +45,7 @@ class MeanField:
         object.__setattr__(self, "c", signal)
 
     @classmethod
-    def of(cls, problem: Problem, beta: float, alpha: float | None = None) -> MeanField:
+    def of(cls, problem: Problem, beta: float, alpha: float | None = None) -> "MeanField":
         """The limit that belongs to a finite problem: alpha = log(L-1)/d unless given."""
         return cls(problem.alpha if alpha is None else alpha, beta, problem.gamma, problem.d, problem.signal)
 

@@ -6,10 +6,9 @@
 
 Only L, C = c sqrt(d) and gamma enter the population risk of a softmax layer, so L may be any real number >= 2.
 """
-from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -59,7 +58,7 @@ class Problem:
     L: float
     gamma: float
     eps: float = 0.0
-    c: float | None = field(default=None)
+    c: float | None = None
 
     def __post_init__(self) -> None:
         d = whole("d", self.d, 4, "the four directions u*, v*, u, v need at least four dimensions")
@@ -89,7 +88,7 @@ class Problem:
             object.__setattr__(self, name, value)
 
     @classmethod
-    def from_alpha(cls, d: int, alpha: float, gamma: float, eps: float = 0.0, c: float | None = None) -> Problem:
+    def from_alpha(cls, d: int, alpha: float, gamma: float, eps: float = 0.0, c: float | None = None) -> "Problem":
         """The problem with L = 1 + exp(alpha d)."""
         alpha = positive("alpha", alpha, "give log(L-1)/d, such as 0.1")
         if alpha * d > 644:
@@ -149,7 +148,7 @@ class Overlaps(NamedTuple):
         """Whether unit vectors with these overlaps exist."""
         return bool(np.all(np.isfinite(self))) and self.smallest_eigenvalue() >= -slack
 
-    def check(self) -> Overlaps:
+    def check(self) -> "Overlaps":
         """Return self, or refuse overlaps that no unit vectors have."""
         for name, value in zip(self._fields, self, strict=True):
             number = finite(name, value, "give an overlap in [-1, 1]")
@@ -169,7 +168,7 @@ class Overlaps(NamedTuple):
         return self.eta == 0 and self.zeta == 0 and self.rho == 0
 
     @classmethod
-    def from_vectors(cls, u: Array, v: Array, u_star: Array, v_star: Array) -> Overlaps:
+    def from_vectors(cls, u: Array, v: Array, u_star: Array, v_star: Array) -> "Overlaps":
         """Overlaps of vectors, normalised here; u* and v* must be orthogonal."""
         named = {"u": u, "v": v, "u_star": u_star, "v_star": v_star}
         unit = {}
