@@ -1,6 +1,5 @@
 """`maxaffine attack`: try to break the proofs with random layers, perturbed layers and a search for the worst point."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,13 +25,6 @@ def run(
     heads: Annotated[str | None, typer.Option("--heads", help='Some heads only, such as "axis;regions"; all by default.')] = None,
     routes: Annotated[bool, typer.Option("--routes", help="Every way to run a layer against its own statement.")] = False,
     table: Annotated[bool, typer.Option("--table", help="With --routes: the table as Markdown.")] = False,
-    prepare: Annotated[
-        Path | None,
-        typer.Option(
-            help="With --routes: write layers, points and true values into a new folder, for "
-            "`python -m maxaffine.attack.device` on a machine with a GPU.",
-        ),
-    ] = None,
     json: options.Json = False,
 ) -> int:
     """Attack the proofs: random targets, stored numbers moved, dtypes mixed, errors maximised from many starts.
@@ -45,10 +37,8 @@ def run(
     """
     if (layers is not None and layers < 1) or seed < 0 or (seconds is not None and not seconds > 0):
         raise BadInput("`--layers` must be at least 1, `--seed` not negative and `--seconds` positive.")
-    if (table or prepare is not None) and not routes:
-        raise BadInput("`--table` and `--prepare` go with `--routes`.")
-    if prepare is not None:
-        return _prepare(prepare, heads, layers or 3, seed, json)
+    if table and not routes:
+        raise BadInput("`--table` goes with `--routes`.")
     if routes:
         return _routes(heads, layers or 2, seed, seconds, json, table)
     from maxaffine.attack.heads import attack_heads
@@ -88,18 +78,3 @@ def _routes(heads: str | None, layers: int, seed: int, seconds: float | None, js
         where = f"{row.target} in {row.dtype}, {name} in {row.arithmetic}"
         complain(f"{where}: found {row.worst!r} above {row.bound!r} at {list(row.at)} ({row.why})")
     return VIOLATED if tally.violations else INTERRUPTED if tally.interrupted else 0
-
-
-def _prepare(folder: Path, heads: str | None, layers: int, seed: int, json: bool) -> int:
-    from maxaffine.attack.prepare import prepare
-    from maxaffine.compiler import compile
-
-    with progress_bar() as progress:
-        found = prepare(compile, folder, _named(heads), layers=layers, seed=seed, progress=progress)
-    if json:
-        say_json(found)
-    else:
-        counts = f"{found['layers']} layers, {found['routes']:,} layer-route pairs, {found['points']:,} points"
-        say(f"{counts}, {found['bytes'] / 2**20:.1f} MiB, seed {seed}")
-        say(f"judge them with: python -m maxaffine.attack.device {folder}")
-    return 0

@@ -38,9 +38,7 @@ def test_the_command_prints_a_table_and_counts():
     assert found["pairs"] >= 15 and found["violations"] == [] and len(found["rows"]) >= 84
 
 
-@pytest.mark.parametrize(
-    "arguments", [("--table",), ("--prepare", "x"), ("--routes", "--heads", "no such head"), ("--routes", "--layers", "0")]
-)
+@pytest.mark.parametrize("arguments", [("--table",), ("--routes", "--heads", "no such head"), ("--routes", "--layers", "0")])
 def test_what_makes_no_sense_is_refused(arguments):
     done = command(*arguments)
     assert done.returncode == 2 and done.stderr.startswith("maxaffine: ") and not done.stdout

@@ -1,5 +1,6 @@
 """What judges routes on another machine: it starts with NumPy, safetensors and torch alone, and finds what is wrong."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -9,19 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maxaffine.attack import prepare
-from maxaffine.compiler import compile
 from maxaffine.core.errors import BadInput
 
 torch = pytest.importorskip("torch")
 
 ROOT = Path(__file__).resolve().parents[3]
+BENCHMARKS = ROOT / "benchmarks"
 GONE = ("scipy", "flint", "typer", "rich", "matplotlib", "ml_dtypes", "onnx", "onnxruntime", "numba", "sklearn", "pandas")
 START = f"""
 import runpy, sys
 sys.modules.update(dict.fromkeys({GONE!r}))
 sys.argv = ["device", *sys.argv[1:]]
-runpy.run_module("maxaffine.attack.device", run_name="__main__")
+runpy.run_path({str(BENCHMARKS / "gpu_routes.py")!r}, run_name="__main__")
 """
 FEW = ("axis, L_p", "spectral", "lookup", "hard table")
 
@@ -29,12 +29,16 @@ FEW = ("axis, L_p", "spectral", "lookup", "hard table")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("routes") / "prepared"
+    spec = importlib.util.spec_from_file_location("gpu_routes_prepare", BENCHMARKS / "gpu_routes_prepare.py")
+    assert spec is not None and spec.loader is not None
+    prepare = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(prepare)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prepare, "POINTS", 120)
         patch.setattr(prepare, "CELLS", 600)
-        counts = prepare.prepare(compile, place, FEW, layers=1, seed=11)
+        counts = prepare.prepare(place, FEW, layers=1, seed=11)
         with pytest.raises(BadInput, match="not empty"):
-            prepare.prepare(compile, place, FEW, layers=1, seed=11)
+            prepare.prepare(place, FEW, layers=1, seed=11)
     assert counts["layers"] >= 10 and counts["routes"] >= 70 and counts["bytes"] < 2 << 20
     return place
 

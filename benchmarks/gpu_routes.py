@@ -1,9 +1,9 @@
-"""Routes on a device, judged against what `maxaffine attack --routes --prepare DIR` wrote; needs NumPy, safetensors and torch.
+"""Routes on a device, judged against what `benchmarks/gpu_routes_prepare.py DIR` wrote; needs NumPy, safetensors and torch.
 
-    python -m maxaffine.attack.device DIR [--device cuda] [--only HEAD]
+    PYTHONPATH=src python benchmarks/gpu_routes.py DIR [--device cuda] [--only HEAD]
 
 DIR has index.json and for every layer its file and points: x (P, D), whether float32 holds x, and the target between low and high
-(P, K), which attack/prepare.py proved with balls.  Per layer and route one line of JSON, at the end a line with the counts.  Exit
+(P, K), which that script proved with balls.  Per layer and route one line of JSON, at the end a line with the counts.  Exit
 code 1 where a point lies above a statement.
 """
 
@@ -151,14 +151,9 @@ def judged(folder: Path, entry: dict[str, Any], device: torch.device) -> Iterato
         yield found
 
 
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Judge a folder."""
-    parser = argparse.ArgumentParser(prog="python -m maxaffine.attack.device", description="Judge prepared routes on a device.")
+    parser = argparse.ArgumentParser(description="Judge prepared routes on a device.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--only", default="", help="heads whose name begins so")
@@ -176,7 +171,7 @@ def main(arguments: list[str] | None = None) -> int:
         layers += 1
         for one in judged(asked.folder, entry, device):
             if not asked.quiet or one["violated"]:
-                _say(json.dumps(one))
+                print(json.dumps(one), flush=True)
             if one["bound"] is None or not one["points"]:
                 refused += 1
                 continue
@@ -189,7 +184,7 @@ def main(arguments: list[str] | None = None) -> int:
             if ratio > top:
                 top, where = ratio, f"{one['head']}, {one['dtype']}, {one['route']}, {one['target']}"
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-    _say(
+    print(
         f"{len(pairs)} pairs, {points} points, worst ratio {top:.7f} ({where}), violations {violations}; {layers} layers, "
         f"{variants} variants, {len(kernels)} by kernels, {refused} not covered or refused; {name}, torch {torch.__version__}, "
         f"{time.perf_counter() - begun:.0f} s"

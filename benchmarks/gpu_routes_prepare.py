@@ -1,12 +1,16 @@
-"""Layers, points and true values for a machine where nothing of the proofs can run: what attack/device.py judges there.
+"""Layers, points and true values for a machine where nothing of the proofs can run: what benchmarks/gpu_routes.py judges there.
+
+    python benchmarks/gpu_routes_prepare.py DIR [--layers 3] [--seed 0] [--heads "axis;sums"]
 
 Points are those of the walk: kinks, hand-overs, ends, faces, the worst points that the routes of this machine have.  The target
 is enclosed at each, by intervals of float64 and, where those are wide beside the bound, by balls.
 """
 
+import argparse
 import io
 import json
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +23,12 @@ from maxaffine.attack.search import NOISE, Effort, cells_of, drawn, narrowed, ru
 from maxaffine.attack.starts import start_points
 from maxaffine.attack.ways import ways
 from maxaffine.compiled import Compiled
+from maxaffine.compiler import compile
 from maxaffine.core import balls
 from maxaffine.core.arrays import Array
 from maxaffine.core.container import container_bytes
 from maxaffine.core.errors import BadInput, Refused
-from maxaffine.core.progress import Progress, silent
+from maxaffine.core.progress import Progress, bar, silent
 from maxaffine.core.rounding import compute_format
 from maxaffine.layer.file import from_tensors
 from maxaffine.proofs.routes import TENSORS, narrow_tolerance
@@ -38,9 +43,8 @@ LOOK = Effort(starts=800, climbers=8, tries=4, rounds=12)
 
 
 def prepare(
-    compile: Callable[..., Compiled], folder: Path, heads: Sequence[str] | None = None, *, layers: int, seed: int,
-    progress: Progress = silent,
-) -> dict[str, Any]:  # fmt: skip
+    folder: Path, heads: Sequence[str] | None = None, *, layers: int, seed: int, progress: Progress = silent
+) -> dict[str, Any]:
     """Write `layers` layers per head and dtype; returns counts.  Interrupted, the folder has what was written so far."""
     names = chosen(heads)
     folder.mkdir(parents=True, exist_ok=True)
@@ -162,3 +166,22 @@ def enclosed(target: Target, x: Array, sharp: float) -> tuple[Array, Array]:
             if (high[i] - low[i] <= sharp).all():
                 break
     return low, high
+
+
+def main() -> None:
+    """Prepare a folder and count what is in it."""
+    parser = argparse.ArgumentParser(description="Write layers, points and true values into a new folder.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--layers", type=int, default=3, help="per head and dtype")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--heads", help='some heads only, such as "axis;regions"')
+    asked = parser.parse_args()
+    heads = asked.heads and [name.strip() for name in asked.heads.split(";")]
+    with bar(enabled=sys.stderr.isatty()) as progress:
+        found = prepare(asked.folder, heads, layers=asked.layers, seed=asked.seed, progress=progress)
+    counts = f"{found['layers']} layers, {found['routes']:,} layer-route pairs, {found['points']:,} points"
+    print(f"{counts}, {found['bytes'] / 2**20:.1f} MiB, seed {asked.seed}")
+
+
+if __name__ == "__main__":
+    main()
