@@ -13,7 +13,7 @@ from maxaffine.layer.keys import Coordinates, ListedKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.matrices import cross_matrices, self_matrices
 from maxaffine.proofs.rounding import rounding_of
-from maxaffine.runtime import chooser, lookup
+from maxaffine.runtime import chooser, softmax
 from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 from table_tools import AGREE, Array, Table, as_inputs, magnitude
@@ -66,7 +66,7 @@ def _lemmas(layer: Layer, x: Array) -> tuple[int, int, int]:
     """How many points violate G1 (both sides), G3 and G4 (for f = the first entry's nearest affine map, several g)."""
     R, N = layer.sharpness, layer.keys.count
     scores = x @ layer.keys.slopes.T + layer.keys.offsets
-    alpha = lookup.attention(layer, x, "dense")
+    alpha = softmax.attention(layer, x, "dense")
     F = chooser.evaluate(layer, x)
     best = scores.argmax(axis=1)
     rows = np.arange(len(x))

@@ -3,19 +3,14 @@
 import contextlib
 import math
 import os
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import CASES, stored
+from forgery import attack_file, forge, observed
 
-from maxaffine.attack.files import attack_file, forge, observed
 from maxaffine.checker import check
 from maxaffine.core.errors import BadInput
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from cases import CASES, stored
 
 FILES = int(os.environ.get("MAXAFFINE_FORGED_FILES", "0"))  # per case; 0: the number that its check allows in a test
 FORGED = [(name, next(iter(case.errors))) for name, case in CASES.items() if case.forged] + [("axis", "float32")]

@@ -6,24 +6,19 @@ taken away in test_terms.py.
 """
 
 import math
-import sys
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import CASES, EXAMPLES, compiled, grouped, in_dtypes, stored
+from forgery import observed
 
 import maxaffine as ma
-from maxaffine.attack.files import observed
 from maxaffine.checker import check, grid
 from maxaffine.core.container import read_container
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.heads import HEADS
 from maxaffine.target.target import Target
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from cases import CASES, EXAMPLES, compiled, grouped, in_dtypes, stored
 
 EDITED = [name for name, case in CASES.items() if case.entries is None and not callable(case.target) and name not in EXAMPLES]
 

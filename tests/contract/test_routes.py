@@ -4,8 +4,6 @@
 """
 
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +18,6 @@ from maxaffine.proofs.statement import NO_GRADIENT
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from cases import CASES, WALKED, compiled, grouped, in_dtypes  # noqa: E402
 

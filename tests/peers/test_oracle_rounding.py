@@ -16,7 +16,7 @@ from maxaffine.layer.keys import Coordinates, ListedKeys
 from maxaffine.layer.layer import Layer
 from maxaffine.proofs.observe import face_biased
 from maxaffine.proofs.rounding import coordinate_error, offset_error, rounding_of
-from maxaffine.runtime import chooser, lookup
+from maxaffine.runtime import chooser, softmax
 from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 
@@ -102,10 +102,10 @@ LAYERS = {
 def test_computed_coordinates_and_logits_are_within_eta_of_the_exact_ones(name, dtype):
     layer = LAYERS[name](dtype)
     x = face_biased(layer, 24, np.random.default_rng(1))
-    z = lookup.coordinates(layer, x)
+    z = softmax.coordinates(layer, x)
     reach, doubt = coordinate_error(layer)
     slopes, offsets = layer.keys.listed()
-    computed = lookup.logits(layer, z, slopes, offsets)
+    computed = softmax.logits(layer, z, slopes, offsets)
     eta = rounding_of(layer, "dense").eta
     drift = layer.sharpness * offset_error(layer) if layer.is_product else 0.0
     assert drift <= eta or drift == 0.0
@@ -126,7 +126,7 @@ def test_computed_coordinates_and_logits_are_within_eta_of_the_exact_ones(name, 
             largest = max(largest, float(away.mid()))
         if layer.is_product:
             for i, axis in enumerate(layer.keys.axes):
-                mine = lookup.logits(layer, np.array([row[i]]), axis.slopes, axis.offsets)[0]
+                mine = softmax.logits(layer, np.array([row[i]]), axis.slopes, axis.offsets)[0]
                 for logit, one in zip(exact_logits(layer, [coordinates[i]], axis.slopes, axis.offsets), mine, strict=True):
                     assert abs(logit - exact(one)) <= per_axis
     assert largest >= 1e-3 * eta  # a bound that is not a thousand times too large: dropping a term would be seen
@@ -140,7 +140,7 @@ def test_ratios_of_computed_weights_are_within_two_eta_of_the_exact_ones(name, d
     slopes, offsets = layer.keys.listed()
     eta = rounding_of(layer, "dense").eta
     tiny = float(np.finfo(dtype).tiny)
-    for point, weights in zip(x, lookup.attention(layer, x, "dense"), strict=True):
+    for point, weights in zip(x, softmax.attention(layer, x, "dense"), strict=True):
         z = exact_coordinates(layer, [exact(one) for one in point])
         heard = np.flatnonzero(weights > tiny)
         logits = exact_logits(layer, z, slopes[heard], offsets[heard])
@@ -157,9 +157,9 @@ def test_the_weighted_sum_is_within_its_summation_bound_of_the_computed_weights(
     x = face_biased(layer, 10, np.random.default_rng(5))
     values = layer.values.astype(np.float64).reshape(layer.keys.count, -1)
     largest = float(np.abs(values).max())
-    weights = {"dense": lookup.attention(layer, x, "dense")}
+    weights = {"dense": softmax.attention(layer, x, "dense")}
     if layer.is_product:
-        one, two = lookup.axis_weights(layer, x)
+        one, two = softmax.axis_weights(layer, x)
         weights["factorised"] = None
     for runtime in weights:
         out = chooser.evaluate(layer, x, runtime).reshape(len(x), -1)

@@ -15,6 +15,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.boxes import halve, mesh
 
 BATCH = 4096
+NEGLIGIBLE = 1e-4  # part of the largest quantity below which a smaller one need not be known
 HOPELESS = 40
 """Bisections per coordinate (at most three of them counted) after which a piece with an infinite bound is given up."""
 
@@ -36,21 +37,13 @@ class Maximum:
 
 
 def maximise(
-    low: Array,
-    high: Array,
-    bounds: Callable[[Array, Array], Array],
-    samples: Callable[[Array], Array],
-    *,
-    budget: int = 100_000,
-    slack: float = 1e-3,
-    scale: Array | None = None,
-    negligible: float = 1e-4,
-    offset: float | Array = 0.0,
-) -> Maximum:
+    low: Array, high: Array, bounds: Callable[[Array, Array], Array], samples: Callable[[Array], Array], *,
+    budget: int = 100_000, slack: float = 1e-3, scale: Array | None = None, offset: float | Array = 0.0,
+) -> Maximum:  # fmt: skip
     """Bound Q quantities from above over the box low..high, (D,) each.
 
     bounds(low, high): (M, D), (M, D) -> (M, Q), rigorous.  samples(x): (M, D) -> (M, Q); what is not finite is ignored.
-    A piece is finished when bound - lower <= slack * max(|lower - offset|, negligible * the largest scaled quantity / scale).
+    A piece is finished when bound - lower <= slack * max(|lower - offset|, NEGLIGIBLE * the largest scaled quantity / scale).
     """
     width, middle, dimension = high - low, 0.5 * low + 0.5 * high, len(low)
     ends = _corners(low, high, middle)
@@ -69,7 +62,7 @@ def maximise(
     while True:
         centre = 0.5 * low + 0.5 * high
         lower, at = _learn(lower, at, centre[:BATCH], samples)
-        target = lower + slack * _size(lower - offset, scale, negligible)
+        target = lower + slack * _size(lower - offset, scale)
         excess = np.where(given_up, -np.inf, above - target)
         open_ = np.any(excess > 0, axis=1)
         settled = np.maximum(settled, np.max(above[~open_], axis=0, initial=-np.inf))
@@ -111,11 +104,11 @@ def maximise(
         depth = np.concatenate([depth[rest], depth[chosen] + 1, depth[chosen] + 1])
 
 
-def _size(lower: Array, scale: Array, negligible: float) -> Array:
+def _size(lower: Array, scale: Array) -> Array:
     """The yardstick of each quantity: its own size, or a small part of the largest one's in common units."""
     finite = np.where(np.isfinite(lower), np.abs(lower), 0.0)
     largest = float(np.max(finite * scale, initial=0.0))
-    return np.maximum(finite, negligible * largest / scale)
+    return np.maximum(finite, NEGLIGIBLE * largest / scale)
 
 
 def _corners(low: Array, high: Array, centre: Array) -> Array:

@@ -150,10 +150,11 @@ def _affine_values(tables: Tables, rows: int, first: int) -> tuple[Terms, Array]
 
 def _query_weights(tables: Tables, columns: int, groups: Array | None = None) -> Array:
     """W_Q: sharpness * M on the x rows, sharpness on the 1 row, Lambda on the group rows (one each, if not given)."""
-    from scipy.linalg import block_diag
-
-    metric = tables.sharpness * tables.coordinates.matrix[:, :columns]
-    return np.asarray(block_diag(metric, tables.sharpness, tables.bonus * (np.eye(tables.n_out) if groups is None else groups)))
+    metric, bonus = tables.coordinates.matrix[:, :columns], np.eye(tables.n_out) if groups is None else groups
+    E, D = metric.shape
+    weights = np.zeros((E + 1 + bonus.shape[0], D + 1 + bonus.shape[1]))
+    weights[:E, :D], weights[E, D], weights[E + 1 :, D + 1 :] = tables.sharpness * metric, tables.sharpness, tables.bonus * bonus
+    return weights
 
 
 def _centred(tables: Tables) -> Array:

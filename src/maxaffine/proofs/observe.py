@@ -19,7 +19,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.proofs.known_error import worst_known
 from maxaffine.proofs.rounding import is_unit_grid
-from maxaffine.runtime import lookup, two_level
+from maxaffine.runtime import softmax, two_level
 from maxaffine.target.target import Target
 
 Evaluate = Callable[[Array], Array]
@@ -87,7 +87,7 @@ def local_evaluation(layer: Layer) -> Evaluate | None:
     sizes = [min(count, 2 * steps + 1) for count in shape]
 
     def evaluate(x: Array) -> Array:
-        z = lookup.coordinates(layer, x)
+        z = softmax.coordinates(layer, x)
         places, weights = [], []
         for i, (count, size, axis) in enumerate(zip(shape, sizes, layer.axes, strict=True)):
             first = np.clip(np.rint(z[:, i] + (count - 1) / 2.0).astype(np.int64) - steps, 0, count - size)
@@ -95,7 +95,7 @@ def local_evaluation(layer: Layer) -> Evaluate | None:
             sharpness = z.dtype.type(layer.sharpness)
             scores = (z[:, i : i + 1] * sharpness) * axis.slopes[near] + axis.offsets[near] * sharpness
             places.append(near)
-            weights.append(lookup.weights(scores))
+            weights.append(softmax.weights(scores))
         if len(shape) == 1:
             return np.asarray(np.einsum("bi,birc->brc", weights[0], layer.values[places[0]]))
         found = layer.values[places[0][:, :, None], places[1][:, None, :]]

@@ -21,7 +21,7 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import FLOAT64, Dtype, dtype_of, gamma
 from maxaffine.layer.layer import Layer
-from maxaffine.runtime import lookup, windowed
+from maxaffine.runtime import windowed
 from maxaffine.runtime.chooser import available
 
 
@@ -97,7 +97,7 @@ def _one(layer: Layer, runtime: str) -> Rounding:
         alive *= _alive(layer, i, logit + exponential, dtype)
     rounds = 0
     if runtime == "blocked":
-        rounds = -(-layer.keys.count // lookup.BLOCK)
+        rounds = -(-layer.keys.count // softmax.BLOCK)
         exponential += dtype.unit * (-dtype.exp_floor + (dtype.exp_ulps + 2.0) * rounds)
     eta = logit + exponential
     return Rounding(eta, gamma(2 * (alive + 2 * rounds) + 4, dtype.unit), _stray(layer, dtype), eta)

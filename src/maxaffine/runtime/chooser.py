@@ -16,7 +16,7 @@ from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.runtime import collapsed, grouped, lookup, two_level, windowed
+from maxaffine.runtime import collapsed, grouped, softmax, two_level, windowed
 from maxaffine.runtime.collapse import collapse
 from maxaffine.runtime.kept import once
 from maxaffine.runtime.parallel import Ways
@@ -111,7 +111,7 @@ RUNTIMES = {
     for runtime in (
         Runtime(
             "hard", lambda layer, how: None if layer.hard else 'it was not compiled with method="nearest"',
-            lambda layer, x, how: lookup.hard(layer, x),
+            lambda layer, x, how: softmax.hard(layer, x),
             lambda layer: f"the nearest of {layer.keys.count:,} entries answers alone",
             ways=lambda layer, tolerance: Ways(),
         ),
@@ -133,22 +133,22 @@ RUNTIMES = {
         ),
         Runtime(
             "factorised", _no_factors,
-            lambda layer, x, how: (grouped.evaluate if layer.grouped else lookup.factorised)(layer, x),
+            lambda layer, x, how: (grouped.evaluate if layer.grouped else softmax.factorised)(layer, x),
             _factorised_reason, lambda layer, tolerance: layer.grouped or len(layer.keys.shape) > 1, None,
-            lambda layer: grouped.bytes_per_query(layer) if layer.grouped else lookup.bytes_per_query(layer, "factorised"),
+            lambda layer: grouped.bytes_per_query(layer) if layer.grouped else softmax.bytes_per_query(layer, "factorised"),
         ),
         Runtime(
             "dense", _no_dense,
-            lambda layer, x, how: (grouped.evaluate_dense if layer.grouped else lookup.dense)(layer, x),
+            lambda layer, x, how: (grouped.evaluate_dense if layer.grouped else softmax.dense)(layer, x),
             lambda layer: f"{layer.keys.count} keys: the literal softmax fits the cache",
             lambda layer, tolerance: layer.keys.count <= DENSE_KEYS, None,
-            lambda layer: grouped.bytes_per_query_dense(layer) if layer.grouped else lookup.bytes_per_query(layer, "dense"),
+            lambda layer: grouped.bytes_per_query_dense(layer) if layer.grouped else softmax.bytes_per_query(layer, "dense"),
         ),
         Runtime(
             "blocked", lambda layer, how: "its tokens stand in groups" if layer.grouped else None,
-            lambda layer, x, how: lookup.blocked(layer, x),
-            lambda layer: f"{layer.keys.count} keys: streamed in blocks of {lookup.BLOCK}",
-            bytes_per_query=lambda layer: lookup.bytes_per_query(layer, "blocked"),
+            lambda layer, x, how: softmax.blocked(layer, x),
+            lambda layer: f"{layer.keys.count} keys: streamed in blocks of {softmax.BLOCK}",
+            bytes_per_query=lambda layer: softmax.bytes_per_query(layer, "blocked"),
         ),
     )
 }  # fmt: skip
@@ -228,4 +228,4 @@ def attention(layer: AnyLayer, x: Array) -> AnyArray:
     if layer.grouped:
         return two_level.attention(layer, x) if layer.has_clusters else grouped.attention(layer, x)
     product = layer.is_product and len(layer.keys.shape) > 1
-    return lookup.attention(layer, x, "hard" if layer.hard else "factorised" if product else "dense")
+    return softmax.attention(layer, x, "hard" if layer.hard else "factorised" if product else "dense")

@@ -5,7 +5,9 @@ Two inputs: one array for each.  A query beyond an edge by no more than the roun
 is clamped; farther out it is an error unless outside="clamp".  Tensors follow the same rules (runtime/torch_runtime.py).
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +15,9 @@ from numpy.typing import ArrayLike
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.target.box import Box
-from maxaffine.target.target import Target
+
+if TYPE_CHECKING:  # judging routes on a device needs neither expressions nor their balls
+    from maxaffine.target.target import Target
 
 NOT_FINITE = "queries must be finite numbers; NaN or infinity came."
 

@@ -187,7 +187,7 @@ def _softmax(logits: Tensor) -> Tensor:
 
 
 def _lookup(structure: Structure, numbers: Tensors, away: Tensor) -> Tensor:
-    """Product or listed keys, scaled as runtime/lookup.py does: (d_out n_out, B)."""
+    """Product or listed keys, scaled as runtime/softmax.py does: (d_out n_out, B)."""
     z, values, slopes = numbers["coordinates.matrix"] @ away, numbers["values"], numbers.get("value_slopes")
     scaled, sharpness = z * structure.sharpness, structure.sharpness
     if "keys.slopes" in numbers:  # listed

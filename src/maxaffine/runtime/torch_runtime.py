@@ -15,7 +15,9 @@ is.  A hard layer answers with its nearest entry: that is constant but for jumps
 extra ``maxaffine[torch]``.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -29,7 +31,9 @@ from maxaffine.runtime.gpu.tables import Polynomials
 from maxaffine.runtime.kept import once
 from maxaffine.runtime.queries import NOT_FINITE, beyond, boxes_for, flattened
 from maxaffine.target.box import Box
-from maxaffine.target.target import Target
+
+if TYPE_CHECKING:
+    from maxaffine.target.target import Target
 
 Tensor = torch.Tensor
 

@@ -32,7 +32,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.runtime import grouped, parallel
 from maxaffine.runtime.grouped import BRANCH
 from maxaffine.runtime.kept import once
-from maxaffine.runtime.lookup import outer_products
+from maxaffine.runtime.softmax import outer_products
 from maxaffine.runtime.windowed import POWERS, exponential
 
 SKIP = 2.0**-120  # masses below this are left out; their values would have to be 1e36 times the others' to be seen

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from maxaffine.core.boxes import grid
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
@@ -33,9 +34,7 @@ def extremum(expression: Expression, place: int, box: Box) -> int | None:
     if node.op not in ("abs", "max", "min") or isinstance(end, bool) or any(isinstance(a, bool) for a in args):
         return None
     values = [int(a) for a in args] if node.op != "abs" else [int(args[0]), graph.negate(int(args[0]))]
-    cells = [np.linspace(low, high, CELLS + 1) for low, high in zip(box.low, box.high, strict=True)]
-    lows = np.stack([a.ravel() for a in np.meshgrid(*(cell[:-1] for cell in cells), indexing="ij")], axis=1)
-    highs = np.stack([a.ravel() for a in np.meshgrid(*(cell[1:] for cell in cells), indexing="ij")], axis=1)
+    lows, highs = grid(box.low, box.high, CELLS)
     both = Expression.of_graph("both values", expression.names, graph, values).enclose(Interval(lows, highs))
     low, high = both.lo.min(axis=1, keepdims=True), both.hi.max(axis=1, keepdims=True)
     free = Expression.of_graph("with a free kink", (*expression.names, "kink"), graph, (end,)).gradient().output(D)

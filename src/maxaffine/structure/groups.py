@@ -59,13 +59,13 @@ class Group:
         return Interval.of(lows, highs)
 
 
-def groups_of(expression: Expression, output: int = 0, apart: bool = False) -> tuple[Group, ...]:
-    """The groups of one output; a constant part is added to the first group.
+def groups_of(expression: Expression, apart: bool = False) -> tuple[Group, ...]:
+    """The groups of an expression of one output; a constant part is added to the first group.
 
     With `apart`, groups that switch (abs, max, sqrt, ..) stay apart from others of more directions.
     """
     work = _Work(expression)
-    constant, terms = work.terms(expression.outputs[output])
+    constant, terms = work.terms(expression.outputs[0])
     gathered: dict[frozenset[Direction], list[list[int]]] = {}
     for factors in terms:
         gathered.setdefault(work.key(factors), []).append(factors)

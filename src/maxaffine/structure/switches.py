@@ -98,10 +98,10 @@ def _argument(graph: Graph, node: Node) -> int:
     return u
 
 
-def affine_form(expression: Expression, output: int = 0) -> AffineForm | None:
-    """The output as constant + coefficients . x, where its normal form shows that; None otherwise."""
+def affine_form(expression: Expression) -> AffineForm | None:
+    """The first output as constant + coefficients . x, where its normal form shows that; None otherwise."""
     graph = Graph(expression.nodes)
-    constant, terms = graph.terms(graph.make(*expression.nodes[expression.outputs[output]]))
+    constant, terms = graph.terms(graph.make(*expression.nodes[expression.outputs[0]]))
     if any(graph.nodes[a].op != "var" for a in terms):
         return None
     columns: list[int] = [graph.zero] * expression.dimension

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from forgery import observed
 
 import maxaffine as ma
-from maxaffine.attack.files import observed
 from maxaffine.checker import check, literal_clusters, literal_groups
 from maxaffine.checker.head_rounding import variation
 from maxaffine.checker.literal import CONFIRMS

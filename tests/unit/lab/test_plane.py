@@ -93,7 +93,7 @@ def test_constructed_heads_are_those_of_the_compiler(name: str) -> None:
     from maxaffine.heads.lookup import theorems
     from maxaffine.heads.lookup.build import build_grid
     from maxaffine.heads.lookup.plan import GridPlan
-    from maxaffine.runtime.lookup import dense
+    from maxaffine.runtime.softmax import dense
 
     f = free_keys.function(name)
     side = 4

@@ -11,7 +11,7 @@ from maxaffine.core.errors import BadInput
 from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
 from maxaffine.layer.keys import Coordinates, ListedKeys
 from maxaffine.layer.layer import Layer
-from maxaffine.runtime import chooser, lookup
+from maxaffine.runtime import chooser, softmax
 
 
 def grid(counts=(4, 5, 3), rho=6.0, dtype="float64", slopes=False, seed=0):
@@ -45,14 +45,14 @@ def test_every_runtime_computes_the_definition_with_constant_and_affine_values(d
 def test_blocks_of_any_length_give_the_same_answer(monkeypatch):
     layer = grid()
     x = np.random.default_rng(2).uniform(-1, 2, size=(20, 3))
-    whole = lookup.blocked(layer, x)
+    whole = softmax.blocked(layer, x)
     for size in (1, 7, 59, 60, 1000):
-        monkeypatch.setattr(lookup, "BLOCK", size)
-        assert lookup.blocked(layer, x) == pytest.approx(whole, abs=1e-13)
+        monkeypatch.setattr(softmax, "BLOCK", size)
+        assert softmax.blocked(layer, x) == pytest.approx(whole, abs=1e-13)
 
 
 def test_streaming_survives_a_maximum_that_rises_by_thousands_from_block_to_block(monkeypatch):
-    monkeypatch.setattr(lookup, "BLOCK", 2)
+    monkeypatch.setattr(softmax, "BLOCK", 2)
     offsets = np.array([-9e5, -8e5, -3e3, -1e3, 0.0, -0.5])
     for order in (np.arange(6), np.arange(6)[::-1]):
         layer = Layer(
@@ -60,7 +60,7 @@ def test_streaming_survives_a_maximum_that_rises_by_thousands_from_block_to_bloc
             np.arange(6.0)[order].reshape(6, 1, 1), np.zeros(1), np.ones(1), ((1, 1),),
         )  # fmt: skip
         weight = math.exp(-0.5)
-        assert lookup.blocked(layer, np.zeros((1, 1)))[0, 0, 0] == pytest.approx((4 + 5 * weight) / (1 + weight), rel=1e-14)
+        assert softmax.blocked(layer, np.zeros((1, 1)))[0, 0, 0] == pytest.approx((4 + 5 * weight) / (1 + weight), rel=1e-14)
 
 
 def test_queries_are_cut_into_chunks_that_respect_the_workspace(monkeypatch):
@@ -100,7 +100,7 @@ def test_the_chooser_takes_what_the_keys_allow_and_says_why():
 def test_dense_and_factorised_weights_are_the_same_product():
     layer = grid()
     x = np.random.default_rng(4).uniform(-1, 2, size=(10, 3))
-    assert lookup.attention(layer, x, "factorised") == pytest.approx(lookup.attention(layer, x, "dense"), abs=1e-14)
+    assert softmax.attention(layer, x, "factorised") == pytest.approx(softmax.attention(layer, x, "dense"), abs=1e-14)
 
 
 def test_a_sharpness_beyond_any_gap_gives_the_nearest_value_without_a_warning():
@@ -113,6 +113,6 @@ def test_a_sharpness_beyond_any_gap_gives_the_nearest_value_without_a_warning():
 
 def test_memory_is_told_before_it_is_taken():
     layer = grid()
-    assert lookup.bytes_per_query(layer, "dense") >= layer.keys.count * 8
-    assert lookup.bytes_per_query(layer, "blocked") <= 3 * lookup.BLOCK * 8
-    assert lookup.bytes_per_query(layer, "factorised") >= layer.values.nbytes // layer.keys.shape[0]
+    assert softmax.bytes_per_query(layer, "dense") >= layer.keys.count * 8
+    assert softmax.bytes_per_query(layer, "blocked") <= 3 * softmax.BLOCK * 8
+    assert softmax.bytes_per_query(layer, "factorised") >= layer.values.nbytes // layer.keys.shape[0]

@@ -33,7 +33,7 @@ from maxaffine.proofs.assumptions import ENTRIES, EXPONENTIAL
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import underflow
 from maxaffine.proofs.rounding import rounding_of, window_leak
-from maxaffine.runtime import lookup
+from maxaffine.runtime import softmax
 from maxaffine.runtime.collapse import SHARE, allowance, collapsible
 from maxaffine.runtime.grouped import tree_terms
 from maxaffine.target.entries import Entries
@@ -349,7 +349,7 @@ def _hard(layer: Layer, data: Data) -> Verified:
         away = np.maximum(high - data.y, data.y - low)
         return _worst(best, away * (1.0 + 4.0 * FLOAT64.unit), away, Axes(list(data.X.T), False))
     for points, entries in data.blocks():
-        got = lookup.hard(layer, points).astype(np.float64).reshape(len(points), -1)
+        got = softmax.hard(layer, points).astype(np.float64).reshape(len(points), -1)
         away = np.abs(got - entries)
         best = _worst(best, away * (1.0 + 4.0 * FLOAT64.unit), away, Axes(list(points.T), False))
     return best
