@@ -21,7 +21,7 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import FLOAT64, Dtype, dtype_of, gamma
 from maxaffine.layer.layer import Layer
-from maxaffine.runtime import windowed
+from maxaffine.runtime import softmax, windowed
 from maxaffine.runtime.chooser import available
 
 
