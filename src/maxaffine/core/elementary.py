@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from maxaffine.core.outward import Array, Mask, down, lower, quiet, short, sigmoid_of, up, upper
+from maxaffine.core.arrays import Array
+from maxaffine.core.outward import Mask, down, lower, quiet, short, sigmoid_of, up, upper
 
 Ends = tuple[Array, Array]
 Image = Callable[[Array, Array], Ends]
