@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from maxaffine.core import elementary
+from maxaffine.core.arrays import Array
 from maxaffine.core.outward import (
     LARGEST,
-    Array,
     Mask,
     down,
     float_power,

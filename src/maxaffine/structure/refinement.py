@@ -15,11 +15,11 @@ from itertools import product
 
 import numpy as np
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.polytopes import Point, Polytope, value
 from maxaffine.structure.affine_pieces import (
     MOST_PIECES,
     ZERO,
-    Array,
     NotPiecewise,
     Piece,
     Pieces,

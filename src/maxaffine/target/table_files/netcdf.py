@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
-from maxaffine.target.table_files.contents import Array, Contents, grid, listed, numbers, pick, within
+from maxaffine.target.table_files.contents import Contents, grid, listed, numbers, pick, within
 
 VARIABLES = 4096  # variables of a file
 

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.progress import Progress
 from maxaffine.target.box import default_names
-from maxaffine.target.table_files.contents import Array, Contents, grid, listed, pick, rows
+from maxaffine.target.table_files.contents import Contents, grid, listed, pick, rows
 
 MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "-"))
 ROWS = 65_536  # rows that are read at a time
