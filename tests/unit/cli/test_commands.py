@@ -375,7 +375,7 @@ def test_a_bad_file_is_refused_by_name(refused, saved, tmp_path, kind, command):
 
 
 def test_plan_tells_the_cost_of_every_error_and_builds_nothing(run, monkeypatch):
-    monkeypatch.setattr("maxaffine.heads.lookup.search._build", lambda *_: pytest.fail("something was built"))
+    monkeypatch.setattr("maxaffine.heads.lookup.search.Lookup.build", lambda *_: pytest.fail("something was built"))
     found = run("plan", "sin(x)+cos(y)", *SQUARE, "--error", "0.1,0.05,1e-6", "--json").json
     assert found["errors"] == [0.1, 0.05, 1e-6]
     cheapest = {error: min(p["tokens"] for p in found["plans"] if p["error"] == error) for error in found["errors"]}

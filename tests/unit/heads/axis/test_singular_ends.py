@@ -90,5 +90,5 @@ def test_slopes_of_sites_do_not_drown_in_those_of_a_singular_end():
     cells = [Cell(a, b, a, b, fit) for a, b in pairwise(edges)]
     over = [(b, 30.0 / b) for b in edges[1:-1]]
     sites = place_sites(cells, over, "float64")
-    np.testing.assert_allclose(np.diff(sites.slopes), [o.sharpness for o in over], rtol=1e-9)
+    np.testing.assert_allclose(np.diff(sites.slopes), [sharpness for _, sharpness in over], rtol=1e-9)
     assert np.abs(sites.offsets).max() < 1e4
