@@ -176,6 +176,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--heads", help='some heads only, such as "axis;regions"')
     asked = parser.parse_args()
+    if asked.layers < 1 or asked.seed < 0:
+        parser.error(f"--layers (={asked.layers}) must be at least 1, --seed (={asked.seed}) not negative.")
     heads = asked.heads and [name.strip() for name in asked.heads.split(";")]
     with bar(enabled=sys.stderr.isatty()) as progress:
         found = prepare(asked.folder, heads, layers=asked.layers, seed=asked.seed, progress=progress)
