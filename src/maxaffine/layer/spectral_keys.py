@@ -73,7 +73,7 @@ def weights(keys: AxisKeys, z: Array) -> Array:
 
 
 def expected_etas(keys: AxisKeys, z: Array, terms: int) -> Array:
-    """Errors of the logits (M, N) in unit roundoffs, as certify/head_bounds counts them: products, shift, exp, division."""
+    """Errors of the logits (M, N) in unit roundoffs, as proofs/head_bounds.py counts them: products, shift, exp, division."""
     scores = np.multiply.outer(z, keys.slopes) + keys.offsets
     gap = scores.max(axis=1, keepdims=True) - scores
     return np.asarray(terms * (np.multiply.outer(np.abs(z), np.abs(keys.slopes)) + np.abs(keys.offsets)) + gap + 11.0)
