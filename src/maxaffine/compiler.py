@@ -101,7 +101,7 @@ def _finished(request: Request, found: Found, kind: str, begun: float) -> Compil
         plan=found.plan.to_json(),
         cost=found.cost,
         found=found,
-        declared=request.evidence.declared(),
+        declared=request.facts.declared.record(),
     )
     validate(compiled)
     compiled = replace(compiled, seconds=time.perf_counter() - begun)

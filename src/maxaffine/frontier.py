@@ -57,7 +57,7 @@ def plan(
     )  # fmt: skip
     for index, error in enumerate(asked):
         (run.progress or silent)("plans", index, len(errors))
-        request = replace(first, error=absolute_error(error, False, first.target, dtype))
+        request = replace(first, error=absolute_error(error, False, first.largest, dtype))
         found = [_row(plan, request) for plan in _candidates(request)]
         found += _searched(request, len(errors) <= FEW, [] if refused is None else refused)
         rows += sorted(found, key=lambda row: int(row["tokens"]))

@@ -15,7 +15,7 @@ from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import compute_dtype, dtype_of
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.proofs.certificate import LEAST_INTEGRAL
-from maxaffine.target.evidence import Evidence, gather
+from maxaffine.target.evidence import Evidence, Facts, gather
 from maxaffine.target.target import Target
 
 NEAREST = "nearest"  # the method of tables and samples that returns the nearest entry's value
@@ -64,7 +64,7 @@ class Request:
     error: float
     norm: float
     dtype: str
-    evidence: Evidence
+    facts: Facts
     partition: MaxAffine | None = None
     centres: Array | None = None
     require: str | None = None
@@ -76,6 +76,13 @@ class Request:
     out: Path | None = None  # where the layer goes; large lookups are written there as they are made
     executor: Any | None = None  # a concurrent.futures.Executor that computes values
     literal: bool = False  # whether the literal softmax over all tokens is to meet the error as well
+    largest: float = 0.0  # |f| reaches about that
+    seen_spread: float = 0.0  # and f goes that far from its least to its largest value
+
+    @property
+    def evidence(self) -> Evidence:
+        """All that may enter a proof; derived when first asked for."""
+        return self.facts.evidence
 
 
 def request_of(
@@ -92,16 +99,19 @@ def request_of(
     if made.entries is not None:
         functions = {**facts, "breaks": breaks, "gap": gap, "keys": keys, "executor": run.executor}
         _check_for_entries(made, functions, norm, method)
-        wanted, evidence = _entries_error(error, relative, made, dtype, method == NEAREST), Evidence()
+        wanted, given = _entries_error(error, relative, made, dtype, method == NEAREST), Facts(made, Evidence())
+        largest = spread = 0.0
     else:
         if method == NEAREST:
             raise BadInput('`method` (="nearest") returns the nearest entry of a Table or of Samples; the target is a function.')
-        wanted = absolute_error(check_error(error), relative, made, dtype)
+        least, most = seen_range(made)
+        largest, spread = max(0.0, float(-least.min()), float(most.max())), float((most - least).max())
+        wanted = absolute_error(check_error(error), relative, largest, dtype)
         _check_power(p, wanted)
-        evidence = gather(made, norm=p, **{"lipschitz": None, "modulus": None, "analytic": None, **facts})
+        given = gather(made, norm=p, **{"lipschitz": None, "modulus": None, "analytic": None, **facts})
     _rule(isinstance(literal, (bool, np.bool_)), "literal", literal, "must be True or False")
     return Request(
-        target=made, error=wanted, norm=p, dtype=dtype, evidence=evidence, **_keys(keys, made),
+        target=made, error=wanted, norm=p, dtype=dtype, facts=given, largest=largest, seen_spread=spread, **_keys(keys, made),
         require=check_choice("require", require, (None, "proved")), breaks=_check_breaks(breaks, made), gap=check_gap(gap, made),
         literal=bool(literal), max_bytes=None if run.max_bytes is None else int(run.max_bytes), seed=int(run.seed),
         progress=run.progress or silent, executor=run.executor, out=None if run.out is None else Path(run.out),
@@ -253,14 +263,19 @@ def _what(value: Any) -> str:
     return f"an array of shape {shape}" if shape is not None else repr(value)[:60]
 
 
-def absolute_error(error: float, relative: bool, target: Target, dtype: str) -> float:
-    """The absolute error; refused where the dtype cannot hold it."""
+def seen_range(target: Target) -> tuple[Array, Array]:
+    """The least and the largest value (K,) at a thousand points, so that sup f - inf f is surely as large."""
     x = np.concatenate([target.box.sample(1024, np.random.default_rng(0)), target.box.centre[None]])
     if target.expression is not None:
         found = target.enclose(x, x)
-        largest = float(np.where(np.isfinite(found.mignitude), found.mignitude, 0.0).max())
+        least, most = (np.where(np.isfinite(end), end, 0.0) for end in (found.hi, found.lo))
     else:
-        largest = float(np.abs(target.values(x)).max())
+        least = most = target.values(x)
+    return least.reshape(len(x), -1).min(axis=0), most.reshape(len(x), -1).max(axis=0)
+
+
+def absolute_error(error: float, relative: bool, largest: float, dtype: str) -> float:
+    """The absolute error for a target whose largest |value| is about `largest`; refused where the dtype cannot hold it."""
     _check_overflow(largest, dtype, "target")
     if relative and largest == 0.0:
         raise Refused("`relative` measures the error in units of sup |f|, and f is zero at every point that was tried.")

@@ -20,6 +20,7 @@ from maxaffine.target.target import Target
 
 METHODS = ("auto", *HEADS)
 ENOUGH = 4  # tokens below which no other method is asked
+MANY = 4096  # tokens that a lookup surely needs where it is not compared with others
 FEW = 256  # tokens below which no slow head is asked in two variables
 
 
@@ -47,7 +48,8 @@ def search(request: Request, method: str) -> Found:
 def _ask_heads(request: Request, method: str, reasons: dict[str, list[str]]) -> Found | None:
     """The best of one head, or of all but lookups, which are asked where nothing else is proved."""
     best: Found | None = None
-    limit = lookup.fewest_tokens(request) if method == "auto" else None
+    many = lookup.surely_more(request, MANY)  # then no lookup is in play, and what it rests on need not be derived
+    limit = lookup.fewest_tokens(request) if method == "auto" and not many else None
     constant = lookup.constant(request) if method == "auto" else None
     if constant is not None:
         limit = constant.cost.tokens + 1  # a head of as few tokens says more
@@ -59,6 +61,9 @@ def _ask_heads(request: Request, method: str, reasons: dict[str, list[str]]) -> 
         best = _better(best, attempt(name, request, reasons.setdefault(name, []), min(tokens, default=None)))
         if best is not None and best.certificate.kind == "proved" and best.cost.tokens <= max(ENOUGH, request.target.n_out):
             break
+    if many and method == "auto" and best is not None and best.cost.tokens > MANY:
+        limit = lookup.fewest_tokens(request)
+        best = None if limit is not None and best.cost.tokens >= limit else best
     return _better(best, constant)
 
 

@@ -284,7 +284,7 @@ def test_refining_the_grid_never_worsens_the_approximation_part(text, box, count
     from maxaffine.target.evidence import gather
 
     target = Target.of(text, box)
-    evidence = gather(target, None, None, None)
+    evidence = gather(target, None, None, None).evidence
     assume(evidence.lipschitz is not None)
     known = Evidence(evidence.lipschitz, evidence.euclidean or 1.0, lambda r: 3.0 * r, lambda r: 2.0 * math.sqrt(r), spread=10.0)
     for route, margin in (("E1", 0.0), ("E2", 0.0), ("E3", 0.0), ("E4", 0.0), ("G4", MARGIN)):

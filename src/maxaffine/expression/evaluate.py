@@ -19,17 +19,17 @@ def _data(node: Node) -> tuple[Any, ...]:
     return () if node.data is None else (node.data,)
 
 
-def values(nodes: Sequence[Node], order: Sequence[int], x: Array) -> dict[int, Any]:
-    """Float64 values of the nodes `order` at points x (B, D): arrays (B,), or shape () for constants.
+def values(nodes: Sequence[Node], order: Sequence[int], variables: Sequence[Array]) -> dict[int, Any]:
+    """Float64 values of the nodes `order` at points, given one array per variable: of shapes that broadcast, () for constants.
 
-    Not finite where a function is not defined; no warnings.
+    Not finite where a function is not defined; no warnings.  On a product of axes every node is computed on the axes it needs.
     """
     result: dict[int, Any] = {}
     with np.errstate(all="ignore"):
         for place in order:
             node = nodes[place]
             if node.op == "var":
-                result[place] = x[:, node.data]
+                result[place] = variables[node.data]
             elif node.op == "const":
                 result[place] = np.float64(nearest(node.data))
             else:
@@ -49,16 +49,17 @@ class Enclosed:
     ok: Mask | None
 
 
-def enclosures(nodes: Sequence[Node], order: Sequence[int], x: Interval) -> dict[int, Enclosed]:
-    """Rigorous enclosures of the nodes `order` over boxes x (B, D), with where each is surely defined.
+def enclosures(nodes: Sequence[Node], order: Sequence[int], x: Interval | Sequence[Interval]) -> dict[int, Enclosed]:
+    """Rigorous enclosures of the nodes `order` over boxes x (B, D), or one interval per variable of shapes that broadcast.
 
     Where `ok` is False some operation below may be undefined or jump; the interval there means nothing.
     """
+    variables = [x[:, i] for i in range(x.shape[1])] if isinstance(x, Interval) else x
     result: dict[int, Enclosed] = {}
     for place in order:
         node = nodes[place]
         if node.op == "var":
-            result[place] = Enclosed(Interval(x.lo[:, node.data], x.hi[:, node.data]), None)
+            result[place] = Enclosed(variables[node.data], None)
         elif node.op == "const":
             result[place] = Enclosed(Interval.exact(node.data), None)
         elif node.op == "where":

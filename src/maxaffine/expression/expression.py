@@ -73,7 +73,7 @@ class Expression:
         result = np.empty((len(points), self.count))
         for start in range(0, len(points), CHUNK):
             part = points[start : start + CHUNK]
-            found = evaluate.values(self.nodes, range(len(self.nodes)), part)
+            found = evaluate.values(self.nodes, range(len(self.nodes)), part.T)
             for k, place in enumerate(self.outputs):
                 result[start : start + CHUNK, k] = found[place]
         return result
@@ -102,6 +102,27 @@ class Expression:
                 if mask is not None:
                     ok[rows, k] = mask
         return Interval(lo, hi), ok
+
+    def evaluate_on(self, variables: Sequence[Array]) -> Array:
+        """Float64 values on arrays that broadcast, one per variable; on a product of axes that is cheaper than point by point.
+
+        The outputs stand last: (.., K).
+        """
+        shape = np.broadcast_shapes(*(x.shape for x in variables))
+        found = evaluate.values(self.nodes, range(len(self.nodes)), variables)
+        return np.stack([np.broadcast_to(found[place], shape) for place in self.outputs], axis=-1)
+
+    def enclose_on(self, variables: Sequence[Interval]) -> Interval:
+        """Enclosures on intervals that broadcast, one per variable: (.., K), as `enclose` gives them row by row."""
+        shape = np.broadcast_shapes(*(x.shape for x in variables))
+        found = evaluate.enclosures(self.nodes, range(len(self.nodes)), variables)
+        parts = []
+        for place in self.outputs:
+            one, ok = found[place].value, found[place].ok
+            if ok is not None:
+                one = one.undefined(~ok)
+            parts.append(Interval(np.broadcast_to(one.lo, shape), np.broadcast_to(one.hi, shape)))
+        return Interval.stack(parts)
 
     def enclose_ball(self, xs: Sequence[Any]) -> list[Any]:
         """Enclosures over complex balls: D `flint.acb` in, K out, at flint's current precision.

@@ -123,7 +123,7 @@ def unconfirmed(found: Found, request: Request) -> str | None:
     tensors, description = to_tensors(found.layer)
     record = {
         "layer": description, "target": target.to_json(), "error": request.error, "norm": found.certificate.norm_label,
-        "certificate": found.certificate.to_json(), "plan": found.plan.to_json(), "declared": request.evidence.declared(),
+        "certificate": found.certificate.to_json(), "plan": found.plan.to_json(), "declared": request.facts.declared.record(),
     }  # fmt: skip
     data = target.data if isinstance(target.data, Table | Samples) else None
     try:

@@ -91,7 +91,7 @@ def _request(family: str, dimension: int, max_bytes: int) -> Any:
 
     target = resolve(expression(family, dimension), _box(dimension), False)
     return Request(
-        target=target, error=1.0, norm=float("inf"), dtype="float64", evidence=gather(target, None, None, None), partition=None,
+        target=target, error=1.0, norm=float("inf"), dtype="float64", facts=gather(target, None, None, None), partition=None,
         centres=None, require=None, max_bytes=max_bytes, seed=0, progress=silent,
     )  # fmt: skip
 

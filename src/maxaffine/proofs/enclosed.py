@@ -115,7 +115,7 @@ def _measure(
     value, slope = piece.at(centre)
     change = half @ bent  # of the gradient of p inside the box
     p_range = (np.abs(slope) * half).sum(axis=1) + 0.5 * (change * half).sum(axis=1)
-    mid = source.at(centre, 0.0)
+    mid = source.at(list(centre.T), 0.0)
     shape = (len(low), len(scale.lo))
     offset = Interval(np.broadcast_to(source.offset.lo, shape), np.broadcast_to(source.offset.hi, shape))
     x = Interval(low, high) * scale + offset

@@ -9,6 +9,9 @@ parameter r in axis k) x (real cell), ||e - q|| <= E = sum_k Leb^{k-1} 4 M_k r^-
 Cells are halved where no ellipse serves, unless the pair f, p has a bound that needs none: next to the branch point of a root
 the range of f says enough (heads/axis/cell_error.py).  Where f has kinks, enclosures of first order take over (enclosed.py).  A
 head p is bounded on ellipses by max |c| S, or where its values are affine in z by a weighted sum (head_bounds.py).
+
+On boxes of several axes a quick look comes first: where |e| is seen to stay below the error, fewer points per degree and a larger
+remainder prove enough (`_effort`).  Heads are summed up in float64, and in extended precision where that is too coarse.
 """
 
 import math
@@ -16,17 +19,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core import balls
 from maxaffine.core.arrays import Array
-from maxaffine.core.boxes import depth_first, mesh
+from maxaffine.core.boxes import depth_first
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import EXTENDED, FLOAT64, gamma
 from maxaffine.layer.keys import AxisKeys
-from maxaffine.proofs.head_bounds import affine_size, axis_weights, strip_factor
+from maxaffine.proofs.head_bounds import affine_size, strip_factor
 from maxaffine.proofs.sources import FromDerivatives, Source, semi_axes
 
 RADII = (1.2, 1.4, 1.7, 2.0, 2.2, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 14.0, 20.0)
@@ -35,8 +39,12 @@ POINTS = {1: 4_000, 2: 60_000, 3: 4_000_000, 4: 8_000_000}  # of a cell, at most
 ALL_POINTS = 15_000_000  # of a proof, some tens of seconds
 MOST_CELLS = 400
 DEEPEST = 120
+BLOCK = 32_768  # points at a time: the arrays of a pass then stay in the processor's cache
 PI = np.longdouble("3.14159265358979323846264338327950288")
-SHARE = 0.004  # of the error that the interpolation remainder may take
+SHARE, LARGEST_SHARE = 0.004, 0.25  # of the error that the interpolation remainder may take
+GLANCE = {2: 24, 3: 10, 4: 6}  # points per side of the quick look that says how densely a proof must look
+CHEAP = 4_000  # points of a box that are looked at as densely as pays
+TOO_COARSE = 1e-3  # of the error: beyond, the rounding of float64 sums is no longer left in a bound
 
 
 class TooManyPoints(Refused):
@@ -59,8 +67,11 @@ class Pair(ABC):
         """A degree along axis k and its remainder, at most `allowed`; None where no ellipse serves."""
 
     @abstractmethod
-    def at_points(self, low: Array, high: Array, degrees: tuple[int, ...]) -> tuple[float, float, int]:
-        """max |f - p| over the Chebyshev points of a cell, its uncertainty, and how many points there were."""
+    def at_points(self, low: Array, high: Array, counts: tuple[int, ...], precise: bool) -> tuple[float, float]:
+        """max |f - p| over so many Chebyshev points per side of a cell, and its uncertainty.
+
+        Unless `precise`, sums are in float64, and the points may be off by `rounded_nodes` of the cell.
+        """
 
     def nodes(self, degree: int) -> int:
         """How many Chebyshev points along a side stand for a degree."""
@@ -86,6 +97,18 @@ class Proof:
     points: int
 
 
+@dataclass(frozen=True)
+class Effort:
+    """How densely a proof looks: points per degree (None: the pair's own), and the share of the error for remainders."""
+
+    oversampling: int | None = None
+    share: float = SHARE
+
+    def counts(self, pair: Pair, degrees: tuple[int, ...]) -> tuple[int, ...]:
+        """Chebyshev points per side."""
+        return tuple(pair.nodes(m) if self.oversampling is None else max(self.oversampling * m, m + 1) for m in degrees)
+
+
 def prove(
     pair: Pair, error: float, low: Array | None = None, high: Array | None = None, give_up: float = math.inf,
     most_cells: int = MOST_CELLS, most_points: int | None = None,
@@ -95,24 +118,48 @@ def prove(
     Refused where the target cannot be enclosed near the box, or as soon as the bound is seen to exceed `give_up`.
     """
     E = pair.dimension
+    low = -np.ones(E) if low is None else np.array(low, dtype=np.float64)
+    high = np.ones(E) if high is None else np.array(high, dtype=np.float64)
+    with balls.precision(64):
+        effort = _effort(pair, error, low, high, give_up)
+        proof = _prove(pair, error, low, high, give_up, most_cells, most_points, effort)
+        if proof.bound > error and effort.oversampling is not None and proof.seen <= error:
+            proof = _prove(pair, error, low, high, give_up, most_cells, most_points, Effort())
+    return proof
+
+
+def _prove(
+    pair: Pair, error: float, low: Array, high: Array, give_up: float, most_cells: int, most_points: int | None, effort: Effort
+) -> Proof:
     limit, kind = (ALL_POINTS, TooManyPoints) if most_points is None else (most_points, Refused)
-    bound, seen, uncertainty, cells, points = 0.0, 0.0, 0.0, 0, 0
+    bound, seen, uncertainty, cells, points, precise = 0.0, 0.0, 0.0, 0, 0, False
+
+    def look(low: Array, high: Array, degrees: tuple[int, ...], remainder: float) -> tuple[float, float, float]:
+        """The bound on a cell, what the points say and how unsure that is; in float64 where that is fine enough."""
+        nonlocal precise
+        counts = effort.counts(pair, degrees)
+        while True:
+            factor = _constants(pair, degrees, counts, low, high, precise)
+            top, unsure = pair.at_points(low, high, counts, precise) if math.isfinite(factor) else (math.inf, math.inf)
+            if precise or unsure <= TOO_COARSE * error:
+                return remainder + factor * (top + unsure + remainder), top, unsure
+            precise = True
 
     def visit(low: Array, high: Array, depth: int) -> int | None:
         nonlocal bound, seen, uncertainty, cells, points
         cells += 1
-        top, plan = 0.0, _degrees(pair, low, high, SHARE * error)
+        top, plan = 0.0, _degrees(pair, low, high, effort, error)
         if isinstance(plan, int):
             axis, (here, good) = plan, pair.enclosed(low, high, error)
         else:
             axis, (degrees, remainder) = 0, plan
             if points > limit:
                 raise kind(f"the proof would look at more than {limit:,} points; ask for a larger error.")
-            top, unsure, count = pair.at_points(low, high, degrees)
-            here = remainder + _constants(pair, degrees, high - low) * (top + unsure + remainder)
+            here, top, unsure = look(low, high, degrees, remainder)
             good = pair.good(here, unsure, error)
             if good:
-                seen, uncertainty, points = max(seen, top), max(uncertainty, unsure), points + count
+                seen, uncertainty = max(seen, top), max(uncertainty, unsure)
+                points += math.prod(effort.counts(pair, degrees))
         if not good:
             if cells > most_cells:
                 raise Refused(pair.unknown)
@@ -125,12 +172,37 @@ def prove(
             raise Refused(f"the error is about {top:.3g} somewhere.")
         return None
 
-    with balls.precision(64):
-        depth_first(
-            -np.ones(E) if low is None else np.array(low, dtype=np.float64),
-            np.ones(E) if high is None else np.array(high, dtype=np.float64), visit,
-        )  # fmt: skip
+    depth_first(low, high, visit)
     return Proof(bound * (1 + 1e-12), seen, uncertainty, cells, points)
+
+
+def _effort(pair: Pair, error: float, low: Array, high: Array, give_up: float) -> Effort:
+    """The fewest points that are expected to prove the error, from a quick look at |f - p|; all of them where they are few.
+
+    With s points per degree C = cos(pi/2s)^-E, and E + C (top + E) <= error leaves (error - C top)/(1 + C) for the remainder E.
+    """
+    E, usual = pair.dimension, Effort()
+    if E not in GLANCE:
+        return usual
+    top, _ = pair.at_points(low, high, (GLANCE[E],) * E, False)
+    if math.isfinite(top) and top > give_up:
+        raise Refused(f"the error is about {top:.3g} somewhere.")
+    first, last, best = low, high, usual
+    while isinstance(plan := _degrees(pair, first, last, usual, error), int):  # a cell that needs no halving
+        last = np.where(np.arange(E) == plan, first + (last - first) / 2.0, last)
+        if not np.all(last - first > 2.0**-9 * (high - low)):
+            return usual
+    fewest = math.prod(usual.counts(pair, plan[0]))
+    if fewest <= CHEAP:
+        return usual
+    for s in range(2, OVERSAMPLING.get(E, 4) + 1):
+        factor = math.cos(math.pi / (2.0 * s)) ** -E
+        share = min(LARGEST_SHARE, (0.97 - factor * 1.1 * top / error) / (1.0 + factor))
+        effort = Effort(s, share)
+        if share > SHARE and not isinstance(plan := _degrees(pair, first, last, effort, error), int):
+            count = math.prod(effort.counts(pair, plan[0]))
+            fewest, best = (count, effort) if count < fewest else (fewest, best)
+    return best
 
 
 def nodes(degree: int, E: int) -> int:
@@ -150,10 +222,17 @@ def constant(degree: int, count: int) -> float:
     return 1.0 / math.cos(math.pi * degree / (2.0 * count)) * (1 + 1e-14)
 
 
-def _constants(pair: Pair, degrees: tuple[int, ...], sides: Array) -> float:
+def rounded_nodes(low: Array, high: Array) -> float:
+    """How far Chebyshev points rounded to float64 are off."""
+    return 4.0 * FLOAT64.unit * max(1.0, float(np.abs(low).max()), float(np.abs(high).max()))
+
+
+def _constants(
+    pair: Pair, degrees: tuple[int, ...], counts: tuple[int, ...], low: Array, high: Array, precise: bool
+) -> float:
     """prod C_k."""
-    factor = math.prod(constant(m, pair.nodes(m)) for m in degrees)
-    return on_moved_nodes(factor, degrees, sides, pair.moved_nodes)
+    factor = math.prod(constant(m, n) for m, n in zip(degrees, counts, strict=True))
+    return on_moved_nodes(factor, degrees, high - low, pair.moved_nodes + (0.0 if precise else rounded_nodes(low, high)))
 
 
 def on_moved_nodes(factor: float, degrees: tuple[int, ...], sides: Array, slack: float) -> float:
@@ -162,9 +241,9 @@ def on_moved_nodes(factor: float, degrees: tuple[int, ...], sides: Array, slack:
     return factor / (1.0 - moved) if moved < 0.5 else math.inf
 
 
-def _degrees(pair: Pair, low: Array, high: Array, allowed: float) -> tuple[tuple[int, ...], float] | int:
+def _degrees(pair: Pair, low: Array, high: Array, effort: Effort, error: float) -> tuple[tuple[int, ...], float] | int:
     """Degrees per axis whose remainders fit, and their total; or the axis to halve."""
-    E = pair.dimension
+    E, allowed = pair.dimension, effort.share * error
     degrees, remainder, lebesgue = [], 0.0, 1.0
     for k in range(E):
         found = pair.degree(low, high, k, allowed / E / lebesgue)
@@ -175,7 +254,7 @@ def _degrees(pair: Pair, low: Array, high: Array, allowed: float) -> tuple[tuple
         degrees.append(m)
         remainder += lebesgue * part
         lebesgue *= 2.0 / math.pi * math.log(m + 1) + 1.0
-    if math.prod(pair.nodes(m) for m in degrees) > POINTS.get(E, 10_000_000):
+    if math.prod(effort.counts(pair, tuple(degrees))) > POINTS.get(E, 10_000_000):
         return int(np.argmax(degrees))
     return tuple(degrees), remainder * (1 + 1e-12)
 
@@ -249,57 +328,69 @@ class Head(Pair):
         reach[k] = long
         return affine_size(self.axes, self.values, self.slopes, centre, reach) * strip
 
-    def at_points(self, low: Array, high: Array, degrees: tuple[int, ...]) -> tuple[float, float, int]:
-        """max |f - p| over the Chebyshev points of a cell, its uncertainty, and how many points there were."""
-        E, K = self.dimension, self.values.shape[-1]
+    def at_points(self, low: Array, high: Array, counts: tuple[int, ...], precise: bool) -> tuple[float, float]:
+        """max |f - p| over Chebyshev points of a cell, and its uncertainty."""
+        E = self.dimension
         scale = max(1.0, float(np.abs(low).max()), float(np.abs(high).max()))
-        grids = [chebyshev(float(low[e]), float(high[e]), self.nodes(m)) for e, m in enumerate(degrees)]
-        blur = 0.0
-        if isinstance(self.source, FromDerivatives):  # f and g are compared at the same rounded nodes
-            grids = [grid.astype(np.float64).astype(np.longdouble) for grid in grids]
-            blur = self.source.blur
+        grids = [chebyshev(float(low[e]), float(high[e]), n) for e, n in enumerate(counts)]
+        # The exact points lie within slack of float64 numbers, also where extended numbers are no longer than float64.
+        blur, slack, number = 0.0, (4.0 * FLOAT64.unit + 16.0 * EXTENDED) * scale, np.dtype(np.longdouble)
+        if isinstance(self.source, FromDerivatives) or not precise:  # f and g are compared at the same rounded nodes
+            grids, slack = [grid.astype(np.float64).astype(np.longdouble) for grid in grids], 0.0
+            blur = self.source.blur if isinstance(self.source, FromDerivatives) else 0.0
+        if not precise:
+            number = np.dtype(np.float64)
+        value, rough = self._summed([grid.astype(number) for grid in grids], EXTENDED if precise else FLOAT64.unit, blur, scale)
+        top, unsure = 0.0, 0.0
+        places = [grid.astype(np.float64).reshape([-1 if i == e else 1 for i in range(E)]) for e, grid in enumerate(grids)]
+        first = max(1, BLOCK // max(1, math.prod(counts[1:])))
+        for start in range(0, counts[0], first):
+            rows = slice(start, start + first)
+            f = self.source.at([places[0][rows], *places[1:]], slack)
+            g, loose = value[rows], rough[rows]
+            if not (np.isfinite(f.lo).all() and np.isfinite(f.hi).all() and np.isfinite(g).all() and np.isfinite(loose).all()):
+                return math.inf, math.inf
+            width = f.hi - f.lo
+            away = np.maximum(np.abs(f.hi - g), np.abs(g - f.lo))
+            top = max(top, float((away - width).max()))
+            unsure = max(unsure, float((width + loose).max()))
+        return max(top, 0.0), unsure * (1 + 1e-12)
+
+    def _summed(self, grids: list[NDArray[Any]], unit: float, blur: float, scale: float) -> tuple[Array, Array]:
+        """p on a product of grids in their number format, and how wrong that may be: (M_1, .., M_E, K)."""
+        E = self.dimension
         # values c and slopes G side by side: (N_1, .., N_E, K, 1 + E)
         out = self.values[..., None] if self.slopes is None else np.concatenate([self.values[..., None], self.slopes], axis=-1)
-        out, absolute = out.astype(np.longdouble), np.abs(out)
-        shaky = 0.0
+        absolute, shaky = np.abs(out), 0.0
+        lost = 2.0**-1000 * float(absolute.max())  # weights below the smallest normal number
+        out = out.astype(grids[0].dtype)
         for e, axis in enumerate(self.axes):
-            out = np.moveaxis(np.tensordot(_precise_weights(axis, grids[e]), out, axes=(1, e)), 0, e)
-            absolute = np.moveaxis(np.tensordot(axis_weights(axis, grids[e].astype(np.float64)), absolute, axes=(1, e)), 0, e)
-            # rounding of nodes, logits, exp and sums in the extended format
+            weights = _weights(axis, grids[e])
+            out = along(weights, out, e)
+            absolute = along(weights.astype(np.float64), absolute, e)
+            # rounding of nodes, logits, exp and sums
             spread, terms = float(np.ptp(axis.slopes)), 2 * len(axis) + 4
             logit = 4.0 * scale * (float(np.abs(axis.slopes).max()) + float(np.abs(axis.offsets).max())) + scale * spread + 30.0
-            shaky += 2.0 * EXTENDED * logit + gamma(terms, EXTENDED) + 16.0 * EXTENDED * scale * spread
+            shaky += 2.0 * unit * logit + gamma(terms, unit) + 16.0 * unit * scale * spread
         shaky += blur * sum(float(np.ptp(axis.slopes)) for axis in self.axes)
         value, size, moved = out[..., 0], absolute[..., 0], np.zeros(1)
         for e in range(E) if self.slopes is not None else ():
             z = grids[e].reshape([-1 if i == e else 1 for i in range(E)] + [1])
             value = value + z * out[..., 1 + e]
             size = size + np.abs(z).astype(np.float64) * absolute[..., 1 + e]
-            moved = moved + (blur + 16.0 * EXTENDED * scale) * absolute[..., 1 + e]  # the nodes' own rounding
-        rough = size * ((shaky + gamma(2 * E + 2, EXTENDED)) * (1 + 1e-9) + FLOAT64.unit) + moved * (1 + 1e-9)
-        value = value.astype(np.float64)
-        top, unsure, count = 0.0, 0.0, 0
-        first = max(1, 200_000 // max(1, math.prod(len(g) for g in grids[1:])))
-        for start in range(0, len(grids[0]), first):
-            block = [grids[0][start : start + first], *grids[1:]]
-            points = mesh([axis.astype(np.float64) for axis in block])
-            # the exact Chebyshev points lie within that, also where extended numbers are no longer than float64
-            f = self.source.at(points, (4.0 * FLOAT64.unit + 16.0 * EXTENDED) * scale)
-            g = value[start : start + first].reshape(-1, K)
-            loose = rough[start : start + first].reshape(-1, K)
-            if not (np.isfinite(f.lo).all() and np.isfinite(f.hi).all() and np.isfinite(g).all() and np.isfinite(loose).all()):
-                return math.inf, math.inf, 0
-            width = f.hi - f.lo
-            away = np.maximum(np.abs(f.hi - g), np.abs(g - f.lo))
-            top = max(top, float((away - width).max()))
-            unsure = max(unsure, float((width + loose).max()))
-            count += len(points)
-        return max(top, 0.0), unsure * (1 + 1e-12), count
+            moved = moved + (blur + 16.0 * unit * scale) * absolute[..., 1 + e]  # the nodes' own rounding
+        rough = size * ((shaky + gamma(2 * E + 2, unit)) * (1 + 1e-9) + FLOAT64.unit) + moved * (1 + 1e-9) + lost
+        return value.astype(np.float64), rough
 
 
-def _precise_weights(axis: AxisKeys, z: NDArray[np.longdouble]) -> NDArray[np.longdouble]:
-    """Softmax weights of the stored keys in extended precision."""
-    scores = np.multiply.outer(z, axis.slopes.astype(np.longdouble)) + axis.offsets.astype(np.longdouble)
+def along(weights: NDArray[Any], values: NDArray[Any], axis: int) -> NDArray[Any]:
+    """values (.., N, ..) with weights (M, N) along an axis: (.., M, ..)."""
+    return np.moveaxis(np.tensordot(weights, values, axes=(1, axis)), 0, axis)
+
+
+def _weights(axis: AxisKeys, z: NDArray[Any]) -> NDArray[Any]:
+    """Softmax weights of the stored keys in the number format of z."""
+    scores = np.multiply.outer(z, axis.slopes.astype(z.dtype)) + axis.offsets.astype(z.dtype)
     scores -= scores.max(axis=1, keepdims=True)
     weights = np.exp(scores)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))

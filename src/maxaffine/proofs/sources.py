@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,8 +22,8 @@ class Source(Protocol):
     def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
         """max |f| over (ellipse of parameter r about the cell's side k) x (the cell's other sides); infinite if not known."""
 
-    def at(self, mesh: Array, slack: float) -> Interval:
-        """Enclosures (M, K) of f on points z (M, E) widened by slack."""
+    def at(self, z: Sequence[Array], slack: float) -> Interval:
+        """Enclosures (.., K) of f at points, one array per coordinate of shapes that broadcast, widened by slack."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,10 @@ class FromExpression:
 
         return covered(size, low, high, k, r)
 
-    def at(self, mesh: Array, slack: float) -> Interval:
-        """By intervals."""
-        z = Interval(mesh - slack, mesh + slack)
-        middle = Interval(np.broadcast_to(self.middle.lo, mesh.shape), np.broadcast_to(self.middle.hi, mesh.shape))
-        return self.expression.enclose(z * Interval.point(self.half) + middle)
+    def at(self, z: Sequence[Array], slack: float) -> Interval:
+        """By intervals, every variable along its own axis."""
+        wide = _widened(z, slack)
+        return self.expression.enclose_on([one * Interval.point(self.half[e]) + self.middle[e] for e, one in enumerate(wide)])
 
 
 @dataclass(frozen=True)
@@ -82,14 +81,17 @@ class FromAffine:
 
         return covered(size, low, high, k, r)
 
-    def at(self, mesh: Array, slack: float) -> Interval:
-        """By intervals."""
-        shape = (len(mesh), len(self.offset.lo))
-        x = Interval(np.broadcast_to(self.offset.lo, shape), np.broadcast_to(self.offset.hi, shape))
-        for e in range(mesh.shape[1]):
-            z = Interval(mesh[:, e : e + 1] - slack, mesh[:, e : e + 1] + slack)
-            x = x + z * Interval(self.matrix.lo[:, e], self.matrix.hi[:, e])
-        return self.expression.enclose(x)
+    def at(self, z: Sequence[Array], slack: float) -> Interval:
+        """By intervals, every variable along the axes that it depends on."""
+        xs = []
+        for i in range(len(self.offset.lo)):
+            x = self.offset[i]
+            for e, one in enumerate(_widened(z, slack)):
+                if self.matrix.lo[i, e] or self.matrix.hi[i, e]:
+                    x = x + one * self.matrix[i, e]
+            xs.append(x)
+        found, shape = self.expression.enclose_on(xs), (*np.broadcast_shapes(*(one.shape for one in z)), self.expression.count)
+        return Interval(np.broadcast_to(found.lo, shape), np.broadcast_to(found.hi, shape))
 
 
 @dataclass(frozen=True)
@@ -107,9 +109,9 @@ class FromDeclaration:
         inside = reach * (r + 1.0 / r) + 2.0 - 2.0 * reach <= (self.radii[k] + 1.0 / self.radii[k]) * (1 - 1e-12)
         return self.bound if inside else math.inf
 
-    def at(self, mesh: Array, slack: float) -> Interval:
+    def at(self, z: Sequence[Array], slack: float) -> Interval:
         """The callable's values, widened by its declared steepness along every axis: Cauchy's estimate near the box."""
-        found = self.values(np.clip(mesh, -1.0, 1.0))
+        found = _values(self.values, z)
         steep = float(np.sum(2.0 * self.bound / ((self.radii + 1.0 / self.radii) / 2.0 - 1.0))) * (slack + self.blur)
         return Interval(found - steep, found + steep)
 
@@ -132,10 +134,20 @@ class FromDerivatives:
         reach = float(high[k] - low[k]) / 2.0 * (1 + 1e-12)
         return float(self.bounds[k]) * reach**self.order / (2.0 ** (self.order - 1) * math.factorial(self.order)) * (1 + 1e-12)
 
-    def at(self, mesh: Array, slack: float) -> Interval:
+    def at(self, z: Sequence[Array], slack: float) -> Interval:
         """The callable's values; the nodes' own rounding is left to Markov's inequality (`_constant`)."""
-        found = self.values(np.clip(mesh, -1.0, 1.0))
+        found = _values(self.values, z)
         return Interval(found, found)
+
+
+def _widened(z: Sequence[Array], slack: float) -> list[Interval]:
+    return [Interval(one - slack, one + slack) for one in z]
+
+
+def _values(f: Callable[[Array], Array], z: Sequence[Array]) -> Array:
+    """A callable at points inside [-1, 1]^E, one array per coordinate: (.., K)."""
+    points = np.stack(np.broadcast_arrays(*z), axis=-1)
+    return f(np.clip(points, -1.0, 1.0).reshape(-1, len(z))).reshape(*points.shape[:-1], -1)
 
 
 def semi_axes(low: float, high: float, r: float) -> tuple[float, float]:

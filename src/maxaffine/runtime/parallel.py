@@ -17,8 +17,8 @@ from typing import Any
 
 from maxaffine.core.errors import BadInput
 
-ENOUGH = 2_000_000  # work of one batch from which on loading (or first compiling) a kernel is worth it
-PATIENCE = 1 << 28  # work of smaller batches together, about what loading a kernel takes
+ENOUGH = 1 << 28  # work of one batch from which on loading a kernel is worth it: about what loading takes
+PATIENCE = ENOUGH  # work of smaller batches together
 CALL = 1_000  # queries that NumPy answers in the time that calling it takes
 SHARE = 4_000_000  # work per thread, at least
 

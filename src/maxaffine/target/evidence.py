@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class Evidence:
         assert rows is not None
         return float(np.max(rows @ widths))
 
-    def declared(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """Declared constants as plain numbers, which a saved file can carry to the checker."""
         facts: dict[str, Any] = {}
         if self.lipschitz is not None and self.source("lipschitz").startswith("declared"):
@@ -77,10 +78,23 @@ class Evidence:
         return min(bounds)
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What is declared about a target, and all that may enter a proof, derived from its expression when someone asks."""
+
+    target: Target
+    declared: Evidence
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The declared facts with range and Lipschitz constants, which take seconds where slopes are hard to enclose."""
+        return self.declared if self.target.expression is None else _derived(self.target, self.declared)
+
+
 def gather(
     target: Target, lipschitz: Any, modulus: Any, analytic: Any, norm: float = math.inf, derivatives: Any = None
-) -> Evidence:
-    """All facts that may enter a proof; Refused where the expression is not finite on the box."""
+) -> Facts:
+    """The facts that may enter a proof; Refused where the expression is not finite on the box."""
     known: dict[str, Any] = {}
     origin: dict[str, str] = {}
 
@@ -117,9 +131,10 @@ def gather(
         if not isinstance(derivatives, Derivatives):
             raise BadInput(f"`derivatives` (={derivatives!r}) must be ma.Derivatives(order, bound).")
         note("derivatives", (int(derivatives.order), derivatives.per_axis(D)), f"declared: order {derivatives.order}")
-    if target.expression is not None:
-        _derive(target, known, origin)
-    return Evidence(**known, origin=origin)
+    finite = True if target.expression is None else is_finite_on(target.expression, target.box)
+    if not finite:
+        raise Refused(f"{finite.why} Change the box or the expression.")
+    return Facts(target, Evidence(**known, origin=origin))
 
 
 def _from_ellipses(analytic: Analytic, target: Target) -> Array:
@@ -129,25 +144,26 @@ def _from_ellipses(analytic: Analytic, target: Target) -> Array:
     return np.asarray(analytic.bound / distance * (1 + 1e-12))
 
 
-def _derive(target: Target, known: dict[str, Any], origin: dict[str, str]) -> None:
+def _derived(target: Target, declared: Evidence) -> Evidence:
+    """The declared facts and what the expression shows."""
     expression, box = target.expression, target.box
     assert expression is not None
-    finite = is_finite_on(expression, box)
-    if not finite:
-        raise Refused(f"{finite.why} Change the box or the expression.")
+    known: dict[str, Any] = {"lipschitz": declared.lipschitz}
+    origin = dict(declared.origin or {})
     spread = derive_range(expression, box)
     if spread.finite:
         known["extent"] = np.asarray(spread.value)
         known["spread"] = float((spread.value[1] - spread.value[0]).max()) * (1 + 1e-14)
         origin["range"] = f"derived: {spread.how}"
-    if "lipschitz" not in known:
+    if declared.lipschitz is None:
         fact = derive_lipschitz(expression, box)
         if fact.finite:
             known["lipschitz"], origin["lipschitz"] = np.asarray(fact.value), f"derived: {fact.how}"
             known["per_output"] = fact.per_output
         else:
             known["why_not"] = fact.how
-    if "euclidean" not in known and box.dimension > 1 and known.get("lipschitz") is not None:
+    if declared.euclidean is None and box.dimension > 1 and known["lipschitz"] is not None:
         fact = derive_euclidean(expression, box)
         if fact.finite:
             known["euclidean"], origin["euclidean"] = float(fact.value), f"derived: {fact.how}"
+    return replace(declared, **known, origin=origin)

@@ -137,10 +137,10 @@ class Cell(Pair):
 
         return least_degree(size, allowed, MOST_DEGREE, RADII)
 
-    def at_points(self, low: Array, high: Array, degrees: tuple[int, ...]) -> tuple[float, float, int]:
-        """The Chebyshev points, which lie in [a, b]: f may be undefined beyond."""
+    def at_points(self, low: Array, high: Array, counts: tuple[int, ...], precise: bool) -> tuple[float, float]:
+        """The Chebyshev points, which lie in [a, b]: f may be undefined beyond.  Always in extended precision."""
         a, b = float(low[0]), float(high[0])
-        z = chebyshev(a, b, self.nodes(degrees[0]))
+        z = chebyshev(a, b, counts[0])
         near = z.astype(np.float64)
         slack = 2.0 * U * np.abs(near) + 16.0 * EXTENDED * (abs(a) + abs(b))
         found = self.f.enclose(Interval(np.clip(near - slack, a, b)[:, None], np.clip(near + slack, a, b)[:, None]))
@@ -148,9 +148,9 @@ class Cell(Pair):
         lo, hi = found.lo[:, 0], found.hi[:, 0]
         away = np.maximum(hi - g, g - lo) + rough
         if not np.isfinite(away).all():
-            return math.inf, math.inf, len(z)
+            return math.inf, math.inf
         top, uncertainty = float(away.max()) * (1 + 1e-14), float((hi - lo + rough).max())
-        return max(top - uncertainty, 0.0), uncertainty, len(z)
+        return max(top - uncertainty, 0.0), uncertainty
 
     def good(self, bound: float, uncertainty: float, error: float) -> bool:
         """Where the points themselves leave little uncertain, no halves say more."""

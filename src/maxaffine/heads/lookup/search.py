@@ -42,17 +42,25 @@ def fewest_tokens(request: Request) -> int | None:
     return None if plan is None or request.dtype == "bfloat16" else plan.cells * request.target.n_out
 
 
+def surely_more(request: Request, tokens: int) -> bool:
+    """Whether every lookup has more tokens: cells of one value each, and f goes farther than so many can follow."""
+    return math.isinf(request.norm) and request.seen_spread > 2.0 * request.error * tokens
+
+
 def constant_plan(request: Request) -> lookup.GridPlan | None:
     """One token with the middle of the target's range, where the error is larger than half of that."""
     given = request.partition is not None or request.centres is not None
     if given or math.isfinite(request.norm) or request.target.expression is None or request.dtype == "bfloat16":
+        return None
+    if surely_more(request, 1):
         return None
     return lookup.constant_plan(request.target.box, request.evidence, request.error * BELOW)
 
 
 def constant(request: Request) -> Found | None:
     """The layer of one token, where it is proved and the checker agrees; the paper's construction with one cell."""
-    plan, extent = constant_plan(request), request.evidence.extent
+    plan = constant_plan(request)
+    extent = None if plan is None else request.evidence.extent
     if plan is None or extent is None:
         return None
     layer = build_constant(plan, request.target, request.dtype, extent[0] / 2.0 + extent[1] / 2.0)

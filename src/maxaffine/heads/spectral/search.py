@@ -67,7 +67,7 @@ class Spectral(Head[SpectralPlan]):
 
     def prove(self, layer: GroupedLayer, plan: SpectralPlan, request: Request, runtime: str) -> Certificate:
         """Group by group."""
-        evidence = request.evidence if request.target.expression is None else None
+        evidence = request.facts.declared if request.target.expression is None else None
         return certify_spectral(layer, plan, request.error, runtime, evidence)
 
     def asks_checker(self, certificate: Certificate, request: Request) -> bool:
@@ -76,7 +76,8 @@ class Spectral(Head[SpectralPlan]):
 
 
 def _declared(request: Request) -> bool:
-    return request.evidence.ellipses is not None or request.evidence.derivatives is not None
+    declared = request.facts.declared
+    return declared.ellipses is not None or declared.derivatives is not None
 
 
 def with_bonus(layer: GroupedLayer, bonus: float) -> GroupedLayer:

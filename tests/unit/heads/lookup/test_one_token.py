@@ -66,7 +66,7 @@ def test_the_frontier_shows_the_one_token():
 @pytest.mark.parametrize("moved", [-0.7, 0.0, 1.9])
 def test_the_bound_of_a_moved_value_is_above_the_error_at_every_point(text, moved):
     target = Target.of(text, ma.Box(x=(-2, 1), y=(-1, 2)))
-    evidence = gather(target, None, None, None)
+    evidence = gather(target, None, None, None).evidence
     layer = ma.compile(text, target.box, error=20.0, method="lookup").weights
     layer = dataclasses.replace(layer, values=layer.values + moved)
     bound = certify_grid(layer, target, evidence, "C").bound
@@ -78,7 +78,7 @@ def test_the_bound_of_a_moved_value_is_above_the_error_at_every_point(text, move
 
 def test_one_value_is_not_proved_for_several_keys_or_without_a_range():
     target = Target.of("x", ma.Box(x=(0, 1)))
-    evidence = gather(target, None, None, None)
+    evidence = gather(target, None, None, None).evidence
     many = ma.compile("x", target.box, error=0.1, method="lookup").weights
     with pytest.raises(Refused, match="one key"):
         certify_grid(many, target, evidence, "C")
