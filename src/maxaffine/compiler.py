@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from maxaffine.compiled import Compiled
 from maxaffine.core.errors import Refused
+from maxaffine.core.threads import one_blas_thread
 from maxaffine.heads.found import Found, literal_failure, search_worst
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.request import NEAREST, Request, Run, check_choice, request_of, without_old_names
@@ -72,17 +73,18 @@ def compile(
     begun = time.perf_counter()
     method, keys, run, kind = without_old_names(deprecated, method, keys, run, "self")
     check_choice("method", method, (*METHODS, NEAREST))
-    request = request_of(
-        target, box, error=error, relative=relative, norm=norm, dtype=dtype, method=method, gap=gap, keys=keys, literal=literal,
-        require=require, vectorize=vectorize, lipschitz=lipschitz, modulus=modulus, analytic=analytic, derivatives=derivatives,
-        breaks=breaks, run=run,
-    )  # fmt: skip
-    found = search(request, method)
-    try:
-        return _finished(request, found, "cross" if request.target.inputs == "pair" else kind, begun)
-    finally:
-        if found.pending is not None:
-            found.pending.discard()
+    with one_blas_thread():
+        request = request_of(
+            target, box, error=error, relative=relative, norm=norm, dtype=dtype, method=method, gap=gap, keys=keys,
+            literal=literal, require=require, vectorize=vectorize, lipschitz=lipschitz, modulus=modulus, analytic=analytic,
+            derivatives=derivatives, breaks=breaks, run=run,
+        )  # fmt: skip
+        found = search(request, method)
+        try:
+            return _finished(request, found, "cross" if request.target.inputs == "pair" else kind, begun)
+        finally:
+            if found.pending is not None:
+                found.pending.discard()
 
 
 def _finished(request: Request, found: Found, kind: str, begun: float) -> Compiled:

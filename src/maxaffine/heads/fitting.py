@@ -29,6 +29,7 @@ Function = Callable[[Array], Array]  # z (M, E) -> (M, K)
 
 LAMBDAS = (3.0, 0.3, 0.03, 0.003)  # of the error wanted over the size of the function: dampings that are tried
 MORE_LAMBDAS = (*LAMBDAS, 0.0003)
+SOME = 24  # points per axis at which the cost of rounding is judged
 
 
 def as_stored(values: Array, dtype: str) -> Array:
@@ -45,6 +46,39 @@ def loss_share(dtype: str) -> float:
 def query_rounding(dtype: str) -> float:
     """The relative error of a stored query; in float64 it is counted elsewhere."""
     return 0.0 if dtype == "float64" else dtype_of(dtype).unit / 2.0
+
+
+def fewest(error_of: Callable[[int], float], error: float, start: int, most: int) -> int | None:
+    """The least count up to `most` whose error is at most `error`, the error falling with the count; None where there is none.
+
+    Errors of smooth functions fall geometrically: two of them say where the error will be reached.
+    """
+    known = {start: error_of(start)}
+    low, high = start - 1, start
+    while known[high] > error:
+        if high == most:
+            return None
+        low, high = high, min(most, _foreseen(known, error))
+        known[high] = error_of(high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if low in known and 0.0 < known[high] < known[low] < math.inf:
+            share = math.log(known[low] / error) / math.log(known[low] / known[high])
+            middle = min(max(low + math.ceil(share * (high - low)), low + 1), high - 1)
+        known[middle] = error_of(middle)
+        low, high = (low, middle) if known[middle] <= error else (middle, high)
+    return high
+
+
+def _foreseen(known: dict[int, float], error: float) -> int:
+    """Where the line through the last two logarithms of errors meets that of `error`, and not much farther than that."""
+    last = max(known)
+    step = max(1, last // 3)
+    before = max((n for n in known if n < last), default=last)
+    if last < 4 or not 0.0 < known[last] < known[before] < math.inf:
+        return last + step
+    rate = math.log(known[before] / known[last]) / (last - before)
+    return last + min(max(1, math.ceil(math.log(known[last] / error) / rate)), 2 * step + 1)
 
 
 def from_unit_box(box: Box) -> Function:
@@ -90,9 +124,10 @@ def on_grid(f: Function, grids: Sequence[Array]) -> Array:
 
 def spread(W: Sequence[Array], values: Array) -> Array:
     """values (N_1, .., N_E, ..) contracted with (M_e, N_e) along every axis."""
-    for e, w in enumerate(W):
-        values = np.moveaxis(np.tensordot(w, values, axes=(1, e)), 0, e)
-    return values
+    rest = values.shape[len(W) :]
+    for w in W:  # the axis in front is contracted and comes back last, so that after all of them `rest` stands in front
+        values = (values.reshape(len(values), -1).T @ w.T).reshape(*values.shape[1:], len(w))
+    return values.reshape(math.prod(rest), -1).T.reshape(*(len(w) for w in W), *rest)
 
 
 def affine_on_grid(W: Sequence[Array], values: Array, slopes: Array | None, grids: Sequence[Array]) -> Array:
@@ -150,21 +185,28 @@ class Basis:
         return cls(U, S, Vt, C, *np.linalg.svd(rest, full_matrices=False))
 
 
-def affine_values(bases: Sequence[Basis], samples: Array, damping: float) -> tuple[Array, Array]:
-    """Values c (N_1, .., N_E, K) and slopes G (.., K, E) for samples on the product of the bases' grids."""
-    E, damping = len(bases), min(damping, 1e100)  # its square is a number
-    core = spread([b.U.T for b in bases], samples)
-    slopes = []
-    for e in range(E):
-        left = spread([b.Q.T if i == e else b.U.T for i, b in enumerate(bases)], samples)
-        singular = reduce(np.multiply.outer, [b.T if i == e else b.S for i, b in enumerate(bases)])
-        solved = left * (singular / (singular**2 + damping**2))[..., None]
-        G = spread([b.Rt.T if i == e else b.Vt.T for i, b in enumerate(bases)], solved)
-        core = core - spread([b.C if i == e else b.S[:, None] * b.Vt for i, b in enumerate(bases)], G)
-        slopes.append(G)
-    singular = reduce(np.multiply.outer, [b.S for b in bases])
-    values = spread([b.Vt.T for b in bases], core * (singular / (singular**2 + damping**2))[..., None])
-    return values, np.stack(slopes, axis=-1)
+def affine_values(bases: Sequence[Basis], samples: Array, dampings: Iterable[float]) -> Iterator[tuple[Array, Array]]:
+    """Values c (N_1, .., N_E, K) and slopes G (.., K, E) for samples on the product of the bases' grids, damping by damping."""
+    E = len(bases)
+    inside = spread([b.U.T for b in bases], samples)
+    outside = [spread([b.Q.T if i == e else b.U.T for i, b in enumerate(bases)], samples) for e in range(E)]
+    rows = [[b.T if i == e else b.S for i, b in enumerate(bases)] for e in range(E)]
+    back = [[b.Rt.T if i == e else b.Vt.T for i, b in enumerate(bases)] for e in range(E)]
+    into = [[b.C if i == e else b.S[:, None] * b.Vt for i, b in enumerate(bases)] for e in range(E)]
+    whole, home = [b.S for b in bases], [b.Vt.T for b in bases]
+    for damping in dampings:
+        core, slopes = inside, []
+        for e in range(E):
+            G = spread(back[e], outside[e] * _kept(rows[e], damping))
+            core = core - spread(into[e], G)
+            slopes.append(G)
+        yield spread(home, core * _kept(whole, damping)), np.stack(slopes, axis=-1)
+
+
+def _kept(singular: Sequence[Array], damping: float) -> Array:
+    """s/(s^2 + damping^2) for the products s of singular values, one axis more for the outputs."""
+    products = reduce(np.multiply.outer, singular)
+    return np.asarray(products / (products**2 + min(damping, 1e100) ** 2))[..., None]  # its square is a number
 
 
 # -- what a head is worth
@@ -182,7 +224,11 @@ class Judge:
         self.grids, self.exact, self.dtype, self.enough = grids, exact, dtype, enough
         unit = compute_format(dtype).unit
         self._W = [weights(axis, grid) for axis, grid in zip(keys, grids, strict=True)]
-        self._etas = [expected_etas(axis, grid, terms) * unit for axis, grid in zip(keys, grids, strict=True)]
+        # what rounding costs changes slowly: some points per axis tell
+        self._some = [slice(None, None, max(1, len(grid) // SOME)) if len(grids) > 1 else slice(None) for grid in grids]
+        self._few = [grid[some] for grid, some in zip(grids, self._some, strict=True)]
+        self._lost = [w[some] for w, some in zip(self._W, self._some, strict=True)]
+        self._etas = [expected_etas(axis, grid, terms) * unit for axis, grid in zip(keys, self._few, strict=True)]
 
     def error(self, values: Array, slopes: Array | None, below: float) -> float:
         """The expected sup error of values, and slopes where they are affine; infinite where it is not `below`."""
@@ -190,7 +236,7 @@ class Judge:
         away = float(np.abs(g - self.exact).max())
         if away >= below:
             return math.inf
-        loss, query = self._loss(values, slopes, g), query_rounding(self.dtype)
+        loss, query = self._loss(values, slopes, g[tuple(self._some)]), query_rounding(self.dtype)
         if query and min(g.shape[:-1]) > 1:
             loss += query * sum(float(np.abs(np.gradient(g, -grid, axis=e)).max()) for e, grid in enumerate(self.grids))
         return max(away + loss, loss_share(self.dtype) * loss)
@@ -202,16 +248,16 @@ class Judge:
             crude = sum(float(eta.max()) for eta in self._etas) * float((np.abs(values) + lean).max())
             if crude < self.enough:
                 return crude
-        total, z = np.zeros(g.shape), along_axes(self.grids) if slopes is not None else []
-        for e in range(len(self._W)):
-            lost = [w * self._etas[i] if i == e else w for i, w in enumerate(self._W)]
+        total, z = np.zeros(g.shape), along_axes(self._few) if slopes is not None else []
+        for e in range(len(self._lost)):
+            lost = [w * self._etas[i] if i == e else w for i, w in enumerate(self._lost)]
             mass = spread(lost, np.ones((*values.shape[:-1], 1)))
-            there = affine_on_grid(lost, values, slopes, self.grids)
+            there = affine_on_grid(lost, values, slopes, self._few)
             square = spread(lost, values * values) - 2.0 * g * there + g * g * mass
             for i, at in enumerate(z):
                 assert slopes is not None
                 square = square + 2.0 * at * spread(lost, values * slopes[..., i])
-                for j, other in enumerate(z):
-                    square = square + at * other * spread(lost, slopes[..., i] * slopes[..., j])
+                for j, other in enumerate(z[: i + 1]):
+                    square = square + (2.0 if j < i else 1.0) * at * other * spread(lost, slopes[..., i] * slopes[..., j])
             total += np.sqrt(np.maximum(square, 0.0) * mass)
         return float(total.max())

@@ -17,7 +17,8 @@ remainder prove enough (`_effort`).  Heads are summed up in float64, and in exte
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -49,6 +50,10 @@ TOO_COARSE = 1e-3  # of the error: beyond, the rounding of float64 sums is no lo
 
 class TooManyPoints(Refused):
     """A proof beyond all patience; a larger head of the same kind would look at more points still."""
+
+
+class _BeyondError(Refused):
+    """With few points the bound is too large; more of them may show less."""
 
 
 class Pair(ABC):
@@ -122,10 +127,12 @@ def prove(
     high = np.ones(E) if high is None else np.array(high, dtype=np.float64)
     with balls.precision(64):
         effort = _effort(pair, error, low, high, give_up)
-        proof = _prove(pair, error, low, high, give_up, most_cells, most_points, effort)
-        if proof.bound > error and effort.oversampling is not None and proof.seen <= error:
-            proof = _prove(pair, error, low, high, give_up, most_cells, most_points, Effort())
-    return proof
+        if effort.oversampling is not None:
+            with suppress(_BeyondError):
+                proof = _prove(pair, error, low, high, give_up, most_cells, most_points, effort)
+                if proof.bound <= error or proof.seen > error:
+                    return proof
+        return _prove(pair, error, low, high, give_up, most_cells, most_points, Effort())
 
 
 def _prove(
@@ -169,7 +176,7 @@ def _prove(
                 raise Refused(pair.unknown)
         bound = max(bound, here)
         if not bound <= give_up:
-            raise Refused(f"the error is about {top:.3g} somewhere.")
+            raise (Refused if effort.oversampling is None else _BeyondError)(f"the error is about {top:.3g} somewhere.")
         return None
 
     depth_first(low, high, visit)
@@ -184,9 +191,6 @@ def _effort(pair: Pair, error: float, low: Array, high: Array, give_up: float) -
     E, usual = pair.dimension, Effort()
     if E not in GLANCE:
         return usual
-    top, _ = pair.at_points(low, high, (GLANCE[E],) * E, False)
-    if math.isfinite(top) and top > give_up:
-        raise Refused(f"the error is about {top:.3g} somewhere.")
     first, last, best = low, high, usual
     while isinstance(plan := _degrees(pair, first, last, usual, error), int):  # a cell that needs no halving
         last = np.where(np.arange(E) == plan, first + (last - first) / 2.0, last)
@@ -195,6 +199,9 @@ def _effort(pair: Pair, error: float, low: Array, high: Array, give_up: float) -
     fewest = math.prod(usual.counts(pair, plan[0]))
     if fewest <= CHEAP:
         return usual
+    top, _ = pair.at_points(low, high, (GLANCE[E],) * E, False)
+    if math.isfinite(top) and top > give_up:
+        raise Refused(f"the error is about {top:.3g} somewhere.")
     for s in range(2, OVERSAMPLING.get(E, 4) + 1):
         factor = math.cos(math.pi / (2.0 * s)) ** -E
         share = min(LARGEST_SHARE, (0.97 - factor * 1.1 * top / error) / (1.0 + factor))
@@ -284,6 +291,7 @@ class Head(Pair):
     deltas: tuple[float | None, ...]  # of Bernstein axes
     values: Array  # (N_1, .., N_E, K) float64
     slopes: Array | None = None  # (N_1, .., N_E, K, E) float64
+    _sizes: dict[Any, float] = field(default_factory=dict, repr=False, compare=False)  # on ellipses: asked for again and again
 
     @property
     def dimension(self) -> int:
@@ -313,8 +321,11 @@ class Head(Pair):
 
     def _size(self, low: Array, high: Array, k: int, r: float) -> float:
         """|f| + |p| on the ellipse of side k and the cell's other sides."""
-        own = self._own(low, high, k, r)
-        return self.source.on_ellipse(low, high, k, r) + own if math.isfinite(own) else math.inf
+        place = (low.tobytes(), high.tobytes(), k, r)
+        if place not in self._sizes:
+            own = self._own(low, high, k, r)
+            self._sizes[place] = self.source.on_ellipse(low, high, k, r) + own if math.isfinite(own) else math.inf
+        return self._sizes[place]
 
     def _own(self, low: Array, high: Array, k: int, r: float) -> float:
         """|p| there: the strip's factor times max |c|, or times sum_j w_j(Re z) |v_j(z)| where values are affine."""

@@ -5,11 +5,10 @@ log Z_g is convex in z: its largest value is at a corner of the box of coordinat
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import linprog
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import FLOAT64
@@ -54,6 +53,8 @@ def _convex(slopes: Array, offsets: Array, size: Array) -> tuple[float, float]:
 
     corners = [np.array(signs) * size for signs in itertools.product((-1.0, 1.0), repeat=E)]
     high = max(level(z)[0] for z in corners) + slack
+    if E == 1:
+        return _least_on_line(lambda z: level(np.array([z])), float(size[0])) - slack - 1e-9, high
     # Cutting planes (Kelley): the next point is where the tangents so far are lowest; a mean of tangents is below log Z as well.
     cuts: list[tuple[float, Array]] = []
     best, least, z = -math.inf, math.inf, np.zeros(E)
@@ -62,6 +63,8 @@ def _convex(slopes: Array, offsets: Array, size: Array) -> tuple[float, float]:
         cuts.append((value - float(lean @ z), lean))
         least = min(least, value)
         rows = np.array([[*one, -1.0] for _, one in cuts])
+        from scipy.optimize import linprog  # loading it takes longer than most compiles
+
         found = linprog(
             [*([0.0] * E), 1.0], A_ub=rows, b_ub=[-c for c, _ in cuts], bounds=[*((-s, s) for s in size), (None, None)]
         )
@@ -75,6 +78,25 @@ def _convex(slopes: Array, offsets: Array, size: Array) -> tuple[float, float]:
         if least - best < 0.05:
             break
     return best - slack - 1e-9, high
+
+
+def _least_on_line(level: Callable[[float], tuple[float, Array]], size: float) -> float:
+    """A lower bound of a convex function on [-size, size]: where the tangents on both sides of its least place meet."""
+    left, right = -size, size
+    (low, down), (high, up) = level(left), level(right)
+    if not (down[0] < 0.0 < up[0]):
+        return min(low, high)
+    while True:
+        meet = (low - float(down[0]) * left - high + float(up[0]) * right) / float(up[0] - down[0])
+        bound = low + float(down[0]) * (meet - left)
+        middle = (left + right) / 2.0
+        if min(low, high) - bound < 0.05 or middle in (left, right):
+            return bound
+        value, slope = level(middle)
+        if slope[0] < 0.0:
+            left, low, down = middle, value, slope
+        else:
+            right, high, up = middle, value, slope
 
 
 def log_ratios(layer: GroupedLayer) -> list[list[float]]:

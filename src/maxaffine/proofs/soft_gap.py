@@ -20,7 +20,6 @@ kappa = J/lam, U = -d where the right cluster leads by d at the break; soft kink
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import wrightomega
 
 from maxaffine.core.arrays import Array
 
@@ -37,7 +36,10 @@ def lambert_of_exp(y: ArrayLike) -> Array:
     """At least W0(e^y), by very little: w + log w >= y is seen, and where it is not, a cruder bound is taken."""
     y = np.maximum(np.asarray(y, dtype=np.float64), LEAST)
     y = y + 4.0 * np.finfo(np.float64).eps * (np.abs(y) + 1.0)  # rounding of y itself, and of what follows
-    w = wrightomega(y) * UP
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
+        w = np.where(y > 1.0, y - np.log(np.maximum(y, 1.0)), np.exp(np.minimum(y, 1.0)) * 0.7)
+        for _ in range(8):  # Newton's method
+            w = w * (1.0 + y - np.log(w)) / (1.0 + w)
+        w = w * UP
         shown = w + np.log(w) >= y
     return np.asarray(np.where(shown, w, np.maximum(y, np.exp(np.minimum(y, 1.0))) * UP))  # W0(e^y) <= y for y >= 1, and <= e^y

@@ -8,11 +8,12 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
-from maxaffine.heads.fitting import MORE_LAMBDAS, Basis, Function, Judge, affine_values, as_stored, on_grid
+from maxaffine.heads.fitting import MORE_LAMBDAS, Basis, Function, Judge, affine_values, as_stored, fewest, on_grid
 from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, chebyshev
 
 DELTAS = (0.15, 0.3, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0, 22.0, 32.0, 40.0, 56.0)
 SCAN = (2, 4, 6, 8, 10)  # places of deltas to start from
+SCANNED = 6  # keys per axis beyond which the best deltas of fewer keys are near
 MOST = {1: 60, 2: 48, 3: 15, 4: 6}  # keys per axis
 LARGEST = float(np.finfo(np.float64).max)
 ATTEMPTS = {1: 260, 2: 260, 3: 110, 4: 50}  # fits of a search
@@ -64,23 +65,13 @@ class AffineProducts:
         limit = MOST.get(self.E, 4)
         if most is not None:
             limit = max(1, min(limit, int(most ** (1.0 / self.E) + 1e-9) + 1))
-        low, high = 0, 1
-        while True:
-            fit = self._uniform(high)
-            if fit.error <= error:
-                break
-            if high == limit:
-                return None
-            low, high = high, min(limit, high + max(1, high // 3))
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._uniform(middle).error <= error else (middle, high)
-        return self._trimmed(self._uniform(high), error)
+        count = fewest(lambda n: self._uniform(n).error, error, 1, limit)
+        return None if count is None else self._trimmed(self._uniform(count), error)
 
     def _uniform(self, count: int) -> ProductFit:
         """The best head with equally many keys on every axis; deltas move together first, then axis by axis."""
         counts = (count,) * self.E
-        starts = [self._start, *([place] * self.E for place in SCAN)]
+        starts = [self._start, *([place] * self.E for place in SCAN if count <= SCANNED)]
         places = min(starts, key=lambda one: self.attempt(counts, tuple(one)).error)
         places = self._descend(counts, places, list(range(self.E)), 1)
         if self.E > 1:
@@ -139,21 +130,16 @@ class AffineProducts:
     def _turned(self, counts: tuple[int, ...], deltas: list[int], error: float) -> ProductFit | None:
         """A head of these counts that fits, its deltas moved one by one where that helps; None where it stays far away."""
         best, places = self.attempt(counts, tuple(deltas)), list(deltas)
-        if best.error <= error:
-            return best
         if best.error > 2.5 * error:
             return None
-        for e in range(self.E):
-            for step in (-1, 1):
-                trial = list(places)
-                trial[e] += step
-                if 0 <= trial[e] < len(DELTAS):
-                    fit = self.attempt(counts, tuple(trial))
-                    if fit.error < best.error:
-                        best, places = fit, trial
-                    if best.error <= error:
-                        return best
-        return None
+        while best.error > error:
+            for e in range(self.E):
+                places = self._descend(counts, places, [e], 1)
+            turned = self.attempt(counts, tuple(places))
+            if not turned.error < best.error:
+                return None
+            best = turned
+        return best
 
     def attempt(self, counts: tuple[int, ...], deltas: tuple[int, ...]) -> ProductFit:
         """The head with so many keys per axis, and deltas by their place in DELTAS."""
@@ -190,9 +176,9 @@ class AffineProducts:
         judge = Judge([axis.keys for axis in axes], checks, exact, self.dtype, self.E + 3, 0.003 * self.wanted)
         shape = samples.shape[-1:]
         best = ProductFit(math.inf, axes, np.zeros((*counts, *shape)), np.zeros((*counts, *shape, self.E)))
-        for lam in MORE_LAMBDAS:
-            damping = max(lam * self.wanted / self.scale, 4.0 * self.unit)
-            values, slopes = (as_stored(part, self.dtype) for part in affine_values(bases, samples, damping))
+        dampings = [max(lam * self.wanted / self.scale, 4.0 * self.unit) for lam in MORE_LAMBDAS]
+        for fitted in affine_values(bases, samples, dampings):
+            values, slopes = (as_stored(part, self.dtype) for part in fitted)
             if not max(float(np.abs(values).max()), float(np.abs(slopes).max())) <= min(self.largest, LARGEST):
                 continue
             total = judge.error(values, slopes, best.error)

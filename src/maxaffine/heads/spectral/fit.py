@@ -72,21 +72,10 @@ class AxisCurve:
         return chebyshev((4 if self.affine else 3) * count + 16), check
 
     def smallest(self, error: float, start: int = 2, most: int = 120, polish: bool = True) -> AxisFit | None:
-        """The head of fewest tokens whose expected error is at most `error`: doubling, then bisection."""
-        high = start
-        while self.best(high).error > error:
-            high = min(most, high + max(1, high // 3))
-            if high == most:
-                if self.best(most).error > error:
-                    return None
-                break
-        low = start - 1
-        for known, fit in self._known.items():
-            if known < high and fit.error > error:
-                low = max(low, known)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.best(middle).error <= error else (middle, high)
+        """The head of fewest tokens whose expected error is at most `error`, or None."""
+        high = fitting.fewest(lambda n: self.best(n).error, error, start, most)
+        if high is None:
+            return None
         while polish and high > start and self.polished(high - 1).error <= error:
             high -= 1
         return self.polished(high) if polish else self.best(high)
@@ -151,10 +140,8 @@ class AxisCurve:
     def _fit_affine(self, axis: SpectralAxis, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
         W_check = weights(axis.keys, check)
         lost, basis = self._losses(axis, W_check), fitting.Basis.of(axis, z)
-        fits = []
-        for damping in self._dampings(fitting.MORE_LAMBDAS):
-            values, slopes = fitting.affine_values([basis], f, damping)
-            fits.append(self._judge(axis, values, W_check, lost, f_check, slopes[..., 0]))
+        found = fitting.affine_values([basis], f, self._dampings(fitting.MORE_LAMBDAS))
+        fits = [self._judge(axis, values, W_check, lost, f_check, slopes[..., 0]) for values, slopes in found]
         return min(fits, key=lambda fit: fit.error)
 
     def _fit(self, axis: SpectralAxis, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:

@@ -155,14 +155,14 @@ def _bound(layer: GroupedLayer, head: Head, query: Array, tokens: int, error: fl
     proof = prove(head, error, most_points=patience)
     uncertainty = min(proof.uncertainty, proof.bound)
     # on several axes a coarse account of rounding is often enough, and takes a hundredth of the time
-    for most in ((COARSE.get(head.dimension), None) if head.slopes is not None else (None,)):
+    for most in (*COARSE.get(head.dimension, ()), None) if head.slopes is not None else (None,):
         rounding, largest, eta = _rounding(layer, head, query, tokens, most)
-        if rounding <= 1e-3 * error:
+        if rounding <= 1e-3 * error or proof.bound + rounding <= 0.99 * error or proof.bound > 1.01 * error:
             break
     return GroupBound(proof.bound - uncertainty, uncertainty, rounding, largest, eta)
 
 
-COARSE = {2: 160, 3: 24, 4: 12}
+COARSE = {2: (160, 480), 3: (24,), 4: (12,)}  # pieces per axis
 FEW_POINTS = 2_500_000
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.heads.assemble import layer_of
 from maxaffine.heads.fitting import Function
-from maxaffine.heads.tree.fit import LocalFitter, Piece
+from maxaffine.heads.tree.fit import MOST, LocalFitter, Piece
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.target.target import Target
@@ -28,6 +28,7 @@ DEEPEST = {1: 24, 2: 18, 3: 8}
 OVERLAP = 0.02  # of the smallest half width: how far neighbours blend into each other
 FIRST = 0.2  # by how much of its half width a cell is enlarged while the tree grows
 ROUNDS = 6
+HOPELESS = 3.0  # times the tokens allowed: a tree that grows looks at larger boxes than in the end, and may count as many
 EDGE = 1.0 + 2.0**-40  # boxes of pieces reach a little beyond the box, so that no rounding of z leaves them
 
 
@@ -107,10 +108,12 @@ def tree_plan(f: Function, dimension: int, error: float, size: float, dtype: str
     fitter = LocalFitter(f, dimension, error, dtype, size)
     best: TreePlan | None = None
     for root in _roots(dimension):
-        tree = grow(fitter, root, most)
+        tree = grow(fitter, root, HOPELESS * most)
+        if tree is None and best is None:
+            break  # far too many tokens: another root would hardly save as much
         plan = None if tree is None else settle(fitter, tree, size, most)
-        if plan is not None and (best is None or plan.cells < best.cells):
-            best, most = plan, min(most, plan.cells)
+        if plan is not None and plan.cells <= most:
+            best, most = plan, plan.cells - 1
     return best
 
 
@@ -122,7 +125,7 @@ def _roots(dimension: int) -> list[tuple[int, ...]]:
     return [unit] + [tuple(n if i == axis else 1 for i in range(dimension)) for axis in range(dimension) for n in (2, 3)]
 
 
-def grow(fitter: LocalFitter, root: tuple[int, ...], most: int) -> Tree | None:
+def grow(fitter: LocalFitter, root: tuple[int, ...], most: float) -> Tree | None:
     """The tree of fewest tokens: a cell stays whole where its piece needs no more than its halves do together."""
     D = len(root)
     tree = Tree(root, set())
@@ -146,17 +149,13 @@ def grow(fitter: LocalFitter, root: tuple[int, ...], most: int) -> Tree | None:
             for child in tree.children(place):
                 below.append(child)
                 patience[child] = patience[place] if piece is None else patience[place] - 1
-        # what cannot stay whole costs a token per cell at least
-        if sum(1 for place in level if math.isinf(costs[place])) * 2**D > most:
+        if below and sum(_least(tree, inner, costs)[place] for place in top) > most:
             return None
         level = below
-    for place in sorted(inner, key=lambda p: -p[0]):
-        split = sum(costs[child] for child in tree.children(place))
-        if split < costs[place]:
-            costs[place] = split
-        else:
-            inner.discard(place)
-    if math.isinf(sum(costs[place] for place in top)):
+    least = _least(tree, inner, costs)
+    inner = {place for place in inner if least[place] < costs[place]}
+    costs = least
+    if not sum(costs[place] for place in top) <= most:
         return None
     queue = top
     while queue:
@@ -167,6 +166,19 @@ def grow(fitter: LocalFitter, root: tuple[int, ...], most: int) -> Tree | None:
             tree.leaves.add(place)
     tree.balance()
     return tree
+
+
+def _least(tree: Tree, inner: set[Place], costs: dict[Place, float]) -> dict[Place, float]:
+    """Tokens of every cell, whole or cut, whichever is less; cells not looked at yet count as few as they may have.
+
+    Where all the keys that a piece may have did not do, a part of the cell needs a fair share of them.
+    """
+    least = dict(costs)
+    for place in sorted(inner, key=lambda p: -p[0]):
+        D = len(place) - 1
+        unknown = (MOST[D] / 2.0) ** D / 2.0 if math.isinf(costs[place]) else 1.0
+        least[place] = min(costs[place], sum(least.get(child, unknown) for child in tree.children(place)))
+    return least
 
 
 def settle(fitter: LocalFitter, tree: Tree, size: float, most: int) -> TreePlan | None:
