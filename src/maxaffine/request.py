@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ NEAREST = "nearest"  # the method of tables and samples that returns the nearest
 FOR_ENTRIES = ("auto", "spectral", "lookup", NEAREST)  # the methods of tables and samples
 NARROWEST = 1e-30  # the width of a variable where keys are stored in fewer digits than float64
 SMALLEST = 1e-200  # the volume of a box in L_p
+PROBE = 16_384  # points at which layers are looked at before they are proved
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,12 @@ class Request:
     literal: bool = False  # whether the literal softmax over all tokens is to meet the error as well
     largest: float = 0.0  # |f| reaches about that
     seen_spread: float = 0.0  # and f goes that far from its least to its largest value
+
+    @cached_property
+    def probe(self) -> tuple[Array, Array]:
+        """Points of the box (B, D) and the target there (B, d_out, n_out): what a first look at a layer compares."""
+        x = self.target.box.sample(PROBE, np.random.default_rng(17))
+        return x, self.target.values(x)
 
     @property
     def evidence(self) -> Evidence:

@@ -20,7 +20,6 @@ from maxaffine.target.target import Target
 
 METHODS = ("auto", *HEADS)
 ENOUGH = 4  # tokens below which no other method is asked
-MANY = 4096  # tokens that a lookup surely needs where it is not compared with others
 FEW = 256  # tokens below which no slow head is asked in two variables
 
 
@@ -48,21 +47,18 @@ def search(request: Request, method: str) -> Found:
 def _ask_heads(request: Request, method: str, reasons: dict[str, list[str]]) -> Found | None:
     """The best of one head, or of all but lookups, which are asked where nothing else is proved."""
     best: Found | None = None
-    many = lookup.surely_more(request, MANY)  # then no lookup is in play, and what it rests on need not be derived
-    limit = lookup.fewest_tokens(request) if method == "auto" and not many else None
     constant = lookup.constant(request) if method == "auto" else None
-    if constant is not None:
-        limit = constant.cost.tokens + 1  # a head of as few tokens says more
+    limit = None if constant is None else constant.cost.tokens + 1  # a head of as few tokens says more
     for name in (one for one in HEADS if one != "lookup") if method == "auto" else (method,):
-        if HEADS[name].slow and method == "auto" and _rarely_better(best, request.target.box.dimension):
+        if HEADS[name].slow and method == "auto" and _rarely_better(best, request.target):
             continue
         request.progress(f"{name} heads", 0, 1)
         tokens = [found.cost.tokens for found in (best,) if found is not None] + ([] if limit is None else [limit])
         best = _better(best, attempt(name, request, reasons.setdefault(name, []), min(tokens, default=None)))
         if best is not None and best.certificate.kind == "proved" and best.cost.tokens <= max(ENOUGH, request.target.n_out):
             break
-    if many and method == "auto" and best is not None and best.cost.tokens > MANY:
-        limit = lookup.fewest_tokens(request)
+    if method == "auto" and best is not None and not lookup.surely_more(request, best.cost.tokens):
+        limit = lookup.fewest_tokens(request)  # what it rests on is derived where lookups are in play only
         best = None if limit is not None and best.cost.tokens >= limit else best
     return _better(best, constant)
 
@@ -110,9 +106,10 @@ def _search_entries(request: Request, method: str) -> Found:
     return table_samples.search_hard(request, data) if method == NEAREST else table_samples.search(request, data, method)
 
 
-def _rarely_better(best: Found | None, dimension: int) -> bool:
-    """Whether a tree, the slowest search, would hardly have fewer tokens than what is proved already."""
-    return best is not None and best.certificate.kind == "proved" and (dimension > 2 or best.cost.tokens <= FEW)
+def _rarely_better(best: Found | None, target: Target) -> bool:
+    """Whether a tree, the slowest search, would hardly have fewer tokens than what is proved, or of a callable seen to fit."""
+    done = best is not None and (best.certificate.kind == "proved" or target.expression is None)
+    return done and best is not None and (target.box.dimension > 2 or best.cost.tokens <= FEW)
 
 
 def _better(best: Found | None, found: Found | None) -> Found | None:

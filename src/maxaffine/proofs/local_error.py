@@ -17,7 +17,6 @@ remainder prove enough (`_effort`).  Heads are summed up in float64, and in exte
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -43,7 +42,7 @@ DEEPEST = 120
 BLOCK = 32_768  # points at a time: the arrays of a pass then stay in the processor's cache
 PI = np.longdouble("3.14159265358979323846264338327950288")
 SHARE, LARGEST_SHARE = 0.004, 0.25  # of the error that the interpolation remainder may take
-GLANCE = {2: 24, 3: 10, 4: 6}  # points per side of the quick look that says how densely a proof must look
+GLANCE = {2: 40, 3: 16, 4: 8}  # points per side of the quick look that says how densely a proof must look
 CHEAP = 4_000  # points of a box that are looked at as densely as pays
 TOO_COARSE = 1e-3  # of the error: beyond, the rounding of float64 sums is no longer left in a bound
 
@@ -126,12 +125,17 @@ def prove(
     low = -np.ones(E) if low is None else np.array(low, dtype=np.float64)
     high = np.ones(E) if high is None else np.array(high, dtype=np.float64)
     with balls.precision(64):
-        effort = _effort(pair, error, low, high, give_up)
-        if effort.oversampling is not None:
-            with suppress(_BeyondError):
+        effort, top = _effort(pair, error, low, high, give_up, 0.0), 0.0
+        while effort.oversampling is not None:
+            try:
                 proof = _prove(pair, error, low, high, give_up, most_cells, most_points, effort)
-                if proof.bound <= error or proof.seen > error:
-                    return proof
+            except _BeyondError:
+                break
+            if proof.bound <= error or proof.seen > error:
+                return proof
+            if not proof.seen > top:
+                break
+            effort, top = _effort(pair, error, low, high, give_up, proof.seen), proof.seen
         return _prove(pair, error, low, high, give_up, most_cells, most_points, Effort())
 
 
@@ -183,8 +187,8 @@ def _prove(
     return Proof(bound * (1 + 1e-12), seen, uncertainty, cells, points)
 
 
-def _effort(pair: Pair, error: float, low: Array, high: Array, give_up: float) -> Effort:
-    """The fewest points that are expected to prove the error, from a quick look at |f - p|; all of them where they are few.
+def _effort(pair: Pair, error: float, low: Array, high: Array, give_up: float, seen: float) -> Effort:
+    """The fewest points that are expected to prove the error, |f - p| seen to reach `seen`, or by a quick look where that is 0.
 
     With s points per degree C = cos(pi/2s)^-E, and E + C (top + E) <= error leaves (error - C top)/(1 + C) for the remainder E.
     """
@@ -199,12 +203,12 @@ def _effort(pair: Pair, error: float, low: Array, high: Array, give_up: float) -
     fewest = math.prod(usual.counts(pair, plan[0]))
     if fewest <= CHEAP:
         return usual
-    top, _ = pair.at_points(low, high, (GLANCE[E],) * E, False)
-    if math.isfinite(top) and top > give_up:
+    top = seen or 1.1 * pair.at_points(low, high, (GLANCE[E],) * E, False)[0]
+    if math.isfinite(top) and top > 1.1 * give_up:
         raise Refused(f"the error is about {top:.3g} somewhere.")
     for s in range(2, OVERSAMPLING.get(E, 4) + 1):
         factor = math.cos(math.pi / (2.0 * s)) ** -E
-        share = min(LARGEST_SHARE, (0.97 - factor * 1.1 * top / error) / (1.0 + factor))
+        share = min(LARGEST_SHARE, (0.99 - factor * 1.01 * top / error) / (1.0 + factor))
         effort = Effort(s, share)
         if share > SHARE and not isinstance(plan := _degrees(pair, first, last, effort, error), int):
             count = math.prod(effort.counts(pair, plan[0]))

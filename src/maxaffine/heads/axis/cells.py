@@ -175,16 +175,21 @@ def _extents(segment: Segment, a: float, library: Library, goal: float, before: 
             start, k = 0, 0
         if len(passing) >= MOST_LOCAL - 1 and k > start + 12:
             break
-    for p, width in passing.items():
-        low, high = width, min(2.0 * width, rest)
-        for _ in range(3):
-            if low >= rest:
-                break
-            inner = low + (high - low) * np.array([0.25, 0.5, 0.75])
-            fits = library.errors(p, _samples(segment, np.full(3, a), np.minimum(a + inner, segment.high))) <= goal
-            number = 3 if fits.all() else int(np.argmin(fits))
-            low, high = (inner[number - 1] if number else low), (inner[number] if number < 3 else high)
-        found[p - 1] = min(low, rest)
+    if not passing:
+        return found
+    tokens = np.array(sorted(passing))
+    low = np.array([passing[p] for p in tokens])
+    high = np.minimum(2.0 * low, rest)
+    for _ in range(3):
+        inner = low[:, None] + (high - low)[:, None] * np.array([0.25, 0.5, 0.75])
+        ends = np.minimum(a + inner, segment.high)
+        samples = _samples(segment, np.full(ends.size, a), ends.ravel()).reshape(len(POINTS), len(tokens), 3)
+        for i, p in enumerate(tokens):
+            if low[i] < rest:
+                fits = library.errors(int(p), samples[:, i]) <= goal
+                number = 3 if fits.all() else int(np.argmin(fits))
+                low[i], high[i] = (inner[i, number - 1] if number else low[i]), (inner[i, number] if number < 3 else high[i])
+    found[tokens - 1] = np.minimum(low, rest)
     return np.asarray(np.maximum.accumulate(found))
 
 

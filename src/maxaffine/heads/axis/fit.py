@@ -5,8 +5,8 @@
 With s = sigmoid(delta t - mu) this is every P(s) + t Q(s) with polynomials of degree n, and P(s) where values are constant, which
 for small delta is every polynomial of degree n with large values that cancel.  The shift mu bends the head towards one
 end, which is what poles and roots beyond that end ask for.  Ridge least squares in t does not depend on where the interval
-lies, so the operator from samples to residuals is made once for every (p, delta, mu), and a search over intervals is a product
-of matrices.
+lies, so a basis of the head's values is made once for every (p, delta, mu), and a search over intervals is two products of
+matrices.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Library:
         self.deltas = DELTAS if affine else DELTAS_OF_CONSTANTS
         self.unit = compute_format(dtype).unit
         self.damping = min(max(0.02 * error / self.scale, 8.0 * self.unit, blur), 1e100)  # a target that is zero has no scale
-        self._residuals: dict[int, Array] = {}
+        self._known: dict[int, tuple[Array, Array]] = {}
 
     def combinations(self, count: int) -> list[tuple[float, float]]:
         """(delta, mu) that are tried for heads of this size."""
@@ -84,34 +84,36 @@ class Library:
         """Of the points, every first or second one serves a search: constant values have half the freedom of affine ones."""
         return 2 if not self.affine and count < MOST_LOCAL else 1
 
-    def residuals(self, count: int) -> Array:
-        """Operators (combinations, M, M) from samples at POINTS, or at every second one, to residuals there."""
-        if count not in self._residuals:
-            found = []
+    def _bases(self, count: int) -> tuple[Array, Array]:
+        """U^T (combinations, q, M) at POINTS, or at every second one, and U s^2/(s^2 + damping^2) (combinations, M, q)."""
+        if count not in self._known:
+            across, back = [], []
             for delta, shift in self.combinations(count):
                 A = design(shifted_keys(count, delta, shift, self.dtype), POINTS[:: self._every(count)], self.affine)
                 U, S, _ = np.linalg.svd(A, full_matrices=False)
-                keep = S * S / (S * S + self.damping**2)
-                found.append(np.eye(len(A)) - (U * keep) @ U.T)
-            self._residuals[count] = np.stack(found)
-        return self._residuals[count]
+                across.append(U.T)
+                back.append(U * (S * S / (S * S + self.damping**2)))
+            self._known[count] = np.stack(across), np.stack(back)
+        return self._known[count]
+
+    def _worst(self, count: int, samples: Array) -> Array:
+        """The largest residual (combinations, n) of every head for samples (M, n) of n intervals."""
+        across, back = self._bases(count)
+        seen = samples[:: self._every(count)]
+        inside = (across.reshape(-1, len(seen)) @ seen).reshape(*across.shape[:2], -1)
+        return np.asarray(np.abs(seen - back @ inside).max(axis=1))
 
     def errors(self, count: int, samples: Array) -> Array:
         """The least error over the combinations for samples (M, n) of n intervals: (n,); infinite where they are not finite."""
         good = np.isfinite(samples).all(axis=0)
         best = np.full(samples.shape[1], np.inf)
         if good.any():
-            operators = self.residuals(count)
-            M = operators.shape[1]
-            left = operators.reshape(-1, M) @ samples[:: self._every(count), good]
-            worst = np.abs(left).reshape(len(operators), M, -1).max(axis=1)
-            best[good] = worst.min(axis=0)
+            best[good] = self._worst(count, samples if good.all() else samples[:, good]).min(axis=0)
         return best
 
     def start(self, count: int, samples: Array) -> tuple[float, float]:
         """The best (delta, mu) for one interval."""
-        left = self.residuals(count) @ samples[:: self._every(count)]
-        return self.combinations(count)[int(np.abs(left).max(axis=1).argmin())]
+        return self.combinations(count)[int(self._worst(count, samples[:, None])[:, 0].argmin())]
 
     # -- one interval in earnest
 

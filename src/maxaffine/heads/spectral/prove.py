@@ -16,7 +16,6 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
-from maxaffine.expression.expression import Expression
 from maxaffine.heads.spectral.plan import GroupPlan, SpectralPlan
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
@@ -55,7 +54,8 @@ def certify_spectral(
     layer: GroupedLayer, plan: SpectralPlan, error: float, runtime: str = "arrays", declared: Evidence | None = None
 ) -> Certificate:
     """Prove a sup-norm bound for a stored spectral layer; `declared` are the facts about a callable target."""
-    goal = error / len(layer.groups)
+    reserve = SHARE * error if runtime in ("arrays", "collapsed") and collapsible(layer) else 0.0
+    goal = (error - 1.1 * reserve) / len(layer.groups)
     bounds = [
         _factored(layer, group, made, goal) if group.factors is not None else _listed(layer, group, made, goal, declared)
         for group, made in zip(layer.products(), plan.groups, strict=True)
@@ -66,7 +66,6 @@ def certify_spectral(
     compute = compute_format(layer.dtype)
     total = sum(bound.largest for bound in bounds)
     summing = (compute.unit + gamma(len(bounds) + 2, FLOAT64.unit)) * total + underflow(layer)
-    reserve = SHARE * error if runtime in ("arrays", "collapsed") and collapsible(layer) else 0.0
     summing += allowance(reserve, total) if reserve else 0.0  # what the polynomials of `collapsed` differ from the heads by
     parts = {
         "approximation": sum(bound.approximation for bound in bounds),
@@ -152,18 +151,29 @@ def _head(
 
 def _bound(layer: GroupedLayer, head: Head, query: Array, tokens: int, error: float, patience: int | None = None) -> GroupBound:
     """Approximation and rounding of one head of listed values."""
-    proof = prove(head, error, most_points=patience)
-    uncertainty = min(proof.uncertainty, proof.bound)
     # on several axes a coarse account of rounding is often enough, and takes a hundredth of the time
-    for most in (*COARSE.get(head.dimension, ()), None) if head.slopes is not None else (None,):
-        rounding, largest, eta = _rounding(layer, head, query, tokens, most)
-        if rounding <= 1e-3 * error or proof.bound + rounding <= 0.99 * error or proof.bound > 1.01 * error:
+    ladder = [*COARSE.get(head.dimension, ()), None] if head.slopes is not None else [None]
+    known = [_rounding(layer, head, query, tokens, ladder[0])]
+    while known[-1][0] > 0.5 * error and len(known) < len(ladder):
+        known.append(_rounding(layer, head, query, tokens, ladder[len(known)]))
+    aim = 0.995 * (error - known[-1][0])
+    proof = prove(head, aim if aim > 0.4 * error else error, most_points=patience)
+    while len(known) < len(ladder) and known[-1][0] > 1e-3 * error and 0.99 * error < proof.bound + known[-1][0]:
+        # on pieces of no length there is left what three times as many say, less half of what they gain
+        gained = 0.5 * (known[-2][0] - known[-1][0]) if len(known) > 1 else math.inf
+        if proof.bound + known[-1][0] - gained > 1.01 * error:
             break
+        known.append(_rounding(layer, head, query, tokens, ladder[len(known)]))
+    rounding, largest, eta = known[-1]
+    if isinstance(head.source, FromExpression):
+        largest = min(largest, _extent(head.source) + proof.bound)
+    uncertainty = min(proof.uncertainty, proof.bound)
     return GroupBound(proof.bound - uncertainty, uncertainty, rounding, largest, eta)
 
 
 COARSE = {2: (160, 480), 3: (24,), 4: (12,)}  # pieces per axis
 FEW_POINTS = 2_500_000
+PIECES = {1: 512, 2: 24, 3: 8, 4: 5}  # per direction, on which the target is enclosed
 
 
 def _rounding(layer: GroupedLayer, head: Head, query: Array, tokens: int, most: int | None) -> tuple[float, float, float]:
@@ -221,7 +231,9 @@ def _factored(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) 
                 continue
             middle = Interval.of(made.middle.lo[e : e + 1], made.middle.hi[e : e + 1])
             head = _head(FromExpression(factor, middle, made.half[e : e + 1]), (axis,), made, column, first=e)
-            sizes[r, e] = _largest(factor, middle, made.half[e : e + 1])
+            sizes[r, e] = _extent(FromExpression(factor, middle, made.half[e : e + 1]))
+            if not math.isfinite(sizes[r, e]):
+                raise Refused("a factor of the target could not be enclosed.")
             others = error / len(group.axes) / rank
             one = _bound(layer, head, query[e : e + 1], len(axis), others)
             plain[r, e], rounded[r, e], etas[r, e] = one.approximation + one.uncertainty, one.rounding, one.eta
@@ -256,11 +268,10 @@ def literal_rounding(layer: GroupedLayer, group: Group) -> float:
     return math.exp(2.0 * worst) * lost + gamma(terms, FLOAT64.unit) * sizes
 
 
-def _largest(factor: Expression, middle: Interval, half: Array) -> float:
-    """sup |f_e| over its range, from enclosures on 512 pieces."""
-    z = Interval(*boxes.grid(-np.ones(1), np.ones(1), 512))
-    t = z * Interval.point(half) + Interval(np.broadcast_to(middle.lo, z.lo.shape), np.broadcast_to(middle.hi, z.lo.shape))
-    size = float(factor.enclose(t).magnitude.max())
-    if not math.isfinite(size):
-        raise Refused("a factor of the target could not be enclosed.")
-    return size
+def _extent(source: FromExpression) -> float:
+    """sup |f| over its range, from enclosures on equal pieces; infinite where it is not enclosed."""
+    E = len(source.half)
+    low, high = boxes.grid(-np.ones(E), np.ones(E), PIECES.get(E, 3))
+    z = Interval(low, high)
+    middle = Interval(np.broadcast_to(source.middle.lo, low.shape), np.broadcast_to(source.middle.hi, low.shape))
+    return float(source.expression.enclose(z * Interval.point(source.half) + middle).magnitude.max())
