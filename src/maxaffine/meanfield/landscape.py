@@ -80,29 +80,19 @@ def _second_derivatives(risk: Risk, o: Overlaps, h: float) -> Array:
     return np.asarray((matrix + matrix.T) / 2)
 
 
-def riemannian_hessian(risk: Risk, o: Overlaps, h: float | None = None) -> Array:
+def riemannian_hessian(risk: Risk, o: Overlaps) -> Array:
     """Hessian of the risk on the two spheres at overlaps o, in a basis of the tangent spaces of R^6 x R^6.
 
     Six dimensions hold u*, v*, u, v and two spare directions: every further dimension repeats their curvatures.
     With G the Euclidean gradient it is P (dG) P - (G_u.u) on u's tangent space, likewise on v's.
     """
     size = 6
-    if h is None:
-        h = 0.02 * math.hypot(risk.problem.gamma, 1e-3) / risk.problem.C
     u_star, v_star, u, v = o.to_vectors(size)
     g = risk.value_and_gradient(o)[1]
-    second = _second_derivatives(risk, o, h)
+    second = _second_derivatives(risk, o, 0.02 * math.hypot(risk.problem.gamma, 1e-3) / risk.problem.C)
     zero = np.zeros(size)
     # gradient of each overlap in the twelve coordinates of (u, v)
-    rows = np.array(
-        [
-            np.concatenate([u_star, zero]),
-            np.concatenate([zero, v_star]),
-            np.concatenate([v_star, zero]),
-            np.concatenate([zero, u_star]),
-            np.concatenate([v, u]),
-        ]
-    )
+    rows = np.block([[u_star, zero], [zero, v_star], [v_star, zero], [zero, u_star], [v, u]])
     ambient = rows.T @ second @ rows
     ambient[:size, size:] += g.rho * np.eye(size)
     ambient[size:, :size] += g.rho * np.eye(size)
