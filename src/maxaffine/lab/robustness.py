@@ -1,7 +1,6 @@
 """Experiment 7, robustness: what relative noise and rounding of each matrix of a literal layer do to its error."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -54,7 +53,7 @@ def _linear(made: Any, x: Array) -> Array:
     return np.asarray(Z)
 
 
-def _changed(matrices: Any, part: str, change: Callable[[Array], Array]) -> Any:
+def _changed(matrices: Any, part: str, change: Any) -> Any:
     """The matrices with `change` applied to one part; keys and values are rows of the context, the temperature scales W_K."""
     if part == "temperature":
         return replace(matrices, W_K=change(np.ones(())) * matrices.W_K)

@@ -200,16 +200,12 @@ def _experiment(progress: Progress, seeds: int) -> Found:
     return "fails", rows, {"seeds": seeds, "learned": learned, "entry": entry, **words}
 
 
-def _checks() -> dict[str, Check]:
-    words = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    functions = (
-        _risk, _transition, _optimality, _bayes, _stationary, _invariance, _initialisation, _length, _linear, _experiment
-    )  # fmt: skip
-    named = {function.__name__.strip("_"): function for function in functions}
-    return {name: Check(**text, function=named[name]) for name, text in words.items()}
-
-
-CLAIMS = _checks()
+_FUNCTIONS = (
+    _risk, _transition, _optimality, _bayes, _stationary, _invariance, _initialisation, _length, _linear, _experiment
+)  # fmt: skip
+_NAMED = {function.__name__.strip("_"): function for function in _FUNCTIONS}
+_WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+CLAIMS = {name: Check(**words, function=_NAMED[name]) for name, words in _WORDS.items()}
 
 
 def check_claims(names: list[str] | None = None, seeds: int = 4, progress: Progress = silent) -> list[Claim]:

@@ -65,7 +65,8 @@ class LinkRisk(ExactRisk):
         count = math.ceil(24 + 8 * half * steepness)
         if not isinstance(self.link, CustomLink) or count >= g.size:
             return pair(g)
-        series = chebyshev.chebinterpolate(lambda x: np.array(pair(middle + half * x)).T, count - 1)
+        nodes = chebyshev.chebpts1(count)
+        series = chebyshev.chebfit(nodes, np.array(pair(middle + half * nodes)).T, count - 1)
         return PairMoment(*chebyshev.chebval((g - middle) / half, series))
 
     def value_and_gradient(self, o: Overlaps) -> tuple[float, Overlaps]:
