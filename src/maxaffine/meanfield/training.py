@@ -7,7 +7,6 @@ stopping and resuming gives the same bits as one run.
 
 import json
 import math
-from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -159,8 +158,8 @@ def load_state(path: Path | str, key: dict[str, Any], shape: tuple[int, ...]) ->
     return State(k, u, v, list(zip(map(float, steps), *parts, strict=True)))
 
 
-class Run(ABC):
-    """A run from its start or its state file; subclasses hold data and layers in NumPy or PyTorch, the namespace `xp`."""
+class Run:
+    """A run from its start or its state file, in the namespace `xp`: NumPy here, PyTorch in torch_training.py."""
 
     xp: Any = np
     block = 1024  # samples that are worked on at a time
@@ -174,13 +173,18 @@ class Run(ABC):
         self.u: Any = self.here.u
         self.v: Any = self.here.v
 
-    @abstractmethod
-    def draw(self, purpose: str, count: int, index: int = 0) -> Any:
+    def draw(self, purpose: str, count: int, index: int = 0) -> Data:
         """So many samples for one purpose."""
+        return sample(self.settings.problem, count, stream(self.settings.seed, purpose, index), self.settings.link)
 
-    @abstractmethod
-    def measured(self, loss: Any, held_out: Any) -> tuple[Array, ...]:
+    def measured(self, loss: Any, held_out: Data | None) -> tuple[Array, ...]:
         """Overlaps, training loss, and mean and standard error of the losses on held-out data (None: NaN)."""
+        u, v = self.u, self.v
+        overlaps = np.stack([u[:, 0], v[:, 1], u[:, 1], v[:, 0], (u * v).sum(axis=1)], axis=1)
+        if held_out is None:
+            return overlaps, loss, np.full(len(u), math.nan), np.full(len(u), math.nan)
+        each = losses(held_out, u, v, self.settings.lam, self.settings.link)
+        return overlaps, loss, each.mean(axis=1), each.std(axis=1, ddof=1) / math.sqrt(each.shape[1])
 
     def step(self, x: Any, gradient: Any) -> Any:
         """(x - step P_x gradient)/|.|, row by row."""
@@ -221,23 +225,10 @@ class Run(ABC):
         return here.record()
 
 
-class _ArrayRun(Run):
-    def draw(self, purpose: str, count: int, index: int = 0) -> Data:
-        return sample(self.settings.problem, count, stream(self.settings.seed, purpose, index), self.settings.link)
-
-    def measured(self, loss: Array, held_out: Data | None) -> tuple[Array, ...]:
-        u, v = self.u, self.v
-        overlaps = np.stack([u[:, 0], v[:, 1], u[:, 1], v[:, 0], (u * v).sum(axis=1)], axis=1)
-        if held_out is None:
-            return overlaps, loss, np.full(len(u), math.nan), np.full(len(u), math.nan)
-        each = losses(held_out, u, v, self.settings.lam, self.settings.link)
-        return overlaps, loss, each.mean(axis=1), each.std(axis=1, ddof=1) / math.sqrt(each.shape[1])
-
-
 def train(
     settings: Settings, *, state: Path | str | None = None, stop_at: int | None = None, save_every: int = 500,
     progress: Progress = silent,
 ) -> Record:  # fmt: skip
     """Run the training, from the state file if it exists; ``stop_at`` ends early with the state saved."""
-    run = _ArrayRun(settings, settings.to_json(), initial_layers(settings), state)
+    run = Run(settings, settings.to_json(), initial_layers(settings), state)
     return run.go(stop_at, save_every, progress, f"training, seed {settings.seed}")
