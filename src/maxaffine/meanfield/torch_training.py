@@ -49,7 +49,7 @@ class _TensorRun(Run):
         start = np.array([initial_layers(one) for one in each])  # (seeds, 2, layers, d)
         super().__init__(each[0], key, (start[:, 0], start[:, 1]), state)
         self.xp, self.device, self.each, self.block = torch, device, each, block
-        self.u, self.v = (torch.from_numpy(np.ascontiguousarray(part)).to(device) for part in (self.here.u, self.here.v))
+        self.u, self.v = (torch.from_numpy(np.ascontiguousarray(part)).to(device) for part in (self.u, self.v))
 
     def draw(self, purpose: str, count: int, index: int = 0) -> Data:
         def one(settings: Settings) -> Data:
