@@ -52,8 +52,8 @@ def run(unit: Unit, parameters: Parameters, context: Context) -> Result:
     fixed = free_keys.stack(list(built.values()), context.device)
     where, live = free_keys.centres(fixed, spread.expand(2, -1, -1))
     values: dict[str, Any] = {"spacing": 2.0 / side}
+    found = errors(fixed)
     for i, name in enumerate(built):
-        found = errors(fixed)
         values[name] = {"sup": float(found["sup"][i]), "l2": float(found["l2"][i]), "live": float(live[i])}
     free = free_keys.stack([free_keys.scratch(side, f.dimension, seed) for seed in range(seeds)], context.device)
     begun = free_keys.stack([one for one in built.values() for _ in range(seeds)], context.device)
