@@ -69,19 +69,15 @@ class Model:
     @classmethod
     def of(cls, weights: Weights, config: Mapping[str, Any], heads: int | None = None) -> "Model":
         """The model behind the names of its tensors; the number of heads is read from config.json unless given."""
-        for family, names in FAMILIES.items():
-            for prefix in PREFIXES:
-                if prefix + names.probe.format(i=0) in weights:
-                    return cls._of(weights, config, heads, family, prefix)
-        if any(re.search(r"layers\.0\.self_attn\.q_proj\.weight", name) for name in weights.entries):
+        kinds = [(f, p) for f, known in FAMILIES.items() for p in PREFIXES if p + known.probe.format(i=0) in weights]
+        if not kinds and any(re.search(r"layers\.0\.self_attn\.q_proj\.weight", name) for name in weights.entries):
             raise BadInput(
                 f"{weights.shown} uses rotary position embeddings, which are not supported; "
                 "give W_Q, W_K, W_V and X to maxaffine.inspect."
             )
-        raise BadInput(f"{weights.shown} is not a supported checkpoint; supported are BERT, RoBERTa, DistilBERT and GPT-2.")
-
-    @classmethod
-    def _of(cls, weights: Weights, config: Mapping[str, Any], heads: int | None, family: str, prefix: str) -> "Model":
+        if not kinds:
+            raise BadInput(f"{weights.shown} is not a supported checkpoint; supported are BERT, RoBERTa, DistilBERT and GPT-2.")
+        family, prefix = kinds[0]
         names = FAMILIES[family]
         pattern = re.compile(re.escape(prefix) + re.escape(names.probe).replace(r"\{i\}", r"(\d{1,6})"))
         found = sorted(int(match.group(1)) for match in map(pattern.fullmatch, weights.entries) if match)

@@ -17,7 +17,6 @@ from torch.nn import functional
 
 from maxaffine.core.arrays import Array
 from maxaffine.lab.training import Objective, Weights
-from maxaffine.report.diagnosis import softmax
 
 
 def dictionary(count: int, dimension: int, seed: int) -> Array:
@@ -28,11 +27,6 @@ def dictionary(count: int, dimension: int, seed: int) -> Array:
 def tokens_of(entries: Array) -> Array:
     """What the keys are made of: (v_j, -|v_j|^2 / 2), (N, D + 1)."""
     return np.hstack([entries, -0.5 * (entries**2).sum(axis=1, keepdims=True)])
-
-
-def attention(entries: Array, noised: Array, inverse_temperature: float) -> Array:
-    """softmax_j(R (v_j . x~ - |v_j|^2 / 2)), (B, N); with R = 1 / sigma^2 the posterior of J."""
-    return softmax(inverse_temperature * (noised @ entries.T + tokens_of(entries)[:, -1]))
 
 
 class Task:

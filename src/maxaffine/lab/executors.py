@@ -16,7 +16,6 @@ from maxaffine.core.errors import BadInput
 Opened = tuple[Executor, int]  # the executor, and how many units to have under way at once
 Opener = Callable[[], AbstractContextManager[Opened]]
 
-
 WATCH = 0.5  # seconds between a worker's looks at its parent
 PATIENCE = "20s"  # for the scheduler of a cluster to answer
 

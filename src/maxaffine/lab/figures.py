@@ -29,8 +29,13 @@ def figure(
 
 
 def band(axes: Any, x: Any, samples: Any, colour: str, label: str, log: bool = False, **look: Any) -> None:
-    """The mean of samples (seeds, points) as a curve, its 95% interval over seeds as a band; of logarithms with `log`."""
+    """The mean of samples (seeds, points) as a curve, its 95% interval over seeds as a band; of logarithms with `log`.
+
+    Nothing is drawn where there are no samples.
+    """
     values = np.asarray(samples, dtype=np.float64)
+    if not len(values):
+        return
     mean, half = trends.mean_and_interval(np.log(values) if log else values)
     low, middle, high = (np.exp(curve) if log else curve for curve in (mean - half, mean, mean + half))
     axes.plot(x, middle, color=colour, label=label, **{"lw": 1.6, **look})

@@ -22,7 +22,7 @@ def finish(run: Run) -> dict[str, Any]:
     left = run.left
     if left:
         raise Refused(f"{len(left)} of {len(run.units)} units are not done, the first is {left[0]['id']}; run the command again.")
-    rows, parameters = run.rows, run.header.parameters
+    rows, parameters = run.results.rows(run.units), run.header.parameters
     content = {"experiment": run.header.experiment, "version": run.header.version, "parameters": parameters, "results": rows}
     results = (json.dumps(plain(content), separators=(",", ":"), allow_nan=False) + "\n").encode()
     write_atomically(run.folder / RESULTS, results)

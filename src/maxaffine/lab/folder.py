@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +74,7 @@ def read_header(folder: Path) -> Header | None:
     try:
         if content["format"] != FORMAT:
             raise BadInput(f"{str(path)!r} has format {content['format']!r}; this version of maxaffine reads format {FORMAT}.")
-        names = ("experiment", "home", "version", "parameters", "quick", "data")
-        return Header(**{name: content[name] for name in names})
+        return Header(**{field.name: content[field.name] for field in fields(Header)})
     except KeyError as failure:
         raise BadInput(f"{str(path)!r} is damaged: it lacks {failure}. Restore it, or use a new --out.") from None
 

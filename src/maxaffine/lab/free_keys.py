@@ -87,11 +87,8 @@ def spectral(f: Function, side: int) -> dict[str, Array]:
     reached, _ = tensor_fit(axes, planner.f, 1e-9 * f.half, planner.scale, "float64")
     _, values = tensor_fit(axes, planner.f, reached, planner.scale, "float64")  # no larger values than this error needs
     slopes = np.empty((side**f.dimension, f.dimension))
-    offsets = np.zeros((side,) * f.dimension)
-    mesh = np.meshgrid(*(axis.keys.slopes for axis in axes), indexing="ij")
-    for e, axis in enumerate(axes):
-        slopes[:, order[e]] = mesh[e].ravel()
-        offsets = offsets + axis.keys.offsets.reshape([-1 if i == e else 1 for i in range(f.dimension)])
+    slopes[:, order] = np.stack(np.meshgrid(*(axis.keys.slopes for axis in axes), indexing="ij"), axis=-1).reshape(slopes.shape)
+    offsets = np.sum(np.meshgrid(*(axis.keys.offsets for axis in axes), indexing="ij"), axis=0)
     return head(slopes, offsets.ravel(), (values.reshape(-1) - f.middle) / f.half)
 
 

@@ -1,5 +1,6 @@
 """Learnability: does training find what the construction writes down, at the same number of tokens?"""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,10 @@ GAIN = 0.9  # share of its L2 error above which a construction was not improved
 def units(parameters: Parameters) -> list[dict[str, Any]]:
     """One unit per target and number of tokens; all seeds and all starts are one stack."""
     found = []
-    for key in ("plane", "space"):
-        for target in parameters[f"{key}_targets"]:
-            for side in parameters[f"{key}_sides"]:
-                tokens = int(side) ** (2 if key == "plane" else 3)
-                found.append({"id": f"{target}-{tokens}", "target": target, "side": int(side), "tokens": tokens})
+    for key, dimension in (("plane", 2), ("space", 3)):
+        for target, side in itertools.product(parameters[f"{key}_targets"], parameters[f"{key}_sides"]):
+            tokens = int(side) ** dimension
+            found.append({"id": f"{target}-{tokens}", "target": target, "side": int(side), "tokens": tokens})
     return found
 
 
@@ -52,8 +52,8 @@ def run(unit: Unit, parameters: Parameters, context: Context) -> Result:
     fixed = free_keys.stack(list(built.values()), context.device)
     where, live = free_keys.centres(fixed, spread.expand(2, -1, -1))
     values: dict[str, Any] = {"spacing": 2.0 / side}
+    found = errors(fixed)
     for i, name in enumerate(built):
-        found = errors(fixed)
         values[name] = {"sup": float(found["sup"][i]), "l2": float(found["l2"][i]), "live": float(live[i])}
     free = free_keys.stack([free_keys.scratch(side, f.dimension, seed) for seed in range(seeds)], context.device)
     begun = free_keys.stack([one for one in built.values() for _ in range(seeds)], context.device)

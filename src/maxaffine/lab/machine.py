@@ -24,7 +24,8 @@ PACKAGES = (
 def hardware(device: str) -> dict[str, Any]:
     """Processor, cores, memory, and the accelerator if the unit used one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    found: dict[str, Any] = {"processor": _processor(), "cores": cores, "memory": _memory(), "device": device}
+    named = _read(r"^model name\s*:\s*(.+)$", "/proc/cpuinfo") or platform.processor() or platform.machine()
+    found: dict[str, Any] = {"processor": named or "unknown processor", "cores": cores, "memory": _memory(), "device": device}
     if device == "cuda":
         import torch
 
@@ -75,11 +76,6 @@ def _asked(*command: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
-
-
-def _processor() -> str:
-    said = _read(r"^model name\s*:\s*(.+)$", "/proc/cpuinfo")
-    return said or platform.processor() or platform.machine() or "unknown processor"
 
 
 def _read(pattern: str, file: str) -> str | None:

@@ -12,7 +12,7 @@ from maxaffine.lab import mean_field_rules as rules
 from maxaffine.lab.experiment import Context, Experiment, Numbers, Parameters, Result, Rows, Table, Unit, Verdict, select, sweep
 from maxaffine.meanfield import MeanField, Overlaps, Problem, SoftmaxRisk
 from maxaffine.meanfield import experiment as paper
-from maxaffine.meanfield.claims import CLAIMS
+from maxaffine.meanfield.claims import check
 from maxaffine.meanfield.experiment import GAMMAS, STARTS
 from maxaffine.meanfield.figures.dynamics import success_panel, training_panel
 from maxaffine.report import style
@@ -40,7 +40,7 @@ def run(unit: Unit, parameters: Parameters, context: Context) -> Result:
 
 
 def _claim(unit: Unit, parameters: Parameters, context: Context) -> dict[str, Any]:
-    return asdict(CLAIMS[unit["claim"]](_reporter(context), 0))
+    return asdict(check(unit["claim"], _reporter(context)))
 
 
 def _phases(unit: Unit, parameters: Parameters, context: Context) -> dict[str, Any]:

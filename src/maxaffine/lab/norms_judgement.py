@@ -168,9 +168,8 @@ def _norms(axes: Any, results: Rows, dataset: str) -> None:
 def _variants(axes: Any, results: Rows, dataset: str, quantity: str, relative: bool) -> None:
     for variant, (colour, name) in SHOWN.items():
         samples = curves(results, quantity, variant=variant, dataset=dataset)
-        if len(samples):
-            shown = samples / samples[:, :1] if relative else samples
-            band(axes, sigmas(results), shown, colour, name, lw=2.2 if variant == "primary" else 1.3)
+        shown = samples / samples[:, :1] if relative and len(samples) else samples
+        band(axes, sigmas(results), shown, colour, name, lw=2.2 if variant == "primary" else 1.3)
     if relative:
         axes.axhline(1.0, color=QUIET, lw=0.6)
 
@@ -216,8 +215,7 @@ def _primary(axes: Any, results: Rows, quantities: tuple[tuple[str, str, str], .
     for dataset, colour in zip(DATASETS, (BLUE, ORANGE, GREEN), strict=True):
         for quantity, dash, name in quantities:
             samples = curves(results, quantity, variant="primary", dataset=dataset)
-            if len(samples):
-                scale = np.log(64 if dataset == "cifar10" else 16) if quantity == "train_entropy" else 1.0
-                band(axes, sigmas(results), samples / scale, colour, f"{TITLES[dataset]}{name}", ls=dash)
+            scale = np.log(64 if dataset == "cifar10" else 16) if quantity == "train_entropy" else 1.0
+            band(axes, sigmas(results), samples / scale, colour, f"{TITLES[dataset]}{name}", ls=dash)
     axes.set_xlabel("noise sigma")
     axes.legend(loc="best", fontsize=7)

@@ -80,9 +80,8 @@ def predict(weights: Weights, tokens: Tensor, points: Tensor, held: Tensor | Non
 
 def optimiser(kind: str, parameters: list[Tensor], rate: float, decay: float) -> torch.optim.Optimizer:
     """"adam" with decoupled decay, or plain "sgd" with decay added to the gradient."""
-    if kind == "adam":
-        return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)
-    return torch.optim.SGD(parameters, lr=rate, weight_decay=decay, fused=True)
+    method = torch.optim.AdamW if kind == "adam" else torch.optim.SGD
+    return method(parameters, lr=rate, weight_decay=decay, fused=True)
 
 
 def descend(

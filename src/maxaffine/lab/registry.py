@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from maxaffine.core.errors import BadInput
-from maxaffine.core.records import canonical_json, plain, sha256
+from maxaffine.core.records import plain
 from maxaffine.lab.experiment import Experiment
 
 NAMES = (
@@ -96,8 +96,3 @@ def _read(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def fingerprint(experiment: Experiment, parameters: dict[str, Any], synthetic: bool) -> str:
-    """Eight letters that differ between runs whose results must not be mixed."""
-    return sha256(canonical_json([experiment.name, experiment.version, parameters, synthetic]).encode())[:8]

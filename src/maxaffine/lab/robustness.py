@@ -1,6 +1,7 @@
 """Experiment 7, robustness: what relative noise and rounding of each matrix of a literal layer do to its error."""
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -37,40 +38,32 @@ def _layer(name: str) -> tuple[Any, Any]:
     return made, made.matrices("cross")
 
 
-def forward(parts: dict[str, Array], matrices: Any, x: Array) -> tuple[Array, Array, Array, Array]:
-    """Cross-attention with these parts at points (B, 2): outputs, weights, values per token, and |q| |W_K| |z| per logit."""
-    Z_Q = _linear(matrices.query, x)
-    Z_K = _linear(matrices.context, x, parts)
-    q, k, v = parts["W_Q"] @ Z_Q, parts["W_K"] @ Z_K, parts["W_V"] @ Z_K
-    logits = parts["temperature"] * np.swapaxes(k, 1, 2) @ q
-    weights = softmax(logits, axis=1)
-    return (v @ weights @ parts["W_O"])[:, 0, 0], weights, v, np.swapaxes(np.abs(k), 1, 2) @ np.abs(q)
+def forward(matrices: Any, x: Array) -> tuple[Array, Array, Array, Array]:
+    """Cross-attention with these matrices at points (B, 2): outputs, weights, values per token, and |q| |W_K| |z| per logit."""
+    Z_Q, Z_K = _linear(matrices.query, x), _linear(matrices.context, x)
+    q, k, v = matrices.W_Q @ Z_Q, matrices.W_K @ Z_K, matrices.W_V @ Z_K
+    weights = softmax(np.swapaxes(k, 1, 2) @ q, axis=1)
+    return (v @ weights @ matrices.W_O)[:, 0, 0], weights, v, np.swapaxes(np.abs(k), 1, 2) @ np.abs(q)
 
 
-def _linear(made: Any, x: Array, parts: dict[str, Array] | None = None) -> Array:
-    R = made.R_0 if parts is None else parts["R"]
-    Z = np.broadcast_to(R, (len(x), *R.shape))
+def _linear(made: Any, x: Array) -> Array:
+    Z = np.broadcast_to(made.R_0, (len(x), *made.R_0.shape))
     for P, Q in zip(made.P, made.Q, strict=True):
         Z = Z + (x @ P.T)[:, :, None] * Q[0]
     return np.asarray(Z)
 
 
-def _parts(matrices: Any) -> dict[str, Array]:
-    return {
-        "W_Q": matrices.W_Q, "W_K": matrices.W_K, "W_V": matrices.W_V, "W_O": matrices.W_O,
-        "R": matrices.context.R_0, "temperature": np.ones(()),
-    }  # fmt: skip
-
-
-def _changed(parts: dict[str, Array], matrices: Any, part: str, change: Any) -> dict[str, Array]:
-    """The parts with `change` applied to one of them; keys and values are rows of the context."""
-    if part not in ("keys", "values"):
-        return {**parts, part: change(parts[part])}
+def _changed(matrices: Any, part: str, change: Any) -> Any:
+    """The matrices with `change` applied to one part; keys and values are rows of the context, the temperature scales W_K."""
+    if part == "temperature":
+        return replace(matrices, W_K=change(np.ones(())) * matrices.W_K)
+    if part.startswith("W_"):
+        return replace(matrices, **{part: change(getattr(matrices, part))})
     read = matrices.W_V if part == "values" else matrices.W_K
     rows = np.flatnonzero(np.abs(read).sum(axis=0) > 0)
-    R = parts["R"].copy()
+    R = matrices.context.R_0.copy()
     R[rows] = change(R[rows])
-    return {**parts, "R": R}
+    return replace(matrices, context=replace(matrices.context, R_0=R))
 
 
 def run(unit: Unit, parameters: Parameters, context: Context) -> Result:
@@ -82,32 +75,32 @@ def run(unit: Unit, parameters: Parameters, context: Context) -> Result:
     box = made.box
     x = np.concatenate([box.sample(int(parameters["points"]), rng), box.corners(), np.array([made.observed.at])])
     truth = made.target.values(x)[:, 0, 0]
-    parts = _parts(matrices)
-    said, weights, values, sizes = forward(parts, matrices, x)
-    base = float(np.abs(said - truth).max())
     part = str(unit["part"])
-    slope = _slope(part, parts, weights, values, sizes)
+
+    def error(matrices: Any) -> float:
+        return float(np.abs(forward(matrices, x)[0] - truth).max())
+
+    slope = _slope(part, np.abs(matrices.W_O)[:, 0], *forward(matrices, x)[1:])
     noise = []
     for delta in parameters["noise"]:
         errors = []
         for _ in range(int(parameters["draws"])):
-            moved = _changed(parts, matrices, part, lambda a, delta=delta: a * (1.0 + delta * rng.standard_normal(a.shape)))
-            errors.append(float(np.abs(forward(moved, matrices, x)[0] - truth).max()))
+            moved = _changed(matrices, part, lambda a, delta=delta: a * (1.0 + delta * rng.standard_normal(a.shape)))
+            errors.append(error(moved))
         noise.append(errors)
         context.report(f"error at noise {delta:g}", float(np.mean(errors)))
     rounded = {}
     for name in FORMATS:
         kind = np.dtype(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else np.dtype(name)
         with np.errstate(over="ignore", invalid="ignore"):
-            moved = _changed(parts, matrices, part, lambda a, kind=kind: a.astype(kind).astype(np.float64))
-            error = float(np.abs(forward(moved, matrices, x)[0] - truth).max())
-        rounded[name] = error if math.isfinite(error) else None
+            found = error(_changed(matrices, part, lambda a, kind=kind: a.astype(kind).astype(np.float64)))
+        rounded[name] = found if math.isfinite(found) else None
+    base = error(matrices)
     return Result({"base": base, "bound": made.bound, "slope": slope, "noise": noise, "rounded": rounded, "tokens": made.tokens})
 
 
-def _slope(part: str, parts: dict[str, Array], weights: Array, values: Array, sizes: Array) -> float:
-    """First order, per unit of noise, three sigmas: sum_j w_j |v_j - g| |dl_j|, or sum_j w_j |v_j| for values."""
-    mix = np.abs(parts["W_O"])[:, 0]
+def _slope(part: str, mix: Array, weights: Array, values: Array, sizes: Array) -> float:
+    """First order, per unit of noise, three sigmas: sum_j w_j |v_j - g| |dl_j|, or sum_j w_j |v_j| for values; mix is |W_O|."""
     if part in ("W_V", "values", "W_O"):
         size = (np.abs(values) @ weights)[:, 0, :] @ mix
         return SIGMAS * float(size.max())

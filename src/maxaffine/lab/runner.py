@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from maxaffine.core.errors import BadInput, Refused
+from maxaffine.core.records import canonical_json, sha256
 from maxaffine.lab.data import DataSource, describe
 from maxaffine.lab.display import Display
 from maxaffine.lab.executors import InProcess, Opener, in_process
 from maxaffine.lab.experiment import Experiment
 from maxaffine.lab.folder import SCRATCH, Header, Results, check_header, checked_units, locked, read_header, write_header
-from maxaffine.lab.registry import find, fingerprint, home_of
+from maxaffine.lab.registry import find, home_of
 from maxaffine.lab.unit import Task, check_device, execute
 
 DEATHS = 3  # worker pools that may die in a row without one unit done
@@ -23,7 +24,8 @@ DEATHS = 3  # worker pools that may die in a row without one unit done
 
 def default_folder(experiment: Experiment, parameters: dict[str, Any], quick: bool, synthetic: bool) -> Path:
     """lab-runs/NAME[-quick]-<hash> under the current folder: the same request, the same folder."""
-    return Path("lab-runs") / f"{experiment.name}{'-quick' if quick else ''}-{fingerprint(experiment, parameters, synthetic)}"
+    asked = canonical_json([experiment.name, experiment.version, parameters, synthetic])
+    return Path("lab-runs") / f"{experiment.name}{'-quick' if quick else ''}-{sha256(asked.encode())[:8]}"
 
 
 @dataclass
@@ -41,11 +43,6 @@ class Run:
     def left(self) -> list[dict[str, Any]]:
         """Units that are not done."""
         return [unit for unit in self.units if unit["id"] not in self.results.done]
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """All results in the order of the units."""
-        return self.results.rows(self.units)
 
 
 @contextmanager

@@ -1,4 +1,8 @@
-"""`python -m maxaffine.lab.worker NAME --out DIR`: do units where only NumPy, safetensors and PyTorch are installed.
+"""`python -m maxaffine.lab.worker NAME --out DIR`: do the units of an experiment without the command line's packages.
+
+The worker itself needs NumPy and safetensors.  So do units, with PyTorch where they train, of norms-under-noise,
+temperature-sweep, noise-and-precision and failure-signatures; those that compile layers or integrate need SciPy and what else
+the compiler imports.
 
 Figure, verdict and record are left to `maxaffine lab run NAME --out DIR` with the same parameters, on a machine that has
 everything: it finds all units done and finishes.

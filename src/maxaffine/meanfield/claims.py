@@ -2,7 +2,6 @@
 
 import math
 import tomllib
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -33,21 +32,6 @@ class Claim:
     finding: str
     verdict: Verdict
     numbers: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Check:
-    """A claim and the way it is checked, in words and as a function."""
-
-    claim: str
-    check: str
-    finding: str  # with places for numbers
-    function: Callable[[Progress, int], Found]
-
-    def __call__(self, progress: Progress, seeds: int) -> Claim:
-        """Check it; ``seeds`` simulations where there are any."""
-        verdict, numbers, words = self.function(progress, seeds)
-        return Claim(self.claim, self.check.format(seeds=seeds), self.finding.format(**words), verdict, numbers)
 
 
 def _risk(progress: Progress, seeds: int) -> Found:
@@ -200,16 +184,18 @@ def _experiment(progress: Progress, seeds: int) -> Found:
     return "fails", rows, {"seeds": seeds, "learned": learned, "entry": entry, **words}
 
 
-def _checks() -> dict[str, Check]:
-    words = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    functions = (
-        _risk, _transition, _optimality, _bayes, _stationary, _invariance, _initialisation, _length, _linear, _experiment
-    )  # fmt: skip
-    named = {function.__name__.strip("_"): function for function in functions}
-    return {name: Check(**text, function=named[name]) for name, text in words.items()}
+_FUNCTIONS = (
+    _risk, _transition, _optimality, _bayes, _stationary, _invariance, _initialisation, _length, _linear, _experiment
+)  # fmt: skip
+CLAIMS = {function.__name__.strip("_"): function for function in _FUNCTIONS}
+WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-CLAIMS = _checks()
+def check(name: str, progress: Progress = silent, seeds: int = 0) -> Claim:
+    """Check one claim; ``seeds`` simulations where there are any."""
+    verdict, numbers, found = CLAIMS[name](progress, seeds)
+    words = WORDS[name]
+    return Claim(words["claim"], words["check"].format(seeds=seeds), words["finding"].format(**found), verdict, numbers)
 
 
 def check_claims(names: list[str] | None = None, seeds: int = 4, progress: Progress = silent) -> list[Claim]:
@@ -217,6 +203,6 @@ def check_claims(names: list[str] | None = None, seeds: int = 4, progress: Progr
     wanted = list(CLAIMS) if names is None else names
     found = []
     for i, name in enumerate(wanted):
-        found.append(CLAIMS[name](progress, seeds))
+        found.append(check(name, progress, seeds))
         progress("claims", i + 1, len(wanted))
     return found

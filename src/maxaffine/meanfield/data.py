@@ -4,7 +4,7 @@ The directions are u* = e_1 and v* = e_2: the law of everything else is invarian
 Every random number comes from (seed, purpose, index), so a batch is drawn anew identically whenever it is needed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +19,7 @@ from maxaffine.meanfield.problem import Problem, whole
 
 PURPOSES = {"train": 0, "test": 1, "init": 2, "batch": 3}
 
-# derivatives of the links that can be trained (sign has none)
-SLOPES: dict[str, Callable[[Any], Any]] = {
-    "linear": lambda a: 1.0,
-    "quadratic": lambda a: 2 * a,
-    "relu": lambda a: (a > 0) * 1.0,
-}
+SLOPES = {name: link.slope for name, link in LINKS.items() if link.slope is not None}  # of the links that can be trained
 
 
 @dataclass(frozen=True)

@@ -85,12 +85,11 @@ def compare(settings: Settings, records: Sequence[Record], names: Sequence[str] 
         path = np.array([record.overlaps[:, i] for record in records])  # (seeds, steps, 5)
         points = [[Overlaps(*row) for row in seed.tolist()] for seed in path]
         exact = noise + np.array([[table.value_and_gradient(o)[0] for o in seed] for seed in points]).T
-        tests = np.array([record.test[:, i] for record in records]).T
-        errors = np.array([record.test_error[:, i] for record in records]).T
-        z = ((tests - exact) / errors)[exact - noise > LEARNED * null]
+        measured = (np.array([getattr(record, name)[:, i] for record in records]).T for name in ("train", "test", "test_error"))
+        trains, tests, errors = measured
         apart = tests - exact
+        z = (apart / errors)[exact - noise > LEARNED * null]
         pooled = apart.mean(axis=1) / np.maximum(apart.std(axis=1) / math.sqrt(max(len(records) - 1, 1)), 1e-300)
-        trains = np.array([record.train[:, i] for record in records]).T
         entry: dict[str, Any] = {
             "start": names[i] if names is not None else start if isinstance(start, str) else list(start),
             "seeds": len(records),

@@ -43,26 +43,20 @@ class OracleHessian:
         return min(float(np.linalg.eigvalsh(self.block)[0]), self.perpendicular_u, self.perpendicular_v)
 
 
-def _corner(risk: SoftmaxRisk | RiskTable, mu: float, nu: float) -> OracleHessian:
-    """Exact Hessian at u = mu u*, v = nu v* for signs mu, nu, in the chart u + x v* + perp, v + y u* + perp."""
+def hessian_oracle(risk: SoftmaxRisk | RiskTable, mu: float = 1.0, nu: float = 1.0) -> OracleHessian:
+    """Exact Hessian at the oracle in the chart u = u* + x v* + perp, v = v* + y u* + perp; at u = mu u*, v = nu v* for signs.
+
+    H_xx = -R_mu + 2 (Q - 2 gamma H),   H_yy = 2 gamma^2 P1 + 2 (C^2 S0 + 2 C E1 + Q),
+    H_xy = 2 (-gamma C K1 + C E1 + Q - gamma H);   perpendicular: -R_mu and 2 gamma^2 P1.
+    """
     gamma, C = risk.problem.gamma, risk.problem.C
-    values, _ = risk.coefficients(mu)
-    p1, _, _, s0, e1, k1, q, h = values.tolist()
+    p1, _, _, s0, e1, k1, q, h = risk.coefficients(mu)[0].tolist()
     slope = risk.value_and_gradient(Overlaps(mu, nu))[1].mu
     perpendicular_u, perpendicular_v = -mu * slope, nu * 2 * gamma**2 * p1
     xx = perpendicular_u + 2 * q - 4 * nu * gamma * h
     yy = perpendicular_v + 2 * C * C * s0 + 4 * mu * C * e1 + 2 * q
     xy = 2 * (-gamma * C * k1 + nu * C * e1 + mu * nu * q - mu * gamma * h)
     return OracleHessian(np.array([[xx, xy], [xy, yy]]), perpendicular_u, perpendicular_v)
-
-
-def hessian_oracle(risk: SoftmaxRisk | RiskTable) -> OracleHessian:
-    """Exact Hessian at the oracle in the chart u = u* + x v* + perp, v = v* + y u* + perp.
-
-    H_xx = -R_mu + 2 (Q - 2 gamma H),   H_yy = 2 gamma^2 P1 + 2 (C^2 S0 + 2 C E1 + Q),
-    H_xy = 2 (-gamma C K1 + C E1 + Q - gamma H);   perpendicular: -R_mu and 2 gamma^2 P1.
-    """
-    return _corner(risk, 1.0, 1.0)
 
 
 def _second_derivatives(risk: Risk, o: Overlaps, h: float) -> Array:
@@ -80,29 +74,19 @@ def _second_derivatives(risk: Risk, o: Overlaps, h: float) -> Array:
     return np.asarray((matrix + matrix.T) / 2)
 
 
-def riemannian_hessian(risk: Risk, o: Overlaps, h: float | None = None) -> Array:
+def riemannian_hessian(risk: Risk, o: Overlaps) -> Array:
     """Hessian of the risk on the two spheres at overlaps o, in a basis of the tangent spaces of R^6 x R^6.
 
     Six dimensions hold u*, v*, u, v and two spare directions: every further dimension repeats their curvatures.
     With G the Euclidean gradient it is P (dG) P - (G_u.u) on u's tangent space, likewise on v's.
     """
     size = 6
-    if h is None:
-        h = 0.02 * math.hypot(risk.problem.gamma, 1e-3) / risk.problem.C
     u_star, v_star, u, v = o.to_vectors(size)
     g = risk.value_and_gradient(o)[1]
-    second = _second_derivatives(risk, o, h)
+    second = _second_derivatives(risk, o, 0.02 * math.hypot(risk.problem.gamma, 1e-3) / risk.problem.C)
     zero = np.zeros(size)
     # gradient of each overlap in the twelve coordinates of (u, v)
-    rows = np.array(
-        [
-            np.concatenate([u_star, zero]),
-            np.concatenate([zero, v_star]),
-            np.concatenate([v_star, zero]),
-            np.concatenate([zero, u_star]),
-            np.concatenate([v, u]),
-        ]
-    )
+    rows = np.block([[u_star, zero], [zero, v_star], [v_star, zero], [zero, u_star], [v, u]])
     ambient = rows.T @ second @ rows
     ambient[:size, size:] += g.rho * np.eye(size)
     ambient[size:, :size] += g.rho * np.eye(size)
@@ -126,7 +110,7 @@ def _classify(risk: SoftmaxRisk | RiskTable, o: Overlaps) -> StationaryPoint:
     value = risk.value_and_gradient(o)[0]
     if abs(o.mu) == 1 and abs(o.nu) == 1:
         # on a plateau curvatures of 1e-20 decide: the closed form has them with their signs, a difference quotient not
-        corner = _corner(risk, o.mu, o.nu)
+        corner = hessian_oracle(risk, o.mu, o.nu)
         block = np.linalg.eigvalsh(corner.block)
         noise = 1e-14 * float(np.abs(block).max())
         known = [e for e in block.tolist() if abs(e) > noise]

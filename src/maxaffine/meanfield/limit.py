@@ -20,6 +20,7 @@ from scipy.special import expit, ndtr
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.meanfield.problem import Overlaps, Problem, finite, positive, whole
+from maxaffine.meanfield.risk import Risk
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ class MeanField:
 
 
 @dataclass(frozen=True)
-class PaperRisk:
+class PaperRisk(Risk):
     """Corollary 1 as a Risk with its gradient, so that the same recursion can be driven by it."""
 
     limit: MeanField

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.interpolate import BarycentricInterpolator
+from numpy.polynomial import chebyshev
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
@@ -49,23 +49,25 @@ class LinkRisk(ExactRisk):
         """
         _, nu, eta, zeta, rho = o
         gamma, C = self.problem.gamma, self.problem.C
-        g2, low, high = gamma * gamma, float(g[0]), float(g[-1])
+        g2, middle, half = gamma * gamma, (g[0] + g[-1]) / 2, (g[-1] - g[0]) / 2
+
+        def pair(nodes: Array) -> PairMoment:
+            flat = np.ones_like(nodes)
+            return self.link.product(
+                C * zeta + gamma * rho * nodes,
+                g2 * max(1 - rho * rho, 0.0) * flat,
+                gamma * eta * nodes,
+                g2 * max(1 - eta * eta, 0.0) * flat,
+                g2 * (nu - rho * eta) * flat,
+            )
+
         steepness = max(abs(rho) / math.sqrt(1.01 - rho * rho), abs(eta) / math.sqrt(1.01 - eta * eta))
-        count = math.ceil(24 + 4 * (high - low) * steepness)
-        nodes = g
-        if isinstance(self.link, CustomLink) and count < g.size:
-            nodes = (low + high) / 2 + (high - low) / 2 * np.cos((np.arange(count) + 0.5) * math.pi / count)
-        flat = np.ones_like(nodes)
-        pair = self.link.product(
-            C * zeta + gamma * rho * nodes,
-            g2 * max(1 - rho * rho, 0.0) * flat,
-            gamma * eta * nodes,
-            g2 * max(1 - eta * eta, 0.0) * flat,
-            g2 * (nu - rho * eta) * flat,
-        )
-        if nodes is g:
-            return pair
-        return PairMoment(*BarycentricInterpolator(nodes, np.array(pair).T)(g).T)
+        count = math.ceil(24 + 8 * half * steepness)
+        if not isinstance(self.link, CustomLink) or count >= g.size:
+            return pair(g)
+        nodes = chebyshev.chebpts1(count)
+        series = chebyshev.chebfit(nodes, np.array(pair(middle + half * nodes)).T, count - 1)
+        return PairMoment(*chebyshev.chebval((g - middle) / half, series))
 
     def value_and_gradient(self, o: Overlaps) -> tuple[float, Overlaps]:
         """R and its five partial derivatives; overlaps are not checked."""

@@ -9,9 +9,10 @@ d/dk = d^2/(dm_a dm_y) (the heat equation of the Gaussian), so they exist also w
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, owens_t
@@ -71,73 +72,54 @@ class PairMoment(NamedTuple):
     covariance: Array
 
 
-class Link(ABC):
-    """A link by name; subclasses give the three averages."""
+@dataclass
+class Link:
+    """sigma by name, and its three averages."""
 
-    name = "link"
+    name: str
+    function: Callable[[Any], Any]
+    first: Callable[[Array, Array], OneMoment]  # of (m, v): E sigma(a)
+    second: Callable[[Array, Array], OneMoment]  # E sigma(a)^2
+    product: Callable[[Array, Array, Array, Array, Array], PairMoment]  # of (m_a, v_a, m_y, v_y, k): E sigma(a) sigma(y)
+    slope: Callable[[Any], Any] | None = None  # the derivative of sigma, where it can be trained
 
-    @abstractmethod
-    def __call__(self, x: Array) -> Array:
+    def __call__(self, x: Any) -> Any:
         """sigma(x)."""
-
-    @abstractmethod
-    def first(self, m: Array, v: Array) -> OneMoment:
-        """E sigma(a)."""
-
-    @abstractmethod
-    def second(self, m: Array, v: Array) -> OneMoment:
-        """E sigma(a)^2."""
-
-    @abstractmethod
-    def product(self, ma: Array, va: Array, my: Array, vy: Array, k: Array) -> PairMoment:
-        """E sigma(a) sigma(y)."""
+        return self.function(x)
 
 
-class Linear(Link):
-    """sigma(x) = x."""
-
-    name = "linear"
-
-    def __call__(self, x: Array) -> Array:
-        """The argument itself."""
-        return x
-
-    def first(self, m: Array, v: Array) -> OneMoment:
-        """The mean m."""
-        return OneMoment(m, np.ones_like(m), np.zeros_like(m))
-
-    def second(self, m: Array, v: Array) -> OneMoment:
-        """m^2 + v."""
-        return OneMoment(m * m + v, 2 * m, np.ones_like(m))
-
-    def product(self, ma: Array, va: Array, my: Array, vy: Array, k: Array) -> PairMoment:
-        """m_a m_y + k."""
-        zero = np.zeros_like(ma)
-        return PairMoment(ma * my + k, my, zero, ma, zero, zero + 1)
+# -- sigma(x) = x and sigma(x) = x^2 -----------------------------------------------------------------------------------
 
 
-class Quadratic(Link):
-    """sigma(x) = x^2."""
+def _mean(m: Array, v: Array) -> OneMoment:
+    """E a = m."""
+    return OneMoment(m, np.ones_like(m), np.zeros_like(m))
 
-    name = "quadratic"
 
-    def __call__(self, x: Array) -> Array:
-        """x^2."""
-        return x * x
+def _square(m: Array, v: Array) -> OneMoment:
+    """E a^2 = m^2 + v."""
+    return OneMoment(m * m + v, 2 * m, np.ones_like(m))
 
-    def first(self, m: Array, v: Array) -> OneMoment:
-        """m^2 + v."""
-        return OneMoment(m * m + v, 2 * m, np.ones_like(m))
 
-    def second(self, m: Array, v: Array) -> OneMoment:
-        """m^4 + 6 m^2 v + 3 v^2."""
-        return OneMoment(m**4 + 6 * m * m * v + 3 * v * v, 4 * m**3 + 12 * m * v, 6 * m * m + 6 * v)
+def _fourth(m: Array, v: Array) -> OneMoment:
+    """E a^4 = m^4 + 6 m^2 v + 3 v^2."""
+    return OneMoment(m**4 + 6 * m * m * v + 3 * v * v, 4 * m**3 + 12 * m * v, 6 * m * m + 6 * v)
 
-    def product(self, ma: Array, va: Array, my: Array, vy: Array, k: Array) -> PairMoment:
-        """(m_a^2 + v_a)(m_y^2 + v_y) + 4 m_a m_y k + 2 k^2."""
-        a, y = ma * ma + va, my * my + vy
-        value = a * y + 4 * ma * my * k + 2 * k * k
-        return PairMoment(value, 2 * ma * y + 4 * my * k, y, 2 * my * a + 4 * ma * k, a, 4 * ma * my + 4 * k)
+
+def _linear_product(ma: Array, va: Array, my: Array, vy: Array, k: Array) -> PairMoment:
+    """m_a m_y + k."""
+    zero = np.zeros_like(ma)
+    return PairMoment(ma * my + k, my, zero, ma, zero, zero + 1)
+
+
+def _quadratic_product(ma: Array, va: Array, my: Array, vy: Array, k: Array) -> PairMoment:
+    """(m_a^2 + v_a)(m_y^2 + v_y) + 4 m_a m_y k + 2 k^2."""
+    a, y = ma * ma + va, my * my + vy
+    value = a * y + 4 * ma * my * k + 2 * k * k
+    return PairMoment(value, 2 * ma * y + 4 * my * k, y, 2 * my * a + 4 * ma * k, a, 4 * ma * my + 4 * k)
+
+
+# -- sigma(x) = max(x, 0) and sigma(x) = sign(x), in standard units ----------------------------------------------------
 
 
 def _density(h: Array) -> Array:
@@ -166,81 +148,72 @@ def _standardise(ma: Array, va: Array, my: Array, vy: Array, k: Array) -> _Stand
     return _Standardised(sa, sy, ha, hy, r, q, (hy - r * ha) / safe, (ha - r * hy) / safe)
 
 
-class Relu(Link):
-    """sigma(x) = max(x, 0)."""
-
-    name = "relu"
-
-    def __call__(self, x: Array) -> Array:
-        """max(x, 0)."""
-        return x.clip(0.0)
-
-    def first(self, m: Array, v: Array) -> OneMoment:
-        """The mean of the positive part, m Phi(h) + s phi(h), h = m/s."""
-        s = np.sqrt(np.maximum(v, TINY))
-        above, density = ndtr(m / s), _density(m / s)
-        return OneMoment(m * above + s * density, above, density / (2 * s))
-
-    def second(self, m: Array, v: Array) -> OneMoment:
-        """(m^2 + v) Phi(h) + m s phi(h)."""
-        s = np.sqrt(np.maximum(v, TINY))
-        above, density = ndtr(m / s), _density(m / s)
-        return OneMoment((m * m + v) * above + m * s * density, 2 * (m * above + s * density), above)
-
-    def product(self, ma: Array, va: Array, my: Array, vy: Array, k: Array) -> PairMoment:
-        """(m_a m_y + k) Phi2 + m_a s_y phi(h_y) Phi(.) + m_y s_a phi(h_a) Phi(.) + s_a s_y q^2 phi2."""
-        z = _standardise(ma, va, my, vy, k)
-        both = bivariate_cdf(z.ha, z.hy, z.r)
-        edge_y = _density(z.hy) * ndtr(z.a_at_zero)  # phi(h_y) P(a > 0 | y = 0)
-        edge_a = _density(z.ha) * ndtr(z.y_at_zero)
-        corner = z.q * _density(z.ha) * _density(z.y_at_zero)  # q^2 phi2(h_a, h_y; r)
-        value = (ma * my + k) * both + ma * z.sy * edge_y + my * z.sa * edge_a + z.sa * z.sy * corner
-        # E[1(a>0) y_+] and E[1(y>0) a_+]; E[y_+ | a = 0] by its conditional law N(my - k ma/va, vy q^2)
-        mean_a = my * both + z.sy * (edge_y + z.r * edge_a)
-        mean_y = ma * both + z.sa * (edge_a + z.r * edge_y)
-        given_a = z.sy * z.q * (z.y_at_zero * ndtr(z.y_at_zero) + _density(z.y_at_zero))
-        given_y = z.sa * z.q * (z.a_at_zero * ndtr(z.a_at_zero) + _density(z.a_at_zero))
-        variance_a = _density(z.ha) / (2 * z.sa) * given_a
-        variance_y = _density(z.hy) / (2 * z.sy) * given_y
-        return PairMoment(value, mean_a, variance_a, mean_y, variance_y, both)
+def _relu_mean(m: Array, v: Array) -> OneMoment:
+    """The mean of the positive part, m Phi(h) + s phi(h), h = m/s."""
+    s = np.sqrt(np.maximum(v, TINY))
+    above, density = ndtr(m / s), _density(m / s)
+    return OneMoment(m * above + s * density, above, density / (2 * s))
 
 
-class Sign(Link):
-    """sigma(x) = sign(x). Its risk has a vertical tangent where a_J and y* are collinear (nu = 1 with rho = eta)."""
-
-    name = "sign"
-
-    def __call__(self, x: Array) -> Array:
-        """sign(x)."""
-        return np.sign(x)
-
-    def first(self, m: Array, v: Array) -> OneMoment:
-        """2 Phi(h) - 1."""
-        s = np.sqrt(np.maximum(v, TINY))
-        h = m / s
-        density = _density(h)
-        return OneMoment(2 * ndtr(h) - 1, 2 * density / s, -h * density / (s * s))
-
-    def second(self, m: Array, v: Array) -> OneMoment:
-        """One."""
-        return OneMoment(np.ones_like(m), np.zeros_like(m), np.zeros_like(m))
-
-    def product(self, ma: Array, va: Array, my: Array, vy: Array, k: Array) -> PairMoment:
-        """4 Phi2 - 2 Phi(h_a) - 2 Phi(h_y) + 1."""
-        z = _standardise(ma, va, my, vy, k)
-        value = 4 * bivariate_cdf(z.ha, z.hy, z.r) - 2 * ndtr(z.ha) - 2 * ndtr(z.hy) + 1
-        lean_a, lean_y = 2 * ndtr(z.y_at_zero) - 1, 2 * ndtr(z.a_at_zero) - 1
-        mean_a = 2 * _density(z.ha) / z.sa * lean_a
-        mean_y = 2 * _density(z.hy) / z.sy * lean_y
-        with np.errstate(divide="ignore", invalid="ignore"):
-            joint = _density(z.ha) * _density(z.y_at_zero) / z.q  # phi2(h_a, h_y; r)
-        covariance = 4 * joint / (z.sa * z.sy)
-        variance_a = (-z.ha * mean_a / z.sa - z.r * covariance * z.sy / z.sa) / 2
-        variance_y = (-z.hy * mean_y / z.sy - z.r * covariance * z.sa / z.sy) / 2
-        return PairMoment(value, mean_a, variance_a, mean_y, variance_y, covariance)
+def _relu_square(m: Array, v: Array) -> OneMoment:
+    """(m^2 + v) Phi(h) + m s phi(h)."""
+    s = np.sqrt(np.maximum(v, TINY))
+    above, density = ndtr(m / s), _density(m / s)
+    return OneMoment((m * m + v) * above + m * s * density, 2 * (m * above + s * density), above)
 
 
-LINKS: dict[str, Link] = {link.name: link for link in (Linear(), Quadratic(), Relu(), Sign())}
+def _relu_product(ma: Array, va: Array, my: Array, vy: Array, k: Array) -> PairMoment:
+    """(m_a m_y + k) Phi2 + m_a s_y phi(h_y) Phi(.) + m_y s_a phi(h_a) Phi(.) + s_a s_y q^2 phi2."""
+    z = _standardise(ma, va, my, vy, k)
+    both = bivariate_cdf(z.ha, z.hy, z.r)
+    edge_y = _density(z.hy) * ndtr(z.a_at_zero)  # phi(h_y) P(a > 0 | y = 0)
+    edge_a = _density(z.ha) * ndtr(z.y_at_zero)
+    corner = z.q * _density(z.ha) * _density(z.y_at_zero)  # q^2 phi2(h_a, h_y; r)
+    value = (ma * my + k) * both + ma * z.sy * edge_y + my * z.sa * edge_a + z.sa * z.sy * corner
+    # E[1(a>0) y_+] and E[1(y>0) a_+]; E[y_+ | a = 0] by its conditional law N(my - k ma/va, vy q^2)
+    mean_a = my * both + z.sy * (edge_y + z.r * edge_a)
+    mean_y = ma * both + z.sa * (edge_a + z.r * edge_y)
+    given_a = z.sy * z.q * (z.y_at_zero * ndtr(z.y_at_zero) + _density(z.y_at_zero))
+    given_y = z.sa * z.q * (z.a_at_zero * ndtr(z.a_at_zero) + _density(z.a_at_zero))
+    variance_a = _density(z.ha) / (2 * z.sa) * given_a
+    variance_y = _density(z.hy) / (2 * z.sy) * given_y
+    return PairMoment(value, mean_a, variance_a, mean_y, variance_y, both)
+
+
+def _sign_mean(m: Array, v: Array) -> OneMoment:
+    """2 Phi(h) - 1."""
+    s = np.sqrt(np.maximum(v, TINY))
+    h = m / s
+    density = _density(h)
+    return OneMoment(2 * ndtr(h) - 1, 2 * density / s, -h * density / (s * s))
+
+
+def _one(m: Array, v: Array) -> OneMoment:
+    """One."""
+    return OneMoment(np.ones_like(m), np.zeros_like(m), np.zeros_like(m))
+
+
+def _sign_product(ma: Array, va: Array, my: Array, vy: Array, k: Array) -> PairMoment:
+    """4 Phi2 - 2 Phi(h_a) - 2 Phi(h_y) + 1; a vertical tangent where a_J and y* are collinear (nu = 1 with rho = eta)."""
+    z = _standardise(ma, va, my, vy, k)
+    value = 4 * bivariate_cdf(z.ha, z.hy, z.r) - 2 * ndtr(z.ha) - 2 * ndtr(z.hy) + 1
+    lean_a, lean_y = 2 * ndtr(z.y_at_zero) - 1, 2 * ndtr(z.a_at_zero) - 1
+    mean_a = 2 * _density(z.ha) / z.sa * lean_a
+    mean_y = 2 * _density(z.hy) / z.sy * lean_y
+    with np.errstate(divide="ignore", invalid="ignore"):
+        joint = _density(z.ha) * _density(z.y_at_zero) / z.q  # phi2(h_a, h_y; r)
+    covariance = 4 * joint / (z.sa * z.sy)
+    variance_a = (-z.ha * mean_a / z.sa - z.r * covariance * z.sy / z.sa) / 2
+    variance_y = (-z.hy * mean_y / z.sy - z.r * covariance * z.sa / z.sy) / 2
+    return PairMoment(value, mean_a, variance_a, mean_y, variance_y, covariance)
+
+
+LINKS = {
+    "linear": Link("linear", lambda x: x, _mean, _square, _linear_product, lambda a: 1.0),
+    "quadratic": Link("quadratic", lambda x: x * x, _square, _fourth, _quadratic_product, lambda a: 2 * a),
+    "relu": Link("relu", lambda x: x.clip(0.0), _relu_mean, _relu_square, _relu_product, lambda a: (a > 0) * 1.0),
+    "sign": Link("sign", np.sign, _sign_mean, _one, _sign_product),  # it has no derivative
+}
 
 
 def resolve_link(link: str | Link | Callable[[Array], Array]) -> Link:
@@ -254,6 +227,12 @@ def resolve_link(link: str | Link | Callable[[Array], Array]) -> Link:
     raise BadInput(f"`link` (={link!r}) must be one of {', '.join(LINKS)}, or a function of an array.")
 
 
+def _flat(*given: Array) -> tuple[tuple[int, ...], list[Array]]:
+    """The common shape of arrays, and each as a row of numbers."""
+    arrays = np.broadcast_arrays(*(np.asarray(x, float) for x in given))
+    return arrays[0].shape, [x.reshape(-1).astype(float) for x in arrays]
+
+
 class CustomLink(Link):
     """sigma given as a vectorised function; ``breaks`` are the points where it or its derivative jumps.
 
@@ -264,11 +243,10 @@ class CustomLink(Link):
     def __init__(
         self, function: Callable[[Array], Array], breaks: Sequence[float] = (), name: str = "custom", nodes: int = 24
     ) -> None:
-        self.function = function
+        super().__init__(name, function, partial(self._moment, square=False), partial(self._moment, square=True), self._product)
         self.breaks = np.sort(np.asarray(breaks, dtype=float).reshape(-1))
         if not np.all(np.isfinite(self.breaks)):
             raise BadInput("`breaks` must be finite numbers: the points where the link or its derivative jumps.")
-        self.name = name
         nodes = whole("nodes", nodes, 4, "24 nodes per panel are usual")
         self(np.array([-1.0, 0.5, 2.0]))
         rules = []
@@ -320,20 +298,12 @@ class CustomLink(Link):
         return np.asarray(((value * value if square else value) * weights).sum(axis=1))
 
     def _moment(self, m: Array, v: Array, square: bool) -> OneMoment:
-        shape = np.broadcast(m, v).shape
-        mean, var = np.broadcast_to(m, shape).reshape(-1), np.broadcast_to(v, shape).reshape(-1)
+        """E sigma(a), or E sigma(a)^2, and its derivatives."""
+        shape, (mean, var) = _flat(m, v)
         h = 0.1 * np.sqrt(np.maximum(var, 0.09))
         table = np.array([self._mean(mean + shift * h, var, square) for shift in SHIFTS])
         parts = (table[4], FIRST @ table / h, SECOND @ table / (2 * h * h))
         return OneMoment(*(part.reshape(shape) for part in parts))
-
-    def first(self, m: Array, v: Array) -> OneMoment:
-        """E sigma(a)."""
-        return self._moment(np.asarray(m, float), np.asarray(v, float), False)
-
-    def second(self, m: Array, v: Array) -> OneMoment:
-        """E sigma(a)^2."""
-        return self._moment(np.asarray(m, float), np.asarray(v, float), True)
 
     def _pair(self, ma: Array, va: Array, my: Array, vy: Array, k: Array) -> Array:
         """E sigma(a) E[sigma(y) | a]: the inner average is a Gaussian one again."""
@@ -348,11 +318,9 @@ class CustomLink(Link):
         inner = self._mean(inner_mean, np.repeat(rest, z.shape[1]), False).reshape(z.shape)
         return np.asarray((weights * self(ma[:, None] + sa[:, None] * z) * inner).sum(axis=1))
 
-    def product(self, ma: Array, va: Array, my: Array, vy: Array, k: Array) -> PairMoment:
+    def _product(self, ma: Array, va: Array, my: Array, vy: Array, k: Array) -> PairMoment:
         """E sigma(a) sigma(y) and its derivatives."""
-        arrays = np.broadcast_arrays(*(np.asarray(x, float) for x in (ma, va, my, vy, k)))
-        shape = arrays[0].shape
-        ma, va, my, vy, k = (x.reshape(-1).astype(float) for x in arrays)
+        shape, (ma, va, my, vy, k) = _flat(ma, va, my, vy, k)
         ha, hy = 0.1 * np.sqrt(np.maximum(va, 0.09)), 0.1 * np.sqrt(np.maximum(vy, 0.09))
         along_a = np.array([self._pair(ma + shift * ha, va, my, vy, k) for shift in SHIFTS])
         along_y = np.array([self._pair(ma, va, my + shift * hy, vy, k) for shift in SHIFTS])

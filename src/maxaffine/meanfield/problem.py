@@ -163,10 +163,6 @@ class Overlaps(NamedTuple):
             )
         return self
 
-    def on_manifold(self) -> bool:
-        """Whether eta = zeta = rho = 0, the invariant manifold of the dynamics."""
-        return self.eta == 0 and self.zeta == 0 and self.rho == 0
-
     @classmethod
     def from_vectors(cls, u: Array, v: Array, u_star: Array, v_star: Array) -> "Overlaps":
         """Overlaps of vectors, normalised here; u* and v* must be orthogonal."""

@@ -36,16 +36,12 @@ LARGEST_COST = 4e9  # multiplications per profile; a few seconds
 
 
 def kernel(k: int, x: Array) -> Array:
-    """F_k(x) = exp(k x - e^x); the argument is clipped at 7, where the value is already zero."""
-    x = np.minimum(x, 7.0)  # exp(2 x) overflows at x > 355 and would give inf * 0
-    value: Array = np.exp(k * x - np.exp(x))
-    return value
+    """F_k(x) = exp(k x - e^x), and 1 - F_0(x) without cancellation for k = -1.
 
-
-def _complement(x: Array) -> Array:
-    """1 - F_0(x) without cancellation."""
-    value: Array = -np.expm1(-np.exp(np.minimum(x, 7.0)))
-    return value
+    The argument is clipped at 7, where F_k is already zero: exp(2 x) overflows at x > 355 and would give inf * 0.
+    """
+    x = np.minimum(x, 7.0)
+    return np.asarray(-np.expm1(-np.exp(x)) if k < 0 else np.exp(k * x - np.exp(x)))
 
 
 class Quadrature:
@@ -89,16 +85,14 @@ class Quadrature:
         lo = self._tau_lo + min(self._s_lo, self._window_x[0])
         hi = self._tau_hi + max(self._s_hi, self._window_x[1])
         if k not in self._kernels:
-            x = self.delta * np.arange(lo, hi + 1, dtype=np.float64)
-            self._kernels[k] = kernel(k, x) if k >= 0 else _complement(x)
+            self._kernels[k] = kernel(k, self.delta * np.arange(lo, hi + 1, dtype=np.float64))
         return self._kernels[k], lo
 
     def average(self, k: int, values: Array | float = 1.0) -> Array:
         """E[values(s) F_k(tau + lam s)] for every tau; ``k = -1`` stands for 1 - F_0."""
         weights = self._gaussian * values
         if not self._aligned:
-            points = self.tau[:, None] + self.lam * self.s
-            return np.asarray((kernel(k, points) if k >= 0 else _complement(points)) @ weights)
+            return np.asarray(kernel(k, self.tau[:, None] + self.lam * self.s) @ weights)
         table, first = self._lattice_kernel(k)
         start = self._tau_lo + self._s_lo - first
         return np.correlate(table[start : start + self.tau.size + self.s.size - 1], weights, "valid")

@@ -15,7 +15,6 @@ linear in nu, quadratic in (zeta, eta, rho), with eight coefficients that depend
 import math
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -36,17 +35,22 @@ _PROFILES = {
 }  # fmt: skip
 
 
-class Risk(Protocol):
+class Risk(ABC):
     """What the dynamics need: a risk on the five overlaps with its partial derivatives."""
 
-    @property
-    def problem(self) -> Problem:
-        """The task."""
-        ...
+    problem: Problem
 
+    @abstractmethod
     def value_and_gradient(self, o: Overlaps) -> tuple[float, Overlaps]:
-        """R and (R_mu, R_nu, R_eta, R_zeta, R_rho)."""
-        ...
+        """R and (R_mu, R_nu, R_eta, R_zeta, R_rho); the overlaps are not checked (see ``risk`` and ``gradient``)."""
+
+    def risk(self, o: Overlaps) -> float:
+        """R(o), without label noise; infeasible overlaps are refused."""
+        return self.value_and_gradient(o.check())[0]
+
+    def gradient(self, o: Overlaps) -> Overlaps:
+        """(R_mu, R_nu, R_eta, R_zeta, R_rho) at o."""
+        return self.value_and_gradient(o.check())[1]
 
 
 def inverse_temperature(problem: Problem, beta: float | None, lam: float | None) -> float:
@@ -81,28 +85,15 @@ def assemble(values: Array, slopes: Array, o: Overlaps, C: float, gamma: float) 
     return total(p1, u, d, s0, e1, k1, q, h), gradient
 
 
-class ExactRisk(ABC):
-    """What exact risks share: the inverse temperature, and the risk and its gradient with infeasible overlaps refused."""
+class ExactRisk(Risk):
+    """A risk at a finite inverse temperature."""
 
-    problem: Problem
     lam: float
 
     @property
     def beta(self) -> float:
         """The normalised inverse temperature lam / sqrt(d)."""
         return self.lam / math.sqrt(self.problem.d)
-
-    @abstractmethod
-    def value_and_gradient(self, o: Overlaps) -> tuple[float, Overlaps]:
-        """R and its five partial derivatives; the overlaps are not checked (see ``risk`` and ``gradient``)."""
-
-    def risk(self, o: Overlaps) -> float:
-        """R(o), without label noise."""
-        return self.value_and_gradient(o.check())[0]
-
-    def gradient(self, o: Overlaps) -> Overlaps:
-        """(R_mu, R_nu, R_eta, R_zeta, R_rho) at o."""
-        return self.value_and_gradient(o.check())[1]
 
 
 class LinearRisk(ExactRisk):

@@ -4,7 +4,6 @@ Data and starting points are drawn by NumPy exactly as in training.py, so both r
 samples; the sums differ in rounding only.
 """
 
-import importlib
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,18 +20,15 @@ from maxaffine.meanfield.data import Data, forward, sample, stream
 from maxaffine.meanfield.training import Record, Run, Settings, initial_layers
 
 
-def load_torch() -> Any:
-    """The torch module, or a sentence that says how to get it."""
+def _torch_on(name: str | None) -> tuple[Any, Any]:
+    """The torch module and the device of that name (a GPU where there is one), or a sentence that says what is missing."""
     try:
-        return importlib.import_module("torch")
+        import torch
     except ImportError:
         raise BadInput(
             "`backend` (='torch') needs PyTorch, which is not installed; install the extra maxaffine[torch], "
             "or leave the backend at 'numpy'."
         ) from None
-
-
-def _device(torch: Any, name: str | None) -> Any:
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -41,7 +37,7 @@ def _device(torch: Any, name: str | None) -> Any:
         raise BadInput(f"`device` (={name!r}) is not a torch device; give 'cpu' or 'cuda'.") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise BadInput(f"`device` (={name!r}) is not there: torch sees no GPU; give 'cpu'.")
-    return device
+    return torch, device
 
 
 class _TensorRun(Run):
@@ -53,7 +49,7 @@ class _TensorRun(Run):
         start = np.array([initial_layers(one) for one in each])  # (seeds, 2, layers, d)
         super().__init__(each[0], key, (start[:, 0], start[:, 1]), state)
         self.xp, self.device, self.each, self.block = torch, device, each, block
-        self.u, self.v = (torch.from_numpy(np.ascontiguousarray(part)).to(device) for part in (self.here.u, self.here.v))
+        self.u, self.v = (torch.from_numpy(np.ascontiguousarray(part)).to(device) for part in (self.u, self.v))
 
     def draw(self, purpose: str, count: int, index: int = 0) -> Data:
         def one(settings: Settings) -> Data:
@@ -90,8 +86,7 @@ def train_seeds(
 
     ``block`` samples of every seed are worked on at a time; state files and ``stop_at`` are as in training.train.
     """
-    torch = load_torch()
-    where = _device(torch, device)
+    torch, where = _torch_on(device)
     if not seeds:
         raise BadInput("`seeds` is empty; give at least one seed.")
     key = {**settings.to_json(), "seed": list(seeds), "backend": "torch"}

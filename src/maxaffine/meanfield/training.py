@@ -7,7 +7,6 @@ stopping and resuming gives the same bits as one run.
 
 import json
 import math
-from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -95,21 +94,6 @@ class Record:
         return Overlaps(*self.overlaps[-1, layer].tolist())
 
 
-@dataclass
-class State:
-    """Where a run stands: next step, layers (layers, d), and the rows recorded so far."""
-
-    k: int
-    u: Array
-    v: Array
-    rows: list[tuple[Any, ...]]
-
-    def record(self) -> Record:
-        """The rows as arrays."""
-        columns = zip(*self.rows, strict=True) if self.rows else [()] * len(fields(Record))
-        return Record(*(np.array(column) for column in columns))
-
-
 def initial_layers(settings: Settings) -> tuple[Array, Array]:
     """u and v (layers, d) of the starting points."""
     d = settings.problem.d
@@ -126,61 +110,54 @@ def initial_layers(settings: Settings) -> tuple[Array, Array]:
     return np.array(us), np.array(vs)
 
 
-def save_state(path: Path | str, key: dict[str, Any], state: State) -> None:
-    """Write the state whole or not at all, without pickle; ``key`` says which run it belongs to."""
-    parts = {"settings": np.array(canonical_json(key)), "k": np.array(state.k), "u": state.u, "v": state.v}
-
-    def write(temporary: Path) -> None:
-        with temporary.open("wb") as handle:
-            np.savez(handle, allow_pickle=False, **parts, **vars(state.record()))
-
-    replace_atomically(path, write)
-
-
-def load_state(path: Path | str, key: dict[str, Any], shape: tuple[int, ...]) -> State:
-    """Read the state of the run ``key`` with layers of this shape; another run's is refused."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        stored = json.loads(str(arrays["settings"]))
-        steps, *parts = (arrays[field.name] for field in fields(Record))
-        k, u, v = int(arrays["k"]), arrays["u"], arrays["v"]
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as problem:
-        raise BadInput(f"`state` (={str(path)!r}) is not a saved run ({problem}); remove it to start anew.") from None
-    wanted = json.loads(canonical_json(key))
-    if stored != wanted:
-        named = sorted(name for name in wanted if not isinstance(stored, dict) or stored.get(name) != wanted[name])
-        raise BadInput(
-            f"`state` (={str(path)!r}) belongs to a run with other settings ({', '.join(named)}); "
-            "name another file, or repeat the settings."
-        )
-    if u.shape != shape or v.shape != shape or not (np.all(np.isfinite(u)) and np.all(np.isfinite(v))):
-        raise BadInput(f"`state` (={str(path)!r}) holds layers of the wrong shape; remove it to start anew.")
-    return State(k, u, v, list(zip(map(float, steps), *parts, strict=True)))
-
-
-class Run(ABC):
-    """A run from its start or its state file; subclasses hold data and layers in NumPy or PyTorch, the namespace `xp`."""
+class Run:
+    """A run from its start or its state file, in the namespace `xp`: NumPy here, PyTorch in torch_training.py."""
 
     xp: Any = np
     block = 1024  # samples that are worked on at a time
 
     def __init__(self, settings: Settings, key: dict[str, Any], start: tuple[Array, Array], state: Path | str | None) -> None:
-        self.settings, self.key, self.state = settings, key, state
+        self.settings, self.key, self.state = settings, key, state  # the key says which run a state file belongs to
+        self.k = 0  # the next step
+        self.u: Any = start[0]  # (layers, d)
+        self.v: Any = start[1]
+        self.rows: list[tuple[Any, ...]] = []  # recorded so far
         if state is not None and Path(state).exists():
-            self.here = load_state(state, key, start[0].shape)
-        else:
-            self.here = State(0, *start, rows=[])
-        self.u: Any = self.here.u
-        self.v: Any = self.here.v
+            self.resume(state)
 
-    @abstractmethod
-    def draw(self, purpose: str, count: int, index: int = 0) -> Any:
+    def resume(self, path: Path | str) -> None:
+        """Go on from a state file of this run, with layers of the same shape; another run's is refused."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            stored = json.loads(str(arrays["settings"]))
+            steps, *parts = (arrays[field.name] for field in fields(Record))
+            k, u, v = int(arrays["k"]), arrays["u"], arrays["v"]
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as problem:
+            raise BadInput(f"`state` (={str(path)!r}) is not a saved run ({problem}); remove it to start anew.") from None
+        wanted = json.loads(canonical_json(self.key))
+        if stored != wanted:
+            named = sorted(name for name in wanted if not isinstance(stored, dict) or stored.get(name) != wanted[name])
+            raise BadInput(
+                f"`state` (={str(path)!r}) belongs to a run with other settings ({', '.join(named)}); "
+                "name another file, or repeat the settings."
+            )
+        if not (u.shape == v.shape == self.u.shape and np.all(np.isfinite(u)) and np.all(np.isfinite(v))):
+            raise BadInput(f"`state` (={str(path)!r}) holds layers of the wrong shape; remove it to start anew.")
+        self.k, self.u, self.v, self.rows = k, u, v, list(zip(map(float, steps), *parts, strict=True))
+
+    def draw(self, purpose: str, count: int, index: int = 0) -> Data:
         """So many samples for one purpose."""
+        return sample(self.settings.problem, count, stream(self.settings.seed, purpose, index), self.settings.link)
 
-    @abstractmethod
-    def measured(self, loss: Any, held_out: Any) -> tuple[Array, ...]:
+    def measured(self, loss: Any, held_out: Data | None) -> tuple[Array, ...]:
         """Overlaps, training loss, and mean and standard error of the losses on held-out data (None: NaN)."""
+        u, v = self.u, self.v
+        overlaps = np.stack([u[:, 0], v[:, 1], u[:, 1], v[:, 0], (u * v).sum(axis=1)], axis=1)
+        if held_out is None:
+            return overlaps, loss, np.full(len(u), math.nan), np.full(len(u), math.nan)
+        each = losses(held_out, u, v, self.settings.lam, self.settings.link)
+        return overlaps, loss, each.mean(axis=1), each.std(axis=1, ddof=1) / math.sqrt(each.shape[1])
 
     def step(self, x: Any, gradient: Any) -> Any:
         """(x - step P_x gradient)/|.|, row by row."""
@@ -191,47 +168,45 @@ class Run(ABC):
         """u and v as NumPy arrays."""
         return self.u, self.v
 
+    def record(self) -> Record:
+        """The rows as arrays."""
+        columns = zip(*self.rows, strict=True) if self.rows else [()] * len(fields(Record))
+        return Record(*(np.array(column) for column in columns))
+
     def save(self) -> None:
-        """Write the state file, where there is one."""
+        """Write the state file, where there is one, whole or not at all, without pickle."""
+        u, v = self.layers()
+        parts = {"settings": np.array(canonical_json(self.key)), "k": np.array(self.k), "u": u, "v": v}
+
+        def write(temporary: Path) -> None:
+            with temporary.open("wb") as handle:
+                np.savez(handle, allow_pickle=False, **parts, **vars(self.record()))
+
         if self.state is not None:
-            self.here.u, self.here.v = self.layers()
-            save_state(self.state, self.key, self.here)
+            replace_atomically(self.state, write)
 
     def go(self, stop_at: int | None, save_every: int, progress: Progress, words: str) -> Record:
         """Train to the end, or to ``stop_at``, with the state saved; what was measured."""
-        settings, here = self.settings, self.here
+        settings = self.settings
         last = settings.steps if stop_at is None else min(whole("stop_at", stop_at, 0, "give a step"), settings.steps)
         data = self.draw("train", settings.n) if settings.method == "gd" else None
         held_out = self.draw("test", settings.test) if settings.test else None
         while True:
-            k = here.k
+            k = self.k
             batch = data if data is not None else self.draw("batch", settings.n, k)
             loss, grad_u, grad_v = loss_and_gradient(batch, self.u, self.v, settings.lam, settings.link, self.xp, self.block)
             due = k % settings.every == 0 or k == settings.steps
-            if due and not (here.rows and here.rows[-1][0] == k):
-                here.rows.append((float(k), *self.measured(loss, held_out)))
+            if due and not (self.rows and self.rows[-1][0] == k):
+                self.rows.append((float(k), *self.measured(loss, held_out)))
             progress(words, k, settings.steps)
             if k >= last:
                 break
             self.u, self.v = self.step(self.u, grad_u), self.step(self.v, grad_v)
-            here.k = k + 1
-            if here.k % save_every == 0:
+            self.k = k + 1
+            if self.k % save_every == 0:
                 self.save()
         self.save()
-        return here.record()
-
-
-class _ArrayRun(Run):
-    def draw(self, purpose: str, count: int, index: int = 0) -> Data:
-        return sample(self.settings.problem, count, stream(self.settings.seed, purpose, index), self.settings.link)
-
-    def measured(self, loss: Array, held_out: Data | None) -> tuple[Array, ...]:
-        u, v = self.u, self.v
-        overlaps = np.stack([u[:, 0], v[:, 1], u[:, 1], v[:, 0], (u * v).sum(axis=1)], axis=1)
-        if held_out is None:
-            return overlaps, loss, np.full(len(u), math.nan), np.full(len(u), math.nan)
-        each = losses(held_out, u, v, self.settings.lam, self.settings.link)
-        return overlaps, loss, each.mean(axis=1), each.std(axis=1, ddof=1) / math.sqrt(each.shape[1])
+        return self.record()
 
 
 def train(
@@ -239,5 +214,5 @@ def train(
     progress: Progress = silent,
 ) -> Record:  # fmt: skip
     """Run the training, from the state file if it exists; ``stop_at`` ends early with the state saved."""
-    run = _ArrayRun(settings, settings.to_json(), initial_layers(settings), state)
+    run = Run(settings, settings.to_json(), initial_layers(settings), state)
     return run.go(stop_at, save_every, progress, f"training, seed {settings.seed}")

@@ -7,6 +7,12 @@ torch = pytest.importorskip("torch")
 
 from maxaffine.lab import dictionary as task  # noqa: E402
 from maxaffine.lab.training import Trainer, Training  # noqa: E402
+from maxaffine.report.diagnosis import softmax  # noqa: E402
+
+
+def attention(book: np.ndarray, noised: np.ndarray, inverse_temperature: float) -> np.ndarray:
+    """The head on the dictionary's tokens, with W_K^T W_Q = R."""
+    return softmax(inverse_temperature * np.pad(noised, ((0, 0), (0, 1)), constant_values=1.0) @ task.tokens_of(book).T)
 
 
 @pytest.mark.parametrize(("count", "dimension", "sigma"), [(64, 2, 0.1), (64, 2, 0.4), (40, 6, 0.6), (40, 6, 0.9)])
@@ -18,7 +24,7 @@ def test_no_inverse_temperature_errs_less_than_one_over_sigma_squared(count: int
     noised = book[which] + sigma * generator.standard_normal((len(which), dimension))
     squares, logs = [], []
     for ratio in (0.7, 0.85, 1.0, 1.18, 1.43):
-        weights = task.attention(book, noised, ratio / sigma**2)
+        weights = attention(book, noised, ratio / sigma**2)
         squares.append(((weights @ values - values[which]) ** 2).sum(axis=1).mean())
         logs.append(-np.log(weights[np.arange(len(which)), which]).mean())
     assert np.argmin(squares) == 2 and np.argmin(logs) == 2
@@ -29,7 +35,7 @@ def test_attention_at_the_best_temperature_is_the_posterior() -> None:
     noised = np.random.default_rng(0).standard_normal((5, 3))
     densities = np.exp(-((noised[:, None] - book) ** 2).sum(axis=2) / (2 * 0.5**2))
     expected = densities / densities.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(task.attention(book, noised, 1 / 0.5**2), expected, rtol=1e-12)
+    np.testing.assert_allclose(attention(book, noised, 1 / 0.5**2), expected, rtol=1e-12)
 
 
 def test_the_effective_inverse_temperature_of_the_best_head_is_one_over_sigma_squared() -> None:

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -287,7 +288,16 @@ def test_journals_of_two_machines_can_be_joined(tmp_path, whole):
     assert outcome(folder) == outcome(whole)
 
 
-def test_the_worker_needs_nothing_but_numpy_and_safetensors(tmp_path):
+LEAN = {  # experiments whose units need no more than NumPy, safetensors and PyTorch, and a small unit of each
+    "norms-under-noise": ("primary-mnist-0", "datasets=mnist", "images=100", "epochs=1", "levels=2"),
+    "temperature-sweep": ("held-00", "held_steps=20"),
+    "noise-and-precision": ("plane-0", "plane_steps=20", "samples=200"),
+    "failure-signatures": ("none-0",),
+}
+
+
+def worker_without_packages(*arguments):
+    """What the worker says where nothing of the command line, the compiler and the figures is installed."""
     banned = ["typer", "rich", "click", "scipy", "matplotlib", "flint", "psutil", "ml_dtypes", "numba", "loky", "distributed"]
     code = f"""
 import sys
@@ -297,13 +307,27 @@ class Missing:
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Missing())
 from maxaffine.lab.worker import main
-sys.exit(main([{TOY!r}, "--quick", "--out", {str(tmp_path / "run")!r}]))
+sys.exit(main({list(map(str, arguments))!r}))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert "2 of 2 units are done" in done.stderr
+    return done.stderr
+
+
+def test_the_worker_needs_nothing_but_numpy_and_safetensors(tmp_path):
+    assert "2 of 2 units are done" in worker_without_packages(TOY, "--quick", "--out", tmp_path / "run")
     assert main(["lab", "run", TOY, "--quick", "--out", str(tmp_path / "run")]) == 0
     assert (tmp_path / "run" / "record.json").is_file()
+
+
+@pytest.mark.parametrize("name", LEAN)
+def test_units_that_only_train_need_pytorch_beside_and_nothing_of_the_compiler(name, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    unit, *settings = LEAN[name]
+    words = [word for setting in settings for word in ("--set", setting)]
+    said = worker_without_packages(name, "--quick", "--only", unit, *words, "--out", tmp_path / "run")
+    assert re.search(r"[1-9]\d* of \d+ units are done", said)
 
 
 def test_the_worker_answers_refusals_with_a_sentence_and_exit_code_2(tmp_path):

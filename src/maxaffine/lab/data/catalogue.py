@@ -29,8 +29,6 @@ class DataSet:
     title: str
     kind: str  # "idx" or "cifar"
     shape: tuple[int, int, int]  # height, width, channels
-    train: int
-    test: int
     content: dict[str, str]  # file as unpacked: SHA-256
     downloads: tuple[Download, ...]
     archive: str | None = None  # name of the archive that holds all files

@@ -67,7 +67,7 @@ def _complete(file: Download, part: Path, say: Callable[[str], None]) -> None:
     idle, reason = 0, ""
     while (have := part.stat().st_size if part.exists() else 0) < file.bytes:
         try:
-            _stream(file, part, have, say)
+            _stream(file, part, have)
         except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError) as failure:
             reason = str(getattr(failure, "reason", failure)) or type(failure).__name__
             if isinstance(failure, urllib.error.HTTPError) and 400 <= failure.code < 500:
@@ -87,7 +87,7 @@ def _complete(file: Download, part: Path, say: Callable[[str], None]) -> None:
         raise Refused(f"{file.url} sends more than the published {file.bytes:,} bytes; the download was discarded.")
 
 
-def _stream(file: Download, part: Path, have: int, say: Callable[[str], None]) -> None:
+def _stream(file: Download, part: Path, have: int) -> None:
     request = urllib.request.Request(file.url, headers={"Range": f"bytes={have}-"} if have else {})
     with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
         resumed = answer.status == 206 and str(answer.headers.get("Content-Range", "")).startswith(f"bytes {have}-")

@@ -19,10 +19,13 @@ from maxaffine.lab.data.files import Bytes
 
 VARIABLE = "MAXAFFINE_DATA"
 SYNTHETIC = "SYNTHETIC"  # the origin of made-up data in records
+PARTS = ("train images", "train labels", "test images", "test labels")
 WARNING = (
     "SYNTHETIC DATA: {names} not found, so this quick run uses made-up images of the same format. Its numbers say nothing about "
     "the published data; give --data DIR for those."
 )
+
+Arrays = tuple[Bytes, Bytes, Bytes, Bytes]  # the parts
 
 
 @dataclass(frozen=True)
@@ -60,46 +63,36 @@ def _load(folder: str | None, name: str) -> ImageSet:
     entry = catalogue.dataset(name)
     if folder is None:
         arrays = synthetic.images(entry)
-        sums = {part: sha256(array.tobytes()) for part, array in zip(_PARTS, arrays, strict=True)}
-        return _frozen(arrays, entry.name, True, sums, False)
-    home = Path(folder) / entry.name
+        sums = {part: sha256(array.tobytes()) for part, array in zip(PARTS, arrays, strict=True)}
+    else:
+        contents = _contents(Path(folder) / entry.name, entry)
+        sums = {file: sha256(content) for file, content in contents.items()}
+        arrays = _arrays(Path(folder) / entry.name, entry, contents)
+    for array in arrays:
+        array.flags.writeable = False
+    return ImageSet(*arrays, entry.name, synthetic=folder is None, checksums=sums, published=sums == entry.content)
+
+
+def _contents(home: Path, entry: catalogue.DataSet) -> dict[str, bytes]:
+    """Every file of the data set as unpacked, in reading order."""
     contents = {}
     for file in entry.content:
         path = files.find(home, file, entry.archive)
         if path is None:
             raise BadInput(f"{str(home)!r} has no {file} (plain, .gz or .xz); {entry.title} needs {', '.join(entry.content)}.")
         contents[file] = files.unpack(path, file)
-    sums = {file: sha256(content) for file, content in contents.items()}
-    arrays = _idx_arrays(contents, home) if entry.kind == "idx" else _cifar_arrays(contents, home)
-    _check(arrays, entry, home)
-    return _frozen(arrays, entry.name, False, sums, sums == entry.content)
+    return contents
 
 
-_PARTS = ("train images", "train labels", "test images", "test labels")
-Arrays = tuple[Bytes, Bytes, Bytes, Bytes]
-
-
-def _frozen(arrays: Arrays, name: str, made_up: bool, sums: dict[str, str], published: bool) -> ImageSet:
-    for array in arrays:
-        array.flags.writeable = False
-    return ImageSet(*arrays, name=name, synthetic=made_up, checksums=sums, published=published)
-
-
-def _idx_arrays(contents: dict[str, bytes], home: Path) -> Arrays:
-    train, train_labels, test, test_labels = (
-        files.idx(content, 3 if "images" in file else 1, repr(str(home / file))) for file, content in contents.items()
-    )
-    return train[..., None], train_labels, test[..., None], test_labels
-
-
-def _cifar_arrays(contents: dict[str, bytes], home: Path) -> Arrays:
-    batches = [files.cifar(content, repr(str(home / file))) for file, content in contents.items()]
-    train = np.concatenate([images for images, _ in batches[:-1]])
-    labels = np.concatenate([labels for _, labels in batches[:-1]])
-    return train, labels, *batches[-1]
-
-
-def _check(arrays: Arrays, entry: catalogue.DataSet, home: Path) -> None:
+def _arrays(home: Path, entry: catalogue.DataSet, contents: dict[str, bytes]) -> Arrays:
+    """Images and labels of the two parts, checked; of CIFAR the last batch is the test."""
+    shown = {file: repr(str(home / file)) for file in contents}
+    if entry.kind == "idx":
+        read = [files.idx(content, 3 if "images" in file else 1, shown[file]) for file, content in contents.items()]
+        arrays = read[0][..., None], read[1], read[2][..., None], read[3]
+    else:
+        *batches, test = (files.cifar(content, shown[file]) for file, content in contents.items())
+        arrays = np.concatenate([x for x, _ in batches]), np.concatenate([y for _, y in batches]), *test
     for images, labels, part in ((arrays[0], arrays[1], "training"), (arrays[2], arrays[3], "test")):
         if len(images) != len(labels) or len(images) == 0:
             raise BadInput(f"{str(home)!r} has {len(images)} {part} images and {len(labels)} labels; get the files again.")
@@ -108,6 +101,7 @@ def _check(arrays: Arrays, entry: catalogue.DataSet, home: Path) -> None:
             raise BadInput(f"{str(home)!r} has images of {size}; {entry.title} has {' x '.join(map(str, entry.shape))}.")
         if labels.max() > 9:
             raise BadInput(f"{str(home)!r} has a {part} label {labels.max()}; {entry.title} has labels 0 to 9.")
+    return arrays
 
 
 def cache_folder() -> Path:
@@ -118,12 +112,11 @@ def cache_folder() -> Path:
 
 def missing(folder: Path, names: Iterable[str]) -> list[str]:
     """The data sets of which a file is missing in the folder."""
-    lacking = []
-    for name in names:
-        entry = catalogue.dataset(name)
-        if any(files.find(folder / name, file, entry.archive) is None for file in entry.content):
-            lacking.append(name)
-    return lacking
+
+    def whole(entry: catalogue.DataSet) -> bool:
+        return all(files.find(folder / entry.name, file, entry.archive) for file in entry.content)
+
+    return [name for name in names if not whole(catalogue.dataset(name))]
 
 
 def locate(names: Iterable[str], given: str | Path | None = None) -> DataSource | None:

@@ -33,14 +33,13 @@ def training_panel(ax: Any, entry: dict[str, Any], gamma: str) -> None:
     ax.set_title(f"γ = {_root(gamma)}: {start}\nlearned {entry['learned']} of {entry['seeds']}", fontsize=8.5)
 
 
-def experiment_figure(runs: dict[str, list[dict[str, Any]]], starts: list[int] | None = None) -> Any:
+def experiment_figure(runs: dict[str, list[dict[str, Any]]]) -> Any:
     """The paper's experiment: a row per gamma, a column per start, on a log scale."""
-    chosen = starts if starts is not None else range(len(next(iter(runs.values()))))
-    size = (2.5 * len(chosen) + 0.6, 2.6 * len(runs) + 0.5)
-    figure, axes = style.new_figure(size, len(runs), len(chosen), sharex=True, sharey=True)
+    starts = len(next(iter(runs.values())))
+    figure, axes = style.new_figure((2.5 * starts + 0.6, 2.6 * len(runs) + 0.5), len(runs), starts, sharex=True, sharey=True)
     for row, (gamma, entries) in zip(axes, runs.items(), strict=True):
-        for ax, index in zip(row, chosen, strict=True):
-            training_panel(ax, entries[index], gamma)
+        for ax, entry in zip(row, entries, strict=True):
+            training_panel(ax, entry, gamma)
         row[0].set_ylabel("risk with ε²")
     for ax in axes[-1]:
         ax.set_xlabel("step")
