@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from maxaffine import reference
 from maxaffine.compiled import Compiled
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
-from maxaffine.export.write import handed
+from maxaffine.export.write import in_steps, module_answers, onnx_answers
 from maxaffine.layer.layer import shaped
 from maxaffine.layer.records import CrossMatrices, SelfMatrices
 from maxaffine.proofs.routes import TENSORS
@@ -64,13 +63,18 @@ def _own(compiled: Compiled) -> str:
     return compute_format(compiled.dtype).name
 
 
+def _chunked(run: Callable[[Array], Any], compiled: Compiled) -> Run:
+    """A literal form in chunks of points, its answers in rows."""
+    return in_steps(lambda x: _flat(run(x), len(x)), max(1, CHUNK // max(compiled.tokens, 1)))
+
+
 def _flat(answer: Any, count: int) -> Array:
     return np.asarray(answer, dtype=np.float64).reshape(count, -1)
 
 
 def _arrays(compiled: Compiled) -> Iterator[Way]:
     def call(layer: Compiled, runtime: str | None) -> Run:
-        return lambda x: _flat(layer(*handed(compiled.target, x), runtime=runtime), len(x))
+        return lambda x: _flat(layer(*compiled.target.split(x), runtime=runtime), len(x))
 
     def loaded() -> Run:
         with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +95,7 @@ def _tensors(compiled: Compiled) -> Iterator[Way]:
 
     def call(dtype: str, gradient: bool, runtime: str | None) -> Run:
         def run(x: Array) -> Array:
-            parts = [torch.from_numpy(part.astype(dtype)).requires_grad_(gradient) for part in handed(compiled.target, x)]
+            parts = [torch.from_numpy(part.astype(dtype)).requires_grad_(gradient) for part in compiled.target.split(x)]
             found: Any = compiled(*parts, runtime=runtime)
             return _flat(found.detach().double().numpy(), len(x))
 
@@ -106,19 +110,7 @@ def _tensors(compiled: Compiled) -> Iterator[Way]:
 
 
 def _called(module: Any, dtype: str, compiled: Compiled, gradient: bool = False) -> Run:
-    import torch
-
-    shapes, step = compiled.weights.inputs, max(1, CHUNK // max(compiled.tokens, 1))
-
-    def run(x: Array) -> Array:
-        found = []
-        for start in range(0, len(x), step):
-            parts = [torch.from_numpy(p.astype(dtype)).requires_grad_(gradient) for p in shaped(x[start : start + step], shapes)]
-            with torch.set_grad_enabled(gradient):
-                found.append(module(*parts).detach().double().numpy().reshape(len(parts[0]), -1))
-        return np.concatenate(found)
-
-    return run
+    return _chunked(module_answers(module, dtype, compiled.weights.inputs, gradient), compiled)
 
 
 def _modules(compiled: Compiled) -> Iterator[Way]:
@@ -171,20 +163,11 @@ def _matrices(compiled: Compiled) -> Iterator[Way]:
 
 def by_hand(made: SelfMatrices | CrossMatrices, shapes: Any) -> Run:
     """The definition, point by point: Linear, the three products, one softmax over columns, W_O."""
-
-    def one(parts: list[Array]) -> Array:
-        if isinstance(made, CrossMatrices):
-            Z_Q, Z_K = made.query(parts[0]), made.context(parts[-1])
-            return reference.cross_attention(Z_K, Z_Q, made.W_Q, made.W_K, made.W_V, made.W_O)
-        Z = reference.linear(parts[0], made.P, made.Q, made.R_0)
-        if Z.shape[1] <= FULL:
-            return reference.self_attention(Z, made.W_Q, made.W_K, made.W_V, made.W_O)
-        used = np.flatnonzero(made.W_O.any(axis=1))
-        return reference.cross_attention(Z, Z[:, used], made.W_Q, made.W_K, made.W_V, made.W_O[used])
+    some = {} if isinstance(made, CrossMatrices) else {"full": len(made.W_O) <= FULL}
 
     def run(x: Array) -> Array:
         parts = [part.reshape(len(x), d, n) for part, (d, n) in zip(shaped(x, shapes), shapes, strict=True)]
-        return np.stack([one([part[i] for part in parts]).ravel() for i in range(len(x))])
+        return np.stack([made(*(part[i] for part in parts), **some).ravel() for i in range(len(x))])
 
     return run
 
@@ -193,17 +176,7 @@ def _onnx(compiled: Compiled) -> Iterator[Way]:
     own, shapes, output = _own(compiled), compiled.weights.inputs, compiled.target.output_shape
 
     def feed(model: Any) -> Run:
-        from maxaffine.export.onnx_model import session
-
-        made = session(model.SerializeToString())
-        names = [one.name for one in made.get_inputs()]
-        step = max(1, CHUNK // max(compiled.tokens, 1))
-
-        def part(x: Array) -> Array:
-            fed = {name: one.astype(own) for name, one in zip(names, shaped(x, shapes), strict=True)}
-            return _flat(made.run(None, fed)[0], len(x))
-
-        return lambda x: np.concatenate([part(x[i : i + step]) for i in range(0, len(x), step)])
+        return _chunked(onnx_answers(model.SerializeToString(), own, shapes), compiled)
 
     def fast(opset: int) -> Run:
         from maxaffine.export.onnx_fast import build_fast
@@ -231,11 +204,7 @@ def _safetensors(compiled: Compiled) -> Iterator[Way]:
         folder = tempfile.mkdtemp()
         place = Path(folder) / "export.safetensors"
         place.write_bytes(pack(compiled.weights, head, {}))
-        step = max(1, CHUNK // max(compiled.tokens, 1))
-
-        def answer(x: Array) -> Array:
-            return np.concatenate([_flat(run(place, x[i : i + step]), len(x[i : i + step])) for i in range(0, len(x), step)])
-
+        answer = _chunked(lambda x: run(place, x), compiled)
         weakref.finalize(answer, shutil.rmtree, folder, ignore_errors=True)
         return answer
 
