@@ -10,7 +10,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -163,11 +163,11 @@ def _matrices(compiled: Compiled) -> Iterator[Way]:
 
 def by_hand(made: SelfMatrices | CrossMatrices, shapes: Any) -> Run:
     """The definition, point by point: Linear, the three products, one softmax over columns, W_O."""
-    some = {} if isinstance(made, CrossMatrices) else {"full": len(made.W_O) <= FULL}
+    one: Callable[..., Array] = made if isinstance(made, CrossMatrices) else partial(made, full=len(made.W_O) <= FULL)
 
     def run(x: Array) -> Array:
         parts = [part.reshape(len(x), d, n) for part, (d, n) in zip(shaped(x, shapes), shapes, strict=True)]
-        return np.stack([made(*(part[i] for part in parts), **some).ravel() for i in range(len(x))])
+        return np.stack([one(*(part[i] for part in parts)).ravel() for i in range(len(x))])
 
     return run
 
