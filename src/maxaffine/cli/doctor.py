@@ -1,6 +1,5 @@
 """`maxaffine doctor`: versions, threads, memory, GPU, extras, and whether the core works."""
 
-import os
 import platform
 import re
 import tempfile
@@ -14,6 +13,7 @@ from maxaffine import __version__
 from maxaffine.cli import options
 from maxaffine.cli.command import Command, single
 from maxaffine.cli.streams import complain, progress_bar, stage, tell
+from maxaffine.runtime.parallel import thread_count
 
 BROKEN = 70
 
@@ -38,7 +38,7 @@ def run(json: options.Json = False) -> int:
         "platform": platform.platform(),
         "packages": {name: version_of(name) for name in core},
         "extras": {extra: {name: version_of(name) for name in names} for extra, names in extras.items()},
-        "threads": threads(),
+        "threads": thread_count(None),
         "memory_free_bytes": _free_memory(),
         "gpu": gpu(),
         "core_works": failure is None,
@@ -74,17 +74,6 @@ def version_of(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def threads() -> int:
-    """OMP_NUM_THREADS, else the cores that this process may use."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    if wanted.isdigit() and int(wanted) > 0:
-        return int(wanted)
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
 
 
 def gpu() -> dict[str, Any]:
