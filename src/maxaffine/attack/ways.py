@@ -19,6 +19,8 @@ import numpy as np
 from maxaffine.compiled import Compiled
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
+from maxaffine.export.head import head_of
+from maxaffine.export.safetensors_file import pack, run
 from maxaffine.export.write import in_steps, module_answers, onnx_answers
 from maxaffine.layer.layer import shaped
 from maxaffine.layer.records import CrossMatrices, SelfMatrices
@@ -82,12 +84,12 @@ def _arrays(compiled: Compiled) -> Iterator[Way]:
             place.write_bytes(compiled.to_bytes())
             return call(Compiled.load(place), None)
 
-    yield Way("arrays", "", compiled.statement("arrays"), lambda: call(compiled, None))
+    yield Way("arrays", "", compiled.statement("arrays"), partial(call, compiled, None))
     yield Way("arrays", "loaded", compiled.statement("arrays"), loaded)
     for runtime in compiled.runtimes():
         route = "nearest" if runtime == "hard" else runtime
-        yield Way(route, "", compiled.statement(route), lambda runtime=runtime: call(compiled, runtime))  # type: ignore[misc]
-    yield Way("attention", "", compiled.statement("attention"), lambda: call(compiled, None))
+        yield Way(route, "", compiled.statement(route), partial(call, compiled, runtime))
+    yield Way("attention", "", compiled.statement("attention"), partial(call, compiled, None))
 
 
 def _tensors(compiled: Compiled) -> Iterator[Way]:
@@ -101,12 +103,10 @@ def _tensors(compiled: Compiled) -> Iterator[Way]:
 
         return run
 
+    asked = ((False, None), (True, None), (False, "factorised"))
     for dtype in ("float64", "float32"):
-        narrow = dtype == "float32"
-        plain, graded, by_softmax = (compiled.statement(route, dtype) for route in TENSORS)
-        yield Way("tensors", "", plain, lambda d=dtype: call(d, False, None), narrow)  # type: ignore[misc]
-        yield Way("tensors with gradients", "", graded, lambda d=dtype: call(d, True, None), narrow)  # type: ignore[misc]
-        yield Way("factorised tensors", "", by_softmax, lambda d=dtype: call(d, False, "factorised"), narrow)  # type: ignore[misc]
+        for route, (gradient, runtime) in zip(TENSORS, asked, strict=True):
+            yield Way(route, "", compiled.statement(route, dtype), partial(call, dtype, gradient, runtime), dtype == "float32")
 
 
 def _called(module: Any, dtype: str, compiled: Compiled, gradient: bool = False) -> Run:
@@ -131,14 +131,17 @@ def _modules(compiled: Compiled) -> Iterator[Way]:
 
 
 def _literal_modules(compiled: Compiled) -> Iterator[Way]:
-    narrow = _own(compiled) == "float32"
     said = _listable(compiled, compiled.statement("literal module"))
     kinds = ("cross",) if compiled.target.inputs == "pair" else ("self", "cross")
     made = cache(lambda kind: compiled.to_torch(kind, "literal"))
+
+    def build(kind: str, dtype: str) -> Run:
+        return _called(made(kind), dtype, compiled)
+
     for kind in kinds:
-        yield Way("literal module", kind, said, lambda k=kind: _called(made(k), "float64", compiled), slow=4.0)  # type: ignore[misc]
-    if narrow:
-        yield Way("literal module", "float32 x", said, lambda: _called(made(kinds[0]), "float32", compiled), True, 4.0)
+        yield Way("literal module", kind, said, partial(build, kind, "float64"), slow=4.0)
+    if _own(compiled) == "float32":
+        yield Way("literal module", "float32 x", said, partial(build, kinds[0], "float32"), True, 4.0)
     said = _listable(compiled, compiled.statement("multihead"))
     yield Way("multihead", "", said, lambda: _called(compiled.to_multihead_attention(), "float64", compiled), slow=4.0)
 
@@ -152,13 +155,13 @@ def _listable(compiled: Compiled, said: Statement) -> Statement:
 def _matrices(compiled: Compiled) -> Iterator[Way]:
     said = _listable(compiled, compiled.statement("matrices"))
     places = [("self", "Q"), ("self", "K"), ("self", "I"), ("cross", None)]
+
+    def build(kind: str, layout: str | None) -> Run:
+        return by_hand(compiled.matrices(kind, layout), compiled.weights.inputs)
+
     for kind, layout in places[3:] if compiled.target.inputs == "pair" else places:
-
-        def build(kind: str = kind, layout: str | None = layout) -> Run:
-            return by_hand(compiled.matrices(kind, layout), compiled.weights.inputs)
-
         here = said.withdrawn(NOT_K) if layout == "K" and said.covered else said
-        yield Way("matrices", layout or kind, here, build, slow=40.0)
+        yield Way("matrices", layout or kind, here, partial(build, kind, layout), slow=40.0)
 
 
 def by_hand(made: SelfMatrices | CrossMatrices, shapes: Any) -> Run:
@@ -173,37 +176,26 @@ def by_hand(made: SelfMatrices | CrossMatrices, shapes: Any) -> Run:
 
 
 def _onnx(compiled: Compiled) -> Iterator[Way]:
-    own, shapes, output = _own(compiled), compiled.weights.inputs, compiled.target.output_shape
+    layer, own = compiled.weights, _own(compiled)
 
-    def feed(model: Any) -> Run:
-        return _chunked(onnx_answers(model.SerializeToString(), own, shapes), compiled)
+    def build(literal: bool, opset: int) -> Run:
+        from maxaffine.export import onnx_fast, onnx_model
 
-    def fast(opset: int) -> Run:
-        from maxaffine.export.onnx_fast import build_fast
-
-        return feed(build_fast(compiled.weights, output, shapes, own, opset, {}))
-
-    def literal(opset: int) -> Run:
-        from maxaffine.export.head import head_of
-        from maxaffine.export.onnx_model import build
-
-        return feed(build(head_of(compiled.weights), output, shapes, own, opset, {}))
+        rest: Any = compiled.target.output_shape, layer.inputs, own, opset, {}
+        model = onnx_model.build(head_of(layer), *rest) if literal else onnx_fast.build_fast(layer, *rest)
+        return _chunked(onnx_answers(model.SerializeToString(), own, layer.inputs), compiled)
 
     said, listed = compiled.statement("onnx"), _listable(compiled, compiled.statement("literal onnx"))
     for opset in (23, 17):
-        yield Way("onnx", f"opset {opset}", said, lambda opset=opset: fast(opset), own == "float32")  # type: ignore[misc]
-        yield Way("literal onnx", f"opset {opset}", listed, lambda opset=opset: literal(opset), own == "float32", 4.0)  # type: ignore[misc]
+        yield Way("onnx", f"opset {opset}", said, partial(build, False, opset), own == "float32")
+        yield Way("literal onnx", f"opset {opset}", listed, partial(build, True, opset), own == "float32", 4.0)
 
 
 def _safetensors(compiled: Compiled) -> Iterator[Way]:
     def build() -> Run:
-        from maxaffine.export.head import head_of
-        from maxaffine.export.safetensors_file import pack, run
-
-        head = head_of(compiled.weights)
         folder = tempfile.mkdtemp()
         place = Path(folder) / "export.safetensors"
-        place.write_bytes(pack(compiled.weights, head, {}))
+        place.write_bytes(pack(compiled.weights, head_of(compiled.weights), {}))
         answer = _chunked(lambda x: run(place, x), compiled)
         weakref.finalize(answer, shutil.rmtree, folder, ignore_errors=True)
         return answer

@@ -196,10 +196,10 @@ class Probe:
         x[..., list(axes)] = flat
         return x
 
-    def line(self, axis: int, low: float, high: float, count: int) -> tuple[Array, Array]:
-        """Points of a line through the worst point, the worst point among them: (count,) and (count, D)."""
-        ticks = np.linspace(low, high, count)
-        if low <= self.worst[axis] <= high:
+    def line(self, axis: int, window: Window, count: int) -> tuple[Array, Array]:
+        """Points of a line through the worst point, the worst point among them where the window has it: (count,), (count, D)."""
+        ticks = np.linspace(window.low[axis], window.high[axis], count)
+        if ticks[0] <= self.worst[axis] <= ticks[-1]:
             ticks[int(np.abs(ticks - self.worst[axis]).argmin())] = self.worst[axis]
             ticks.sort()
         x = np.tile(self.worst, (count, 1))

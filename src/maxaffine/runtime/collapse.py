@@ -188,9 +188,9 @@ def _split(coefficients: Extended, room: float) -> list[Extended]:
     """A tensor train of the coefficients within about `room`: cores (R_{e-1}, degree + 1, R_e)."""
     E = coefficients.ndim - 1
     cores: list[Extended] = []
-    rest, rank = coefficients, 1
+    rest = coefficients[None]
     for _ in range(E - 1):
-        count = rest.shape[0] if rank == 1 and not cores else rest.shape[1]
+        rank, count = rest.shape[:2]
         matrix = rest.reshape(rank * count, -1)
         left, values, _right = np.linalg.svd(matrix.astype(np.float64), full_matrices=False)
         # the sum of |coefficients| of a discarded term is at most sigma |u|_1 |v|_1
@@ -202,9 +202,7 @@ def _split(coefficients: Extended, room: float) -> list[Extended]:
         basis = left[:, :kept].astype(np.longdouble)
         rest = ((basis.T @ matrix) / scale[:, None]).reshape(kept, *coefficients.shape[len(cores) + 1 :])
         cores.append((basis * scale).reshape(rank, count, kept))
-        rank = kept
-    cores.append(rest if E > 1 else rest[None])
-    return cores
+    return [*cores, rest]
 
 
 def _train_at(cores: tuple[Array, ...], grids: list[Grid], kind: str) -> Extended:

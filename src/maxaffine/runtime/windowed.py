@@ -185,16 +185,13 @@ def evaluate(layer: Layer, x: Array, threads: int | None = None) -> AnyArray:
             give_back(mapped)
 
     pays = kernel is not None and len(x) >= least_ordered(made, mapped is not None)
-    if mapped is None:
-        if pays:
-            parallel.over(0, len(x), work, threads, by_cells)
-        else:
-            as_they_come(0, len(x))
+    if pays and mapped is None:
+        parallel.over(0, len(x), work, threads, by_cells)
     elif pays:
         for i in range(0, len(x), PIECE):
             by_pages(x[i : i + PIECE], out[i : i + PIECE])
     else:
-        step = queries_resident(made, MAPPED)
+        step = max(1, len(x)) if mapped is None else queries_resident(made, MAPPED)
         for i in range(0, len(x), step):
             as_they_come(i, min(i + step, len(x)))
             give_back(mapped)
