@@ -76,7 +76,7 @@ def reason_not(layer: Layer) -> str | None:
         return "its keys are too flat"
     if not all(len(axis) < 2**26 and _uniform(axis.slopes, axis.offsets) for axis in layer.keys.axes):
         return "its keys are not those of a uniform grid"
-    reach = np.maximum(layer.high - layer.coordinates.centre, layer.coordinates.centre - layer.low) * (1 + 2.0**-51)
+    reach = layer.reach * (1 + 2.0**-51)
     if np.any(np.diag(layer.coordinates.matrix) * reach * (1 + 2.0**-51) > np.asarray(layer.keys.shape) / 2.0):
         return "its grid does not cover the box"
     return None
