@@ -13,6 +13,7 @@ from maxaffine import __version__
 from maxaffine.cli import options
 from maxaffine.cli.command import Command, single
 from maxaffine.cli.streams import complain, progress_bar, stage, tell
+from maxaffine.core.budget import free_memory
 from maxaffine.runtime.parallel import thread_count
 
 BROKEN = 70
@@ -39,7 +40,7 @@ def run(json: options.Json = False) -> int:
         "packages": {name: version_of(name) for name in core},
         "extras": {extra: {name: version_of(name) for name in names} for extra, names in extras.items()},
         "threads": thread_count(None),
-        "memory_free_bytes": _free_memory(),
+        "memory_free_bytes": free_memory(),
         "gpu": gpu(),
         "core_works": failure is None,
         "failure": failure,
@@ -110,15 +111,6 @@ def self_test() -> str | None:
     return None
 
 
-def _free_memory() -> int | None:
-    try:
-        from maxaffine.core.budget import free_memory
-
-        return free_memory()
-    except Exception:  # the doctor reports what it can
-        return None
-
-
 def _lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "maxaffine", found["maxaffine"]
     yield "python", f"{found['python']} on {found['platform']}"
@@ -128,8 +120,8 @@ def _lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         way_out = "" if state == "present" else f'; pip install "maxaffine[{extra}]"'
         yield "extra", f"{extra}: {state} ({_versions(packages)}){way_out}"
     yield "threads", str(found["threads"])
-    memory, gpus = found["memory_free_bytes"], found["gpu"]
-    yield "memory", "unknown" if memory is None else f"{memory / 2**30:.1f} GiB free"
+    gpus = found["gpu"]
+    yield "memory", f"{found['memory_free_bytes'] / 2**30:.1f} GiB free"
     yield "gpu", ", ".join(gpus["devices"]) if gpus["available"] else gpus["why"]
     yield "core", "works: a small layer was compiled, saved, loaded and proved again" if found["core_works"] else "FAILS"
 

@@ -128,17 +128,8 @@ POWERS = np.ldexp(1.0, np.arange(-SHIFT, SHIFT + 1))
 @once
 def window_of(layer: Layer) -> Window | None:
     """The window of a layer, found once; None where it has none."""
-    return _window(layer) if reason_not(layer) is None else None
-
-
-def taken(layer: Layer) -> Window:
-    """The window of a layer that has one."""
-    made = window_of(layer)
-    assert made is not None
-    return made
-
-
-def _window(layer: Layer) -> Window:
+    if reason_not(layer) is not None:
+        return None
     counts = np.asarray(layer.keys.shape, dtype=np.int64)
     rho, outputs = layer.sharpness, layer.d_out * layer.n_out
     k = window(rho, TAIL)
@@ -148,6 +139,13 @@ def _window(layer: Layer) -> Window:
         np.array(layer.coordinates.centre), np.diag(layer.coordinates.matrix).copy(), (counts - 1) / 2.0, float(rho), k,
         np.minimum(2 * k, counts), fades, np.ascontiguousarray(strides), np.asarray(layer.values).reshape(-1), outputs,
     )  # fmt: skip
+
+
+def taken(layer: Layer) -> Window:
+    """The window of a layer that has one."""
+    made = window_of(layer)
+    assert made is not None
+    return made
 
 
 def evaluate(layer: Layer, x: Array, threads: int | None = None) -> AnyArray:
