@@ -224,7 +224,10 @@ def _lookup(tensors: Mapping[str, Any], record: Mapping[str, Any], common: dict[
         keys = ListedKeys(tensors["keys.slopes"], tensors["keys.offsets"])
         if keys.slopes.ndim != 2 or keys.offsets.shape != keys.slopes.shape[:1]:
             raise BadInput("listed keys must be (N, E) slopes and (N,) offsets")
-    sites = [f"sites.{i}" for i in range(len(names) if _flag(record.get("hard", False)) else 0)]
+    hard = record.get("hard", False)
+    if not isinstance(hard, bool):
+        raise BadInput("`hard` is true or absent")
+    sites = [f"sites.{i}" for i in range(len(names))] if hard else []
     expected = {"box.low", "box.high", "coordinates.centre", "coordinates.matrix", "values", *sites}
     expected |= {f"{name}.{part}" for name in names for part in PARTS}
     if set(tensors) - {"value_slopes"} != expected:
@@ -255,9 +258,3 @@ def from_tensors(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Layer
         return make(tensors, record, {"dtype": dtype, "low": low, "high": high, "inputs": inputs})
     except (KeyError, TypeError, ValueError, AttributeError) as failure:
         raise BadInput(f"the file does not hold a layer: {failure}.") from None
-
-
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise BadInput("`hard` is true or absent")
-    return value

@@ -126,7 +126,9 @@ def _listed(group: Group, tolerance: float, basis: str) -> CollapsedGroup:
     if room <= 0:
         raise Refused("the head cannot be computed precisely enough to be collapsed.")
     kinds = ("powers", "chebyshev") if basis == "auto" else (basis,)
-    coefficients = _coefficients(exact, grids)
+    coefficients = exact  # all of them, (degree_1 + 1, .., degree_E + 1, K)
+    for e, grid in enumerate(grids):
+        coefficients = along(grid.transform(grid.degree + 1), coefficients, e)
     for loose, kind in ((loose, kind) for loose in LOOSER for kind in kinds):
         cores = _split(_truncated(coefficients, 0.5 * loose * room), 0.27 * loose * room)
         stored = tuple((powers_of(core, 1) if kind == "powers" else core).astype(np.float64) for core in cores)
@@ -165,13 +167,6 @@ def _grids(group: Group, allowed: float) -> list[Grid]:
     if math.prod(len(grid.points) for grid in grids) > MOST_POINTS:
         raise Refused("the head has too many directions at once for a collapse.")
     return grids
-
-
-def _coefficients(exact: NDArray[np.floating], grids: list[Grid]) -> NDArray[np.floating]:
-    """All Chebyshev coefficients (degree_1 + 1, .., degree_E + 1, K)."""
-    for e, grid in enumerate(grids):
-        exact = along(grid.transform(grid.degree + 1), exact, e)
-    return exact
 
 
 def _truncated(tensor: NDArray[np.floating], room: float) -> Extended:
