@@ -94,11 +94,14 @@ def cell_polygons(slopes: ArrayLike, offsets: ArrayLike, low: ArrayLike, high: A
     centre, half = (lower + upper) / 2, (upper - lower) / 2
     found: list[Array] = [np.empty((0, 2)) for _ in range(len(b))]
     pieces, rounding, original = _box_coordinates(a, b, centre, half)
-    for owner, polygon in _settle(pieces, rounding, _guess(pieces)).items():
-        vertices = np.array(_tidy(polygon)).reshape(-1, 2)
-        # The box's own edges are met exactly, so that neighbouring pictures join without a gap.
-        points = np.clip(centre + half * vertices, lower, upper)
-        found[original[owner]] = np.where(vertices == 1.0, upper, np.where(vertices == -1.0, lower, points))
+    tiles = {owner: _tidy(polygon) for owner, polygon in _settle(pieces, rounding, _guess(pieces)).items()}
+    vertices = np.array([vertex for polygon in tiles.values() for vertex in polygon]).reshape(-1, 2)
+    # The box's own edges are met exactly, so that neighbouring pictures join without a gap.
+    points = np.clip(centre + half * vertices, lower, upper)
+    points = np.where(vertices == 1.0, upper, np.where(vertices == -1.0, lower, points))
+    ends = np.cumsum([len(polygon) for polygon in tiles.values()])
+    for owner, polygon in zip(tiles, np.split(points, ends[:-1]), strict=True):
+        found[original[owner]] = polygon
     return found
 
 
