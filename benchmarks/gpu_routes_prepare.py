@@ -18,7 +18,8 @@ import flint
 import numpy as np
 
 from maxaffine.attack.domain import domain_of
-from maxaffine.attack.routes import chosen, random_layers
+from maxaffine.attack.layers import chosen
+from maxaffine.attack.routes import random_layers
 from maxaffine.attack.search import NOISE, Effort, cells_of, drawn, narrowed, running, worst
 from maxaffine.attack.starts import start_points
 from maxaffine.attack.ways import ways

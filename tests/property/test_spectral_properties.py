@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import maxaffine as ma
 from maxaffine.attack.heads import Row, attack_heads
-from maxaffine.attack.moves import perturbed
 from maxaffine.attack.search import Found, worst_point
 from maxaffine.attack.targets import Case, random_case
 from maxaffine.checker.head import Head as CheckedHead
@@ -84,15 +83,6 @@ def test_the_attack_notices_a_bound_that_is_too_small():
     assert not row.violations and 0.5 < row.worst <= 1.0
     row.judge("as compiled", case, 0.9 * found.error, Found(found.error, found.at, 1))
     assert len(row.violations) == 1 and row.worst > 1.0
-
-
-def test_perturbed_layers_are_other_layers_of_the_same_shape_and_dtype():
-    for dtype in ("float64", "float32", "bfloat16"):
-        layer = ma.compile("sin(x)+cos(y)", ma.Box(x=(-1, 1), y=(-1, 1)), error=5e-2, dtype=dtype, method="spectral").weights
-        moved = perturbed(layer, 0.1, np.random.default_rng(0))
-        assert moved.dtype == dtype and moved.keys == layer.keys
-        assert not np.array_equal(moved.groups[0].values, layer.groups[0].values)
-        assert moved.groups[0].values.dtype == layer.groups[0].values.dtype
 
 
 def test_random_cases_are_targets_that_can_be_evaluated():

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from maxaffine.attack.domain import Domain, domain_of
+from maxaffine.attack.layers import chosen
 from maxaffine.attack.moves import moved, narrowed, promised
 from maxaffine.attack.search import DRAWS, Found, cells_of, integrated, running, worst_point
 from maxaffine.attack.targets import HEADS, Case
 from maxaffine.checker import check
-from maxaffine.core.errors import BadInput, MaxaffineError
+from maxaffine.core.errors import MaxaffineError
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import compute_format
 from maxaffine.core.scope import Scope
@@ -85,11 +86,7 @@ def attack_heads(
     seconds: float | None = None, moves: int = MOVES, progress: Progress = silent,
 ) -> list[Row]:  # fmt: skip
     """A row per head, each from `layers` layers or as many as fit into its share of `seconds`."""
-    names = list(HEADS) if heads is None else list(heads)
-    unknown = [name for name in names if name not in HEADS]
-    if unknown or not names:
-        raise BadInput(f"the head {unknown[:1]} is not known; choose among {', '.join(HEADS)}.")
-    rows = []
+    names, rows = chosen(heads, HEADS), []
     for number, name in enumerate(names):
         row, begun = Row(name), time.perf_counter()
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])  # whatever other heads there are

@@ -1,13 +1,14 @@
 """Random layers of every head and dtype for the trial of routes: targets of attack/targets.py, and lookups and tables."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from maxaffine.attack import targets
+from maxaffine.core.errors import BadInput
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.target.box import Box
 from maxaffine.target.table import Table
@@ -88,3 +89,12 @@ HEADS: dict[str, Callable[[np.random.Generator, str], Ask]] = {
     "table": _table,
     "hard table": _hard,
 }
+
+
+def chosen(heads: Sequence[str] | None, known: Collection[str] = HEADS) -> list[str]:
+    """The heads of that name, all that are known where none are named."""
+    names = list(known if heads is None else heads)
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise BadInput(f"the head {unknown[:1]} is not known; choose among {', '.join(known)}.")
+    return names

@@ -7,13 +7,9 @@ single tokens) survives and they have something to speak about; some moves break
 import copy
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-
-from maxaffine.layer.grouped import Group, GroupedLayer
-from maxaffine.layer.keys import AxisKeys
 
 Tensors = dict[str, Any]
 
@@ -150,19 +146,3 @@ def narrowed(record: Mapping[str, Any], rng: np.random.Generator) -> dict[str, A
         return told
     told["plan"]["gap"] = told["certificate"]["scope"]["gap"] = gap * float(rng.choice([0.9, 0.5, 0.1, 3.0]))
     return told
-
-
-def perturbed(layer: GroupedLayer, scale: float, rng: np.random.Generator) -> GroupedLayer:
-    """A layer of product keys with every stored slope, offset and value moved by about `scale` of its kind's size."""
-
-    def jittered(a: Any) -> Any:
-        wide = np.asarray(a).astype(np.float64)
-        return wide + scale * (float(np.abs(wide).max()) or 1.0) * rng.normal(size=wide.shape)
-
-    groups = []
-    for group in layer.products():
-        axes = tuple(AxisKeys(jittered(axis.slopes), jittered(axis.offsets)) for axis in group.axes)
-        values = None if group.values is None else jittered(group.values)
-        factors = None if group.factors is None else tuple(jittered(f) for f in group.factors)
-        groups.append(Group(group.matrix, axes, values, factors, None if group.slopes is None else jittered(group.slopes)))
-    return replace(layer, groups=tuple(groups))

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from maxaffine.attack.layers import DTYPES, HEADS
+from maxaffine.attack.layers import DTYPES, HEADS, chosen
 from maxaffine.attack.search import Effort
 from maxaffine.attack.walk import Row, walk
 from maxaffine.compiled import Compiled
-from maxaffine.core.errors import BadInput, MaxaffineError
+from maxaffine.core.errors import MaxaffineError
 from maxaffine.core.progress import Progress, silent
 from maxaffine.request import Run
 
@@ -86,15 +86,6 @@ class Tally:
             "violations": [row.to_json() for row in self.violations], "seconds": self.seconds, "interrupted": self.interrupted,
             "rows": [{"layer": number, **row.to_json()} for number, row in self.rows],
         }  # fmt: skip
-
-
-def chosen(heads: Sequence[str] | None) -> list[str]:
-    """The heads of that name, all of them where none are named."""
-    names = list(HEADS) if heads is None else list(heads)
-    unknown = [name for name in names if name not in HEADS]
-    if unknown or not names:
-        raise BadInput(f"the head {unknown[:1]} is not known; choose among {', '.join(HEADS)}.")
-    return names
 
 
 def random_layers(

@@ -61,15 +61,8 @@ def _handing(layer: Any, rng: np.random.Generator) -> Array:
         return np.asarray(chooser.attention(layer, x).argmax(axis=1))
 
     a, b = (rng.uniform(layer.low, layer.high, size=(48, layer.dimension)) for _ in range(2))
-    before = leads(a)
-    rows = np.flatnonzero(before != leads(b))
-    a, b, before = a[rows], b[rows], before[rows]
-    direction = b - a
-    for _ in range(55 if len(a) else 0):
-        middle = (a + b) / 2.0
-        same = leads(middle) == before
-        a, b = np.where(same[:, None], middle, a), np.where(same[:, None], b, middle)
-    return np.concatenate([a + step * direction for step in (*judge.STEPS[::2], *-judge.STEPS[1::2])])
+    place, direction = judge.halved(leads, a, b, len(a))
+    return np.concatenate([place + step * direction for step in (*judge.STEPS[::2], *-judge.STEPS[1::2])])
 
 
 def _beside(layer: Any, strip: Any, rng: np.random.Generator) -> Array:

@@ -10,17 +10,18 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from maxaffine import reference
 from maxaffine.compiled import Compiled
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
-from maxaffine.export.write import handed
+from maxaffine.export.head import head_of
+from maxaffine.export.safetensors_file import pack, run
+from maxaffine.export.write import in_steps, module_answers, onnx_answers
 from maxaffine.layer.layer import shaped
 from maxaffine.layer.records import CrossMatrices, SelfMatrices
 from maxaffine.proofs.routes import TENSORS
@@ -64,13 +65,18 @@ def _own(compiled: Compiled) -> str:
     return compute_format(compiled.dtype).name
 
 
+def _chunked(run: Callable[[Array], Any], compiled: Compiled) -> Run:
+    """A literal form in chunks of points, its answers in rows."""
+    return in_steps(lambda x: _flat(run(x), len(x)), max(1, CHUNK // max(compiled.tokens, 1)))
+
+
 def _flat(answer: Any, count: int) -> Array:
     return np.asarray(answer, dtype=np.float64).reshape(count, -1)
 
 
 def _arrays(compiled: Compiled) -> Iterator[Way]:
     def call(layer: Compiled, runtime: str | None) -> Run:
-        return lambda x: _flat(layer(*handed(compiled.target, x), runtime=runtime), len(x))
+        return lambda x: _flat(layer(*compiled.target.split(x), runtime=runtime), len(x))
 
     def loaded() -> Run:
         with tempfile.TemporaryDirectory() as folder:
@@ -78,12 +84,12 @@ def _arrays(compiled: Compiled) -> Iterator[Way]:
             place.write_bytes(compiled.to_bytes())
             return call(Compiled.load(place), None)
 
-    yield Way("arrays", "", compiled.statement("arrays"), lambda: call(compiled, None))
+    yield Way("arrays", "", compiled.statement("arrays"), partial(call, compiled, None))
     yield Way("arrays", "loaded", compiled.statement("arrays"), loaded)
     for runtime in compiled.runtimes():
         route = "nearest" if runtime == "hard" else runtime
-        yield Way(route, "", compiled.statement(route), lambda runtime=runtime: call(compiled, runtime))  # type: ignore[misc]
-    yield Way("attention", "", compiled.statement("attention"), lambda: call(compiled, None))
+        yield Way(route, "", compiled.statement(route), partial(call, compiled, runtime))
+    yield Way("attention", "", compiled.statement("attention"), partial(call, compiled, None))
 
 
 def _tensors(compiled: Compiled) -> Iterator[Way]:
@@ -91,34 +97,20 @@ def _tensors(compiled: Compiled) -> Iterator[Way]:
 
     def call(dtype: str, gradient: bool, runtime: str | None) -> Run:
         def run(x: Array) -> Array:
-            parts = [torch.from_numpy(part.astype(dtype)).requires_grad_(gradient) for part in handed(compiled.target, x)]
+            parts = [torch.from_numpy(part.astype(dtype)).requires_grad_(gradient) for part in compiled.target.split(x)]
             found: Any = compiled(*parts, runtime=runtime)
             return _flat(found.detach().double().numpy(), len(x))
 
         return run
 
+    asked = ((False, None), (True, None), (False, "factorised"))
     for dtype in ("float64", "float32"):
-        narrow = dtype == "float32"
-        plain, graded, by_softmax = (compiled.statement(route, dtype) for route in TENSORS)
-        yield Way("tensors", "", plain, lambda d=dtype: call(d, False, None), narrow)  # type: ignore[misc]
-        yield Way("tensors with gradients", "", graded, lambda d=dtype: call(d, True, None), narrow)  # type: ignore[misc]
-        yield Way("factorised tensors", "", by_softmax, lambda d=dtype: call(d, False, "factorised"), narrow)  # type: ignore[misc]
+        for route, (gradient, runtime) in zip(TENSORS, asked, strict=True):
+            yield Way(route, "", compiled.statement(route, dtype), partial(call, dtype, gradient, runtime), dtype == "float32")
 
 
 def _called(module: Any, dtype: str, compiled: Compiled, gradient: bool = False) -> Run:
-    import torch
-
-    shapes, step = compiled.weights.inputs, max(1, CHUNK // max(compiled.tokens, 1))
-
-    def run(x: Array) -> Array:
-        found = []
-        for start in range(0, len(x), step):
-            parts = [torch.from_numpy(p.astype(dtype)).requires_grad_(gradient) for p in shaped(x[start : start + step], shapes)]
-            with torch.set_grad_enabled(gradient):
-                found.append(module(*parts).detach().double().numpy().reshape(len(parts[0]), -1))
-        return np.concatenate(found)
-
-    return run
+    return _chunked(module_answers(module, dtype, compiled.weights.inputs, gradient), compiled)
 
 
 def _modules(compiled: Compiled) -> Iterator[Way]:
@@ -139,14 +131,17 @@ def _modules(compiled: Compiled) -> Iterator[Way]:
 
 
 def _literal_modules(compiled: Compiled) -> Iterator[Way]:
-    narrow = _own(compiled) == "float32"
     said = _listable(compiled, compiled.statement("literal module"))
     kinds = ("cross",) if compiled.target.inputs == "pair" else ("self", "cross")
     made = cache(lambda kind: compiled.to_torch(kind, "literal"))
+
+    def build(kind: str, dtype: str) -> Run:
+        return _called(made(kind), dtype, compiled)
+
     for kind in kinds:
-        yield Way("literal module", kind, said, lambda k=kind: _called(made(k), "float64", compiled), slow=4.0)  # type: ignore[misc]
-    if narrow:
-        yield Way("literal module", "float32 x", said, lambda: _called(made(kinds[0]), "float32", compiled), True, 4.0)
+        yield Way("literal module", kind, said, partial(build, kind, "float64"), slow=4.0)
+    if _own(compiled) == "float32":
+        yield Way("literal module", "float32 x", said, partial(build, kinds[0], "float32"), True, 4.0)
     said = _listable(compiled, compiled.statement("multihead"))
     yield Way("multihead", "", said, lambda: _called(compiled.to_multihead_attention(), "float64", compiled), slow=4.0)
 
@@ -160,82 +155,48 @@ def _listable(compiled: Compiled, said: Statement) -> Statement:
 def _matrices(compiled: Compiled) -> Iterator[Way]:
     said = _listable(compiled, compiled.statement("matrices"))
     places = [("self", "Q"), ("self", "K"), ("self", "I"), ("cross", None)]
+
+    def build(kind: str, layout: str | None) -> Run:
+        return by_hand(compiled.matrices(kind, layout), compiled.weights.inputs)
+
     for kind, layout in places[3:] if compiled.target.inputs == "pair" else places:
-
-        def build(kind: str = kind, layout: str | None = layout) -> Run:
-            return by_hand(compiled.matrices(kind, layout), compiled.weights.inputs)
-
         here = said.withdrawn(NOT_K) if layout == "K" and said.covered else said
-        yield Way("matrices", layout or kind, here, build, slow=40.0)
+        yield Way("matrices", layout or kind, here, partial(build, kind, layout), slow=40.0)
 
 
 def by_hand(made: SelfMatrices | CrossMatrices, shapes: Any) -> Run:
     """The definition, point by point: Linear, the three products, one softmax over columns, W_O."""
-
-    def one(parts: list[Array]) -> Array:
-        if isinstance(made, CrossMatrices):
-            Z_Q, Z_K = made.query(parts[0]), made.context(parts[-1])
-            return reference.cross_attention(Z_K, Z_Q, made.W_Q, made.W_K, made.W_V, made.W_O)
-        Z = reference.linear(parts[0], made.P, made.Q, made.R_0)
-        if Z.shape[1] <= FULL:
-            return reference.self_attention(Z, made.W_Q, made.W_K, made.W_V, made.W_O)
-        used = np.flatnonzero(made.W_O.any(axis=1))
-        return reference.cross_attention(Z, Z[:, used], made.W_Q, made.W_K, made.W_V, made.W_O[used])
+    one: Callable[..., Array] = made if isinstance(made, CrossMatrices) else partial(made, full=len(made.W_O) <= FULL)
 
     def run(x: Array) -> Array:
         parts = [part.reshape(len(x), d, n) for part, (d, n) in zip(shaped(x, shapes), shapes, strict=True)]
-        return np.stack([one([part[i] for part in parts]).ravel() for i in range(len(x))])
+        return np.stack([one(*(part[i] for part in parts)).ravel() for i in range(len(x))])
 
     return run
 
 
 def _onnx(compiled: Compiled) -> Iterator[Way]:
-    own, shapes, output = _own(compiled), compiled.weights.inputs, compiled.target.output_shape
+    layer, own = compiled.weights, _own(compiled)
 
-    def feed(model: Any) -> Run:
-        from maxaffine.export.onnx_model import session
+    def build(literal: bool, opset: int) -> Run:
+        from maxaffine.export import onnx_fast, onnx_model
 
-        made = session(model.SerializeToString())
-        names = [one.name for one in made.get_inputs()]
-        step = max(1, CHUNK // max(compiled.tokens, 1))
-
-        def part(x: Array) -> Array:
-            fed = {name: one.astype(own) for name, one in zip(names, shaped(x, shapes), strict=True)}
-            return _flat(made.run(None, fed)[0], len(x))
-
-        return lambda x: np.concatenate([part(x[i : i + step]) for i in range(0, len(x), step)])
-
-    def fast(opset: int) -> Run:
-        from maxaffine.export.onnx_fast import build_fast
-
-        return feed(build_fast(compiled.weights, output, shapes, own, opset, {}))
-
-    def literal(opset: int) -> Run:
-        from maxaffine.export.head import head_of
-        from maxaffine.export.onnx_model import build
-
-        return feed(build(head_of(compiled.weights), output, shapes, own, opset, {}))
+        rest: Any = compiled.target.output_shape, layer.inputs, own, opset, {}
+        model = onnx_model.build(head_of(layer), *rest) if literal else onnx_fast.build_fast(layer, *rest)
+        return _chunked(onnx_answers(model.SerializeToString(), own, layer.inputs), compiled)
 
     said, listed = compiled.statement("onnx"), _listable(compiled, compiled.statement("literal onnx"))
     for opset in (23, 17):
-        yield Way("onnx", f"opset {opset}", said, lambda opset=opset: fast(opset), own == "float32")  # type: ignore[misc]
-        yield Way("literal onnx", f"opset {opset}", listed, lambda opset=opset: literal(opset), own == "float32", 4.0)  # type: ignore[misc]
+        yield Way("onnx", f"opset {opset}", said, partial(build, False, opset), own == "float32")
+        yield Way("literal onnx", f"opset {opset}", listed, partial(build, True, opset), own == "float32", 4.0)
 
 
 def _safetensors(compiled: Compiled) -> Iterator[Way]:
     def build() -> Run:
-        from maxaffine.export.head import head_of
-        from maxaffine.export.safetensors_file import pack, run
-
-        head = head_of(compiled.weights)
         folder = tempfile.mkdtemp()
         place = Path(folder) / "export.safetensors"
-        place.write_bytes(pack(compiled.weights, head, {}))
-        step = max(1, CHUNK // max(compiled.tokens, 1))
-
-        def answer(x: Array) -> Array:
-            return np.concatenate([_flat(run(place, x[i : i + step]), len(x[i : i + step])) for i in range(0, len(x), step)])
-
+        place.write_bytes(pack(compiled.weights, head_of(compiled.weights), {}))
+        answer = _chunked(lambda x: run(place, x), compiled)
         weakref.finalize(answer, shutil.rmtree, folder, ignore_errors=True)
         return answer
 

@@ -1,6 +1,5 @@
 """`maxaffine doctor`: versions, threads, memory, GPU, extras, and whether the core works."""
 
-import os
 import platform
 import re
 import tempfile
@@ -14,6 +13,8 @@ from maxaffine import __version__
 from maxaffine.cli import options
 from maxaffine.cli.command import Command, single
 from maxaffine.cli.streams import complain, progress_bar, stage, tell
+from maxaffine.core.budget import free_memory
+from maxaffine.runtime.parallel import thread_count
 
 BROKEN = 70
 
@@ -38,8 +39,8 @@ def run(json: options.Json = False) -> int:
         "platform": platform.platform(),
         "packages": {name: version_of(name) for name in core},
         "extras": {extra: {name: version_of(name) for name in names} for extra, names in extras.items()},
-        "threads": threads(),
-        "memory_free_bytes": _free_memory(),
+        "threads": thread_count(None),
+        "memory_free_bytes": free_memory(),
         "gpu": gpu(),
         "core_works": failure is None,
         "failure": failure,
@@ -76,17 +77,6 @@ def version_of(package: str) -> str | None:
         return None
 
 
-def threads() -> int:
-    """OMP_NUM_THREADS, else the cores that this process may use."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    if wanted.isdigit() and int(wanted) > 0:
-        return int(wanted)
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
-
-
 def gpu() -> dict[str, Any]:
     """What torch sees; unknown without torch."""
     if version_of("torch") is None:
@@ -121,15 +111,6 @@ def self_test() -> str | None:
     return None
 
 
-def _free_memory() -> int | None:
-    try:
-        from maxaffine.core.budget import free_memory
-
-        return free_memory()
-    except Exception:  # the doctor reports what it can
-        return None
-
-
 def _lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "maxaffine", found["maxaffine"]
     yield "python", f"{found['python']} on {found['platform']}"
@@ -139,8 +120,8 @@ def _lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         way_out = "" if state == "present" else f'; pip install "maxaffine[{extra}]"'
         yield "extra", f"{extra}: {state} ({_versions(packages)}){way_out}"
     yield "threads", str(found["threads"])
-    memory, gpus = found["memory_free_bytes"], found["gpu"]
-    yield "memory", "unknown" if memory is None else f"{memory / 2**30:.1f} GiB free"
+    gpus = found["gpu"]
+    yield "memory", f"{found['memory_free_bytes'] / 2**30:.1f} GiB free"
     yield "gpu", ", ".join(gpus["devices"]) if gpus["available"] else gpus["why"]
     yield "core", "works: a small layer was compiled, saved, loaded and proved again" if found["core_works"] else "FAILS"
 

@@ -105,7 +105,7 @@ def _source(points: str) -> Any:
 def _evaluate(compiled: "Compiled", given: "Points", runtime: str | None, outside: str, progress: "Progress") -> Iterator[Any]:
     """Values (rows, outputs) block by block; a block is evaluated when its turn to be written comes."""
     for done, block in enumerate(given.blocks, start=1):
-        found = compiled(*compiled.target.split(block), runtime=runtime, outside=outside)
+        found = compiled(*compiled.target.split(block[:, given.order]), runtime=runtime, outside=outside)
         # Several output tokens are written like sequences everywhere: column after column.
         yield (found.transpose(0, 2, 1) if found.ndim == 3 else found).reshape(len(block), -1)
         progress("evaluate and write (blocks of points)", done, len(given.blocks))

@@ -16,7 +16,6 @@ from maxaffine.cli.streams import complain, say, say_json, table
 from maxaffine.core.errors import BadInput
 from maxaffine.lab import executors
 from maxaffine.lab.data import DataSource, choose, locate
-from maxaffine.lab.experiment import Experiment
 from maxaffine.lab.registry import EXPERIMENTS, find, resolve
 from maxaffine.lab.runner import default_folder, opened, work
 
@@ -37,7 +36,8 @@ def list_experiments(json: options.Json = False) -> None:
     """List the experiments: names, claims, data sets, parameters."""
     found = [(name, find(name)) for name in EXPERIMENTS]
     if json:
-        say_json({"experiments": [_described(name, experiment) for name, experiment in found]})
+        keys = ("version", "claim", "paper", "protocol", "rule", "parameters", "quick", "datasets", "splits")
+        say_json({"experiments": [{"name": name, **{key: getattr(one, key) for key in keys}} for name, one in found]})
         return
     for name, experiment in found:
         say(name)
@@ -45,11 +45,6 @@ def list_experiments(json: options.Json = False) -> None:
         needs = ", ".join(experiment.datasets) or "no data"
         say(f"    {experiment.paper}; {needs}; version {experiment.version}")
         say(f"    parameters: {', '.join(f'{key}={_short(value)}' for key, value in experiment.parameters.items())}")
-
-
-def _described(name: str, experiment: Experiment) -> dict[str, Any]:
-    keys = ("version", "claim", "paper", "protocol", "rule", "parameters", "quick", "datasets", "splits")
-    return {"name": name, **{key: getattr(experiment, key) for key in keys}}
 
 
 def _short(value: Any) -> str:

@@ -10,7 +10,6 @@ from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
@@ -24,22 +23,26 @@ ROWS = 65_536  # points that are evaluated and written at a time
 
 @dataclass(frozen=True)
 class Points:
-    """Points of a box, in blocks (rows, D) whose columns are in the box's order."""
+    """Points of a box, one a row, as the file has them: columns in its own order."""
 
-    columns: tuple[str, ...]  # as the file had them
-    order: tuple[int, ...]  # the coordinate of the box that each column of the file holds
-    blocks: tuple[Array, ...]
+    columns: tuple[str, ...]
+    order: tuple[int, ...]  # the column of the file that holds each coordinate of the box
+    numbers: Array  # (rows, D)
 
     @property
     def count(self) -> int:
         """The number of points."""
-        return sum(len(block) for block in self.blocks)
+        return len(self.numbers)
+
+    @property
+    def blocks(self) -> list[Array]:
+        """Some rows at a time."""
+        return [self.numbers[start : start + ROWS] for start in range(0, self.count, ROWS)]
 
     def rows(self, values: Iterator[Any]) -> Iterator[list[list[float]]]:
-        """Rows for output, block by block: the point in the file's order of columns, then its values."""
+        """Rows for output, block by block: the point as the file has it, then its values."""
         for block, found in zip(self.blocks, values, strict=True):
-            together = np.concatenate([block[:, list(self.order)], np.asarray(found, dtype=np.float64)], axis=1)
-            yield together.tolist()
+            yield np.concatenate([block, np.asarray(found, dtype=np.float64)], axis=1).tolist()
 
 
 def read_points(source: IO[bytes], box: "Box", outside: str, name: str, progress: "Progress") -> Points:
@@ -64,17 +67,7 @@ def _read(reader: Any, source: IO[bytes], box: "Box", outside: str, name: str, p
     if not any(_is_number(cell) for cell in first):
         columns = _header(first, box, name)
         first = None
-    order = tuple(box.names.index(column) for column in columns)
-    blocks: list[Array] = []
     numbers, lines = array("d"), array("q")
-
-    def close_block() -> None:
-        found = np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(columns))
-        points = np.empty_like(found)
-        points[:, list(order)] = found
-        _check_inside(points, np.frombuffer(lines, dtype=np.int64), box, outside, name)
-        blocks.append(points)
-
     for row in chain([first] if first is not None else [], reader):
         if not row or (len(row) == 1 and not row[0].strip()):
             continue
@@ -89,16 +82,15 @@ def _read(reader: Any, source: IO[bytes], box: "Box", outside: str, name: str, p
             cell, column = next((c, k) for c, k in zip(row, columns, strict=True) if not _is_number(c))
             raise BadInput(f"{name}, line {reader.line_num}, column {column}: {cell[:60]!r} is not a number.") from None
         lines.append(reader.line_num)
-        if len(lines) == ROWS:
-            close_block()
-            numbers, lines = array("d"), array("q")
-            if total:
-                progress("read points (percent)", min(100, 100 * source.tell() // total), 100)
-    if lines:
-        close_block()
-    if not blocks:
+        if total and len(lines) % ROWS == 0:
+            progress("read points (percent)", min(100, 100 * source.tell() // total), 100)
+    if not lines:
         raise BadInput(f"{name} has a header and no points; give one point per line below it.")
-    return Points(columns, order, tuple(blocks))
+    order = tuple(columns.index(variable) for variable in box.names)
+    found = Points(columns, order, np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(columns)))
+    for n, block in enumerate(found.blocks):
+        _check_inside(block[:, order], lines[n * ROWS : (n + 1) * ROWS], box, outside, name)
+    return found
 
 
 def _header(row: list[str], box: "Box", name: str) -> tuple[str, ...]:
@@ -115,7 +107,7 @@ def _header(row: list[str], box: "Box", name: str) -> tuple[str, ...]:
     return columns
 
 
-def _check_inside(points: Array, lines: NDArray[np.int64], box: "Box", outside: str, name: str) -> None:
+def _check_inside(points: Array, lines: "array[int]", box: "Box", outside: str, name: str) -> None:
     finite = np.isfinite(points)
     if not finite.all():
         row, column = np.argwhere(~finite)[0]

@@ -65,16 +65,22 @@ def hand_overs(layer: Layer | GroupedLayer, rng: np.random.Generator, segments: 
             return np.asarray(two_level.levels(layer, group, x)[0].argmax(axis=1))
 
         a, b = (rng.uniform(layer.low, layer.high, size=(4 * segments, layer.dimension)) for _ in range(2))
-        before, after = leads(a), leads(b)
-        rows = np.flatnonzero(before != after)[:segments]
-        a, b, before = a[rows], b[rows], before[rows]
-        direction = b - a
-        for _ in range(60):
-            middle = (a + b) / 2.0
-            same = leads(middle) == before
-            a, b = np.where(same[:, None], middle, a), np.where(same[:, None], b, middle)
-        found += [a + step * direction for step in (*STEPS, *-STEPS[1:])]
+        place, direction = halved(leads, a, b, segments)
+        found += [place + step * direction for step in (*STEPS, *-STEPS[1:])]
     return np.concatenate(found) if found else np.empty((0, layer.dimension))
+
+
+def halved(leads: Callable[[Array], NDArray[np.intp]], a: Array, b: Array, most: int) -> tuple[Array, Array]:
+    """Where another one takes the lead on up to `most` of the segments from a to b, to the last bit; and these segments."""
+    before = leads(a)
+    rows = np.flatnonzero(before != leads(b))[:most]
+    a, b, before = a[rows], b[rows], before[rows]
+    direction = b - a
+    for _ in range(60 if len(rows) else 0):
+        middle = (a + b) / 2.0
+        same = (leads(middle) == before)[:, None]
+        a, b = np.where(same, middle, a), np.where(same, b, middle)
+    return a, direction
 
 
 def judge(

@@ -206,19 +206,14 @@ class LiteralAttention(Exported):
             self.keep(name, matrix, dtype, trainable)
 
     def _map(self, name: str, linear: LinearMap, trainable: bool) -> None:
-        if linear.P:
-            self.keep_exact(f"{name}_P", np.stack(linear.P), trainable)
-            self.keep_exact(f"{name}_Q", np.stack(linear.Q), trainable)
-        self.keep_exact(f"{name}_R", linear.R_0, trainable)
+        for letter, array in (("P", np.stack(linear.P)), ("Q", np.stack(linear.Q)), ("R", linear.R_0)):
+            self.keep_exact(f"{name}_{letter}", array, trainable)
 
     def _linear(self, name: str, X: Tensor) -> Tensor:
         """Linear(X) in float64, where x - centre and value + slope (x - centre) cancel; rounded once."""
-        R: Tensor = getattr(self, f"{name}_R").double()
-        if not hasattr(self, f"{name}_P"):
-            return R.expand(X.shape[0], *R.shape).to(self.dtype)
-        P, Q = getattr(self, f"{name}_P").double(), getattr(self, f"{name}_Q").double()
-        moved: Tensor = torch.einsum("ipd,bdn,inm->bpm", P, X, Q)
-        return (moved + R).to(self.dtype)
+        P, Q, R = (getattr(self, f"{name}_{letter}").double() for letter in "PQR")
+        moved: Tensor = torch.einsum("ipd,bdn,inm->bpm", P, X, Q) + R
+        return moved.to(self.dtype)
 
     def forward(self, *x: Tensor) -> Tensor:
         """Values of the layer, by literal attention."""

@@ -14,15 +14,17 @@ from maxaffine.core.arrays import AnyArray, Array
 from maxaffine.core.budget import afford_bytes
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.records import canonical_json, replace_atomically
+from maxaffine.core.rounding import compute_format
 from maxaffine.export.head import Head, head_of
 from maxaffine.export.judge import Judged, judge, points
 from maxaffine.layer.layer import shaped
 from maxaffine.proofs.statement import Statement
 from maxaffine.runtime import chooser
-from maxaffine.target.target import Target
 
 if TYPE_CHECKING:
     from maxaffine.compiled import Compiled
+
+Run = Callable[[Array], AnyArray]  # points (B, D) -> answers in the shape of the target
 
 LOOSE = 1.1  # times the bound of the layer, up to which a literal form is preferred
 FORMATS = {"torch": ".safetensors", "mha": ".safetensors", "onnx": ".onnx", "safetensors": ".safetensors"}
@@ -67,7 +69,7 @@ def write_onnx(source: Compiled, path: str | Path, opset: int, form: str | None 
     """
     _suffix(path, "onnx")
     from maxaffine.export.onnx_fast import build_fast
-    from maxaffine.export.onnx_model import build, session
+    from maxaffine.export.onnx_model import build
 
     if form is None:
         said, bound = source.statement("literal onnx"), source.certificate.bound
@@ -84,11 +86,11 @@ def write_onnx(source: Compiled, path: str | Path, opset: int, form: str | None 
         rest = output, shapes, dtype, opset, {**semantics(source, here), "dtype": dtype, "form": form}
         model = build_fast(source.weights, *rest) if head is None else build(head, *rest)
         models[dtype] = model.SerializeToString()
-        rows.append(_judge(source, name, dtype, _feeder(session(models[dtype]), dtype, shapes), here))
+        rows.append(_judge(source, name, dtype, onnx_answers(models[dtype], dtype, shapes), here))
 
     def save(place: Path) -> None:
         place.write_bytes(models[own])
-        _judge(source, name, own, _feeder(session(place.read_bytes()), own, shapes), said)
+        _judge(source, name, own, onnx_answers(place.read_bytes(), own, shapes), said)
 
     replace_atomically(Path(path), save)
     return (*rows, *_softened(source))
@@ -96,14 +98,18 @@ def write_onnx(source: Compiled, path: str | Path, opset: int, form: str | None 
 
 def _own(source: Compiled) -> str:
     """The dtype that exports compute in as the layer does."""
-    return "float64" if source.weights.dtype == "float64" else "float32"
+    return compute_format(source.dtype).name
 
 
 def _said_in(dtype: str, own: str, said: Statement) -> Statement:
     return said if dtype == own else said.withdrawn(f"it is proved in {own}")
 
 
-def _feeder(made: Any, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Callable[[Array], AnyArray]:
+def onnx_answers(model: bytes, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Run:
+    """What a model answers in ONNX Runtime to points in its dtype."""
+    from maxaffine.export.onnx_model import session
+
+    made = session(model)
     names = [one.name for one in made.get_inputs()]
 
     def run(x: Array) -> AnyArray:
@@ -113,21 +119,31 @@ def _feeder(made: Any, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Calla
     return run
 
 
-def handed(target: Target, x: Array) -> list[Array]:
-    """Points (B, D) as the layer itself takes them: sequences are (B, d, n) even where n is 1."""
-    boxes = target.boxes or (target.box,)
-    parts = np.split(x, np.cumsum([box.dimension for box in boxes])[:-1], axis=1)
-    return [np.ascontiguousarray(box.unflatten(p) if box.is_sequence else p) for p, box in zip(parts, boxes, strict=True)]
+def module_answers(module: Any, dtype: str, shapes: tuple[tuple[int, int], ...], gradient: bool = False) -> Run:
+    """What a module answers to tensors of that dtype."""
+    import torch
+
+    def run(x: Array) -> AnyArray:
+        parts = [torch.from_numpy(one.astype(dtype)).requires_grad_(gradient) for one in shaped(x, shapes)]
+        with torch.set_grad_enabled(gradient):
+            return np.asarray(module(*parts).detach().double().numpy())
+
+    return run
 
 
-def _judge(source: Compiled, form: str, dtype: str, run: Callable[[Array], Any], said: Statement) -> Judged:
+def in_steps(run: Run, step: int) -> Run:
+    """The same, that many points at a time."""
+    return lambda x: np.concatenate([run(x[i : i + step]) for i in range(0, len(x), step)])
+
+
+def _judge(source: Compiled, form: str, dtype: str, run: Run, said: Statement) -> Judged:
     layer = source.weights
     x = points(layer, source.observed.at)
     if dtype != "float64":
         x = np.clip(x.astype(np.float32).astype(np.float64), layer.low, layer.high)
     # The softmax itself, not a collapse of it: what is measured is what the export adds.
     runtime = next(name for name in ("two-level", "factorised", "dense", "blocked") if name in chooser.available(layer))
-    expected = np.asarray(source(*handed(source.target, x), runtime=runtime, outside="clamp"), dtype=np.float64)
+    expected = np.asarray(source(*source.target.split(x), runtime=runtime, outside="clamp"), dtype=np.float64)
     return judge(form, dtype, run, x, expected, said, _allowed(source, said, expected))
 
 
@@ -152,7 +168,7 @@ def _softened(source: Compiled) -> tuple[Judged, ...]:
     if not layer.hard:
         return ()
     places = points(layer, source.observed.at)
-    x = handed(source.target, places)
+    x = source.target.split(places)
     runtime = next(name for name in ("factorised", "dense", "blocked") if name in chooser.available(layer))
     soft, nearest = (np.asarray(source(*x, runtime=name, outside="clamp"), dtype=np.float64) for name in (runtime, "hard"))
     said = source.statement("module")
@@ -186,7 +202,7 @@ def write_torch(source: Compiled, path: str | Path, form: str, kind: str = "self
     import torch
     from safetensors.torch import load_file, save_file
 
-    own, shapes = _own(source), source.weights.inputs
+    own = _own(source)
     rows: list[Judged] = []
 
     def fresh() -> Any:
@@ -195,7 +211,7 @@ def write_torch(source: Compiled, path: str | Path, form: str, kind: str = "self
     said = source.statement({"mha": "multihead", "literal": "literal module"}.get(form, "module"))
     for dtype in ("float64", "float32"):
         module = fresh().to(getattr(torch, dtype))
-        rows.append(_judge(source, f"torch {form}", dtype, _caller(module, dtype, shapes), _said_in(dtype, own, said)))
+        rows.append(_judge_module(source, module, form, dtype, _said_in(dtype, own, said)))
     state = {name: tensor.contiguous() for name, tensor in fresh().state_dict().items()}
 
     def save(place: Path) -> None:
@@ -205,7 +221,7 @@ def write_torch(source: Compiled, path: str | Path, form: str, kind: str = "self
         for tensor in again.state_dict().values():
             tensor.zero_()
         again.load_state_dict(load_file(place))
-        _judge(source, f"torch {form}", own, _caller(again.to(getattr(torch, own)), own, shapes), said)
+        _judge_module(source, again.to(getattr(torch, own)), form, own, said)
 
     replace_atomically(Path(path), save)
     return (*rows, *_softened(source))
@@ -213,20 +229,13 @@ def write_torch(source: Compiled, path: str | Path, form: str, kind: str = "self
 
 def judge_module(source: Compiled, module: Any, form: str) -> Judged:
     """A module as it is handed out, judged where it stands."""
-    own = _own(source)
-    return _judge(source, f"torch {form}", own, _caller(module, own, source.weights.inputs), module.statement)
+    return _judge_module(source, module, form, _own(source), module.statement)
 
 
-def _caller(module: Any, dtype: str, shapes: tuple[tuple[int, int], ...]) -> Callable[[Array], AnyArray]:
-    import torch
-
-    def part(x: Array) -> AnyArray:
-        with torch.no_grad():
-            found = module(*(torch.from_numpy(one.astype(dtype)) for one in shaped(x, shapes)))
-        return np.asarray(found.double().numpy())
-
+def _judge_module(source: Compiled, module: Any, form: str, dtype: str, said: Statement) -> Judged:
     # small batches: literal self-attention holds tokens times tokens numbers for every point
-    return lambda x: np.concatenate([part(x[i : i + 16]) for i in range(0, len(x), 16)])
+    run = in_steps(module_answers(module, dtype, source.weights.inputs), 16)
+    return _judge(source, f"torch {form}", dtype, run, said)
 
 
 def _suffix(path: str | Path, to: str) -> None:

@@ -69,6 +69,7 @@ def to_tensors(layer: Layer | GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
 
 CLUSTER_LIMIT = 1 << 20  # clusters that a file may hold
 EXACT = {"matrix", "low", "high", "centre", "shapes", "origins", "radii", "shift"}  # last parts of names, float64 in every dtype
+PARTS = ("slopes", "offsets")
 
 
 def _grouped_tensors(layer: GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
@@ -136,9 +137,8 @@ def _product_group(tensors: Mapping[str, Any], E: int) -> Group:
         if f"{e}.factor" in tensors:
             factors.append(tensors[f"{e}.factor"])
     values = None if factors else tensors["values"]
-    names = {"matrix", *(f"{e}.{part}" for e in range(E) for part in ("slopes", "offsets", *(("factor",) if factors else ())))}
-    names |= set() if factors else {"values"} | ({"value_slopes"} & set(tensors))
-    _expect(tensors, names)
+    names = {"matrix", *(f"{e}.{part}" for e in range(E) for part in (*PARTS, *(("factor",) if factors else ())))}
+    _expect(tensors, names | (set() if factors else {"values"} | ({"value_slopes"} & set(tensors))))
     return Group(tensors["matrix"], tuple(axes), values, tuple(factors) or None, tensors.get("value_slopes"))
 
 
@@ -148,7 +148,7 @@ def _cluster_group(tensors: Mapping[str, Any], E: int, C: int) -> ClusterGroup:
         raise BadInput(f"a group of {C} clusters is outside 1 to {CLUSTER_LIMIT:,}")
     names = {"matrix", "shapes", "origins", "radii", "sites.slopes", "sites.offsets", "values"}
     names |= {"value_slopes"} & set(tensors)
-    _expect(tensors, names | {f"keys.{e}.{part}" for e in range(E) for part in ("slopes", "offsets")})
+    _expect(tensors, names | {f"keys.{e}.{part}" for e in range(E) for part in PARTS})
     counts = np.asarray(tensors["shapes"])
     if any(tensors[name].shape != (C, E) for name in ("shapes", "origins", "radii")):
         raise BadInput("shapes, origins and radii must be one row per cluster")
@@ -161,7 +161,7 @@ def _cluster_group(tensors: Mapping[str, Any], E: int, C: int) -> ClusterGroup:
         raise BadInput("values must be one row per token")
     for e in range(E):
         length = (sum(shape[e] for shape in shapes),)
-        if tensors[f"keys.{e}.slopes"].shape != length or tensors[f"keys.{e}.offsets"].shape != length:
+        if any(tensors[f"keys.{e}.{part}"].shape != length for part in PARTS):
             raise BadInput("keys per coordinate must be as many as the clusters' shapes say")
     clusters, token, key = [], 0, [0] * E
     for k, shape in enumerate(shapes):
@@ -197,14 +197,10 @@ def _expect(tensors: Mapping[str, Any], names: set[str]) -> None:
         raise BadInput(f"the tensors are {sorted(tensors)[:12]} and not {sorted(names)[:12]}")
 
 
-def _grouped_layer(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> GroupedLayer:
-    dtype = str(record["dtype"])
-    stored = numpy_dtype(dtype)
+def _grouped_layer(tensors: Mapping[str, Any], record: Mapping[str, Any], common: dict[str, Any]) -> GroupedLayer:
     directions = [int(E) for E in record["directions"]]
     counts = [int(C) for C in record.get("clusters", [0] * len(directions))]
     factors = [[int(C) for C in row] for row in record.get("factors", [[]] * len(directions))]
-    if any(tensor.dtype != (np.float64 if name.split(".")[-1] in EXACT else stored) for name, tensor in tensors.items()):
-        raise BadInput("a tensor is not in the dtype that the record states")
     groups: list[AnyGroup] = []
     known = {"box.low", "box.high", "coordinates.centre"} | ({"tilt"} & set(tensors))
     for g, (E, C, row) in enumerate(zip(directions, counts, factors, strict=True)):
@@ -212,61 +208,53 @@ def _grouped_layer(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Gro
         known |= {f"group.{g}.{name}" for name in part}
         groups.append(_factor_group(part, E, C, row) if row else _cluster_group(part, E, C) if C else _product_group(part, E))
     _expect(tensors, known)
-    if np.any(tensors["box.low"] >= tensors["box.high"]):
-        raise BadInput("the box is empty")
-    inputs = tuple((int(d), int(n)) for d, n in record["inputs"])
-    low, high, bonus = tensors["box.low"], tensors["box.high"], float(record["bonus"])
-    return GroupedLayer(tensors["coordinates.centre"], tuple(groups), bonus, low, high, inputs, dtype, tensors.get("tilt"))
+    centre, bonus = tensors["coordinates.centre"], float(record["bonus"])
+    return GroupedLayer(centre=centre, groups=tuple(groups), bonus=bonus, tilt=tensors.get("tilt"), **common)
+
+
+def _lookup(tensors: Mapping[str, Any], record: Mapping[str, Any], common: dict[str, Any]) -> Layer:
+    if record["keys"] == "product":
+        names = [f"keys.{i}" for i in range(sum(name.startswith("keys.") for name in tensors) // 2)]
+        pairs = [AxisKeys(*(tensors[f"{name}.{part}"] for part in PARTS)) for name in names]
+        keys: ProductKeys | ListedKeys = ProductKeys(tuple(pairs))
+        if any(pair.slopes.ndim != 1 or pair.slopes.shape != pair.offsets.shape for pair in pairs):
+            raise BadInput("keys per coordinate must be two equally long rows of numbers")
+    else:
+        names = ["keys"]
+        keys = ListedKeys(tensors["keys.slopes"], tensors["keys.offsets"])
+        if keys.slopes.ndim != 2 or keys.offsets.shape != keys.slopes.shape[:1]:
+            raise BadInput("listed keys must be (N, E) slopes and (N,) offsets")
+    hard = record.get("hard", False)
+    if not isinstance(hard, bool):
+        raise BadInput("`hard` is true or absent")
+    sites = [f"sites.{i}" for i in range(len(names))] if hard else []
+    expected = {"box.low", "box.high", "coordinates.centre", "coordinates.matrix", "values", *sites}
+    expected |= {f"{name}.{part}" for name in names for part in PARTS}
+    if set(tensors) - {"value_slopes"} != expected:
+        raise BadInput(f"the tensors are {sorted(tensors)}")
+    return Layer(
+        coordinates=Coordinates(tensors["coordinates.centre"], tensors["coordinates.matrix"]),
+        keys=keys,
+        sharpness=float(record["sharpness"]),
+        values=tensors["values"],
+        slopes=tensors.get("value_slopes"),
+        sites=tuple(tensors[name] for name in sites) or None,
+        **common,
+    )
 
 
 def from_tensors(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Layer | GroupedLayer:
     """The layer of validated tensors; refuses names, dtypes or shapes that do not belong together."""
     try:
-        if record["keys"] == "grouped":
-            return _grouped_layer(tensors, record)
         dtype = str(record["dtype"])
-        stored = numpy_dtype(dtype)
-        inputs = tuple((int(d), int(n)) for d, n in record["inputs"])
-        if record["keys"] == "product":
-            axes = sum(name.startswith("keys.") for name in tensors) // 2
-            names = [f"keys.{i}" for i in range(axes)]
-            pairs = [AxisKeys(tensors[f"{name}.slopes"], tensors[f"{name}.offsets"]) for name in names]
-            keys: ProductKeys | ListedKeys = ProductKeys(tuple(pairs))
-            if any(pair.slopes.ndim != 1 or pair.slopes.shape != pair.offsets.shape for pair in pairs):
-                raise BadInput("keys per coordinate must be two equally long rows of numbers")
-        else:
-            names = ["keys"]
-            keys = ListedKeys(tensors["keys.slopes"], tensors["keys.offsets"])
-            if keys.slopes.ndim != 2 or keys.offsets.shape != keys.slopes.shape[:1]:
-                raise BadInput("listed keys must be (N, E) slopes and (N,) offsets")
-        expected = {"box.low", "box.high", "coordinates.centre", "coordinates.matrix", "values"}
-        expected |= {f"{name}.{part}" for name in names for part in ("slopes", "offsets")}
-        sites = len(names) if _flag(record.get("hard", False)) else 0
-        expected |= {f"sites.{i}" for i in range(sites)}
-        in_dtype = [name for name in tensors if name.startswith(("keys", "value"))]
-        if set(tensors) - {"value_slopes"} != expected:
-            raise BadInput(f"the tensors are {sorted(tensors)}")
-        if any(tensors[name].dtype != (stored if name in in_dtype else np.float64) for name in tensors):
+        stored, low, high = numpy_dtype(dtype), tensors["box.low"], tensors["box.high"]
+        exact = {name for name in tensors if name.split(".")[-1] in EXACT or name.startswith("sites.")}
+        if any(tensor.dtype != (np.float64 if name in exact else stored) for name, tensor in tensors.items()):
             raise BadInput("a tensor is not in the dtype that the record states")
-        if np.any(tensors["box.low"] >= tensors["box.high"]):
+        if np.any(low >= high):
             raise BadInput("the box is empty")
-        return Layer(
-            coordinates=Coordinates(tensors["coordinates.centre"], tensors["coordinates.matrix"]),
-            keys=keys,
-            sharpness=float(record["sharpness"]),
-            values=tensors["values"],
-            low=tensors["box.low"],
-            high=tensors["box.high"],
-            inputs=inputs,
-            dtype=dtype,
-            slopes=tensors.get("value_slopes"),
-            sites=tuple(tensors[f"sites.{i}"] for i in range(sites)) if sites else None,
-        )
+        inputs = tuple((int(d), int(n)) for d, n in record["inputs"])
+        make = _grouped_layer if record["keys"] == "grouped" else _lookup
+        return make(tensors, record, {"dtype": dtype, "low": low, "high": high, "inputs": inputs})
     except (KeyError, TypeError, ValueError, AttributeError) as failure:
         raise BadInput(f"the file does not hold a layer: {failure}.") from None
-
-
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise BadInput("`hard` is true or absent")
-    return value

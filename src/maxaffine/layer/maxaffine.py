@@ -10,7 +10,7 @@ Softmax(R s(x)) is the soft version of the indicator of these cells.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -79,7 +79,7 @@ class MaxAffine:
         points = _finite("sites", sites)
         if points.ndim != 2:
             raise BadInput(f"`sites` of shape {points.shape} must have shape (N, D); for one variable sites[:, None].")
-        squares = _squares(points)
+        squares = _dots(points, points)
         if weights is None:
             return cls(points, -squares / 2)
         powers = _finite("weights", weights)
@@ -137,39 +137,24 @@ class MaxAffine:
 
     def value(self, x: ArrayLike) -> Array:
         """MaxAff(x) = max_j s_j(x): (..., D) -> (...)."""
-        points, lead = self._points(x)
-        best = np.empty(len(points))
-        for rows in self._chunks(len(points)):
-            best[rows] = self._scores(points[rows]).max(axis=1)
-        return best.reshape(lead)
+        return self._measured(x, lambda scores: scores.max(axis=1))
 
     def argmax(self, x: ArrayLike) -> NDArray[np.intp]:
         """j*(x) = the least j with s_j(x) = MaxAff(x): (..., D) -> (...)."""
-        points, lead = self._points(x)
-        winner = np.empty(len(points), dtype=np.intp)
-        for rows in self._chunks(len(points)):
-            winner[rows] = self._scores(points[rows]).argmax(axis=1)
-        return winner.reshape(lead)
+        return self._measured(x, lambda scores: scores.argmax(axis=1))
 
     def margin(self, x: ArrayLike) -> Array:
         """Delta(x) = s_{j*}(x) - max_{j != j*} s_j(x): (..., D) -> (...).
 
         Zero on faces, infinite where there is but one piece.
         """
-        points, lead = self._points(x)
-        gap = np.full(len(points), np.inf)
-        if len(self) > 1:
-            for rows in self._chunks(len(points)):
-                first_two = np.partition(self._scores(points[rows]), len(self) - 2, axis=1)[:, -2:]
-                gap[rows] = first_two[:, 1] - first_two[:, 0]
-        return gap.reshape(lead)
+        if len(self) == 1:
+            return np.full(self._points(x)[1], np.inf)
+        return self._measured(x, lambda scores: np.diff(np.partition(scores, -2, axis=1)[:, -2:])[:, 0])
 
     def indicator(self, x: ArrayLike) -> Array:
         """E(x) = e_{j*(x)}, one 1 in each row: (..., D) -> (..., N)."""
-        winner = self.argmax(x)
-        one_hot = np.zeros((winner.size, len(self)))
-        one_hot[np.arange(winner.size), winner.ravel()] = 1.0
-        return one_hot.reshape(*winner.shape, len(self))
+        return np.asarray(self.argmax(x)[..., None] == np.arange(len(self)), dtype=np.float64)
 
     def enlarged(self, x: ArrayLike, g: float) -> NDArray[np.bool_]:
         """x in U_j^g = { s_j >= MaxAff - g }, the cells grown by g >= 0: (..., D) -> (..., N) booleans.
@@ -185,7 +170,7 @@ class MaxAffine:
 
     def to_power_diagram(self) -> tuple[Array, Array]:
         """Sites a_j (N, D) and weights w_j = 2 b_j + |a_j|^2 (N,): the power diagram with the same cells."""
-        return self.A.copy(), 2 * self.b + _squares(self.A)
+        return self.A.copy(), 2 * self.b + _dots(self.A, self.A)
 
     def pulled_back(self, matrix: ArrayLike, centre: ArrayLike) -> MaxAffine:
         """The pieces as functions of x when they were written in z = matrix (x - centre).
@@ -278,9 +263,12 @@ class MaxAffine:
         scores += self.b
         return scores
 
-    def _chunks(self, count: int) -> Iterator[slice]:
+    def _measured(self, x: ArrayLike, measure: Callable[[Array], NDArray[Any]]) -> NDArray[Any]:
+        """What `measure` makes of the scores (B, N) of some points at a time, (B,): (..., D) -> (...)."""
+        points, lead = self._points(x)
         step = max(1, _PAIRS_AT_ONCE // len(self))
-        return (slice(start, start + step) for start in range(0, count, step))
+        parts = [measure(self._scores(points[i : i + step])) for i in range(0, max(1, len(points)), step)]
+        return np.concatenate(parts).reshape(lead)
 
 
 def _edged(box: Any) -> BoxLike:
@@ -301,10 +289,6 @@ def _finite(name: str, values: ArrayLike) -> Array:
 def _dots(left: Array, right: Array) -> Array:
     """Row-wise inner products, summed in the order of the coordinates."""
     return np.asarray((left * right).sum(axis=1), dtype=np.float64)
-
-
-def _squares(points: Array) -> Array:
-    return _dots(points, points)
 
 
 def _counts(counts: int | Sequence[int] | NDArray[np.integer], dimension: int) -> tuple[int, ...]:

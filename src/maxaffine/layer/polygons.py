@@ -13,8 +13,6 @@ lies in the cell of j, and it never lost a point of that cell.  Each pair is cut
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -22,6 +20,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 
 Integers = NDArray[np.int64]
+Polygon = list[tuple[float, float]]  # vertices, counter-clockwise
 
 # A piece beats another when it is ahead by this many roundings of their scores.  Less would only cost rounds, more
 # would lose cells.
@@ -95,26 +94,15 @@ def cell_polygons(slopes: ArrayLike, offsets: ArrayLike, low: ArrayLike, high: A
     centre, half = (lower + upper) / 2, (upper - lower) / 2
     found: list[Array] = [np.empty((0, 2)) for _ in range(len(b))]
     pieces, rounding, original = _box_coordinates(a, b, centre, half)
-    tiles = _settle(pieces, rounding, _guess(pieces))
-    vertices, owners = _tidy(tiles.vertices, tiles.owners)
+    tiles = {owner: _tidy(polygon) for owner, polygon in _settle(pieces, rounding, _guess(pieces)).items()}
+    vertices = np.array([vertex for polygon in tiles.values() for vertex in polygon]).reshape(-1, 2)
     # The box's own edges are met exactly, so that neighbouring pictures join without a gap.
     points = np.clip(centre + half * vertices, lower, upper)
     points = np.where(vertices == 1.0, upper, np.where(vertices == -1.0, lower, points))
-    cuts = np.flatnonzero(np.diff(owners)) + 1
-    if len(owners):
-        for owner, polygon in zip(owners[np.append(0, cuts)].tolist(), np.split(points, cuts), strict=True):
-            found[original[owner]] = polygon
+    ends = np.cumsum([len(polygon) for polygon in tiles.values()])
+    for owner, polygon in zip(tiles, np.split(points, ends[:-1]), strict=True):
+        found[original[owner]] = polygon
     return found
-
-
-def polygon_area(polygon: ArrayLike) -> float:
-    """(1/2) sum_k (x_k y_{k+1} - x_{k+1} y_k), positive when counter-clockwise: (K, 2) -> a number."""
-    p = np.asarray(polygon, dtype=np.float64).reshape(-1, 2)
-    if len(p) < 3:
-        return 0.0
-    q = p - p[0]  # far from the origin the products would cancel
-    x, y = q[:, 0], q[:, 1]
-    return float(np.sum(x * np.roll(y, -1) - np.roll(x, -1) * y) / 2)
 
 
 # -- pieces in box coordinates ----------------------------------------------------------------------------
@@ -149,7 +137,7 @@ def _box_coordinates(a: Array, b: Array, centre: Array, half: Array) -> tuple[Ar
     rows, rounding = rows - rows[reference], 2.0**-52 * (sizes + sizes[reference])
     _, first = np.unique(rows, axis=0, return_index=True)
     original = np.sort(first).astype(np.int64)  # of equal rows np.unique returns the least index
-    at_corners = rows[original] @ _homogeneous(_BOX).T  # (N, 4)
+    at_corners = rows[original] @ _homogeneous(np.array(_BOX)).T  # (N, 4)
     ticks = np.linspace(-1.0, 1.0, 7)
     lattice = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
     for winner in np.unique(_greatest(rows[original], lattice)[0]):
@@ -183,7 +171,7 @@ def _distinct(rows: Array, rounding: Array, original: Integers) -> tuple[Array, 
     return rows, rounding, original
 
 
-_BOX = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+_BOX: Polygon = [(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)]
 
 
 def _homogeneous(points: Array) -> Array:
@@ -219,163 +207,99 @@ def _guess(rows: Array) -> Integers:
     return np.unique(pairs, axis=0) if len(pairs) else np.empty((0, 2), dtype=np.int64)
 
 
-# -- many polygons at once --------------------------------------------------------------------------------
+# -- polygons, cut one by one -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Tiles:
-    """Polygons end to end: vertex i belongs to piece owners[i]; owners come in runs, one run per polygon."""
-
-    vertices: Array  # (V, 2)
-    owners: Integers  # (V,)
-
-    @staticmethod
-    def boxes(owners: Integers) -> _Tiles:
-        return _Tiles(np.tile(_BOX, (len(owners), 1)), np.repeat(owners, 4))
-
-    def only(self, owners: Integers) -> _Tiles:
-        kept = np.isin(self.owners, owners)
-        return _Tiles(self.vertices[kept], self.owners[kept])
-
-    def without(self, owners: Integers) -> _Tiles:
-        kept = ~np.isin(self.owners, owners)
-        return _Tiles(self.vertices[kept], self.owners[kept])
-
-    def beside(self, other: _Tiles) -> _Tiles:
-        return _Tiles(np.concatenate([self.vertices, other.vertices]), np.concatenate([self.owners, other.owners]))
-
-    def following(self) -> Integers:
-        """The index of the next vertex round the same polygon, (V,)."""
-        after = np.arange(1, len(self.owners) + 1)
-        if len(after):
-            ends = np.flatnonzero(np.append(np.diff(self.owners) != 0, True))
-            after[ends] = np.append(0, ends[:-1] + 1)
-        return after
-
-    def cut(self, halfplanes: Array) -> _Tiles:
-        """Keep g1 u1 + g2 u2 + g3 >= 0, (g1, g2, g3) = halfplanes[i] for vertex i, the same along a polygon."""
-        depth = (halfplanes[:, :2] * self.vertices).sum(axis=1) + halfplanes[:, 2]
-        after = self.following()
-        inside = depth >= 0
-        crossing = inside != inside[after]
-        # Each vertex emits itself when inside, then the crossing of the edge that leaves it.
-        emitted = inside.astype(np.int64) + crossing
-        first = np.cumsum(emitted) - emitted
-        vertices = np.empty((int(emitted.sum()), 2))
-        vertices[first[inside]] = self.vertices[inside]
-        here, there = self.vertices[crossing], self.vertices[after[crossing]]
-        share = depth[crossing] / (depth[crossing] - depth[after[crossing]])
-        between = here + share[:, None] * (there - here)
-        # On an edge of the box one coordinate is constant and must stay so.
-        vertices[first[crossing] + inside[crossing]] = np.where(here == there, here, between)
-        return _Tiles(vertices, np.repeat(self.owners, emitted))
+def _cut(polygon: Polygon, halfplanes: Array) -> Polygon:
+    """The part of a polygon where g1 u1 + g2 u2 + g3 >= 0 for all rows (g1, g2, g3)."""
+    for a, b, c in halfplanes.tolist():
+        depths = [a * u + b * v + c for u, v in polygon]
+        if all(depth >= 0 for depth in depths):
+            continue
+        left: Polygon = []
+        for i, here in enumerate(polygon):
+            there, depth, after = polygon[i + 1 - len(polygon)], depths[i], depths[i + 1 - len(polygon)]
+            if depth >= 0:
+                left.append(here)
+            if (depth >= 0) != (after >= 0):
+                share = depth / (depth - after)
+                # On an edge of the box one coordinate is constant and must stay so.
+                u, v = (x if x == y else x + share * (y - x) for x, y in zip(here, there, strict=True))
+                left.append((u, v))
+        polygon = left
+    return polygon
 
 
-def _settle(rows: Array, rounding: Array, pairs: Integers) -> _Tiles:
-    """The loop of the module's first lines, from guessed neighbours to cells."""
-    count = np.int64(len(rows))
-    if len(pairs):
-        owners = np.unique(pairs)
-    else:
-        owners = np.unique(_greatest(rows, _BOX)[0])
-    # A directed pair (j, k), "j was cut by k", is the number j N + k.
-    both = np.concatenate([pairs, pairs[:, ::-1]])
-    cuts: Integers = np.unique(both[:, 0] * count + both[:, 1])
-    tiles = _cut_all(_Tiles.boxes(owners), rows, cuts)
-    kept = set(owners.tolist())
+def _settle(rows: Array, rounding: Array, pairs: Integers) -> dict[int, Polygon]:
+    """The loop of the module's first lines, from guessed neighbours to cells; of pieces without a cell some are empty."""
+    owners = np.unique(pairs) if len(pairs) else np.unique(_greatest(rows, np.array(_BOX))[0])
+    cuts: dict[int, set[int]] = {j: set() for j in owners.tolist()}  # by which pieces the polygon of a piece was cut
+    for j, k in pairs.tolist():
+        cuts[j].add(k)
+        cuts[k].add(j)
+    tiles = {j: _cut(_BOX, rows[j] - rows[sorted(others)]) for j, others in cuts.items()}
     unsettled = tiles
-    while len(unsettled.owners):
-        new: Integers = np.setdiff1d(_objections(rows, rounding, unsettled), cuts)
-        if not len(new):
-            break
-        cuts = np.union1d(cuts, new)
-        revived = np.array(sorted(set((new % count).tolist()) - kept), dtype=np.int64)
-        kept |= set(revived.tolist())
-        # The piece that objected is cut in its turn by the one it objected to, when it is new.
-        mirrored = (new % count) * count + new // count
-        mirrored = mirrored[np.isin(mirrored // count, revived)]
-        cuts = np.union1d(cuts, mirrored)
-        changed = np.unique(new // count)
-        fresh = _cut_all(_Tiles.boxes(revived), rows, mirrored)
-        unsettled = _cut_all(tiles.only(changed), rows, new).beside(fresh)
-        tiles = tiles.without(changed).beside(unsettled)
-    if _areas(tiles)[0].sum() > 4.0 * (1 + 2.0**-32):
-        tiles = _cut_all(tiles, rows, np.setdiff1d(_overlaps(tiles, count), cuts))
-    order = np.argsort(tiles.owners, kind="stable")
-    return _Tiles(tiles.vertices[order], tiles.owners[order])
+    while unsettled:
+        new: dict[int, list[int]] = {}
+        for j, k in _objections(rows, rounding, unsettled).tolist():
+            if k not in cuts[j]:
+                new.setdefault(j, []).append(k)
+        # A piece that objected and has no polygon yet gets one, cut in its turn by those that it objected to.
+        fresh: dict[int, list[int]] = {}
+        for j, others in new.items():
+            cuts[j] |= set(others)
+            for k in set(others) - tiles.keys():
+                fresh.setdefault(k, []).append(j)
+        cuts |= {k: set(others) for k, others in fresh.items()}
+        unsettled = {j: _cut(tiles[j], rows[j] - rows[others]) for j, others in new.items()}
+        unsettled |= {k: _cut(_BOX, rows[k] - rows[fresh[k]]) for k in sorted(fresh)}
+        tiles = tiles | unsettled
+    if sum(_area(polygon) for polygon in tiles.values()) > 4.0 * (1 + 2.0**-32):
+        for j, meeting in _overlaps(tiles).items():
+            tiles[j] = _cut(tiles[j], rows[j] - rows[sorted(meeting - cuts[j])])
+    return tiles
 
 
-def _overlaps(tiles: _Tiles, count: np.int64) -> Integers:
-    """Directed pairs j N + k of polygons whose bounding boxes overlap.
+def _overlaps(tiles: dict[int, Polygon]) -> dict[int, set[int]]:
+    """Of every polygon, those whose bounding boxes overlap its own.
 
     Only wanted when the areas add up to more than the box: two pieces that differ by less than the rounding of a third
     one's scores can both keep the same ground.  A cut by s_j - s_k itself, which is exact, parts them.
     """
-    _, runs, _ = _areas(tiles)
-    low, high = np.minimum.reduceat(tiles.vertices, runs), np.maximum.reduceat(tiles.vertices, runs)
-    owners = tiles.owners[runs]
-    found = [np.empty(0, dtype=np.int64)]
-    step = max(1, _PAIRS_AT_ONCE // len(runs))
-    for start in range(0, len(runs), step):
-        part = slice(start, start + step)
-        meet = ((low[part, None] < high) & (low < high[part, None])).all(axis=2)
-        one, other = np.nonzero(meet)
-        pairs = owners[part][one] * count + owners[other]
-        found.append(pairs[owners[part][one] != owners[other]])
-    return np.concatenate(found)
+    owners = np.array([j for j, polygon in tiles.items() if polygon])
+    low, high = (np.array([edge(tiles[j], axis=0) for j in owners]) for edge in (np.min, np.max))
+    return {j: set(owners[((low < high[i]) & (low[i] < high)).all(axis=1)].tolist()) - {j} for i, j in enumerate(owners.tolist())}
 
 
-def _areas(tiles: _Tiles) -> tuple[Array, Integers, Array]:
-    """Of every polygon: its area, where its vertices begin, and how far they reach from the first."""
-    if not len(tiles.owners):
-        return np.empty(0), np.empty(0, dtype=np.int64), np.empty(0)
-    runs = np.flatnonzero(np.append(True, np.diff(tiles.owners) != 0))
-    base = np.repeat(tiles.vertices[runs], np.diff(np.append(runs, len(tiles.owners))), axis=0)
-    here, there = tiles.vertices - base, tiles.vertices[tiles.following()] - base
-    areas = np.add.reduceat(here[:, 0] * there[:, 1] - there[:, 0] * here[:, 1], runs) / 2
-    return areas, runs, np.maximum.reduceat(np.abs(here).max(axis=1), runs)
+def _area(polygon: Polygon) -> float:
+    """(1/2) sum_k (x_k y_{k+1} - x_{k+1} y_k), positive when counter-clockwise."""
+    x, y = polygon[0] if polygon else (0.0, 0.0)  # far from the origin the products would cancel
+    moved = [(u - x, v - y) for u, v in polygon]
+    return sum(a * d - c * b for (a, b), (c, d) in zip(moved, [*moved[1:], *moved[:1]], strict=True)) / 2
 
 
-def _cut_all(tiles: _Tiles, rows: Array, cuts: Integers) -> _Tiles:
-    """Cut every polygon by all its half-planes, the first of each polygon together, then the second..."""
-    count = len(rows)
-    cuts = np.sort(cuts)
-    owner = cuts // count
-    turn = np.arange(len(cuts)) - np.searchsorted(owner, owner)  # this is the turn-th cut of its owner
-    order = np.argsort(turn, kind="stable")
-    done = _Tiles(np.empty((0, 2)), np.empty(0, dtype=np.int64))
-    for turns in np.split(cuts[order], np.cumsum(np.bincount(turn))[:-1]) if len(cuts) else []:
-        busy = turns // count
-        if not np.isin(tiles.owners, busy).all():
-            done = done.beside(tiles.without(busy))
-            tiles = tiles.only(busy)
-        place = np.searchsorted(busy, tiles.owners)  # `busy` is sorted: the sort by turn is stable
-        mine, other = busy[place], (turns % count)[place]
-        tiles = tiles.cut(rows[mine] - rows[other])
-    return done.beside(tiles)
-
-
-def _objections(rows: Array, rounding: Array, tiles: _Tiles) -> Integers:
-    """Directed pairs j N + k: at some vertex of the polygon of j the greatest piece is k, and beats j."""
+def _objections(rows: Array, rounding: Array, tiles: dict[int, Polygon]) -> Integers:
+    """Pairs (j, k), in order: at some vertex of the polygon of j the greatest piece is k, and beats j."""
+    vertices = np.array([vertex for polygon in tiles.values() for vertex in polygon]).reshape(-1, 2)
+    owners = np.repeat(np.array([*tiles]), [len(polygon) for polygon in tiles.values()])
     # Neighbours meet at the same vertex up to rounding; looking at one of each such group saves most of the
     # work.  Its scores may be off by that rounding, which at worst brings up a harmless cut.
-    rounded = np.round(tiles.vertices / _SAME_VERTEX)
+    rounded = np.round(vertices / _SAME_VERTEX)
     _, seen, back = np.unique(rounded, axis=0, return_index=True, return_inverse=True)
-    winner, value = (part[back.ravel()] for part in _greatest(rows, tiles.vertices[seen]))
-    at = tiles.vertices[seen][back.ravel()]
-    own = (rows[tiles.owners, :2] * at).sum(axis=1) + rows[tiles.owners, 2]
-    ahead = _AHEAD * (rounding[tiles.owners] + rounding[winner])
-    beaten = (value > own + ahead) & (winner != tiles.owners)
-    return np.unique(tiles.owners[beaten] * np.int64(len(rows)) + winner[beaten])
+    winner, value = (part[back.ravel()] for part in _greatest(rows, vertices[seen]))
+    at = vertices[seen][back.ravel()]
+    own = (rows[owners, :2] * at).sum(axis=1) + rows[owners, 2]
+    ahead = _AHEAD * (rounding[owners] + rounding[winner])
+    beaten = (value > own + ahead) & (winner != owners)
+    return np.unique(np.column_stack([owners[beaten], winner[beaten]]), axis=0)
 
 
-def _tidy(vertices: Array, owners: Integers) -> tuple[Array, Integers]:
-    """Drop repeated vertices, then polygons that are left without area."""
-    tiles = _Tiles(vertices, owners)
+def _tidy(polygon: Polygon) -> Polygon:
+    """The polygon without repeated vertices; nothing where it is left without area."""
     for _ in range(2):  # the second pass sees the neighbours that the first one brought together
-        apart = np.abs(tiles.vertices - tiles.vertices[tiles.following()]).max(axis=1) > _SAME_VERTEX
-        tiles = _Tiles(tiles.vertices[apart], tiles.owners[apart])
-    areas, runs, spans = _areas(tiles)
-    lengths = np.diff(np.append(runs, len(tiles.owners)))
-    solid = np.repeat((lengths >= 3) & (areas > _SAME_VERTEX * spans), lengths)
-    return tiles.vertices[solid], tiles.owners[solid]
+        after = [*polygon[1:], *polygon[:1]]
+        polygon = [p for p, q in zip(polygon, after, strict=True) if max(abs(p[0] - q[0]), abs(p[1] - q[1])) > _SAME_VERTEX]
+    if len(polygon) < 3:
+        return []
+    span = max(abs(w - first) for vertex in polygon for w, first in zip(vertex, polygon[0], strict=True))
+    return polygon if _area(polygon) > _SAME_VERTEX * span else []

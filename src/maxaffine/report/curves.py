@@ -84,7 +84,7 @@ def entropy_curve(axes: Axes, probe: Probe, window: Window, handovers: Array) ->
 def weight_curves(axes: Axes, probe: Probe, window: Window) -> None:
     """alpha_j(x) of the tokens that matter in the window, one curve each."""
     axes.set_title("attention weights there")
-    ticks, x = probe.line(0, float(window.low[0]), float(window.high[0]), 300)
+    ticks, x = probe.line(0, window, 300)
     if len(x) * int(probe.compiled.tokens) > 40_000_000:
         style.note(axes, probe.why_no_entropy)
         return

@@ -22,10 +22,12 @@ from maxaffine.report.sampling import Probe
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from maxaffine.compiled import Compiled
+
 MARKS = ("o", "s", "^", "D", "v", "P")
 
 
-def draw(compiled: Any, path: str | Path, *, progress: Progress | None = None) -> Path:
+def draw(compiled: Compiled, path: str | Path, *, progress: Progress | None = None) -> Path:
     """Draw a compiled layer into a file, PNG, SVG or PDF by the path's suffix, and return the path.
 
     The file is replaced whole or not at all, and the same layer gives the same bytes.
@@ -40,7 +42,7 @@ def draw(compiled: Any, path: str | Path, *, progress: Progress | None = None) -
         return style.save(figure(compiled, progress=progress), path)
 
 
-def figure(compiled: Any, *, progress: Progress | None = None) -> Figure:
+def figure(compiled: Compiled, *, progress: Progress | None = None) -> Figure:
     """The figure itself, a matplotlib Figure that no window and no pyplot state knows of."""
     from maxaffine.report import layouts
 
@@ -55,43 +57,35 @@ def figure(compiled: Any, *, progress: Progress | None = None) -> Figure:
     return drawn
 
 
-def headline(compiled: Any) -> str:
-    """Method, tokens, what is proved, what was observed."""
-    tokens = int(compiled.tokens)
-    parts = [str(compiled.method), f"{tokens:,} token{'s' if tokens != 1 else ''}", bound_words(compiled)]
-    observed = getattr(compiled, "observed", None)
-    error, doubt = getattr(observed, "error", None), getattr(observed, "standard_error", None)
-    if error is not None and math.isfinite(float(error)):
-        noise = f" ± {style.number(float(doubt))}" if doubt else ""
-        parts.append(f"observed {_in_norm(compiled.norm)}error {style.number(float(error))}{noise}{_where(compiled)}")
+def headline(compiled: Compiled) -> str:
+    """Method, tokens, what is proved ('proved bound 0.0988', 'statistical bound ..' or 'nothing proved'), what was observed."""
+    tokens, certificate, observed = compiled.tokens, compiled.certificate, compiled.observed
+    norm, where, said = _in_norm(compiled.norm), _where(compiled), "nothing proved"
+    if certificate.bound is not None and certificate.kind != "none":
+        said = f"{certificate.kind} {norm}bound {style.above(certificate.bound)}{where}"
+    parts = [compiled.method, f"{tokens:,} token{'s' if tokens != 1 else ''}", said]
+    if math.isfinite(observed.error):
+        noise = f" ± {style.number(observed.standard_error)}" if observed.standard_error else ""
+        parts.append(f"observed {norm}error {style.number(observed.error)}{noise}{where}")
     return "  ·  ".join(parts)
-
-
-def bound_words(compiled: Any) -> str:
-    """'proved bound 0.0988', 'statistical bound ...' or 'nothing proved'."""
-    kind, bound = compiled.certificate.kind, compiled.certificate.bound
-    if bound is None or kind == "none":
-        return "nothing proved"
-    return f"{kind} {_in_norm(compiled.norm)}bound {style.above(float(bound))}{_where(compiled)}"
 
 
 def subline(probe: Probe) -> str:
     """The target and its domain; the norm, what was asked, the output drawn; the worst point.  Three lines at most."""
     compiled, window = probe.compiled, probe.window
-    target = compiled.target
-    words = getattr(target, "text", None) or getattr(target, "name", None) or "<function>"
-    if str(words).startswith("<"):  # Python's name for a function without one
+    words = compiled.target.text or compiled.target.name or "<function>"
+    if words.startswith("<"):  # Python's name for a function without one
         words = "a Python function"
     edges = [
         f"{n} ∈ [{style.number(lo, 5)}, {style.number(hi, 5)}]"
         for n, lo, hi in zip(window.names, window.low, window.high, strict=True)
     ]
     domain = ", ".join(edges) if len(edges) <= 4 else ", ".join([*edges[:2], "…", edges[-1]])
-    first = f"f({style.shortened(', '.join(window.names), 40)}) = {style.shortened(str(words), 80)}    on  {domain}"
+    first = f"f({style.shortened(', '.join(window.names), 40)}) = {style.shortened(words, 80)}    on  {domain}"
     norm = "nothing claimed between entries" if _where(compiled) else f"{_in_norm(compiled.norm) or 'sup '}norm"
-    facts = [norm, f"asked {style.number(float(compiled.error))}", str(compiled.dtype)]
+    facts = [norm, f"asked {style.number(compiled.error)}", compiled.dtype]
     if compiled.sharpness is not None:
-        facts.append(f"sharpness {style.number(float(compiled.sharpness))}")
+        facts.append(f"sharpness {style.number(compiled.sharpness)}")
     if probe.outputs != (1, 1):
         facts.append(f"{output_name(probe)} drawn, which has the worst error found")
     place = ", ".join(f"{n} = {style.number(float(v), 5)}" for n, v in zip(window.names[:8], probe.worst, strict=False))
@@ -100,15 +94,14 @@ def subline(probe: Probe) -> str:
     return f"{first}\n{second}{joint}{third}"
 
 
-def _where(compiled: Any) -> str:
+def _where(compiled: Compiled) -> str:
     """' at the entries' of a table, '' of a function."""
-    scope = getattr(compiled.certificate, "scope", None)
-    return " at the entries" if scope is not None and scope.over == "entries" else ""
+    return " at the entries" if compiled.certificate.scope.over == "entries" else ""
 
 
-def _in_norm(norm: Any) -> str:
+def _in_norm(norm: float) -> str:
     """'' in the sup norm, where every point is meant; 'L1 ' and so on where it is an integral."""
-    return "" if math.isinf(float(norm)) else f"L{style.number(float(norm))} "
+    return "" if math.isinf(norm) else f"L{style.number(norm)} "
 
 
 def output_name(probe: Probe) -> str:

@@ -35,7 +35,7 @@ def one_variable(probe: Probe) -> Figure:
         inside = _intervals(partition, window) if column else cells
         handovers = np.sort(inside[:, 0])[1:]  # where one token hands over to the next: inner ends of the cells
         shared: Axes | None = None
-        ticks, x = probe.line(0, float(window.low[0]), float(window.high[0]), points)
+        ticks, x = probe.line(0, window, points)
         samples = probe.at(x)
         probe.step()
         panels = []
@@ -110,7 +110,7 @@ def two_variables(probe: Probe) -> Figure:
     below = grid[1, 2].subgridspec(2, 1, hspace=0.36)
     for axis in range(2):
         axes = figure.add_subplot(below[axis])
-        ticks, line = probe.line(axis, float(close.low[axis]), float(close.high[axis]), 1200)
+        ticks, line = probe.line(axis, close, 1200)
         style.clean(axes)
         curves.error_curve(axes, probe, ticks, probe.at(line), axis=axis)
         axes.set_xlim(close.low[axis], close.high[axis])
@@ -126,7 +126,7 @@ def many_variables(probe: Probe) -> Figure:
     whole = probe.window
     lines = []  # along every axis through the worst point
     for axis in range(whole.dimension):
-        ticks, x = probe.line(axis, float(whole.low[axis]), float(whole.high[axis]), 400)
+        ticks, x = probe.line(axis, whole, 400)
         lines.append((ticks, probe.at(x)))
     order = sorted(range(whole.dimension), key=lambda i: (-float(np.ptp(lines[i][1].target)), i))
     pairs = [(min(pair), max(pair)) for pair in itertools.combinations(order[:3], 2)]

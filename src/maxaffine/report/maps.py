@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,9 +13,12 @@ from matplotlib.ticker import MaxNLocator
 
 from maxaffine.core.arrays import Array
 from maxaffine.layer.maxaffine import MaxAffine
+from maxaffine.layer.spectral_keys import weights
 from maxaffine.report import style
-from maxaffine.report.diagnosis import softmax
 from maxaffine.report.sampling import MOST_CELLS, Probe, Samples, Window
+
+if TYPE_CHECKING:
+    from maxaffine.layer.grouped import Group
 
 # More cells than this in one panel are a grey wash.
 READABLE = 650
@@ -49,9 +52,10 @@ def _colour_bar(axes: Axes, shown: Any) -> None:
 
 def partition_map(axes: Axes, probe: Probe, cells: list[Array] | None, window: Window, norm: Normalize) -> None:
     """The cells, each in the colour of the layer's value at its centre of gravity; for spectral heads, their weights."""
-    groups = getattr(probe.compiled.weights, "groups", ())
-    if cells is None and any(hasattr(group, "axes") for group in groups):
-        weight_curves(axes, probe)
+    layer = probe.compiled.weights
+    groups = [group for group in layer.groups if not (group.clustered or group.factored)] if layer.grouped else []
+    if cells is None and groups:
+        weight_curves(axes, groups[:4])
         return
     axes.set_title("cells, coloured by the layer's value")
     if cells is None:
@@ -65,16 +69,15 @@ def partition_map(axes: Axes, probe: Probe, cells: list[Array] | None, window: W
     _colour_bar(axes, fill)
 
 
-def weight_curves(axes: Axes, probe: Probe) -> None:
+def weight_curves(axes: Axes, groups: list["Group"]) -> None:
     """Attention weights of a spectral head's keys along the first direction of each group, groups above one another."""
-    groups = [group for group in probe.compiled.weights.groups if hasattr(group, "axes")][:4]
     z = np.linspace(-1.0, 1.0, 241)
     axes.set_title("attention weights along each group's direction")
     for row, group in enumerate(reversed(groups)):
         keys = group.axes[0]
-        weights = softmax(np.multiply.outer(z, keys.slopes.astype(np.float64)) + keys.offsets.astype(np.float64))
+        shares = weights(keys.stored(np.dtype(np.float64)), z)
         colour = style.CURVES[(len(groups) - 1 - row) % len(style.CURVES)]
-        axes.plot(z, 1.15 * row + 0.9 * weights / weights.max(), color=colour, lw=0.9)
+        axes.plot(z, 1.15 * row + 0.9 * shares / shares.max(), color=colour, lw=0.9)
         words = f"group {len(groups) - row}: {len(keys)} keys"
         axes.text(-0.98, 1.15 * row + 0.92, words, fontsize=7.5, color=colour, va="bottom")
     style.clean(axes)

@@ -3,10 +3,12 @@
 Attention entropy is H(x) = -sum_j alpha_j(x) log alpha_j(x) in nats; e^H is how many tokens share the answer.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +16,9 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import MaxaffineError
 from maxaffine.core.progress import Progress, silent
 from maxaffine.layer.maxaffine import MaxAffine
+
+if TYPE_CHECKING:
+    from maxaffine.compiled import Compiled
 
 # Attention weights held at once: 32 MiB of float64.
 WEIGHTS_AT_ONCE = 4_194_304
@@ -39,13 +44,13 @@ class Window:
         """How many coordinates it has."""
         return len(self.names)
 
-    def around(self, point: Array, fraction: float) -> "Window":
+    def around(self, point: Array, fraction: float) -> Window:
         """The window of that fraction of every width, centred on the point as far as the edges allow."""
         half = (self.high - self.low) * fraction / 2
         middle = np.clip(point, self.low + half, self.high - half)
         return replace(self, low=np.maximum(middle - half, self.low), high=np.minimum(middle + half, self.high))
 
-    def section(self, axes: Sequence[int]) -> "Window":
+    def section(self, axes: Sequence[int]) -> Window:
         """These coordinates alone."""
         chosen = list(axes)
         return Window(self.low[chosen], self.high[chosen], tuple(self.names[i] for i in chosen))
@@ -72,15 +77,14 @@ class Samples:
 class Probe:
     """A compiled layer seen through one of its outputs, as functions of the flattened coordinates x, (B, D)."""
 
-    def __init__(self, compiled: Any, progress: Progress | None = None) -> None:
+    def __init__(self, compiled: Compiled, progress: Progress | None = None) -> None:
         self.compiled = compiled
-        low, high = (np.asarray(edge, dtype=np.float64) for edge in (compiled.box.low, compiled.box.high))
-        self.window = Window(low, high, tuple(compiled.box.names))
+        self.window = Window(compiled.box.low, compiled.box.high, compiled.box.names)
         self._progress = progress or silent
         self._done, self._total = 0, 1
         self.worst = self._worst_point()
         target, layer = self._both(self.worst[None, :])
-        self.outputs: tuple[int, int] = target.shape[1:]
+        self.outputs = target.shape[1:]
         row, column = np.unravel_index(int(np.abs(layer - target)[0].argmax()), self.outputs)
         self.output = int(row), int(column)
         at_worst = self.at(self.worst[None, :])
@@ -109,7 +113,7 @@ class Probe:
     @property
     def at_entries(self) -> bool:
         """Whether the target is a table or samples, so that errors are those at entries."""
-        return hasattr(getattr(self.compiled.target, "data", None), "snapped")
+        return hasattr(self.compiled.target.data, "snapped")
 
     @property
     def titled(self) -> str:
@@ -119,8 +123,8 @@ class Probe:
     def affordable(self, most: int, least: int) -> int:
         """Points per side of a square picture: `most`, fewer when every point costs a sum over very many tokens."""
         # A product of axes needs a multiplication for a token where another layer needs an exponential.
-        budget = SUMS_IN_A_PICTURE * (12 if hasattr(getattr(self.compiled.weights, "keys", None), "axes") else 1)
-        return int(np.clip(math.isqrt(budget // max(1, int(self.compiled.tokens))), least, most))
+        budget = SUMS_IN_A_PICTURE * (12 if self.compiled.weights.is_product else 1)
+        return int(np.clip(math.isqrt(budget // self.compiled.tokens), least, most))
 
     def entropy(self, x: Array, share: float = 1.0) -> Array | None:
         """H(x) at points (..., D); None when the weights would pass this share of the figure's budget."""
@@ -128,7 +132,7 @@ class Probe:
         if len(points) > self.entropy_points(share):
             return None
         entropy = np.empty(len(points))
-        step = max(1, WEIGHTS_AT_ONCE // self._keys())
+        step = max(1, WEIGHTS_AT_ONCE // self.compiled.weights.keys.count)
         for start in range(0, len(points), step):
             weights = self.weights(points[start : start + step])
             logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
@@ -141,7 +145,7 @@ class Probe:
         For a product of axes the weights are products too, so that entropies add up over the axes and
         H(x_i, x_j) = H(x_i, w_j) + H(w_i, x_j) - H(w), w the worst point: two lines say what the plane says.
         """
-        if self._separable() and self.entropy_points(share) > 2 * most:
+        if self.compiled.weights.is_grid and self.entropy_points(share) > 2 * most:
             lines = []
             for axis, coordinate in enumerate(pair):
                 x = np.tile(self.worst, (most, 1))
@@ -153,47 +157,31 @@ class Probe:
         side = min(math.isqrt(self.entropy_points(share)), most)
         return self.entropy(self.plane(pair, window, side), share) if side >= least else None
 
-    def _keys(self) -> int:
-        """N, the number of weights at a point: `tokens` counts every key once for each output column."""
-        return max(1, int(getattr(getattr(self.compiled.weights, "keys", None), "count", self.compiled.tokens)))
-
-    def _separable(self) -> bool:
-        """Whether the keys are a product over the user's own coordinates."""
-        layer = self.compiled.weights
-        product = hasattr(getattr(layer, "keys", None), "axes")
-        return product and bool(getattr(getattr(layer, "coordinates", None), "is_diagonal", False))
-
     def entropy_points(self, share: float = 1.0) -> int:
         """How many points may be asked for their entropy within this share of the figure's budget."""
-        return int(WEIGHTS_IN_ALL * share) // self._keys()
+        return int(WEIGHTS_IN_ALL * share) // self.compiled.weights.keys.count
 
     @property
     def why_no_entropy(self) -> str:
         """The sentence in place of a picture past the budget."""
-        return f"Not drawn: {int(self.compiled.tokens):,} tokens\nneed more attention weights\nthan a figure may compute."
+        return f"Not drawn: {self.compiled.tokens:,} tokens\nneed more attention weights\nthan a figure may compute."
 
     def weights(self, x: Array) -> Array:
         """alpha(x), (B, D) -> (B, N); for a few points."""
-        weights = np.asarray(self.compiled.attention(*self._arguments(x)), dtype=np.float64)
-        return weights.reshape(len(x), -1)
+        return np.asarray(self.compiled.attention(*self.compiled.target.split(x)), dtype=np.float64).reshape(len(x), -1)
 
     @property
     def pointwise_bound(self) -> float | None:
         """The bound where it speaks of every point: in the sup norm only."""
         certificate = self.compiled.certificate
-        if certificate.bound is None or certificate.kind == "none" or not math.isinf(float(self.compiled.norm)):
-            return None
-        return float(certificate.bound)
+        return certificate.bound if certificate.kind != "none" and math.isinf(self.compiled.norm) else None
 
     def partition(self) -> MaxAffine | None:
         """The partition in the user's coordinates; None where there is none to draw or it is too large to look at."""
-        if int(self.compiled.tokens) > MOST_CELLS:
-            return None
         try:
-            partition = self.compiled.partition()
+            return self.compiled.partition() if self.compiled.tokens <= MOST_CELLS else None
         except MaxaffineError:
             return None
-        return partition if isinstance(partition, MaxAffine) else None
 
     def plane(self, axes: tuple[int, int], window: Window, side: int, jitter: bool = False) -> Array:
         """Points of a plane through the worst point, (side, side, D); rows run along axes[1].
@@ -208,10 +196,10 @@ class Probe:
         x[..., list(axes)] = flat
         return x
 
-    def line(self, axis: int, low: float, high: float, count: int) -> tuple[Array, Array]:
-        """Points of a line through the worst point, the worst point among them: (count,) and (count, D)."""
-        ticks = np.linspace(low, high, count)
-        if low <= self.worst[axis] <= high:
+    def line(self, axis: int, window: Window, count: int) -> tuple[Array, Array]:
+        """Points of a line through the worst point, the worst point among them where the window has it: (count,), (count, D)."""
+        ticks = np.linspace(window.low[axis], window.high[axis], count)
+        if ticks[0] <= self.worst[axis] <= ticks[-1]:
             ticks[int(np.abs(ticks - self.worst[axis]).argmin())] = self.worst[axis]
             ticks.sort()
         x = np.tile(self.worst, (count, 1))
@@ -219,11 +207,9 @@ class Probe:
         return ticks, x
 
     def _worst_point(self) -> Array:
-        at = getattr(getattr(self.compiled, "observed", None), "at", None)
-        if at is not None:
-            point = np.asarray(at, dtype=np.float64).ravel(order="F")  # vec: columns stacked
-            if point.size == self.window.dimension:
-                return np.clip(point, self.window.low, self.window.high)
+        point = np.asarray(self.compiled.observed.at, dtype=np.float64)
+        if point.shape == self.window.low.shape:
+            return np.clip(point, self.window.low, self.window.high)
         # Nothing observed: look at a few thousand points, always the same ones.
         x = np.random.default_rng(0).uniform(self.window.low, self.window.high, (4096, self.window.dimension))
         target, layer = self._both(x)
@@ -233,7 +219,7 @@ class Probe:
         """Target and layer, (B, D) -> (B, d_out, n_out) twice; of a table both at the nearest entry, of which alone it speaks."""
         if self.at_entries:
             x = np.asarray(self.compiled.target.data.snapped(x))
-        target = np.asarray(self.compiled.target.values(x), dtype=np.float64)
+        target = self.compiled.target.values(x)
         return target, self._layer(x, target.shape)
 
     def _layer(self, x: Array, shape: tuple[int, ...]) -> Array:
@@ -241,16 +227,5 @@ class Probe:
         layer = np.empty(shape)
         for start in range(0, len(x), _POINTS_AT_ONCE):
             part = slice(start, start + _POINTS_AT_ONCE)
-            answer = np.asarray(self.compiled(*self._arguments(x[part])), dtype=np.float64)
-            layer[part] = answer.reshape(layer[part].shape)
+            layer[part] = self.compiled(*self.compiled.target.split(x[part])).reshape(layer[part].shape)
         return layer
-
-    def _arguments(self, x: Array) -> tuple[Array, ...]:
-        """Flattened points in the shape in which the user passes them: one array, or two for a two-input layer."""
-        arguments, start = [], 0
-        # one box per input: a two-input target has (box_q, box_kv), and its `box` is the two joined
-        for box in getattr(self.compiled.target, "boxes", None) or (self.compiled.box,):
-            part = x[:, start : start + len(box.low)]
-            arguments.append(np.asarray(box.unflatten(part)) if getattr(box, "is_sequence", False) else part)
-            start += len(box.low)
-        return tuple(arguments)

@@ -96,7 +96,7 @@ def _windowed_ways(layer: Layer, tolerance: float) -> Ways:
 
 
 def _two_level_ways(layer: GroupedLayer, tolerance: float) -> Ways:
-    work = max(two_level.program_of(layer, group).work for group in layer.cluster_groups())
+    work = max(two_level.program_of(group, compute_dtype(layer.dtype)).work for group in layer.cluster_groups())
     return Ways("two_level", work, same_bits=grouped.in_order(layer))
 
 

@@ -126,7 +126,9 @@ def _listed(group: Group, tolerance: float, basis: str) -> CollapsedGroup:
     if room <= 0:
         raise Refused("the head cannot be computed precisely enough to be collapsed.")
     kinds = ("powers", "chebyshev") if basis == "auto" else (basis,)
-    coefficients = _coefficients(exact, grids)
+    coefficients = exact  # all of them, (degree_1 + 1, .., degree_E + 1, K)
+    for e, grid in enumerate(grids):
+        coefficients = along(grid.transform(grid.degree + 1), coefficients, e)
     for loose, kind in ((loose, kind) for loose in LOOSER for kind in kinds):
         cores = _split(_truncated(coefficients, 0.5 * loose * room), 0.27 * loose * room)
         stored = tuple((powers_of(core, 1) if kind == "powers" else core).astype(np.float64) for core in cores)
@@ -167,13 +169,6 @@ def _grids(group: Group, allowed: float) -> list[Grid]:
     return grids
 
 
-def _coefficients(exact: NDArray[np.floating], grids: list[Grid]) -> NDArray[np.floating]:
-    """All Chebyshev coefficients (degree_1 + 1, .., degree_E + 1, K)."""
-    for e, grid in enumerate(grids):
-        exact = along(grid.transform(grid.degree + 1), exact, e)
-    return exact
-
-
 def _truncated(tensor: NDArray[np.floating], room: float) -> Extended:
     """The coefficients of few degrees: those left out sum to about `room`."""
     E = tensor.ndim - 1
@@ -188,9 +183,9 @@ def _split(coefficients: Extended, room: float) -> list[Extended]:
     """A tensor train of the coefficients within about `room`: cores (R_{e-1}, degree + 1, R_e)."""
     E = coefficients.ndim - 1
     cores: list[Extended] = []
-    rest, rank = coefficients, 1
+    rest = coefficients[None]
     for _ in range(E - 1):
-        count = rest.shape[0] if rank == 1 and not cores else rest.shape[1]
+        rank, count = rest.shape[:2]
         matrix = rest.reshape(rank * count, -1)
         left, values, _right = np.linalg.svd(matrix.astype(np.float64), full_matrices=False)
         # the sum of |coefficients| of a discarded term is at most sigma |u|_1 |v|_1
@@ -202,9 +197,7 @@ def _split(coefficients: Extended, room: float) -> list[Extended]:
         basis = left[:, :kept].astype(np.longdouble)
         rest = ((basis.T @ matrix) / scale[:, None]).reshape(kept, *coefficients.shape[len(cores) + 1 :])
         cores.append((basis * scale).reshape(rank, count, kept))
-        rank = kept
-    cores.append(rest if E > 1 else rest[None])
-    return cores
+    return [*cores, rest]
 
 
 def _train_at(cores: tuple[Array, ...], grids: list[Grid], kind: str) -> Extended:

@@ -6,6 +6,8 @@ order, so a query's value depends neither on its batch nor on the number of thre
 """
 
 from dataclasses import dataclass
+from functools import partial, reduce
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,18 +95,13 @@ def in_numpy(made: Program, x: Array) -> Array:
         for e in range(E):
             at, count, left, right, kind = (int(n) for n in made.directions[first + e])
             table = made.coefficients[at : at + left * right * count].reshape(left, right, count)
-            rule = _clenshaw if kind else _horner
-            if products or e == 0:
-                found = [rule(table[0, b], z[first + e]) for b in range(right)]
-                state = found if e == 0 else [one * other for one, other in zip(state, found, strict=True)]
-                continue
-            fresh = []
-            for b in range(right):
-                one = state[0] * rule(table[0, b], z[first + e])
-                for a in range(1, left):
-                    one = one + state[a] * rule(table[a, b], z[first + e])
-                fresh.append(one)
-            state = fresh
+            rule = partial(_clenshaw if kind else _horner, z=z[first + e])
+            if e == 0:
+                state = [rule(table[0, b]) for b in range(right)]
+            elif products:
+                state = [one * rule(table[0, b]) for b, one in enumerate(state)]
+            else:
+                state = [reduce(add, [state[a] * rule(table[a, b]) for a in range(left)]) for b in range(right)]
         if products:
             for one in state:
                 total[0] += one

@@ -12,17 +12,14 @@ from maxaffine.core.rounding import compute_dtype, numpy_dtype
 from maxaffine.layer.grouped import AnyGroup, Group, GroupedLayer
 
 
-def coordinates(layer: GroupedLayer, group: AnyGroup, x: Array) -> AnyArray:
-    """z_g = M_g (x - centre) in float64, rounded once to the layer's dtype, then in the dtype that computes: (B, E)."""
+def coordinates(layer: GroupedLayer, group: AnyGroup, x: Array, literal: bool = False) -> AnyArray:
+    """z_g = M_g (x - centre) in float64, rounded once to the layer's dtype, then in the dtype that computes: (B, E).
+
+    For the `literal` softmax over clusters in the dtype that computes at once, as exported forms have it.
+    """
     z = (x - layer.centre) @ group.matrix.T
-    return np.asarray(z.astype(numpy_dtype(layer.dtype)).astype(compute_dtype(layer.dtype)))
-
-
-def literal_coordinates(layer: GroupedLayer, group: AnyGroup, x: Array) -> AnyArray:
-    """The same for the literal softmax: where there are clusters, z in the dtype that computes, as exported forms have it."""
-    if not layer.has_clusters:
-        return coordinates(layer, group, x)
-    return np.asarray(((x - layer.centre) @ group.matrix.T).astype(compute_dtype(layer.dtype)))
+    stored = z if literal and layer.has_clusters else z.astype(numpy_dtype(layer.dtype))
+    return np.asarray(stored.astype(compute_dtype(layer.dtype)))
 
 
 BRANCH = 8
@@ -167,7 +164,7 @@ def _literal_logits(layer: GroupedLayer, x: Array) -> list[AnyArray]:
     found = []
     for group in layer.groups:
         slopes, offsets = group.listed()
-        found.append(literal_coordinates(layer, group, x) @ slopes.astype(compute).T + offsets.astype(compute))
+        found.append(coordinates(layer, group, x, literal=True) @ slopes.astype(compute).T + offsets.astype(compute))
     return found
 
 
@@ -192,7 +189,7 @@ def _literal_values(layer: GroupedLayer, x: Array) -> Array:
         c, G = group.listed_values()
         value = c.T
         if layer.is_affine:
-            value = value + np.einsum("be,nke->bkn", literal_coordinates(layer, group, x).astype(np.float64), G)
+            value = value + np.einsum("be,nke->bkn", coordinates(layer, group, x, literal=True).astype(np.float64), G)
         if g == 0 and layer.tilt is not None:
             value = value + tilted(layer, x)[:, :, None]
         parts.append(value)

@@ -27,17 +27,7 @@ def exponential(y, powers):
     """exp(y) for |y| <= 350: 2^n times a Taylor polynomial of the rest."""
     n = np.floor(y * LOG2E + 0.5)
     r = (y - n * LN2_HIGH) - n * LN2_LOW
-    v = TAYLOR[0] * r + TAYLOR[1]
-    v = v * r + TAYLOR[2]
-    v = v * r + TAYLOR[3]
-    v = v * r + TAYLOR[4]
-    v = v * r + TAYLOR[5]
-    v = v * r + TAYLOR[6]
-    v = v * r + TAYLOR[7]
-    v = v * r + TAYLOR[8]
-    v = v * r + TAYLOR[9]
-    v = v * r + TAYLOR[10]
-    v = v * r + TAYLOR[11]
-    v = v * r + TAYLOR[12]
-    v = v * r + TAYLOR[13]
+    v = TAYLOR[0]
+    for k in range(1, len(TAYLOR)):
+        v = v * r + TAYLOR[k]
     return v * powers[np.int64(n) + SHIFT]

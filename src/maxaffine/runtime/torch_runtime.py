@@ -156,12 +156,7 @@ class _Kernel(torch.autograd.Function):
         return found, None
 
 
-@once
-def torch_layer(
-    layer: Layer | GroupedLayer, device: torch.device, dtype: torch.dtype, runtime: str | None = None, tolerance: float = 0.0
-) -> TorchLayer:
-    """The TorchLayer of a layer, made once per device, dtype and runtime, and kept as long as the layer lives."""
-    return TorchLayer(layer, device, dtype, runtime, tolerance)
+torch_layer = once(TorchLayer)  # made once per device, dtype, runtime and tolerance, and kept as long as the layer lives
 
 
 def evaluate(

@@ -129,13 +129,9 @@ class Program:
         return (*places, self.slopes, self.betas, self.at, self.values, self.width, self.floors, POWERS)
 
 
-def program_of(layer: GroupedLayer, group: ClusterGroup) -> Program:
-    """The tables of a group."""
-    return _program(group, compute_dtype(layer.dtype))
-
-
 @once
-def _program(group: ClusterGroup, compute: np.dtype[np.floating]) -> Program:
+def program_of(group: ClusterGroup, compute: np.dtype[np.floating]) -> Program:
+    """The tables of a group, keys in the dtype that computes."""
     clusters, E = group.clusters, len(group.matrix)
     affine = any(cluster.slopes is not None for cluster in clusters)
     keys = [axis for cluster in clusters for axis in cluster.axes]
@@ -168,14 +164,15 @@ def _program(group: ClusterGroup, compute: np.dtype[np.floating]) -> Program:
 
 def cluster_group(layer: GroupedLayer, group: ClusterGroup, x: Array, out: Array, threads: int | None = None) -> None:
     """Adds F_g(x) to `out` (B, K) float64."""
-    program = program_of(layer, group)
+    compute = compute_dtype(layer.dtype)
+    program = program_of(group, compute)
     work = len(x) * program.work
     kernel = parallel.kernel("two_level", work, len(x))
     if kernel is not None:
         x, centre = np.ascontiguousarray(x), np.ascontiguousarray(layer.centre)
         parallel.over(0, len(x), work, threads, lambda start, stop: kernel(x, centre, *program.tables, out, start, stop))
         return
-    step, held = max(1, CHUNK // bytes_per_query(layer)), families(group, compute_dtype(layer.dtype))
+    step, held = max(1, CHUNK // bytes_per_query(layer)), families(group, compute)
     for start in range(0, len(x), step):
         out[start : start + step] += in_numpy(program, held, layer.centre, x[start : start + step])
 

@@ -76,7 +76,7 @@ def reason_not(layer: Layer) -> str | None:
         return "its keys are too flat"
     if not all(len(axis) < 2**26 and _uniform(axis.slopes, axis.offsets) for axis in layer.keys.axes):
         return "its keys are not those of a uniform grid"
-    reach = np.maximum(layer.high - layer.coordinates.centre, layer.coordinates.centre - layer.low) * (1 + 2.0**-51)
+    reach = layer.reach * (1 + 2.0**-51)
     if np.any(np.diag(layer.coordinates.matrix) * reach * (1 + 2.0**-51) > np.asarray(layer.keys.shape) / 2.0):
         return "its grid does not cover the box"
     return None
@@ -128,17 +128,8 @@ POWERS = np.ldexp(1.0, np.arange(-SHIFT, SHIFT + 1))
 @once
 def window_of(layer: Layer) -> Window | None:
     """The window of a layer, found once; None where it has none."""
-    return _window(layer) if reason_not(layer) is None else None
-
-
-def taken(layer: Layer) -> Window:
-    """The window of a layer that has one."""
-    made = window_of(layer)
-    assert made is not None
-    return made
-
-
-def _window(layer: Layer) -> Window:
+    if reason_not(layer) is not None:
+        return None
     counts = np.asarray(layer.keys.shape, dtype=np.int64)
     rho, outputs = layer.sharpness, layer.d_out * layer.n_out
     k = window(rho, TAIL)
@@ -148,6 +139,13 @@ def _window(layer: Layer) -> Window:
         np.array(layer.coordinates.centre), np.diag(layer.coordinates.matrix).copy(), (counts - 1) / 2.0, float(rho), k,
         np.minimum(2 * k, counts), fades, np.ascontiguousarray(strides), np.asarray(layer.values).reshape(-1), outputs,
     )  # fmt: skip
+
+
+def taken(layer: Layer) -> Window:
+    """The window of a layer that has one."""
+    made = window_of(layer)
+    assert made is not None
+    return made
 
 
 def evaluate(layer: Layer, x: Array, threads: int | None = None) -> AnyArray:
@@ -185,16 +183,13 @@ def evaluate(layer: Layer, x: Array, threads: int | None = None) -> AnyArray:
             give_back(mapped)
 
     pays = kernel is not None and len(x) >= least_ordered(made, mapped is not None)
-    if mapped is None:
-        if pays:
-            parallel.over(0, len(x), work, threads, by_cells)
-        else:
-            as_they_come(0, len(x))
+    if pays and mapped is None:
+        parallel.over(0, len(x), work, threads, by_cells)
     elif pays:
         for i in range(0, len(x), PIECE):
             by_pages(x[i : i + PIECE], out[i : i + PIECE])
     else:
-        step = queries_resident(made, MAPPED)
+        step = max(1, len(x)) if mapped is None else queries_resident(made, MAPPED)
         for i in range(0, len(x), step):
             as_they_come(i, min(i + step, len(x)))
             give_back(mapped)

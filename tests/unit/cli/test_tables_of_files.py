@@ -215,7 +215,7 @@ def test_a_layer_of_a_table_is_exported_with_its_certificate(run, density, tmp_p
     assert b"entries" in out.read_bytes() and b"sha256" in out.read_bytes()
 
 
-WHERE = [("torch", "write._caller"), ("onnx", "write._feeder"), ("safetensors", "safetensors_file.run")]
+WHERE = [("torch", "write.module_answers"), ("onnx", "write.onnx_answers"), ("safetensors", "safetensors_file.run")]
 
 
 @pytest.mark.parametrize(("to", "where"), WHERE)

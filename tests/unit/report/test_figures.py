@@ -12,8 +12,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import maxaffine as ma
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.maxaffine import MaxAffine
+from maxaffine.proofs.observe import Observed
 from maxaffine.report import figures, maps, sampling, style
 
 
@@ -25,7 +27,7 @@ class FakeBox:
         self.is_sequence, self.d, self.n = d is not None, d or len(names), n
 
     def unflatten(self, x):
-        return x.reshape(-1, self.n, self.d).transpose(0, 2, 1)
+        return x.reshape(-1, self.n, self.d).transpose(0, 2, 1) if self.is_sequence else x
 
 
 class Lookup:
@@ -39,26 +41,31 @@ class Lookup:
         self.target = SimpleNamespace(
             text=text,
             name=None,
-            inputs="pair" if boxes else "points",
-            boxes=boxes or (box,),
-            box=box,
+            data=None,
+            split=self.split,
             values=self.exact,
         )
+        self.boxes = boxes or (box,)
         self.function = function
         self.table = self.exact(sites)
-        self.weights = SimpleNamespace(keys=SimpleNamespace())
+        keys = SimpleNamespace(count=len(partition))
+        self.weights = SimpleNamespace(keys=keys, grouped=False, is_product=False, is_grid=False)
         self.tokens, self.method, self.error, self.dtype, self.sharpness = len(partition), "lookup", 0.1, "float64", rho
-        self.certificate = SimpleNamespace(kind=kind, bound=bound)
+        self.certificate = SimpleNamespace(kind=kind, bound=bound, scope=SimpleNamespace(over="box"))
         self.bound = bound
         rng = np.random.default_rng(1)
         x = rng.uniform(box.low, box.high, (4000, len(box.names)))
         wrong = np.abs(self.soft(x) - self.exact(x)).max(axis=(1, 2))
         worst = int(wrong.argmax())
-        self.observed = SimpleNamespace(error=float(wrong[worst]), at=x[worst], points=len(x), seed=1)
+        self.observed = Observed(float(wrong[worst]), x[worst], len(x), 1)
         self.asked = []
 
     def exact(self, x):
         return np.asarray(self.function(x), dtype=float).reshape(len(x), *self.shape)
+
+    def split(self, x):
+        parts = np.split(x, np.cumsum([len(box.low) for box in self.boxes])[:-1], axis=1)
+        return [box.unflatten(part) for box, part in zip(self.boxes, parts, strict=True)]
 
     def soft(self, x):
         return np.concatenate(
@@ -255,7 +262,7 @@ def test_of_several_outputs_the_one_with_the_worst_error_is_drawn_and_named():
 
 def test_the_worst_point_is_looked_for_when_none_was_observed():
     compiled = one_variable()
-    compiled.observed = SimpleNamespace(error=0.3, at=None)
+    compiled.observed = Observed(0.3, (), 0, 0)
     assert abs(sampling.Probe(compiled).worst_error) > 0.3
 
 
@@ -283,10 +290,19 @@ def test_entropies_of_a_product_of_axes_add_up():
     window = sampling.Probe(compiled).window
     slow = sampling.Probe(compiled).entropy_plane((0, 1), window, 30, 24)
     compiled.asked.clear()
-    compiled.weights = SimpleNamespace(keys=SimpleNamespace(axes=(), count=49), coordinates=SimpleNamespace(is_diagonal=True))
+    compiled.weights.is_grid = True
     fast = sampling.Probe(compiled).entropy_plane((0, 1), window, 30, 24)
     assert sum(compiled.asked) == 61
     assert np.allclose(fast, slow)
+
+
+def test_entropies_of_listed_keys_do_not_add_up_over_the_axes():
+    keys = MaxAffine.from_power_diagram(np.random.default_rng(0).uniform(-1, 1, (20, 2)))
+    compiled = ma.compile("x + y/2", ma.Box(x=(-1, 1), y=(-1, 1)), error=2.0, method="lookup", keys=keys)
+    assert compiled.weights.coordinates.is_diagonal
+    probe = sampling.Probe(compiled)
+    plane = probe.plane((0, 1), probe.window, 30)
+    assert np.allclose(probe.entropy_plane((0, 1), probe.window, 30, 24), probe.entropy(plane))
 
 
 def test_a_constant_is_drawn_on_a_sane_scale_with_its_bound():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import maxaffine as ma
-from maxaffine.attack.moves import perturbed
 from maxaffine.checker import check
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.heads.spectral.prove import certify_spectral
@@ -164,6 +163,19 @@ def test_a_compiled_layer_runs_collapsed_inside_its_bound_and_the_checker_counts
     away = np.abs(layer(x, runtime="collapsed").astype(float) - layer(x, runtime="factorised").astype(float)).max()
     assert away <= layer.certificate_for("collapsed").parts["rounding"] + layer.certificate_for("factorised").parts["rounding"]
     assert "collapsed" in layer.explain()
+
+
+def perturbed(layer, scale, rng):
+    """A layer of product keys with every stored slope, offset and value moved by about `scale` of its kind's size."""
+
+    def jittered(a):
+        return a + scale * np.abs(a).max() * rng.normal(size=a.shape)
+
+    groups = []
+    for group in layer.groups:
+        axes = tuple(AxisKeys(jittered(axis.slopes), jittered(axis.offsets)) for axis in group.axes)
+        groups.append(replace(group, axes=axes, values=jittered(group.values)))
+    return replace(layer, groups=tuple(groups))
 
 
 @pytest.mark.parametrize("scale", [1e-7, 1e-4])

@@ -93,7 +93,7 @@ def test_a_smaller_window_would_be_seen(monkeypatch):
     # The test above could not fail if the comparison were blind to the tail.
     layer = grid((200,), 6.0)
     monkeypatch.setattr(windowed, "TAIL", 1e-2)
-    short = windowed._window(layer)
+    short = windowed.window_of(layer)
     x = queries(layer)
     away = float(np.abs(windowed.in_numpy(short, x) - chooser.evaluate(layer, x, "dense")[:, :, 0]).max())
     assert 1e-7 < away <= 2 * 1e-2 * 2 * layer.largest

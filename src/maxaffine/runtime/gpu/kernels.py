@@ -29,7 +29,7 @@ def _add(total, t, NUMBERS: tl.constexpr, INDEX: tl.constexpr):
 
 
 @triton.jit
-def _clamp(x, LOW, HIGH):
+def clamp(x, LOW, HIGH):
     """x kept in [LOW, HIGH]; not-a-number stays what it is."""
     x = tl.maximum(x, tl.full(x.shape, LOW, x.dtype), propagate_nan=tl.PropagateNan.ALL)
     return tl.minimum(x, tl.full(x.shape, HIGH, x.dtype), propagate_nan=tl.PropagateNan.ALL)
@@ -102,7 +102,12 @@ def _series(z, NUMBERS: tl.constexpr, START: tl.constexpr, COUNT: tl.constexpr, 
     if WIDTH > 2:
         a2 = _number(z, NUMBERS, START + 2)
         a3 = _number(z, NUMBERS, START + 3)
-    for k in tl.static_range(1, SPLIT):
+    zero = tl.full(z.shape, 0.0, z.dtype)
+    s0, s1, s2, s3 = zero, zero, zero, zero
+    for k in tl.static_range(1, COUNT):
+        if k == SPLIT:
+            s0, s1, s2, s3 = a0, a1, a2, a3
+            a0, a1, a2, a3 = zero, zero, zero, zero
         a0 = _add(a0, t, NUMBERS, START + k * STRIDE)
         if WIDTH > 1:
             a1 = _add(a1, t, NUMBERS, START + k * STRIDE + 1)
@@ -113,19 +118,7 @@ def _series(z, NUMBERS: tl.constexpr, START: tl.constexpr, COUNT: tl.constexpr, 
         before = t
         t = after
     if SPLIT < COUNT:
-        zero = tl.full(z.shape, 0.0, z.dtype)
-        b0, b1, b2, b3 = zero, zero, zero, zero
-        for k in tl.static_range(SPLIT, COUNT):
-            b0 = _add(b0, t, NUMBERS, START + k * STRIDE)
-            if WIDTH > 1:
-                b1 = _add(b1, t, NUMBERS, START + k * STRIDE + 1)
-            if WIDTH > 2:
-                b2 = _add(b2, t, NUMBERS, START + k * STRIDE + 2)
-                b3 = _add(b3, t, NUMBERS, START + k * STRIDE + 3)
-            after = tl.fma(down if k % 2 else up, t, before)
-            before = t
-            t = after
-        a0, a1, a2, a3 = a0 + b0, a1 + b1, a2 + b2, a3 + b3
+        a0, a1, a2, a3 = s0 + a0, s1 + a1, s2 + a2, s3 + a3
     return a0, a1, a2, a3
 
 
@@ -141,7 +134,7 @@ def _coordinate(x_ptr, rows, inside, x0, x1, MAPS: tl.constexpr, PLACE: tl.const
         if MAPS[PLACE + 2 + 5 * d] != 0.0:
             x = _variable(x_ptr, rows, inside, x0, x1, MAPS, PLACE, d, D)
             z = tl.fma(x, tl.full(x.shape, MAPS[PLACE + 2 + 5 * d], x.dtype), z)
-    return _clamp(z, -1.0, 1.0)
+    return clamp(z, -1.0, 1.0)
 
 
 @triton.jit
@@ -156,7 +149,7 @@ def _variable(x_ptr, rows, inside, x0, x1, MAPS: tl.constexpr, PLACE: tl.constex
     else:
         x = tl.load(x_ptr + rows * D + d, mask=inside, other=0.0)
     if MAPS[PLACE + 1] != 0.0:
-        x = _clamp(x, MAPS[PLACE + 2 + 5 * d + 3], MAPS[PLACE + 2 + 5 * d + 4])
+        x = clamp(x, MAPS[PLACE + 2 + 5 * d + 3], MAPS[PLACE + 2 + 5 * d + 4])
     if MAPS[PLACE + 2 + 5 * d + 2] != 0.0:
         x = x - tl.full(x.shape, MAPS[PLACE + 2 + 5 * d + 2], x.dtype)
     return x

@@ -9,22 +9,16 @@ weights and sums in the dtype of the queries.
 import triton
 import triton.language as tl
 
-
-@triton.jit
-def _place(x_ptr, rows, inside, d: tl.constexpr, MAPS: tl.constexpr, D: tl.constexpr):
-    """First site of the window and the query's distance from the window's middle, along one coordinate."""
-    x = tl.load(x_ptr + rows * D + d, mask=inside, other=0.0).to(tl.float64)
-    x = tl.maximum(x, tl.full(x.shape, MAPS[5 * d + 3], tl.float64), propagate_nan=tl.PropagateNan.ALL)
-    x = tl.minimum(x, tl.full(x.shape, MAPS[5 * d + 4], tl.float64), propagate_nan=tl.PropagateNan.ALL)
-    z = (x - tl.full(x.shape, MAPS[5 * d], tl.float64)) * tl.full(x.shape, MAPS[5 * d + 1], tl.float64)
-    return z + tl.full(x.shape, MAPS[5 * d + 2], tl.float64)  # 0 at the first site
+from maxaffine.runtime.gpu.kernels import clamp
 
 
 @triton.jit
 def _window(x_ptr, rows, inside, d: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr, D: tl.constexpr,
             dtype: tl.constexpr):  # fmt: skip
     """Index of the window's first site and t, the query minus that site, in the dtype."""
-    s = _place(x_ptr, rows, inside, d, MAPS, D)
+    x = clamp(tl.load(x_ptr + rows * D + d, mask=inside, other=0.0).to(tl.float64), MAPS[5 * d + 3], MAPS[5 * d + 4])
+    z = (x - tl.full(x.shape, MAPS[5 * d], tl.float64)) * tl.full(x.shape, MAPS[5 * d + 1], tl.float64)
+    s = z + tl.full(x.shape, MAPS[5 * d + 2], tl.float64)  # 0 at the first site
     first = tl.floor(s) - tl.full(s.shape, FORM[3 * d + 1] // 2 - 1, tl.float64)
     first = tl.maximum(first, tl.full(s.shape, 0.0, tl.float64))
     first = tl.minimum(first, tl.full(s.shape, FORM[3 * d] - FORM[3 * d + 1], tl.float64))
@@ -83,20 +77,16 @@ def windowed(x_ptr, values, out_ptr, count, MAPS: tl.constexpr, FORM: tl.constex
         for i in tl.static_range(W0):
             w0 = _weight(t0, top0, i, RHO)
             base0 = (at0 + i) * FORM[2] + k
-            if D == 1:
-                total = tl.fma(w0, tl.load(values + base0, mask=inside, other=0.0).to(dtype), total)
-                norm += w0
-            else:
-                for j in tl.static_range(W1):
+            for j in tl.static_range(W1):
+                w1, base1 = w0, base0
+                if D > 1:
                     w1 = w0 * _weight(t1, top1, j, RHO)
                     base1 = base0 + (at1 + j) * FORM[5]
-                    if D == 2:
-                        total = tl.fma(w1, tl.load(values + base1, mask=inside, other=0.0).to(dtype), total)
-                        norm += w1
-                    else:
-                        for m in tl.static_range(W2):
-                            w2 = w1 * _weight(t2, top2, m, RHO)
-                            base2 = base1 + (at2 + m) * FORM[8]
-                            total = tl.fma(w2, tl.load(values + base2, mask=inside, other=0.0).to(dtype), total)
-                            norm += w2
+                for m in tl.static_range(W2):
+                    w2, base2 = w1, base1
+                    if D > 2:
+                        w2 = w1 * _weight(t2, top2, m, RHO)
+                        base2 = base1 + (at2 + m) * FORM[8]
+                    total = tl.fma(w2, tl.load(values + base2, mask=inside, other=0.0).to(dtype), total)
+                    norm += w2
         tl.store(out_ptr + rows * K + k, total / norm, mask=inside)

@@ -128,7 +128,7 @@ def polynomials(layer: GroupedLayer, dtype: str, tolerance: float = 0.0) -> Poly
     if sum(core.size for term in terms for core in term.cores) > MOST_SERIES:
         raise Refused("the layer's series are too long for unrolled code.")
     collapsed = math.fsum(group.error for group in found.groups)
-    reach = np.maximum(layer.high - found.centre, found.centre - layer.low) * (1 + 1e-12)  # max |x - centre| per variable
+    reach = layer.reach * (1 + 1e-12)
     evaluated, moved = 0.0, 0.0
     every: list[Term | Train] = [*terms, *trains]
     for part in every:

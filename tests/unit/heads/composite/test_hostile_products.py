@@ -46,7 +46,7 @@ def answers(layer, x):
     (group,) = layer.groups
     product = np.ones(len(x))
     for factor in group.factors:
-        program = two_level.program_of(layer, factor)
+        program = two_level.program_of(factor, compute_dtype(layer.dtype))
         with np.errstate(all="ignore"):
             product *= two_level.in_numpy(program, two_level.families(factor, compute_dtype(layer.dtype)), layer.centre, x)[:, 0]
     return product + group.shift
