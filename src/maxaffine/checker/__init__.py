@@ -39,9 +39,9 @@ from maxaffine.target.target import Target
 
 @dataclass(frozen=True)
 class Rule:
-    """(tensors, record, target, error) -> what is proved, or NotProved; and whether it proves L_p bounds too."""
+    """(layer, record, target, error) -> what is proved, or NotProved; and whether it proves L_p bounds too."""
 
-    prove: Callable[[Mapping[str, Any], Mapping[str, Any], Target, float], Proved]
+    prove: Callable[[Layer, Mapping[str, Any], Target, float], Proved]
     integral: bool = False
     own_scope: bool = False  # it compares what is proved with the certificate's scope itself
 
@@ -196,8 +196,9 @@ def _bound(
         raise NotProved(f"this checker does not know the method {str(method)[:40]!r}; it knows {', '.join(RULES)}.")
     if record["norm"] != "inf" and not RULES[method].integral:
         raise NotProved(f"{method} layers are proved in the sup norm only.")
-    doubt_formats(Layer.read(tensors, record["layer"], target))
-    return with_underflow(RULES[method].prove(tensors, record, target, error), tensors, record, target)
+    layer = Layer.read(tensors, record["layer"], target)
+    doubt_formats(layer)
+    return with_underflow(RULES[method].prove(layer, record, target, error), tensors, record, target)
 
 
 __all__ = ["Verdict", "check", "check_file"]

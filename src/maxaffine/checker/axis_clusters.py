@@ -24,6 +24,7 @@ from maxaffine.checker.literal_groups import Frame, literal_bound
 from maxaffine.checker.local_error import local_error
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
 from maxaffine.checker.reader import Clusters, Layer
+from maxaffine.checker.target_parts import expression_of
 from maxaffine.core import balls
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
@@ -40,11 +41,9 @@ FAR = 0.003  # of the error, for clusters out of the race
 BITS = 160
 
 
-def check_axis(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
+def check_axis(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """The bound of a layer of one group of clusters along one direction."""
-    if target.expression is None or target.d_out != 1 or target.n_out != 1:
-        raise NotProved("its target is not one that clusters along one direction are proved for.")
-    found = one_direction(target.expression)
+    found = one_direction(expression_of(target, "clusters along one direction"))
     if found is None:
         raise NotProved("its target is not a function of one direction and an affine one.")
     norm = stated_norm(record)
@@ -52,7 +51,6 @@ def check_axis(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     gap = stated_gap(record) if math.isinf(norm) else record["plan"].get("gap")  # in L_p the width of the holes, a hint
     if gap is not None and not (isinstance(gap, float) and 0.0 < gap < math.inf):
         raise NotProved("its gap about jumps is not a positive number.")
-    layer = Layer.read(tensors, record["layer"], target)
     (group,) = layer.clusters(1)
     try:
         check = AxisCheck.of(layer, group, found, error, norm, gap)

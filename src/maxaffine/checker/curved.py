@@ -16,11 +16,12 @@ from maxaffine.checker.boxes import Bounds, Index, grid, supremum
 from maxaffine.checker.curved_maximum import check_curved_maximum
 from maxaffine.checker.head import Head
 from maxaffine.checker.literal_clusters import Blend, cluster_column
-from maxaffine.checker.literal_groups import NEGLIGIBLE, Frame, literal_bound
-from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
+from maxaffine.checker.literal_groups import NEGLIGIBLE, literally
+from maxaffine.checker.proved import DOUBLE, NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.scaled_clusters import Curvature, ScaledClusters
 from maxaffine.checker.soft_kink import wrong_share
+from maxaffine.checker.target_parts import expression_of
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
@@ -32,18 +33,17 @@ BOXES = 8_000_000
 CHUNK = 20_000
 
 
-def check_curved(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
+def check_curved(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """sup |layer - target| of a smooth head and an inner cluster among edges, or of a maximum of two polygons."""
     if record["plan"].get("plan") == "curved maximum":
-        return check_curved_maximum(tensors, record, target, error)
-    expression = target.expression
-    if expression is None or target.n_out != 1 or target.d_out != 1 or target.box.dimension != 2:
+        return check_curved_maximum(layer, record, target, error)
+    expression = expression_of(target, "curved kinks")
+    if target.box.dimension != 2:
         raise NotProved("its target is not one that curved kinks are proved for.")
     found = [one for one in switches(expression) if one.chosen]
     choice = record["plan"]["side"]
     if len(found) != 1 or found[0].kind != "kink" or choice not in (-1, 1):
         raise NotProved("its target has not one kink.")
-    layer = Layer.read(tensors, record["layer"], target)
     groups = layer.clusters(2, 2)
     outer, inner = (ScaledClusters.of(layer, g) for g in (0, 1))
     if not _is_curved_kink(outer, inner):
@@ -70,11 +70,9 @@ def check_curved(tensors: Mapping[str, Any], record: Mapping[str, Any], target: 
         wrong, boxes = _WrongBranch(inner, q, found[0].argument, choice, goal, 2.0 * eta).share()
     bound = branch + lost + wrong
 
-    def literal(form: Form, claimed: float) -> float:
-        # The outer group is one cluster, and sum Omega |p - F| of the inner one is 2 Omega_in (1 - Omega_in) |q|.
-        frame, known = Frame.of(layer, form), (Blend(0.0, plain.top()), Blend(wrong, q.top()))
-        return literal_bound(frame, bound, [cluster_column(*one, frame) for one in zip(groups, known, strict=True)])
-
+    # The outer group is one cluster, and sum Omega |p - F| of the inner one is 2 Omega_in (1 - Omega_in) |q|.
+    pairs = list(zip(groups, (Blend(0.0, plain.top()), Blend(wrong, q.top())), strict=True))
+    literal = literally(layer, bound, lambda frame: [cluster_column(*pair, frame) for pair in pairs])
     return Proved(bound, f"both branches on the box, {boxes:,} boxes for {count - 1:,} edges", literal)
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,12 @@ from numpy.typing import NDArray
 from maxaffine.checker.affine_tokens import AffineTokens
 from maxaffine.checker.boxes import Bounds, supremum
 from maxaffine.checker.literal_clusters import Blend, cluster_column
-from maxaffine.checker.literal_groups import Frame, literal_bound
+from maxaffine.checker.literal_groups import Column, Frame, literally
 from maxaffine.checker.product_group import ProductGroup
-from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
+from maxaffine.checker.proved import DOUBLE, NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.soft_gap import soft_gap
+from maxaffine.checker.target_parts import along, doubt_parts, expression_of, group_at
 from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
@@ -36,15 +38,10 @@ THIRDS = 5  # times that an interval is cut in three
 SMOOTH = 0.06  # of the error, for the smooth part
 
 
-def check_curved_maximum(
-    tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float
-) -> Proved:
+def check_curved_maximum(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """sup |layer - target| of single tokens whose scores are their values times R, and groups of product keys."""
-    expression, plan = target.expression, record["plan"]
-    if expression is None or target.n_out != 1 or target.d_out != 1:
-        raise NotProved("its target is not one that curved maxima are proved for.")
-    found = _maximum(expression, target, plan)
-    layer = Layer.read(tensors, record["layer"], target)
+    plan = record["plan"]
+    found = _maximum(target, plan)
     leans, tokens = found.leans(), AffineTokens.of(layer)
     if [len(group.matrix) for group in layer.groups] != [1 + len(leans), *(group.dimension for group in found.parts)]:
         raise NotProved("its groups are not those of its target.")
@@ -82,52 +79,34 @@ def check_curved_maximum(
         raise NotProved("a part could not be bounded.")
     whole = total * (1 + 1e-12)
 
-    def literal(form: Form, claimed: float) -> float:
-        frame = Frame.of(layer, form)
-        return literal_bound(frame, whole, [cluster_column(tokens.group, known, frame), *(part.column(frame) for part in parts)])
+    def columns(frame: Frame) -> list[Column]:
+        return [cluster_column(tokens.group, known, frame), *(part.column(frame) for part in parts)]
 
-    return Proved(whole, f"{len(values):,} tokens on {len(ends)} convex polygons, {len(found.parts)} smooth groups", literal)
+    how = f"{len(values):,} tokens on {len(ends)} convex polygons, {len(found.parts)} smooth groups"
+    return Proved(whole, how, literally(layer, whole, columns))
 
 
-def _maximum(expression: Expression, target: Target, plan: Mapping[str, Any]) -> CurvedMaximum:
+def _maximum(target: Target, plan: Mapping[str, Any]) -> CurvedMaximum:
     """The target as the file wants it taken apart, compared with the target at random points."""
     base, row = plan["base"], plan["lift"]
     numbers = float(row["origin"]), float(row["scale"]), float(row["square"])
     lift = Lift(*numbers, tuple(float(c) for c in row["cosines"]), tuple(float(c) for c in row["sines"]))
-    switch = curved_switch(expression, target.box)
+    switch = curved_switch(expression_of(target, "curved maxima"), target.box)
     if switch is None:
         raise NotProved("its target is not a maximum along one direction.")
     if not isinstance(base, int) or not 0 <= base < len(switch.bases):
         raise NotProved("its plan names no branch of its target.")
     found = switch.lifted(base, lift)
-    if not _adds_up(found, expression, target.box.low, target.box.high):
-        raise NotProved("the parts of the maximum are not its target.")
+    doubt_parts(target, lambda x: _value(found, x), "the parts of the maximum are not its target.")
     return found
 
 
-def _adds_up(found: CurvedMaximum, expression: Expression, low: Array, high: Array) -> bool:
-    """Whether the parts are the target at random points, as far as enclosures tell."""
-    x = np.random.default_rng(31).uniform(low, high, (96, len(low)))
-    points = Interval.point(np.clip(x, low, high))
-
-    def linear(row: tuple[Fraction, ...]) -> Interval:
-        total = Interval.point(np.zeros((len(x), 1)))
-        for i, c in enumerate(row):
-            if c:
-                total = total + Interval.exact(c) * points[:, i : i + 1]
-        return total
-
-    t = linear(found.direction)
-    top = found.sides[0].phi.enclose(t) + linear(found.sides[0].lean)
-    for side in found.sides[1:]:
-        top = top.maximum(side.phi.enclose(t) + linear(side.lean))
-    total = linear(found.slopes) + (top if found.sign > 0 else -top)
-    for group in found.parts:
-        assert group.expression is not None
-        total = total + group.expression.enclose(Interval.concatenate([linear(row) for row in group.directions], axis=1))
-    exact = expression.enclose(points)
-    slack = 1e-9 * (1.0 + np.abs(total.lo))
-    return not (np.any(total.hi + slack < exact.lo) or np.any(total.lo - slack > exact.hi))
+def _value(found: CurvedMaximum, x: Array) -> Interval:
+    """What the parts add up to at points."""
+    t = along(found.direction, x)
+    top = reduce(Interval.maximum, [side.phi.enclose(t) + along(side.lean, x) for side in found.sides])
+    total = along(found.slopes, x) + (top if found.sign > 0 else -top)
+    return sum((group_at(group, x) for group in found.parts), total)
 
 
 def _values(tokens: AffineTokens, sign: int) -> tuple[Array, float]:

@@ -127,6 +127,16 @@ def leak(levels: Sequence[tuple[float, float]], sizes: Sequence[float], bias: fl
     return total
 
 
+def literally(layer: Layer, bound: float, columns: Callable[[Frame], list[Column]]) -> Callable[[Form, float], float]:
+    """What proves a bound of the literal form, whatever is claimed: that of the layer, and its columns in an arithmetic."""
+
+    def literal(form: Form, claimed: float) -> float:
+        frame = Frame.of(layer, form)
+        return literal_bound(frame, bound, columns(frame))
+
+    return literal
+
+
 def literal_bound(frame: Frame, bound: float, columns: list[Column]) -> float:
     """The bound of the literal form: that of the layer, what every column loses, the leak between them, and their sum."""
     size = sum(one.size for one in columns) + frame.affine_size

@@ -17,12 +17,13 @@ import numpy as np
 
 from maxaffine.checker.affine_tokens import AffineTokens
 from maxaffine.checker.literal_clusters import Blend, cluster_column
-from maxaffine.checker.literal_groups import Frame, literal_bound
+from maxaffine.checker.literal_groups import literally
 from maxaffine.checker.piecewise_cells import CELLS, Cell, cells_of
 from maxaffine.checker.piecewise_dual import compared_by_duality
-from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
+from maxaffine.checker.proved import DOUBLE, NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.soft_gap import soft_gap
+from maxaffine.checker.target_parts import expression_of
 from maxaffine.core.arrays import Array
 from maxaffine.core.polytopes import Affine, Polytope, TooLarge
 from maxaffine.core.rounding import DTYPES
@@ -32,34 +33,28 @@ MOST_VARIABLES = 7  # beyond this, boxes have too many corners
 WORK = 20_000_000  # comparisons of a token with a vertex
 
 
-def check_piecewise(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
+def check_piecewise(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """sup |layer - target| of a layer whose clusters are single tokens."""
-    if target.expression is None or target.n_out != 1:
-        raise NotProved("its target is not one that piecewise affine layers are proved for.")
-    layer = Layer.read(tensors, record["layer"], target)
+    expression = expression_of(target, "piecewise affine layers", one_output=False)
     if len(layer.groups) != 1 or layer.affine_part is not None:
         raise NotProved("it is not a layer of one group of clusters.")
     tokens = AffineTokens.of(layer)
     if target.box.dimension <= MOST_VARIABLES:
         try:
             whole = Polytope.box(list(layer.low), list(layer.high))
-            cells = list(cells_of(target.expression, whole, layer.low, layer.high))
+            cells = list(cells_of(expression, whole, layer.low, layer.high))
             kappa, rest = _compared(tokens, cells)
         except TooLarge as failure:
             raise NotProved(f"its cells are not listed: {failure}.") from None
         how = f"{len(cells):,} cells of the target, every token at every vertex"
     else:
         kappa = (1 + 1e-9) / float(record["plan"]["sharpness"])  # any number will do: what it misses is counted
-        rest, count = compared_by_duality(tokens, target.expression, error, kappa)
+        rest, count = compared_by_duality(tokens, expression, error, kappa)
         how = f"{count:,} cells of the target, every token by duality"
     eta, lost = tokens.rounding()
     blend = float(soft_gap(len(tokens.scores) - 1, kappa, 2.0 * eta)) + rest
     bound = blend + lost
-
-    def literal(form: Form, claimed: float) -> float:
-        frame = Frame.of(layer, form)
-        return literal_bound(frame, bound, [cluster_column(tokens.group, Blend(blend, _size(target)), frame)])
-
+    literal = literally(layer, bound, lambda frame: [cluster_column(tokens.group, Blend(blend, _size(target)), frame)])
     return Proved(bound, how, literal)
 
 

@@ -22,6 +22,7 @@ from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.scaled_clusters import ScaledClusters
 from maxaffine.checker.soft_gap import soft_gap
+from maxaffine.checker.target_parts import doubt_at, expression_of
 from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
@@ -33,12 +34,10 @@ from maxaffine.target.target import Target
 PARTS = {1: 81, 2: 18, 3: 8}  # of the box per variable, for the size of a branch
 
 
-def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
+def check_regions(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """||layer - target||, in the sup norm outside the gap that the certificate's scope names where the target jumps."""
-    if target.expression is None or target.n_out != 1 or target.d_out != 1:
-        raise NotProved("its target is not one that regions are proved for.")
     try:
-        found = arrangement(target.expression, target.box)
+        found = arrangement(expression_of(target, "regions"), target.box)
     except NotRegions as failure:
         raise NotProved(f"its target does not switch on hyperplanes alone: {failure}.") from None
     _same(found, target)
@@ -56,7 +55,6 @@ def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target:
         raise NotProved("its certificate does not speak about the integral over the box.")
     if not gap < float(target.box.width.max()):
         raise NotProved("the gap about the jumps leaves nothing of the box to speak of.")
-    layer = Layer.read(tensors, record["layer"], target)
     stored = _stored(layer, target, len(signs))
     volume = float(np.prod(target.box.width)) * (1 + 1e-12)
     if math.isfinite(norm):
@@ -175,10 +173,8 @@ def _same(found: Arrangement, target: Target) -> None:
             continue
         if signs not in found.regions:
             raise NotProved("a region of the target is missing.")
-        points = Interval(x[rows], x[rows])
-        one, two = target.expression.enclose(points), found.branch(signs).enclose(points)
-        if np.any(one.lo > two.hi) or np.any(two.lo > one.hi):
-            raise NotProved("a branch of the target is not the target.")
+        branch = found.branch(signs).enclose(Interval.point(x[rows]))
+        doubt_at(target.expression, x[rows], branch, "a branch of the target is not the target.")
 
 
 def _gap(record: Mapping[str, Any], jumps: list[int]) -> float:
