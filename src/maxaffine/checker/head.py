@@ -9,7 +9,7 @@ import numpy as np
 from maxaffine.checker.boxes import grid
 from maxaffine.checker.local_error import CELLS, LONG, Extended, Rectangle, around_nodes, local_error, strip
 from maxaffine.checker.proved import DOUBLE, NotProved
-from maxaffine.checker.reader import Axis
+from maxaffine.checker.reader import Axis, ProductKeys
 from maxaffine.core import balls
 from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
@@ -128,3 +128,14 @@ class Head:
                 raise NotProved("the target could not be enclosed at points of the box.")
             worst = max(worst, float(away.max()))
         return worst * (1 + 1e-14), 0.0
+
+
+def heads_of(keys: ProductKeys, middle: Interval, half: Array, expression: Any = None) -> list[Head]:
+    """One head per output of product keys with listed values."""
+    assert keys.values is not None
+    found = []
+    for k in range(keys.values.shape[-1]):
+        slopes = None if keys.slopes is None else keys.slopes[..., k, :]
+        f = None if expression is None else expression.output(k)
+        found.append(Head(f, middle, half, keys.axes, keys.values[..., k : k + 1], slopes))
+    return found

@@ -4,12 +4,12 @@ Values are listed, affine in z, or sums of products of factors; factors are comp
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from maxaffine.checker.head import Head
+from maxaffine.checker.head import Head, heads_of
 from maxaffine.checker.head_rounding import MARGIN, LogitErrors, account, joined_factors, rounding, tree_depth
 from maxaffine.checker.literal_groups import RESOLVED, Column, Coordinates, Frame
 from maxaffine.checker.normaliser import log_normaliser
@@ -70,18 +70,6 @@ class ProductGroup:
         narrow = layer.dtype != "float64" and inside
         return cls(group, keys, middle, half, query, layer.dtype, bias, layer.tokens, narrow)
 
-    def _heads(self) -> list[Head]:
-        """One per output, of listed values."""
-        values, slopes, f = self.keys.values, self.keys.slopes, self.group.expression
-        assert values is not None
-        return [
-            Head(
-                None if f is None else f.output(k), self.middle, self.half, self.keys.axes, values[..., k : k + 1],
-                None if slopes is None else slopes[..., k, :],
-            )
-            for k in range(values.shape[-1])
-        ]  # fmt: skip
-
     def _factor(self, e: int, r: int) -> Head:
         """Product r along direction e."""
         assert self.keys.factors is not None and self.group.factors is not None
@@ -95,7 +83,7 @@ class ProductGroup:
         if self.keys.values is None:
             return self._prove_factors(goal)
         found = []
-        for one in self._heads():
+        for one in heads_of(self.keys, self.middle, self.half, self.group.expression):
             bound, top = self._bound(one, self.query, goal)
             found.append((bound, min(top, one.extent() + bound)))
         if not all(math.isfinite(number) for pair in found for number in pair):  # max() would lose NaN
@@ -143,7 +131,7 @@ class ProductGroup:
 
     def column(self, frame: Frame) -> Column:
         """This group in its own column of a literal form."""
-        heads = None if self.keys.values is None else [replace(one, expression=None) for one in self._heads()]
+        heads = None if self.keys.values is None else heads_of(self.keys, self.middle, self.half)
         factors = None
         if self.keys.factors is not None:
             factors = [[self._factor(e, r) for e in range(len(self.half))] for r in range(self.keys.factors[0].shape[1])]
