@@ -220,19 +220,15 @@ class AxisCheck:
         one, total = self.computed()
         unit = compute_format(self.dtype).unit + 6 * DOUBLE
         total += self.affine_off + unit * (one.size + one.blend + self.affine_size)
-        real = self.change(self.drift + self.real)
+        real = self.target.change(self.drift + self.real)
         every = total + real <= self.target.error
-        total += real if every else self.change(self.drift)
+        total += real if every else self.target.change(self.drift)
         if math.isfinite(self.norm):
             holes = sum(hole[1] - hole[0] for hole in self.target.holes if hole is not None)
             measure = min(holes * self.across * (1 + 1e-9), self.volume)
             jump = 2.0 * self.affine_size + one.size + max(one.size + one.blend, one.top) + one.far
             total = (total**self.norm * self.volume + jump**self.norm * measure) ** (1.0 / self.norm) * (1 + 1e-12)
         return total * (1 + 1e-12), every
-
-    def change(self, d: float) -> float:
-        """How far f changes when z moves by d, besides its relative error."""
-        return self.target.change(d)
 
     # -- who is in the race
 

@@ -9,7 +9,7 @@ the largest value by a soft gap of kappa = 1/R, since scores are R times values 
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from typing import Any
@@ -123,11 +123,15 @@ def _values(tokens: AffineTokens, sign: int) -> tuple[Array, float]:
     return values, sharpness
 
 
+@dataclass(frozen=True)
 class Along:
     """t = middle + half z up to `off`, |z| <= reach[0]; the sides' constants at the layer's centre."""
 
-    def __init__(self, middle: Interval, half: Interval, off: float, reach: Array, levels: list[Interval]) -> None:
-        self.middle, self.half, self.off, self.reach, self.levels = middle, half, off, reach, levels
+    middle: Interval
+    half: Interval
+    off: float
+    reach: Array
+    levels: list[Interval]
 
     def t(self, low: Array, high: Array) -> Interval:
         """Where z goes from low to high."""

@@ -18,7 +18,6 @@ import numpy as np
 from maxaffine.checker.certificate import stated_scope
 from maxaffine.checker.entries_listed import largest_at_listed_keys, largest_at_nearest_sites
 from maxaffine.checker.entry_layer import ROUND, EntryLayer, fits
-from maxaffine.checker.head import heads_of
 from maxaffine.checker.head_rounding import Moments
 from maxaffine.checker.literal_groups import Frame, literal_bound
 from maxaffine.checker.lookup_rounding import WINDOW, literal_lookup
@@ -26,7 +25,6 @@ from maxaffine.checker.product_group import product_column
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
 from maxaffine.checker.reader import ProductKeys
 from maxaffine.core.arrays import Array
-from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import DTYPES, compute_format
 from maxaffine.core.scope import Scope
 from maxaffine.target.entries import Entries
@@ -75,10 +73,9 @@ def _literal(layer: EntryLayer, table: Table | Samples, bound: float, form: Form
         z = np.array([float(np.abs(layer.coordinates(x, i, False)).max()) for i, x in enumerate(_nodes(table))]) * (1 + 1e-12)
         return literal_lookup(layer.lookup, bound, form, z)
     assert layer.grouped is not None
-    frame, (keys,), D = Frame.of(layer.grouped, form), layer.grouped.groups, len(layer.scale)
+    frame, (keys,) = Frame.of(layer.grouped, form), layer.grouped.groups
     assert isinstance(keys, ProductKeys)
-    heads = heads_of(keys, Interval.point(np.zeros(D)), np.ones(D))
-    return literal_bound(frame, bound, [product_column(frame, keys, heads, None, math.inf, lambda: (0.0, 0.0))])
+    return literal_bound(frame, bound, [product_column(frame, keys, math.inf, lambda: (0.0, 0.0))])
 
 
 def _same_variables(table: Table | Samples, target: Target) -> None:

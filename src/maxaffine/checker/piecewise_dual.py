@@ -45,15 +45,11 @@ class Frame:
 
     def scaled(self, L: Affine) -> list[float]:
         """L in coordinates that run over [-1, 1], as float64."""
-        known = self.known.get(L)
-        if known is None:
-            known = self.known[L] = self._scaled(L)
-        return known
-
-    def _scaled(self, L: Affine) -> list[float]:
-        half = [(b - a) / 2 for a, b in zip(self.low, self.high, strict=True)]
-        middle = sum((c * (a + b) / 2 for c, a, b in zip(L, self.low, self.high, strict=False)), L[-1])
-        return [*(float(c * h) for c, h in zip(L, half, strict=False)), float(middle)]
+        if L not in self.known:
+            ends = list(zip(L, self.low, self.high, strict=False))
+            middle = sum((c * (a + b) / 2 for c, a, b in ends), L[-1])
+            self.known[L] = [*(float(c * ((b - a) / 2)) for c, a, b in ends), float(middle)]
+        return self.known[L]
 
     def upper(self, L: Affine, cell: tuple[Affine, ...], enough: Fraction = ZERO) -> Fraction:
         """An upper bound of L on the cell, not sharper than `enough`; minus 1 where the cell is proved to be empty."""

@@ -4,6 +4,7 @@ Values are listed, affine in z, or sums of products of factors; factors are comp
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -121,26 +122,17 @@ class ProductGroup:
         return head.supremum(goal) + lost + 4.0 * self.keys.tokens * compute.tiny * head.top(), largest
 
     @cached_property
-    def _levels(self) -> tuple[float, float]:
+    def levels(self) -> tuple[float, float]:
+        """Bounds of log sum exp of the logits over the range of z."""
         rows = [log_normaliser(axis.a[:, None], axis.b, np.array([MARGIN])) for axis in self.keys.axes]
         return sum(low for low, _ in rows), sum(high for _, high in rows)
 
-    def normaliser(self) -> tuple[float, float]:
-        """Bounds of log sum exp of the logits over the range of z."""
-        return self._levels
-
     def column(self, frame: Frame) -> Column:
         """This group in its own column of a literal form."""
-        heads = None if self.keys.values is None else heads_of(self.keys, self.middle, self.half)
-        factors = None
-        if self.keys.factors is not None:
-            factors = [[self._factor(e, r) for e in range(len(self.half))] for r in range(self.keys.factors[0].shape[1])]
-        return product_column(frame, self.keys, heads, factors, self.extent, self.normaliser)
+        return product_column(frame, self.keys, self.extent, lambda: self.levels)
 
 
-def product_column(
-    frame: Frame, keys: ProductKeys, heads: list[Head] | None, factors: list[list[Head]] | None, extent: float, levels: object
-) -> Column:
+def product_column(frame: Frame, keys: ProductKeys, extent: float, levels: Callable[[], tuple[float, float]]) -> Column:
     """Product keys in their own column of a literal form: one head per output, or one per product and direction."""
     form, E = frame.form, len(keys.axes)
     at = Coordinates.read(frame, keys.matrix)
@@ -150,22 +142,22 @@ def product_column(
     eta = sum(counted.largest(axis, E) for axis in keys.axes) + float(error @ [np.abs(axis.a).max() for axis in keys.axes])
     if not (size < form.largest and eta < RESOLVED and np.all(error < 2.0**-9)):
         raise NotProved(f"its logits are not resolved in {form.name}.")
-    if heads is not None:
-        rows = [_listed_column(frame, at, one, error, counted, eta) for one in heads]
+    zero, ones = Interval.point(np.zeros(E)), np.ones(E)
+    if keys.factors is None:
+        rows = [_listed_column(frame, at, one, error, counted, eta) for one in heads_of(keys, zero, ones)]
         lost, largest, top = (max(row[i] for row in rows) for i in range(3))
     else:
-        assert factors is not None and keys.factors is not None
         lost, held = joined_factors(keys.axes, keys.factors, counted)
-        rank, largest = len(factors), 0.0
-        for row in factors:
+        rank, largest = keys.factors[0].shape[1], 0.0
+        for r in range(rank):
             plain, rough = 1.0, 1.0
-            for e, one in enumerate(row):
-                found = account(one, error[e : e + 1], counted)
+            for e, axis in enumerate(keys.axes):
+                factor = Head(None, zero[:1], ones[:1], (axis,), keys.factors[e][:, r : r + 1])
+                found = account(factor, error[e : e + 1], counted)
                 plain, rough = plain * found.top, rough * (found.top + found.by_query)
             lost, largest = lost + (rough - plain), largest + rough
         lost += (form.gamma(E + rank + 12) * held + frame.sums(held)) * math.exp(2.0 * eta)
         top = float(np.prod([np.abs(factor).max(axis=0) for factor in keys.factors], axis=0).sum()) * 1.01
-    assert callable(levels)
     return Column(lost * (1 + 1e-9) + frame.stray(top), min(largest, extent), eta, top, levels)
 
 

@@ -131,7 +131,7 @@ def multiplied_out(layer: Layer, g: int, found: Product, rows: Any, real: bool, 
         with balls.precision(BITS):
             stored = Stored.of(layer, group, found, rows, alone)
             pairs = [check.computed() for check in stored.factors]
-            moved = [check.change(check.drift + (check.real if real else 0.0)) for check in stored.factors]
+            moved = [check.target.change(check.drift + (check.real if real else 0.0)) for check in stored.factors]
     except Refused as failure:
         raise NotProved(str(failure)) from None
     except OverflowError:

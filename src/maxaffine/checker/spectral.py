@@ -35,7 +35,7 @@ def check_spectral(layer: Layer, record: Mapping[str, Any], target: Target, erro
         bound, top = part.prove(error / len(groups))
         total += bound
         parts.append(replace(part, extent=top))
-    levels = [part.normaliser() for part in parts] if len(parts) > 1 else []
+    levels = [part.levels for part in parts] if len(parts) > 1 else []
     total += leak(levels, [part.extent for part in parts], layer.bias, [0.0] * len(parts))
     size = sum(part.extent for part in parts)
     total += (compute_format(layer.dtype).unit + (len(groups) + 4) * DOUBLE) * size
