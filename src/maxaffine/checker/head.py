@@ -102,11 +102,10 @@ class Head:
 
     def seen(self, low: Array, high: Array, grids: list[Extended]) -> tuple[float, float]:
         """max |f - g| over a product of Chebyshev points, every uncertainty added; g in extended precision."""
-        columns = self.columns
-        g, size, doubt = columns.astype(np.longdouble), np.abs(columns), 0.0
-        for e, axis in enumerate(self.axes):
-            g = np.moveaxis(np.tensordot(axis.weights(grids[e], np.longdouble), g, axes=(1, e)), 0, e)
-            size = np.moveaxis(np.tensordot(axis.weights(grids[e].astype(np.float64)), size, axes=(1, e)), 0, e)
+        columns, doubt, pairs = self.columns, 0.0, list(zip(self.axes, grids, strict=True))
+        g = contract([axis.weights(x, np.longdouble) for axis, x in pairs], columns.astype(np.longdouble))
+        size = contract([axis.weights(x.astype(np.float64)) for axis, x in pairs], np.abs(columns))
+        for axis in self.axes:
             logits = float(np.abs(axis.a).max() + np.abs(axis.b).max())
             doubt += LONG * (8.0 * logits + 20.0 * axis.spread + 2.0 * len(axis.a) + 60.0)
         whole, spread = g[..., 0], size[..., 0]

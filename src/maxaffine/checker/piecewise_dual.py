@@ -68,20 +68,18 @@ class Frame:
 
     def empty(self, cell: tuple[Affine, ...]) -> bool:
         """Whether some h_i > 0 everywhere, by a mean of them that is positive on the box."""
-        depth, multipliers = self._depth(cell)
-        if depth <= 0 or multipliers is None:
-            return False
-        return self.top(_less((ZERO,) * len(cell[0]), cell, multipliers)) < 0
+        depth, _, multipliers = self._deepest(cell)
+        return depth > 0 and self.top(_less((ZERO,) * len(cell[0]), cell, multipliers)) < 0
 
     def inner(self, cell: tuple[Affine, ...]) -> list[Fraction]:
         """A point deep inside the cell, where it has one."""
         if not cell:
             return [(a + b) / 2 for a, b in zip(self.low, self.high, strict=True)]
-        self._depth(cell)
-        return [(a + b) / 2 + Fraction(float(u)) * (b - a) / 2 for u, a, b in zip(self._point, self.low, self.high, strict=True)]
+        _, point, _ = self._deepest(cell)
+        return [(a + b) / 2 + Fraction(float(u)) * (b - a) / 2 for u, a, b in zip(point, self.low, self.high, strict=True)]
 
-    def _depth(self, cell: tuple[Affine, ...]) -> tuple[float, Array | None]:
-        """min over the box of max_i h_i / |h_i|, with the multipliers of the h_i."""
+    def _deepest(self, cell: tuple[Affine, ...]) -> tuple[float, Array, Array]:
+        """min over the box of max_i h_i / |h_i|, the point in [-1, 1]^D where that is, and the multipliers of the h_i."""
         rows = np.array([self.scaled(h) for h in cell])
         sizes = np.maximum(np.abs(rows[:, :-1]).sum(axis=1), 1e-300)
         D = rows.shape[1] - 1
@@ -89,8 +87,7 @@ class Frame:
         answer = self._solve(np.append(np.zeros(D), 1.0), A, -rows[:, -1] / sizes, D)
         if answer is None:
             raise NotProved("a linear program has no answer.")
-        self._point = np.asarray(answer.x[:D])
-        return float(answer.fun), np.maximum(-answer.ineqlin.marginals, 0.0) / sizes
+        return float(answer.fun), np.asarray(answer.x[:D]), np.maximum(-answer.ineqlin.marginals, 0.0) / sizes
 
     def _solve(self, c: Array, A: Array, b: Array, D: int) -> Any:
         from scipy.optimize import linprog
