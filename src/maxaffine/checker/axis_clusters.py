@@ -65,7 +65,7 @@ def check_axis(layer: Layer, record: Mapping[str, Any], target: Target, error: f
         raise NotProved("the x it is proved for are not those its certificate speaks of.")
 
     def literal(form: Form, claimed: float) -> float:
-        frame = Frame.of(layer, form)
+        frame = Frame(layer, form)
         added = literal_bound(frame, 0.0, [cluster_column(group, check.known_blend(), frame)])
         return bound + added * (1.0 if math.isinf(norm) else check.volume ** (1.0 / norm) * (1 + 1e-12))
 
@@ -97,7 +97,10 @@ class AxisCheck:
         cls, layer: Layer, group: Clusters, found: OneDirection, error: float, norm: float, gap: float | None,
         alone: bool = True,
     ) -> "AxisCheck":  # fmt: skip
-        """A group of clusters along one coordinate; the affine part of the layer is the target's own where it stands alone."""
+        """Clusters in z = row . (x - centre) beside a function of one direction, in exact arithmetic where it can be.
+
+        The affine part of the layer is the target's own where it stands alone.
+        """
         if len(group.sites) > CLUSTERS or group.values[0].shape[-1] != 1:
             raise NotProved("its clusters are more than are proved along one direction, or have several outputs.")
         clusters = [
@@ -108,15 +111,8 @@ class AxisCheck:
             for k in range(len(group.sites))
         ]  # fmt: skip
         affine = np.zeros(len(layer.low)) if layer.affine_part is None or not alone else layer.affine_part[0]
-        return cls.on_axis(clusters, group.matrix[0], layer, affine, found, error, norm, gap)
-
-    @classmethod
-    def on_axis(
-        cls, clusters: list[AxisCluster], row: Array, layer: Layer, affine: Array, found: OneDirection, error: float, norm: float,
-        gap: float | None,
-    ) -> "AxisCheck":  # fmt: skip
-        """Clusters in z = row . (x - centre) beside a function of one direction, in exact arithmetic where it can be."""
-        w, exact, low, high = found.direction, [Fraction(float(c)) for c in layer.centre], layer.low, layer.high
+        row, w, low, high = group.matrix[0], found.direction, layer.low, layer.high
+        exact = [Fraction(float(c)) for c in layer.centre]
         lead = int(np.argmax([abs(float(c)) for c in w]))
         scale = Fraction(float(row[lead])) / w[lead]
         if scale <= 0:

@@ -73,7 +73,7 @@ def _literal(layer: EntryLayer, table: Table | Samples, bound: float, form: Form
         z = np.array([float(np.abs(layer.coordinates(x, i, False)).max()) for i, x in enumerate(_nodes(table))]) * (1 + 1e-12)
         return literal_lookup(layer.lookup, bound, form, z)
     assert layer.grouped is not None
-    frame, (keys,) = Frame.of(layer.grouped, form), layer.grouped.groups
+    frame, (keys,) = Frame(layer.grouped, form), layer.grouped.groups
     assert isinstance(keys, ProductKeys)
     return literal_bound(frame, bound, [product_column(frame, keys, math.inf, lambda: (0.0, 0.0))])
 

@@ -49,7 +49,7 @@ def check_level_sets(layer: Layer, record: Mapping[str, Any], target: Target, er
 
     def literal(form: Form, claimed: float) -> float:
         """The same sums, with the errors of the literal form's scores."""
-        frame = Frame.of(layer, form)
+        frame = Frame(layer, form)
         column = cluster_column(group, Blend(0.0, size), frame)
         off = float(literal_bound(frame, 0.0, [column]) * volume)
         return _Boxes(stored, target, p, 2.0 * column.eta).integral(max(claimed - off, 0.0))[0] + off

@@ -137,8 +137,8 @@ def product_column(frame: Frame, keys: ProductKeys, extent: float, levels: Calla
     form, E = frame.form, len(keys.axes)
     at = Coordinates.read(frame, keys.matrix)
     error = at.error(at.size)
-    counted = LogitErrors(form.unit, E + 8.5 + (E + 2.0) * DOUBLE / form.unit, 72.0, 5.0 * frame.bias)
-    size = sum(float(np.abs(axis.a).max()) * 1.01 + float(np.abs(axis.b).max()) for axis in keys.axes) + frame.bias
+    counted = LogitErrors(form.unit, E + 8.5 + (E + 2.0) * DOUBLE / form.unit, 72.0, 5.0 * frame.layer.bias)
+    size = sum(float(np.abs(axis.a).max()) * 1.01 + float(np.abs(axis.b).max()) for axis in keys.axes) + frame.layer.bias
     eta = sum(counted.largest(axis, E) for axis in keys.axes) + float(error @ [np.abs(axis.a).max() for axis in keys.axes])
     if not (size < form.largest and eta < RESOLVED and np.all(error < 2.0**-9)):
         raise NotProved(f"its logits are not resolved in {form.name}.")
@@ -165,7 +165,7 @@ def _listed_column(
     frame: Frame, at: Coordinates, one: Head, error: Array, counted: LogitErrors, eta: float
 ) -> tuple[float, float, float]:
     """What one output of a head loses in a literal form, and bounds of |g| and of its tokens' values."""
-    form, E, D = frame.form, len(one.axes), len(frame.centre)
+    form, E, D = frame.form, len(one.axes), len(frame.layer.centre)
     found, top, G = account(one, error, counted), one.top() * 1.01, one.slopes
     # affine values are formed in x, whose terms are as large as the box where a coordinate is oblique
     formed = found.held if G is None or at.alone.all() else max(found.held, top)

@@ -71,7 +71,7 @@ def check_regions(layer: Layer, record: Mapping[str, Any], target: Target, error
         return mixing.integrated(eta, lost, norm, volume)
 
     def literal(form: Form, claimed: float) -> float:
-        frame = Frame.of(layer, form)
+        frame = Frame(layer, form)
         column = cluster_column(stored.group, Blend(0.0, stored.largest()), frame)
         return bound(drift + column.eta, literal_bound(frame, 0.0, [column]))
 
