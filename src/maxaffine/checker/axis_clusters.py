@@ -6,7 +6,8 @@ the target that rules there (checker/local_error.py); beyond a kink: checker/axi
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -52,12 +53,9 @@ def check_axis(layer: Layer, record: Mapping[str, Any], target: Target, error: f
     if gap is not None and not (isinstance(gap, float) and 0.0 < gap < math.inf):
         raise NotProved("its gap about jumps is not a positive number.")
     (group,) = layer.clusters(1)
-    try:
+    with in_balls():
         check = AxisCheck.of(layer, group, found, error, norm, gap)
-        with balls.precision(BITS):
-            bound, every = check.prove()
-    except Refused as failure:
-        raise NotProved(str(failure)) from None
+        bound, every = check.prove()
     proved = Scope("box" if math.isinf(norm) else "integral", "real" if every else "float64")
     if check.target.jumps and math.isinf(norm):
         proved = replace(proved, gap=gap, measure="direction", jumps=check.target.jumps)
@@ -70,6 +68,16 @@ def check_axis(layer: Layer, record: Mapping[str, Any], target: Target, error: f
         return bound + added * (1.0 if math.isinf(norm) else check.volume ** (1.0 / norm) * (1 + 1e-12))
 
     return Proved(bound, f"{len(check.clusters)} clusters, each where it is in the race", literal)
+
+
+@contextmanager
+def in_balls() -> Iterator[None]:
+    """Balls of BITS bits; a target that its structure is refused for is not proved."""
+    try:
+        with balls.precision(BITS):
+            yield
+    except Refused as failure:
+        raise NotProved(str(failure)) from None
 
 
 @dataclass

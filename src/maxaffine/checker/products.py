@@ -20,16 +20,14 @@ from typing import Any
 import numpy as np
 
 from maxaffine.checker.axis_cluster import AxisParts
-from maxaffine.checker.axis_clusters import BITS, AxisCheck, affine_error
+from maxaffine.checker.axis_clusters import AxisCheck, affine_error, in_balls
 from maxaffine.checker.certificate import stated_scope
 from maxaffine.checker.literal_clusters import Blend, cluster_column
 from maxaffine.checker.literal_groups import Column, Frame, literally
 from maxaffine.checker.proved import DOUBLE, NotProved, Proved
 from maxaffine.checker.reader import Factored, Layer
 from maxaffine.checker.target_parts import along, doubt_parts, expression_of
-from maxaffine.core import balls
 from maxaffine.core.arrays import Array
-from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
 from maxaffine.core.scope import Scope
@@ -128,12 +126,10 @@ def multiplied_out(layer: Layer, g: int, found: Product, rows: Any, real: bool, 
     if not isinstance(group, Factored):
         raise NotProved("a product of its target is not one of groups of clusters.")
     try:
-        with balls.precision(BITS):
+        with in_balls():
             stored = Stored.of(layer, group, found, rows, alone)
             pairs = [check.computed() for check in stored.factors]
             moved = [check.target.change(check.drift + (check.real if real else 0.0)) for check in stored.factors]
-    except Refused as failure:
-        raise NotProved(str(failure)) from None
     except OverflowError:
         raise NotProved("the factors that its record names leave float64.") from None
     numbers = 20.0 * (len(layer.low) + 1) * sum(one.tokens for one in group.factors)  # that are stored, at most

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from maxaffine.checker.axis_clusters import BITS, AxisCheck
+from maxaffine.checker.axis_clusters import AxisCheck, in_balls
 from maxaffine.checker.certificate import stated_scope
 from maxaffine.checker.literal_clusters import cluster_column
 from maxaffine.checker.literal_groups import Column, Frame, literally
@@ -20,9 +20,7 @@ from maxaffine.checker.products import factors_at, multiplied_out
 from maxaffine.checker.proved import DOUBLE, NotProved, Proved
 from maxaffine.checker.reader import Clusters, Layer, ProductKeys
 from maxaffine.checker.target_parts import along, doubt_parts, expression_of, group_at
-from maxaffine.core import balls
 from maxaffine.core.arrays import Array
-from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
 from maxaffine.core.scope import Scope
@@ -89,13 +87,10 @@ def _value(found: Sum, target: Target, x: Array) -> Interval:
 
 def _along(layer: Layer, group: Clusters, found: Sum, g: int, goal: float) -> tuple[float, bool, float, AxisCheck]:
     """A group of clusters as if it stood alone: its bound, whether it holds for real x, and the size of its function."""
-    try:
+    with in_balls():
         check = AxisCheck.of(layer, group, found.along(g), goal, math.inf, None, g == found.first)
-        with balls.precision(BITS):
-            bound, every = check.prove()
-            size = check.target.size() + check.affine_size
-    except Refused as failure:
-        raise NotProved(str(failure)) from None
+        bound, every = check.prove()
+        size = check.target.size() + check.affine_size
     if check.target.jumps:
         raise NotProved("a part of its target jumps.")
     return bound, every, size, check
