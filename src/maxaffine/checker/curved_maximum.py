@@ -10,7 +10,6 @@ the largest value by a soft gap of kappa = 1/R, since scores are R times values 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import reduce
 from typing import Any
 
@@ -22,7 +21,7 @@ from maxaffine.checker.boxes import Bounds, supremum
 from maxaffine.checker.literal_clusters import Blend, cluster_column
 from maxaffine.checker.literal_groups import Column, Frame, literally
 from maxaffine.checker.product_group import ProductGroup
-from maxaffine.checker.proved import DOUBLE, NotProved, Proved
+from maxaffine.checker.proved import DOUBLE, NotProved, Proved, exact
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.soft_gap import soft_gap
 from maxaffine.checker.target_parts import along, doubt_parts, expression_of, group_at
@@ -141,30 +140,21 @@ class Along:
 
 def _affine_parts(tokens: AffineTokens, found: CurvedMaximum) -> tuple[float, Along]:
     """What stored coordinates and the affine part are off by, in fractions, and the coordinate along the direction."""
-    layer, D = tokens.layer, len(found.slopes)
-    reach = [max(Fraction(float(b)) - c, c - Fraction(float(a))) for a, b, c in
-             zip(layer.low, layer.high, tokens.centre, strict=True)]  # fmt: skip
-    M = [[Fraction(float(m)) for m in row] for row in tokens.group.matrix]
-    biggest = max(range(D), key=lambda i: abs(found.direction[i]))
-    if not M[0][biggest]:
+    layer, centre, M = tokens.layer, tokens.centre, exact(tokens.group.matrix)
+    reach = np.maximum(exact(layer.high) - centre, centre - exact(layer.low))
+    direction, slopes, leans = (np.array(row, dtype=object) for row in (found.direction, found.slopes, found.leans()))
+    biggest = int(np.abs(direction).argmax())
+    if not M[0, biggest]:
         raise NotProved("its first coordinate does not go along the direction of the switch.")
-    half = found.direction[biggest] / M[0][biggest]
+    half = direction[biggest] / M[0, biggest]
     if not half > 0:
         raise NotProved("its first coordinate goes against the direction of the switch.")
-    affine = [Fraction(0)] * D if layer.affine_part is None else [Fraction(float(a)) for a in layer.affine_part[0]]
-    off = sum((abs(half * m - w) * r for m, w, r in zip(M[0], found.direction, reach, strict=True)), Fraction(0))
-    lost = max(
-        sum((abs(m - w) * r for m, w, r in zip(row, lean, reach, strict=True)), Fraction(0))
-        for row, lean in zip(M[1:], found.leans(), strict=True)
-    )
-    lost += sum((abs(a - w) * r for a, w, r in zip(affine, found.slopes, reach, strict=True)), Fraction(0))
-    middle, slopes, *leans = (
-        sum((w * c for w, c in zip(row, tokens.centre, strict=True)), Fraction(0))
-        for row in (found.direction, found.slopes, *(side.lean for side in found.sides))
-    )
-    spans = np.array([float(sum((abs(m) * r for m, r in zip(row, reach, strict=True)), Fraction(0))) for row in M]) * (1 + 1e-15)
-    levels = [Interval.exact(lean + found.sign * slopes) for lean in leans]
-    along = Along(Interval.exact(middle), Interval.exact(half), float(off) * (1 + 1e-15), spans, levels)
+    affine = exact(np.zeros(len(slopes)) if layer.affine_part is None else layer.affine_part[0])
+    off = np.abs(half * M[0] - direction) @ reach
+    lost = (np.abs(M[1:] - leans) @ reach).max() + np.abs(affine - slopes) @ reach
+    spans = (np.abs(M) @ reach).astype(np.float64) * (1 + 1e-15)
+    levels = [Interval.exact((np.array(side.lean) + found.sign * slopes) @ centre) for side in found.sides]
+    along = Along(Interval.exact(direction @ centre), Interval.exact(half), float(off) * (1 + 1e-15), spans, levels)
     return float(lost) * (1 + 1e-15), along
 
 

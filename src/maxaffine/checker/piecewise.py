@@ -10,7 +10,6 @@ eta.  kappa is the smallest number that the vertices allow.  In many variables c
 
 import math
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from maxaffine.checker.reader import Layer
 from maxaffine.checker.soft_gap import soft_gap
 from maxaffine.checker.target_parts import expression_of
 from maxaffine.core.arrays import Array
-from maxaffine.core.polytopes import Affine, Polytope, TooLarge
+from maxaffine.core.polytopes import Polytope, TooLarge
 from maxaffine.core.rounding import DTYPES
 from maxaffine.target.target import Target
 
@@ -71,8 +70,7 @@ def _compared(tokens: AffineTokens, cells: list[Cell]) -> tuple[float, float]:
 
     A cell on which two tokens are best in turn is cut where they tie.
     """
-    S = np.array([[float(c) for c in row] for row in tokens.scores])
-    V = np.array([[[float(c) for c in row] for row in rows] for rows in tokens.values])  # (N, K, D + 1)
+    S, V = tokens.scores.astype(np.float64), tokens.values.astype(np.float64)  # (N, D + 1) and (N, K, D + 1)
     K, D = V.shape[1], len(tokens.centre)
     wide = np.append(tokens.layer.reach * 1.0000001, 1.0)
     score_size, value_size = float((np.abs(S) @ wide).max()), float((np.abs(V) @ wide).max())
@@ -81,8 +79,8 @@ def _compared(tokens: AffineTokens, cells: list[Cell]) -> tuple[float, float]:
     target_size, work, left = 0.0, 0, list(cells)
     while left:
         cell = left.pop()
-        w = np.array([[float(x - c) for x, c in zip(v, tokens.centre, strict=True)] for v in cell.part.vertices])
-        middle = np.array([float(x - c) for x, c in zip(cell.part.middle, tokens.centre, strict=True)])
+        w = (np.array(cell.part.vertices, dtype=object) - tokens.centre).astype(np.float64)
+        middle = (np.array(cell.part.middle, dtype=object) - tokens.centre).astype(np.float64)
         best = int((S[:, :-1] @ middle + S[:, -1]).argmax())
         scores = w @ S[:, :-1].T + S[:, -1]  # (vertices, N)
         gap = scores[:, best : best + 1] - scores
@@ -91,12 +89,12 @@ def _compared(tokens: AffineTokens, cells: list[Cell]) -> tuple[float, float]:
             raise NotProved("its cells have more vertices than this check compares.")
         if gap.min() < -tie:
             rival = int(gap.min(axis=0).argmin())
-            parts = cell.part.cut(_tied(tokens, best, rival))
+            parts = cell.part.cut(tuple(tokens.in_x(tokens.scores[best] - tokens.scores[rival])))  # where they tie
             if all(part is not None for part in parts):
                 left += [Cell(part, cell.outputs, cell.uncertainty) for part in parts if part is not None]
                 continue
-        shifted = [(*f[:-1], sum((a * c for a, c in zip(f, tokens.centre, strict=False)), f[-1])) for f in cell.outputs]
-        F = np.array([[float(c) for c in row] for row in shifted])  # (K, D + 1)
+        outputs = np.array(cell.outputs, dtype=object)
+        F = np.column_stack([outputs[:, :-1], outputs[:, -1] + outputs[:, :-1] @ tokens.centre]).astype(np.float64)  # (K, D + 1)
         target_size = max(target_size, float((np.abs(F) @ wide).max()))
         f = w @ F[:, :-1].T + F[:, -1]  # (vertices, K)
         v = np.einsum("vd,nkd->vnk", w, V[:, :, :-1]) + V[:, :, -1]
@@ -111,10 +109,3 @@ def _compared(tokens: AffineTokens, cells: list[Cell]) -> tuple[float, float]:
     # Vertices and functions were rounded to float64, and sums of D + 1 products: all relative to their sizes.
     blur = (4 * D + 16) * DOUBLE * (value_size + target_size + 2.0 * kappa * score_size)
     return kappa, max(rest, 0.0) + blur
-
-
-def _tied(tokens: AffineTokens, k: int, other: int) -> Affine:
-    """S_k - S_other as a function of x."""
-    difference = [a - b for a, b in zip(tokens.scores[k], tokens.scores[other], strict=True)]
-    shift = sum((a * c for a, c in zip(difference, tokens.centre, strict=False)), Fraction(0))
-    return (*difference[:-1], difference[-1] - shift)

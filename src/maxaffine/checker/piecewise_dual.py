@@ -116,8 +116,7 @@ def compared_by_duality(tokens: AffineTokens, expression: Expression, error: flo
         raise NotProved("its sharpness is not a positive number.")
     low, high = tokens.layer.low, tokens.layer.high
     frame = Frame([Fraction(float(a)) for a in low], [Fraction(float(b)) for b in high])
-    shift = [(*row[:-1], row[-1] - _dot(row, tokens.centre)) for row in tokens.scores]
-    values = [[(*row[:-1], row[-1] - _dot(row, tokens.centre)) for row in rows] for rows in tokens.values]
+    scores, values = tokens.in_x(tokens.scores), tokens.in_x(tokens.values)
     steep, goal = Fraction(kappa), Fraction(1e-3 * error)
     worst, count = ZERO, 0
     small = goal / (10 * len(expression.nodes))
@@ -128,30 +127,22 @@ def compared_by_duality(tokens: AffineTokens, expression: Expression, error: flo
         count += 1
         if count > CELLS:
             raise NotProved(f"it has more than {CELLS:,} cells.")
-        point = frame.inner(cell)
-        heights = [_dot(s, point) + s[-1] for s in shift]
-        best = heights.index(max(heights))
+        best = int((scores[:, :-1] @ np.array(frame.inner(cell), dtype=object) + scores[:, -1]).argmax())
         found, rival = ZERO, -1
-        for k, (score, rows) in enumerate(zip(shift, values, strict=True)):
-            gap = [steep * (a - b) for a, b in zip(shift[best], score, strict=True)]
+        for k, (score, rows) in enumerate(zip(scores, values, strict=True)):
+            gap = steep * (scores[best] - score)
             for f, v in zip(outputs, rows, strict=True):
                 for sign in (1, -1):
-                    L = tuple(sign * (a - b) - g for a, b, g in zip(v, f, gap, strict=True))
-                    above = frame.upper(L, cell, max(found, goal / 100))
+                    above = frame.upper(tuple(sign * (v - f) - gap), cell, max(found, goal / 100))
                     if above > found:
                         found, rival = above, k
         if found > goal and rival >= 0:
-            tied = tuple(a - b for a, b in zip(shift[best], shift[rival], strict=True))
-            minus = tuple(-c for c in tied)
+            tied, minus = tuple(scores[best] - scores[rival]), tuple(scores[rival] - scores[best])
             if min(frame.upper(minus, cell), frame.upper(tied, cell)) > LEAD and len(cell) < 200:
                 left += [replace(one, part=(*cell, side)) for side in (tied, minus) if not frame.empty((*cell, side))]
                 continue
         worst = max(worst, found + one.uncertainty)
     return float(worst) * (1 + 1e-12), count
-
-
-def _dot(row: Affine, point: list[Fraction]) -> Fraction:
-    return sum((a * x for a, x in zip(row, point, strict=False) if a), ZERO)
 
 
 def _branches(frame: Frame, node: Any, args: list[Any], cell: tuple[Affine, ...], small: Fraction) -> Parts:

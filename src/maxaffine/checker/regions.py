@@ -18,7 +18,7 @@ from maxaffine.checker.certificate import stated_gap, stated_norm, stated_scope
 from maxaffine.checker.head_rounding import rounding
 from maxaffine.checker.literal_clusters import Blend, cluster_column
 from maxaffine.checker.literal_groups import Frame, literal_bound
-from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
+from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved, exact
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.scaled_clusters import ScaledClusters
 from maxaffine.checker.soft_gap import soft_gap
@@ -208,17 +208,12 @@ def _stored(layer: Layer, target: Target, count: int) -> ScaledClusters:
 
 def _drift(stored: ScaledClusters, found: Arrangement, signs: list[tuple[int, ...]], lam: list[Fraction]) -> float:
     """The largest difference on the box of a stored score and sum lam_i s_i h_i, exactly."""
-    worst = Fraction(0)
-    centre, ends = [Fraction(float(c)) for c in stored.centre], zip(stored.low, stored.high, strict=True)
-    reach = [max(Fraction(float(b)) - c, c - Fraction(float(a))) for (a, b), c in zip(ends, centre, strict=True)]
-    for row, site in zip(signs, stored.group.sites, strict=True):
-        away = [-Fraction(float(v)) for v in site]
-        for sign, steep, plane in zip(row, lam, found.planes, strict=True):
-            for i, c in enumerate(plane[:-1]):
-                away[i] += sign * steep * c
-            away[-1] += sign * steep * (plane[-1] + sum((a * c for a, c in zip(plane, centre, strict=False)), Fraction(0)))
-        worst = max(worst, abs(away[-1]) + sum((abs(a) * r for a, r in zip(away, reach, strict=False)), Fraction(0)))
-    return float(worst) * (1 + 1e-15)
+    centre, sites = exact(stored.centre), exact(stored.group.sites)
+    reach = np.maximum(exact(stored.high) - centre, centre - exact(stored.low))
+    wanted = (np.array(signs) * np.array(lam)) @ np.array(found.planes, dtype=object)
+    wanted[:, -1] += wanted[:, :-1] @ centre
+    away = np.abs(wanted - sites)
+    return float((away[:, -1] + away[:, :-1] @ reach).max()) * (1 + 1e-15)
 
 
 def _largest(branch: Expression, target: Target) -> float:
