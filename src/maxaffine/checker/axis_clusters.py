@@ -23,7 +23,7 @@ from maxaffine.checker.head_rounding import Account, LogitErrors, account
 from maxaffine.checker.literal_clusters import Blend, Edge, cluster_column
 from maxaffine.checker.literal_groups import Frame, literal_bound
 from maxaffine.checker.local_error import local_error
-from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
+from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved, exact
 from maxaffine.checker.reader import Clusters, Layer
 from maxaffine.checker.target_parts import expression_of
 from maxaffine.core import balls
@@ -65,7 +65,7 @@ def check_axis(layer: Layer, record: Mapping[str, Any], target: Target, error: f
     def literal(form: Form, claimed: float) -> float:
         frame = Frame(layer, form)
         added = literal_bound(frame, 0.0, [cluster_column(group, check.known_blend(), frame)])
-        return bound + added * (1.0 if math.isinf(norm) else check.volume ** (1.0 / norm) * (1 + 1e-12))
+        return bound + added * float(check.volume ** (1.0 / norm)) * (1 + 1e-12)
 
     return Proved(bound, f"{len(check.clusters)} clusters, each where it is in the race", literal)
 
@@ -119,17 +119,15 @@ class AxisCheck:
             for k in range(len(group.sites))
         ]  # fmt: skip
         affine = np.zeros(len(layer.low)) if layer.affine_part is None or not alone else layer.affine_part[0]
-        row, w, low, high = group.matrix[0], found.direction, layer.low, layer.high
-        exact = [Fraction(float(c)) for c in layer.centre]
-        lead = int(np.argmax([abs(float(c)) for c in w]))
-        scale = Fraction(float(row[lead])) / w[lead]
+        row, low, high, reach = group.matrix[0], layer.low, layer.high, layer.reach
+        w, centre = np.array(found.direction, dtype=object), exact(layer.centre)
+        lead = int(np.abs(w).argmax())
+        scale = exact(row)[lead] / w[lead]
         if scale <= 0:
             raise NotProved("its matrix does not follow the target's direction.")
-        corners = [sorted((c * (Fraction(float(a)) - m), c * (Fraction(float(b)) - m)))
-                   for c, a, b, m in zip(w, low, high, exact, strict=True)]  # fmt: skip
-        first, last = (scale * sum((pair[i] for pair in corners), Fraction(0)) for i in (0, 1))
-        reach = layer.reach
-        drift = sum(abs(float(Fraction(float(m)) - scale * c)) * float(r) for m, c, r in zip(row, w, reach, strict=True))
+        ends = w * (exact(low) - centre), w * (exact(high) - centre)
+        first, last = scale * np.minimum(*ends).sum(), scale * np.maximum(*ends).sum()
+        drift = float(np.abs(exact(row) - scale * w).astype(np.float64) @ reach)
         plain = np.count_nonzero(row) == 1 and math.frexp(abs(float(row[lead])))[0] == 0.5
         relative = 1.001 * DOUBLE if plain else 0.0
         if not plain:
@@ -143,13 +141,11 @@ class AxisCheck:
         if plain:  # differences from the centre are rounded in order
             rounded = [float(e[lead] - layer.centre[lead]) * float(row[lead]) for e in (low, high)]
             below, above = min(a, *rounded), max(b, *rounded)
-        middle = sum((c * m for c, m in zip(w, exact, strict=True)), Fraction(0))
-        lift = sum((s * m for s, m in zip(found.slopes, exact, strict=True)), Fraction(0))
-        f = moved(found.shifted(lift), middle, 1 / scale)
+        f = moved(found.shifted(np.array(found.slopes) @ centre), w @ centre, 1 / scale)
         real = float(np.abs(row) @ np.maximum(np.abs(low), np.abs(high))) * DOUBLE * (1 + 1e-9)
         off, size = affine_error(found.slopes, affine, layer)
         volume = float(np.prod(high - low)) * (1 + 1e-12)
-        sup = error if math.isinf(norm) else error / volume ** (1.0 / norm)
+        sup = error / volume ** (1.0 / norm)
         across = volume / float(high[lead] - low[lead]) / abs(float(row[lead])) * (1 + 1e-12)
         blur = drift + real + relative * max(abs(below), abs(above))
         hole = None if gap is None else gap * float(scale) * (1 - 1e-5)  # stated to six digits
@@ -323,7 +319,7 @@ class AxisCheck:
 def affine_error(slopes: Sequence[Fraction], affine: Array, layer: Layer) -> tuple[float, float]:
     """What the stored affine part lacks of the slopes and what rounding does to it, and how large it is over the box."""
     reach = layer.reach
-    off = sum(abs(float(s - Fraction(float(t)))) * float(r) for s, t, r in zip(slopes, affine, reach, strict=True))
+    off = float(np.abs(np.array(slopes) - exact(affine)).astype(np.float64) @ reach)
     size = float(np.abs(affine) @ reach)
     off += float(np.abs(affine) @ np.maximum(np.abs(layer.low), np.abs(layer.high))) * DOUBLE
     return (off + (len(affine) + 6) * DOUBLE * size) * (1 + 1e-9), size

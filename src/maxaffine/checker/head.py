@@ -65,9 +65,7 @@ class Head:
 
     def x(self, z: Interval) -> Interval:
         """middle + half z."""
-        shape = z.lo.shape
-        middle = Interval(np.broadcast_to(self.middle.lo, shape), np.broadcast_to(self.middle.hi, shape))
-        return z * Interval.point(self.half) + middle
+        return z * Interval.point(self.half) + self.middle
 
     def supremum(self, goal: float, cells: int = CELLS) -> float:
         """sup |f - g| over |z_e| <= 1."""

@@ -24,7 +24,7 @@ from maxaffine.checker.axis_clusters import AxisCheck, affine_error, in_balls
 from maxaffine.checker.certificate import stated_scope
 from maxaffine.checker.literal_clusters import Blend, cluster_column
 from maxaffine.checker.literal_groups import Column, Frame, literally
-from maxaffine.checker.proved import DOUBLE, NotProved, Proved
+from maxaffine.checker.proved import DOUBLE, NotProved, Proved, exact
 from maxaffine.checker.reader import Factored, Layer
 from maxaffine.checker.target_parts import along, doubt_parts, expression_of
 from maxaffine.core.arrays import Array
@@ -98,8 +98,7 @@ class Stored:
         if sum(any(np.any(G) for G in one.slopes) for one in group.factors) > 1:
             raise NotProved("the values of more than one of its factors are affine.")
         affine = layer.affine_part[0] if layer.affine_part is not None and alone else np.zeros(len(layer.low))
-        pairs = zip(found.slopes, layer.centre, strict=True)
-        lift = found.constant + sum((a * Fraction(float(c)) for a, c in pairs), Fraction(0))
+        lift = found.constant + np.array(found.slopes) @ exact(layer.centre)
         lacks = abs(float(Fraction(group.shift) - lift)) * (1 + 1e-12)
         off, size = affine_error(found.slopes, affine, layer)
         return cls(layer.dtype, factors, group.shift, lacks, size, off)

@@ -57,9 +57,7 @@ def check_regions(layer: Layer, record: Mapping[str, Any], target: Target, error
         raise NotProved("the gap about the jumps leaves nothing of the box to speak of.")
     stored = _stored(layer, target, len(signs))
     volume = float(np.prod(target.box.width)) * (1 + 1e-12)
-    if math.isfinite(norm):
-        error = error / volume ** (1.0 / norm)
-    worst, rounding, size = _heads(stored, found, signs, target, error)
+    worst, rounding, size = _heads(stored, found, signs, target, error / volume ** (1.0 / norm))
     ratios = [steep / (2.0 * float(lam[i])) for i, steep in enumerate(_slopes(found, target)) if i not in jumps]
     kappa = max(ratios, default=0.0) * (1 + 1e-12)
     drift = _drift(stored, found, signs, lam)
@@ -165,8 +163,7 @@ def _same(found: Arrangement, target: Target) -> None:
     x = target.box.sample(160, np.random.default_rng(23))
     by_region: dict[tuple[int, ...], list[int]] = {}
     for i, row in enumerate(x):
-        point = [Fraction(float(c)) for c in row]
-        heights = [plane[-1] + sum((a * c for a, c in zip(plane, point, strict=False)), Fraction(0)) for plane in found.planes]
+        heights = np.array(found.planes) @ exact([*row, 1.0])
         by_region.setdefault(tuple(1 if h > 0 else -1 if h < 0 else 0 for h in heights), []).append(i)
     for signs, rows in by_region.items():
         if 0 in signs:

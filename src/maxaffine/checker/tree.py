@@ -126,11 +126,8 @@ def _may_switch(arguments: list[Expression], head: Head) -> bool:
     """Whether some operation may switch or be singular on the box, by enclosures on 3^D parts."""
     E = len(head.axes)
     x = head.x(Interval(*grid(-np.ones(E), np.ones(E), 3)))
-    for argument in arguments:
-        found = argument.enclose(x)
-        if not np.all((found.lo > 0) | (found.hi < 0)):
-            return True
-    return False
+    found = (argument.enclose(x) for argument in arguments)
+    return any(not np.all((one.lo > 0) | (one.hi < 0)) for one in found)
 
 
 def _near_kinks(head: Head, error: float) -> float:
