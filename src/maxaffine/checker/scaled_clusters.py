@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.checker.boxes import Index
 from maxaffine.checker.head import Head, row_by_row
 from maxaffine.checker.proved import DOUBLE, NotProved
 from maxaffine.checker.reader import Axis, Clusters, Layer
@@ -14,8 +14,6 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
-
-Index = NDArray[np.intp]
 
 CLUSTERS, TOKENS, KEYS = 20_000, 200_000, 64
 

@@ -15,16 +15,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.budget import Cost, afford, lookup_cost
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import numpy_dtype
-from maxaffine.heads.entries.fit import (
-    BEYOND,
-    TableProducts,
-    complete_part,
-    filled,
-    on_sites,
-    refitted,
-    smoothly_filled,
-    swings,
-)  # fmt: skip
+from maxaffine.heads.entries.fit import BEYOND, TableProducts, complete_part, filled, on_sites, refitted, smoothly_filled, swings
 from maxaffine.heads.entries.plan import EntriesPlan, build_hard_table, build_head, build_uniform, is_uniform, scaled
 from maxaffine.heads.entries.prove import Verified, certify_entries
 from maxaffine.heads.entries.segments import pieces
