@@ -44,7 +44,9 @@ class AffineTokens:
 
     def in_x(self, rows: Any) -> Any:
         """Affine functions of x - centre as functions of x."""
-        return np.concatenate([rows[..., :-1], rows[..., -1:] - (rows[..., :-1] @ self.centre)[..., None]], axis=-1)
+        moved = rows.copy()
+        moved[..., -1] -= rows[..., :-1] @ self.centre
+        return moved
 
     def rounding(self) -> tuple[float, float]:
         """What computing does: errors of scores, and of values, their sums and the answer.

@@ -31,6 +31,7 @@ from maxaffine.expression.expression import Expression
 from maxaffine.structure.planes import Arrangement, NotRegions, arrangement
 from maxaffine.target.target import Target
 
+KEYS = 1 << 14  # of a region along a variable
 PARTS = {1: 81, 2: 18, 3: 8}  # of the box per variable, for the size of a branch
 
 
@@ -200,7 +201,7 @@ def _stored(layer: Layer, target: Target, count: int) -> ScaledClusters:
             raise NotProved("its regions do not share their keys.")
     if np.any(layer.reach / group.radii[0] * (1 + 2.0**-50) > 1.0):
         raise NotProved("its coordinates leave [-1, 1].")
-    return ScaledClusters.of(layer)
+    return ScaledClusters.of(layer, keys=KEYS)
 
 
 def _drift(stored: ScaledClusters, found: Arrangement, signs: list[tuple[int, ...]], lam: list[Fraction]) -> float:
