@@ -165,8 +165,6 @@ def _adds_up(parts: Any, stated: float) -> bool:
 
 def _literally(verdict: Verdict, found: Proved, claims: tuple[Claim, ...]) -> Verdict:
     """The verdict with what the file claims of its literal form: every claim must be proved again."""
-    if not claims:
-        return verdict
     checked = tuple(proved_again(claim, found) for claim in claims)
     verdict = replace(verdict, claims=checked)
     wrong = [claim for claim in checked if not claim.confirmed]

@@ -129,10 +129,10 @@ class _WrongBranch:
 
     def _differ_on_the_curve(self, low: Array, high: Array, tight: Index) -> None:
         """Stop early where the branches surely differ by too much at a point of the curve."""
+        if not len(tight):
+            return
         a, b = low[tight], high[tight]
-        ends = [
-            self.argument.evaluate(np.stack([u[:, 0], v[:, 1]], axis=1) / self.inner.scale + self.inner.centre)[:, 0]
-            for u in (a, b) for v in (a, b)
-        ] if len(tight) else []  # fmt: skip
-        if len(tight) and np.any(np.min(ends, axis=0) * np.max(ends, axis=0) < 0):
+        corners = [np.stack([u[:, 0], v[:, 1]], axis=1) for u in (a, b) for v in (a, b)]
+        ends = [self.argument.evaluate(z / self.inner.scale + self.inner.centre)[:, 0] for z in corners]
+        if np.any(np.min(ends, axis=0) * np.max(ends, axis=0) < 0):
             raise NotProved("its branches differ on the curve by more than was promised.")

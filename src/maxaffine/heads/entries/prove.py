@@ -138,7 +138,8 @@ def _grouped(layer: GroupedLayer, data: Data, error: float, reserve: float) -> V
         raise Refused("entries are verified for listed values and one coordinate per variable.")
     compute = compute_format(layer.dtype)
     top = _top(group)
-    exact = [(nodes - layer.centre[e]) * group.matrix[e, e] for e, nodes in enumerate(_nodes(data))]
+    nodes = data.axes if isinstance(data, Table) else data.X.T
+    exact = [(x - layer.centre[e]) * group.matrix[e, e] for e, x in enumerate(nodes)]
     if any(float(np.abs(z).max()) > 1.0 for z in exact):
         raise Refused("an entry lies outside the box of the layer.")
     narrow = [z.astype(numpy_dtype(layer.dtype)).astype(np.float64) for z in exact]
@@ -233,10 +234,6 @@ def _weights(axis: AxisKeys, z: Array, unit: float, ulps: float, terms: int) -> 
 
 
 VANISHED = 800.0  # a gap beyond which a weight is below 1e-340: it is zero in every dtype, and was never more
-
-
-def _nodes(data: Data) -> list[Array]:
-    return list(data.axes) if isinstance(data, Table) else list(data.X.T)
 
 
 def _blocks(
