@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from maxaffine.checker.axis_clusters import check_axis
@@ -39,9 +40,9 @@ from maxaffine.target.target import Target
 
 @dataclass(frozen=True)
 class Rule:
-    """(tensors, record, target, error) -> what is proved, or NotProved; and whether it proves L_p bounds too."""
+    """(layer, record, target, error) -> what is proved, or NotProved; and whether it proves L_p bounds too."""
 
-    prove: Callable[[Mapping[str, Any], Mapping[str, Any], Target, float], Proved]
+    prove: Callable[[Layer, Mapping[str, Any], Target, float], Proved]
     integral: bool = False
     own_scope: bool = False  # it compares what is proved with the certificate's scope itself
 
@@ -126,33 +127,25 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table |
     try:
         claims = claims_of(record)
         if target.entries is not None:
-            where = f"at the {target.entries.count:,} entries"
-
-            def prove(goal: float) -> Proved:
-                return check_entries(tensors, record, target, table, goal)
-
+            where, prove = f" at the {target.entries.count:,} entries", partial(check_entries, tensors, record, target, table)
         else:
             if table is not None:
                 raise NotProved("its target is an expression, and a table was given; leave the table out.")
             rule = RULES.get(str(record["plan"].get("method"))) if record["layer"]["keys"] == "grouped" else None
             doubt_certificate(record, claims, rule is not None and rule.own_scope)
-            where = ""
-
-            def prove(goal: float) -> Proved:
-                return _bound(tensors, record, target, goal, progress)
-
+            where, prove = "", partial(_bound, tensors, record, target, progress)
         found = prove(error)
     except NotProved as failure:
         return Verdict(False, None, claimed, error, str(failure))
     if not found.bound <= error:
-        reason = f"the checker's own bound {f'{where} ' if where else ''}is {found.bound:.6g}, above the {error:g} promised."
+        reason = f"the checker's own bound{where} is {found.bound:.6g}, above the {error:g} promised."
         return Verdict(False, found.bound, claimed, error, reason, found.how)
     aim = CONFIRMS * stated_bound(claimed)
     if 0.0 < aim < found.bound:
         with suppress(NotProved):  # the same proof of a smaller error, which counts where it succeeds
             nearer = prove(aim)
             found = nearer if nearer.bound <= aim else found
-    reason = f"proved again{f' {where}' if where else ''}: error <= {found.bound:.6g}, and {error:g} was promised."
+    reason = f"proved again{where}: error <= {found.bound:.6g}, and {error:g} was promised."
     verdict = Verdict(True, found.bound, claimed, error, reason, found.how)
     if not verdict.confirmed:
         only = f"the error is {reason} The bound that the file states ({str(claimed)[:30]}) is not confirmed, only the error is."
@@ -172,8 +165,6 @@ def _adds_up(parts: Any, stated: float) -> bool:
 
 def _literally(verdict: Verdict, found: Proved, claims: tuple[Claim, ...]) -> Verdict:
     """The verdict with what the file claims of its literal form: every claim must be proved again."""
-    if not claims:
-        return verdict
     checked = tuple(proved_again(claim, found) for claim in claims)
     verdict = replace(verdict, claims=checked)
     wrong = [claim for claim in checked if not claim.confirmed]
@@ -183,7 +174,7 @@ def _literally(verdict: Verdict, found: Proved, claims: tuple[Claim, ...]) -> Ve
 
 
 def _bound(
-    tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float, progress: Progress
+    tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, progress: Progress, error: float
 ) -> Proved:
     """A bound, proved where it is at most `error`; NotProved where there is none.
 
@@ -196,8 +187,9 @@ def _bound(
         raise NotProved(f"this checker does not know the method {str(method)[:40]!r}; it knows {', '.join(RULES)}.")
     if record["norm"] != "inf" and not RULES[method].integral:
         raise NotProved(f"{method} layers are proved in the sup norm only.")
-    doubt_formats(Layer.read(tensors, record["layer"], target))
-    return with_underflow(RULES[method].prove(tensors, record, target, error), tensors, record, target)
+    layer = Layer.read(tensors, record["layer"], target)
+    doubt_formats(layer)
+    return with_underflow(RULES[method].prove(layer, record, target, error), tensors, record, target)
 
 
 __all__ = ["Verdict", "check", "check_file"]

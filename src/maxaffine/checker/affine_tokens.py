@@ -1,14 +1,13 @@
 """Clusters of one token each: scores and values as exact affine functions of x, and what computing them adds."""
 
 from dataclasses import dataclass
-from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
-from maxaffine.checker.proved import DOUBLE, NotProved
+from maxaffine.checker.proved import DOUBLE, NotProved, exact
 from maxaffine.checker.reader import Clusters, Layer
 from maxaffine.core.arrays import Array
-from maxaffine.core.polytopes import Affine
 from maxaffine.core.rounding import compute_format
 
 TOKENS = 5_000
@@ -21,9 +20,9 @@ class AffineTokens:
 
     layer: Layer
     group: Clusters
-    scores: list[Affine]
-    values: list[list[Affine]]
-    centre: list[Fraction]
+    scores: Any  # fractions (N, D + 1)
+    values: Any  # fractions (N, K, D + 1)
+    centre: Any  # fractions (D,)
     local: Array  # (N, K, E + 1): the stored c and G / radius, with what a shift by the origin adds to c
 
     @classmethod
@@ -35,23 +34,19 @@ class AffineTokens:
         C, E = group.sizes.shape
         if C > TOKENS or len(layer.low) < E:
             raise NotProved(f"it has {C:,} clusters in {E} coordinates, which this check does not take.")
-        M = [[Fraction(float(m)) for m in row] for row in group.matrix]
-        K = group.values[0].shape[-1]
-        c, G = np.stack([v.reshape(K) for v in group.values]), np.stack([g.reshape(K, E) for g in group.slopes])
-        scores, values, local = [], [], np.zeros((C, K, E + 1))
-        for k in range(C):
-            site = [Fraction(float(v)) for v in group.sites[k]]
-            scores.append(_in_x(site[:-1], site[-1], M))
-            origin, radius = group.origins[k], group.radii[k]
-            rows = []
-            for m in range(K):
-                steep = [Fraction(float(g)) / Fraction(float(r)) for g, r in zip(G[k, m], radius, strict=True)]
-                shift = sum((g * Fraction(float(o)) for g, o in zip(steep, origin, strict=True)), Fraction(0))
-                rows.append(_in_x(steep, Fraction(float(c[k, m])) - shift, M))
-                size = np.abs(G[k, m]) / radius
-                local[k, m] = (*size, abs(c[k, m]) + float(size @ np.abs(origin)))
-            values.append(rows)
-        return cls(layer, group, scores, values, [Fraction(float(a)) for a in layer.centre], local)
+        c, G = np.stack([v.reshape(-1) for v in group.values]), np.stack([G.reshape(-1, E) for G in group.slopes])
+        M, sites, steep = exact(group.matrix), exact(group.sites), exact(G) / exact(group.radii)[:, None]
+        shift, sizes = (steep * exact(group.origins)[:, None]).sum(axis=-1), np.abs(G) / group.radii[:, None]
+        scores = np.concatenate([sites[:, :-1] @ M, sites[:, -1:]], axis=1)
+        values = np.concatenate([steep @ M, (exact(c) - shift)[..., None]], axis=-1)
+        level = np.abs(c) + (sizes * np.abs(group.origins)[:, None]).sum(axis=-1)
+        return cls(layer, group, scores, values, exact(layer.centre), np.concatenate([sizes, level[..., None]], axis=-1))
+
+    def in_x(self, rows: Any) -> Any:
+        """Affine functions of x - centre as functions of x."""
+        moved = rows.copy()
+        moved[..., -1] -= rows[..., :-1] @ self.centre
+        return moved
 
     def rounding(self) -> tuple[float, float]:
         """What computing does: errors of scores, and of values, their sums and the answer.
@@ -75,9 +70,3 @@ class AffineTokens:
         if not (2.0 * N + 40.0) * DOUBLE < 1e-3:
             raise NotProved("its sums are too long.")
         return eta, values + sums + compute_format(layer.dtype).unit * 1.01 * top + N * 1e-35 * top
-
-
-def _in_x(slopes: list[Fraction], constant: Fraction, M: list[list[Fraction]]) -> Affine:
-    D = len(M[0])
-    total = [sum((a * row[i] for a, row in zip(slopes, M, strict=True) if a and row[i]), Fraction(0)) for i in range(D)]
-    return (*total, constant)

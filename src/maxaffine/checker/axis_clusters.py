@@ -6,7 +6,8 @@ the target that rules there (checker/local_error.py); beyond a kink: checker/axi
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -22,8 +23,9 @@ from maxaffine.checker.head_rounding import Account, LogitErrors, account
 from maxaffine.checker.literal_clusters import Blend, Edge, cluster_column
 from maxaffine.checker.literal_groups import Frame, literal_bound
 from maxaffine.checker.local_error import local_error
-from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
+from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved, exact
 from maxaffine.checker.reader import Clusters, Layer
+from maxaffine.checker.target_parts import expression_of
 from maxaffine.core import balls
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
@@ -40,11 +42,9 @@ FAR = 0.003  # of the error, for clusters out of the race
 BITS = 160
 
 
-def check_axis(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
+def check_axis(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """The bound of a layer of one group of clusters along one direction."""
-    if target.expression is None or target.d_out != 1 or target.n_out != 1:
-        raise NotProved("its target is not one that clusters along one direction are proved for.")
-    found = one_direction(target.expression)
+    found = one_direction(expression_of(target, "clusters along one direction"))
     if found is None:
         raise NotProved("its target is not a function of one direction and an affine one.")
     norm = stated_norm(record)
@@ -52,14 +52,10 @@ def check_axis(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     gap = stated_gap(record) if math.isinf(norm) else record["plan"].get("gap")  # in L_p the width of the holes, a hint
     if gap is not None and not (isinstance(gap, float) and 0.0 < gap < math.inf):
         raise NotProved("its gap about jumps is not a positive number.")
-    layer = Layer.read(tensors, record["layer"], target)
     (group,) = layer.clusters(1)
-    try:
+    with in_balls():
         check = AxisCheck.of(layer, group, found, error, norm, gap)
-        with balls.precision(BITS):
-            bound, every = check.prove()
-    except Refused as failure:
-        raise NotProved(str(failure)) from None
+        bound, every = check.prove()
     proved = Scope("box" if math.isinf(norm) else "integral", "real" if every else "float64")
     if check.target.jumps and math.isinf(norm):
         proved = replace(proved, gap=gap, measure="direction", jumps=check.target.jumps)
@@ -67,11 +63,21 @@ def check_axis(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
         raise NotProved("the x it is proved for are not those its certificate speaks of.")
 
     def literal(form: Form, claimed: float) -> float:
-        frame = Frame.of(layer, form)
+        frame = Frame(layer, form)
         added = literal_bound(frame, 0.0, [cluster_column(group, check.known_blend(), frame)])
-        return bound + added * (1.0 if math.isinf(norm) else check.volume ** (1.0 / norm) * (1 + 1e-12))
+        return bound + added * float(check.volume ** (1.0 / norm)) * (1 + 1e-12)
 
     return Proved(bound, f"{len(check.clusters)} clusters, each where it is in the race", literal)
+
+
+@contextmanager
+def in_balls() -> Iterator[None]:
+    """Balls of BITS bits; a target that its structure is refused for is not proved."""
+    try:
+        with balls.precision(BITS):
+            yield
+    except Refused as failure:
+        raise NotProved(str(failure)) from None
 
 
 @dataclass
@@ -99,7 +105,10 @@ class AxisCheck:
         cls, layer: Layer, group: Clusters, found: OneDirection, error: float, norm: float, gap: float | None,
         alone: bool = True,
     ) -> "AxisCheck":  # fmt: skip
-        """A group of clusters along one coordinate; the affine part of the layer is the target's own where it stands alone."""
+        """Clusters in z = row . (x - centre) beside a function of one direction, in exact arithmetic where it can be.
+
+        The affine part of the layer is the target's own where it stands alone.
+        """
         if len(group.sites) > CLUSTERS or group.values[0].shape[-1] != 1:
             raise NotProved("its clusters are more than are proved along one direction, or have several outputs.")
         clusters = [
@@ -110,24 +119,15 @@ class AxisCheck:
             for k in range(len(group.sites))
         ]  # fmt: skip
         affine = np.zeros(len(layer.low)) if layer.affine_part is None or not alone else layer.affine_part[0]
-        return cls.on_axis(clusters, group.matrix[0], layer, affine, found, error, norm, gap)
-
-    @classmethod
-    def on_axis(
-        cls, clusters: list[AxisCluster], row: Array, layer: Layer, affine: Array, found: OneDirection, error: float, norm: float,
-        gap: float | None,
-    ) -> "AxisCheck":  # fmt: skip
-        """Clusters in z = row . (x - centre) beside a function of one direction, in exact arithmetic where it can be."""
-        w, exact, low, high = found.direction, [Fraction(float(c)) for c in layer.centre], layer.low, layer.high
-        lead = int(np.argmax([abs(float(c)) for c in w]))
-        scale = Fraction(float(row[lead])) / w[lead]
+        row, low, high, reach = group.matrix[0], layer.low, layer.high, layer.reach
+        w, centre = np.array(found.direction, dtype=object), exact(layer.centre)
+        lead = int(np.abs(w).argmax())
+        scale = exact(row)[lead] / w[lead]
         if scale <= 0:
             raise NotProved("its matrix does not follow the target's direction.")
-        corners = [sorted((c * (Fraction(float(a)) - m), c * (Fraction(float(b)) - m)))
-                   for c, a, b, m in zip(w, low, high, exact, strict=True)]  # fmt: skip
-        first, last = (scale * sum((pair[i] for pair in corners), Fraction(0)) for i in (0, 1))
-        reach = layer.reach
-        drift = sum(abs(float(Fraction(float(m)) - scale * c)) * float(r) for m, c, r in zip(row, w, reach, strict=True))
+        ends = w * (exact(low) - centre), w * (exact(high) - centre)
+        first, last = scale * np.minimum(*ends).sum(), scale * np.maximum(*ends).sum()
+        drift = float(np.abs(exact(row) - scale * w).astype(np.float64) @ reach)
         plain = np.count_nonzero(row) == 1 and math.frexp(abs(float(row[lead])))[0] == 0.5
         relative = 1.001 * DOUBLE if plain else 0.0
         if not plain:
@@ -141,13 +141,11 @@ class AxisCheck:
         if plain:  # differences from the centre are rounded in order
             rounded = [float(e[lead] - layer.centre[lead]) * float(row[lead]) for e in (low, high)]
             below, above = min(a, *rounded), max(b, *rounded)
-        middle = sum((c * m for c, m in zip(w, exact, strict=True)), Fraction(0))
-        lift = sum((s * m for s, m in zip(found.slopes, exact, strict=True)), Fraction(0))
-        f = moved(found.shifted(lift), middle, 1 / scale)
+        f = moved(found.shifted(np.array(found.slopes) @ centre), w @ centre, 1 / scale)
         real = float(np.abs(row) @ np.maximum(np.abs(low), np.abs(high))) * DOUBLE * (1 + 1e-9)
         off, size = affine_error(found.slopes, affine, layer)
         volume = float(np.prod(high - low)) * (1 + 1e-12)
-        sup = error if math.isinf(norm) else error / volume ** (1.0 / norm)
+        sup = error / volume ** (1.0 / norm)
         across = volume / float(high[lead] - low[lead]) / abs(float(row[lead])) * (1 + 1e-12)
         blur = drift + real + relative * max(abs(below), abs(above))
         hole = None if gap is None else gap * float(scale) * (1 - 1e-5)  # stated to six digits
@@ -222,19 +220,15 @@ class AxisCheck:
         one, total = self.computed()
         unit = compute_format(self.dtype).unit + 6 * DOUBLE
         total += self.affine_off + unit * (one.size + one.blend + self.affine_size)
-        real = self.change(self.drift + self.real)
+        real = self.target.change(self.drift + self.real)
         every = total + real <= self.target.error
-        total += real if every else self.change(self.drift)
+        total += real if every else self.target.change(self.drift)
         if math.isfinite(self.norm):
             holes = sum(hole[1] - hole[0] for hole in self.target.holes if hole is not None)
             measure = min(holes * self.across * (1 + 1e-9), self.volume)
             jump = 2.0 * self.affine_size + one.size + max(one.size + one.blend, one.top) + one.far
             total = (total**self.norm * self.volume + jump**self.norm * measure) ** (1.0 / self.norm) * (1 + 1e-12)
         return total * (1 + 1e-12), every
-
-    def change(self, d: float) -> float:
-        """How far f changes when z moves by d, besides its relative error."""
-        return self.target.change(d)
 
     # -- who is in the race
 
@@ -325,7 +319,7 @@ class AxisCheck:
 def affine_error(slopes: Sequence[Fraction], affine: Array, layer: Layer) -> tuple[float, float]:
     """What the stored affine part lacks of the slopes and what rounding does to it, and how large it is over the box."""
     reach = layer.reach
-    off = sum(abs(float(s - Fraction(float(t)))) * float(r) for s, t, r in zip(slopes, affine, reach, strict=True))
+    off = float(np.abs(np.array(slopes) - exact(affine)).astype(np.float64) @ reach)
     size = float(np.abs(affine) @ reach)
     off += float(np.abs(affine) @ np.maximum(np.abs(layer.low), np.abs(layer.high))) * DOUBLE
     return (off + (len(affine) + 6) * DOUBLE * size) * (1 + 1e-9), size

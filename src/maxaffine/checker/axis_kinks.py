@@ -79,8 +79,6 @@ def _beyond(check: "AxisCheck", k: int, home: int, i: int, end: float, side: int
 
 def _minus(f: Expression, g: Expression) -> Expression:
     graph = Graph(f.nodes)
-    places: list[int] = []
-    for node in g.nodes:
-        places.append(graph.make(node.op, tuple(places[a] for a in node.args), node.data))
+    places = graph.include(g.nodes)
     apart = graph.subtract(f.outputs[0], places[g.outputs[0]])
     return Expression.of_graph("the parting of two branches", f.names, graph, (apart,))

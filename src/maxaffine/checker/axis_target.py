@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maxaffine.checker.boxes import Bounds, finite_supremum, supremum
+from maxaffine.checker.boxes import Bounds, supremum
 from maxaffine.checker.proved import NotProved
+from maxaffine.checker.target_parts import doubt_at
 from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
@@ -52,9 +53,7 @@ class AxisTarget:
         rng = np.random.default_rng(17)
         for piece in self.pieces.pieces:
             z = rng.uniform(piece.low, piece.high, (24, 1))
-            one, two = self.f.enclose(Interval(z, z)), piece.branch.enclose(Interval(z, z))
-            if np.any(one.lo > two.hi) or np.any(two.lo > one.hi):
-                raise NotProved("a branch of the target is not the target.")
+            doubt_at(self.f, z, piece.branch.enclose(Interval.point(z)), "a branch of the target is not the target.")
 
     @property
     def jumps(self) -> int:
@@ -89,8 +88,12 @@ class AxisTarget:
     def _largest(f: Expression, first: float, last: float, count: int) -> float:
         edges = np.linspace(first, last, count)[:, None]
         edges[0], edges[-1] = first, last
-        found = finite_supremum(lambda low, high: f.enclose(Interval(low, high)).magnitude[:, 0], edges[:-1], edges[1:], BOXES)
-        if not math.isfinite(found):
+
+        def measure(low: Array, high: Array, _: object) -> Bounds:
+            return Bounds(f.enclose(Interval(low, high)).magnitude[:, 0])
+
+        found = supremum(measure, edges[:-1], edges[1:], budget=BOXES, goal=float(np.finfo(np.float64).max)).worst
+        if not math.isfinite(found):  # boxes are cut until it is
             raise NotProved("the target could not be enclosed.")
         return found * (1 + 1e-12)
 

@@ -4,7 +4,6 @@ A rule gives a function that bounds what it asks for over boxes (n, D); the engi
 Whatever the function says of a box is a bound, so that the budget decides how sharp the answer is and never whether it is true.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -159,12 +158,3 @@ def integral(measure: Measure, low: Array, high: Array, *, goal: float, budget: 
         low, high = np.concatenate([low[rest], a]), np.concatenate([high[rest], b])
         inherited = None if inherited is None else np.concatenate([inherited[rest], rows])
         upper, lower = np.concatenate([upper[rest], new.upper]), np.concatenate([lower[rest], np.asarray(new.reached)])
-
-
-def finite_supremum(measure: Callable[[Array, Array], Array], low: Array, high: Array, budget: int) -> float:
-    """The largest upper bound over boxes, those cut in three over which it is not finite; infinite where that does not end."""
-    found = supremum(
-        lambda a, b, _: Bounds(np.where(np.isfinite(bound := measure(a, b)), bound, np.inf)),
-        low, high, budget=budget, goal=float(np.finfo(np.float64).max),
-    )  # fmt: skip
-    return found.worst if math.isfinite(found.worst) else math.inf

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from maxaffine.checker.boxes import Bounds, Index, grid, supremum
+from maxaffine.checker.boxes import Bounds, Index
 from maxaffine.checker.curved_maximum import check_curved_maximum
 from maxaffine.checker.head import Head
 from maxaffine.checker.literal_clusters import Blend, cluster_column
-from maxaffine.checker.literal_groups import NEGLIGIBLE, Frame, literal_bound
-from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
+from maxaffine.checker.literal_groups import NEGLIGIBLE, literally
+from maxaffine.checker.proved import DOUBLE, NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.scaled_clusters import Curvature, ScaledClusters
-from maxaffine.checker.soft_kink import wrong_share
+from maxaffine.checker.soft_kink import largest_near_curve, score_margin, with_edges, wrong_share
+from maxaffine.checker.target_parts import expression_of
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
@@ -28,22 +29,18 @@ from maxaffine.structure.branches import extremum, parting
 from maxaffine.structure.switches import forced, switches
 from maxaffine.target.target import Target
 
-BOXES = 8_000_000
-CHUNK = 20_000
 
-
-def check_curved(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
+def check_curved(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """sup |layer - target| of a smooth head and an inner cluster among edges, or of a maximum of two polygons."""
     if record["plan"].get("plan") == "curved maximum":
-        return check_curved_maximum(tensors, record, target, error)
-    expression = target.expression
-    if expression is None or target.n_out != 1 or target.d_out != 1 or target.box.dimension != 2:
+        return check_curved_maximum(layer, record, target, error)
+    expression = expression_of(target, "curved kinks")
+    if target.box.dimension != 2:
         raise NotProved("its target is not one that curved kinks are proved for.")
     found = [one for one in switches(expression) if one.chosen]
     choice = record["plan"]["side"]
     if len(found) != 1 or found[0].kind != "kink" or choice not in (-1, 1):
         raise NotProved("its target has not one kink.")
-    layer = Layer.read(tensors, record["layer"], target)
     groups = layer.clusters(2, 2)
     outer, inner = (ScaledClusters.of(layer, g) for g in (0, 1))
     if not _is_curved_kink(outer, inner):
@@ -67,14 +64,12 @@ def check_curved(tensors: Mapping[str, Any], record: Mapping[str, Any], target: 
     if sign is not None and apart is not None:
         wrong, boxes = wrong_share(inner, q, sign, goal, 2.0 * eta, apart, 2.0 * branch)
     else:
-        wrong, boxes = _WrongBranch(inner, q, found[0].argument, choice, goal, 2.0 * eta).share()
+        wrong, boxes = largest_near_curve(inner, _WrongBranch(inner, q, found[0].argument, choice, goal, 2.0 * eta).measure, goal)
     bound = branch + lost + wrong
 
-    def literal(form: Form, claimed: float) -> float:
-        # The outer group is one cluster, and sum Omega |p - F| of the inner one is 2 Omega_in (1 - Omega_in) |q|.
-        frame, known = Frame.of(layer, form), (Blend(0.0, plain.top()), Blend(wrong, q.top()))
-        return literal_bound(frame, bound, [cluster_column(*one, frame) for one in zip(groups, known, strict=True)])
-
+    # The outer group is one cluster, and sum Omega |p - F| of the inner one is 2 Omega_in (1 - Omega_in) |q|.
+    pairs = list(zip(groups, (Blend(0.0, plain.top()), Blend(wrong, q.top())), strict=True))
+    literal = literally(layer, bound, lambda frame: [cluster_column(*pair, frame) for pair in pairs])
     return Proved(bound, f"both branches on the box, {boxes:,} boxes for {count - 1:,} edges", literal)
 
 
@@ -101,41 +96,26 @@ class _WrongBranch:
         self.inner, self.q, self.argument, self.choice, self.goal = inner, q, argument, choice, goal
         sites = inner.group.sites[1:]
         self.slopes, self.offsets = sites[:, :-1], sites[:, -1]
-        self.margin = 800.0 * DOUBLE * (float(np.abs(sites).sum(axis=1).max()) + 60.0) + blur
+        self.margin = score_margin(inner, blur)
         self.curvature, self.radius = Curvature(q.axes, q.columns), inner.group.radii[0]
         self.rounding = 800.0 * DOUBLE * (q.top() + 1.0)
 
-    def share(self) -> tuple[float, int]:
-        """A bound, at most the goal, and the boxes it took."""
-        edge = self.inner.reach * (1 + 1e-13) + 1e-14
-        low, high = grid(-edge, edge, 45)
-        steep = np.array([np.abs(axis.a).max() for axis in self.q.axes]) / self.radius
-        middle = (low + high) / 2.0
-        gaps = middle @ self.slopes.T + self.offsets - self.inner.own_scores(middle)[:, None]
-        most = gaps + (high - low) / 2.0 @ (np.abs(self.slopes) + steep).T * (1 + 1e-12)
-        counts = max(1, int((most > -NEGLIGIBLE).sum(axis=1).max()))
-        who = np.argsort(most, axis=1)[:, ::-1][:, :counts]
-        found = supremum(self.measure, low, high, budget=BOXES, goal=self.goal, smallest=1e-12, inherited=who, chunk=CHUNK)
-        if not found.met:
-            raise NotProved(f"{found.boxes:,} boxes near the curve do not show the error.")
-        return found.worst, found.boxes
-
     def measure(self, low: Array, high: Array, who: Index) -> Bounds:
-        """Upper bounds over boxes, `who` the edges that are looked at one by one."""
+        """Upper bounds over boxes, `who` the edges that are looked at one by one, -1 for none."""
         z, half = (low + high) / 2.0, (high - low) / 2.0 * (1 + 1e-14)
         t, reach = z / self.radius, half / self.radius * (1 + 1e-14)
         value, slope, W = self.curvature.at(t)
         size = np.abs(value) + 0.5 * ((reach @ self.curvature.bend) * reach).sum(axis=1) + self.rounding
         size += (np.abs(slope) * reach).sum(axis=1)
         one, own = self.slopes[who], self.inner.own_scores(z)
-        trail = np.einsum("bmd,bd->bm", one, z) + self.offsets[who] - own[:, None]
+        trail = np.where(who < 0, -np.inf, np.einsum("bmd,bd->bm", one, z) + self.offsets[who] - own[:, None])
         # the inner score's slope at z, and what it may change by inside the box
         own_slope = np.stack([(w * axis.a).sum(axis=1) for w, axis in zip(W, self.q.axes, strict=True)], axis=1) / self.radius
         spread = np.array([axis.spread for axis in self.q.axes])
         change = ((spread / self.radius) ** 2 * half**2).sum(axis=1) / 2.0
         swing = np.einsum("bmd,bd->bm", np.abs(one - own_slope[:, None]), half) * (1 + 1e-12) + change[:, None]
         edges_mass = np.exp(np.minimum(trail + swing + self.margin, 30.0)).sum(axis=1) * (1 + 1e-9)
-        edges_mass += len(self.offsets) * math.exp(-NEGLIGIBLE)
+        edges_mass += len(self.offsets) * math.exp(self.margin - NEGLIGIBLE)
         inner_mass = np.exp(np.minimum((swing - trail).min(axis=1) + self.margin, 30.0)) * (1 + 1e-9)
         h = self.argument.enclose(self.inner.x(low, high))
         sign = np.where(h.lo[:, 0] >= 0, 1, np.where(h.hi[:, 0] <= 0, -1, 0))
@@ -145,14 +125,14 @@ class _WrongBranch:
         if np.any(here * np.abs(value) > 1.001 * self.goal):
             raise NotProved("the wrong branch adds more than was promised.")
         self._differ_on_the_curve(low, high, np.flatnonzero((sign == 0) & (2.0 * np.abs(value) - size > 1.001 * self.goal)))
-        return Bounds(np.minimum(mass, 1.0) * size * (1 + 1e-12))
+        return with_edges(np.minimum(mass, 1.0) * size * (1 + 1e-12), trail + swing > -NEGLIGIBLE, who)
 
     def _differ_on_the_curve(self, low: Array, high: Array, tight: Index) -> None:
         """Stop early where the branches surely differ by too much at a point of the curve."""
+        if not len(tight):
+            return
         a, b = low[tight], high[tight]
-        ends = [
-            self.argument.evaluate(np.stack([u[:, 0], v[:, 1]], axis=1) / self.inner.scale + self.inner.centre)[:, 0]
-            for u in (a, b) for v in (a, b)
-        ] if len(tight) else []  # fmt: skip
-        if len(tight) and np.any(np.min(ends, axis=0) * np.max(ends, axis=0) < 0):
+        corners = [np.stack([u[:, 0], v[:, 1]], axis=1) for u in (a, b) for v in (a, b)]
+        ends = [self.argument.evaluate(z / self.inner.scale + self.inner.centre)[:, 0] for z in corners]
+        if np.any(np.min(ends, axis=0) * np.max(ends, axis=0) < 0):
             raise NotProved("its branches differ on the curve by more than was promised.")

@@ -9,8 +9,8 @@ the largest value by a soft gap of kappa = 1/R, since scores are R times values 
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
-from fractions import Fraction
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from maxaffine.checker.affine_tokens import AffineTokens
 from maxaffine.checker.boxes import Bounds, supremum
 from maxaffine.checker.literal_clusters import Blend, cluster_column
-from maxaffine.checker.literal_groups import Frame, literal_bound
+from maxaffine.checker.literal_groups import Column, Frame, literally
 from maxaffine.checker.product_group import ProductGroup
-from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
+from maxaffine.checker.proved import DOUBLE, NotProved, Proved, exact
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.soft_gap import soft_gap
+from maxaffine.checker.target_parts import along, doubt_parts, expression_of, group_at
 from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
@@ -36,15 +37,10 @@ THIRDS = 5  # times that an interval is cut in three
 SMOOTH = 0.06  # of the error, for the smooth part
 
 
-def check_curved_maximum(
-    tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float
-) -> Proved:
+def check_curved_maximum(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """sup |layer - target| of single tokens whose scores are their values times R, and groups of product keys."""
-    expression, plan = target.expression, record["plan"]
-    if expression is None or target.n_out != 1 or target.d_out != 1:
-        raise NotProved("its target is not one that curved maxima are proved for.")
-    found = _maximum(expression, target, plan)
-    layer = Layer.read(tensors, record["layer"], target)
+    plan = record["plan"]
+    found = _maximum(target, plan)
     leans, tokens = found.leans(), AffineTokens.of(layer)
     if [len(group.matrix) for group in layer.groups] != [1 + len(leans), *(group.dimension for group in found.parts)]:
         raise NotProved("its groups are not those of its target.")
@@ -82,52 +78,34 @@ def check_curved_maximum(
         raise NotProved("a part could not be bounded.")
     whole = total * (1 + 1e-12)
 
-    def literal(form: Form, claimed: float) -> float:
-        frame = Frame.of(layer, form)
-        return literal_bound(frame, whole, [cluster_column(tokens.group, known, frame), *(part.column(frame) for part in parts)])
+    def columns(frame: Frame) -> list[Column]:
+        return [cluster_column(tokens.group, known, frame), *(part.column(frame) for part in parts)]
 
-    return Proved(whole, f"{len(values):,} tokens on {len(ends)} convex polygons, {len(found.parts)} smooth groups", literal)
+    how = f"{len(values):,} tokens on {len(ends)} convex polygons, {len(found.parts)} smooth groups"
+    return Proved(whole, how, literally(layer, whole, columns))
 
 
-def _maximum(expression: Expression, target: Target, plan: Mapping[str, Any]) -> CurvedMaximum:
+def _maximum(target: Target, plan: Mapping[str, Any]) -> CurvedMaximum:
     """The target as the file wants it taken apart, compared with the target at random points."""
     base, row = plan["base"], plan["lift"]
     numbers = float(row["origin"]), float(row["scale"]), float(row["square"])
     lift = Lift(*numbers, tuple(float(c) for c in row["cosines"]), tuple(float(c) for c in row["sines"]))
-    switch = curved_switch(expression, target.box)
+    switch = curved_switch(expression_of(target, "curved maxima"), target.box)
     if switch is None:
         raise NotProved("its target is not a maximum along one direction.")
     if not isinstance(base, int) or not 0 <= base < len(switch.bases):
         raise NotProved("its plan names no branch of its target.")
     found = switch.lifted(base, lift)
-    if not _adds_up(found, expression, target.box.low, target.box.high):
-        raise NotProved("the parts of the maximum are not its target.")
+    doubt_parts(target, lambda x: _value(found, x), "the parts of the maximum are not its target.")
     return found
 
 
-def _adds_up(found: CurvedMaximum, expression: Expression, low: Array, high: Array) -> bool:
-    """Whether the parts are the target at random points, as far as enclosures tell."""
-    x = np.random.default_rng(31).uniform(low, high, (96, len(low)))
-    points = Interval.point(np.clip(x, low, high))
-
-    def linear(row: tuple[Fraction, ...]) -> Interval:
-        total = Interval.point(np.zeros((len(x), 1)))
-        for i, c in enumerate(row):
-            if c:
-                total = total + Interval.exact(c) * points[:, i : i + 1]
-        return total
-
-    t = linear(found.direction)
-    top = found.sides[0].phi.enclose(t) + linear(found.sides[0].lean)
-    for side in found.sides[1:]:
-        top = top.maximum(side.phi.enclose(t) + linear(side.lean))
-    total = linear(found.slopes) + (top if found.sign > 0 else -top)
-    for group in found.parts:
-        assert group.expression is not None
-        total = total + group.expression.enclose(Interval.concatenate([linear(row) for row in group.directions], axis=1))
-    exact = expression.enclose(points)
-    slack = 1e-9 * (1.0 + np.abs(total.lo))
-    return not (np.any(total.hi + slack < exact.lo) or np.any(total.lo - slack > exact.hi))
+def _value(found: CurvedMaximum, x: Array) -> Interval:
+    """What the parts add up to at points."""
+    t = along(found.direction, x)
+    top = reduce(Interval.maximum, [side.phi.enclose(t) + along(side.lean, x) for side in found.sides])
+    total = along(found.slopes, x) + (top if found.sign > 0 else -top)
+    return sum((group_at(group, x) for group in found.parts), total)
 
 
 def _values(tokens: AffineTokens, sign: int) -> tuple[Array, float]:
@@ -144,11 +122,15 @@ def _values(tokens: AffineTokens, sign: int) -> tuple[Array, float]:
     return values, sharpness
 
 
+@dataclass(frozen=True)
 class Along:
     """t = middle + half z up to `off`, |z| <= reach[0]; the sides' constants at the layer's centre."""
 
-    def __init__(self, middle: Interval, half: Interval, off: float, reach: Array, levels: list[Interval]) -> None:
-        self.middle, self.half, self.off, self.reach, self.levels = middle, half, off, reach, levels
+    middle: Interval
+    half: Interval
+    off: float
+    reach: Array
+    levels: list[Interval]
 
     def t(self, low: Array, high: Array) -> Interval:
         """Where z goes from low to high."""
@@ -158,30 +140,21 @@ class Along:
 
 def _affine_parts(tokens: AffineTokens, found: CurvedMaximum) -> tuple[float, Along]:
     """What stored coordinates and the affine part are off by, in fractions, and the coordinate along the direction."""
-    layer, D = tokens.layer, len(found.slopes)
-    reach = [max(Fraction(float(b)) - c, c - Fraction(float(a))) for a, b, c in
-             zip(layer.low, layer.high, tokens.centre, strict=True)]  # fmt: skip
-    M = [[Fraction(float(m)) for m in row] for row in tokens.group.matrix]
-    biggest = max(range(D), key=lambda i: abs(found.direction[i]))
-    if not M[0][biggest]:
+    layer, centre, M = tokens.layer, tokens.centre, exact(tokens.group.matrix)
+    reach = np.maximum(exact(layer.high) - centre, centre - exact(layer.low))
+    direction, slopes, leans = (np.array(row, dtype=object) for row in (found.direction, found.slopes, found.leans()))
+    biggest = int(np.abs(direction).argmax())
+    if not M[0, biggest]:
         raise NotProved("its first coordinate does not go along the direction of the switch.")
-    half = found.direction[biggest] / M[0][biggest]
+    half = direction[biggest] / M[0, biggest]
     if not half > 0:
         raise NotProved("its first coordinate goes against the direction of the switch.")
-    affine = [Fraction(0)] * D if layer.affine_part is None else [Fraction(float(a)) for a in layer.affine_part[0]]
-    off = sum((abs(half * m - w) * r for m, w, r in zip(M[0], found.direction, reach, strict=True)), Fraction(0))
-    lost = max(
-        sum((abs(m - w) * r for m, w, r in zip(row, lean, reach, strict=True)), Fraction(0))
-        for row, lean in zip(M[1:], found.leans(), strict=True)
-    )
-    lost += sum((abs(a - w) * r for a, w, r in zip(affine, found.slopes, reach, strict=True)), Fraction(0))
-    middle, slopes, *leans = (
-        sum((w * c for w, c in zip(row, tokens.centre, strict=True)), Fraction(0))
-        for row in (found.direction, found.slopes, *(side.lean for side in found.sides))
-    )
-    spans = np.array([float(sum((abs(m) * r for m, r in zip(row, reach, strict=True)), Fraction(0))) for row in M]) * (1 + 1e-15)
-    levels = [Interval.exact(lean + found.sign * slopes) for lean in leans]
-    along = Along(Interval.exact(middle), Interval.exact(half), float(off) * (1 + 1e-15), spans, levels)
+    affine = exact(np.zeros(len(slopes)) if layer.affine_part is None else layer.affine_part[0])
+    off = np.abs(half * M[0] - direction) @ reach
+    lost = (np.abs(M[1:] - leans) @ reach).max() + np.abs(affine - slopes) @ reach
+    spans = (np.abs(M) @ reach).astype(np.float64) * (1 + 1e-15)
+    levels = [Interval.exact((np.array(side.lean) + found.sign * slopes) @ centre) for side in found.sides]
+    along = Along(Interval.exact(direction @ centre), Interval.exact(half), float(off) * (1 + 1e-15), spans, levels)
     return float(lost) * (1 + 1e-15), along
 
 

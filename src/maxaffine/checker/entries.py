@@ -1,8 +1,8 @@
 """Entries re-proved: the stored layer at every entry of the table, by this checker's own evaluation and account of rounding.
 
 A file keeps no table, only its SHA-256 and its counts, so the table must be given again; its hash is computed again.  Weights
-along every axis are formed in extended precision, sums from the last axis to the first; what a runtime may change is taken from
-the triangle inequality, sum_j w_j eta_j |v_j - g| <= sum_j w_j eta_j (|v_j - m| + |m - g|), m in the middle of the values.
+along every axis are formed in extended precision; wrong logits move a head by sum_j w_j eta_j |v_j - g|, bounded as everywhere
+(checker/head_rounding.py), or at once by the largest distance of a value where that is little.
 Listed keys and nearest sites: checker/entries_listed.py.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,13 @@ import numpy as np
 from maxaffine.checker.certificate import stated_scope
 from maxaffine.checker.entries_listed import largest_at_listed_keys, largest_at_nearest_sites
 from maxaffine.checker.entry_layer import ROUND, EntryLayer, fits
-from maxaffine.checker.head import Head
+from maxaffine.checker.head_rounding import Moments
 from maxaffine.checker.literal_groups import Frame, literal_bound
 from maxaffine.checker.lookup_rounding import WINDOW, literal_lookup
 from maxaffine.checker.product_group import product_column
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
 from maxaffine.checker.reader import ProductKeys
 from maxaffine.core.arrays import Array
-from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import DTYPES, compute_format
 from maxaffine.core.scope import Scope
 from maxaffine.target.entries import Entries
@@ -70,20 +70,12 @@ def check_entries(
 def _literal(layer: EntryLayer, table: Table | Samples, bound: float, form: Form) -> float:
     """The literal form: one softmax over all keys, whose errors are added to the bound of the layer."""
     if layer.lookup is not None:
-        nodes = list(table.axes) if isinstance(table, Table) else list(table.X.T)
-        z = np.array([float(np.abs(layer.coordinates(x, i, False)).max()) for i, x in enumerate(nodes)]) * (1 + 1e-12)
+        z = np.array([float(np.abs(layer.coordinates(x, i, False)).max()) for i, x in enumerate(_nodes(table))]) * (1 + 1e-12)
         return literal_lookup(layer.lookup, bound, form, z)
     assert layer.grouped is not None
-    frame, (keys,), D = Frame.of(layer.grouped, form), layer.grouped.groups, len(layer.scale)
-    assert isinstance(keys, ProductKeys) and keys.values is not None
-    heads = [
-        Head(
-            None, Interval.point(np.zeros(D)), np.ones(D), keys.axes, keys.values[..., k : k + 1],
-            None if keys.slopes is None else keys.slopes[..., k, :],
-        )
-        for k in range(keys.values.shape[-1])
-    ]  # fmt: skip
-    return literal_bound(frame, bound, [product_column(frame, keys, heads, None, math.inf, lambda: (0.0, 0.0))])
+    frame, (keys,) = Frame(layer.grouped, form), layer.grouped.groups
+    assert isinstance(keys, ProductKeys)
+    return literal_bound(frame, bound, [product_column(frame, keys, math.inf, lambda: (0.0, 0.0))])
 
 
 def _same_variables(table: Table | Samples, target: Target) -> None:
@@ -110,101 +102,91 @@ def _stated(record: Mapping[str, Any], entries: Entries, layer: EntryLayer) -> N
 
 
 def _product(layer: EntryLayer, table: Table | Samples, error: float) -> float:
-    D = len(layer.scale)
-    nodes = list(table.axes) if isinstance(table, Table) else list(table.X.T)
     worst = 0.0
-    for narrow in (True, False):
-        if not narrow and layer.dtype == "float64":
-            continue  # the same numbers
-        z = [layer.coordinates(nodes[i], i, narrow) for i in range(D)]
+    for narrow in (True, False) if layer.dtype != "float64" else (True,):  # in float64 the same numbers
+        z = [layer.coordinates(x, i, narrow) for i, x in enumerate(_nodes(table))]
         if layer.is_grouped and any(float(np.abs(one).max()) > 1.0 for one in z):
             raise NotProved("an entry lies outside the layer's coordinates.")
         worst = max(worst, _at(layer, table, z, error))
     return worst
 
 
+def _nodes(table: Table | Samples) -> list[Array]:
+    """Per variable the nodes of its axis, or the coordinates of all samples."""
+    return list(table.axes) if isinstance(table, Table) else list(table.X.T)
+
+
 def _at(layer: EntryLayer, table: Table | Samples, z: list[Array], error: float) -> float:
     """The largest bound over all entries, run at these coordinates."""
-    D, K = len(z), layer.values.shape[-1]
-    unit = compute_format(layer.dtype).unit
-    middle = (layer.values.reshape(-1, K).max(axis=0) + layer.values.reshape(-1, K).min(axis=0)) / 2.0
-    about, steep_middle = np.abs(layer.values - middle), np.zeros((K, D))
-    reach = np.array([float(np.abs(one).max()) for one in z])
-    if layer.value_slopes is not None:  # m is affine as well, about the middle of the slopes
-        flat = layer.value_slopes.reshape(-1, K, D)
-        steep_middle = (flat.max(axis=0) + flat.min(axis=0)) / 2.0
-        about = about + np.abs(layer.value_slopes - steep_middle) @ reach
-    far = float(about.max())
-    top = far + float((np.abs(middle) + np.abs(steep_middle) @ reach).max())
-    axes, alive, shaken, largest = [], 1.0, 0.0, 0.0
-    for i in range(D):
-        one, moved, count, most = _axis(layer, i, z[i], unit)
-        axes.append((one, moved))
-        alive *= count
-        shaken += float(moved.sum(axis=1).max())
-        largest += most
-    tokens = float(np.prod([len(b) for b in layer.offsets]))
-    fits(layer, top, min(alive, tokens) + 2.0 * sum(len(b) for b in layer.offsets))
-    along = 2.0 * sum(len(b) for b in layer.offsets)
+    D, (*_, K, n) = len(z), layer.columns.shape
+    flat, reach = layer.columns.reshape(-1, K, n), np.array([1.0, *(np.abs(one).max() for one in z)])[:n]
+    shared = (flat.max(axis=0) + flat.min(axis=0)) / 2.0  # an affine function of z, about which values are taken
+    far = float((np.abs(flat - shared) @ reach).max())
+    top = far + float((np.abs(shared) @ reach).max())
+    axes = [axis_weights(layer, i, one) for i, one in enumerate(z)]
+    shaken, largest = sum(float(axis.shaken.sum(axis=1).max()) for axis in axes), sum(axis.largest for axis in axes)
+    keys, unit = [len(b) for b in layer.offsets], compute_format(layer.dtype).unit
+    tokens, along = float(np.prod(keys)), 2.0 * sum(keys)
+    alive = min(math.prod(axis.alive for axis in axes), tokens)
+    fits(layer, top, alive + along)
     if layer.is_grouped:  # a dot product and a normaliser per axis, or trees over all tokens; here a dot product per axis
         sums = max(along + 2.0 * D, 14.0 * (2.0 + math.log(max(tokens, 2.0), 8.0))) + 2.0 * D + 6.0
         sums += along / 2.0 + 4.0 * D
     else:  # lookups add up in their dtype, heads in float64
-        sums = max(2.0 * min(alive, tokens), along) + 24.0 * (D + 2) + 6.0 * math.ceil(tokens / ROUND)
+        sums = max(2.0 * alive, along) + 24.0 * (D + 2) + 6.0 * math.ceil(tokens / ROUND)
         sums = sums * unit / DOUBLE + along + 24.0 * D
     if not sums * DOUBLE < 0.01 or not largest < 0.09:
         raise NotProved(f"rounding in {layer.dtype} is not under control.")
-    fixed = 0.0 if layer.is_grouped else 1.02 * sums * DOUBLE * top
-    fixed += layer.reserve + (POLYNOMIALS * top if layer.reserve else 0.0) + (0.0 if layer.is_grouped else 2.0 * D * WINDOW * top)
+    fixed = 0.0 if layer.is_grouped else (1.02 * sums * DOUBLE + 2.0 * D * WINDOW) * top
+    fixed += layer.reserve + (POLYNOMIALS * top if layer.reserve else 0.0)
     fixed += 200.0 * (D + 2) * tokens * (DTYPES[layer.dtype].tiny * top + 2.0**-1074)
     grown = math.exp(2.0 * largest) * (1 + 1e-9)  # own weights come from extended precision and are rounded once
     coarse = grown * (shaken + 8.0 * D * DOUBLE) * 2.0 * far
-    fine = coarse > 0.002 * error
     worst = 0.0
-    for weights, lost, part, values in _pieces(table, axes, z, K):
-        g = _sum(weights, layer.values, part[1])
-        if layer.value_slopes is not None:
-            for e in range(D):
-                g = g + _beside(part[0][e], e, D, part[1]) * _sum(weights, layer.value_slopes[..., e], part[1])
-        away = np.abs(g - values) + 2.0 * unit * np.abs(g)
-        if layer.is_grouped:
-            held = _sum(weights, np.abs(layer.values), part[1])  # sum w |v|
-            if layer.value_slopes is not None:
+    for on, shakes, entries in _blocks(table, axes, z, n):
+        for k in range(K):
+            columns = layer.columns[..., k, :]
+            g = on.mean(on.W, columns)
+            away = np.abs(g - entries[..., k]) + 2.0 * unit * np.abs(g)
+            if layer.is_grouped:
+                away = away + 1.02 * sums * DOUBLE * np.minimum(on.size(on.W, columns) * (1 + 1e-9), top)
+            if coarse > 0.002 * error:
                 for e in range(D):
-                    steep = _sum(weights, np.abs(layer.value_slopes[..., e]), part[1])
-                    held = held + np.abs(_beside(part[0][e], e, D, part[1])) * steep
-            away = away + 1.02 * sums * DOUBLE * np.minimum(held * (1 + 1e-9), top)
-        if fine:
-            level = middle + sum(_beside(part[0][e], e, D, part[1]) * steep_middle[:, e] for e in range(D))
-            for e in range(D):
-                mixed = [lost[i] if i == e else weights[i] for i in range(D)]
-                mass = _beside(lost[e].sum(axis=1), e, D, part[1])
-                apart = _sum(mixed, about, part[1]) + mass * np.abs(g - level)
-                lean = np.zeros((*layer.values.shape, D)) if layer.value_slopes is None else layer.value_slopes - steep_middle
-                apart = np.fmin(apart, _apart(mixed, layer.values - middle, lean, g - level, mass, part))
-                away = away + grown * (apart + 8.0 * DOUBLE * far)
-        else:
-            away = away + coarse
-        known = np.isfinite(values)
-        if not np.isfinite(away[known]).all():
-            raise NotProved("the layer is not finite at an entry.")
-        worst = max(worst, float(away[known].max(initial=0.0)))
+                    mixed = [shakes[i] if i == e else w for i, w in enumerate(on.W)]
+                    apart = on.apart(mixed, columns - shared[k], g - on.at(shared[k]))
+                    away = away + grown * (apart + 8.0 * DOUBLE * far)
+            else:
+                away = away + coarse
+            known = np.isfinite(entries[..., k])
+            if not np.isfinite(away[known]).all():
+                raise NotProved("the layer is not finite at an entry.")
+            worst = max(worst, float(away[known].max(initial=0.0)))
     return (worst + fixed) * MARGIN
 
 
-def _axis(layer: EntryLayer, i: int, z: Array, unit: float) -> tuple[Array, Array, float, float]:
-    """Weights along one axis, the same times the errors of their logits, how many are not zero at once, and the largest error.
+@dataclass(frozen=True)
+class AxisWeights:
+    """Weights (M, N) along one axis, those times the errors of their logits, how many are not zero at once, the largest error."""
+
+    weights: Array
+    shaken: Array
+    alive: float
+    largest: float
+
+
+def axis_weights(layer: EntryLayer, i: int, z: Array) -> AxisWeights:
+    """The weights of one axis at coordinates z.
 
     Errors are those of a runtime and those of this evaluation, in as many digits as the platform's long double has; where there
     are very many weights, in float64.
     """
-    D = len(layer.scale)
+    D, unit = len(layer.scale), compute_format(layer.dtype).unit
     kind = np.longdouble if len(z) * len(layer.offsets[i]) <= EXTENDED else np.float64
     a, b = layer.slopes[i].astype(kind), layer.offsets[i].astype(kind)
     scores = (np.multiply.outer(z.astype(kind), a) + b) * kind(layer.sharpness)
-    behind = (scores.max(axis=1, keepdims=True) - scores).astype(np.float64)
-    W = np.exp(-(scores.max(axis=1, keepdims=True) - scores))
-    W = (W / W.sum(axis=1, keepdims=True)).astype(np.float64)
+    trail = scores.max(axis=1, keepdims=True) - scores
+    W = np.exp(-trail)
+    W, behind = (W / W.sum(axis=1, keepdims=True)).astype(np.float64), trail.astype(np.float64)
     size = layer.sharpness * (np.multiply.outer(np.abs(z), np.abs(layer.slopes[i])) + np.abs(layer.offsets[i]))
     # D products, their sum, the offset and its storage; the shift by the maximum; exp to 8 u and what follows it
     errors = (D + (2.02 if layer.is_grouped else 3.03)) * unit * size + unit * (behind + 12.0)
@@ -221,70 +203,21 @@ def _axis(layer: EntryLayer, i: int, z: Array, unit: float) -> tuple[Array, Arra
         errors = errors + 64.0 * DOUBLE * (layer.sharpness + 1.0) * (nearby + 1.0) ** 2
     errors = errors * (1.0 + 2.0 * float(np.finfo(kind).eps) / unit)
     gone = behind > FLOOR + 2.0 * errors
-    alive = float((~gone).sum(axis=1).max())
-    return W, np.where(gone, 0.0, W * errors), alive, float(np.where(gone, 0.0, errors).max())
+    errors = np.where(gone, 0.0, errors)
+    return AxisWeights(W, W * errors, float((~gone).sum(axis=1).max()), float(errors.max()))
 
 
-def _pieces(
-    table: Table | Samples, axes: list[tuple[Array, Array]], z: list[Array], K: int
-) -> Iterator[tuple[list[Array], list[Array], tuple[list[Array], bool], Array]]:
-    """Blocks of entries: weights, weights times errors, (coordinates, whether they span a grid), values."""
-    if isinstance(table, Table):
-        rows = max(1, WORK // max(1, int(np.prod(table.shape[1:])) * K))
-        for first in range(0, table.shape[0], rows):
-            cut = slice(first, first + rows)
-            W, lost = ([axis[k][cut] if i == 0 else axis[k] for i, axis in enumerate(axes)] for k in (0, 1))
-            yield W, lost, ([one[cut] if i == 0 else one for i, one in enumerate(z)], True), table.values[cut]
-        return
-    width = max(1, int(np.prod([axis[0].shape[1] for axis in axes[:-1]])) * K)
-    rows = max(1, WORK // width)
-    for first in range(0, len(table.X), rows):
-        cut = slice(first, first + rows)
-        yield [a[0][cut] for a in axes], [a[1][cut] for a in axes], ([one[cut] for one in z], False), table.y[cut]
+def _blocks(
+    table: Table | Samples, axes: list[AxisWeights], z: list[Array], columns: int
+) -> Iterator[tuple[Moments, list[Array], Array]]:
+    """Blocks of entries: what sums over tokens there, weights times errors, and the values (.., K)."""
+    on_grid, values = isinstance(table, Table), table.values if isinstance(table, Table) else table.y
+    others = values.shape[1:-1] if on_grid else [axis.weights.shape[1] for axis in axes[1:]]
+    rows = max(1, WORK // (math.prod(others) * columns))
+    for first in range(0, len(values), rows):
 
+        def part(arrays: list[Array], cut: slice = slice(first, first + rows)) -> list[Array]:
+            return [one[cut] if e == 0 or not on_grid else one for e, one in enumerate(arrays)]
 
-def _sum(W: list[Array], values: Array, on_grid: bool) -> Array:
-    """sum_j prod_e W_e values_j, from the last axis to the first: entries on a grid (n_1, .., n_D, K), or row by row (m, K)."""
-    D = len(W)
-    if on_grid:
-        for e in reversed(range(D)):
-            values = np.moveaxis(np.tensordot(values, W[e], axes=(e, 1)), -1, e)
-        return values
-    found = np.einsum("...jk,mj->m...k", values, W[-1])
-    for e in reversed(range(D - 1)):
-        found = np.einsum("m...jk,mj->m...k", found, W[e])
-    return np.asarray(found)
-
-
-def _apart(W: list[Array], c: Array, G: Array, g: Array, mass: Array, part: tuple[list[Array], bool]) -> Array:
-    """An upper bound of sum_j W_j |c_j + G_j z - g|: along one axis of few entries itself, else by Cauchy and Schwarz."""
-    z, on_grid = part
-    D = len(z)
-    if D == 1 and W[0].size * c.shape[-1] <= 8 * WORK:
-        v = c[None] + z[0][:, None, None] * G[None, ..., 0]
-        return np.asarray(np.einsum("mj,mjk->mk", W[0], np.abs(v - g[:, None, :])) * (1 + 1e-9))
-    first = _sum(W, c, on_grid)
-    for e in range(D):
-        first = first + _beside(z[e], e, D, on_grid) * _sum(W, G[..., e], on_grid)
-    square = _square(W, c, G, part)
-    about = square - 2.0 * g * first + g * g * mass
-    return np.asarray(np.sqrt(np.maximum(about + 1e-11 * (square + g * g * mass), 0.0) * mass) * (1 + 1e-9))
-
-
-def _square(W: list[Array], c: Array, G: Array, part: tuple[list[Array], bool]) -> Array:
-    """An upper bound of sum_j W_j (c_j + G_j z)^2, term by term, with room for what cancels between the terms."""
-    z, on_grid = part
-    D = len(z)
-    total = _sum(W, c * c, on_grid)
-    size = total
-    for i in range(D):
-        here = _beside(z[i], i, D, on_grid)
-        own = here * here * _sum(W, G[..., i] ** 2, on_grid)
-        total, size = total + 2.0 * here * _sum(W, c * G[..., i], on_grid) + own, size + D * own
-        for k in range(i):
-            total = total + 2.0 * here * _beside(z[k], k, D, on_grid) * _sum(W, G[..., i] * G[..., k], on_grid)
-    return total + 1e-11 * size
-
-
-def _beside(row: Array, e: int, D: int, on_grid: bool) -> Array:
-    return row.reshape([-1 if i == e else 1 for i in range(D)] + [1]) if on_grid else row[:, None]
+        on = Moments(part([axis.weights for axis in axes]), part(z), columns, on_grid)
+        yield on, part([axis.shaken for axis in axes]), values[first : first + rows]

@@ -87,16 +87,13 @@ def _nearest_sample(layer: EntryLayer, samples: Samples) -> float:
         steps = np.diff(np.unique(column))
         if steps.size and float(steps.min()) < 1e-140:
             raise NotProved("two sites are so close that the square of their distance is zero.")
-    order = np.lexsort(keys.T)
     answer: dict[bytes, list[int]] = {}
-    for j in order:
-        answer.setdefault((keys[j] + 0.0).tobytes(), []).append(int(j))
+    for j, key in enumerate(keys + 0.0):  # -0 is 0
+        answer.setdefault(key.tobytes(), []).append(j)
     worst = 0.0
     for row, value in zip(samples.X + 0.0, samples.y, strict=True):
         found = answer.get(row.tobytes())
         if found is None:
-            found = [int(j) for j in np.flatnonzero((keys == row).all(axis=1))]
-        if not found:
             raise NotProved("a sample stands on no site.")
         worst = max(worst, float(np.abs(layer.values[found] - value).max()))
     return worst * (1.0 + 2.0**-50)

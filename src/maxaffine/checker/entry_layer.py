@@ -20,14 +20,13 @@ ROUND = 4096  # keys per round of the streaming runtime
 
 @dataclass(frozen=True)
 class EntryLayer:
-    """Keys per axis or listed, values (keys.., K), slopes (keys.., K, D) in z, one scale per variable."""
+    """Keys per axis or listed, values (keys.., K) that may be affine in z, one scale per variable."""
 
     centre: Array
     scale: Array
     slopes: list[Array]
     offsets: list[Array]
-    values: Array
-    value_slopes: Array | None
+    columns: Array  # values (keys.., K, 1), or with the slopes of the values beside them (keys.., K, 1 + D)
     sharpness: float
     dtype: str
     reserve: float
@@ -42,7 +41,7 @@ class EntryLayer:
             one = Lookup.read(tensors, description, target)
             values = np.asarray(one.values, dtype=np.float64).reshape(*(len(b) for b in one.offsets), K)
             return cls(
-                one.centre, one.scale, one.slopes, one.offsets, values, None, one.sharpness, one.dtype, 0.0, one, None
+                one.centre, one.scale, one.slopes, one.offsets, values[..., None], one.sharpness, one.dtype, 0.0, one, None
             )  # fmt: skip
         layer = Layer.read(tensors, description, target)
         keys = layer.groups[0]
@@ -53,10 +52,16 @@ class EntryLayer:
         if description.get("hard", False) is not False or np.any(np.diag(keys.matrix) <= 0):
             raise NotProved("its coordinates do not grow with its variables, or `hard` is said of a group.")
         slopes, offsets = [axis.a for axis in keys.axes], [axis.b for axis in keys.axes]
+        columns = [keys.values[..., None]] + ([] if keys.slopes is None else [keys.slopes])
         return cls(
-            layer.centre, np.diag(keys.matrix).copy(), slopes, offsets, keys.values, keys.slopes, 1.0, layer.dtype,
+            layer.centre, np.diag(keys.matrix).copy(), slopes, offsets, np.concatenate(columns, axis=-1), 1.0, layer.dtype,
             stated_reserve(record), None, layer,
         )  # fmt: skip
+
+    @property
+    def values(self) -> Array:
+        """(keys.., K), at z = 0."""
+        return self.columns[..., 0]
 
     @property
     def is_grouped(self) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from maxaffine.checker.certificate import stated_norm
 from maxaffine.checker.proved import Form, NotProved, Proved
 from maxaffine.checker.reader import Layer, ProductKeys
 from maxaffine.core.rounding import compute_format
@@ -28,7 +29,7 @@ def with_underflow(found: Proved, tensors: Mapping[str, Any], record: Mapping[st
     """
     numbers = sum(int(np.size(tensor)) for tensor in tensors.values())
     lost = compute_format(str(record["layer"]["dtype"])).tiny + 100.0 * (target.box.dimension + 2) * numbers * 2.0**-1074
-    volume = 1.0 if record["norm"] == "inf" else float(np.prod(target.box.width)) ** (1.0 / float(record["norm"]))
+    volume = float(target.box.volume ** (1.0 / stated_norm(record)))
     added, literal = lost * max(volume, 1.0) * (1 + 1e-9), found.literal
 
     def more(form: Form, claimed: float) -> float:

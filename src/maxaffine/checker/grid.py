@@ -40,28 +40,28 @@ def check_sup(
     widths = (1.0 / layer.scale) * (1 + 4e-16)
     best, proof = math.inf, ""
     derived = bool(np.isfinite(known).all())
-    deviation = _deviation(layer, target, progress) + tail if derived or "euclidean" in declared else math.inf
+    deviation = _apart(layer, target, 0.0, progress)[0] + tail if derived or "euclidean" in declared else math.inf
+
+    def by_squares(constant: float) -> float:
+        squares = np.asarray([largest_mean(len(a), layer.sharpness, eta, square) for a in layer.slopes])
+        return constant * math.sqrt(float(widths**2 @ squares)) * (1 + 1e-12) + deviation
+
     if derived:
         means = [largest_mean(len(a), layer.sharpness, eta, distance) for a in layer.slopes]
         best = float(np.max((np.atleast_2d(known) * widths) @ np.asarray(means))) * (1 + 1e-12) + deviation
         proof = f"mean distance to the drawn site, Lipschitz constants {how}"
         if best > error and target.box.dimension > 1 and "lipschitz" not in declared:
-            constant = slopes.euclidean(target.expression, layer.low, layer.high)
-            squares = np.asarray([largest_mean(len(a), layer.sharpness, eta, square) for a in layer.slopes])
-            other = constant * math.sqrt(float(widths**2 @ squares)) * (1 + 1e-12) + deviation
-            if other < best:
-                best, proof = other, "mean square distance to the drawn site, derived gradient bound"
+            other = by_squares(slopes.euclidean(target.expression, layer.low, layer.high))
+            best, proof = min((best, proof), (other, "mean square distance to the drawn site, derived gradient bound"))
     if "euclidean" in declared:
-        slopes.doubt_declared(target.expression, layer.low, layer.high, float(declared["euclidean"]))
-        squares = np.asarray([largest_mean(len(a), layer.sharpness, eta, square) for a in layer.slopes])
-        other = float(declared["euclidean"]) * math.sqrt(float(widths**2 @ squares)) * (1 + 1e-12) + deviation
-        best, proof = min((best, proof), (other, "mean square distance, declared Euclidean constant"))
+        constant = float(declared["euclidean"])
+        slopes.doubt_declared(target.expression, layer.low, layer.high, constant)
+        best, proof = min((best, proof), (by_squares(constant), "mean square distance, declared Euclidean constant"))
     if best > error:
         leak = sum(largest_mean(len(a), layer.sharpness, eta, outside(MARGIN)) for a in layer.slopes)
-        oscillation, spread = _oscillation(layer, target, progress)
+        oscillation, spread = _apart(layer, target, 0.5 + MARGIN, progress)
         other = oscillation + leak * spread * (1 + 1e-12) + tail
-        if other < best:
-            best, proof = other, f"enclosures on cells enlarged by {MARGIN:.4g}"
+        best, proof = min((best, proof), (other, f"enclosures on cells enlarged by {MARGIN:.4g}"))
     return Proved(best, proof)
 
 
@@ -137,16 +137,6 @@ def _enclose(target: Target, low: Array, high: Array) -> tuple[Array, Array]:
     return found.lo.reshape(len(low), -1), found.hi.reshape(len(low), -1)
 
 
-def _deviation(layer: Lookup, target: Target, progress: Progress = silent) -> float:
-    """max |stored value - f(site)|, f enclosed at the true sites."""
-    worst, sides = 0.0, _sides(layer, 0.0)
-    for start, y in pieces(layer.values, CHUNK):
-        low, high = _cells(layer, start, start + len(y), 0.0, sides)
-        worst = max(worst, float(_farthest(target, low, high, y).max()))
-        progress("proved again, every value", start + len(y), len(layer.values))
-    return worst * (1 + 1e-15)
-
-
 def _equal_parts(low: Array, high: Array, pieces: int) -> list[tuple[Array, Array]]:
     """Boxes cut into pieces^D equal ones."""
     D = low.shape[1]
@@ -159,16 +149,19 @@ def _equal_parts(low: Array, high: Array, pieces: int) -> list[tuple[Array, Arra
     return boxes
 
 
-def _oscillation(layer: Lookup, target: Target, progress: Progress = silent) -> tuple[float, float]:
-    """max_j sup |f - y_j| on the enlarged cells, and the largest distance between a value and any value of f."""
+def _apart(layer: Lookup, target: Target, reach: float, progress: Progress = silent) -> tuple[float, float]:
+    """max_j sup |f - y_j| on the cells of that reach about the sites, and the largest distance between a value and any of f.
+
+    With reach 0 that is what the stored values are off by, f enclosed at the true sites.
+    """
     D = len(layer.scale)
-    cuts = {1: 27, 2: 6}.get(D, 2 if D <= 6 else 1)
-    worst, bottom, top, sides = 0.0, math.inf, -math.inf, _sides(layer, 0.5 + MARGIN)
+    cuts = {1: 27, 2: 6}.get(D, 2 if D <= 6 else 1) if reach else 1
+    worst, bottom, top, sides = 0.0, math.inf, -math.inf, _sides(layer, reach)
     for start, y in pieces(layer.values, CHUNK):
-        low, high = _cells(layer, start, start + len(y), 0.5 + MARGIN, sides)
+        low, high = _cells(layer, start, start + len(y), reach, sides)
         low, high = np.maximum(low, layer.low), np.minimum(high, layer.high)
         bottom, top = min(bottom, float(y.min())), max(top, float(y.max()))
-        progress("proved again, every cell", start + len(y), len(layer.values))
+        progress(f"proved again, every {'cell' if reach else 'value'}", start + len(y), len(layer.values))
         for left, right in _equal_parts(low, high, cuts):
             f_low, f_high = _enclose(target, left, right)
             away = np.maximum(f_high - y, y - f_low)

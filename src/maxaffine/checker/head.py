@@ -9,7 +9,7 @@ import numpy as np
 from maxaffine.checker.boxes import grid
 from maxaffine.checker.local_error import CELLS, LONG, Extended, Rectangle, around_nodes, local_error, strip
 from maxaffine.checker.proved import DOUBLE, NotProved
-from maxaffine.checker.reader import Axis
+from maxaffine.checker.reader import Axis, ProductKeys
 from maxaffine.core import balls
 from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
@@ -65,9 +65,7 @@ class Head:
 
     def x(self, z: Interval) -> Interval:
         """middle + half z."""
-        shape = z.lo.shape
-        middle = Interval(np.broadcast_to(self.middle.lo, shape), np.broadcast_to(self.middle.hi, shape))
-        return z * Interval.point(self.half) + middle
+        return z * Interval.point(self.half) + self.middle
 
     def supremum(self, goal: float, cells: int = CELLS) -> float:
         """sup |f - g| over |z_e| <= 1."""
@@ -102,11 +100,10 @@ class Head:
 
     def seen(self, low: Array, high: Array, grids: list[Extended]) -> tuple[float, float]:
         """max |f - g| over a product of Chebyshev points, every uncertainty added; g in extended precision."""
-        columns = self.columns
-        g, size, doubt = columns.astype(np.longdouble), np.abs(columns), 0.0
-        for e, axis in enumerate(self.axes):
-            g = np.moveaxis(np.tensordot(axis.weights(grids[e], np.longdouble), g, axes=(1, e)), 0, e)
-            size = np.moveaxis(np.tensordot(axis.weights(grids[e].astype(np.float64)), size, axes=(1, e)), 0, e)
+        columns, doubt, pairs = self.columns, 0.0, list(zip(self.axes, grids, strict=True))
+        g = contract([axis.weights(x, np.longdouble) for axis, x in pairs], columns.astype(np.longdouble))
+        size = contract([axis.weights(x.astype(np.float64)) for axis, x in pairs], np.abs(columns))
+        for axis in self.axes:
             logits = float(np.abs(axis.a).max() + np.abs(axis.b).max())
             doubt += LONG * (8.0 * logits + 20.0 * axis.spread + 2.0 * len(axis.a) + 60.0)
         whole, spread = g[..., 0], size[..., 0]
@@ -128,3 +125,14 @@ class Head:
                 raise NotProved("the target could not be enclosed at points of the box.")
             worst = max(worst, float(away.max()))
         return worst * (1 + 1e-14), 0.0
+
+
+def heads_of(keys: ProductKeys, middle: Interval, half: Array, expression: Any = None) -> list[Head]:
+    """One head per output of product keys with listed values."""
+    assert keys.values is not None
+    found = []
+    for k in range(keys.values.shape[-1]):
+        slopes = None if keys.slopes is None else keys.slopes[..., k, :]
+        f = None if expression is None else expression.output(k)
+        found.append(Head(f, middle, half, keys.axes, keys.values[..., k : k + 1], slopes))
+    return found

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maxaffine.checker.head import Head, contract
+from maxaffine.checker.head import Head, contract, row_by_row
 from maxaffine.checker.proved import DOUBLE, NotProved
 from maxaffine.checker.reader import Axis
 from maxaffine.checker.slopes import lipschitz
@@ -61,40 +61,36 @@ class Account:
     held: float
 
 
-class OnPieces:
-    """Weights of a head at the middles of the pieces of a box, for values whose columns are c, or c and the slopes G."""
+class Moments:
+    """Weighted sums over the tokens of a head at places, for values whose columns are c, or c and the slopes G: v = c + G z.
 
-    def __init__(self, axes: tuple[Axis, ...], columns: int, low: Array, high: Array, counts: list[int]) -> None:
-        self.axes, self.E = axes, len(axes)
-        self.widths = (high - low) / 2.0 / counts * (1 + 1e-12)
-        self.places = [a + w * (2.0 * np.arange(n) + 1.0) for a, w, n in zip(low, self.widths, counts, strict=True)]
-        growth = sum(axis.spread * w for axis, w in zip(axes, self.widths, strict=True))
-        if not growth < 50.0:
-            raise NotProved("its keys are too steep to be followed.")
-        self.grow = math.exp(growth)
-        self.W = [axis.weights(z) for axis, z in zip(axes, self.places, strict=True)]
-        self.basis = [np.ones([1] * self.E), *np.meshgrid(*self.places, indexing="ij", sparse=True)][:columns]
+    Weights W (M_e, N_e) per axis, at a grid of places or, where all axes share their places, row by row.
+    """
+
+    def __init__(self, W: list[Array], places: list[Array], columns: int, on_grid: bool = True) -> None:
+        self.W, self.widths, self.contract = W, np.zeros(len(W)), contract if on_grid else row_by_row
+        grids = np.meshgrid(*places, indexing="ij", sparse=True) if on_grid else places
+        self.basis = [np.ones([1] * grids[0].ndim), *grids][:columns]
 
     def mean(self, W: list[Array], columns: Array) -> Array:
         """sum_j W_j v_j."""
-        found = contract(W, columns)
-        return np.asarray(sum(z * found[..., b] for b, z in enumerate(self.basis)))
+        return self.at(self.contract(W, columns))
+
+    def at(self, columns: Array) -> Array:
+        """c + G z of one token, or of one for every place."""
+        return np.asarray(sum(z * columns[..., b] for b, z in enumerate(self.basis)))
 
     def size(self, W: list[Array], columns: Array) -> Array:
         """sum_j W_j |v_j| anywhere in the piece, weights as at its middle; an upper bound."""
-        found, wide = contract(W, np.abs(columns)), [0.0, *self.widths]
+        found, wide = self.contract(W, np.abs(columns)), [0.0, *self.widths]
         return np.asarray(sum((np.abs(z) + wide[b]) * found[..., b] for b, z in enumerate(self.basis)))
 
-    def moves(self, W: list[Array], columns: Array) -> Array:
-        """sum_j W_j times what v_j moves by inside the piece."""
-        return contract(W, np.abs(columns[..., 1:]) @ self.widths[: columns.shape[-1] - 1])
-
     def apart(self, W: list[Array], columns: Array, g: Array) -> Array:
-        """An upper bound of sum_j W_j |v_j - g| at the middles: along one axis itself, else by Cauchy and Schwarz."""
-        if self.E == 1:
+        """An upper bound of sum_j W_j |v_j - g|: along one axis itself, else by Cauchy and Schwarz."""
+        if len(W) == 1:
             v = sum(z[:, None] * columns[None, :, b] for b, z in enumerate(self.basis))
             return np.asarray((W[0] * np.abs(v - g[:, None])).sum(axis=1) * (1 + 1e-9))
-        weight = contract(W, np.ones(columns.shape[:-1]))
+        weight = self.contract(W, np.ones((*columns.shape[:-1], 1)))[..., 0]
         square = self.square(W, columns)
         about = square - 2.0 * g * self.mean(W, columns) + g * g * weight
         return np.asarray(np.sqrt(weight * np.maximum(about + 1e-11 * (square + g * g * weight), 0.0)) * (1 + 1e-9))
@@ -104,11 +100,28 @@ class OnPieces:
         n = len(self.basis)
         pairs = [(a, b) for a in range(n) for b in range(a + 1)]
         terms = np.stack([(2.0 if b < a else 1.0) * columns[..., a] * columns[..., b] for a, b in pairs], axis=-1)
-        found = contract(W, terms)
+        found = self.contract(W, terms)
         total = sum(self.basis[a] * self.basis[b] * found[..., i] for i, (a, b) in enumerate(pairs))
         own = [i for i, (a, b) in enumerate(pairs) if a == b]
         size = sum(n * z * z * found[..., i] for z, i in zip(self.basis, own, strict=True))
         return np.asarray(np.maximum(total, 0.0) + 1e-11 * np.asarray(size))
+
+
+class OnPieces(Moments):
+    """Weights of a head at the middles of the pieces of a box."""
+
+    def __init__(self, axes: tuple[Axis, ...], columns: int, low: Array, high: Array, counts: list[int]) -> None:
+        widths = (high - low) / 2.0 / counts * (1 + 1e-12)
+        self.places = [a + w * (2.0 * np.arange(n) + 1.0) for a, w, n in zip(low, widths, counts, strict=True)]
+        growth = sum(axis.spread * w for axis, w in zip(axes, widths, strict=True))
+        if not growth < 50.0:
+            raise NotProved("its keys are too steep to be followed.")
+        super().__init__([axis.weights(z) for axis, z in zip(axes, self.places, strict=True)], self.places, columns)
+        self.widths, self.grow = widths, math.exp(growth)
+
+    def moves(self, W: list[Array], columns: Array) -> Array:
+        """sum_j W_j times what v_j moves by inside the piece."""
+        return contract(W, np.abs(columns[..., 1:]) @ self.widths[: columns.shape[-1] - 1])
 
 
 @np.errstate(over="ignore", invalid="ignore")

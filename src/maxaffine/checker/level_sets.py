@@ -18,6 +18,7 @@ from maxaffine.checker.literal_groups import NEGLIGIBLE, Frame, literal_bound
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.scaled_clusters import ScaledClusters
+from maxaffine.checker.target_parts import expression_of
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
 from maxaffine.target.target import Target
@@ -27,14 +28,12 @@ CHUNK = 15_000
 FIRST = 81  # boxes per variable to begin with
 
 
-def check_level_sets(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
+def check_level_sets(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """||layer - target||_p of single tokens with constant values."""
     p = stated_norm(record, 64.0)
     if math.isinf(p):
         raise NotProved("polygons around level sets are proved in L_p with p from 1 to 64.")
-    if target.expression is None or target.n_out != 1:
-        raise NotProved("its target is not one that level sets are proved for.")
-    layer = Layer.read(tensors, record["layer"], target)
+    expression_of(target, "level sets", one_output=False)
     (group,) = layer.clusters(target.box.dimension)
     stored = ScaledClusters.of(layer)
     if not group.single or any(np.any(G) for G in group.slopes):
@@ -50,7 +49,7 @@ def check_level_sets(tensors: Mapping[str, Any], record: Mapping[str, Any], targ
 
     def literal(form: Form, claimed: float) -> float:
         """The same sums, with the errors of the literal form's scores."""
-        frame = Frame.of(layer, form)
+        frame = Frame(layer, form)
         column = cluster_column(group, Blend(0.0, size), frame)
         off = float(literal_bound(frame, 0.0, [column]) * volume)
         return _Boxes(stored, target, p, 2.0 * column.eta).integral(max(claimed - off, 0.0))[0] + off

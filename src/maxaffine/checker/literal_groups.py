@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, rounded
-from maxaffine.checker.reader import Layer, reach_of
+from maxaffine.checker.reader import Layer
 from maxaffine.core.arrays import Array
 
 MARGIN = 1.0 + 1e-11  # for the rounding of these sums themselves
@@ -40,42 +40,34 @@ class Column:
 
 @dataclass(frozen=True)
 class Frame:
-    """The box, the centre and the affine part of a layer, the arithmetic, and how many tokens there are in all."""
+    """A layer in an arithmetic, and how many tokens it has in all."""
 
-    centre: Array
-    low: Array
-    high: Array
-    affine_part: Array | None  # its absolute values
-    bias: float
-    tokens: int
+    layer: Layer
     form: Form
 
-    @classmethod
-    def of(cls, layer: Layer, form: Form) -> Frame:
-        """Of a layer, in an arithmetic."""
-        if layer.tokens > MOST_TOKENS:
-            raise NotProved(f"it has {layer.tokens:,} tokens, and literal forms of more than {MOST_TOKENS:,} are not looked at.")
-        affine = None if layer.affine_part is None else np.abs(layer.affine_part)
-        return cls(layer.centre, layer.low, layer.high, affine, layer.bias, layer.tokens, form)
+    def __post_init__(self) -> None:
+        if self.tokens > MOST_TOKENS:
+            raise NotProved(f"it has {self.tokens:,} tokens, and literal forms of more than {MOST_TOKENS:,} are not looked at.")
 
     @property
-    def reach(self) -> Array:
-        """max |x - centre|."""
-        return reach_of(self.low, self.high, self.centre)
+    def tokens(self) -> int:
+        """Of all groups."""
+        return self.layer.tokens
+
+    def _affine_part(self, x: Array) -> float:
+        """max |affine part| for |x - centre| <= x."""
+        return 0.0 if self.layer.affine_part is None else float((np.abs(self.layer.affine_part) @ x).max())
 
     @property
     def affine_size(self) -> float:
         """max |affine part| over the box."""
-        return 0.0 if self.affine_part is None else float((self.affine_part @ self.reach).max()) * MARGIN
+        return self._affine_part(self.layer.reach) * MARGIN
 
     def affine_error(self) -> float:
         """What is wrong with the affine part, which is a part of every value of the first group."""
-        if self.affine_part is None:
-            return 0.0
-        away = np.maximum(np.abs(self.low), np.abs(self.high)) + np.abs(self.centre)
-        D = len(self.centre)
-        formed = rounded(D + 9, DOUBLE) * float((self.affine_part @ away).max())
-        return self.form.gamma(2 * self.tokens + D + 20) * self.affine_size + formed
+        low, high, centre = self.layer.low, self.layer.high, np.abs(self.layer.centre)
+        formed = rounded(len(centre) + 9, DOUBLE) * self._affine_part(np.maximum(np.abs(low), np.abs(high)) + centre)
+        return self.form.gamma(2 * self.tokens + len(centre) + 20) * self.affine_size + formed
 
     def sums(self, mean: float) -> float:
         """Of a weighted sum of all tokens and its normaliser, where sum W |v| <= mean."""
@@ -101,10 +93,10 @@ class Coordinates:
     @classmethod
     def read(cls, frame: Frame, matrix: Array) -> Coordinates:
         """Of the coordinates z = M (x - centre)."""
-        D = len(frame.centre)
-        part = rounded(D + 4, DOUBLE) + frame.form.gamma(D + 9)
+        centre = np.abs(frame.layer.centre)
+        part = rounded(len(centre) + 4, DOUBLE) + frame.form.gamma(len(centre) + 9)
         alone = np.count_nonzero(matrix, axis=1) == 1
-        return cls(np.abs(matrix) @ frame.reach * MARGIN, part, alone, np.abs(matrix) @ np.abs(frame.centre))
+        return cls(np.abs(matrix) @ frame.layer.reach * MARGIN, part, alone, np.abs(matrix) @ centre)
 
     def error(self, z: Array) -> Array:
         """Where |z| is at most this."""
@@ -127,6 +119,16 @@ def leak(levels: Sequence[tuple[float, float]], sizes: Sequence[float], bias: fl
     return total
 
 
+def literally(layer: Layer, bound: float, columns: Callable[[Frame], list[Column]]) -> Callable[[Form, float], float]:
+    """What proves a bound of the literal form, whatever is claimed: that of the layer, and its columns in an arithmetic."""
+
+    def literal(form: Form, claimed: float) -> float:
+        frame = Frame(layer, form)
+        return literal_bound(frame, bound, columns(frame))
+
+    return literal
+
+
 def literal_bound(frame: Frame, bound: float, columns: list[Column]) -> float:
     """The bound of the literal form: that of the layer, what every column loses, the leak between them, and their sum."""
     size = sum(one.size for one in columns) + frame.affine_size
@@ -135,7 +137,7 @@ def literal_bound(frame: Frame, bound: float, columns: list[Column]) -> float:
     if len(columns) > 1:
         levels = [one.levels() for one in columns]
         tops = [one.top + (frame.affine_size if g == 0 else 0.0) for g, one in enumerate(columns)]
-        total += leak(levels, tops, frame.bias, [2.0 * one.eta + 0.3 for one in columns])
+        total += leak(levels, tops, frame.layer.bias, [2.0 * one.eta + 0.3 for one in columns])
     if not math.isfinite(total):
         raise NotProved(f"its logits are not resolved in {frame.form.name}.")
     return total * MARGIN

@@ -34,7 +34,7 @@ def check_lookup(
     if layer.values.size > limit:
         raise NotProved(f"it holds {layer.values.size:,} values, more than the {limit:,} this check encloses.")
     found = _bound(layer, target, record, error, progress)
-    volume = 1.0 if record["norm"] == "inf" else float(np.prod(target.box.width)) ** (1.0 / float(record["norm"])) * (1 + 1e-12)
+    volume = target.box.volume ** (1.0 / stated_norm(record)) * (1 + 1e-12)
     size = layer.scale * layer.reach * (1 + 1e-12)
     return replace(
         found, literal=lambda form, claimed: literal_lookup(layer, found.bound, form, size, target.n_out, volume)

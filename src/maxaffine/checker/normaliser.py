@@ -25,43 +25,12 @@ def log_normaliser(slopes: Array, offsets: Array, size: Array) -> tuple[float, f
         raise NotProved("its normaliser has too many corners to be bounded.")
     corners = [np.array(signs) * size for signs in itertools.product((-1.0, 1.0), repeat=E)]
     high = max(tangent(z)[0] for z in corners)
-    low = _lowest_on_line(tangent, float(size[0])) if E == 1 else _lowest(tangent, size)
+    low = _lowest(tangent, size)
     return low - slack, high + slack
 
 
-Tangent = Callable[[Array], tuple[float, Array]]
-
-
-def _lowest_on_line(tangent: Tangent, size: float) -> float:
-    """A lower bound of a convex function on [-size, size]: where two tangents of opposite slopes cross."""
-    a, b = -size, size
-    (left, down), (right, up) = tangent(np.array([a])), tangent(np.array([b]))
-    if float(down[0]) >= 0.0:
-        return left
-    if float(up[0]) <= 0.0:
-        return right
-    best = -math.inf
-    for _ in range(200):
-        one, two = float(down[0]), float(up[0])
-        share = two / (two - one)
-        best = max(best, share * (left - one * a) + (1.0 - share) * (right - two * b))
-        middle = a + (b - a) / 2.0
-        if not a < middle < b:
-            break
-        value, slope = tangent(np.array([middle]))
-        if value - best < 0.01:
-            break
-        if float(slope[0]) <= 0.0:
-            a, left, down = middle, value, slope
-        else:
-            b, right, up = middle, value, slope
-        if float(down[0]) == 0.0:
-            return max(best, left)
-    return best
-
-
-def _lowest(tangent: Tangent, size: Array) -> float:
-    """The same in several coordinates: a linear program finds the mean of tangents that is highest where it is lowest."""
+def _lowest(tangent: Callable[[Array], tuple[float, Array]], size: Array) -> float:
+    """A lower bound of a convex function: a linear program finds the mean of tangents that is highest where it is lowest."""
     from scipy.optimize import linprog
 
     E, z = len(size), np.zeros(len(size))

@@ -10,21 +10,21 @@ eta.  kappa is the smallest number that the vertices allow.  In many variables c
 
 import math
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from maxaffine.checker.affine_tokens import AffineTokens
 from maxaffine.checker.literal_clusters import Blend, cluster_column
-from maxaffine.checker.literal_groups import Frame, literal_bound
+from maxaffine.checker.literal_groups import literally
 from maxaffine.checker.piecewise_cells import CELLS, Cell, cells_of
 from maxaffine.checker.piecewise_dual import compared_by_duality
-from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
+from maxaffine.checker.proved import DOUBLE, NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.soft_gap import soft_gap
+from maxaffine.checker.target_parts import expression_of
 from maxaffine.core.arrays import Array
-from maxaffine.core.polytopes import Affine, Polytope, TooLarge
+from maxaffine.core.polytopes import Polytope, TooLarge
 from maxaffine.core.rounding import DTYPES
 from maxaffine.target.target import Target
 
@@ -32,34 +32,28 @@ MOST_VARIABLES = 7  # beyond this, boxes have too many corners
 WORK = 20_000_000  # comparisons of a token with a vertex
 
 
-def check_piecewise(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
+def check_piecewise(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """sup |layer - target| of a layer whose clusters are single tokens."""
-    if target.expression is None or target.n_out != 1:
-        raise NotProved("its target is not one that piecewise affine layers are proved for.")
-    layer = Layer.read(tensors, record["layer"], target)
+    expression = expression_of(target, "piecewise affine layers", one_output=False)
     if len(layer.groups) != 1 or layer.affine_part is not None:
         raise NotProved("it is not a layer of one group of clusters.")
     tokens = AffineTokens.of(layer)
     if target.box.dimension <= MOST_VARIABLES:
         try:
             whole = Polytope.box(list(layer.low), list(layer.high))
-            cells = list(cells_of(target.expression, whole, layer.low, layer.high))
+            cells = list(cells_of(expression, whole, layer.low, layer.high))
             kappa, rest = _compared(tokens, cells)
         except TooLarge as failure:
             raise NotProved(f"its cells are not listed: {failure}.") from None
         how = f"{len(cells):,} cells of the target, every token at every vertex"
     else:
         kappa = (1 + 1e-9) / float(record["plan"]["sharpness"])  # any number will do: what it misses is counted
-        rest, count = compared_by_duality(tokens, target.expression, error, kappa)
+        rest, count = compared_by_duality(tokens, expression, error, kappa)
         how = f"{count:,} cells of the target, every token by duality"
     eta, lost = tokens.rounding()
     blend = float(soft_gap(len(tokens.scores) - 1, kappa, 2.0 * eta)) + rest
     bound = blend + lost
-
-    def literal(form: Form, claimed: float) -> float:
-        frame = Frame.of(layer, form)
-        return literal_bound(frame, bound, [cluster_column(tokens.group, Blend(blend, _size(target)), frame)])
-
+    literal = literally(layer, bound, lambda frame: [cluster_column(tokens.group, Blend(blend, _size(target)), frame)])
     return Proved(bound, how, literal)
 
 
@@ -76,8 +70,7 @@ def _compared(tokens: AffineTokens, cells: list[Cell]) -> tuple[float, float]:
 
     A cell on which two tokens are best in turn is cut where they tie.
     """
-    S = np.array([[float(c) for c in row] for row in tokens.scores])
-    V = np.array([[[float(c) for c in row] for row in rows] for rows in tokens.values])  # (N, K, D + 1)
+    S, V = tokens.scores.astype(np.float64), tokens.values.astype(np.float64)  # (N, D + 1) and (N, K, D + 1)
     K, D = V.shape[1], len(tokens.centre)
     wide = np.append(tokens.layer.reach * 1.0000001, 1.0)
     score_size, value_size = float((np.abs(S) @ wide).max()), float((np.abs(V) @ wide).max())
@@ -86,8 +79,8 @@ def _compared(tokens: AffineTokens, cells: list[Cell]) -> tuple[float, float]:
     target_size, work, left = 0.0, 0, list(cells)
     while left:
         cell = left.pop()
-        w = np.array([[float(x - c) for x, c in zip(v, tokens.centre, strict=True)] for v in cell.part.vertices])
-        middle = np.array([float(x - c) for x, c in zip(cell.part.middle, tokens.centre, strict=True)])
+        w = (np.array(cell.part.vertices, dtype=object) - tokens.centre).astype(np.float64)
+        middle = (np.array(cell.part.middle, dtype=object) - tokens.centre).astype(np.float64)
         best = int((S[:, :-1] @ middle + S[:, -1]).argmax())
         scores = w @ S[:, :-1].T + S[:, -1]  # (vertices, N)
         gap = scores[:, best : best + 1] - scores
@@ -96,12 +89,12 @@ def _compared(tokens: AffineTokens, cells: list[Cell]) -> tuple[float, float]:
             raise NotProved("its cells have more vertices than this check compares.")
         if gap.min() < -tie:
             rival = int(gap.min(axis=0).argmin())
-            parts = cell.part.cut(_tied(tokens, best, rival))
+            parts = cell.part.cut(tuple(tokens.in_x(tokens.scores[best] - tokens.scores[rival])))  # where they tie
             if all(part is not None for part in parts):
                 left += [Cell(part, cell.outputs, cell.uncertainty) for part in parts if part is not None]
                 continue
-        shifted = [(*f[:-1], sum((a * c for a, c in zip(f, tokens.centre, strict=False)), f[-1])) for f in cell.outputs]
-        F = np.array([[float(c) for c in row] for row in shifted])  # (K, D + 1)
+        outputs = np.array(cell.outputs, dtype=object)
+        F = np.column_stack([outputs[:, :-1], outputs[:, -1] + outputs[:, :-1] @ tokens.centre]).astype(np.float64)  # (K, D + 1)
         target_size = max(target_size, float((np.abs(F) @ wide).max()))
         f = w @ F[:, :-1].T + F[:, -1]  # (vertices, K)
         v = np.einsum("vd,nkd->vnk", w, V[:, :, :-1]) + V[:, :, -1]
@@ -116,10 +109,3 @@ def _compared(tokens: AffineTokens, cells: list[Cell]) -> tuple[float, float]:
     # Vertices and functions were rounded to float64, and sums of D + 1 products: all relative to their sizes.
     blur = (4 * D + 16) * DOUBLE * (value_size + target_size + 2.0 * kappa * score_size)
     return kappa, max(rest, 0.0) + blur
-
-
-def _tied(tokens: AffineTokens, k: int, other: int) -> Affine:
-    """S_k - S_other as a function of x."""
-    difference = [a - b for a, b in zip(tokens.scores[k], tokens.scores[other], strict=True)]
-    shift = sum((a * c for a, c in zip(difference, tokens.centre, strict=False)), Fraction(0))
-    return (*difference[:-1], difference[-1] - shift)

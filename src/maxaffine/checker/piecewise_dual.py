@@ -45,15 +45,11 @@ class Frame:
 
     def scaled(self, L: Affine) -> list[float]:
         """L in coordinates that run over [-1, 1], as float64."""
-        known = self.known.get(L)
-        if known is None:
-            known = self.known[L] = self._scaled(L)
-        return known
-
-    def _scaled(self, L: Affine) -> list[float]:
-        half = [(b - a) / 2 for a, b in zip(self.low, self.high, strict=True)]
-        middle = sum((c * (a + b) / 2 for c, a, b in zip(L, self.low, self.high, strict=False)), L[-1])
-        return [*(float(c * h) for c, h in zip(L, half, strict=False)), float(middle)]
+        if L not in self.known:
+            ends = list(zip(L, self.low, self.high, strict=False))
+            middle = sum((c * (a + b) / 2 for c, a, b in ends), L[-1])
+            self.known[L] = [*(float(c * ((b - a) / 2)) for c, a, b in ends), float(middle)]
+        return self.known[L]
 
     def upper(self, L: Affine, cell: tuple[Affine, ...], enough: Fraction = ZERO) -> Fraction:
         """An upper bound of L on the cell, not sharper than `enough`; minus 1 where the cell is proved to be empty."""
@@ -72,20 +68,18 @@ class Frame:
 
     def empty(self, cell: tuple[Affine, ...]) -> bool:
         """Whether some h_i > 0 everywhere, by a mean of them that is positive on the box."""
-        depth, multipliers = self._depth(cell)
-        if depth <= 0 or multipliers is None:
-            return False
-        return self.top(_less((ZERO,) * len(cell[0]), cell, multipliers)) < 0
+        depth, _, multipliers = self._deepest(cell)
+        return depth > 0 and self.top(_less((ZERO,) * len(cell[0]), cell, multipliers)) < 0
 
     def inner(self, cell: tuple[Affine, ...]) -> list[Fraction]:
         """A point deep inside the cell, where it has one."""
         if not cell:
             return [(a + b) / 2 for a, b in zip(self.low, self.high, strict=True)]
-        self._depth(cell)
-        return [(a + b) / 2 + Fraction(float(u)) * (b - a) / 2 for u, a, b in zip(self._point, self.low, self.high, strict=True)]
+        _, point, _ = self._deepest(cell)
+        return [(a + b) / 2 + Fraction(float(u)) * (b - a) / 2 for u, a, b in zip(point, self.low, self.high, strict=True)]
 
-    def _depth(self, cell: tuple[Affine, ...]) -> tuple[float, Array | None]:
-        """min over the box of max_i h_i / |h_i|, with the multipliers of the h_i."""
+    def _deepest(self, cell: tuple[Affine, ...]) -> tuple[float, Array, Array]:
+        """min over the box of max_i h_i / |h_i|, the point in [-1, 1]^D where that is, and the multipliers of the h_i."""
         rows = np.array([self.scaled(h) for h in cell])
         sizes = np.maximum(np.abs(rows[:, :-1]).sum(axis=1), 1e-300)
         D = rows.shape[1] - 1
@@ -93,8 +87,7 @@ class Frame:
         answer = self._solve(np.append(np.zeros(D), 1.0), A, -rows[:, -1] / sizes, D)
         if answer is None:
             raise NotProved("a linear program has no answer.")
-        self._point = np.asarray(answer.x[:D])
-        return float(answer.fun), np.maximum(-answer.ineqlin.marginals, 0.0) / sizes
+        return float(answer.fun), np.asarray(answer.x[:D]), np.maximum(-answer.ineqlin.marginals, 0.0) / sizes
 
     def _solve(self, c: Array, A: Array, b: Array, D: int) -> Any:
         from scipy.optimize import linprog
@@ -123,8 +116,7 @@ def compared_by_duality(tokens: AffineTokens, expression: Expression, error: flo
         raise NotProved("its sharpness is not a positive number.")
     low, high = tokens.layer.low, tokens.layer.high
     frame = Frame([Fraction(float(a)) for a in low], [Fraction(float(b)) for b in high])
-    shift = [(*row[:-1], row[-1] - _dot(row, tokens.centre)) for row in tokens.scores]
-    values = [[(*row[:-1], row[-1] - _dot(row, tokens.centre)) for row in rows] for rows in tokens.values]
+    scores, values = tokens.in_x(tokens.scores), tokens.in_x(tokens.values)
     steep, goal = Fraction(kappa), Fraction(1e-3 * error)
     worst, count = ZERO, 0
     small = goal / (10 * len(expression.nodes))
@@ -135,30 +127,22 @@ def compared_by_duality(tokens: AffineTokens, expression: Expression, error: flo
         count += 1
         if count > CELLS:
             raise NotProved(f"it has more than {CELLS:,} cells.")
-        point = frame.inner(cell)
-        heights = [_dot(s, point) + s[-1] for s in shift]
-        best = heights.index(max(heights))
+        best = int((scores[:, :-1] @ np.array(frame.inner(cell), dtype=object) + scores[:, -1]).argmax())
         found, rival = ZERO, -1
-        for k, (score, rows) in enumerate(zip(shift, values, strict=True)):
-            gap = [steep * (a - b) for a, b in zip(shift[best], score, strict=True)]
+        for k, (score, rows) in enumerate(zip(scores, values, strict=True)):
+            gap = steep * (scores[best] - score)
             for f, v in zip(outputs, rows, strict=True):
                 for sign in (1, -1):
-                    L = tuple(sign * (a - b) - g for a, b, g in zip(v, f, gap, strict=True))
-                    above = frame.upper(L, cell, max(found, goal / 100))
+                    above = frame.upper(tuple(sign * (v - f) - gap), cell, max(found, goal / 100))
                     if above > found:
                         found, rival = above, k
         if found > goal and rival >= 0:
-            tied = tuple(a - b for a, b in zip(shift[best], shift[rival], strict=True))
-            minus = tuple(-c for c in tied)
+            tied, minus = tuple(scores[best] - scores[rival]), tuple(scores[rival] - scores[best])
             if min(frame.upper(minus, cell), frame.upper(tied, cell)) > LEAD and len(cell) < 200:
                 left += [replace(one, part=(*cell, side)) for side in (tied, minus) if not frame.empty((*cell, side))]
                 continue
         worst = max(worst, found + one.uncertainty)
     return float(worst) * (1 + 1e-12), count
-
-
-def _dot(row: Affine, point: list[Fraction]) -> Fraction:
-    return sum((a * x for a, x in zip(row, point, strict=False) if a), ZERO)
 
 
 def _branches(frame: Frame, node: Any, args: list[Any], cell: tuple[Affine, ...], small: Fraction) -> Parts:

@@ -4,12 +4,13 @@ Values are listed, affine in z, or sums of products of factors; factors are comp
 """
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from maxaffine.checker.head import Head
+from maxaffine.checker.head import Head, heads_of
 from maxaffine.checker.head_rounding import MARGIN, LogitErrors, account, joined_factors, rounding, tree_depth
 from maxaffine.checker.literal_groups import RESOLVED, Column, Coordinates, Frame
 from maxaffine.checker.normaliser import log_normaliser
@@ -70,18 +71,6 @@ class ProductGroup:
         narrow = layer.dtype != "float64" and inside
         return cls(group, keys, middle, half, query, layer.dtype, bias, layer.tokens, narrow)
 
-    def _heads(self) -> list[Head]:
-        """One per output, of listed values."""
-        values, slopes, f = self.keys.values, self.keys.slopes, self.group.expression
-        assert values is not None
-        return [
-            Head(
-                None if f is None else f.output(k), self.middle, self.half, self.keys.axes, values[..., k : k + 1],
-                None if slopes is None else slopes[..., k, :],
-            )
-            for k in range(values.shape[-1])
-        ]  # fmt: skip
-
     def _factor(self, e: int, r: int) -> Head:
         """Product r along direction e."""
         assert self.keys.factors is not None and self.group.factors is not None
@@ -95,7 +84,7 @@ class ProductGroup:
         if self.keys.values is None:
             return self._prove_factors(goal)
         found = []
-        for one in self._heads():
+        for one in heads_of(self.keys, self.middle, self.half, self.group.expression):
             bound, top = self._bound(one, self.query, goal)
             found.append((bound, min(top, one.extent() + bound)))
         if not all(math.isfinite(number) for pair in found for number in pair):  # max() would lose NaN
@@ -133,51 +122,42 @@ class ProductGroup:
         return head.supremum(goal) + lost + 4.0 * self.keys.tokens * compute.tiny * head.top(), largest
 
     @cached_property
-    def _levels(self) -> tuple[float, float]:
+    def levels(self) -> tuple[float, float]:
+        """Bounds of log sum exp of the logits over the range of z."""
         rows = [log_normaliser(axis.a[:, None], axis.b, np.array([MARGIN])) for axis in self.keys.axes]
         return sum(low for low, _ in rows), sum(high for _, high in rows)
 
-    def normaliser(self) -> tuple[float, float]:
-        """Bounds of log sum exp of the logits over the range of z."""
-        return self._levels
-
     def column(self, frame: Frame) -> Column:
         """This group in its own column of a literal form."""
-        heads = None if self.keys.values is None else [replace(one, expression=None) for one in self._heads()]
-        factors = None
-        if self.keys.factors is not None:
-            factors = [[self._factor(e, r) for e in range(len(self.half))] for r in range(self.keys.factors[0].shape[1])]
-        return product_column(frame, self.keys, heads, factors, self.extent, self.normaliser)
+        return product_column(frame, self.keys, self.extent, lambda: self.levels)
 
 
-def product_column(
-    frame: Frame, keys: ProductKeys, heads: list[Head] | None, factors: list[list[Head]] | None, extent: float, levels: object
-) -> Column:
+def product_column(frame: Frame, keys: ProductKeys, extent: float, levels: Callable[[], tuple[float, float]]) -> Column:
     """Product keys in their own column of a literal form: one head per output, or one per product and direction."""
     form, E = frame.form, len(keys.axes)
     at = Coordinates.read(frame, keys.matrix)
     error = at.error(at.size)
-    counted = LogitErrors(form.unit, E + 8.5 + (E + 2.0) * DOUBLE / form.unit, 72.0, 5.0 * frame.bias)
-    size = sum(float(np.abs(axis.a).max()) * 1.01 + float(np.abs(axis.b).max()) for axis in keys.axes) + frame.bias
+    counted = LogitErrors(form.unit, E + 8.5 + (E + 2.0) * DOUBLE / form.unit, 72.0, 5.0 * frame.layer.bias)
+    size = sum(float(np.abs(axis.a).max()) * 1.01 + float(np.abs(axis.b).max()) for axis in keys.axes) + frame.layer.bias
     eta = sum(counted.largest(axis, E) for axis in keys.axes) + float(error @ [np.abs(axis.a).max() for axis in keys.axes])
     if not (size < form.largest and eta < RESOLVED and np.all(error < 2.0**-9)):
         raise NotProved(f"its logits are not resolved in {form.name}.")
-    if heads is not None:
-        rows = [_listed_column(frame, at, one, error, counted, eta) for one in heads]
+    zero, ones = Interval.point(np.zeros(E)), np.ones(E)
+    if keys.factors is None:
+        rows = [_listed_column(frame, at, one, error, counted, eta) for one in heads_of(keys, zero, ones)]
         lost, largest, top = (max(row[i] for row in rows) for i in range(3))
     else:
-        assert factors is not None and keys.factors is not None
         lost, held = joined_factors(keys.axes, keys.factors, counted)
-        rank, largest = len(factors), 0.0
-        for row in factors:
+        rank, largest = keys.factors[0].shape[1], 0.0
+        for r in range(rank):
             plain, rough = 1.0, 1.0
-            for e, one in enumerate(row):
-                found = account(one, error[e : e + 1], counted)
+            for e, axis in enumerate(keys.axes):
+                factor = Head(None, zero[:1], ones[:1], (axis,), keys.factors[e][:, r : r + 1])
+                found = account(factor, error[e : e + 1], counted)
                 plain, rough = plain * found.top, rough * (found.top + found.by_query)
             lost, largest = lost + (rough - plain), largest + rough
         lost += (form.gamma(E + rank + 12) * held + frame.sums(held)) * math.exp(2.0 * eta)
         top = float(np.prod([np.abs(factor).max(axis=0) for factor in keys.factors], axis=0).sum()) * 1.01
-    assert callable(levels)
     return Column(lost * (1 + 1e-9) + frame.stray(top), min(largest, extent), eta, top, levels)
 
 
@@ -185,7 +165,7 @@ def _listed_column(
     frame: Frame, at: Coordinates, one: Head, error: Array, counted: LogitErrors, eta: float
 ) -> tuple[float, float, float]:
     """What one output of a head loses in a literal form, and bounds of |g| and of its tokens' values."""
-    form, E, D = frame.form, len(one.axes), len(frame.centre)
+    form, E, D = frame.form, len(one.axes), len(frame.layer.centre)
     found, top, G = account(one, error, counted), one.top() * 1.01, one.slopes
     # affine values are formed in x, whose terms are as large as the box where a coordinate is oblique
     formed = found.held if G is None or at.alone.all() else max(found.held, top)

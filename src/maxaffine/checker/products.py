@@ -20,15 +20,14 @@ from typing import Any
 import numpy as np
 
 from maxaffine.checker.axis_cluster import AxisParts
-from maxaffine.checker.axis_clusters import BITS, AxisCheck, affine_error
+from maxaffine.checker.axis_clusters import AxisCheck, affine_error, in_balls
 from maxaffine.checker.certificate import stated_scope
 from maxaffine.checker.literal_clusters import Blend, cluster_column
-from maxaffine.checker.literal_groups import Frame, literal_bound
-from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
+from maxaffine.checker.literal_groups import Column, Frame, literally
+from maxaffine.checker.proved import DOUBLE, NotProved, Proved, exact
 from maxaffine.checker.reader import Factored, Layer
-from maxaffine.core import balls
+from maxaffine.checker.target_parts import along, doubt_parts, expression_of
 from maxaffine.core.arrays import Array
-from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
 from maxaffine.core.scope import Scope
@@ -38,28 +37,23 @@ from maxaffine.target.target import Target
 TOP = 1e300  # of partial products
 
 
-def check_products(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
+def check_products(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """sup |layer - target| of a product of groups of clusters, for a product of functions of one direction each."""
-    if target.expression is None or target.n_out != 1 or target.d_out != 1:
-        raise NotProved("its target is not one that products are proved for.")
-    found = product_of(target.expression, target.box)
+    found = product_of(expression_of(target, "products"), target.box)
     if found is None or len(found.factors) not in (2, 3):
         raise NotProved("its target is not a product of functions of two or three directions.")
-    _multiplies(found, target)
+    doubt_parts(
+        target, lambda x: factors_at(found, x) + along(found.slopes, x) + Interval.exact(found.constant),
+        "the product of its factors is not its target.",
+    )  # fmt: skip
     stated = stated_scope(record["certificate"])
     if not Scope().covers(stated):
         raise NotProved("the x its certificate speaks of are not those that products are proved for.")
-    layer = Layer.read(tensors, record["layer"], target)
     made = multiplied_out(layer, 0, found, record["plan"]["factors"], stated.inputs == "real")
     if len(layer.groups) != 1:
         raise NotProved("it is not a layer of one product.")
-
-    def literal(form: Form, claimed: float) -> float:
-        frame = Frame.of(layer, form)
-        return literal_bound(frame, made.bound + made.listed_off, [cluster_column(made.group.combined(), made.known, frame)])
-
     how = f"{len(found.factors)} factors, {made.clusters} clusters, each factor where its clusters are in the race"
-    return Proved(made.bound, how, literal)
+    return Proved(made.bound, how, literally(layer, made.bound + made.listed_off, lambda frame: [made.column(frame)]))
 
 
 @dataclass(frozen=True)
@@ -72,6 +66,10 @@ class Multiplied:
     known: Blend
     listed_off: float
     group: Factored
+
+    def column(self, frame: Frame) -> Column:
+        """In its own column of a literal form, which lists all combinations."""
+        return cluster_column(self.group.combined(), self.known, frame)
 
 
 @dataclass(frozen=True)
@@ -100,8 +98,7 @@ class Stored:
         if sum(any(np.any(G) for G in one.slopes) for one in group.factors) > 1:
             raise NotProved("the values of more than one of its factors are affine.")
         affine = layer.affine_part[0] if layer.affine_part is not None and alone else np.zeros(len(layer.low))
-        pairs = zip(found.slopes, layer.centre, strict=True)
-        lift = found.constant + sum((a * Fraction(float(c)) for a, c in pairs), Fraction(0))
+        lift = found.constant + np.array(found.slopes) @ exact(layer.centre)
         lacks = abs(float(Fraction(group.shift) - lift)) * (1 + 1e-12)
         off, size = affine_error(found.slopes, affine, layer)
         return cls(layer.dtype, factors, group.shift, lacks, size, off)
@@ -128,12 +125,10 @@ def multiplied_out(layer: Layer, g: int, found: Product, rows: Any, real: bool, 
     if not isinstance(group, Factored):
         raise NotProved("a product of its target is not one of groups of clusters.")
     try:
-        with balls.precision(BITS):
+        with in_balls():
             stored = Stored.of(layer, group, found, rows, alone)
             pairs = [check.computed() for check in stored.factors]
-            moved = [check.change(check.drift + (check.real if real else 0.0)) for check in stored.factors]
-    except Refused as failure:
-        raise NotProved(str(failure)) from None
+            moved = [check.target.change(check.drift + (check.real if real else 0.0)) for check in stored.factors]
     except OverflowError:
         raise NotProved("the factors that its record names leave float64.") from None
     numbers = 20.0 * (len(layer.low) + 1) * sum(one.tokens for one in group.factors)  # that are stored, at most
@@ -179,32 +174,12 @@ def _listed(parts: list[AxisParts], stored: Stored) -> tuple[Blend, float]:
     return Blend(blend + off, size, (spans[0], spans[1]), far * 1.1 * grown, mass * grown), off
 
 
-def _multiplies(found: Product, target: Target) -> None:
-    """The factors' product and the affine part are the target at random points: this module takes no product apart itself."""
-    x = target.box.sample(120, np.random.default_rng(31))
-    value = target.enclose(x, x)
-    known = np.isfinite(value.lo[:, 0, 0]) & np.isfinite(value.hi[:, 0, 0])
-    whole = factors_at(found, x) + _along(found.slopes, x) + Interval.exact(found.constant)
-    apart = (whole.hi[:, 0] < value.lo[:, 0, 0]) | (whole.lo[:, 0] > value.hi[:, 0, 0])
-    if np.any(apart) or np.count_nonzero(known & np.isfinite(whole.lo[:, 0]) & np.isfinite(whole.hi[:, 0])) < 60:
-        raise NotProved("the product of its factors is not its target.")
-
-
 def factors_at(found: Product, x: Array) -> Interval:
     """The factors' product at points (B, D), enclosed: (B, 1)."""
     whole = Interval.point(np.ones((len(x), 1)))
     for factor in found.factors:
-        whole = whole * factor.h.enclose(_along(factor.direction, x))
+        whole = whole * factor.h.enclose(along(factor.direction, x))
     return whole
-
-
-def _along(w: tuple[Fraction, ...], x: Array) -> Interval:
-    """w . x at points, (B, 1)."""
-    total = Interval.point(np.zeros((len(x), 1)))
-    for c, column in zip(w, x.T, strict=True):
-        if c:
-            total = total + Interval.exact(c) * Interval.point(column[:, None])
-    return total
 
 
 def _grown(base: list[float], more: list[float]) -> float:

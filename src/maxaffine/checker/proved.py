@@ -2,6 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from maxaffine.core.rounding import DTYPES
 
@@ -35,6 +40,11 @@ def rounded(count: float, unit: float) -> float:
     """n u / (1 - n u)."""
     whole = count * unit
     return whole / (1.0 - whole) if whole < 0.5 else float("inf")
+
+
+def exact(numbers: ArrayLike) -> Any:
+    """An array of float64 numbers as an array of fractions, for sums and products without rounding."""
+    return np.vectorize(lambda number: Fraction(float(number)), otypes=[object])(numbers)
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,14 @@ import numpy as np
 
 from maxaffine.checker.boxes import grid
 from maxaffine.checker.certificate import stated_gap, stated_norm, stated_scope
-from maxaffine.checker.head import Head
 from maxaffine.checker.head_rounding import rounding
 from maxaffine.checker.literal_clusters import Blend, cluster_column
 from maxaffine.checker.literal_groups import Frame, literal_bound
-from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
-from maxaffine.checker.reader import Axis, Clusters, Layer
+from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved, exact
+from maxaffine.checker.reader import Layer
+from maxaffine.checker.scaled_clusters import ScaledClusters
 from maxaffine.checker.soft_gap import soft_gap
+from maxaffine.checker.target_parts import doubt_at, expression_of
 from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
@@ -30,15 +31,14 @@ from maxaffine.expression.expression import Expression
 from maxaffine.structure.planes import Arrangement, NotRegions, arrangement
 from maxaffine.target.target import Target
 
+KEYS = 1 << 14  # of a region along a variable
 PARTS = {1: 81, 2: 18, 3: 8}  # of the box per variable, for the size of a branch
 
 
-def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
+def check_regions(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """||layer - target||, in the sup norm outside the gap that the certificate's scope names where the target jumps."""
-    if target.expression is None or target.n_out != 1 or target.d_out != 1:
-        raise NotProved("its target is not one that regions are proved for.")
     try:
-        found = arrangement(target.expression, target.box)
+        found = arrangement(expression_of(target, "regions"), target.box)
     except NotRegions as failure:
         raise NotProved(f"its target does not switch on hyperplanes alone: {failure}.") from None
     _same(found, target)
@@ -56,15 +56,12 @@ def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target:
         raise NotProved("its certificate does not speak about the integral over the box.")
     if not gap < float(target.box.width.max()):
         raise NotProved("the gap about the jumps leaves nothing of the box to speak of.")
-    layer = Layer.read(tensors, record["layer"], target)
-    stored = _Regions.of(layer, target, len(signs))
+    stored = _stored(layer, target, len(signs))
     volume = float(np.prod(target.box.width)) * (1 + 1e-12)
-    if math.isfinite(norm):
-        error = error / volume ** (1.0 / norm)
-    worst, rounding, size = _heads(stored, found, signs, target, error)
+    worst, rounding, size = _heads(stored, found, signs, target, error / volume ** (1.0 / norm))
     ratios = [steep / (2.0 * float(lam[i])) for i, steep in enumerate(_slopes(found, target)) if i not in jumps]
     kappa = max(ratios, default=0.0) * (1 + 1e-12)
-    drift = stored.drift(found, signs, lam)
+    drift = _drift(stored, found, signs, lam)
     mixing = _Mixing(stored, worst, size, kappa, [(found.planes[i], float(lam[i]), [row[i] for row in signs]) for i in jumps])
 
     def bound(eta: float, lost: float) -> float:
@@ -73,8 +70,8 @@ def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target:
         return mixing.integrated(eta, lost, norm, volume)
 
     def literal(form: Form, claimed: float) -> float:
-        frame = Frame.of(layer, form)
-        column = cluster_column(stored.group, Blend(0.0, size + worst), frame)
+        frame = Frame(layer, form)
+        column = cluster_column(stored.group, Blend(0.0, stored.largest()), frame)
         return bound(drift + column.eta, literal_bound(frame, 0.0, [column]))
 
     how = "branches on the whole box, planes between them" + ("" if math.isinf(norm) else ", slabs about the planes of jumps")
@@ -82,18 +79,19 @@ def check_regions(tensors: Mapping[str, Any], record: Mapping[str, Any], target:
 
 
 def _heads(
-    stored: "_Regions", found: Arrangement, signs: list[tuple[int, ...]], target: Target, error: float
+    stored: ScaledClusters, found: Arrangement, signs: list[tuple[int, ...]], target: Target, error: float
 ) -> tuple[float, float, float]:
     """Over all regions, of their heads on the whole box: sup |f_k - p_k|, what rounding does to them, and sup |f_k|."""
     worst = rounding_error = size = 0.0
+    unit = compute_format(stored.dtype).unit  # a computed t is off by this, where it is rounded to the dtype that computes
+    query = stored.query / stored.group.radii[0] + (0.0 if stored.dtype == "float64" else 1.01 * unit)
     proved: dict[tuple[str, bytes], tuple[float, float]] = {}
     for k, row in enumerate(signs):
         branch, values, slopes = found.branch(row), stored.group.values[k], stored.group.slopes[k][..., 0, :]
         key = (branch.describe(branch.outputs[0]), values.tobytes() + slopes.tobytes())
         if key not in proved:
-            head = Head(branch, Interval.point(stored.layer.centre), stored.group.radii[0], stored.axes, values, slopes)
-            lost = rounding(head, stored.query, stored.unit, 0.0, stored.group.tokens, False)[0]
-            proved[key] = head.supremum(error), lost
+            head = stored.head(k, 0, branch)
+            proved[key] = head.supremum(error), rounding(head, query, unit, 0.0, stored.group.tokens, False)[0]
         worst, rounding_error = max(worst, proved[key][0]), max(rounding_error, proved[key][1])
         size = max(size, _largest(branch, target))
     return worst, rounding_error, size
@@ -108,7 +106,7 @@ class _Mixing:
     with U = 2 eta.  Regions beyond a jump at distance |h| have masses of at most e^{2 eta - 2 lam |h|} each.
     """
 
-    stored: "_Regions"
+    stored: ScaledClusters
     worst: float
     size: float
     kappa: float
@@ -125,7 +123,7 @@ class _Mixing:
         total += (len(self.jumps) + C * 4.0 + 60.0) * DOUBLE * ends + C * 1e-30 * ends
         if not math.isfinite(total + self.size):
             raise NotProved("a branch of its target could not be enclosed.")
-        return (total + self.stored.unit * 1.01 * (self.size + total)) * (1 + 1e-12)
+        return (total + compute_format(self.stored.dtype).unit * 1.01 * (self.size + total)) * (1 + 1e-12)
 
     def outside(self, gap: float, eta: float, lost: float) -> float:
         """The supremum at distances of at least `gap` from the planes of jumps."""
@@ -143,7 +141,7 @@ class _Mixing:
         box with |h| <= tau is at most 2 tau / max |a_j| w_j of it: upper sums over slabs that widen by a twentieth each.
         """
         total = self._finished(self._pointwise(eta, lost)) * volume ** (1.0 / p)
-        width = self.stored.layer.high - self.stored.layer.low
+        width = self.stored.high - self.stored.low
         for plane, lam, sides in self.jumps:
             total += 2.0 * self.size * (beyond_a_jump(plane, lam, sides, width, eta, p) * volume * (1 + 1e-9)) ** (1.0 / p)
         return float(total * (1 + 1e-9))
@@ -166,18 +164,15 @@ def _same(found: Arrangement, target: Target) -> None:
     x = target.box.sample(160, np.random.default_rng(23))
     by_region: dict[tuple[int, ...], list[int]] = {}
     for i, row in enumerate(x):
-        point = [Fraction(float(c)) for c in row]
-        heights = [plane[-1] + sum((a * c for a, c in zip(plane, point, strict=False)), Fraction(0)) for plane in found.planes]
+        heights = np.array(found.planes) @ exact([*row, 1.0])
         by_region.setdefault(tuple(1 if h > 0 else -1 if h < 0 else 0 for h in heights), []).append(i)
     for signs, rows in by_region.items():
         if 0 in signs:
             continue
         if signs not in found.regions:
             raise NotProved("a region of the target is missing.")
-        points = Interval(x[rows], x[rows])
-        one, two = target.expression.enclose(points), found.branch(signs).enclose(points)
-        if np.any(one.lo > two.hi) or np.any(two.lo > one.hi):
-            raise NotProved("a branch of the target is not the target.")
+        branch = found.branch(signs).enclose(Interval.point(x[rows]))
+        doubt_at(target.expression, x[rows], branch, "a branch of the target is not the target.")
 
 
 def _gap(record: Mapping[str, Any], jumps: list[int]) -> float:
@@ -193,72 +188,30 @@ def _gap(record: Mapping[str, Any], jumps: list[int]) -> float:
     return gap * (1 - 1e-5)
 
 
-@dataclass(frozen=True)
-class _Regions:
-    """The stored numbers: z = x - centre, t = z / radius, the same keys in every cluster."""
+def _stored(layer: Layer, target: Target, count: int) -> ScaledClusters:
+    """One cluster per region in the variables themselves, z = x - centre and t = z / radius; NotProved for anything else."""
+    (group,) = layer.clusters(target.box.dimension)
+    if len(group.sites) != count or layer.affine_part is not None:
+        raise NotProved("its groups or clusters are not those of its target.")
+    plain = np.array_equal(group.matrix, np.eye(len(layer.low))) and not np.any(group.origins)
+    if not plain or np.any(group.sizes != group.sizes[0]) or np.any(group.radii != group.radii[0]):
+        raise NotProved("its regions do not share their coordinates and keys.")
+    for axes in group.axes:
+        if any(np.any(one.a != two.a) or np.any(one.b != two.b) for one, two in zip(axes, group.axes[0], strict=True)):
+            raise NotProved("its regions do not share their keys.")
+    if np.any(layer.reach / group.radii[0] * (1 + 2.0**-50) > 1.0):
+        raise NotProved("its coordinates leave [-1, 1].")
+    return ScaledClusters.of(layer, keys=KEYS)
 
-    layer: Layer
-    group: Clusters
-    axes: tuple[Axis, ...]
 
-    @classmethod
-    def of(cls, layer: Layer, target: Target, count: int) -> "_Regions":
-        """One cluster per region in the variables themselves; NotProved for anything else."""
-        (group,) = layer.clusters(target.box.dimension)
-        if len(group.sites) != count or layer.affine_part is not None:
-            raise NotProved("its groups or clusters are not those of its target.")
-        plain = np.array_equal(group.matrix, np.eye(len(layer.low))) and not np.any(group.origins)
-        if not plain or np.any(group.sizes != group.sizes[0]) or np.any(group.radii != group.radii[0]):
-            raise NotProved("its regions do not share their coordinates and keys.")
-        for axes in group.axes:
-            if any(np.any(one.a != two.a) or np.any(one.b != two.b) for one, two in zip(axes, group.axes[0], strict=True)):
-                raise NotProved("its regions do not share their keys.")
-        if np.any(layer.reach / group.radii[0] * (1 + 2.0**-50) > 1.0):
-            raise NotProved("its coordinates leave [-1, 1].")
-        return cls(layer, group, group.axes[0])
-
-    @property
-    def unit(self) -> float:
-        """Of the format that computes."""
-        return compute_format(self.layer.dtype).unit
-
-    @property
-    def query(self) -> Array:
-        """How far a computed t may be off: in float64, and where it is rounded to the dtype that computes."""
-        largest = np.maximum(np.abs(self.layer.low), np.abs(self.layer.high))
-        moved = DOUBLE * (largest + 8.0 * self.layer.reach) * 1.01 / self.group.radii[0]
-        return np.asarray(moved + (0.0 if self.layer.dtype == "float64" else 1.01 * self.unit))
-
-    def drift(self, found: Arrangement, signs: list[tuple[int, ...]], lam: list[Fraction]) -> float:
-        """The largest difference on the box of a stored score and sum lam_i s_i h_i, exactly."""
-        worst = Fraction(0)
-        centre, ends = [Fraction(float(c)) for c in self.layer.centre], zip(self.layer.low, self.layer.high, strict=True)
-        reach = [max(Fraction(float(b)) - c, c - Fraction(float(a))) for (a, b), c in zip(ends, centre, strict=True)]
-        for row, site in zip(signs, self.group.sites, strict=True):
-            away = [-Fraction(float(v)) for v in site]
-            for sign, steep, plane in zip(row, lam, found.planes, strict=True):
-                for i, c in enumerate(plane[:-1]):
-                    away[i] += sign * steep * c
-                away[-1] += sign * steep * (plane[-1] + sum((a * c for a, c in zip(plane, centre, strict=False)), Fraction(0)))
-            worst = max(worst, abs(away[-1]) + sum((abs(a) * r for a, r in zip(away, reach, strict=False)), Fraction(0)))
-        return float(worst) * (1 + 1e-15)
-
-    def score_error(self) -> float:
-        """Of a computed score: z, the site's sums, and the log-sum-exp of the keys, per region."""
-        reach, sites = self.layer.reach, np.abs(self.group.sites)
-        D, largest = len(reach), np.maximum(np.abs(self.layer.low), np.abs(self.layer.high))
-        moved = DOUBLE * 1.01 * (largest + 2.0 * reach)
-        total = float((sites[:, :-1] @ moved).max()) + (D + 6.0) * DOUBLE * float((sites[:, :-1] @ reach + sites[:, -1]).max())
-        for axis, query in zip(self.axes, self.query, strict=True):
-            logit = float(np.abs(axis.a).max()) * (1.0 + float(query)) + float(np.abs(axis.b).max())
-            total += float(np.abs(axis.a).max()) * float(query) + self.unit * (4.0 * logit + 12.0)
-            total += 40.0 * len(axis.a) * DOUBLE + (D + 8.0) * 4.0 * DOUBLE * (logit + math.log(len(axis.a) + 1.0))
-        return total + 1000.0 * DOUBLE
-
-    def largest(self) -> float:
-        """The largest |value|."""
-        pairs = zip(self.group.values, self.group.slopes, strict=True)
-        return max(float((np.abs(c[..., 0]) + np.abs(G[..., 0, :]).sum(axis=-1)).max()) for c, G in pairs)
+def _drift(stored: ScaledClusters, found: Arrangement, signs: list[tuple[int, ...]], lam: list[Fraction]) -> float:
+    """The largest difference on the box of a stored score and sum lam_i s_i h_i, exactly."""
+    centre, sites = exact(stored.centre), exact(stored.group.sites)
+    reach = np.maximum(exact(stored.high) - centre, centre - exact(stored.low))
+    wanted = (np.array(signs) * np.array(lam)) @ np.array(found.planes, dtype=object)
+    wanted[:, -1] += wanted[:, :-1] @ centre
+    away = np.abs(wanted - sites)
+    return float((away[:, -1] + away[:, :-1] @ reach).max()) * (1 + 1e-15)
 
 
 def _largest(branch: Expression, target: Target) -> float:

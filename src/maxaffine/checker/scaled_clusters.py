@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from maxaffine.checker.boxes import Index
 from maxaffine.checker.head import Head, row_by_row
 from maxaffine.checker.proved import DOUBLE, NotProved
 from maxaffine.checker.reader import Axis, Clusters, Layer
@@ -14,8 +14,6 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
-
-Index = NDArray[np.intp]
 
 CLUSTERS, TOKENS, KEYS = 20_000, 200_000, 64
 
@@ -32,12 +30,15 @@ class ScaledClusters:
     dtype: str
 
     @classmethod
-    def of(cls, layer: Layer, g: int = 0) -> "ScaledClusters":
-        """Group g of a layer; NotProved where its coordinates are not the scaled variables, or it is too large."""
+    def of(cls, layer: Layer, g: int = 0, keys: int = KEYS) -> "ScaledClusters":
+        """Group g of a layer; NotProved where its coordinates are not the scaled variables, or it is too large.
+
+        `keys`: along a coordinate, at most.
+        """
         group, D = layer.groups[g], len(layer.low)
         if not isinstance(group, Clusters) or layer.affine_part is not None or group.matrix.shape != (D, D):
             raise NotProved("it is not a layer of clusters on all variables.")
-        if len(group.sizes) > CLUSTERS or group.tokens > TOKENS or int(group.sizes.max()) > KEYS:
+        if len(group.sizes) > CLUSTERS or group.tokens > TOKENS or int(group.sizes.max()) > keys:
             raise NotProved(f"it has {len(group.sizes):,} clusters and {group.tokens:,} tokens, which this check does not take.")
         matrix = group.matrix
         if np.any(matrix != np.diag(np.diag(matrix))) or np.any(np.diag(matrix) <= 0):
@@ -95,7 +96,7 @@ class ScaledClusters:
         steep, offsets = self.steepest, self.key_ranges[2]
         t = (self.reach + self.query + np.abs(self.group.origins)) / self.group.radii * 1.001
         dt = self.query / self.group.radii + 8.0 * DOUBLE * t + 1.01 * u * t
-        local = steep * dt + 4.1 * u * (2.0 * steep * t + offsets) + u * 20.0
+        local = steep * dt + 4.1 * u * (2.0 * steep * t + offsets) + u * 20.0 + 40.0 * DOUBLE * self.group.sizes
         size = sites[:, :-1] @ self.reach + sites[:, -1] + (steep * t + offsets + 6.0).sum(axis=1)
         if not max(float(size.max()), float(t.max())) < 1e30:
             raise NotProved("its logits are too large to be followed.")

@@ -56,6 +56,4 @@ def _largest(expression: Expression, low: Array, high: Array, of: object, scale:
 
 def _slopes(expression: Expression, slope: Expression, lows: Array, highs: Array) -> Interval:
     box = Interval(lows, highs)
-    found = slope.enclose(box)
-    known = np.repeat(expression.defined(box), expression.dimension, axis=1)
-    return Interval(np.where(known, found.lo, -np.inf), np.where(known, found.hi, np.inf))
+    return slope.enclose(box).undefined(~np.repeat(expression.defined(box), expression.dimension, axis=1))

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.checker.boxes import Bounds, Index, grid, supremum
+from maxaffine.checker.boxes import Bounds, Index, Measure, grid, supremum
 from maxaffine.checker.head import Head
 from maxaffine.checker.literal_groups import NEGLIGIBLE
 from maxaffine.checker.proved import DOUBLE, NotProved
@@ -19,7 +19,7 @@ from maxaffine.checker.soft_gap import soft_gap
 from maxaffine.core.arrays import Array
 from maxaffine.expression.expression import Expression
 
-BOXES = 6_000_000
+BOXES = 8_000_000
 NUMBERS = 1_500_000  # of a batch of boxes times edges
 CORNERS = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
 
@@ -28,19 +28,32 @@ def wrong_share(
     inner: ScaledClusters, q: Head, sign: int, goal: float, blur: float, apart: Expression, away: float
 ) -> tuple[float, int]:
     """A bound, at most `goal`, of |Q/(1 + X) - max(Q, 0)| over the box, and the boxes it took; |q - apart| is at most `away`."""
-    sites = inner.group.sites[1:]
-    margin = 800.0 * DOUBLE * (float(np.abs(sites).sum(axis=1).max()) + 60.0) + blur
-    edge = inner.reach * (1 + 1e-13) + 1e-14
-    low, high = grid(-edge, edge, 27)
+    margin = score_margin(inner, blur)
     piece = Piece(q, sign, inner.group.radii[0], Difference(apart, sign, inner, away))
 
     def measure(low: Array, high: Array, edges: Index) -> Bounds:
-        bound, counts = bounds_near_curve(inner, piece, low, high, edges, margin, goal)
-        keep = np.sort(np.where(counts, edges, -1), axis=1)[:, ::-1]  # those that count first
-        return Bounds(bound, inherited=keep[:, : max(1, int((keep >= 0).sum(axis=1).max()))])
+        return with_edges(*bounds_near_curve(inner, piece, low, high, edges, margin, goal), edges)
 
-    who = np.broadcast_to(np.arange(len(sites)), (len(low), len(sites)))
-    chunk = max(1, NUMBERS // len(sites))
+    return largest_near_curve(inner, measure, goal)
+
+
+def score_margin(inner: ScaledClusters, blur: float) -> float:
+    """What scores of edges and of the inner cluster are off by against each other, `blur` and the rounding of this check."""
+    return 800.0 * DOUBLE * (float(np.abs(inner.group.sites[1:]).sum(axis=1).max()) + 60.0) + blur
+
+
+def with_edges(bound: Array, counts: NDArray[np.bool_], edges: Index) -> Bounds:
+    """Bounds over boxes, whose parts inherit the edges that can count there, -1 in place of the others."""
+    keep = np.sort(np.where(counts, edges, -1), axis=1)[:, ::-1]  # those that count first
+    return Bounds(bound, inherited=keep[:, : max(1, int((keep >= 0).sum(axis=1).max()))])
+
+
+def largest_near_curve(inner: ScaledClusters, measure: Measure, goal: float) -> tuple[float, int]:
+    """The supremum over the box of z, at most `goal`, and the boxes it took; every edge is looked at to begin with."""
+    edge, edges = inner.reach * (1 + 1e-13) + 1e-14, len(inner.group.sites) - 1
+    low, high = grid(-edge, edge, 45)
+    who = np.broadcast_to(np.arange(edges), (len(low), edges))
+    chunk = max(1, NUMBERS // edges)
     found = supremum(measure, low, high, budget=BOXES, goal=goal, smallest=1e-13, inherited=who, chunk=chunk)
     if not found.met:
         raise NotProved(f"{found.boxes:,} boxes near the curve do not show the error.")

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from maxaffine.checker.boxes import Bounds, Index, grid, supremum, thirds
 from maxaffine.checker.head import Head
 from maxaffine.checker.literal_clusters import Blend, cluster_column
-from maxaffine.checker.literal_groups import Frame, literal_bound
-from maxaffine.checker.proved import DOUBLE, Form, NotProved, Proved
+from maxaffine.checker.literal_groups import Column, Frame, literally
+from maxaffine.checker.proved import DOUBLE, NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.scaled_clusters import Curvature, ScaledClusters
+from maxaffine.checker.target_parts import expression_of
 from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
@@ -34,11 +35,9 @@ CHUNK = 30_000
 SHARE = 0.012  # of the error, for clusters that trail
 
 
-def check_tree(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
+def check_tree(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """sup |layer - target| of one group of clusters on scaled variables."""
-    if target.expression is None or target.n_out != 1:
-        raise NotProved("its target is not one that trees are proved for.")
-    layer = Layer.read(tensors, record["layer"], target)
+    expression = expression_of(target, "trees", one_output=False)
     (group,) = layer.clusters(target.box.dimension)
     stored = ScaledClusters.of(layer)
     eta = stored.score_error()
@@ -46,11 +45,11 @@ def check_tree(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
         raise NotProved(f"its scores are uncertain by {eta:.3g}.")
     size, count = stored.largest() + error, len(group.sites)
     boxes = _cover(stored, math.log(count / (SHARE * error)) + 2.0 * eta, size)
-    arguments = [switch.argument for switch in switches(target.expression)]
+    arguments = [switch.argument for switch in switches(expression)]
     worst = blend = 0.0
     for k in range(count):
         for m in range(target.d_out):
-            head = stored.head(k, m, target.expression.output(m))
+            head = stored.head(k, m, expression.output(m))
             switching = _may_switch(arguments, head)
             off = _near_kinks(head, error * (1.0 - 2.0 * SHARE)) if switching else head.supremum(error, CELLS)
             worst, blend = max(worst, off + stored.head_error(k, head)), max(blend, off)
@@ -60,14 +59,14 @@ def check_tree(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Ta
     last = (compute_format(stored.dtype).unit + (6.0 * count + 60.0) * DOUBLE) * 2.1 * size
     bound = worst + far + count * 1e-35 * stored.farthest() + last
 
-    def literal(form: Form, claimed: float) -> float:
+    def columns(frame: Frame) -> list[Column]:
         ones = np.full(group.origins.shape, 1.0 + 1e-12)
         found = float(target.enclose(target.box.low[None], target.box.high[None]).magnitude.max())
         known = Blend(blend + far, found if found < size else size, (-ones, ones), far, far / size)
-        frame = Frame.of(layer, form)
-        return literal_bound(frame, bound, [cluster_column(group, known, frame)])
+        return [cluster_column(group, known, frame)]
 
-    return Proved(bound, f"{boxes:,} boxes tell {count:,} clusters apart; every piece on its own box", literal)
+    how = f"{boxes:,} boxes tell {count:,} clusters apart; every piece on its own box"
+    return Proved(bound, how, literally(layer, bound, columns))
 
 
 def _cover(stored: ScaledClusters, margin: float, target: float) -> int:
@@ -127,11 +126,8 @@ def _may_switch(arguments: list[Expression], head: Head) -> bool:
     """Whether some operation may switch or be singular on the box, by enclosures on 3^D parts."""
     E = len(head.axes)
     x = head.x(Interval(*grid(-np.ones(E), np.ones(E), 3)))
-    for argument in arguments:
-        found = argument.enclose(x)
-        if not np.all((found.lo > 0) | (found.hi < 0)):
-            return True
-    return False
+    found = (argument.enclose(x) for argument in arguments)
+    return any(not np.all((one.lo > 0) | (one.hi < 0)) for one in found)
 
 
 def _near_kinks(head: Head, error: float) -> float:

@@ -182,8 +182,6 @@ def isolate(
         monotone = (steep.lo[:, 0] > 0) | (steep.hi[:, 0] < 0)
         plus, minus = lo > 0, hi < 0
         open_ones = ~(plus | minus)
-        known += [(float(x), float(y), 1) for x, y in zip(a[plus], b[plus], strict=True)]
-        known += [(float(x), float(y), -1) for x, y in zip(a[minus], b[minus], strict=True)]
         single = open_ones & monotone
         rising = steep.lo[single, 0] > 0
         alone += [(float(x), float(y), bool(up)) for x, y, up in zip(a[single], b[single], rising, strict=True)]
@@ -191,7 +189,8 @@ def isolate(
             raise Refused(f"the target switches at more than {MOST_BREAKS} places of its axis.")
         rest = open_ones & ~monotone
         small = rest & (b - a <= finest)
-        known += [(float(x), float(y), 0) for x, y in zip(a[small], b[small], strict=True)]
+        for those, sign in ((plus, 1), (minus, -1), (small, 0)):
+            known += [(float(x), float(y), sign) for x, y in zip(a[those], b[those], strict=True)]
         rest &= ~small
         if rest.any():
             middle = a[rest] + CUT * (b[rest] - a[rest])
@@ -213,11 +212,11 @@ def _one_root(
         return [(a, b, before)]
     lo, hi = a, b  # the sign is `before` at lo (or open) and `after` at hi (or open)
     if left == 0:  # the root is at a, or too close to tell
-        hi = _push(argument, a, b, after, negligible, left_to_right=True)
+        hi = _push(argument, a, b, after, negligible)
         exact = not ends and _vanishes(argument, a)
         return [(a, b, after)] if exact else [(a, hi, 0), *([(hi, b, after)] if hi < b else [])]
     if right == 0:
-        lo = _push(argument, b, a, before, negligible, left_to_right=False)
+        lo = _push(argument, b, a, before, negligible)
         exact = not ends and _vanishes(argument, b)
         return [(a, b, before)] if exact else [*([(a, lo, before)] if a < lo else []), (lo, b, 0)]
     while True:  # by float64 values; what they say is proved afterwards
@@ -230,18 +229,18 @@ def _one_root(
         for root in (lo, hi):
             if a < root < b and _vanishes(argument, root):
                 return [(a, root, before), (root, b, after)]
-    lo = lo if _sign(argument, lo) == before else _push(argument, lo, a, before, negligible, left_to_right=False)
-    hi = hi if _sign(argument, hi) == after else _push(argument, hi, b, after, negligible, left_to_right=True)
+    lo = lo if _sign(argument, lo) == before else _push(argument, lo, a, before, negligible)
+    hi = hi if _sign(argument, hi) == after else _push(argument, hi, b, after, negligible)
     return [(a, lo, before), (lo, hi, 0), (hi, b, after)]
 
 
-def _push(argument: Expression, start: float, end: float, wanted: int, negligible: float, left_to_right: bool) -> float:
+def _push(argument: Expression, start: float, end: float, wanted: int, negligible: float) -> float:
     """The nearest number to `start`, by doubling steps towards `end`, at which the sign is `wanted`; else `end`."""
     step = max(float(np.spacing(abs(start))), negligible / 2.0)
-    direction = 1.0 if left_to_right else -1.0
+    direction = 1.0 if end > start else -1.0
     while True:
         here = start + direction * step
-        if (here >= end) if left_to_right else (here <= end):
+        if (here - end) * direction >= 0:
             return end
         if _sign(argument, here) == wanted:
             return here
@@ -260,18 +259,14 @@ def _sign(argument: Expression, x: float) -> int:
 
 def _gathered(known: list[tuple[float, float, int]]) -> tuple[list[tuple[float, float, int]], list[tuple[float, float]]]:
     """Neighbours of one sign joined; undecided ones joined and listed as roots."""
-    cells: list[tuple[float, float, int]] = []
-    roots: list[tuple[float, float]] = []
-    before: tuple[float, float, int] | None = None
+    joined: list[tuple[float, float, int]] = []
     for a, b, sign in sorted(known):
-        if before is not None and before[2] == sign and before[1] >= a:
-            before = (before[0], max(before[1], b), sign)
-            continue
-        if before is not None:
-            (cells.append(before) if before[2] else roots.append(before[:2]))
-        before = (a, b, sign)
-    if before is not None:
-        (cells.append(before) if before[2] else roots.append(before[:2]))
+        if joined and joined[-1][2] == sign and joined[-1][1] >= a:
+            first, last, _ = joined.pop()
+            a, b = first, max(last, b)
+        joined.append((a, b, sign))
+    cells = [one for one in joined if one[2]]
+    roots = [one[:2] for one in joined if not one[2]]
     # A cell that meets one of the other sign without a gap: the root is their common end.
     for left, right in pairwise(cells):
         if left[1] >= right[0] and left[2] != right[2]:

@@ -20,23 +20,8 @@ from maxaffine.core.intervals import Interval
 from maxaffine.expression import evaluate
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import CONDITIONS, PIECEWISE_AFFINE, Node
-from maxaffine.structure.affine_pieces import (
-    MOST_PIECES,
-    ZERO,
-    NotPiecewise,
-    Piece,
-    Pieces,
-    add,
-    constant,
-    floats_of,
-    heights,
-    needed,
-    probes,
-    scale,
-    size,
-    slack,
-    subtract,
-)  # fmt: skip
+from maxaffine.structure import affine_pieces as ap
+from maxaffine.structure.affine_pieces import MOST_PIECES, ZERO, NotPiecewise, Piece, Pieces
 from maxaffine.target.box import Box
 
 
@@ -51,23 +36,23 @@ class Difference:
     @property
     def affine(self) -> Piece | None:
         """The one piece, where f is affine."""
-        return subtract(self.P[0], self.Q[0]) if len(self.P) == len(self.Q) == 1 else None
+        return ap.subtract(self.P[0], self.Q[0]) if len(self.P) == len(self.Q) == 1 else None
 
     def largest(self) -> Fraction:
         """A bound of |max P - max Q| on the box."""
-        return max(size(p) for p in self.P) + max(size(q) for q in self.Q)
+        return max(ap.size(p) for p in self.P) + max(ap.size(q) for q in self.Q)
 
 
 def _pruned(pieces: Iterable[Piece]) -> tuple[Pieces, Fraction]:
     listed = tuple(pieces)
-    kept, lost = needed(listed)
+    kept, lost = ap.needed(listed)
     return tuple(listed[i] for i in kept), lost
 
 
 def _sums(A: Pieces, B: Pieces) -> list[Piece]:
     if len(A) * len(B) > 60 * MOST_PIECES:
         raise NotPiecewise("it has too many pieces")
-    return [add(a, b) for a in A for b in B]
+    return [ap.add(a, b) for a in A for b in B]
 
 
 # ---------------------------------------------------------------------- differences
@@ -76,26 +61,26 @@ def _sums(A: Pieces, B: Pieces) -> list[Piece]:
 def _make(P: Iterable[Piece], Q: Iterable[Piece], error: Fraction) -> Difference:
     p, first = _pruned(P)
     q, second = _pruned(Q)
-    zero = constant(len(p[0]) - 1)
+    zero = ap.constant(len(p[0]) - 1)
     if len(q) == 1 and q[0] != zero:
-        p, q = tuple(subtract(a, q[0]) for a in p), (zero,)
+        p, q = tuple(ap.subtract(a, q[0]) for a in p), (zero,)
     elif len(p) == 1 and len(q) > 1 and p[0] != zero:
-        p, q = (zero,), tuple(subtract(b, p[0]) for b in q)
+        p, q = (zero,), tuple(ap.subtract(b, p[0]) for b in q)
     return Difference(p, q, error + first + second)
 
 
 def affine(piece: Piece, error: Fraction = ZERO) -> Difference:
     """A function of one piece."""
-    return Difference((piece,), (constant(len(piece) - 1),), error)
+    return Difference((piece,), (ap.constant(len(piece) - 1),), error)
 
 
 def scaled(f: Difference, c: Fraction | int) -> Difference:
     """c f."""
     if c == 0:
-        return affine(constant(len(f.P[0]) - 1))
+        return affine(ap.constant(len(f.P[0]) - 1))
     P, Q = (f.P, f.Q) if c > 0 else (f.Q, f.P)
     factor = c if c > 0 else -c
-    made = tuple(scale(p, factor) for p in P), tuple(scale(q, factor) for q in Q)
+    made = tuple(ap.scale(p, factor) for p in P), tuple(ap.scale(q, factor) for q in Q)
     return Difference(*made, f.error * factor) if len(made[1]) > 1 or len(made[0]) > 1 else _make(*made, f.error * factor)
 
 
@@ -123,7 +108,7 @@ def switched(h: Difference, a: Difference, b: Difference) -> Difference:
     if line is None:
         raise NotPiecewise("a condition is not affine")
     d = added(a, scaled(b, -1))
-    zero = constant(len(line) - 1)
+    zero = ap.constant(len(line) - 1)
     steep = _steepest(d, line)
     # |d| <= steep |h| + gap on the box: P_d <= max(Q_d + steep h, Q_d - steep h) + gap, and the same with P and Q exchanged.
     for _ in range(3):
@@ -134,7 +119,7 @@ def switched(h: Difference, a: Difference, b: Difference) -> Difference:
     else:
         raise NotPiecewise("it jumps, or is not seen to be continuous, where a condition changes")
     gap = max(ZERO, *(gap for gap in gaps if gap is not None))
-    lid = _make((zero, scale(line, -steep)), (zero,), ZERO)
+    lid = _make((zero, ap.scale(line, -steep)), (zero,), ZERO)
     clipped = minimum(maximum(d, scaled(lid, -1)), lid)
     # d is within gap of its clip where h < 0; where h is known up to an error only, it may also be taken on the wrong side.
     error = max(a.error, b.error) + gap + clipped.error
@@ -145,19 +130,19 @@ def switched(h: Difference, a: Difference, b: Difference) -> Difference:
 
 
 def _steepest(d: Difference, line: Piece) -> Fraction:
-    u = probes(len(line) - 1)
-    f = heights(floats_of(d.P), u).max(axis=1) - heights(floats_of(d.Q), u).max(axis=1)
-    at = np.abs(heights(floats_of([line]), u)[:, 0])
+    u = ap.probes(len(line) - 1)
+    f = ap.heights(ap.floats_of(d.P), u).max(axis=1) - ap.heights(ap.floats_of(d.Q), u).max(axis=1)
+    at = np.abs(ap.heights(ap.floats_of([line]), u)[:, 0])
     ratio = np.abs(f) / np.maximum(at, 1e-6 * max(float(at.max()), 1e-300))
     return Fraction(float(2.0 * ratio.max()) + 1e-3)
 
 
 def _above(P: Pieces, Q: Pieces, line: Piece, steep: Fraction) -> Fraction | None:
-    others = [add(q, scale(line, s * steep)) for q in Q for s in (1, -1)]
-    floats = floats_of(others)
+    others = [ap.add(q, ap.scale(line, s * steep)) for q in Q for s in (1, -1)]
+    floats = ap.floats_of(others)
     worst = ZERO
     for p in P:
-        found, _ = slack(p, others, floats)
+        found, _ = ap.slack(p, others, floats)
         if found is None:
             return None
         worst = max(worst, found)
@@ -213,7 +198,7 @@ class _Walk:
         if place in self.known:
             return self.known[place]
         m, r = self._constant(place)
-        return affine(constant(len(self.middle), m), r)
+        return affine(ap.constant(len(self.middle), m), r)
 
     def _compared(self, place: int) -> tuple[int, bool]:
         """(h, yes): the condition is h < 0 (or h <= 0), or its opposite."""

@@ -48,15 +48,14 @@ class Group:
 
     def range(self, low: Array, high: Array) -> Interval:
         """Enclosures (E,) of t over the box."""
-        lows, highs = [], []
+        rows = []
         for direction in self.directions:
             total = Interval.point(np.zeros(1))
             for c, a, b in zip(direction, low, high, strict=True):
                 if c:
                     total = total + Interval.exact(c) * Interval.of([a], [b])
-            lows.append(float(total.lo[0]))
-            highs.append(float(total.hi[0]))
-        return Interval.of(lows, highs)
+            rows.append(total)
+        return Interval.concatenate(rows)
 
 
 def groups_of(expression: Expression, apart: bool = False) -> tuple[Group, ...]:

@@ -17,22 +17,8 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.polytopes import Point, Polytope, value
-from maxaffine.structure.affine_pieces import (
-    MOST_PIECES,
-    ZERO,
-    NotPiecewise,
-    Piece,
-    Pieces,
-    add,
-    constant,
-    floats_of,
-    heights,
-    needed,
-    probes,
-    scale,
-    slack,
-    subtract,
-)  # fmt: skip
+from maxaffine.structure import affine_pieces as ap
+from maxaffine.structure.affine_pieces import MOST_PIECES, ZERO, NotPiecewise, Piece, Pieces
 from maxaffine.structure.convex_differences import Difference, frame
 from maxaffine.target.box import Box
 
@@ -64,7 +50,7 @@ def refine(outputs: Sequence[Difference], box: Box, tolerance: float = 0.0) -> R
     Where the values themselves are convex, f = max v_k (or concave), they are their own scores, and fewer.
     """
     middle, half = frame(box)
-    tokens, slackness = [Token(constant(len(middle)), ())], ZERO
+    tokens, slackness = [Token(ap.constant(len(middle)), ())], ZERO
     by_cells = tokens_of_cells(outputs) if len(middle) <= 3 and math.prod(len(f.P) * len(f.Q) for f in outputs) > 100 else None
     if by_cells is not None:
         tokens = by_cells
@@ -88,9 +74,9 @@ def refine(outputs: Sequence[Difference], box: Box, tolerance: float = 0.0) -> R
 def _chosen(token: Token, piece: Piece, sign: int) -> Token:
     """The token with a p of a new output, or with a q of the last one."""
     if sign > 0:
-        return Token(add(token.score, piece), (*token.values, piece))
-    last = subtract(token.values[-1], piece)
-    return Token(add(token.score, piece), (*token.values[:-1], last))
+        return Token(ap.add(token.score, piece), (*token.values, piece))
+    last = ap.subtract(token.values[-1], piece)
+    return Token(ap.add(token.score, piece), (*token.values[:-1], last))
 
 
 def spread_over(tokens: list[Token], pieces: Pieces, sign: int) -> tuple[list[Token], Fraction]:
@@ -98,7 +84,7 @@ def spread_over(tokens: list[Token], pieces: Pieces, sign: int) -> tuple[list[To
     if len(tokens) * len(pieces) > 60 * MOST_PIECES:
         raise NotPiecewise("it has too many pieces")
     made = [_chosen(token, piece, sign) for token in tokens for piece in pieces]
-    kept, lost = needed([token.score for token in made])
+    kept, lost = ap.needed([token.score for token in made])
     return [made[i] for i in kept], lost
 
 
@@ -109,10 +95,10 @@ def tokens_of_cells(outputs: Sequence[Difference]) -> list[Token] | None:
     too many parts.
     """
     D = len(outputs[0].P[0]) - 1
-    parts = [(_cube(D), Token(constant(D), ()))]
+    parts = [(_cube(D), Token(ap.constant(D), ()))]
     for f in outputs:
         for pieces, sign in ((f.P, 1), (f.Q, -1)):
-            floats = floats_of(pieces)
+            floats = ap.floats_of(pieces)
             grown: list[tuple[Polytope, Token]] = []
             left = parts
             while left:
@@ -123,7 +109,7 @@ def tokens_of_cells(outputs: Sequence[Difference]) -> list[Token] | None:
                 if isinstance(chosen, int):
                     grown.append((part, _chosen(token, pieces[chosen], sign)))
                 else:
-                    h = subtract(pieces[chosen[0]], pieces[chosen[1]])
+                    h = ap.subtract(pieces[chosen[0]], pieces[chosen[1]])
                     left += [(half, token) for half in part.cut(h) if half is not None and half.spans()]
             parts = grown
     return list({token.score: token for _, token in parts}.values())
@@ -131,7 +117,7 @@ def tokens_of_cells(outputs: Sequence[Difference]) -> list[Token] | None:
 
 def _largest(part: Polytope, pieces: Pieces, floats: Array) -> int | tuple[int, int]:
     """The piece that is the largest on the whole part, or two of which neither is."""
-    at = heights(floats, floats_of(part.vertices))
+    at = ap.heights(floats, ap.floats_of(part.vertices))
     close = np.flatnonzero((at >= at.max(axis=1, keepdims=True) - 1e-9 * (1.0 + np.abs(at).max())).any(axis=0))
     exact = {int(j): [value(pieces[j], v) for v in part.vertices] for j in close}  # the others are below at every vertex
     tops = [max(column) for column in zip(*exact.values(), strict=True)]
@@ -151,22 +137,22 @@ def _convex(f: Difference, values: list[Piece]) -> tuple[list[Token], Fraction] 
     distinct = list(dict.fromkeys(values))
     for sign in (1, -1):
         P, Q = (f.P, f.Q) if sign > 0 else (f.Q, f.P)
-        own = [scale(v, sign) for v in distinct]
+        own = [ap.scale(v, sign) for v in distinct]
         if len(own) * len(Q) > 400:
             continue
-        P_floats, u = floats_of(P), probes(len(own[0]) - 1)
-        at = [heights(A, u).max(axis=1) for A in (P_floats, floats_of(Q), floats_of(own))]
+        P_floats, u = ap.floats_of(P), ap.probes(len(own[0]) - 1)
+        at = [ap.heights(A, u).max(axis=1) for A in (P_floats, ap.floats_of(Q), ap.floats_of(own))]
         unit = max(float(np.abs(a).max()) for a in at)
         if np.any(at[2] + at[1] > at[0] + 1e-9 * unit):
             continue
         worst = ZERO
         for v, q in product(own, Q):
-            found, _ = slack(add(v, q), P, P_floats)
+            found, _ = ap.slack(ap.add(v, q), P, P_floats)
             if found is None:
                 break
             worst = max(worst, found)
         else:
-            kept, lost = needed(own)
+            kept, lost = ap.needed(own)
             return [Token(own[i], (distinct[i],)) for i in kept], worst + lost
     return None
 
@@ -189,7 +175,7 @@ def merged(tokens: Sequence[Token]) -> tuple[list[Token], Fraction] | None:
         return None
     groups: dict[tuple[Piece, ...], set[Point]] = {}
     for k, token in enumerate(tokens):
-        others = (subtract(other.score, token.score) for j, other in enumerate(tokens) if j != k)
+        others = (ap.subtract(other.score, token.score) for j, other in enumerate(tokens) if j != k)
         cell = _cube(D).clipped(others)  # where token k has the largest score, exactly
         groups.setdefault(token.values, set()).update(() if cell is None else cell.vertices)
     regions = list(groups.items())
@@ -227,7 +213,7 @@ def merged(tokens: Sequence[Token]) -> tuple[list[Token], Fraction] | None:
 
 
 def _apart(own: tuple[Piece, ...], other: tuple[Piece, ...], x: Point) -> Fraction:
-    return max(abs(value(subtract(a, b), x)) for a, b in zip(own, other, strict=True))
+    return max(abs(value(ap.subtract(a, b), x)) for a, b in zip(own, other, strict=True))
 
 
 def _cube(D: int) -> Polytope:

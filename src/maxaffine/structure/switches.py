@@ -16,10 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
 from maxaffine.core.errors import BadInput
-from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import CONDITIONS, Graph, Node
 
@@ -55,10 +52,8 @@ class Switch:
 
 @dataclass(frozen=True)
 class AffineForm:
-    """constant + coefficients . x: enclosures, and the exact rational numbers where they are rational."""
+    """constant + coefficients . x; `exact` has the coefficients (D,) and the constant where all of them are rational."""
 
-    coefficients: Interval  # (D,)
-    constant: Interval  # ()
     exact: tuple[tuple[Fraction, ...], Fraction] | None
 
 
@@ -107,12 +102,8 @@ def affine_form(expression: Expression) -> AffineForm | None:
     columns: list[int] = [graph.zero] * expression.dimension
     for a, c in terms.items():
         columns[graph.nodes[a].data] = c
-    numbers = Expression.of_graph("an affine form", expression.names, graph, [*columns, constant])
-    found = numbers.enclose(Interval.point(np.zeros((1, expression.dimension))))
-    rational = [graph.rational(place) for place in (*columns, constant)]
-    known = [value for value in rational if value is not None]
-    exact = (tuple(known[:-1]), known[-1]) if len(known) == len(rational) else None
-    return AffineForm(found[0, :-1], found[0, -1], exact)
+    known = [value for value in (graph.rational(place) for place in (*columns, constant)) if value is not None]
+    return AffineForm((tuple(known[:-1]), known[-1]) if len(known) == len(columns) + 1 else None)
 
 
 def forced(expression: Expression, choices: Mapping[int, int]) -> Expression:

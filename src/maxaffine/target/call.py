@@ -71,11 +71,8 @@ def check_finite(values: Array, points: Array, box: Box, description: str) -> No
         value = values.reshape(len(values), -1)[row]
         first = value[~np.isfinite(value)][0]
         where = ", ".join(f"{n}={v:.6g}" for n, v in zip(box.names[:8], points[row], strict=False))
-        raise BadInput(f"{_quoted(description)} is {first} at {where}; a target must be finite on its whole box.")
-
-
-def _quoted(description: str) -> str:
-    return description if description.startswith("the function") else f"`{description}`"
+        what = description if description.startswith("the function") else f"`{description}`"
+        raise BadInput(f"{what} is {first} at {where}; a target must be finite on its whole box.")
 
 
 def _said(error: Exception) -> str:

@@ -35,20 +35,15 @@ def written(source: Any, box: Box) -> str | None:
     return None if network is None else network.text(box)
 
 
-def _number(c: float) -> str:
-    """The shortest decimal that reads back as the same float64 number."""
-    return repr(float(c))
-
-
 def _sum(terms: Sequence[tuple[float, str]], constant: float) -> str:
-    """constant + sum of c times what is named."""
+    """constant + sum of c times what is named; repr is the shortest decimal that reads back as the same float64 number."""
     text = ""
     for c, name in terms:
         if c:
             sign = "-" if c < 0 else "+" if text else ""
-            text += f"{sign}{name}" if abs(c) == 1.0 else f"{sign}{_number(abs(c))}*{name}"
+            text += f"{sign}{name}" if abs(c) == 1.0 else f"{sign}{float(abs(c))!r}*{name}"
     if constant or not text:
-        text += ("-" if constant < 0 else "+" if text else "") + _number(abs(constant))
+        text += ("-" if constant < 0 else "+" if text else "") + repr(float(abs(constant)))
     return text
 
 

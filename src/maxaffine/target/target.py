@@ -82,13 +82,12 @@ class Target:
         text = written(source, joined)
         if text is not None:
             source, name = text, name or type(source).__name__
+        if isinstance(source, str):
+            source = Expression.parse(source, joined.names)
         if isinstance(source, Expression):
             if source.names != joined.names:
                 raise BadInput(f"the expression's variables {source.names} are not those of the box {joined.names}.")
             return cls(joined, _fill(source, shape), inputs, source, None, source.text, name, False, boxes)
-        if isinstance(source, str):
-            expression = Expression.parse(source, joined.names)
-            return cls(joined, _fill(expression, shape), inputs, expression, None, expression.text, name, False, boxes)
         if not callable(source):
             raise BadInput(
                 f"the target (a {type(source).__name__}) must be an expression such as 'sin(x)', a function of batches, "

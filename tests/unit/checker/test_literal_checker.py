@@ -194,7 +194,7 @@ def test_errors_of_logits_cover_float32_arithmetic():
     tensors, record = stored(head)
     layer = compiled(head).weights
     read = Layer.read(tensors, record["layer"], compiled(head).target)
-    frame = literal_groups.Frame.of(read, FORMS["float32"])
+    frame = literal_groups.Frame(read, FORMS["float32"])
     listed, matrix = literal_clusters.Tokens.listed(read.groups[0]), read.groups[0].matrix
     at = literal_groups.Coordinates.read(frame, matrix)
     x = np.random.default_rng(0).uniform(-1, 1, (2000, 1))
@@ -212,7 +212,8 @@ def test_the_rounding_of_many_operations_is_bounded_or_infinite():
 
 
 def test_more_variables_than_one_matrix_column_have_absolute_errors():
-    frame = literal_groups.Frame(np.zeros(2), -np.ones(2), np.ones(2), None, 0.0, 4, FORMS["float64"])
+    layer = Layer(-np.ones(2), np.ones(2), np.zeros(2), "float64", None, 0.0, ())
+    frame = literal_groups.Frame(layer, FORMS["float64"])
     at = literal_groups.Coordinates.read(frame, np.array([[1.0, 0.0], [1.0, 1.0]]))
     small = at.error(np.array([1e-9, 1e-9]))
     assert small[0] < 1e-20 < small[1]

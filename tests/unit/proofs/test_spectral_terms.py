@@ -17,7 +17,7 @@ import maxaffine as ma
 from maxaffine.checker import spectral as checker
 from maxaffine.checker.head import Head as CheckedHead
 from maxaffine.checker.local_error import strip as checked_strip
-from maxaffine.checker.reader import Axis
+from maxaffine.checker.reader import Axis, Layer
 from maxaffine.core import balls
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT32
@@ -221,7 +221,7 @@ def stored(layer):
 
 def bound_of(tensors, record):
     target = Target.from_json(record["target"])
-    return checker.check_spectral(tensors, record, target, float(record["error"])).bound
+    return checker.check_spectral(Layer.read(tensors, record["layer"], target), record, target, float(record["error"])).bound
 
 
 def test_the_checker_covers_every_cell():

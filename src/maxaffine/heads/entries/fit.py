@@ -152,11 +152,6 @@ class TableFit:
     slopes: Array | None
 
 
-def predicted(axes: tuple[SpectralAxis, ...], values: Array, slopes: Array, z: list[Array]) -> Array:
-    """What a head says at all entries."""
-    return affine_on_grid([weights(axis.keys, one) for axis, one in zip(axes, z, strict=True)], values, slopes, z)
-
-
 def swings(axes: tuple[AxisKeys, ...], values: Array, slopes: Array | None, z: list[Array], table: Array, error: float) -> bool:
     """Whether a head leaves the values about it half-way between entries: it follows them by chance and is no interpolant.
 

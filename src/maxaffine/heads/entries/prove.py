@@ -138,7 +138,8 @@ def _grouped(layer: GroupedLayer, data: Data, error: float, reserve: float) -> V
         raise Refused("entries are verified for listed values and one coordinate per variable.")
     compute = compute_format(layer.dtype)
     top = _top(group)
-    exact = [(nodes - layer.centre[e]) * group.matrix[e, e] for e, nodes in enumerate(_nodes(data))]
+    nodes = data.axes if isinstance(data, Table) else data.X.T
+    exact = [(x - layer.centre[e]) * group.matrix[e, e] for e, x in enumerate(nodes)]
     if any(float(np.abs(z).max()) > 1.0 for z in exact):
         raise Refused("an entry lies outside the box of the layer.")
     narrow = [z.astype(numpy_dtype(layer.dtype)).astype(np.float64) for z in exact]
@@ -235,28 +236,20 @@ def _weights(axis: AxisKeys, z: Array, unit: float, ulps: float, terms: int) -> 
 VANISHED = 800.0  # a gap beyond which a weight is below 1e-340: it is zero in every dtype, and was never more
 
 
-def _nodes(data: Data) -> list[Array]:
-    return list(data.axes) if isinstance(data, Table) else list(data.X.T)
-
-
 def _blocks(
     data: Data, axes: Axes, pairs: list[tuple[Array, Array]], outputs: int
 ) -> Iterator[tuple[Axes, list[Array], list[Array], Array]]:
     """Blocks of entries: the part of the axes, weights, etas and values."""
-    if isinstance(data, Table):
-        rest = math.prod(data.shape[1:]) * outputs
-        step = max(1, BLOCK // max(rest, 1))
-        for start in range(0, data.shape[0], step):
-            part = slice(start, start + step)
-            W, etas = ([pair[k][part] if e == 0 else pair[k] for e, pair in enumerate(pairs)] for k in (0, 1))
-            z = [one[part] if e == 0 else one for e, one in enumerate(axes.z)]
-            yield Axes(z, True), W, etas, data.values[part]
-        return
-    widest = max(math.prod(pair[0].shape[1] for pair in pairs[1:]), 1) * outputs
-    step = max(1, BLOCK // widest)
-    for start in range(0, len(data.X), step):
+    on_grid, values = isinstance(data, Table), data.values if isinstance(data, Table) else data.y
+    others = values.shape[1:-1] if on_grid else [pair[0].shape[1] for pair in pairs[1:]]
+    step = max(1, BLOCK // (math.prod(others) * outputs))
+    for start in range(0, len(values), step):
         part = slice(start, start + step)
-        yield Axes([one[part] for one in axes.z], False), [p[0][part] for p in pairs], [p[1][part] for p in pairs], data.y[part]
+        z, W, etas = (
+            [one[part] if e == 0 or not on_grid else one for e, one in enumerate(rows)]
+            for rows in (axes.z, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
+        )
+        yield Axes(z, on_grid), W, etas, values[part]
 
 
 def _worst(best: Verified, bound: Array, away: Array, place: Axes) -> Verified:

@@ -15,24 +15,16 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.budget import Cost, afford, lookup_cost
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import numpy_dtype
-from maxaffine.heads.entries.fit import (
-    BEYOND,
-    TableProducts,
-    complete_part,
-    filled,
-    on_sites,
-    predicted,
-    refitted,
-    smoothly_filled,
-    swings,
-)  # fmt: skip
+from maxaffine.heads.entries.fit import BEYOND, TableProducts, complete_part, filled, on_sites, refitted, smoothly_filled, swings
 from maxaffine.heads.entries.plan import EntriesPlan, build_hard_table, build_head, build_uniform, is_uniform, scaled
 from maxaffine.heads.entries.prove import Verified, certify_entries
 from maxaffine.heads.entries.segments import pieces
+from maxaffine.heads.fitting import affine_on_grid
 from maxaffine.heads.found import BELOW, Found, grouped_cost, must_hold, unconfirmed
 from maxaffine.heads.spectral.affine_fit import ProductFit
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
+from maxaffine.layer.spectral_keys import weights
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
 from maxaffine.request import Request
@@ -201,7 +193,8 @@ def _heads(attempts: Attempts, table: Table, z: list[Array], whole: Array, build
             request.progress("heads for the table", last, table.entries.count)
             fit = products.smallest(error * BELOW * shrink, int(most)) if most >= 1 else None
             if fit is not None and not table.is_complete:  # what it says of missing entries may be easier to follow
-                whole = np.where(table.mask[..., None], whole, predicted(fit.axes, fit.values, fit.slopes, z))
+                W = [weights(axis.keys, one) for axis, one in zip(fit.axes, z, strict=True)]
+                whole = np.where(table.mask[..., None], whole, affine_on_grid(W, fit.values, fit.slopes, z))
                 if part is None:
                     products = TableProducts(z, whole, error, scale, request.dtype, family)
                     fit = min(products.smallest(error * BELOW * shrink, int(most)) or fit, fit, key=lambda one: one.tokens)

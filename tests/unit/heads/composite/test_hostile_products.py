@@ -13,7 +13,7 @@ import pytest
 import maxaffine as ma
 from maxaffine.checker import check
 from maxaffine.checker import products as checker_products
-from maxaffine.checker.axis_clusters import AxisCheck
+from maxaffine.checker.axis_target import AxisTarget as CheckedTarget
 from maxaffine.checker.formats import scores_fit
 from maxaffine.checker.proved import NotProved
 from maxaffine.checker.reader import Layer
@@ -283,15 +283,15 @@ def test_the_checker_refuses_products_that_leave_float64():
         checked([1e200, 1e200, 1e-200], [0.0] * 3)
 
 
-@pytest.mark.parametrize("inputs", ["real", "float64"])
-def test_the_checker_counts_what_rounding_does_to_z(inputs, monkeypatch):
+def test_the_checker_counts_what_rounding_does_to_z(monkeypatch):
     tensors, record = made(compiled("abs(x)*exp(y)+x/3"))
-    record["certificate"]["scope"] = {"over": "box", "inputs": inputs}
-    moves, sizes = [], (1.0, math.e)
-    monkeypatch.setattr(AxisCheck, "change", lambda self, d: moves.append(d - self.drift) or 0.0)
-    before = check(tensors, record).bound
-    assert all((move > 0) == (inputs == "real") for move in moves) and len(moves) == 2
+    moves, sizes = {"float64": [], "real": []}, (1.0, math.e)
+    for inputs, found in moves.items():
+        record["certificate"]["scope"] = {"over": "box", "inputs": inputs}
+        monkeypatch.setattr(CheckedTarget, "change", lambda self, d, found=found: found.append(d) or 0.0)
+        before = check(tensors, record).bound
+    assert len(moves["real"]) == 2 and all(a < b for a, b in zip(*moves.values(), strict=True))
     for chosen in (0, 1):
         calls = itertools.count()
-        monkeypatch.setattr(AxisCheck, "change", lambda self, d, calls=calls, chosen=chosen: 1e-4 * (next(calls) == chosen))
+        monkeypatch.setattr(CheckedTarget, "change", lambda self, d, calls=calls, chosen=chosen: 1e-4 * (next(calls) == chosen))
         assert check(tensors, record).bound - before == pytest.approx(1e-4 * sizes[1 - chosen], rel=1e-2)

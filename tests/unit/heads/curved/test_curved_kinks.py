@@ -8,6 +8,7 @@ import pytest
 import maxaffine as ma
 from maxaffine.checker.curved import check_curved
 from maxaffine.checker.proved import NotProved
+from maxaffine.checker.reader import Layer
 from maxaffine.checker.soft_kink import largest_share
 from maxaffine.core.errors import Refused
 from maxaffine.heads.curved.plan import CurvedPlan, build_curved, curved_plan
@@ -55,7 +56,7 @@ def worst(layer: GroupedLayer, target: Target) -> float:
 
 def checked(layer: GroupedLayer, target: Target, plan: CurvedPlan) -> float:
     tensors, description = to_tensors(layer)
-    return check_curved(tensors, {"layer": description, "plan": plan.to_json()}, target, ERROR).bound
+    return check_curved(Layer.read(tensors, description, target), {"plan": plan.to_json()}, target, ERROR).bound
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 import maxaffine as ma
 from maxaffine.checker.curved import check_curved
 from maxaffine.checker.proved import NotProved
+from maxaffine.checker.reader import Layer
 from maxaffine.core.errors import Refused
 from maxaffine.heads.curved.maximum_plan import CurvedMaximumPlan, CurvedMaximumPlanner, build_curved_maximum, polygon
 from maxaffine.heads.curved.maximum_prove import certify_curved_maximum
@@ -46,7 +47,7 @@ def bound_of(certificate: Certificate) -> float:
 
 def checked(layer: GroupedLayer, target: Target, plan: CurvedMaximumPlan, error: float = ERROR) -> float:
     tensors, description = to_tensors(layer)
-    return check_curved(tensors, {"layer": description, "plan": plan.to_json()}, target, error).bound
+    return check_curved(Layer.read(tensors, description, target), {"plan": plan.to_json()}, target, error).bound
 
 
 def worst(layer: GroupedLayer, target: Target, count: int = 60_000) -> float:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from maxaffine.checker.level_sets import check_level_sets
+from maxaffine.checker.reader import Layer
 from maxaffine.heads.level.plan import LevelPlan, build_level, curve_of, level_plan, polygon
 from maxaffine.heads.level.prove import certify_level_sets
 from maxaffine.layer.clusters import ClusterGroup
@@ -50,7 +51,7 @@ def test_a_disc_is_proved_in_l1_and_proved_again() -> None:
     target, plan, layer = disc(0.75 * ERROR)
     certificate = certify_level_sets(layer, target, 1.0, ERROR)
     tensors, description = to_tensors(layer)
-    again = check_level_sets(tensors, {"layer": description, "norm": 1.0}, target, ERROR).bound
+    again = check_level_sets(Layer.read(tensors, description, target), {"norm": 1.0}, target, ERROR).bound
     seen = area_between(layer, target)
     assert certificate.bound is not None and plan.cells < 40
     assert 0.8 * seen <= min(certificate.bound, again)
@@ -73,7 +74,7 @@ def test_a_polygon_that_was_tampered_with_is_not_proved(change: str) -> None:
     certificate = certify_level_sets(broken, target, 1.0, ERROR)
     assert certificate.bound is not None and certificate.bound >= 0.95 * true
     tensors, description = to_tensors(broken)
-    again = check_level_sets(tensors, {"layer": description, "norm": 1.0}, target, ERROR).bound
+    again = check_level_sets(Layer.read(tensors, description, target), {"norm": 1.0}, target, ERROR).bound
     assert again >= 0.95 * true
 
 

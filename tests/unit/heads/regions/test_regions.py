@@ -13,6 +13,7 @@ import pytest
 import maxaffine as ma
 from maxaffine.checker import check
 from maxaffine.checker import regions as checker
+from maxaffine.checker.reader import Layer
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.scope import Scope
 from maxaffine.expression.expression import Expression
@@ -248,7 +249,8 @@ def test_the_checker_counts_the_blend():
     changed = from_tensors(tensors, record["layer"])
     x = near_planes(layer, 2000)
     away = float(np.abs(chooser.evaluate(changed, x) - layer.target.values(x)).max())
-    assert away <= checker.check_regions(tensors, record, Target.from_json(record["target"]), 1e-4).bound
+    target = Target.from_json(record["target"])
+    assert away <= checker.check_regions(Layer.read(tensors, record["layer"], target), record, target, 1e-4).bound
 
 
 def test_the_stored_scores_count():
@@ -259,4 +261,5 @@ def test_the_stored_scores_count():
     changed = from_tensors(tensors, record["layer"])
     x = near_planes(layer, 2000)
     away = float(np.abs(chooser.evaluate(changed, x) - layer.target.values(x)).max())
-    assert 1e-3 < away <= checker.check_regions(tensors, record, Target.from_json(record["target"]), 1e-4).bound
+    target = Target.from_json(record["target"])
+    assert 1e-3 < away <= checker.check_regions(Layer.read(tensors, record["layer"], target), record, target, 1e-4).bound

@@ -67,7 +67,7 @@ def test_a_tree_is_proved_and_no_point_lies_above_its_bound(bump: tuple[Target, 
 def test_the_checker_proves_the_same_layer_by_its_own_way(bump: tuple[Target, TreePlan, GroupedLayer]) -> None:
     target, _, layer = bump
     tensors, description = to_tensors(layer)
-    bound = check_tree(tensors, {"layer": description}, target, 1e-2).bound
+    bound = check_tree(Layer.read(tensors, description, target), {}, target, 1e-2).bound
     assert worst(layer, target) <= bound <= 1e-2
 
 
@@ -89,14 +89,14 @@ def test_layers_that_were_tampered_with_are_not_proved(part: str, bump: tuple[Ta
         certify_tree(broken, target, 1e-2)
     tensors, description = to_tensors(broken)
     with pytest.raises(NotProved):
-        check_tree(tensors, {"layer": description}, target, 1e-2)
+        check_tree(Layer.read(tensors, description, target), {}, target, 1e-2)
 
 
 def test_kinks_are_proved_by_enclosures() -> None:
     target, _, layer = made("sqrt(x**2+y**2)", 3e-2)
     certificate = certify_tree(layer, target, 3e-2)
     tensors, description = to_tensors(layer)
-    again = check_tree(tensors, {"layer": description}, target, 3e-2).bound
+    again = check_tree(Layer.read(tensors, description, target), {}, target, 3e-2).bound
     assert certificate.bound is not None
     assert worst(layer, target) <= min(certificate.bound, again)
     assert max(certificate.bound, again) <= 3e-2
@@ -109,7 +109,7 @@ def test_a_piece_that_misses_a_kink_is_refused() -> None:
         certify_tree(layer, other, 1e-2)
     tensors, description = to_tensors(layer)
     with pytest.raises(NotProved):
-        check_tree(tensors, {"layer": description}, other, 1e-2)
+        check_tree(Layer.read(tensors, description, other), {}, other, 1e-2)
 
 
 def test_float32_is_proved_with_the_rounding_of_two_levels() -> None:
