@@ -123,8 +123,8 @@ def _refusal(request: Request, what: str, reasons: dict[str, list[str]], last: R
     """The closest miss where one was proved, else the last reason; what else was tried stands in the details."""
     told = [one for said in reasons.values() for one in said] or ["nothing fits"]
     tried = [f"{name}: {'; '.join(_shortened(said))}" for name, said in reasons.items() if said and len(told) > 1]
-    spread = request.evidence.spread if np.isinf(request.norm) else None
-    most = np.inf if spread is None else spread / 2.0  # what a constant reaches
+    spread = request.evidence.spread if np.isinf(request.norm) and request.target.expression is not None else None
+    most = np.inf if spread is None else 1.01 * spread / 2.0  # what a constant reaches
     misses = [
         (one.nearest_error, name, one)
         for name, said in reasons.items()
@@ -137,9 +137,9 @@ def _refusal(request: Request, what: str, reasons: dict[str, list[str]], last: R
         return Refused(f"{closest}.", nearest_error=nearest, tried=tried)
     if last is None:
         return Refused(f"{what}: {told[-1]}.", tried=tried)
-    if last.nearest_error is not None and not last.nearest_error < most:
-        return Refused(last.reason, tried=tried)
-    return Refused(last.reason, nearest_error=last.nearest_error, remedy=last.remedy, tried=tried)
+    if last.nearest_error is None or last.nearest_error < most:
+        return Refused(last.reason, nearest_error=last.nearest_error, remedy=last.remedy, tried=tried)
+    return Refused(last.reason, nearest_error=most, tried=tried)
 
 
 def _shortened(said: list[str]) -> list[str]:

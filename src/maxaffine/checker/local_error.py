@@ -26,6 +26,7 @@ PI = np.longdouble("3.14159265358979323846264338327950288")
 CELLS = 600
 ALL_POINTS = 40_000_000
 COVER = 500  # pieces of an ellipse
+ENOUGH = 24  # degrees that are small enough
 RADII = (1.15, 1.3, 1.6, 2.2, 3.3, 4.5, 6.0, 9.0, 13.0, 18.0)
 DENSE = {1: 8, 2: 6, 3: 4, 4: 4}  # points per degree
 LIMITS = {1: 5_000, 2: 90_000, 3: 5_000_000, 4: 12_000_000}  # points of a cell
@@ -120,7 +121,8 @@ def _degree(pair: Pair, low: Array, high: Array, k: int, allowed: float) -> tupl
     for r in RADII:
         wide, tall = (reach * (r + s / r) / 2.0 * (1 + 1e-11) + slack for s in (1.0, -1.0))
         head = pair.head_size(low, high, k, centre, wide, tall)
-        size = head + _around(pair, low, high, k, centre, wide, tall) if math.isfinite(head) else math.inf
+        pieces = COVER if best is None or best[0] > ENOUGH else 0  # once a small degree serves, none are spent on larger ellipses
+        size = head + _around(pair, low, high, k, centre, wide, tall, pieces) if math.isfinite(head) else math.inf
         if not math.isfinite(4.0 * size / ((r - 1.0) * allowed)):
             break
         degree = max(1, math.ceil(math.log(max(4.0 * size / ((r - 1.0) * allowed), 1.0)) / math.log(r) + 1e-9))
@@ -129,17 +131,17 @@ def _degree(pair: Pair, low: Array, high: Array, k: int, allowed: float) -> tupl
     return best if best is not None and best[0] <= (250 if len(low) == 1 else 80) else None
 
 
-def _around(pair: Pair, low: Array, high: Array, k: int, centre: float, wide: float, tall: float) -> float:
+def _around(pair: Pair, low: Array, high: Array, k: int, centre: float, wide: float, tall: float, most: int) -> float:
     """max |f| over the rectangle around an ellipse of side k; where that says nothing, over pieces that cover the ellipse.
 
     A piece is a share a..b of the ellipse's length, as high as the ellipse is above the end that lies nearer to its centre,
     times parts of the other sides.  Pieces that say nothing are cut in three, all of one generation before the next; there are
-    at most COVER of them.
+    at most `most` of them.
     """
     whole = [(float(a), float(b), 0.0) for a, b in zip(low, high, strict=True)]
     whole[k] = (centre - wide, centre + wide, tall)
     found = pair.target_size(whole)
-    if math.isfinite(found) or len(whole) == 1:
+    if math.isfinite(found) or len(whole) == 1 or not most:
         return found
     start_low, start_high = low.astype(np.float64), high.astype(np.float64)
     start_low[k], start_high[k] = -1.0, 1.0
@@ -158,7 +160,7 @@ def _around(pair: Pair, low: Array, high: Array, k: int, centre: float, wide: fl
         unknown = ~np.isfinite(sizes)
         worst = max([worst, *(size for size in sizes if math.isfinite(size))])
         used += len(lows)
-        if unknown.any() and used + 3 * int(unknown.sum()) > COVER:
+        if unknown.any() and used + 3 * int(unknown.sum()) > most:
             return math.inf
         lows, highs = lows[unknown], highs[unknown]
         lows, highs, _ = thirds(lows, highs, ((highs - lows) / lengths).argmax(axis=1))

@@ -70,9 +70,14 @@ def size(amount: float) -> str:
     return f"{amount:.3g} EiB"
 
 
+def allowed(max_bytes: int | None) -> int:
+    """The bytes that a layer and its making may take: `max_bytes`, or half of the memory that is free."""
+    return int(free_memory() * SHARE) if max_bytes is None else int(max_bytes)
+
+
 def afford(cost: Cost, max_bytes: int | None, what: str) -> None:
     """Refuse a cost beyond `max_bytes`, or beyond half of the memory that is free."""
-    limit = int(free_memory() * SHARE) if max_bytes is None else int(max_bytes)
+    limit = allowed(max_bytes)
     if cost.peak_bytes > limit:
         rule = f"`max_bytes` allows {size(limit)}" if max_bytes is not None else f"{size(limit)} may be used here"
         tokens = f"{cost.tokens:,}" if cost.tokens < 10**7 else f"{float(cost.tokens):.3g}"
@@ -84,6 +89,6 @@ def afford(cost: Cost, max_bytes: int | None, what: str) -> None:
 
 def afford_bytes(needed: int, what: str, way_out: str) -> None:
     """Refuse what takes more than half of the memory that is free."""
-    limit = int(free_memory() * SHARE)
+    limit = allowed(None)
     if needed > limit:
         raise Refused(f"{what} take {size(needed)}, and {size(limit)} may be used here; {way_out}.")

@@ -33,6 +33,7 @@ class Head(ABC, Generic[P]):
     summary: ClassVar[str]  # what it is, in a line
     serves: ClassVar[str]  # which targets, in a line
     slow: ClassVar[bool] = False  # asked last, and only where it may win
+    fitted: ClassVar[bool] = True  # whether values are fitted, so that rounding leaves an error of its own
     examples: ClassVar[tuple[Example, ...]] = ()
 
     @abstractmethod

@@ -17,6 +17,7 @@ import numpy as np
 
 from maxaffine.core.budget import afford
 from maxaffine.core.errors import Missed, Refused
+from maxaffine.core.rounding import compute_format
 from maxaffine.heads.found import (
     BELOW,
     Found,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 
 GLANCE = 2e8  # flops of a look at a layer before it is proved
+FITTED = 16.0  # roundings of the largest value, below which no fitted head is proved
+REACHED = 4000.0  # roundings of the largest value that certificates of smooth targets come down to in float64
 
 
 class Unconfirmed(Refused):
@@ -78,6 +81,9 @@ def search(head: Head[P], asked: Search) -> Found | None:
     if why_not is not None:
         asked.note(why_not)
         return None
+    if head.fitted and request.error < FITTED * compute_format(request.dtype).unit * request.largest:
+        asked.note(_below(request))
+        return None
     provable, observable = head.provable(request), head.observable(request)
     seen: Found | None = None
     for plan in _quietly(head.propose(asked)):
@@ -105,6 +111,13 @@ def search(head: Head[P], asked: Search) -> Found | None:
         if seen is not None and not provable:
             break
     return seen
+
+
+def _below(request: Request) -> Missed:
+    """An error that the rounding of sums alone exceeds, and about what such heads are proved to."""
+    rounding = compute_format(request.dtype).unit * request.largest
+    told = f"values near {request.largest:.3g} are rounded by {rounding:.2g} in {request.dtype}, several times in every sum"
+    return Missed.of("rounding", Refused(told, nearest_error=REACHED * rounding))
 
 
 def _quietly(plans: Iterator[P]) -> Iterator[P]:

@@ -39,6 +39,7 @@ POINTS = {1: 4_000, 2: 60_000, 3: 4_000_000, 4: 8_000_000}  # of a cell, at most
 ALL_POINTS = 15_000_000  # of a proof, some tens of seconds
 MOST_CELLS = 400
 DEEPEST = 120
+SMALL = 20  # degrees that are not worth many pieces of an ellipse to be smaller
 BLOCK = 32_768  # points at a time: the arrays of a pass then stay in the processor's cache
 PI = np.longdouble("3.14159265358979323846264338327950288")
 SHARE, LARGEST_SHARE = 0.004, 0.25  # of the error that the interpolation remainder may take
@@ -271,12 +272,15 @@ def _degrees(pair: Pair, low: Array, high: Array, effort: Effort, error: float) 
 
 
 def least_degree(
-    size: Callable[[float], float], allowed: float, most: int, radii: Sequence[float] = RADII
+    size: Callable[[float, bool], float], allowed: float, most: int, radii: Sequence[float] = RADII
 ) -> tuple[int, float] | None:
-    """The least degree m over all ellipses with 4 M r^-m / (r - 1) <= allowed, M = size(r) >= |f| + |p| there, and that."""
+    """The least degree m over all ellipses with 4 M r^-m / (r - 1) <= allowed, M = size(r, hard) >= |f| + |p| there, and that.
+
+    `hard` says whether a bound is worth hard work: once a small degree serves, a larger ellipse hardly saves as much.
+    """
     best: tuple[int, float] | None = None
     for r in radii:
-        total = size(r)
+        total = size(r, best is None or best[0] > SMALL)
         quotient = 4.0 * total / ((r - 1.0) * allowed)
         if not (math.isfinite(total) and math.isfinite(quotient)):
             break
@@ -323,12 +327,12 @@ class Head(Pair):
         total = self.source.remainder(low, high, k) + min(parts)
         return (m, total) if total <= allowed else None
 
-    def _size(self, low: Array, high: Array, k: int, r: float) -> float:
+    def _size(self, low: Array, high: Array, k: int, r: float, hard: bool) -> float:
         """|f| + |p| on the ellipse of side k and the cell's other sides."""
-        place = (low.tobytes(), high.tobytes(), k, r)
+        place = (low.tobytes(), high.tobytes(), k, r, hard)
         if place not in self._sizes:
             own = self._own(low, high, k, r)
-            self._sizes[place] = self.source.on_ellipse(low, high, k, r) + own if math.isfinite(own) else math.inf
+            self._sizes[place] = self.source.on_ellipse(low, high, k, r, hard) + own if math.isfinite(own) else math.inf
         return self._sizes[place]
 
     def _own(self, low: Array, high: Array, k: int, r: float) -> float:

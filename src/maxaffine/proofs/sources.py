@@ -19,8 +19,11 @@ from maxaffine.expression.expression import Expression
 class Source(Protocol):
     """The target in z of [-1, 1]^E: bounded on ellipses, enclosed at points."""
 
-    def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
-        """max |f| over (ellipse of parameter r about the cell's side k) x (the cell's other sides); infinite if not known."""
+    def on_ellipse(self, low: Array, high: Array, k: int, r: float, hard: bool) -> float:
+        """max |f| over (ellipse of parameter r about the cell's side k) x (the cell's other sides); infinite if not known.
+
+        Where that takes many pieces it is left at infinity, unless it is worth `hard` work.
+        """
 
     def at(self, z: Sequence[Array], slack: float) -> Interval:
         """Enclosures (.., K) of f at points, one array per coordinate of shapes that broadcast, widened by slack."""
@@ -34,7 +37,7 @@ class FromExpression:
     middle: Interval  # (E,), thin
     half: Array  # (E,)
 
-    def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
+    def on_ellipse(self, low: Array, high: Array, k: int, r: float, hard: bool) -> float:
         """By complex balls, over the rectangle around the ellipse."""
         middle = [balls.interval(float(a), float(b)) for a, b in zip(self.middle.lo, self.middle.hi, strict=True)]
         half = [balls.interval(float(h), float(h)) for h in self.half]
@@ -43,7 +46,7 @@ class FromExpression:
             found = self.expression.enclose_ball([z * h + m for z, h, m in zip(zs, half, middle, strict=True)])
             return max(float(balls.magnitude(out)) if out.is_finite() else math.inf for out in found)
 
-        return covered(size, low, high, k, r)
+        return covered(size, low, high, k, r, hard)
 
     def at(self, z: Sequence[Array], slack: float) -> Interval:
         """By intervals, every variable along its own axis."""
@@ -64,7 +67,7 @@ class FromAffine:
         """x = origin + radius z, axis by axis."""
         return cls(expression, Interval.point(origin), Interval.point(np.diag(radius)))
 
-    def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
+    def on_ellipse(self, low: Array, high: Array, k: int, r: float, hard: bool) -> float:
         """By complex balls, over the image of the rectangle around the ellipse."""
 
         def size(zs: list[Any]) -> float:
@@ -79,7 +82,7 @@ class FromAffine:
             found = self.expression.enclose_ball(xs)
             return max(float(balls.magnitude(out)) if out.is_finite() else math.inf for out in found)
 
-        return covered(size, low, high, k, r)
+        return covered(size, low, high, k, r, hard)
 
     def at(self, z: Sequence[Array], slack: float) -> Interval:
         """By intervals, every variable along the axes that it depends on."""
@@ -103,7 +106,7 @@ class FromDeclaration:
     bound: float
     blur: float  # how far, in z, the point that the callable sees may be from the one asked for
 
-    def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
+    def on_ellipse(self, low: Array, high: Array, k: int, r: float, hard: bool) -> float:
         """The declared bound where the cell's ellipse lies in the declared one: |z-1| + |z+1| <= R + 1/R."""
         reach = (high[k] - low[k]) / 2.0
         inside = reach * (r + 1.0 / r) + 2.0 - 2.0 * reach <= (self.radii[k] + 1.0 / self.radii[k]) * (1 - 1e-12)
@@ -125,7 +128,7 @@ class FromDerivatives:
     bounds: Array  # (E,), in units of z
     blur: float  # how far from a node its values may have been taken
 
-    def on_ellipse(self, low: Array, high: Array, k: int, r: float) -> float:
+    def on_ellipse(self, low: Array, high: Array, k: int, r: float, hard: bool) -> float:
         """Nothing is known off the real axis."""
         return math.inf
 
@@ -159,19 +162,19 @@ def semi_axes(low: float, high: float, r: float) -> tuple[float, float]:
 PIECES, HALVINGS = 300, 5  # pieces of an ellipse looked at in all, and how often one of them is halved, per axis
 
 
-def covered(size: Callable[[list[Any]], float], low: Array, high: Array, k: int, r: float) -> float:
+def covered(size: Callable[[list[Any]], float], low: Array, high: Array, k: int, r: float, hard: bool) -> float:
     """The largest `size` over the rectangle around the ellipse of side k and the cell's other sides.
 
-    Where one rectangle says nothing the ellipse is covered by narrow ones, each as high as the ellipse is there, times parts of
-    the other sides, halved where they still say nothing: finite results on pieces that touch carry one analytic function
-    (expression/balls.py).  Looking at a piece is cheap beside looking at points.
+    Where one rectangle says nothing, and it is worth `hard` work, the ellipse is covered by narrow ones, each as high as the
+    ellipse is there, times parts of the other sides, halved where they still say nothing: finite results on pieces that touch
+    carry one analytic function (expression/balls.py).  Looking at a piece is cheap beside looking at points.
     """
     long, short = semi_axes(float(low[k]), float(high[k]), r)
     centre = float(low[k] + high[k]) / 2.0
     sides = [balls.rectangle(float(a), float(b)) for a, b in zip(low, high, strict=True)]
     sides[k] = balls.rectangle(centre - long, centre + long, short)
     whole = size(sides)
-    if math.isfinite(whole) or len(sides) == 1:
+    if math.isfinite(whole) or len(sides) == 1 or not hard:
         return whole
 
     def piece(left: Array, right: Array) -> list[Any]:

@@ -129,7 +129,7 @@ class Cell(Pair):
         a, b = float(low[0]), float(high[0])
         centre, reach = (a + b) / 2.0, (b - a) / 2.0 * (1 + 1e-12) + abs(a + b) * 2.0**-53
 
-        def size(r: float) -> float:
+        def size(r: float, hard: bool) -> float:
             long, short = reach * (r + 1 / r) / 2.0 * (1 + 1e-12), reach * (r - 1 / r) / 2.0 * (1 + 1e-12)
             own = self.head.on_ellipse(centre, long, short)
             out = self.f.enclose_ball([balls.rectangle(centre - long, centre + long, short)])[0] if math.isfinite(own) else None

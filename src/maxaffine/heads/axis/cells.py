@@ -31,6 +31,7 @@ KINK = 0.2785  # W0(1/e): the largest y / (1 + e^y)
 REST = 0.3  # of the cell before it: a last cell shorter than that is a rest
 DEEPEST = 90  # halvings of a segment that a cell may be short by
 DEEPEST_CUT = 3  # cuts of a segment where it bends most
+PACE = 64  # tokens from whose reach the end is foreseen
 INSIDE = 8192  # points of a segment at which its cells are looked at
 
 Extent = tuple[int, float, float]  # a cell: its tokens, low and high
@@ -111,12 +112,24 @@ def cut(segment: Segment, library: Library, goal: float, most: int, slack: float
             there = reach[T - p] + extents[T - p][p - 1]
             if extents[T - p][p - 1] > 0 and there > best:
                 best, tokens = there, p
+        if _hopeless(reach, segment.high, most):
+            return None
         done = best >= segment.high - 1e-14 * (segment.high - segment.low)
         reach.append(segment.high if done else best)
         paths.append([*paths[T - tokens], (tokens, reach[T - tokens], reach[T])] if tokens else paths[-1])
         if done:
             return _evened(paths[-1], segment, library, goal * slack)
     return None
+
+
+def _hopeless(reach: list[float], high: float, most: int) -> bool:
+    """Whether `most` tokens will not do at the pace of the last ones, which does not grow; looked at from time to time."""
+    T = len(reach) - 1
+    if T < PACE or T % (PACE // 4):
+        return False
+    half = PACE // 2
+    pace, before = (reach[-1] - reach[-1 - half]) / half, (reach[-1 - half] - reach[-1 - 2 * half]) / half
+    return pace <= 1.1 * before and high - reach[-1] > 4.0 * pace * (most - T)
 
 
 def _evened(cells: list[Extent], segment: Segment, library: Library, goal: float) -> list[Extent]:

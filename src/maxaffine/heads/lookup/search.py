@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 
 from maxaffine.core.arrays import Array
-from maxaffine.core.budget import Cost, afford, lookup_cost
-from maxaffine.core.errors import Refused
+from maxaffine.core.budget import Cost, afford, allowed, lookup_cost
+from maxaffine.core.errors import Refused, rounded_up
 from maxaffine.core.progress import Progress, silent
-from maxaffine.core.rounding import numpy_dtype
+from maxaffine.core.rounding import dtype_of, numpy_dtype
 from maxaffine.heads.found import BELOW, NO_FACTS, Found, literal_failure, search_worst, unconfirmed
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
@@ -32,6 +32,7 @@ from maxaffine.target.target import Target
 
 SAMPLES = 2048  # at which the slopes of a callable without facts are seen
 SAFETY = 1.1  # samples miss the steepest place
+RESOLVED = 0.7  # errors of logits beyond which no lookup is proved
 
 
 def fewest_tokens(request: Request) -> int | None:
@@ -137,7 +138,8 @@ def search(request: Request) -> Found:
                 f"{request.error:g} needs {cost.tokens:.3g}; no other head's literal softmax meets it in {request.dtype}. "
                 "Ask for a larger `error`, or leave `literal` out."
             )
-        afford(cost, request.max_bytes, f"the lookup for error {request.error:g}")
+        _must_resolve(plan, request)
+        _afford(cost, request)
         if isinstance(plan, lookup.GridPlan) and _is_streamed(plan, request):
             found = _streamed(plan, request, cost)
         else:
@@ -159,6 +161,35 @@ def search(request: Request) -> Found:
         if closest is None or bound < (closest.certificate.bound or math.inf):
             closest = found
     raise Refused(_why_not(request, closest), nearest_error=None if closest is None else closest.certificate.bound)
+
+
+def _afford(cost: Cost, request: Request) -> None:
+    """Refused where a lookup takes more than the memory, with the error that would fit: tokens grow like error^-D."""
+    try:
+        afford(cost, request.max_bytes, f"the lookup for error {request.error:g}")
+    except Refused as refusal:
+        share = cost.peak_bytes / max(1, allowed(request.max_bytes))
+        nearest = 1.1 * request.error * share ** (1.0 / request.target.box.dimension)
+        raise Refused(refusal.reason, nearest_error=nearest if request.dtype == "float64" else None) from None
+
+
+def _must_resolve(plan: Plan, request: Request) -> None:
+    """Refused where the dtype cannot tell so many cells apart: offsets near P^2/8 are rounded by u P^2/8, times the sharpness.
+
+    The error that would do is known from that alone: it falls like 1/P.
+    """
+    if not isinstance(plan, lookup.GridPlan) or math.isfinite(request.norm):
+        return
+    P, unit = max(plan.counts), dtype_of(request.dtype).unit
+    if plan.sharpness * unit * P * P / 8.0 <= RESOLVED:
+        return
+    most = math.sqrt(8.0 * 0.1 * RESOLVED / (plan.sharpness * unit))
+    nearest = rounded_up(plan.predicted * P / most)
+    raise Refused(
+        f"`error` (={request.error:g}) would take {P:,} cells along one variable, and {request.dtype} can tell about "
+        f"{int(most):,} apart: a lookup in {request.dtype} can hold about {nearest:g} here.",
+        nearest_error=nearest, remedy={"dtype": "float64"} if request.dtype != "float64" else None,
+    )
 
 
 def proposals(request: Request) -> Iterator[Plan]:

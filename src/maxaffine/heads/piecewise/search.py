@@ -28,6 +28,7 @@ class Piecewise(Head[PiecewisePlan]):
     """One token per affine piece."""
 
     name = "piecewise"
+    fitted = False
     summary = "one token per affine piece, its score a convex lifting of the pieces"
     serves = "continuous, piecewise affine functions of any number of variables"
     examples = (Example("max(x, y) + min(x - y, .5)", {"x": (-1, 1), "y": (-1, 1)}, 1e-6),)

@@ -15,15 +15,18 @@ from maxaffine.target.target import Target
 LOOKS = 1500  # pieces that the quick look for singular points takes at most
 
 
-def spectral_plans(target: Target, error: float, dtype: str, guess: bool = True) -> Iterator[SpectralPlan]:
+def spectral_plans(
+    target: Target, error: float, dtype: str, guess: bool = True, most: int | None = None
+) -> Iterator[SpectralPlan]:
     """Plans aimed at smaller and smaller expected errors; of several sets of directions the one with the fewest tokens.
 
-    `guess` lets a callable be taken for a ridge where samples say so, which no proof can follow.
+    Plans of more than `most` tokens are not looked for.  `guess` lets a callable be taken for a ridge where samples say so, which
+    no proof can follow.
     """
     choices = _choices(target, error, dtype, guess)
     if not choices:
         return
-    streams = [_stream(choices, error, affine) for affine in (True, False)]
+    streams = [_stream(choices, error, affine, most) for affine in (True, False)]
     if dtype == "float64" and (plan := next(streams[0], None)) is not None:
         yield plan  # constant values are affine ones, and their rounding is no matter here
     waiting = [next(stream, None) for stream in streams]
@@ -35,30 +38,40 @@ def spectral_plans(target: Target, error: float, dtype: str, guess: bool = True)
         waiting[place] = next(streams[place], None)
 
 
-def _stream(choices: list[list[GroupPlanner]], error: float, affine: bool) -> Iterator[SpectralPlan]:
+def _stream(choices: list[list[GroupPlanner]], error: float, affine: bool, most: int | None) -> Iterator[SpectralPlan]:
     """Plans of one kind of values, of growing size; of several sets of directions the one with the fewest tokens."""
     tokens = 0
     factored = any(planner.group.factors is not None and planner.group.dimension > 2 for one in choices for planner in one)
     for goal in (0.9,) if affine and factored else (0.97, 0.9, 0.8, 0.65, 0.45):
-        plans = [plan for planners in choices if (plan := _carry_out(planners, goal * error, affine)) is not None]
-        if not plans:
+        plan: SpectralPlan | None = None
+        for planners in choices:  # of later ones only those with fewer tokens
+            limit = most if plan is None else plan.cells - 1
+            plan = _carry_out(planners, goal * error, affine, limit) or plan
+        if plan is None:
             return
-        plan = min(plans, key=lambda one: one.cells)
         if plan.cells > tokens:
             tokens = plan.cells
             yield plan
 
 
-def _carry_out(planners: list[GroupPlanner], error: float, affine: bool) -> SpectralPlan | None:
-    """Groups of one direction share a part of the error, each group of several has its own."""
+def _carry_out(planners: list[GroupPlanner], error: float, affine: bool, most: int | None) -> SpectralPlan | None:
+    """Groups of one direction share a part of the error, each group of several has its own; at most so many tokens."""
     singles = [planner for planner in planners if planner.group.dimension == 1]
     others = [planner for planner in planners if planner.group.dimension > 1]
     part = error / (len(others) + (1 if singles else 0))
-    plans = share(singles, part, affine) if singles else []
-    products = [planner.affine_product(part) if affine else planner.best_product(part) for planner in others]
-    if plans is None or any(plan is None for plan in products):
+    plans = share(singles, part, affine, most) if singles else []
+    if plans is None:
         return None
-    return SpectralPlan((*plans, *(p for p in products if p is not None)))
+    made = SpectralPlan(tuple(plans))
+    for planner in others:
+        left = None if most is None else most - made.cells
+        if left is not None and left < 1:
+            return None
+        product = planner.affine_product(part, left) if affine else planner.best_product(part, left)
+        if product is None:
+            return None
+        made = SpectralPlan((*made.groups, product))
+    return made if most is None or made.cells <= most else None
 
 
 def _choices(target: Target, error: float, dtype: str, guess: bool) -> list[list[GroupPlanner]]:

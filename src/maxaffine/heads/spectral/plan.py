@@ -21,6 +21,7 @@ from maxaffine.layer.grouped import Group as KeyGroup
 from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, chebyshev
 from maxaffine.structure.groups import Group
 
+HOPELESS = 3  # times the tokens allowed, which sizes from fibres may have and still shrink to them
 FEW = 400  # tokens up to which affine values are tried where values could be factored
 MOST_AXIS = {1: 120, 2: 64, 3: 32, 4: 10}
 
@@ -181,30 +182,35 @@ class GroupPlanner:
         """The plan of a group of one direction."""
         return self.plan((fit.axis,), fit.values, fit.error, None if fit.slopes is None else fit.slopes[..., None])
 
-    def best_product(self, error: float) -> GroupPlan | None:
+    def best_product(self, error: float, most: int | None = None) -> GroupPlan | None:
         """Factored in three and more directions where that is possible, else listed values."""
         found = self.factored(error) if self.group.dimension >= 3 else None
-        return found or (self.product(error) if self.group.dimension <= 4 else None)
+        return found or (self.product(error, most) if self.group.dimension <= 4 else None)
 
-    def affine_product(self, error: float) -> GroupPlan | None:
-        """Listed values affine in z, for up to four directions."""
+    def affine_product(self, error: float, most: int | None = None) -> GroupPlan | None:
+        """Listed values affine in z, for up to four directions, of at most so many tokens."""
         if self.group.dimension > (4 if self.group.factors is None else 3):
             return None
         factored = self.group.factors is not None and self.group.dimension > 2  # proved at once, whatever its size
-        fits = [fit for one in self._affine if (fit := one.smallest(error, FEW if factored else None)) is not None]
+        most = min(FEW, most or FEW) if factored else most
+        fits = [fit for one in self._affine if (fit := one.smallest(error, most)) is not None]
         best = min(fits, key=lambda fit: fit.tokens, default=None)
-        if best is None or (factored and best.tokens > FEW):
+        if best is None or (most is not None and best.tokens > most):
             return None
         return self.plan(best.axes, best.values, best.error, best.slopes)
 
-    def product(self, error: float) -> GroupPlan | None:
-        """Product keys for several directions: sizes from fibres, then corrected on the whole."""
+    def product(self, error: float, tokens: int | None = None) -> GroupPlan | None:
+        """Product keys for several directions: sizes from fibres, then corrected on the whole; at most so many tokens."""
         E = self.group.dimension
         most = MOST_AXIS.get(E, 24)
-        fits = [curve.smallest(0.6 * error / E, start=1, most=most, polish=False) for curve in self.curves]
-        if any(fit is None for fit in fits):
-            return None
-        return self._polish([len(fit) for fit in fits if fit is not None], error, most)
+        counts: list[int] = []
+        for curve in self.curves:
+            left = most if tokens is None else min(most, HOPELESS * tokens // math.prod(counts))
+            fit = curve.smallest(0.6 * error / E, start=1, most=left, polish=False) if left else None
+            if fit is None:
+                return None
+            counts.append(len(fit))
+        return self._polish(counts, error, most)
 
     def _polish(self, counts: list[int], error: float, most: int) -> GroupPlan | None:
         """Grow until the whole fits, then shrink while it still does."""
@@ -233,12 +239,13 @@ class GroupPlanner:
             counts, current = smaller
 
 
-def share(planners: list[GroupPlanner], error: float, affine: bool = True) -> list[GroupPlan] | None:
-    """Fewest tokens in all for groups of one direction whose errors add up to at most `error`."""
-    sizes = []
+def share(planners: list[GroupPlanner], error: float, affine: bool = True, most: int | None = None) -> list[GroupPlan] | None:
+    """Fewest tokens in all, at most `most`, for groups of one direction whose errors add up to at most `error`."""
+    sizes: list[int] = []
     curves = [planner.lines[0] if affine else planner.curves[0] for planner in planners]
     for curve in curves:
-        fit = curve.smallest(error, start=1)
+        left = MOST_AXIS[1] if most is None else min(MOST_AXIS[1], most - sum(sizes))
+        fit = curve.smallest(error, start=1, most=left) if left > 0 else None
         if fit is None:
             return None
         sizes.append(len(fit))

@@ -47,7 +47,8 @@ class Spectral(Head[SpectralPlan]):
     def propose(self, search: Search) -> Iterator[SpectralPlan]:
         """Plans aimed at smaller and smaller errors."""
         request, plan = search.request, None
-        for plan in spectral_plans(request.target, request.error, request.dtype, guess=not _declared(request)):
+        most = None if search.fewest is None else search.fewest - 1
+        for plan in spectral_plans(request.target, request.error, request.dtype, not _declared(request), most):
             yield plan
             if isinstance(search.failure, TooManyPoints) and not self.observable(request):
                 return

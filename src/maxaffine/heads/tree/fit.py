@@ -88,7 +88,8 @@ class LocalFitter:
         unequal = [s for s in itertools.product(range(1, MOST[self.E] + 1), repeat=self.E) if len(set(s)) > 1]
         for shape in sorted(unequal, key=lambda s: (math.prod(s), max(s))):
             sides = np.array([found[i].shape[0] for i in have])
-            chosen = have[(math.prod(shape) < best[have]) & (max(shape) <= sides + 3)]
+            # fewer keys along every axis than the same number on all did not do
+            chosen = have[(math.prod(shape) < best[have]) & (sides <= max(shape)) & (max(shape) <= sides + 3)]
             left = self._try(shape, chosen, fit, check, found, low, high)
             have = np.setdiff1d(have, np.setdiff1d(chosen, left))
         return found

@@ -28,6 +28,7 @@ DEEPEST = {1: 24, 2: 18, 3: 8}
 OVERLAP = 0.02  # of the smallest half width: how far neighbours blend into each other
 FIRST = 0.2  # by how much of its half width a cell is enlarged while the tree grows
 ROUNDS = 6
+MANY = 10_000  # tokens beyond which no other root is tried: that takes as long again
 SAVED = 1.4  # times the tokens of the best root that another one has
 HOPELESS = 3.0  # times the tokens allowed: a tree that grows looks at larger boxes than in the end, and may count as many
 EDGE = 1.0 + 2.0**-40  # boxes of pieces reach a little beyond the box, so that no rounding of z leaves them
@@ -113,6 +114,8 @@ def tree_plan(f: Function, dimension: int, error: float, size: float, dtype: str
         plan = None if tree is None else settle(fitter, tree, size, most)
         if plan is not None and plan.cells <= most:
             best, most = plan, plan.cells - 1
+            if plan.cells > MANY:
+                break
         elif best is None and (plan is None or plan.cells > SAVED * most):
             break  # another root would hardly save as much
     return best

@@ -17,7 +17,7 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.request import Request
 
-MOST = 40_000  # tokens
+MOST = {1: 1_500, 2: 40_000, 3: 12_000}  # tokens
 # of the error, for the pieces on points; what is proved is larger by Ehlich and Zeller's constants
 AIMS = {1: (0.92, 0.8, 0.6), 2: (0.86, 0.75, 0.6), 3: (0.74, 0.66, 0.55)}
 
@@ -42,8 +42,9 @@ class Trees(Head[TreePlan]):
 
     def propose(self, search: Search) -> Iterator[TreePlan]:
         """Trees for smaller and smaller errors on points."""
-        request, most = search.request, search.most(MOST)
+        request = search.request
         dimension = request.target.box.dimension
+        most = search.most(MOST[dimension])
         within = from_unit_box(request.target.box)
 
         def f(z: Array) -> Array:
