@@ -116,27 +116,28 @@ class Effort:
 
 def prove(
     pair: Pair, error: float, low: Array | None = None, high: Array | None = None, give_up: float = math.inf,
-    most_cells: int = MOST_CELLS, most_points: int | None = None,
+    most_cells: int = MOST_CELLS, most_points: int | None = None, enough: float | None = None,
 ) -> Proof:  # fmt: skip
     """The bound over the box low..high of z ([-1, 1]^E by default), aimed at `error`.
 
+    A bound of at most `enough` is as good as a smaller one: then as few points are looked at as show it.
     Refused where the target cannot be enclosed near the box, or as soon as the bound is seen to exceed `give_up`.
     """
     E = pair.dimension
     low = -np.ones(E) if low is None else np.array(low, dtype=np.float64)
     high = np.ones(E) if high is None else np.array(high, dtype=np.float64)
     with balls.precision(64):
-        effort, top = _effort(pair, error, low, high, give_up, 0.0), 0.0
-        while effort.oversampling is not None:
+        effort, top = Effort() if enough is None else _effort(pair, enough, low, high, give_up, 0.0), 0.0
+        while enough is not None and effort.oversampling is not None:
             try:
-                proof = _prove(pair, error, low, high, give_up, most_cells, most_points, effort)
+                proof = _prove(pair, enough, low, high, give_up, most_cells, most_points, effort)
             except _BeyondError:
                 break
-            if proof.bound <= error or proof.seen > error:
+            if proof.bound <= enough or proof.seen > error:
                 return proof
             if not proof.seen > top:
                 break
-            effort, top = _effort(pair, error, low, high, give_up, proof.seen), proof.seen
+            effort, top = _effort(pair, enough, low, high, give_up, proof.seen), proof.seen
         return _prove(pair, error, low, high, give_up, most_cells, most_points, Effort())
 
 

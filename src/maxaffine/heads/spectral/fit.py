@@ -16,6 +16,7 @@ from maxaffine.heads.fitting import Function
 from maxaffine.layer.spectral_keys import DELTAS, SpectralAxis, bernstein, chebyshev, expected_etas, gaussian, weights
 
 LAWSON = 8
+SCANNED = 8  # keys from which on the best delta of about as many is near
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ class AxisCurve:
             return min(level, *lines, key=lambda fit: fit.error) if lines else level
         fits: dict[int, AxisFit] = {}
         place = self._best_delta
-        todo = [place, place - 1, place + 1] if self._known else list(range(0, len(DELTAS), 2))
+        near = count >= SCANNED and any(abs(count - known) <= max(1, count // 4) for known in self._known)
+        todo = [place, place - 1, place + 1] if near else list(range(0, len(DELTAS), 2))
         while todo:
             i = todo.pop(0)
             if i in fits or not 0 <= i < len(DELTAS):

@@ -157,7 +157,8 @@ def _bound(layer: GroupedLayer, head: Head, query: Array, tokens: int, error: fl
     while known[-1][0] > 0.5 * error and len(known) < len(ladder):
         known.append(_rounding(layer, head, query, tokens, ladder[len(known)]))
     aim = 0.995 * (error - known[-1][0])
-    proof = prove(head, aim if aim > 0.4 * error else error, most_points=patience)
+    aim = aim if aim > 0.4 * error else error
+    proof = prove(head, aim, most_points=patience, enough=aim)
     while len(known) < len(ladder) and known[-1][0] > 1e-3 * error and 0.99 * error < proof.bound + known[-1][0]:
         # on pieces of no length there is left what three times as many say, less half of what they gain
         gained = 0.5 * (known[-2][0] - known[-1][0]) if len(known) > 1 else math.inf

@@ -101,7 +101,7 @@ def _pieces(layer: GroupedLayer, group: ClusterGroup, expression: Expression, er
         if _may_switch(arguments, local_source(layer, group, cluster, expression)):
             found.append(LocalBound(supremum(head, error * (1.0 - 2.0 * LEAK), BOXES), 0.0))
             continue
-        proof = prove(head, error, give_up=error * (1 + 1e-9), most_cells=MOST_CELLS)
+        proof = prove(head, error, give_up=error * (1 + 1e-9), most_cells=MOST_CELLS, enough=0.98 * error)
         uncertainty = min(proof.uncertainty, proof.bound)
         found.append(LocalBound(proof.bound - uncertainty, uncertainty))
     return found
