@@ -57,7 +57,7 @@ def _ask_heads(request: Request, method: str, reasons: dict[str, list[str]]) -> 
         best = _better(best, attempt(name, request, reasons.setdefault(name, []), min(tokens, default=None)))
         if best is not None and best.certificate.kind == "proved" and best.cost.tokens <= max(ENOUGH, request.target.n_out):
             break
-    if method == "auto" and best is not None and not lookup.surely_more(request, best.cost.tokens):
+    if method == "auto" and constant is None and best is not None and not lookup.surely_more(request, best.cost.tokens):
         limit = lookup.fewest_tokens(request)  # what it rests on is derived where lookups are in play only
         best = None if limit is not None and best.cost.tokens >= limit else best
     return _better(best, constant)

@@ -21,7 +21,8 @@ from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.head_bounds import strip_factor
-from maxaffine.proofs.local_error import Head, prove
+from maxaffine.proofs.local_error import prove
+from maxaffine.proofs.product_head import Head
 from maxaffine.proofs.sources import FromExpression
 
 

@@ -20,7 +20,7 @@ from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.expression.expression import Expression
 from maxaffine.proofs.head_bounds import axis_weights
-from maxaffine.proofs.local_error import Head
+from maxaffine.proofs.product_head import Head
 from maxaffine.proofs.sources import FromAffine
 
 ROUNDS = 60

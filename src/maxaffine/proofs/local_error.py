@@ -17,9 +17,7 @@ remainder prove enough (`_effort`).  Heads are summed up in float64, and in exte
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +26,7 @@ from maxaffine.core import balls
 from maxaffine.core.arrays import Array
 from maxaffine.core.boxes import depth_first
 from maxaffine.core.errors import Refused
-from maxaffine.core.rounding import EXTENDED, FLOAT64, gamma
-from maxaffine.layer.keys import AxisKeys
-from maxaffine.proofs.head_bounds import affine_size, strip_factor
-from maxaffine.proofs.sources import FromDerivatives, Source, semi_axes
+from maxaffine.core.rounding import FLOAT64
 
 RADII = (1.2, 1.4, 1.7, 2.0, 2.2, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 14.0, 20.0)
 OVERSAMPLING = {1: 10, 2: 6, 3: 4, 4: 4}
@@ -40,11 +35,10 @@ ALL_POINTS = 15_000_000  # of a proof, some tens of seconds
 MOST_CELLS = 400
 DEEPEST = 120
 SMALL = 20  # degrees that are not worth many pieces of an ellipse to be smaller
-BLOCK = 32_768  # points at a time: the arrays of a pass then stay in the processor's cache
 PI = np.longdouble("3.14159265358979323846264338327950288")
 SHARE, LARGEST_SHARE = 0.004, 0.25  # of the error that the interpolation remainder may take
 GLANCE = {2: 40, 3: 16, 4: 8}  # points per side of the quick look that says how densely a proof must look
-CHEAP = 4_000  # points of a box that are looked at as densely as pays
+CHEAP = {2: 100_000, 3: 600_000, 4: 600_000}  # points of a box up to which they are taken as densely as bounds gain by it
 TOO_COARSE = 1e-3  # of the error: beyond, the rounding of float64 sums is no longer left in a bound
 
 
@@ -197,25 +191,29 @@ def _effort(pair: Pair, error: float, low: Array, high: Array, give_up: float, s
     E, usual = pair.dimension, Effort()
     if E not in GLANCE:
         return usual
-    first, last, best = low, high, usual
+    first, last = low, high
     while isinstance(plan := _degrees(pair, first, last, usual, error), int):  # a cell that needs no halving
         last = np.where(np.arange(E) == plan, first + (last - first) / 2.0, last)
         if not np.all(last - first > 2.0**-9 * (high - low)):
             return usual
     fewest = math.prod(usual.counts(pair, plan[0]))
-    if fewest <= CHEAP:
+    if fewest <= CHEAP[E]:
         return usual
     top = seen or 1.1 * pair.at_points(low, high, (GLANCE[E],) * E, False)[0]
     if math.isfinite(top) and top > 1.1 * give_up:
         raise Refused(f"the error is about {top:.3g} somewhere.")
+    found: list[tuple[int, float, Effort]] = []
     for s in range(2, OVERSAMPLING.get(E, 4) + 1):
         factor = math.cos(math.pi / (2.0 * s)) ** -E
-        share = min(LARGEST_SHARE, (0.99 - factor * 1.01 * top / error) / (1.0 + factor))
-        effort = Effort(s, share)
-        if share > SHARE and not isinstance(plan := _degrees(pair, first, last, effort, error), int):
-            count = math.prod(effort.counts(pair, plan[0]))
-            fewest, best = (count, effort) if count < fewest else (fewest, best)
-    return best
+        most = min(LARGEST_SHARE, (0.99 - factor * 1.01 * top / error) / (1.0 + factor))
+        for share in (most, most / 4.0, most / 16.0) if most > SHARE else ():
+            effort = Effort(s, share)
+            if not isinstance(plan := _degrees(pair, first, last, effort, error), int):
+                count = math.prod(effort.counts(pair, plan[0]))
+                found.append((count, factor * top + (1.0 + factor) * share * error, effort))
+    few = [one for one in found if one[0] <= CHEAP[E]]  # of these the one with the smallest bound, else the fewest points
+    best = min(few, key=lambda one: one[1]) if few else min(found, default=(fewest, 0.0, usual), key=lambda one: one[0])
+    return best[2] if best[0] < fewest else usual
 
 
 def nodes(degree: int, E: int) -> int:
@@ -289,128 +287,3 @@ def least_degree(
         if best is None or m < best[0]:
             best = m, 4.0 * total * r**-m / (r - 1.0) * (1 + 1e-12)
     return best if best is not None and best[0] <= most else None
-
-
-@dataclass(frozen=True)
-class Head(Pair):
-    """A product-key head in z and the target that it is compared with; its values are c, or c + G z."""
-
-    source: Source
-    axes: tuple[AxisKeys, ...]
-    deltas: tuple[float | None, ...]  # of Bernstein axes
-    values: Array  # (N_1, .., N_E, K) float64
-    slopes: Array | None = None  # (N_1, .., N_E, K, E) float64
-    _sizes: dict[Any, float] = field(default_factory=dict, repr=False, compare=False)  # on ellipses: asked for again and again
-
-    @property
-    def dimension(self) -> int:
-        """E."""
-        return len(self.axes)
-
-    @property
-    def moved_nodes(self) -> float:  # type: ignore[override]
-        """Callables are asked at numbers of float64."""
-        return 4.0 * FLOAT64.unit + self.source.blur if isinstance(self.source, FromDerivatives) else 0.0
-
-    @property
-    def unknown(self) -> str:  # type: ignore[override]
-        """Why nothing is proved of it, where nothing is."""
-        if isinstance(self.source, FromDerivatives):
-            return "the declared derivative is of too low an order, or its bound too large, for this error."
-        return Pair.unknown
-
-    def degree(self, low: Array, high: Array, k: int, allowed: float) -> tuple[int, float] | None:
-        """The least degree over all ellipses of axis k; for a declared derivative its order less one, or None to halve."""
-        if not isinstance(self.source, FromDerivatives):
-            return least_degree(partial(self._size, low, high, k), allowed, 220 if self.dimension == 1 else 90)
-        m = self.source.order - 1
-        parts = [4.0 * self._own(low, high, k, r) * r**-m / (r - 1.0) * (1 + 1e-12) for r in RADII]
-        total = self.source.remainder(low, high, k) + min(parts)
-        return (m, total) if total <= allowed else None
-
-    def _size(self, low: Array, high: Array, k: int, r: float, hard: bool) -> float:
-        """|f| + |p| on the ellipse of side k and the cell's other sides."""
-        place = (low.tobytes(), high.tobytes(), k, r, hard)
-        if place not in self._sizes:
-            own = self._own(low, high, k, r)
-            self._sizes[place] = self.source.on_ellipse(low, high, k, r, hard) + own if math.isfinite(own) else math.inf
-        return self._sizes[place]
-
-    def _own(self, low: Array, high: Array, k: int, r: float) -> float:
-        """|p| there: the strip's factor times max |c|, or times sum_j w_j(Re z) |v_j(z)| where values are affine."""
-        long, short = semi_axes(float(low[k]), float(high[k]), r)
-        strip = strip_factor(self.axes[k], self.deltas[k], float(low[k] + high[k]) / 2.0, long, short)
-        if not math.isfinite(strip):
-            return math.inf
-        if self.slopes is None:
-            return float(np.abs(self.values).max()) * strip
-        centre, reach = (low + high) / 2.0, (high - low) / 2.0 * (1 + 1e-12) + 2.0**-51 * np.maximum(np.abs(low), np.abs(high))
-        reach[k] = long
-        return affine_size(self.axes, self.values, self.slopes, centre, reach) * strip
-
-    def at_points(self, low: Array, high: Array, counts: tuple[int, ...], precise: bool) -> tuple[float, float]:
-        """max |f - p| over Chebyshev points of a cell, and its uncertainty."""
-        E = self.dimension
-        scale = max(1.0, float(np.abs(low).max()), float(np.abs(high).max()))
-        grids = [chebyshev(float(low[e]), float(high[e]), n) for e, n in enumerate(counts)]
-        # The exact points lie within slack of float64 numbers, also where extended numbers are no longer than float64.
-        blur, slack, number = 0.0, (4.0 * FLOAT64.unit + 16.0 * EXTENDED) * scale, np.dtype(np.longdouble)
-        if isinstance(self.source, FromDerivatives) or not precise:  # f and g are compared at the same rounded nodes
-            grids, slack = [grid.astype(np.float64).astype(np.longdouble) for grid in grids], 0.0
-            blur = self.source.blur if isinstance(self.source, FromDerivatives) else 0.0
-        if not precise:
-            number = np.dtype(np.float64)
-        value, rough = self._summed([grid.astype(number) for grid in grids], EXTENDED if precise else FLOAT64.unit, blur, scale)
-        top, unsure = 0.0, 0.0
-        places = [grid.astype(np.float64).reshape([-1 if i == e else 1 for i in range(E)]) for e, grid in enumerate(grids)]
-        first = max(1, BLOCK // max(1, math.prod(counts[1:])))
-        for start in range(0, counts[0], first):
-            rows = slice(start, start + first)
-            f = self.source.at([places[0][rows], *places[1:]], slack)
-            g, loose = value[rows], rough[rows]
-            if not (np.isfinite(f.lo).all() and np.isfinite(f.hi).all() and np.isfinite(g).all() and np.isfinite(loose).all()):
-                return math.inf, math.inf
-            width = f.hi - f.lo
-            away = np.maximum(np.abs(f.hi - g), np.abs(g - f.lo))
-            top = max(top, float((away - width).max()))
-            unsure = max(unsure, float((width + loose).max()))
-        return max(top, 0.0), unsure * (1 + 1e-12)
-
-    def _summed(self, grids: list[NDArray[Any]], unit: float, blur: float, scale: float) -> tuple[Array, Array]:
-        """p on a product of grids in their number format, and how wrong that may be: (M_1, .., M_E, K)."""
-        E = self.dimension
-        # values c and slopes G side by side: (N_1, .., N_E, K, 1 + E)
-        out = self.values[..., None] if self.slopes is None else np.concatenate([self.values[..., None], self.slopes], axis=-1)
-        absolute, shaky = np.abs(out), 0.0
-        lost = 2.0**-1000 * float(absolute.max())  # weights below the smallest normal number
-        out = out.astype(grids[0].dtype)
-        for e, axis in enumerate(self.axes):
-            weights = _weights(axis, grids[e])
-            out = along(weights, out, e)
-            absolute = along(weights.astype(np.float64), absolute, e)
-            # rounding of nodes, logits, exp and sums
-            spread, terms = float(np.ptp(axis.slopes)), 2 * len(axis) + 4
-            logit = 4.0 * scale * (float(np.abs(axis.slopes).max()) + float(np.abs(axis.offsets).max())) + scale * spread + 30.0
-            shaky += 2.0 * unit * logit + gamma(terms, unit) + 16.0 * unit * scale * spread
-        shaky += blur * sum(float(np.ptp(axis.slopes)) for axis in self.axes)
-        value, size, moved = out[..., 0], absolute[..., 0], np.zeros(1)
-        for e in range(E) if self.slopes is not None else ():
-            z = grids[e].reshape([-1 if i == e else 1 for i in range(E)] + [1])
-            value = value + z * out[..., 1 + e]
-            size = size + np.abs(z).astype(np.float64) * absolute[..., 1 + e]
-            moved = moved + (blur + 16.0 * unit * scale) * absolute[..., 1 + e]  # the nodes' own rounding
-        rough = size * ((shaky + gamma(2 * E + 2, unit)) * (1 + 1e-9) + FLOAT64.unit) + moved * (1 + 1e-9) + lost
-        return value.astype(np.float64), rough
-
-
-def along(weights: NDArray[Any], values: NDArray[Any], axis: int) -> NDArray[Any]:
-    """values (.., N, ..) with weights (M, N) along an axis: (.., M, ..)."""
-    return np.moveaxis(np.tensordot(weights, values, axes=(1, axis)), 0, axis)
-
-
-def _weights(axis: AxisKeys, z: NDArray[Any]) -> NDArray[Any]:
-    """Softmax weights of the stored keys in the number format of z."""
-    scores = np.multiply.outer(z, axis.slopes.astype(z.dtype)) + axis.offsets.astype(z.dtype)
-    scores -= scores.max(axis=1, keepdims=True)
-    weights = np.exp(scores)
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))

@@ -16,7 +16,8 @@ from maxaffine.expression.expression import Expression
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import bernstein
 from maxaffine.proofs.head_bounds import affine_size, axis_weights, etas_for, moments, pieces, strip_factor
-from maxaffine.proofs.local_error import Head, prove
+from maxaffine.proofs.local_error import chebyshev, prove
+from maxaffine.proofs.product_head import Head
 from maxaffine.proofs.sources import FromAffine, FromExpression
 
 NAMES = ("x", "y", "z")
@@ -159,7 +160,7 @@ def test_local_coordinates_of_an_oblique_cell():
         bound = prove(Head(source, axes, deltas, values, slopes), away, np.full(E, -1.3), np.full(E, 1.1)).bound
         assert away <= bound <= 1.3 * away
     scaled = FromAffine.scaled(expression, np.array([0.1, 0.2]), np.array([0.5, 0.25]))
-    point = scaled.at(np.array([[1.0, -1.0]]), 0.0)
+    point = scaled.at([np.array([1.0]), np.array([-1.0])], 0.0)
     assert point.lo[0, 0] <= math.exp(0.6) * math.sin(-0.1) <= point.hi[0, 0]
 
 
@@ -183,18 +184,22 @@ def test_points_are_evaluated_as_well_as_stated():
             values, slopes = random_values(rng, axes)
             source = FromExpression(Expression.parse("0*x + 0*y", ("x", "y")), Interval.point(np.zeros(2)), np.ones(2))
             low, high = np.array([0.1, -0.7]), np.array([0.3, 1.9])
-            top, doubt, count = Head(source, axes, deltas, values, slopes).at_points(low, high, (1, 1))
-            n = round(math.sqrt(count))
-            worst = flint.arb(0)
-            for i in range(n):
-                for j in range(n):
-                    z = []
-                    for a, b, k in ((low[0], high[0], i), (low[1], high[1], j)):
-                        angle = flint.arb.pi() * (2 * k + 1) / (2 * n)
-                        z.append((flint.arb(float(a)) + float(b)) / 2 + (flint.arb(float(b)) - float(a)) / 2 * angle.cos())
-                    worst = worst.max(abs(exact(axes, values, slopes, z)))
-            assert abs(worst - top).upper() <= doubt
-            assert doubt < 1e-13 * float(np.abs(values).max() + np.abs(slopes).max())
+            head, n = Head(source, axes, deltas, values, slopes), 6
+            for precise in (True, False):  # in extended precision at the exact points, in float64 at rounded ones
+                top, doubt = head.at_points(low, high, (n, n), precise)
+                rounded = [chebyshev(float(a), float(b), n).astype(np.float64) for a, b in zip(low, high, strict=True)]
+                worst = flint.arb(0)
+                for i in range(n):
+                    for j in range(n):
+                        z = []
+                        for a, b, k in ((low[0], high[0], i), (low[1], high[1], j)):
+                            angle = flint.arb.pi() * (2 * k + 1) / (2 * n)
+                            z.append((flint.arb(float(a)) + float(b)) / 2 + (flint.arb(float(b)) - float(a)) / 2 * angle.cos())
+                        if not precise:
+                            z = [flint.arb(float(rounded[0][i])), flint.arb(float(rounded[1][j]))]
+                        worst = worst.max(abs(exact(axes, values, slopes, z)))
+                assert abs(worst - top).upper() <= doubt
+                assert doubt < (1e-13 if precise else 3e-10) * float(np.abs(values).max() + np.abs(slopes).max())
     finally:
         flint.ctx.prec = before
 

@@ -15,8 +15,9 @@ from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import bernstein, weights
-from maxaffine.proofs import local_error
-from maxaffine.proofs.local_error import Head, prove
+from maxaffine.proofs import local_error, product_head
+from maxaffine.proofs.local_error import prove
+from maxaffine.proofs.product_head import Head
 from maxaffine.proofs.sources import FromDeclaration, FromDerivatives, FromExpression
 
 
@@ -104,8 +105,8 @@ def lebesgue(m):
 
 def test_remainders_of_later_axes_carry_lebesgue_constants(monkeypatch):
     degrees = iter((5, 9, 4))
-    monkeypatch.setattr(local_error.Head, "degree", lambda *_: (next(degrees), 1.0))
-    found, remainder = local_error._degrees(nothing("t1+t2+t3", 3), -np.ones(3), np.ones(3), 1.0)
+    monkeypatch.setattr(product_head.Head, "degree", lambda *_: (next(degrees), 1.0))
+    found, remainder = local_error._degrees(nothing("t1+t2+t3", 3), -np.ones(3), np.ones(3), local_error.Effort(share=1.0), 1.0)
     assert found == (5, 9, 4)
     assert 1 + lebesgue(5) + lebesgue(5) * lebesgue(9) <= remainder <= 1.6 * (1 + lebesgue(5) + lebesgue(5) * lebesgue(9))
 
@@ -167,7 +168,7 @@ def test_a_branch_that_the_box_decides_is_analytic():
 
 def test_a_declared_bound_counts_every_axis_and_the_blur_of_its_points():
     source = FromDeclaration(lambda z: np.zeros((len(z), 1)), np.array([1.5, 1.5, 1.5]), 10.0, 1e-6)
-    found = source.at(np.zeros((1, 3)), 1e-6)
+    found = source.at([np.zeros(1)] * 3, 1e-6)
     steep = 3 * 10.0 / ((1.5 + 1 / 1.5) / 2 - 1)  # Cauchy's estimate along three axes
     assert found.hi[0, 0] >= 2e-6 * steep and found.lo[0, 0] <= -2e-6 * steep
     low, high = np.array([-0.2]), np.array([0.4])
@@ -177,8 +178,8 @@ def test_a_declared_bound_counts_every_axis_and_the_blur_of_its_points():
         u = r * np.exp(1j * angle)
         z = 0.1 + 0.3 * (u + 1 / u) / 2
         inside = (np.abs(z - 1) + np.abs(z + 1)).max() <= 1.5 + 1 / 1.5
-        assert math.isinf(one.on_ellipse(low, high, 0, r)) or inside
-    assert one.on_ellipse(low, high, 0, 1.1) == 10.0
+        assert math.isinf(one.on_ellipse(low, high, 0, r, True)) or inside
+    assert one.on_ellipse(low, high, 0, 1.1, True) == 10.0
 
 
 @pytest.mark.parametrize("order", [2, 3, 6, 10])

@@ -45,7 +45,7 @@ def around(one, low, high, k, r):
     """The checker's bound, with the semi-axes that it takes itself."""
     centre, reach = (low[k] + high[k]) / 2.0, (high[k] - low[k]) / 2.0
     wide, tall = (reach * (r + s / r) / 2.0 * (1 + 1e-11) + 2.0**-51 * (abs(low[k]) + abs(high[k])) for s in (1.0, -1.0))
-    return local_error._around(one, low, high, k, float(centre), float(wide), float(tall))
+    return local_error._around(one, low, high, k, float(centre), float(wide), float(tall), local_error.COVER)
 
 
 def looked_at(low, high, k, r, who, monkeypatch, silent):
@@ -59,7 +59,7 @@ def looked_at(low, high, k, r, who, monkeypatch, silent):
         return float(len(heard))
 
     if who == "certificate":
-        return heard, covered(lambda sides: size([bounds_of(side) for side in sides]), low, high, k, r)
+        return heard, covered(lambda sides: size([bounds_of(side) for side in sides]), low, high, k, r, True)
     monkeypatch.setattr(Head, "target_size", lambda self, row: size(row))
     return heard, around(head(Expression.parse("x", ("x",)), len(low)), low, high, k, r)
 
@@ -119,7 +119,7 @@ def test_coefficients_decay_as_the_bound_on_the_ellipse_says(text):
         for k in range(E):
             for r in (1.2, 1.4, 1.7, 2.2):
                 with balls.precision(64):
-                    found = [source.on_ellipse(low, high, k, r), around(one, low, high, k, r)]
+                    found = [source.on_ellipse(low, high, k, r, True), around(one, low, high, k, r)]
                 for bound in found:
                     if not math.isfinite(bound):
                         continue
@@ -139,5 +139,5 @@ def test_what_breaks_inside_an_ellipse_has_no_bound_there(text):
     low, high = -np.ones(2), np.ones(2)
     for k in (0, 1):
         with balls.precision(64):
-            assert FromExpression(f, Interval.point(np.zeros(2)), np.ones(2)).on_ellipse(low, high, k, 1.7) == math.inf
+            assert FromExpression(f, Interval.point(np.zeros(2)), np.ones(2)).on_ellipse(low, high, k, 1.7, True) == math.inf
             assert around(head(f, 2), low, high, k, 1.6) == math.inf

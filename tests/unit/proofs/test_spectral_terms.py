@@ -26,7 +26,7 @@ from maxaffine.heads.spectral import prove as certify
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import bernstein
-from maxaffine.proofs import head_bounds, local_error, sources
+from maxaffine.proofs import head_bounds, local_error, product_head, sources
 from maxaffine.runtime import chooser, grouped
 from maxaffine.target.target import Target
 
@@ -39,7 +39,7 @@ def head(text, axes, values, deltas=None):
         Expression.parse(text, tuple(f"t{e + 1}" for e in range(E))), Interval.point(np.zeros(E)), np.ones(E)
     )
     shape = tuple(len(a) for a in axes)
-    return local_error.Head(source, tuple(axes), deltas or (None,) * E, np.asarray(values, dtype=float).reshape(*shape, -1))
+    return product_head.Head(source, tuple(axes), deltas or (None,) * E, np.asarray(values, dtype=float).reshape(*shape, -1))
 
 
 def test_the_constant_is_not_below_what_chebyshev_polynomials_attain():
@@ -73,15 +73,16 @@ def lebesgue(m):
 
 
 def test_later_axes_carry_lebesgue_constants(monkeypatch):
-    chosen, plain = [], local_error.Head.degree
+    chosen, plain = [], product_head.Head.degree
 
     def spy(*arguments):
         chosen.append(plain(*arguments))
         return chosen[-1]
 
-    monkeypatch.setattr(local_error.Head, "degree", spy)
+    monkeypatch.setattr(product_head.Head, "degree", spy)
     with balls.precision(64):
-        degrees, remainder = local_error._degrees(head("exp(t1+t2)", [NOTHING] * 2, [0.0]), -np.ones(2), np.ones(2), 1e-4)
+        pair, all_of_it = head("exp(t1+t2)", [NOTHING] * 2, [0.0]), local_error.Effort(share=1.0)
+        degrees, remainder = local_error._degrees(pair, -np.ones(2), np.ones(2), all_of_it, 1e-4)
     assert remainder >= chosen[0][1] + lebesgue(degrees[0]) * chosen[1][1]
 
 

@@ -33,7 +33,8 @@ from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.enclosed import PieceAt
 from maxaffine.proofs.literal_form import ProvedBlend
-from maxaffine.proofs.local_error import Head, prove
+from maxaffine.proofs.local_error import prove
+from maxaffine.proofs.product_head import Head
 from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.structure.branches import extremum, parting
 from maxaffine.structure.switches import forced, switches

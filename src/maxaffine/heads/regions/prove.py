@@ -44,7 +44,8 @@ from maxaffine.proofs.assumptions import ELEMENTARY, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.literal_form import ProvedBlend
-from maxaffine.proofs.local_error import Head, prove
+from maxaffine.proofs.local_error import prove
+from maxaffine.proofs.product_head import Head
 from maxaffine.proofs.soft_gap import soft_gap
 from maxaffine.proofs.sources import FromAffine
 from maxaffine.proofs.two_level import GroupErrors

@@ -40,7 +40,7 @@ def spectral_plans(
 
 def _stream(choices: list[list[GroupPlanner]], error: float, affine: bool, most: int | None) -> Iterator[SpectralPlan]:
     """Plans of one kind of values, of growing size; of several sets of directions the one with the fewest tokens."""
-    tokens = 0
+    tokens, expected = 0, 0.0
     factored = any(planner.group.factors is not None and planner.group.dimension > 2 for one in choices for planner in one)
     for goal in (0.9,) if affine and factored else (0.97, 0.9, 0.8, 0.65, 0.45):
         plan: SpectralPlan | None = None
@@ -49,8 +49,8 @@ def _stream(choices: list[list[GroupPlanner]], error: float, affine: bool, most:
             plan = _carry_out(planners, goal * error, affine, limit) or plan
         if plan is None:
             return
-        if plan.cells > tokens:
-            tokens = plan.cells
+        if plan.cells > tokens or plan.expected < expected:
+            tokens, expected = plan.cells, 0.95 * plan.expected
             yield plan
 
 

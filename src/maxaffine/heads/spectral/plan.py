@@ -21,6 +21,7 @@ from maxaffine.layer.grouped import Group as KeyGroup
 from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, chebyshev
 from maxaffine.structure.groups import Group
 
+POLISHED = 2  # tokens that values weighted for the sup norm may save
 HOPELESS = 3  # times the tokens allowed, which sizes from fibres may have and still shrink to them
 FEW = 400  # tokens up to which affine values are tried where values could be factored
 MOST_AXIS = {1: 120, 2: 64, 3: 32, 4: 10}
@@ -62,6 +63,11 @@ class SpectralPlan:
     def cells(self) -> int:
         """Key tokens in all."""
         return sum(group.cells for group in self.groups)
+
+    @property
+    def expected(self) -> float:
+        """The error that is expected of all groups together."""
+        return sum(group.expected for group in self.groups)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: which group of the expression each one is, and how its keys were made."""
@@ -194,7 +200,7 @@ class GroupPlanner:
         factored = self.group.factors is not None and self.group.dimension > 2  # proved at once, whatever its size
         most = min(FEW, most or FEW) if factored else most
         fits = [fit for one in self._affine if (fit := one.smallest(error, most)) is not None]
-        best = min(fits, key=lambda fit: fit.tokens, default=None)
+        best = min(fits, key=lambda fit: (fit.tokens, fit.error), default=None)
         if best is None or (most is not None and best.tokens > most):
             return None
         return self.plan(best.axes, best.values, best.error, best.slopes)
@@ -244,7 +250,7 @@ def share(planners: list[GroupPlanner], error: float, affine: bool = True, most:
     sizes: list[int] = []
     curves = [planner.lines[0] if affine else planner.curves[0] for planner in planners]
     for curve in curves:
-        left = MOST_AXIS[1] if most is None else min(MOST_AXIS[1], most - sum(sizes))
+        left = MOST_AXIS[1] if most is None else min(MOST_AXIS[1], most - sum(sizes) + POLISHED)
         fit = curve.smallest(error, start=1, most=left) if left > 0 else None
         if fit is None:
             return None

@@ -24,8 +24,9 @@ from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import underflow
 from maxaffine.proofs.head_bounds import EDGE, etas_for, moments
 from maxaffine.proofs.literal_products import factored_moments
-from maxaffine.proofs.local_error import Head, prove
+from maxaffine.proofs.local_error import prove
 from maxaffine.proofs.normalisers import leak
+from maxaffine.proofs.product_head import Head
 from maxaffine.proofs.sources import FromDeclaration, FromDerivatives, FromExpression, Source
 from maxaffine.runtime.collapse import SHARE, allowance, collapsible
 from maxaffine.runtime.grouped import tree_terms

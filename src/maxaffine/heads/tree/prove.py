@@ -26,7 +26,8 @@ from maxaffine.proofs.combine import output_rounding
 from maxaffine.proofs.covering import Scores, cover
 from maxaffine.proofs.enclosed import supremum
 from maxaffine.proofs.literal_form import ProvedBlend
-from maxaffine.proofs.local_error import Head, prove
+from maxaffine.proofs.local_error import prove
+from maxaffine.proofs.product_head import Head
 from maxaffine.proofs.sources import FromAffine
 from maxaffine.proofs.two_level import GroupErrors
 from maxaffine.runtime.two_level import SKIP
@@ -101,7 +102,8 @@ def _pieces(layer: GroupedLayer, group: ClusterGroup, expression: Expression, er
         if _may_switch(arguments, local_source(layer, group, cluster, expression)):
             found.append(LocalBound(supremum(head, error * (1.0 - 2.0 * LEAK), BOXES), 0.0))
             continue
-        proof = prove(head, error, give_up=error * (1 + 1e-9), most_cells=MOST_CELLS, enough=0.98 * error)
+        enough = 0.98 * error if layer.dtype == "float64" else None  # else rounding needs what is left
+        proof = prove(head, error, give_up=error * (1 + 1e-9), most_cells=MOST_CELLS, enough=enough)
         uncertainty = min(proof.uncertainty, proof.bound)
         found.append(LocalBound(proof.bound - uncertainty, uncertainty))
     return found
