@@ -62,7 +62,7 @@ def compile(
         analytic: declared Analytic(radii, bound) facts.
         derivatives: declared Derivatives(order, bound) facts.
         breaks: where a callable of one variable has kinks, jumps or singular points, in any order.
-        run: Run(max_bytes, seed, progress, executor, out): memory, where the layer is saved, who is told.
+        run: Run(max_bytes, max_seconds, seed, progress, executor, out): memory, time, where the layer is saved, who is told.
 
     Returns:
         A Compiled layer: call it, look at `.certificate`, `.observed`, `.matrices()`, `.save()`.

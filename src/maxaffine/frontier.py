@@ -1,6 +1,7 @@
 """`ma.plan`: tokens against error for every method and argument, before a layer is compiled."""
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from maxaffine.core.budget import Cost, afford
 from maxaffine.core.errors import Refused
 from maxaffine.core.progress import silent
 from maxaffine.core.rounding import numpy_dtype
+from maxaffine.core.threads import one_blas_thread
 from maxaffine.heads import HEADS
 from maxaffine.heads.found import BELOW, Discontinuous
 from maxaffine.heads.lookup import plan as lookup
@@ -23,6 +25,7 @@ from maxaffine.search import attempt
 
 DECADES = tuple(10.0**-k for k in range(1, 11))
 FEW = 3  # errors for which trees are built
+SECONDS_PER_CELL = 2e-6  # of a lookup that is built and proved
 
 
 def plan(
@@ -45,7 +48,7 @@ def plan(
     Lookups are sized by their theorems; spectral heads are fitted, and their tokens are those of the first fit that is
     expected to meet the error: their proofs come with `compile`.  Heads for kinks, jumps and local features are searched for as
     `compile` does, so their tokens are proved ones; trees, the slowest, where three errors or fewer are asked for, and only as
-    far as the fewest tokens that another head is proved with.
+    far as the fewest tokens that another head is proved with.  `seconds` says about how long the compile will take.
     """
     run = run or Run()
     rows: list[dict[str, Any]] = []
@@ -55,13 +58,22 @@ def plan(
         target, box, error=max(asked, default=1.0), norm=norm, dtype=dtype, gap=gap, vectorize=vectorize,
         run=replace(run, progress=None), **facts,
     )  # fmt: skip
-    for index, error in enumerate(asked):
-        (run.progress or silent)("plans", index, len(errors))
-        request = replace(first, error=absolute_error(error, False, first.largest, dtype))
-        found = [_row(plan, request) for plan in _candidates(request)]
-        found += _searched(request, len(errors) <= FEW, [] if refused is None else refused)
-        rows += sorted(found, key=lambda row: int(row["tokens"]))
+    with one_blas_thread():
+        for index, error in enumerate(asked):
+            (run.progress or silent)("plans", index, len(errors))
+            request = replace(first, error=absolute_error(error, False, first.largest, dtype))
+            begun, found = time.process_time(), []
+            for plan in _candidates(request):
+                found.append({**_row(plan, request), "seconds": _seconds(plan, time.process_time() - begun)})
+                begun = time.process_time()
+            found += _searched(request, len(errors) <= FEW, [] if refused is None else refused)
+            rows += sorted(found, key=lambda row: int(row["tokens"]))
     return rows
+
+
+def _seconds(plan: Plan | SpectralPlan, planned: float) -> float:
+    """About how long a compile takes by this plan: a proof as long as the fit, and for lookups so much per value."""
+    return 2.0 * planned if isinstance(plan, SpectralPlan) else planned + SECONDS_PER_CELL * plan.cells
 
 
 def _searched(request: Request, trees: bool, refused: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -71,6 +83,7 @@ def _searched(request: Request, trees: bool, refused: list[dict[str, Any]]) -> l
         if name in ("spectral", "lookup") or (head.slow and not trees):
             continue
         reasons: list[str] = []
+        begun = time.process_time()
         try:
             fewest = min((int(row["tokens"]) for row in rows), default=None) if head.slow else None
             found = attempt(name, request, reasons, fewest)
@@ -81,7 +94,7 @@ def _searched(request: Request, trees: bool, refused: list[dict[str, Any]]) -> l
             continue
         row = {"method": name, "argument": found.certificate.argument, "error": request.error, **found.cost.to_json()}
         row |= {"counts": list(found.layer.keys.shape)[:64], "bound": found.certificate.bound}
-        rows.append({**row, "affordable": True, "why_not": None})
+        rows.append({**row, "affordable": True, "why_not": None, "seconds": time.process_time() - begun})
     return rows
 
 

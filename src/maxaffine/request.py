@@ -32,6 +32,7 @@ class Run:
 
     Args:
         max_bytes: memory the compile may take; by default half of what is free.
+        max_seconds: time that the search may take: the best proved layer found so far, or a refusal that says how close it came.
         seed: of the search for the observed error.
         progress: a callback progress(stage, done, total).
         executor: a concurrent.futures.Executor (of processes, of a Dask cluster) that computes the values of a lookup with `out`.
@@ -43,11 +44,14 @@ class Run:
     progress: Progress | None = None
     executor: Any | None = None
     out: str | Path | None = None
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         number, whole = (int, float, np.integer), (int, np.integer)
         size, seed, out = self.max_bytes, self.seed, self.out
         _rule(size is None or (_is(size, number) and size > 0), "max_bytes", size, "must be a positive number of bytes")
+        _rule(self.max_seconds is None or 0.0 < _number(self.max_seconds) < math.inf, "max_seconds", self.max_seconds,
+              "must be a positive number of seconds")  # fmt: skip
         _rule(_is(seed, whole) and seed >= 0, "seed", seed, "must be a whole number that is not negative")
         _rule(self.progress is None or callable(self.progress), "progress", self.progress, "must be a function")
         has_submit = self.executor is None or callable(getattr(self.executor, "submit", None))
@@ -79,6 +83,7 @@ class Request:
     executor: Any | None = None  # a concurrent.futures.Executor that computes values
     literal: bool = False  # whether the literal softmax over all tokens is to meet the error as well
     largest: float = 0.0  # |f| reaches about that
+    max_seconds: float | None = None  # of the search
     seen_spread: float = 0.0  # and f goes that far from its least to its largest value
 
     @cached_property
@@ -101,7 +106,7 @@ def request_of(
     """The arguments of `compile`, checked; `facts` are lipschitz, modulus, analytic and derivatives."""
     dtype_of(dtype)
     p, run = check_norm(norm), run or Run()
-    _rule(isinstance(run, Run), "run", run, "must be ma.Run(max_bytes=.., seed=.., progress=.., executor=.., out=..)")
+    _rule(isinstance(run, Run), "run", run, f"must be ma.Run({'=.., '.join(RUN)}=..)")
     made = resolve(target, box, vectorize)
     _check_scales(p, made, dtype)
     if made.entries is not None:
@@ -122,6 +127,7 @@ def request_of(
         target=made, error=wanted, norm=p, dtype=dtype, facts=given, largest=largest, seen_spread=spread, **_keys(keys, made),
         require=check_choice("require", require, (None, "proved")), breaks=_check_breaks(breaks, made), gap=check_gap(gap, made),
         literal=bool(literal), max_bytes=None if run.max_bytes is None else int(run.max_bytes), seed=int(run.seed),
+        max_seconds=None if run.max_seconds is None else float(run.max_seconds),
         progress=run.progress or silent, executor=run.executor, out=None if run.out is None else Path(run.out),
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from maxaffine.core.deadline import OutOfTime, deadline
 from maxaffine.core.errors import BadInput, Missed, Refused
 from maxaffine.heads import HEADS
 from maxaffine.heads.found import Discontinuous, Found
@@ -27,6 +28,11 @@ def search(request: Request, method: str) -> Found:
     """The smallest layer that is proved to meet the request; else the smallest one observed to fit, or a refusal."""
     if request.target.entries is not None:
         return _search_entries(request, method)
+    with deadline(request.max_seconds):
+        return _search(request, method)
+
+
+def _search(request: Request, method: str) -> Found:
     given = request.partition is not None or request.centres is not None
     if method not in ("auto", "lookup") and given:
         raise BadInput(f'`method` (="{method}") works on the whole box; leave out `keys`.')
@@ -39,6 +45,8 @@ def search(request: Request, method: str) -> Found:
             raise _refusal(request, f"no {method} head was proved", reasons)
     try:
         return lookup.search(request)
+    except OutOfTime:
+        raise _refusal(request, f"`max_seconds` (={request.max_seconds:g}) is over, and nothing is proved yet", reasons) from None
     except Refused as refusal:
         reasons["lookup"] = [refusal.reason.rstrip(".")]
         raise _refusal(request, f"no head was proved to {request.error:g}", reasons, refusal) from None
@@ -54,7 +62,13 @@ def _ask_heads(request: Request, method: str, reasons: dict[str, list[str]]) -> 
             continue
         request.progress(f"{name} heads", 0, 1)
         tokens = [found.cost.tokens for found in (best,) if found is not None] + ([] if limit is None else [limit])
-        best = _better(best, attempt(name, request, reasons.setdefault(name, []), min(tokens, default=None)))
+        try:
+            best = _better(best, attempt(name, request, reasons.setdefault(name, []), min(tokens, default=None)))
+        except OutOfTime:
+            if best is not None and (best.certificate.kind == "proved" or request.target.expression is None):
+                break
+            told = f"`max_seconds` (={request.max_seconds:g}) was over while {name} heads were looked for"
+            raise _refusal(request, told, reasons) from None
         if best is not None and best.certificate.kind == "proved" and best.cost.tokens <= max(ENOUGH, request.target.n_out):
             break
     if method == "auto" and constant is None and best is not None and not lookup.surely_more(request, best.cost.tokens):

@@ -33,6 +33,7 @@ from maxaffine.core.container import read_container
 from maxaffine.core.errors import BadInput
 from maxaffine.core.outdated import refuse_outdated
 from maxaffine.core.progress import Progress, silent
+from maxaffine.core.threads import one_blas_thread
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
 from maxaffine.target.target import Target
@@ -99,7 +100,8 @@ def check(
     `table`: the Table or Samples that the layer was compiled from, which its file does not hold.
     """
     try:
-        return _check(tensors, record, table, progress)
+        with one_blas_thread():
+            return _check(tensors, record, table, progress)
     except BadInput:
         raise
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError) as failure:

@@ -42,6 +42,7 @@ def run(
     literal: options.Literal = False,
     gap: options.Gap = None,
     max_bytes: options.MaxBytes = None,
+    timeout: options.Timeout = None,
     seed: Annotated[str, typer.Option(metavar="N", help="Seed of the search for the worst point.")] = "0",
     out: Annotated[str | None, typer.Option(metavar="F.safetensors", help="Save the layer here.")] = None,
     figure: options.Figure = None,
@@ -72,6 +73,7 @@ def run(
         "gap": arguments.maybe(arguments.constant, gap, "`gap`"),
     }
     chosen_seed = arguments.whole(seed, "`seed`")
+    seconds = arguments.maybe(arguments.constant, timeout, "`timeout`")
     of_tables = {"--values": values, "--axes": axes, "--missing": missing, "--method nearest": method == NEAREST}
     of_functions = {"the expression": expression, "--box": box, "--lipschitz": lipschitz, "--gap": gap}
     named = tables.named(table, of_tables, of_functions, memory)
@@ -84,7 +86,7 @@ def run(
         contents = None
         if named is not None:
             source, contents = named.read(progress)
-        settings = Run(memory, chosen_seed, progress, out=layer_path if figure_path is None else None)
+        settings = Run(memory, chosen_seed, progress, out=layer_path if figure_path is None else None, max_seconds=seconds)
         compiled = compile_layer(
             source, where, relative=relative, norm=norm, method=method, dtype=dtype, literal=literal, run=settings, **asked, **old
         )

@@ -37,6 +37,9 @@ Literal = Annotated[
 MaxBytes = Annotated[
     str | None, typer.Option(metavar="2GiB", help="Memory the compile may take; by default half of what is free.")
 ]
+Timeout = Annotated[
+    str | None, typer.Option(metavar="SECONDS", help="Time for the search; then the best layer so far, or how close it came.")
+]
 Verbose = Annotated[
     bool, typer.Option("--verbose", help="Also print the parts of the bound, every way to run the layer, what was tried.")
 ]

@@ -57,7 +57,7 @@ def run(
         say_json({"target": expression, "norm": norm, "dtype": dtype, "errors": errors, **found})
         return
     say(f"target     {printable(expression)}")
-    head = ("error", "method", "argument", "tokens", "bytes", "while made", "flops per query", "affordable here")
+    head = ("error", "method", "argument", "tokens", "bytes", "while made", "flops per query", "about seconds", "affordable here")
     for line in table([head, *(_cells(row) for row in rows)]):
         say(line)
     for line in _refusals(refused):
@@ -79,7 +79,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
     return (
         f"{row['error']:g}", str(row["method"]), str(row["argument"]), _count(row["tokens"]), size(row["bytes"]),
-        size(row["peak_bytes"]), _count(row["flops_per_query"]), "yes" if row["affordable"] else "no",
+        size(row["peak_bytes"]), _count(row["flops_per_query"]), f"{row['seconds']:.1g}", "yes" if row["affordable"] else "no",
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.core.arrays import Array
+from maxaffine.core.deadline import check
 from maxaffine.core.errors import Refused
 
 Index = NDArray[np.intp]
@@ -139,6 +140,7 @@ def depth_first(low: Array, high: Array, visit: Callable[[Array, Array, int], in
     """Visit a box (D,), and its halves along the side that `visit` names, until it names none; it gets the depth as well."""
     stack = [(low, high, 0)]
     while stack:
+        check()
         a, b, depth = stack.pop()
         axis = visit(a, b, depth)
         if axis is not None:

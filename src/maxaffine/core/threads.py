@@ -1,33 +1,21 @@
-"""One BLAS thread while a layer is compiled or checked: its matrices are small, and threads that wait for each other only spin.
-
-The number of threads belongs to the whole process.  So whoever enters first sets it, and whoever leaves last puts back what was
-there, in whatever order threads come and go.
-"""
+"""One BLAS thread while a layer is compiled or checked: its matrices are small, and threads that wait only spin."""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
-
-_lock = threading.Lock()
-_inside = 0
-_limit: Any = None
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Inside, linear algebra runs on one thread; afterwards on as many as before."""
-    global _inside, _limit
-    with _lock:
-        if _inside == 0:
-            from threadpoolctl import threadpool_limits
+    """Inside, linear algebra runs on one thread; afterwards on as many as before.
 
-            _limit = threadpool_limits(limits=1, user_api="blas")
-        _inside += 1
-    try:
+    In the main thread alone: the number belongs to the process, OpenBLAS ignores what other threads ask for, and whoever is the
+    last of several to leave could not put it back.
+    """
+    if threading.current_thread() is not threading.main_thread():
         yield
-    finally:
-        with _lock:
-            _inside -= 1
-            if _inside == 0:
-                _limit.restore_original_limits()
+        return
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield

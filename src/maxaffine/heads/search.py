@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from maxaffine.core.budget import afford
+from maxaffine.core.deadline import check
 from maxaffine.core.errors import Missed, Refused
 from maxaffine.core.rounding import compute_format
 from maxaffine.heads.found import (
@@ -90,6 +91,8 @@ def search(head: Head[P], asked: Search) -> Found | None:
         if asked.fewest is not None and plan.cells >= asked.fewest:
             asked.note(f"{plan.cells:,} tokens are needed, and another head has {asked.fewest:,}")
             break
+        check()
+        request.progress(f"{head.name} head of {plan.cells:,} tokens", 0, 1)
         with np.errstate(all="ignore"):
             layer = head.build(plan, request)
         cost = grouped_cost(layer)
@@ -101,6 +104,7 @@ def search(head: Head[P], asked: Search) -> Found | None:
             except Refused as failure:
                 asked.failure = failure
                 asked.note(Missed.of(f"{plan.cells:,} tokens", failure))
+                request.progress(f"{head.name} head of {asked.reasons[-1]}", 1, 1)
         if observable and seen is None:
             why = asked.reasons[-1] if provable else head.why_unproved(plan, request)
             nothing = Certificate.nothing(request.norm, why, request.dtype)

@@ -18,6 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 from maxaffine.core.arrays import Array
+from maxaffine.core.deadline import check
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.heads.axis.fit import MOST_LOCAL, POINTS, Curve, Library, LocalFit
 from maxaffine.heads.fitting import as_stored
@@ -167,6 +168,7 @@ def _samples(segment: Segment, low: Array, high: Array) -> Array:
 
 def _extents(segment: Segment, a: float, library: Library, goal: float, before: Array | None) -> Array:
     """The longest cells (MOST_LOCAL,) from `a` for 1, 2, .. tokens; 0 where even the shortest fails."""
+    check()
     rest = segment.high - a
     found = np.zeros(MOST_LOCAL)
     start = 0

@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from maxaffine.core.arrays import Array
+from maxaffine.core.deadline import check
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.heads.lookup import grid
@@ -38,6 +39,7 @@ def build_grid(plan: GridPlan, target: Target, dtype: str, progress: Progress = 
             centres = grid.cell_centres(coordinates, plan.counts, start, stop)
             values[start:stop] = target.values(np.clip(centres, target.box.low, target.box.high))
         progress("values", stop, plan.cells)
+        check()
     shaped = values.reshape(*plan.counts, target.d_out, target.n_out)
     return _layer(target, coordinates, grid_keys(plan.counts), plan.sharpness, shaped, dtype)
 

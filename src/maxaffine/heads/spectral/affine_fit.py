@@ -7,6 +7,7 @@ from itertools import permutations
 import numpy as np
 
 from maxaffine.core.arrays import Array
+from maxaffine.core.deadline import check
 from maxaffine.core.rounding import compute_format
 from maxaffine.heads.fitting import MORE_LAMBDAS, Basis, Function, Judge, affine_values, as_stored, fewest, on_grid
 from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, chebyshev
@@ -145,6 +146,7 @@ class AffineProducts:
         """The head with so many keys per axis, and deltas by their place in DELTAS."""
         key = (counts, deltas)
         if key not in self._known:
+            check()
             axes = tuple(self.axis(e, n, i) for e, (n, i) in enumerate(zip(counts, deltas, strict=True)))
             self._known[key] = self._fit(axes, counts, deltas)
         return self._known[key]

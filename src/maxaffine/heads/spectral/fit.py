@@ -9,6 +9,7 @@ from functools import reduce
 
 import numpy as np
 
+from maxaffine.core import deadline
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
 from maxaffine.heads import fitting
@@ -82,6 +83,7 @@ class AxisCurve:
         return self.polished(high) if polish else self.best(high)
 
     def _search(self, count: int) -> AxisFit:
+        deadline.check()
         z, check = self._points(count)
         f, f_check = self.f(z), self.f(check)
         if count == 1:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.boxes import mesh
+from maxaffine.core.deadline import check
 from maxaffine.heads.fitting import Function, affine_columns, affine_on_grid, as_stored
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import bernstein, chebyshev, weights
@@ -74,6 +75,7 @@ class LocalFitter:
         """For every box the piece of fewest tokens whose error fits; None where none does."""
         found: list[Piece | None] = []
         for start in range(0, len(low), 400):
+            check()
             found += self._some(low[start : start + 400], high[start : start + 400])
         return found
 
