@@ -73,7 +73,7 @@ class Expression:
         result = np.empty((len(points), self.count))
         for start in range(0, len(points), CHUNK):
             part = points[start : start + CHUNK]
-            found = evaluate.values(self.nodes, range(len(self.nodes)), part.T)
+            found = evaluate.values(self.nodes, range(len(self.nodes)), list(part.T))
             for k, place in enumerate(self.outputs):
                 result[start : start + CHUNK, k] = found[place]
         return result

@@ -4,6 +4,7 @@ At points heads are summed up in float64, and in extended precision where that i
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -84,13 +85,12 @@ class Head(Pair):
         scale = max(1.0, float(np.abs(low).max()), float(np.abs(high).max()))
         grids = [chebyshev(float(low[e]), float(high[e]), n) for e, n in enumerate(counts)]
         # The exact points lie within slack of float64 numbers, also where extended numbers are no longer than float64.
-        blur, slack, number = 0.0, (4.0 * FLOAT64.unit + 16.0 * EXTENDED) * scale, np.dtype(np.longdouble)
+        blur, slack = 0.0, (4.0 * FLOAT64.unit + 16.0 * EXTENDED) * scale
         if isinstance(self.source, FromDerivatives) or not precise:  # f and g are compared at the same rounded nodes
             grids, slack = [grid.astype(np.float64).astype(np.longdouble) for grid in grids], 0.0
             blur = self.source.blur if isinstance(self.source, FromDerivatives) else 0.0
-        if not precise:
-            number = np.dtype(np.float64)
-        value, rough = self._summed([grid.astype(number) for grid in grids], EXTENDED if precise else FLOAT64.unit, blur, scale)
+        held = grids if precise else [grid.astype(np.float64) for grid in grids]
+        value, rough = self._summed(held, EXTENDED if precise else FLOAT64.unit, blur, scale)
         top, unsure = 0.0, 0.0
         places = [grid.astype(np.float64).reshape([-1 if i == e else 1 for i in range(E)]) for e, grid in enumerate(grids)]
         first = max(1, BLOCK // max(1, math.prod(counts[1:])))
@@ -106,7 +106,7 @@ class Head(Pair):
             unsure = max(unsure, float((width + loose).max()))
         return max(top, 0.0), unsure * (1 + 1e-12)
 
-    def _summed(self, grids: list[NDArray[Any]], unit: float, blur: float, scale: float) -> tuple[Array, Array]:
+    def _summed(self, grids: Sequence[NDArray[Any]], unit: float, blur: float, scale: float) -> tuple[Array, Array]:
         """p on a product of grids in their number format, and how wrong that may be: (M_1, .., M_E, K)."""
         E = self.dimension
         # values c and slopes G side by side: (N_1, .., N_E, K, 1 + E)

@@ -131,8 +131,8 @@ def gather(
         if not isinstance(derivatives, Derivatives):
             raise BadInput(f"`derivatives` (={derivatives!r}) must be ma.Derivatives(order, bound).")
         note("derivatives", (int(derivatives.order), derivatives.per_axis(D)), f"declared: order {derivatives.order}")
-    finite = True if target.expression is None else is_finite_on(target.expression, target.box)
-    if not finite:
+    finite = None if target.expression is None else is_finite_on(target.expression, target.box)
+    if finite is not None and not finite:
         raise Refused(f"{finite.why} Change the box or the expression.")
     return Facts(target, Evidence(**known, origin=origin))
 
