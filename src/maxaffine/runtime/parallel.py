@@ -17,8 +17,8 @@ from typing import Any
 
 from maxaffine.core.errors import BadInput
 
-ENOUGH = 1 << 28  # work of one batch from which on loading a kernel is worth it: about what loading takes
-PATIENCE = ENOUGH  # work of smaller batches together
+ENOUGH = 1 << 26  # work of one batch from which on loading (or first compiling) a kernel is worth it
+PATIENCE = 1 << 28  # work of smaller batches together, about what loading a kernel takes
 CALL = 1_000  # queries that NumPy answers in the time that calling it takes
 SHARE = 4_000_000  # work per thread, at least
 
@@ -107,7 +107,7 @@ class Ways:
             fewer = "NumPy for fewer until they have cost what loading it takes"
             told = [f"compiled code from {self.compiled:,} queries on, {fewer}"]
             if most > 1:
-                told.append(f"up to {most} threads from {self.shared:,} on")
+                told.append(f"up to {most} threads from {max(self.shared, self.compiled):,} on")
             if self.ordered < math.inf:
                 told.append(f"in the order of their cells from {int(self.ordered):,} on{self._why_ordered}")
         return "; ".join([*told, self._bits])
