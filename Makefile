@@ -24,6 +24,7 @@ help:
 	@echo "make tables  regenerate the tables of the construction (docs/tables.md)"
 	@echo "make gallery every target of the gallery through auto (docs/gallery.md), some minutes"
 	@echo "make hard-targets  67 kinked, jumping, oblique and local targets through auto (docs/hard-targets.md), half an hour"
+	@echo "make compile-time  how long compiling takes: gallery, hard targets, 26 requests, refusals (docs/benchmarks.md), 15 minutes"
 	@echo "make bench   benchmarks of the CPU against its peers, one thread (docs/benchmarks.md)"
 	@echo "make regression    the regressor beside its peers, 5 x 5 folds (docs/regression.md), about an hour"
 	@echo "make docs    regenerate the pictures, the token table and the command outputs of README.md and docs/"
@@ -68,6 +69,10 @@ tables: $(VENV)/.core
 
 gallery: $(VENV)/.core
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/gallery.py
+
+compile-time: $(VENV)/.core
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/compile_time.py --write
+	@$(BIN)/python benchmarks/compile_time.py --page
 
 hard-targets: $(VENV)/.core
 	@$(BIN)/python benchmarks/hard_targets.py

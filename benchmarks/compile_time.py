@@ -1,9 +1,10 @@
 """How long a compile takes: processor seconds by stage, and the share spent on heads that did not win.
 
-    python benchmarks/compile_time.py [--set named|gallery|hard|refused ...] [--only TEXT ...] [--write] [--against FILE]
+    python benchmarks/compile_time.py [--set named|gallery|hard|refused ...] [--only TEXT ...] [--against FILE]
+        [--write [FILE]] [--page]      record (in benchmarks/results by default), and make its section of docs/benchmarks.md
 
-Every request runs in a process of its own, forked after `maxaffine` is imported: a first compile, on one BLAS thread.  `named` are
-the 26 requests that are compared from commit to commit; `gallery` and `hard` those of benchmarks/gallery.py and hard_targets.py;
+Every request runs in a process of its own, forked after `maxaffine` is imported: a first compile, on one BLAS thread.  `named`
+are the 26 requests that are compared from commit to commit; `gallery` and `hard` those of benchmarks/gallery.py and hard_targets.py;
 `refused` cannot be met, and are timed until they say so.  Ratios are against the last committed record, or against the record of
 another commit measured beside it (`--against`).
 """
@@ -33,7 +34,8 @@ import maxaffine as ma
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "benchmarks" / "results" / "compile_time.json"
-FIGURE = ROOT / "docs" / "images" / "compile-time.svg"
+FIGURE, PAGE = ROOT / "docs" / "images" / "compile-time.svg", ROOT / "docs" / "benchmarks.md"
+MARKS = ("<!-- compile -->", "<!-- /compile -->")
 LIMIT = 120.0  # seconds of one request
 SETS = ("named", "gallery", "hard", "refused")
 
@@ -51,7 +53,7 @@ class Ask:
 
 def cube(names: str, half: float = 1.0) -> dict[str, tuple[float, float]]:
     """The box [-half, half] in every variable named."""
-    return {name: (-half, half) for name in names.split()}
+    return dict.fromkeys(names.split(), (-half, half))
 
 
 def _table() -> ma.Table:
@@ -286,9 +288,16 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=())
     parser.add_argument("--limit", type=float, default=LIMIT)
     parser.add_argument("--against", type=Path, default=RECORD)
+    parser.add_argument("--page", action="store_true", help="write the section of docs/benchmarks.md from the record and stop")
     parser.add_argument("--write", type=Path, nargs="?", const=RECORD, default=None)
     asked = parser.parse_args()
     before = json.loads(asked.against.read_text()) if asked.against.exists() else {}
+    if asked.page:
+        draw(before)
+        text = PAGE.read_text()
+        head, tail = text.partition(MARKS[0])[0], text.partition(MARKS[1])[2]
+        PAGE.write_text(f"{head.rstrip()}\n\n{MARKS[0]}\n{page(before)}{MARKS[1]}\n{tail.lstrip()}")
+        return 0
     made: dict[str, Any] = {}
     for group in asked.sets:
         rows = [ask for ask in ASKS[group]() if not asked.only or any(text in ask.name for text in asked.only)]
@@ -303,6 +312,59 @@ def main() -> int:
     if asked.write is not None:
         asked.write.write_text(json.dumps({**before, **made} if asked.write == RECORD else made, indent=1) + "\n")
     return 0
+
+
+def page(record: dict[str, Any]) -> str:
+    """The section of docs/benchmarks.md."""
+    known, old = record["named"], record.get("before", {})
+    lines = [
+        "## Compile time", "",
+        "`benchmarks/compile_time.py`, processor seconds of a first compile on one BLAS thread, imports not counted (0.4 s). "
+        "*Before* is the commit before searches and proofs were made to look ahead, measured in the same run; *lost* is the time "
+        "of heads that did not win.", "",
+        "![distribution of compile times](images/compile-time.svg)", "",
+    ]  # fmt: skip
+    for group in ("gallery", "hard", "named"):
+        if group in record:
+            lines.append(f"- {summary(group, record[group], old if group == 'named' else {})}".replace("the record", "before"))
+    lines += ["", "| request | method | tokens | proved | seconds | before | lost |", "|---|---|---|---|---|---|---|"]
+    for name, row in known.items():
+        was = old.get(name)
+        bound = "" if row["bound"] is None else f"{row['bound']:.2g}"
+        tokens = f"{row['tokens']:,}" if row["tokens"] else "refused"
+        then = "" if was is None else f"{was['seconds']:.2f}"
+        if was is not None and was["tokens"] != row["tokens"]:
+            then += f" ({was['tokens']:,} tokens)" if was["tokens"] else " (refused)"
+        cells = (name, row["method"] or "", tokens, bound, f"{row['seconds']:.2f}", then, f"{row['lost']:.2f}")
+        lines.append(f"| {' | '.join(cells)} |")
+    if "refused" in record:
+        lines += ["", "What cannot be met, or is hard to, and how long that takes to say:", ""]
+        lines += ["| request | seconds | answer |", "|---|---|---|"]
+        for name, row in record["refused"].items():
+            said = "stopped at the limit"
+            if row["kind"] != "stopped":
+                said = row.get("said") or f"{row['method']}, {row['tokens']:,} tokens"
+            lines.append(f"| {name} | {row['seconds']:.2f} | {str(said).replace('|', ' ')} |")
+    return "\n".join(lines) + "\n"
+
+
+def draw(record: dict[str, Any]) -> None:
+    """The share of requests that are answered within so many seconds."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 3.4), layout="constrained")
+    axes = figure.subplots()
+    for group, colour in (("gallery", "#0072b2"), ("hard", "#d55e00"), ("named", "#009e73"), ("before", "#6b7280")):
+        seconds = sorted(row["seconds"] for row in record.get(group, {}).values())
+        if seconds:
+            label = {"hard": "hard targets", "named": "26 requests", "before": "26 requests, before"}.get(group, group)
+            axes.step(seconds, np.arange(1, len(seconds) + 1) / len(seconds), where="post", color=colour, label=label, lw=1.6)
+    axes.set(xscale="log", xlabel="processor seconds", ylabel="share of requests", ylim=(0, 1))
+    axes.grid(True, color="#e5e7eb", lw=0.6)
+    axes.legend(frameon=False, fontsize=8)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    figure.savefig(FIGURE, metadata={"Date": None})
 
 
 def summary(group: str, rows: dict[str, Any], before: dict[str, Any]) -> str:
