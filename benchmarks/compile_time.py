@@ -4,9 +4,9 @@
         [--write [FILE]] [--page]      record (in benchmarks/results by default), and make its section of docs/benchmarks.md
 
 Every request runs in a process of its own, forked after `maxaffine` is imported: a first compile, on one BLAS thread.  `named`
-are the 26 requests that are compared from commit to commit; `gallery` and `hard` those of benchmarks/gallery.py and hard_targets.py;
-`refused` cannot be met, and are timed until they say so.  Ratios are against the last committed record, or against the record of
-another commit measured beside it (`--against`).
+are the 26 requests that are compared from commit to commit; `gallery` and `hard` those of benchmarks/gallery.py and of
+hard_targets.py; `refused` cannot be met, and are timed until they say so.  Ratios are against the last committed record, or
+against the record of another commit measured beside it (`--against`).
 """
 
 from __future__ import annotations
