@@ -26,7 +26,7 @@ from maxaffine.core import balls
 from maxaffine.core.arrays import Array
 from maxaffine.core.boxes import depth_first
 from maxaffine.core.errors import Refused
-from maxaffine.core.rounding import FLOAT64
+from maxaffine.core.rounding import EXTENDED, FLOAT64
 
 RADII = (1.2, 1.4, 1.7, 2.0, 2.2, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 14.0, 20.0)
 OVERSAMPLING = {1: 10, 2: 6, 3: 4, 4: 4}
@@ -234,8 +234,8 @@ def constant(degree: int, count: int) -> float:
 
 
 def rounded_nodes(low: Array, high: Array) -> float:
-    """How far Chebyshev points rounded to float64 are off."""
-    return 4.0 * FLOAT64.unit * max(1.0, float(np.abs(low).max()), float(np.abs(high).max()))
+    """How far Chebyshev points rounded to float64 are off, also where extended numbers are no longer than float64."""
+    return (4.0 * FLOAT64.unit + 16.0 * EXTENDED) * max(1.0, float(np.abs(low).max()), float(np.abs(high).max()))
 
 
 def _constants(

@@ -87,7 +87,8 @@ class Head(Pair):
         # The exact points lie within slack of float64 numbers, also where extended numbers are no longer than float64.
         blur, slack = 0.0, (4.0 * FLOAT64.unit + 16.0 * EXTENDED) * scale
         if isinstance(self.source, FromDerivatives) or not precise:  # f and g are compared at the same rounded nodes
-            grids, slack = [grid.astype(np.float64).astype(np.longdouble) for grid in grids], 0.0
+            near = [np.clip(grid.astype(np.float64), low[e], high[e]) for e, grid in enumerate(grids)]
+            grids, slack = [grid.astype(np.longdouble) for grid in near], 0.0
             blur = self.source.blur if isinstance(self.source, FromDerivatives) else 0.0
         held = grids if precise else [grid.astype(np.float64) for grid in grids]
         value, rough = self._summed(held, EXTENDED if precise else FLOAT64.unit, blur, scale)

@@ -168,7 +168,7 @@ def _bound(layer: GroupedLayer, head: Head, query: Array, tokens: int, error: fl
         known.append(_rounding(layer, head, query, tokens, ladder[len(known)]))
     rounding, largest, eta = known[-1]
     if isinstance(head.source, FromExpression):
-        largest = min(largest, _extent(head.source) + proof.bound)
+        largest = min(largest, (_extent(head.source) + proof.bound + rounding) * (1 + 1e-9))
     uncertainty = min(proof.uncertainty, proof.bound)
     return GroupBound(proof.bound - uncertainty, uncertainty, rounding, largest, eta)
 
