@@ -135,3 +135,8 @@ class Rewrite:
         variables = {i: graph.variable(0) if i == e else graph.variable(1) for i in self.owners.values()}
         copies = graph.include(self.graph.nodes[: place + 1], variables)
         return Expression.of_graph("factor", (self.names[e],), graph, (copies[place],))
+
+    def several(self, place: int) -> Expression:
+        """A node of the old graph as an expression of all directions here."""
+        copied = self.copy(place)
+        return Expression.of_graph("factor", self.names, self.graph, (copied,))
