@@ -183,7 +183,8 @@ class Sampled:
     def spread_out(self, count: int) -> Fit:
         """Decaying exponents spread evenly over decades, as many decades as fit best."""
         width = self.high - self.low
-        return min((self.fit(np.array(-np.geomspace(0.3, fast, count) / width, dtype=complex)) for fast in FASTEST), key=lambda f: f.error)
+        rows = [np.array(-np.geomspace(0.3, fast, count) / width, dtype=complex) for fast in FASTEST]
+        return min((self.fit(row) for row in rows), key=lambda fit: fit.error)
 
 
 def fits(sampled: Sampled, error: float) -> Iterator[Fit]:
