@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from maxaffine.core.arrays import Array
+from maxaffine.core.boxes import AXES
 from maxaffine.core.budget import Cost, afford, allowed, lookup_cost
 from maxaffine.core.errors import Refused, rounded_up
 from maxaffine.core.progress import Progress, silent
@@ -51,6 +52,8 @@ def surely_more(request: Request, tokens: int) -> bool:
 def constant_plan(request: Request) -> lookup.GridPlan | None:
     """One token with the middle of the target's range, where the error is larger than half of that."""
     given = request.partition is not None or request.centres is not None
+    if request.target.box.dimension > AXES:  # of the values' array
+        return None
     if given or math.isfinite(request.norm) or request.target.expression is None or request.dtype == "bfloat16":
         return None
     if surely_more(request, 1):
@@ -94,7 +97,9 @@ class Lookup(Head[Plan]):
     def build(self, plan: Plan, request: Request) -> Layer:  # type: ignore[override]
         """Values of all cells."""
         if isinstance(plan, lookup.GridPlan):
-            return build_grid(plan, request.target, request.dtype, request.progress, request.evidence.cell_means)
+            if len(plan.counts) > AXES:
+            raise Refused(f"a grid has {AXES} variables at most.")
+        return build_grid(plan, request.target, request.dtype, request.progress, request.evidence.cell_means)
         if isinstance(plan, lookup.CentresPlan):
             return build_centres(plan, request.target, request.dtype)
         return build_partition(plan.partition, plan.sharpness, plan.values, request.target, request.dtype)
