@@ -98,8 +98,8 @@ class Lookup(Head[Plan]):
         """Values of all cells."""
         if isinstance(plan, lookup.GridPlan):
             if len(plan.counts) > AXES:
-            raise Refused(f"a grid has {AXES} variables at most.")
-        return build_grid(plan, request.target, request.dtype, request.progress, request.evidence.cell_means)
+                raise Refused(f"a grid has {AXES} variables at most.")
+            return build_grid(plan, request.target, request.dtype, request.progress, request.evidence.cell_means)
         if isinstance(plan, lookup.CentresPlan):
             return build_centres(plan, request.target, request.dtype)
         return build_partition(plan.partition, plan.sharpness, plan.values, request.target, request.dtype)
