@@ -85,7 +85,9 @@ class Lookup(Head[Plan]):
     examples = (Example("sin(3*x)", {"x": (-1, 1)}, 0.05),)
 
     def why_not(self, request: Request) -> str | None:
-        """Logits of hundreds are too coarse in bfloat16."""
+        """Logits of hundreds are too coarse in bfloat16, and an array of values has few axes."""
+        if request.target.box.dimension > AXES and request.partition is None and request.centres is None:
+            return f"a grid has {AXES} variables at most."
         if request.dtype != "bfloat16":
             return None
         return "lookups cannot be proved in bfloat16, whose 8 bits round logits of several hundred by more than 1; use float32."
@@ -97,8 +99,6 @@ class Lookup(Head[Plan]):
     def build(self, plan: Plan, request: Request) -> Layer:  # type: ignore[override]
         """Values of all cells."""
         if isinstance(plan, lookup.GridPlan):
-            if len(plan.counts) > AXES:
-                raise Refused(f"a grid has {AXES} variables at most.")
             return build_grid(plan, request.target, request.dtype, request.progress, request.evidence.cell_means)
         if isinstance(plan, lookup.CentresPlan):
             return build_centres(plan, request.target, request.dtype)
