@@ -16,7 +16,7 @@ from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UNRESOLVED, U
 from maxaffine.runtime.grouped import tree_terms
 
 LITERAL = 1 << 16  # tokens up to which the literal softmax is one of the runtimes
-PLAIN_ALONE = "nothing is proved of the softmax over all tokens where factors are complex or of blocks of directions"
+PLAIN_ALONE = "what its rounding does is not followed where factors are complex or of blocks of directions"
 
 
 def bias_error(layer: GroupedLayer, E: int) -> float:
