@@ -46,6 +46,7 @@ class Rule:
 
     prove: Callable[[Layer, Mapping[str, Any], Target, float], Proved]
     integral: bool = False
+    followed: bool = False  # whether it bounds every factor of sums of products itself (checker/formats.py)
     own_scope: bool = False  # it compares what is proved with the certificate's scope itself
 
 
@@ -192,7 +193,7 @@ def _bound(
     if record["norm"] != "inf" and not RULES[method].integral:
         raise NotProved(f"{method} layers are proved in the sup norm only.")
     layer = Layer.read(tensors, record["layer"], target)
-    doubt_formats(layer)
+    doubt_formats(layer, RULES[method].followed)
     return with_underflow(RULES[method].prove(layer, record, target, error), tensors, record, target)
 
 

@@ -45,7 +45,7 @@ def fewest_tokens(request: Request) -> int | None:
 
 def surely_more(request: Request, tokens: int) -> bool:
     """Whether every lookup has more tokens: cells of one value each, and f goes farther than so many can follow."""
-    return math.isinf(request.norm) and request.seen_spread > 2.0 * request.error * tokens
+    return math.isinf(request.norm) and request.seen_spread > 2.0 * request.error * min(tokens, 2**1000)
 
 
 def constant_plan(request: Request) -> lookup.GridPlan | None:
