@@ -60,7 +60,7 @@ RULES: dict[str, Rule] = {
     "regions": Rule(check_regions, integral=True, own_scope=True),
     "level": Rule(check_level_sets, integral=True),
     "sums": Rule(check_sums, own_scope=True),
-    "separated": Rule(check_separated),
+    "separated": Rule(check_separated, followed=True),
     "products": Rule(check_products, own_scope=True),
 }
 
