@@ -85,6 +85,7 @@ class ProductKeys:
         ends = accumulate((factor.ndim - 1 for factor in self.factors or ()), initial=0)
         return tuple(slice(first, last) for first, last in pairwise(ends))
 
+    @np.errstate(over="ignore")
     def largest(self, span: Array) -> float:
         """The largest |value| of a token for |x - centre| <= span."""
         if self.values is None:

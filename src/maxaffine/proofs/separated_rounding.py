@@ -100,11 +100,13 @@ def _error(
     return np.asarray(error + 4.0 * compute.tiny * math.prod(len(axis) for axis in axes) * tops)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def multiplied(sizes: Array, plain: Array, rounded: Array) -> tuple[float, float, float]:
     """sum_r prod (s + e) - prod s for errors `plain`, and for those and `rounded`; and sum_r prod (s + e).  All (R, blocks)."""
     exact = float((np.prod(sizes + plain, axis=1) - np.prod(sizes, axis=1)).sum())
     whole = float((np.prod(sizes + plain + rounded, axis=1) - np.prod(sizes, axis=1)).sum())
-    return exact, whole, float(np.prod(sizes + plain, axis=1).sum())
+    largest = float(np.prod(sizes + plain, axis=1).sum())
+    return (exact, whole, largest) if math.isfinite(exact + whole + largest) else (math.inf, math.inf, math.inf)
 
 
 def accounted(
@@ -118,12 +120,13 @@ def accounted(
     off = np.stack(rounded.errors, axis=1)
     exact, whole, largest = multiplied(sizes, plain, off)
     guard = 4.0 * FLOAT64.unit * (sum(sizes.shape) + 4) * (whole + 2.0 * largest)  # of these products and sums themselves
-    lost = whole - exact + guard + products_lost(group, sizes + plain + off)
+    lost = whole - exact + guard + products_lost(group, sizes + plain + off) if math.isfinite(whole) else math.inf
     if group.is_plain and layer.tokens <= LITERAL:
         lost += literal_rounding(layer, group)
-    return exact + guard, lost, largest + lost
+    return (exact + guard, lost, largest + lost) if math.isfinite(lost) else (math.inf, math.inf, math.inf)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def products_lost(group: Group, sizes: Array) -> float:
     """What the products over blocks and the sum over r lose in float64; `sizes` (R, blocks) bound |factor| as computed.
 
