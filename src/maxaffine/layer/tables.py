@@ -99,9 +99,9 @@ def group_tables(layer: GroupedLayer) -> Tables:
     W_O adds one query column of every group; the exact correction B^-1 does not apply, since groups have keys of their own, and
     the leak of order e^-Lambda is part of the certificate.
     """
-    for group in () if layer.has_clusters else layer.products():
-        if group.factors is not None:
-            check_listed(group.count)
+    for implied in () if layer.has_clusters else layer.products():
+        if implied.factors is not None:
+            check_listed(implied.count)
     count, width = layer.tokens, sum(len(group.matrix) for group in layer.groups)
     slopes, offsets = np.zeros((width, count)), np.zeros(count)
     groups, values = np.zeros((len(layer.groups), count)), np.zeros((layer.d_out, count))

@@ -59,11 +59,10 @@ def rounding(layer: GroupedLayer, group: Group, query: Array) -> Rounded:
         if name not in known:  # directions alike, as of |x|^2, are followed once
             known[name] = _moments(layer, axes, [part.astype(np.float64) for part in parts])
         real, imaginary, blocks_etas = known[name]
-        own = query[cut]
-        error = _error(layer, axes, real, factor, own, blocks_etas)
+        error = _error(layer, axes, real, factor, query[cut], blocks_etas)
         size = real.largest
         if imaginary is not None:
-            error = np.hypot(error, _error(layer, axes, imaginary, parts[1], own, blocks_etas))
+            error = np.hypot(error, _error(layer, axes, imaginary, parts[1], query[cut], blocks_etas))
             size = np.hypot(size, imaginary.largest)
         errors.append(error * (1 + 1e-12))
         sizes.append(size * (1 + 1e-12))
@@ -109,9 +108,7 @@ def multiplied(sizes: Array, plain: Array, rounded: Array) -> tuple[float, float
     return (exact, whole, largest) if math.isfinite(exact + whole + largest) else (math.inf, math.inf, math.inf)
 
 
-def accounted(
-    layer: GroupedLayer, group: Group, sizes: Array, plain: Array, rounded: Rounded
-) -> tuple[float, float, float]:
+def accounted(layer: GroupedLayer, group: Group, sizes: Array, plain: Array, rounded: Rounded) -> tuple[float, float, float]:
     """A group's error before rounding, what rounding adds to it, and a bound of |group|; infinite where it cannot be followed.
 
     `sizes` (R, blocks) bound |f_rb| of the target's factors and `plain` how far the stored factors are from them.  Small layers

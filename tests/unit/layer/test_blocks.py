@@ -102,7 +102,7 @@ def test_factors_that_do_not_belong_together_are_refused() -> None:
         with_parts(imaginary=group.imaginary[:2])
     with pytest.raises(BadInput, match="no factors"):
         with_parts(factors=None, values=np.zeros((*group.shape, 1)))
-    with pytest.raises(BadInput, match="or .* for a block"):
+    with pytest.raises(BadInput, match=r"or .* for a block"):
         with_parts(factors=group.factors[:2], imaginary=None)
     with pytest.raises(BadInput, match="either values or factors"):
         with_parts(values=np.zeros((*group.shape, 1)))

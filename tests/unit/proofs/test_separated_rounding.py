@@ -56,7 +56,7 @@ def test_what_is_computed_is_within_its_bound(name: str) -> None:
     x[:4] = np.where(np.random.default_rng(8).uniform(size=(4, layer.dimension)) < 0.5, layer.low, layer.high)
     exact = [float(exact_value(layer, [flint.arb(float(c)) for c in one])[0].mid()) for one in x]
     (group,) = layer.products()
-    off = np.abs(product_group(layer, group, x)[:, 0] - exact)  # before the last rounding to the dtype, which is counted elsewhere
+    off = np.abs(product_group(layer, group, x)[:, 0] - exact)  # the last rounding is counted elsewhere
     bound = bound_of(layer)
     assert off.max() <= bound
     assert off.max() > bound / 20_000, "the bound says next to nothing"
@@ -148,7 +148,7 @@ def test_keys_too_steep_and_blocks_too_wide_are_refused() -> None:
     (group,) = layer.products()
     steep = tuple(AxisKeys(1e9 * axis.slopes, axis.offsets) for axis in group.axes)
     other = Group(group.matrix, steep, factors=group.factors, imaginary=group.imaginary)
-    with pytest.raises(Refused, match="steep|resolved"):
+    with pytest.raises(Refused, match=r"steep|resolved"):
         rounding(layer, other, np.zeros(2))
     with pytest.raises(Refused, match="5 directions"):
         rounding(made((5,), keys=2), made((5,), keys=2).products()[0], np.zeros(5))
