@@ -26,6 +26,7 @@ from maxaffine.checker.products import check_products
 from maxaffine.checker.proved import NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.regions import check_regions
+from maxaffine.checker.separated import check_separated
 from maxaffine.checker.spectral import check_spectral
 from maxaffine.checker.sums import check_sums
 from maxaffine.checker.tree import check_tree
@@ -59,6 +60,7 @@ RULES: dict[str, Rule] = {
     "regions": Rule(check_regions, integral=True, own_scope=True),
     "level": Rule(check_level_sets, integral=True),
     "sums": Rule(check_sums, own_scope=True),
+    "separated": Rule(check_separated, followed=True),
     "products": Rule(check_products, own_scope=True),
 }
 
