@@ -20,10 +20,9 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, compute_format, gamma
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
-from maxaffine.proofs.head_bounds import ColumnMoments, column_moments, etas_for
+from maxaffine.proofs.head_bounds import BLOCK_PIECES, ColumnMoments, column_moments, etas_for
 from maxaffine.proofs.literal_products import LITERAL, literal_rounding
 
-PIECES = {2: 160, 3: 48, 4: 20}  # per direction of a block, on which its factors are followed
 MOST = 2.0**1000  # beyond which products are not followed
 
 
@@ -77,11 +76,11 @@ def _moments(
 ) -> tuple[ColumnMoments, ColumnMoments | None, tuple[Array, ...]]:
     """Moments of the real and the imaginary part of a block's factors, and the errors of its logits."""
     d, compute = len(axes), compute_format(layer.dtype)
-    if d > max(PIECES):
-        raise Refused(f"a block of factors has {d} directions, and {max(PIECES)} are followed at most.")
+    if d > max(BLOCK_PIECES):
+        raise Refused(f"a block of factors has {d} directions, and {max(BLOCK_PIECES)} are followed at most.")
     extra = compute.unit * layer.bonus if len(layer.groups) > 1 else 0.0
-    etas = tuple(eta + extra for eta in etas_for(axes, compute, d + 2, PIECES.get(d)))
-    found = [column_moments(axes, part, etas, PIECES.get(d)) for part in parts]
+    etas = tuple(eta + extra for eta in etas_for(axes, compute, d + 2, BLOCK_PIECES[d]))
+    found = [column_moments(axes, part, etas, BLOCK_PIECES[d]) for part in parts]
     return found[0], found[1] if len(found) > 1 else None, etas
 
 

@@ -14,7 +14,9 @@ from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.combine import underflow
 from maxaffine.proofs.exact_layer import exact_value
 from maxaffine.proofs.head_bounds import column_moments, etas_for, moments
+from maxaffine.proofs.literal import literal
 from maxaffine.proofs.separated_rounding import accounted, multiplied, products_lost, rounding
+from maxaffine.runtime import chooser
 from maxaffine.runtime.grouped import product_group
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -168,3 +170,25 @@ def test_values_too_large_to_multiply_are_nothing_to_followed_factors() -> None:
     assert underflow(held) == np.inf  # as far as tokens tell
     assert np.isfinite(underflow(held, [3.0]))
     assert underflow(held, [1e39]) == np.inf  # no number of float32
+
+
+@pytest.mark.parametrize("name", ["blocks and complex", "real blocks", "a block of three", "float32"])
+def test_the_softmax_over_all_tokens_is_within_its_bound(name: str) -> None:
+    layer = made(**CASES[name])
+    x = np.random.default_rng(7).uniform(layer.low, layer.high, (60, layer.dimension))
+    unit = 2.0**-24 if layer.dtype == "float32" else 2.0**-53
+    exact = np.array([float(exact_value(layer, [flint.arb(float(c)) for c in one])[0].mid()) for one in x])
+    off = np.abs(chooser.evaluate(layer, x, "dense")[:, 0, 0].astype(np.float64) - exact)
+    added = literal(layer, []).total
+    assert off.max() <= added + unit * np.abs(exact).max()
+    assert added < 1e5 * unit
+
+
+def test_wrong_logits_move_a_literal_softmax_by_less_than_is_counted() -> None:
+    """Logits that are off by eta in the worst pattern: the mean moves by (e^{2 eta} - 1)/(e^{2 eta} + 1) of half the range."""
+    (group,) = made((2,), keys=2, rank=1, complex_values=False).products()
+    values, eta = group.dense_values().ravel(), 1e-3
+    weights = np.full(len(values), 1.0 / len(values))
+    moved = weights * np.exp(np.where(values > np.median(values), eta, -eta))
+    seen = abs(moved @ values / moved.sum() - weights @ values)
+    assert 0.0 < seen <= np.expm1(2.0 * eta) * (weights @ np.abs(values)) < 20.0 * seen
