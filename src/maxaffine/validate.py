@@ -23,7 +23,7 @@ from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
 
 LISTED = 1 << 16  # keys up to which a layer is compared with the definition
-ROUNDED = 1000.0  # roundings of the values of tokens, lost by a sum over all of them
+ROUNDED = 1e3  # units of what the values of tokens are, lost by a sum over all of them
 SMALL = 1 << 22  # bytes up to which it is written and read back
 
 
@@ -80,7 +80,8 @@ def _agrees_with_softmax(source: Source, layer: GroupedLayer) -> None:
         return
     away = float(np.abs(fast - chooser.evaluate(layer, x, "dense")).max())
     bound = source.certificate.bound
-    unproved = source.error + ROUNDED * compute_format(layer.dtype).unit * token_values(layer)
+    lost = ROUNDED * compute_format(layer.dtype).unit * token_values(layer)
+    unproved = source.error + lost  # the sum over tokens loses what their values lose
     allowed = unproved if said.bound is None or bound is None else said.bound + bound
     if math.isinf(source.certificate.norm) and away > allowed:
         raise AssertionError("the layer disagrees with the literal softmax: please report this")
