@@ -3,8 +3,9 @@
     p(z) = sum_k c_k T_k1(z_1) .. T_kD(z_D),    z in [-1, 1]^D,    points cos(pi j / 2^m): finer grids contain the coarser ones
 
 Where the coefficients of an axis have not died away, its points are doubled, the axis with the largest tail first.  A tail below
-the tolerance, and some random points where p and the function agree, say that p is the function, to about the tolerance.  Nothing
-is proved by that: a feature between all points stays unseen.
+the tolerance, and some random points where p and the function agree, say that p is the function, to about the tolerance.  Tails
+must fall geometrically: those of a kink fall like k^-2, and heads that know of kinks follow it with fewer tokens.  Nothing is proved by
+that: a feature between all points stays unseen.
 """
 
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ FIRST = {1: 17, 2: 9, 3: 5}  # points per axis to begin with
 MOST = {1: 2_049, 2: 17_000, 3: 40_000}  # points in all
 EASY = {1: 257, 2: 4_300, 3: 5_000}  # beyond which a tail must have fallen to go on
 FALLEN = 0.2  # what the last doubling of an axis must have left of its tail then
+STEEP = 25.0  # times smaller than half way that a tail is: k^-4 falls by 16
 LOOKS = 48  # random points at which function and interpolant are compared
 AGREES = 4.0  # times the tolerance that they may be apart there
 GROWN = 0.7  # of the points allowed, where there is a limit: for grid and looks
@@ -100,9 +102,13 @@ def interpolate(target: Target, tolerance: float, allowed: int | None = None) ->
     while True:
         check()
         coefficients = _coefficients(target.values(grid(box, counts)), counts)
-        tails = [_tail(coefficients, e) for e in range(D)]
-        worst = int(np.argmax(tails))
-        if tails[worst] <= tolerance:
+        tails, halfway = zip(*(_tails(coefficients, e) for e in range(D)), strict=True)
+        small = [
+            tail <= tolerance and (n <= FIRST[D] or STEEP * tail <= half)
+            for n, tail, half in zip(counts, tails, halfway, strict=True)
+        ]
+        worst = int(np.argmax(tails if all(small) else np.where(small, -1.0, tails)))
+        if all(small):
             exact = target.values(x) if exact is None else exact
             made = _judged(box, coefficients, x, exact, tolerance)
             if made.resolved:
@@ -136,11 +142,12 @@ def _coefficients(values: Array, counts: list[int]) -> Array:
     return np.asarray(found)
 
 
-def _tail(coefficients: Array, e: int) -> float:
-    """The largest sum over the last coefficients of an axis, even and odd ones each by themselves."""
-    slices = np.abs(np.moveaxis(coefficients, e, 0)).reshape(coefficients.shape[e], -1, *coefficients.shape[-2:]).sum(axis=1)
-    last = slices[-max(3, len(slices) // 8) :]
-    return float(last.max())
+def _tails(coefficients: Array, e: int) -> tuple[float, float]:
+    """The largest sum over a coefficient of an axis, among its last ones and among those half way."""
+    slices = np.abs(np.moveaxis(coefficients, e, 0)).reshape(coefficients.shape[e], -1).sum(axis=1)
+    n = len(slices)
+    some = max(3, n // 8)
+    return float(slices[-some:].max()), float(slices[max(0, n // 2 - some) : n // 2 + 1].max())
 
 
 def _trimmed(coefficients: Array, D: int, dust: float) -> Array:
