@@ -4,8 +4,8 @@
 
 Where the coefficients of an axis have not died away, its points are doubled, the axis with the largest tail first.  A tail below
 the tolerance, and some random points where p and the function agree, say that p is the function, to about the tolerance.  Tails
-must fall geometrically: those of a kink fall like k^-2, and heads that know of kinks follow it with fewer tokens.  Nothing is proved by
-that: a feature between all points stays unseen.
+must fall geometrically: those of a kink fall like k^-2, and heads that know of kinks follow it with fewer tokens.  Nothing is
+proved by that: a feature between all points stays unseen.
 """
 
 from dataclasses import dataclass
