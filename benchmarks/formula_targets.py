@@ -88,6 +88,7 @@ WING = (
 _D1 = "(log(S/K) + (r + sigma**2/2)*T)/(sigma*sqrt(T))"
 _D2 = "(log(S/K) + (r - sigma**2/2)*T)/(sigma*sqrt(T))"
 CALL = f"S*(1 + erf({_D1}/sqrt(2)))/2 - K*exp(-r*T)*(1 + erf({_D2}/sqrt(2)))/2"
+GAS = "n*8.314462618*T/(V - n*3.87e-5) - 0.1370*n**2/V**2"  # of nitrogen, SI
 
 OTL_BOX = {"Rb1": (50, 150), "Rb2": (25, 70), "Rf": (0.5, 3), "Rc1": (1.2, 2.5), "Rc2": (0.25, 1.2), "beta": (50, 300)}
 PISTON_BOX = {
@@ -110,6 +111,7 @@ PAIR_BOX = {"q1": (-1, 1), "q2": (-1, 1), "k1": (-1, 1), "k2": (-1, 1)}
 def classical() -> list[Formula]:
     """Functions of uncertainty quantification, physics, finance and optimisation, and radial ones of up to 100 variables."""
     counts = {5: (128, 334, 686), 10: (353, 915, 1537), 50: (2253, 5857, 10459), 100: (5404, 13507, 23109)}
+    unit = {f"x{i}": (0.0, 1.0) for i in range(1, 9)}
     bells = [Formula(f"1/(1+|x|^2), {d}", f"1/(1 + {squares(d)})", cube(d), ERRORS, counts[d]) for d in counts]
     return [
         Formula("OTL circuit", OTL, OTL_BOX, ERRORS, (122, 338, 600), "Ben-Ari, Steinberg 2007"),
@@ -126,12 +128,9 @@ def classical() -> list[Formula]:
         Formula("Griewank, 20", griewank(20), cube(20, 5.0), ERRORS, None, "Griewank 1981"),
         Formula("Rosenbrock, 20", rosenbrock(20), cube(20, 2.0), ERRORS, None, "Rosenbrock 1960"),
         Formula("Black-Scholes call", CALL, CALL_BOX, (1e-2, 1e-4), None, "Black, Scholes 1973"),
-        Formula("van der Waals", "n*8.314462618*T/(V - n*3.87e-5) - 0.1370*n**2/V**2", GAS_BOX, ERRORS, None, "van der Waals 1873"),
-        Formula(
-            "Sobol g, 8", sobol_g((0, 1, 4.5, 9, 99, 99, 99, 99)), {f"x{i}": (0, 1) for i in range(1, 9)}, (1e-2, 1e-4), None,
-            "Saltelli, Sobol 1995",
-        ),
-    ]  # fmt: skip
+        Formula("van der Waals", GAS, GAS_BOX, ERRORS, None, "van der Waals 1873"),
+        Formula("Sobol g, 8", sobol_g((0, 1, 4.5, 9, 99, 99, 99, 99)), unit, (1e-2, 1e-4), None, "Saltelli, Sobol 1995"),
+    ]
 
 
 SETS = {"feynman": feynman, "classical": classical}

@@ -26,9 +26,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-from formula_targets import ERRORS, SETS, Formula
 
 import maxaffine as ma
+from formula_targets import ERRORS, SETS, Formula
 from maxaffine.attack.search import worst_point
 from maxaffine.runtime import chooser
 
@@ -57,7 +57,8 @@ def judged(made: ma.Compiled, formula: Formula, error: float) -> dict[str, float
     x = scattered(formula, rng)
     with np.errstate(all="ignore"):
         away = np.abs(np.asarray(made(x)).reshape(len(x)) - made.target.values(x).reshape(len(x)))
-    found = worst_point(made.weights, made.target, rng, chooser.choose(made.weights, made.reserve)[0])
+    runtime, _ = chooser.choose(made.weights, made.reserve)
+    found = worst_point(made.weights, made.target, rng, runtime, reserve=made.reserve)
     return {"searched": made.observed.error, "scattered": float(np.nanmax(away)), "attacked": found.error}
 
 
@@ -73,8 +74,9 @@ def child(formula: Formula, error: float, seconds: float, pipe: Any) -> None:
     except ma.Refused as refusal:
         pipe.send(row | {"reason": str(refusal), "seconds": time.process_time() - begun})
         return
-    except Exception as failure:  # noqa: BLE001 - a crash is a result, and the loudest one
-        pipe.send(row | {"kind": "crashed", "reason": f"{type(failure).__name__}: {failure}", "seconds": time.process_time() - begun})
+    except Exception as failure:  # a crash is a result, and the loudest one
+        row |= {"kind": "crashed", "reason": f"{type(failure).__name__}: {failure}"}
+        pipe.send(row | {"seconds": time.process_time() - begun})
         return
     row |= {
         "seconds": time.process_time() - begun, "kind": made.certificate.kind, "method": made.method, "tokens": made.tokens,
