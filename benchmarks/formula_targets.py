@@ -77,9 +77,9 @@ OTL = (
     "(12*Rb2/(Rb1 + Rb2) + 0.74)*beta*(Rc2 + 9)/(beta*(Rc2 + 9) + Rf) + 11.35*Rf/(beta*(Rc2 + 9) + Rf)"
     " + 0.74*Rf*beta*(Rc2 + 9)/((beta*(Rc2 + 9) + Rf)*Rc1)"
 )
-_FORCE = "(P0*S + 19.62*M - k*V0/S)"
-_VOLUME = f"(S/(2*k)*(sqrt({_FORCE}**2 + 4*k*P0*V0/T0*Ta) - {_FORCE}))"
-PISTON = f"2*pi*sqrt(M/(k + S**2*P0*V0/T0*Ta/{_VOLUME}**2))"
+# The literature's V = S/(2k) (sqrt(A^2 + B) - A) cancels where A is large, and no enclosure of it stays above 0; it is
+# S/(2k) sqrt(B) exp(-asinh(A/sqrt(B))), and the cycle time becomes the following.
+PISTON = "2*pi*sqrt(M/(k*(1 + exp(2*asinh((P0*S + 19.62*M - k*V0/S)/sqrt(4*k*P0*V0*Ta/T0))))))"
 BOREHOLE = "2*pi*Tu*(Hu - Hl)/(log(r/rw)*(1 + 2*L*Tu/(log(r/rw)*rw**2*Kw) + Tu/Tl))"
 WING = (
     "0.036*Sw**0.758*Wfw**0.0035*(A/cos(pi*Lambda/180)**2)**0.6*q**0.006*lambd**0.04"

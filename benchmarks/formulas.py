@@ -56,7 +56,7 @@ def judged(made: ma.Compiled, formula: Formula, error: float) -> dict[str, float
     rng = np.random.default_rng(zlib.crc32(f"{formula.name} {error:g}".encode()))
     x = scattered(formula, rng)
     with np.errstate(all="ignore"):
-        away = np.abs(np.asarray(made(x)).reshape(len(x)) - made.target.values(x).reshape(len(x)))
+        away = np.abs(np.asarray(made(x)).reshape(len(x)) - made.target.expression.evaluate(x).reshape(len(x)))
     runtime, _ = chooser.choose(made.weights, made.reserve)
     found = worst_point(made.weights, made.target, rng, runtime, reserve=made.reserve)
     return {"searched": made.observed.error, "scattered": float(np.nanmax(away)), "attacked": found.error}
