@@ -45,6 +45,8 @@ class ProductGroup:
         keys, E = layer.groups[g], group.dimension
         if not isinstance(keys, ProductKeys) or len(keys.axes) != E:
             raise NotProved("a group is not one of product keys in the directions of its target.")
+        if not keys.plain:
+            raise NotProved("a group's factors are complex, or of blocks of directions, and its rule is for real ones of one.")
         if keys.factors is not None and (group.factors is None or keys.factors[0].shape[1] != len(group.factors)):
             raise NotProved("a group's factors are not those of its target.")
         if keys.values is not None and keys.values.shape[-1] != (group.expression.count if group.expression else 0):

@@ -9,6 +9,7 @@ A grouped layer has box.* and coordinates.centre, and for its group g and direct
 
     group.<g>.matrix (E, D) float64;  group.<g>.<e>.slopes, group.<g>.<e>.offsets (N_e,);
     group.<g>.values (N_1, .., N_E, K), or group.<g>.<e>.factor (N_e, R); group.<g>.value_slopes (N_1, .., N_E, K, E) where affine
+    group.<g>.<e>.factor (N_e, .., N_f, R) of a block of directions, named by its first; group.<g>.<e>.imaginary, so shaped
     tilt (K, D), where there is one
 
 Its groups of C clusters (`clusters` of the record counts them, 0 for product keys) hold one array per kind of number, cluster
@@ -99,8 +100,9 @@ def _product_tensors(group: Group) -> Tensors:
     tensors: Tensors = {"matrix": group.matrix}
     for e, axis in enumerate(group.axes):
         tensors[f"{e}.slopes"], tensors[f"{e}.offsets"] = axis.slopes, axis.offsets
-        if group.factors is not None:
-            tensors[f"{e}.factor"] = group.factors[e]
+    for name, arrays in (("factor", group.factors), ("imaginary", group.imaginary)):
+        if arrays is not None:
+            tensors |= {f"{cut.start}.{name}": array for cut, array in zip(group.block_slices, arrays, strict=True)}
     if group.values is not None:
         tensors["values"] = group.values
     if group.slopes is not None:
@@ -129,17 +131,22 @@ def _cluster_tensors(group: ClusterGroup) -> Tensors:
 
 
 def _product_group(tensors: Mapping[str, Any], E: int) -> Group:
-    axes, factors = [], []
+    axes = []
     for e in range(E):
         axes.append(AxisKeys(tensors[f"{e}.slopes"], tensors[f"{e}.offsets"]))
         if axes[-1].slopes.ndim != 1 or axes[-1].slopes.shape != axes[-1].offsets.shape:
             raise BadInput("keys per direction must be two equally long rows of numbers")
-        if f"{e}.factor" in tensors:
-            factors.append(tensors[f"{e}.factor"])
-    values = None if factors else tensors["values"]
-    names = {"matrix", *(f"{e}.{part}" for e in range(E) for part in (*PARTS, *(("factor",) if factors else ())))}
-    _expect(tensors, names | (set() if factors else {"values"} | ({"value_slopes"} & set(tensors))))
-    return Group(tensors["matrix"], tuple(axes), values, tuple(factors) or None, tensors.get("value_slopes"))
+    names = {"matrix", *(f"{e}.{part}" for e in range(E) for part in PARTS)}
+    if "0.factor" not in tensors:
+        _expect(tensors, names | {"values"} | ({"value_slopes"} & set(tensors)))
+        return Group(tensors["matrix"], tuple(axes), tensors["values"], None, tensors.get("value_slopes"))
+    firsts = [e for e in range(E) if f"{e}.factor" in tensors]
+    kinds = ("factor", "imaginary") if "0.imaginary" in tensors else ("factor",)
+    _expect(tensors, names | {f"{e}.{kind}" for e in firsts for kind in kinds})
+    if any(tensors[f"{e}.factor"].ndim - 1 != after - e for e, after in zip(firsts, [*firsts[1:], E], strict=True)):
+        raise BadInput("a block of factors has other directions than its name says")
+    factors, imaginary = (tuple(tensors[f"{e}.{kind}"] for e in firsts) for kind in ("factor", kinds[-1]))
+    return Group(tensors["matrix"], tuple(axes), factors=factors, imaginary=imaginary if len(kinds) > 1 else None)
 
 
 def _cluster_group(tensors: Mapping[str, Any], E: int, C: int) -> ClusterGroup:

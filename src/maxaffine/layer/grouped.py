@@ -6,9 +6,9 @@
 The tokens of all groups stand side by side.  Query column g has a bonus Lambda on the keys of its own group, so that the others
 leak into it by at most e^-Lambda times a ratio of normalisers, and W_O adds one column of every group: tokens add instead of
 multiplying.  A group's keys are a product over its directions; its values are listed, constant (G = 0) or affine in z, or a
-short sum of products over the directions (then its tokens are implied, counted and never stored).  A ClusterGroup has keys in
-clusters, and a FactorGroup is a product of such.  The tilt, an affine function of x, costs no token: it is added to the values
-of every token of the first group.
+short sum of products over the directions or blocks of them, real or complex (layer/blocks.py; then its tokens are implied,
+counted and never stored).  A ClusterGroup has keys in clusters, and a FactorGroup is a product of such.  The tilt, an affine
+function of x, costs no token: it is added to the values of every token of the first group.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.rounding import numpy_dtype
+from maxaffine.layer.blocks import block_slices, check_blocks, check_listed, keys_text, multiplied_out
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.factors import FactorGroup
 from maxaffine.layer.keys import AxisKeys, OnAxes, frozen
@@ -32,13 +33,17 @@ from maxaffine.layer.layer import Boxed
 
 @dataclass(frozen=True)
 class Group(OnAxes):
-    """One group: M (E, D), keys per direction, and values (N_1, .., N_E, K), affine with slopes, or factors (N_e, R)."""
+    """One group: M (E, D), keys per direction, and values (N_1, .., N_E, K), affine with slopes, or factors.
+
+    Factors are (N_e, R) per direction, or (N_e, .., N_f, R) per block of directions e..f, with imaginary parts where complex.
+    """
 
     matrix: Array
     axes: tuple[AxisKeys, ...]
     values: Array | None = None
     factors: tuple[Array, ...] | None = None
     slopes: Array | None = None  # (N_1, .., N_E, K, E): values c + G z
+    imaginary: tuple[Array, ...] | None = None  # shaped as the factors
 
     clustered: ClassVar[Literal[False]] = False
     factored: ClassVar[Literal[False]] = False
@@ -51,8 +56,28 @@ class Group(OnAxes):
 
     @property
     def work(self) -> int:
-        """Tokens that an evaluation meets, or keys where values are factored."""
-        return self.count if self.factors is None else sum(self.shape)
+        """Tokens that an evaluation meets, or keys and tokens of blocks where values are factored."""
+        return self.count if self.factors is None else sum(math.prod(factor.shape[:-1]) for factor in self.factors)
+
+    @property
+    def rank(self) -> int:
+        """R, the number of products that the values are a sum of; 0 where they are listed."""
+        return 0 if self.factors is None else int(self.factors[0].shape[-1])
+
+    @property
+    def block_slices(self) -> tuple[slice, ...]:
+        """The directions of every block of factors; all together where values are listed."""
+        return (slice(0, len(self.axes)),) if self.factors is None else block_slices(self.factors)
+
+    @property
+    def block_sizes(self) -> tuple[int, ...]:
+        """How many directions every block of factors has."""
+        return tuple(cut.stop - cut.start for cut in self.block_slices)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether values are factored with one real factor per direction."""
+        return self.factors is not None and self.imaginary is None and set(self.block_sizes) == {1}
 
     @property
     def is_affine(self) -> bool:
@@ -62,7 +87,7 @@ class Group(OnAxes):
     @property
     def layout(self) -> str:
         """Keys per direction, as a person reads them."""
-        return " x ".join(str(n) for n in self.shape)
+        return keys_text(self.shape, self.block_sizes)
 
     @property
     def nbytes(self) -> int:
@@ -71,14 +96,16 @@ class Group(OnAxes):
 
     def arrays(self) -> list[Array]:
         """Every number stored in the layer's dtype."""
-        values = [self.values] if self.values is not None else [*(self.factors or ())]
+        values = [self.values] if self.values is not None else [*(self.factors or ()), *(self.imaginary or ())]
         return [*self.key_arrays, *values, *([] if self.slopes is None else [self.slopes])]
 
     def stored(self, dtype: np.dtype[np.generic]) -> Group:
         """The group with keys and values rounded to `dtype`."""
         values, slopes = (None if a is None else frozen(a, dtype) for a in (self.values, self.slopes))
-        factors = None if self.factors is None else tuple(frozen(f, dtype) for f in self.factors)
-        return Group(frozen(self.matrix), self.stored_axes(dtype), values, factors, slopes)
+        factors, imaginary = (
+            None if parts is None else tuple(frozen(part, dtype) for part in parts) for parts in (self.factors, self.imaginary)
+        )
+        return Group(frozen(self.matrix), self.stored_axes(dtype), values, factors, slopes, imaginary)
 
     def check(self, dimension: int) -> None:
         """Refuse shapes that do not belong together and numbers that are not finite."""
@@ -91,32 +118,33 @@ class Group(OnAxes):
             raise BadInput(f"a group's values {self.values.shape} must be (keys.., outputs) with keys {self.shape}.")
         if self.slopes is not None and (self.values is None or self.slopes.shape != (*self.values.shape, E)):
             raise BadInput(f"a group's slopes {self.slopes.shape} must be the shape of its values and {E} directions.")
+        if self.imaginary is not None and self.factors is None:
+            raise BadInput("a group has imaginary parts of factors, and no factors.")
         if self.factors is not None:
-            ranks = {f.shape[1:] for f in self.factors}
-            if len(ranks) != 1 or tuple(len(f) for f in self.factors) != self.shape:
-                raise BadInput("a group's factors must be (N_e, R) for every direction, with one R.")
+            check_blocks(self.shape, self.factors, self.imaginary)
         if not all(np.isfinite(a).all() for a in (self.matrix, *self.arrays())):
             raise BadInput("every number of a layer must be finite.")
 
     def dense_values(self) -> Array:
-        """Values (N_1, .., N_E, K), multiplied out where they are factored."""
+        """Values (N_1, .., N_E, K), multiplied out where they are factored; Refused where they are too many."""
         if self.values is not None:
             return self.values
         assert self.factors is not None
-        total = np.zeros(self.shape)
-        for r in range(self.factors[0].shape[1]):
-            total = total + reduce(np.multiply.outer, [factor[:, r].astype(np.float64) for factor in self.factors])
-        return np.asarray(total[..., None])
+        return multiplied_out(self.factors, self.imaginary).reshape(*self.shape, 1)
 
     def listed_values(self) -> tuple[Array, Array]:
         """Values (N_g, K) and slopes (N_g, K, E) in z of all tokens, float64."""
-        c = self.dense_values().reshape(self.count, -1).astype(np.float64)
+        if self.factors is not None:
+            c = multiplied_out(self.factors, self.imaginary)[:, None]
+        else:
+            c = self.dense_values().reshape(self.count, -1).astype(np.float64)
         if self.slopes is None:
             return c, np.zeros((*c.shape, len(self.axes)))
         return c, self.slopes.reshape(*c.shape, -1).astype(np.float64)
 
     def listed(self) -> tuple[Array, Array]:
-        """Slopes (N_g, E) and offsets (N_g,) of all keys in row-major order."""
+        """Slopes (N_g, E) and offsets (N_g,) of all keys in row-major order; Refused where they are too many."""
+        check_listed(self.count)
         slopes = np.stack([a.ravel() for a in np.meshgrid(*(axis.slopes for axis in self.axes), indexing="ij")], axis=1)
         offsets = reduce(np.add.outer, [axis.offsets.astype(np.float64) for axis in self.axes], np.zeros(()))
         return slopes, offsets.ravel()

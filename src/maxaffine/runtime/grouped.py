@@ -80,6 +80,7 @@ def tilted(layer: GroupedLayer, x: Array) -> Array:
 
 SMALL = 256  # numbers of a table up to which its sums are formed in a fixed order, query by query; beyond, by a BLAS
 BLOCK = 1 << 19  # numbers of a block of queries: they stay in the cache
+TOGETHER = 24  # directions whose weights count as if they were there at once
 
 
 def in_order(layer: GroupedLayer) -> bool:
@@ -91,7 +92,20 @@ def in_order(layer: GroupedLayer) -> bool:
 
 def _largest_table(layer: GroupedLayer, group: Group) -> int:
     tables = [factor.size for factor in group.factors] if group.factors is not None else [group.count * _width(layer, group)]
-    return max(group.matrix.size, *tables)
+    return max(0 if _is_selection(group.matrix) else group.matrix.size, *tables)
+
+
+def _is_selection(matrix: Array) -> bool:
+    """Whether every direction is one scaled variable, of so many that sums of all would be left to a BLAS."""
+    return bool(matrix.size > SMALL and np.all(np.count_nonzero(matrix, axis=1) == 1))
+
+
+def _projected(matrix: Array, away: Array) -> Array:
+    """M (x - centre), (E, B): one product where one variable is met, the same number in every order of summation."""
+    if not _is_selection(matrix):
+        return _mixed(away, matrix.T)
+    places = np.argmax(matrix != 0.0, axis=1)
+    return np.asarray(matrix[np.arange(len(matrix)), places][:, None] * away[places])
 
 
 def _width(layer: GroupedLayer, group: Group) -> int:
@@ -101,8 +115,7 @@ def _width(layer: GroupedLayer, group: Group) -> int:
 
 def product_group(layer: GroupedLayer, group: Group, x: Array) -> Array:
     """F_g(x): (B, K) float64, one softmax per direction, by blocks of queries that stay in the cache."""
-    large = _largest_table(layer, group)
-    step = max(64, BLOCK // max(large, 4 * sum(group.shape)))
+    step = max(64, BLOCK // max(_largest_table(layer, group), _numbers_at_once(group)))
     parts = [_block(layer, group, x[start : start + step]) for start in range(0, len(x), step)]
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -110,25 +123,50 @@ def product_group(layer: GroupedLayer, group: Group, x: Array) -> Array:
 def _block(layer: GroupedLayer, group: Group, x: Array) -> Array:
     """Queries along the last axis, so that every operation is one of whole rows, whatever the batch is."""
     compute = compute_dtype(layer.dtype)
-    z = _mixed((x - layer.centre).T, group.matrix.T).astype(numpy_dtype(layer.dtype)).astype(compute)
-    alphas = [_row_weights(z[e], axis.slopes.astype(compute), axis.offsets.astype(compute)) for e, axis in enumerate(group.axes)]
+    z = _projected(group.matrix, (x - layer.centre).T).astype(numpy_dtype(layer.dtype)).astype(compute)
     if group.factors is not None:
-        product = np.ones((group.factors[0].shape[1], len(x)))
-        for alpha, factor in zip(alphas, group.factors, strict=True):
-            product *= _mixed(alpha, factor.astype(np.float64))
-        return np.asarray(_folded(product)[:, None])
+        return np.asarray(_folded(_products(group, z))[:, None])
     assert group.values is not None
+    alphas = _alphas(group, z, slice(0, len(group.axes)))
     values = group.values.astype(np.float64)
     if group.slopes is not None:
         values = np.concatenate([values[..., None], group.slopes.astype(np.float64)], axis=-1)
-    partial = _mixed(alphas[0], values.reshape(len(values), -1))
-    for alpha in alphas[1:]:
-        partial = _folded(alpha[:, None, :] * partial.reshape(len(alpha), -1, len(x)))
-    mixed = partial.reshape(layer.d_out, -1, len(x))
+    mixed = _contracted(alphas, values).reshape(layer.d_out, -1, len(x))
     answer = mixed[:, 0]
     for e in range(mixed.shape[1] - 1):
         answer = answer + mixed[:, 1 + e] * z[e].astype(np.float64)
     return np.ascontiguousarray(answer.T)
+
+
+def _alphas(group: Group, z: AnyArray, cut: slice) -> list[Array]:
+    """The softmax (N_e, B) of some of the directions."""
+    axes = zip(z[cut], group.axes[cut], strict=True)
+    return [_row_weights(one, axis.slopes.astype(z.dtype), axis.offsets.astype(z.dtype)) for one, axis in axes]
+
+
+def _contracted(alphas: list[Array], values: Array) -> Array:
+    """values (N_1, .., N_d, rest) met with the weights of d directions, the first first: (rest, B)."""
+    partial = _mixed(alphas[0], values.reshape(len(values), -1))
+    for alpha in alphas[1:]:
+        partial = _folded(alpha[:, None, :] * partial.reshape(len(alpha), -1, alpha.shape[1]))
+    return partial
+
+
+def _products(group: Group, z: AnyArray) -> Array:
+    """The product of all blocks' factors, its real part where they are complex: (R, B); weights are formed block by block."""
+    assert group.factors is not None
+    real = np.ones((group.rank, z.shape[1]))
+    imaginary = np.zeros_like(real) if group.imaginary is not None else None
+    for b, (cut, factor) in enumerate(zip(group.block_slices, group.factors, strict=True)):
+        alphas = _alphas(group, z, cut)
+        p = _contracted(alphas, factor.astype(np.float64))
+        if imaginary is None:
+            real *= p
+            continue
+        assert group.imaginary is not None
+        q = _contracted(alphas, group.imaginary[b].astype(np.float64))
+        real, imaginary = real * p - imaginary * q, real * q + imaginary * p
+    return real
 
 
 def _row_weights(z: AnyArray, slopes: AnyArray, offsets: AnyArray) -> Array:
@@ -208,8 +246,25 @@ def bytes_per_query(layer: GroupedLayer) -> int:
 
 def product_bytes(layer: GroupedLayer, group: Group) -> int:
     """Bytes per query of one group of product keys."""
-    rest = group.count // group.shape[0] if group.values is not None else 1
+    if group.factors is not None:
+        return 8 * (2 * layer.d_out + _numbers_at_once(group) + _while_multiplied(group))
+    rest = group.count // group.shape[0]
     return 8 * (2 * rest * _width(layer, group) + 4 * sum(group.shape))
+
+
+def _numbers_at_once(group: Group) -> int:
+    """Numbers per query of the weights that are there at once; of many directions, those of one block."""
+    if len(group.axes) <= TOGETHER:
+        return 4 * sum(group.shape)
+    return 4 * max(sum(group.shape[cut]) for cut in group.block_slices)
+
+
+def _while_multiplied(group: Group) -> int:
+    """Numbers per query of what is left of a block's factor when its first direction is met, and of the products so far."""
+    if group.is_plain and len(group.axes) <= TOGETHER:
+        return 0
+    assert group.factors is not None
+    return group.rank * 6 + 4 * max(factor.size // len(factor) for factor in group.factors)
 
 
 def bytes_per_query_dense(layer: GroupedLayer) -> int:

@@ -12,7 +12,8 @@ from fractions import Fraction
 
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
-from maxaffine.structure.groups import Direction, Group, groups_of
+from maxaffine.structure.directions import Direction
+from maxaffine.structure.groups import Group, groups_of
 from maxaffine.structure.one_direction import OneDirection, affine_part, one_direction
 from maxaffine.structure.settled import settled
 from maxaffine.structure.switches import Copies, affine_form, copy, switches

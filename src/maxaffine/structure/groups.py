@@ -10,9 +10,8 @@ group's expression is written in new variables t1..tE, exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
@@ -20,13 +19,10 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.exact import inverse
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
-from maxaffine.expression.graph import Graph, schedule
-
-Direction = tuple[Fraction, ...]
+from maxaffine.structure.directions import Directed, Direction, Rewrite
 
 MOST_TERMS = 200  # of an expanded product; beyond it the product stays as it is
 MOST_POWER = 6
-SWITCHING = frozenset({"abs", "max", "min", "sign", "floor", "negative", "nonpositive", "zero", "cbrt", "sqrt", "powr"})
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,7 @@ def whole_group(expression: Expression) -> Group:
     """All outputs together as one group of the variables that occur, in t1..tE."""
     work = _Work(expression)
     directions = sorted(work.used(expression), reverse=True)
-    return work.together(expression, _Rewrite(work, directions), "all outputs")
+    return work.together(expression, Rewrite(work, directions), "all outputs")
 
 
 def rotated_group(expression: Expression, directions: Sequence[Direction]) -> Group | None:
@@ -100,81 +96,15 @@ def rotated_group(expression: Expression, directions: Sequence[Direction]) -> Gr
     back = inverse([[w[i] for i in used] for w in directions])
     if back is None:
         return None
-    fresh = _Rewrite(work, directions)
+    fresh = Rewrite(work, directions)
     for row, i in zip(back, used, strict=True):
         pieces = [fresh.graph.multiply(fresh.graph.number(c), fresh.graph.variable(e)) for e, c in enumerate(row)]
         fresh.put(i, fresh.graph.total(pieces))
     return work.together(expression, fresh, "rotated outputs")
 
 
-class _Work:
-    """A growing copy of the expression's graph, with the directions of every node."""
-
-    def __init__(self, expression: Expression) -> None:
-        self.names = expression.names
-        self.graph = Graph(expression.nodes)
-        # Graph.make keeps the order of distinct nodes, so places of the expression stay valid where none repeats.
-        self.place = {i: self.graph.make(*node) for i, node in enumerate(expression.nodes)}
-        self._directions: dict[int, frozenset[Direction]] = {}
-        self.unit = [tuple(Fraction(int(i == j)) for j in range(len(self.names))) for i in range(len(self.names))]
-
-    # -- directions
-
-    def affine(self, place: int) -> tuple[int, dict[int, int]] | None:
-        """place = c0 + sum_i c_i x_i as places of constants, or None."""
-        nodes = self.graph.nodes
-        node = nodes[place]
-        if node.op == "var":
-            return self.graph.zero, {node.data: self.graph.one}
-        if node.op != "lin" or any(nodes[a].op != "var" for a in node.args[2::2]):
-            return None
-        pairs = zip(node.args[1::2], node.args[2::2], strict=True)
-        return node.args[0], {nodes[a].data: c for c, a in pairs}
-
-    def direction(self, coefficients: dict[int, int]) -> tuple[Direction, int] | None:
-        """(w, place of lambda) with sum_i c_i x_i = lambda w . x; None where several coefficients are not rational."""
-        if len(coefficients) == 1:
-            ((variable, c),) = coefficients.items()
-            return self.unit[variable], c
-        values = {i: self.graph.rational(c) for i, c in coefficients.items()}
-        if any(value is None for value in values.values()):
-            return None
-        first = values[min(values)]
-        assert first is not None
-        row = [Fraction(0)] * len(self.names)
-        for i, value in values.items():
-            assert value is not None
-            row[i] = value / first
-        return tuple(row), self.graph.number(first)
-
-    def directions(self, place: int) -> frozenset[Direction]:
-        """All directions that a node depends on."""
-        found = self._directions.get(place)
-        if found is None:
-            nodes = self.graph.nodes
-            affine = self.affine(place)
-            if self.graph.is_constant(place):
-                found = frozenset()
-            elif affine is not None:
-                named = self.direction(affine[1])
-                found = frozenset([named[0]]) if named else frozenset(self.unit[i] for i in affine[1])
-            else:
-                found = frozenset().union(*(self.directions(a) for a in nodes[place].args))
-            self._directions[place] = found
-        return found
-
-    def switches(self, place: int) -> bool:
-        """Whether some operation of a node may switch or be singular."""
-        needed = schedule(tuple(self.graph.nodes), (place,))
-        return any(self.graph.nodes[p].op in SWITCHING and not self.graph.is_constant(p) for p in needed)
-
-    def variables(self, directions: Iterable[Direction]) -> frozenset[Direction]:
-        """The unit directions of all variables in them."""
-        return frozenset(self.unit[i] for w in directions for i, c in enumerate(w) if c)
-
-    def used(self, expression: Expression) -> frozenset[Direction]:
-        """The unit directions of the variables that the outputs depend on."""
-        return frozenset().union(*(self.variables(self.directions(self.place[p])) for p in expression.outputs))
+class _Work(Directed):
+    """An expression taken apart into sums of products."""
 
     def key(self, factors: Sequence[int]) -> frozenset[Direction]:
         """What a product depends on: its directions where every factor has one, else its variables."""
@@ -256,14 +186,14 @@ class _Work:
 
     # -- groups in their own variables
 
-    def together(self, expression: Expression, fresh: _Rewrite, text: str) -> Group:
+    def together(self, expression: Expression, fresh: Rewrite, text: str) -> Group:
         """All outputs in the new variables."""
         places = tuple(fresh.copy(self.place[p]) for p in expression.outputs)
         return Group(tuple(fresh.owners), Expression.of_graph(text, fresh.names, fresh.graph, places), None)
 
     def group(self, directions: Sequence[Direction], products: list[list[int]], constant: int | None) -> Group:
         """The sum of products and the constant in the new variables."""
-        fresh = _Rewrite(self, directions)
+        fresh = Rewrite(self, directions)
         total = [fresh.copy(constant)] if constant is not None else []
         factors: list[tuple[Expression | None, ...]] | None = []
         for product in products:
@@ -279,7 +209,7 @@ class _Work:
         return Group(tuple(directions), expression, tuple(factors) if factors else None)
 
     def _row(
-        self, product: list[int], places: list[int], directions: Sequence[Direction], fresh: _Rewrite
+        self, product: list[int], places: list[int], directions: Sequence[Direction], fresh: Rewrite
     ) -> tuple[Expression | None, ...] | None:
         """One factor per direction (constants go with the first), or None where a factor has several directions."""
         owners = {w: e for e, w in enumerate(directions)}
@@ -290,54 +220,3 @@ class _Work:
                 return None
             cells[owners[next(iter(wanted))] if wanted else 0].append(place)
         return tuple(fresh.single(e, fresh.graph.product(cell)) if cell else None for e, cell in enumerate(cells))
-
-
-class _Rewrite:
-    """Copies nodes into a new graph whose variables are the directions."""
-
-    def __init__(self, work: _Work, directions: Sequence[Direction]) -> None:
-        self.work, self.names = work, tuple(f"t{e + 1}" for e in range(len(directions)))
-        self.owners = {w: e for e, w in enumerate(directions)}
-        self.graph = Graph()
-        self._copies: dict[int, int] = {}
-        self._variables: dict[int, int] = {}
-
-    def put(self, variable: int, place: int) -> None:
-        """Let a variable stand for a node of the new graph."""
-        self._variables[variable] = place
-
-    def copy(self, place: int) -> int:
-        """The node in the new variables."""
-        found = self._copies.get(place)
-        if found is None:
-            found = self._copies[place] = self._copy(place)
-        return found
-
-    def _copy(self, place: int) -> int:
-        old, graph = self.work.graph, self.graph
-        node = old.nodes[place]
-        affine = None if old.is_constant(place) else self.work.affine(place)
-        if affine is not None:
-            constant, coefficients = affine
-            if self._variables:
-                pieces = [graph.multiply(self.copy(c), self._variables[i]) for i, c in coefficients.items()]
-                return graph.total([self.copy(constant), *pieces])
-            named = self.work.direction(coefficients)
-            pairs = [named] if named is not None and named[0] in self.owners else []
-            total = self.copy(constant)
-            for w, c in pairs or [(self.work.unit[i], c) for i, c in coefficients.items()]:
-                total = graph.add(total, graph.multiply(self.copy(c), graph.variable(self.owners[w])))
-            return total
-        args = [self.copy(a) for a in node.args]
-        if node.op == "lin":
-            return graph.combination(args)
-        if node.op == "prod":
-            return graph.monomial(zip(args, node.data, strict=True))
-        return graph.make(node.op, tuple(args), node.data)
-
-    def single(self, e: int, place: int) -> Expression:
-        """A node of one direction as an expression of that variable alone."""
-        graph = Graph()
-        variables = {i: graph.variable(0) if i == e else graph.variable(1) for i in self.owners.values()}
-        copies = graph.include(self.graph.nodes[: place + 1], variables)
-        return Expression.of_graph("factor", (self.names[e],), graph, (copies[place],))

@@ -6,7 +6,8 @@ from fractions import Fraction
 
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
-from maxaffine.structure.groups import Direction, Group, groups_of
+from maxaffine.structure.directions import Direction
+from maxaffine.structure.groups import Group, groups_of
 from maxaffine.structure.switches import affine_form
 
 

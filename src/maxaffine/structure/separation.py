@@ -17,7 +17,8 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
-from maxaffine.structure.groups import Direction, Group
+from maxaffine.structure.directions import Direction
+from maxaffine.structure.groups import Group
 
 Parts = tuple[Expression | None, ...]
 

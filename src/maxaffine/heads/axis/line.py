@@ -20,7 +20,7 @@ from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.runtime.grouped import tree_terms
-from maxaffine.structure.groups import Direction
+from maxaffine.structure.directions import Direction
 from maxaffine.structure.switches import moved
 
 U = FLOAT64.unit

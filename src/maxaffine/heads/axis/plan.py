@@ -22,7 +22,7 @@ from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.structure.breaks import find_pieces
-from maxaffine.structure.groups import Direction
+from maxaffine.structure.directions import Direction
 from maxaffine.structure.one_direction import OneDirection
 from maxaffine.structure.switches import moved
 from maxaffine.target.target import Target

@@ -21,7 +21,7 @@ from maxaffine.heads.axis.plan import Aim, AxisPlan, Problem, Soft, axis_group, 
 from maxaffine.heads.spectral.plan import GroupPlan
 from maxaffine.layer.factors import FactorGroup
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.structure.groups import Direction
+from maxaffine.structure.directions import Direction
 from maxaffine.structure.one_direction import OneDirection
 from maxaffine.structure.products import Product
 from maxaffine.target.box import Box

@@ -9,7 +9,8 @@ from maxaffine.core import balls
 from maxaffine.core.arrays import Array
 from maxaffine.heads.fitting import Function, from_unit_box
 from maxaffine.heads.spectral.plan import GroupPlanner, SpectralPlan, share
-from maxaffine.structure.groups import Direction, Group, groups_of, rotated_group, whole_group
+from maxaffine.structure.directions import Direction
+from maxaffine.structure.groups import Group, groups_of, rotated_group, whole_group
 from maxaffine.target.target import Target
 
 LOOKS = 1500  # pieces that the quick look for singular points takes at most
