@@ -30,6 +30,7 @@ import numpy as np
 import maxaffine as ma
 from formula_targets import ERRORS, SETS, Formula
 from maxaffine.attack.search import worst_point
+from maxaffine.layer.blocks import count_text
 from maxaffine.runtime import chooser
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -122,7 +123,7 @@ def told(name: str, error: str, row: dict[str, Any]) -> str:
     if row["method"] is None:
         return f"{head} {str(row['reason'])[:200]}"
     confirmed = {True: "confirmed", False: "NOT CONFIRMED", None: "not checked"}[row.get("confirmed")]
-    line = f"{head} {row['method']} {float(row['tokens']):.4g} tokens {row['numbers']:,} numbers {confirmed}"
+    line = f"{head} {row['method']} {count_text(row['tokens'])} tokens {row['numbers']:,} numbers {confirmed}"
     if row["bound"] is None:
         return line
     above = "  ABOVE ITS BOUND" if worst(row) > row["bound"] else ""

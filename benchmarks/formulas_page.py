@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from formula_targets import ERRORS, SETS, Formula
+from maxaffine.layer.blocks import count_text
 from maxaffine.report.style import BLUE, GREEN, QUIET, RED, look, new_figure, save, shortened
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,11 +51,6 @@ def relative(row: Row, key: float, error: float) -> float:
     return key / row["asked"] * error
 
 
-def tokens(count: int) -> str:
-    """A number of tokens: exact while it can be read, then its power of ten."""
-    return f"{count:,}" if count < 10**7 else f"10^{math.log10(count):.1f}"
-
-
 def escaped(text: str) -> str:
     """Text in a cell of a table."""
     return text.replace("|", "\\|").replace("\n", " ")
@@ -91,7 +87,7 @@ def cell(row: Row | None, error: float) -> str:
     if row["kind"] != "proved":
         return row["kind"]
     doubt = "" if proved(row) else ", not confirmed"
-    return f"{relative(row, row['bound'], error):.1e}, {tokens(row['tokens'])}, {row['seconds']:.1f}{doubt}"
+    return f"{relative(row, row['bound'], error):.1e}, {count_text(row['tokens'])}, {row['seconds']:.1f}{doubt}"
 
 
 def hundred(record: dict[str, Any]) -> Iterator[str]:
@@ -126,7 +122,7 @@ def classical(record: dict[str, Any]) -> Iterator[str]:
                 yield f"{head} | {row['kind']} | | | | | {row['seconds']:.1f} | |"
                 continue
             yield (
-                f"{head} | {row['method']} | {tokens(row['tokens'])} | {numbers(formula, row, error)} | "
+                f"{head} | {row['method']} | {count_text(row['tokens'])} | {numbers(formula, row, error)} | "
                 f"{relative(row, row['bound'], error):.2e} | {relative(row, seen(row), error):.2e} | {row['seconds']:.1f} | "
                 f"{'yes' if proved(row) else 'no'} |"
             )

@@ -136,4 +136,4 @@ def test_the_page_counts_what_is_confirmed_and_names_the_rest(benchmark: Any) ->
     text = page.page({"feynman": hundred, "classical": {"OTL circuit": {"0.01": good}}})
     assert "| 0.01 | 4 | 2 | 1 | 0 | 0.200 |" in text
     assert "| I.9.18 | 0.01 | too \\| many |" in text and "| I.12.1 | 0.01 | the checker: its own bound is larger |" in text
-    assert "| I.8.14 | a cone point" in text and "10^120.0" in text and "244 (2 x 122)" in text
+    assert "| I.8.14 | a cone point" in text and "1.0e120" in text and "244 (2 x 122)" in text
