@@ -14,6 +14,8 @@ from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.two_level import LARGEST, UP, U, largest_value, query, whole_reach
 
+IMPLIED = 1 << 20  # tokens beyond which no literal softmax is run
+
 
 def underflow(layer: GroupedLayer) -> float:
     """What results below the smallest normal number lose: the answer in its dtype, products and sums of values in float64.
@@ -22,9 +24,14 @@ def underflow(layer: GroupedLayer) -> float:
     leads to the scores of clusters may be: far from a small cluster its local coordinate is a large number.
     """
     most = float(np.finfo(compute_dtype(layer.dtype)).max)
-    if not (token_values(layer) < most / 2.0 and token_values(layer) * layer.tokens < 2.0**1020 and _resolved(layer)):
+    if not (token_values(layer) < most / 2.0 and token_values(layer) * met(layer) < 2.0**1020 and _resolved(layer)):
         return math.inf
     return compute_format(layer.dtype).tiny + lost_below(layer)
+
+
+def met(layer: GroupedLayer) -> int:
+    """Tokens that some runtime sums over: those that are implied are met by the literal softmax alone, where they are few."""
+    return max(layer.work, min(layer.tokens, IMPLIED))
 
 
 def lost_below(layer: GroupedLayer) -> float:
@@ -33,7 +40,7 @@ def lost_below(layer: GroupedLayer) -> float:
     As many times as there are stored numbers, so that the checker, which counts those, confirms the bound.
     """
     numbers = layer.nbytes // layer.itemsize + sum(group.matrix.size + 4 * len(group.shape) for group in layer.groups)
-    return 100.0 * (layer.dimension + 2) * max(layer.tokens, numbers + 4 * layer.dimension) * FLOAT64.tiny
+    return 100.0 * (layer.dimension + 2) * max(met(layer), numbers + 4 * layer.dimension) * FLOAT64.tiny
 
 
 def _resolved(layer: GroupedLayer) -> bool:
@@ -76,8 +83,7 @@ def token_values(layer: GroupedLayer) -> float:
             lean = 0.0 if group.slopes is None else np.abs(group.slopes.astype(np.float64)) @ z
             total += float((np.abs(group.values.astype(np.float64)) + lean).max())
         elif group.factors is not None:
-            tops = [np.abs(factor.astype(np.float64)).max(axis=0) for factor in group.factors]
-            total += float(np.prod(tops, axis=0).sum())
+            total += group.largest_product()
     return total * 1.01
 
 

@@ -11,9 +11,11 @@ import numpy as np
 
 from maxaffine.core import balls
 from maxaffine.core.arrays import Array
-from maxaffine.core.boxes import depth_first
+from maxaffine.core.boxes import depth_first, grid
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
+
+PARTS = {1: 512, 2: 24, 3: 8, 4: 5}  # per direction, on which a target's range is enclosed
 
 
 class Source(Protocol):
@@ -52,6 +54,20 @@ class FromExpression:
         """By intervals, every variable along its own axis."""
         wide = _widened(z, slack)
         return self.expression.enclose_on([one * Interval.point(self.half[e]) + self.middle[e] for e, one in enumerate(wide)])
+
+    def range(self) -> tuple[float, float]:
+        """Between which numbers f stays over its range, from enclosures on equal pieces; infinite where it is not enclosed."""
+        E = len(self.half)
+        low, high = grid(-np.ones(E), np.ones(E), PARTS.get(E, 3))
+        z = Interval(low, high)
+        middle = Interval(np.broadcast_to(self.middle.lo, low.shape), np.broadcast_to(self.middle.hi, low.shape))
+        found = self.expression.enclose(z * Interval.point(self.half) + middle)
+        return float(found.lo.min()), float(found.hi.max())
+
+    def extent(self) -> float:
+        """A bound of |f| over its range."""
+        low, high = self.range()
+        return max(-low, high)
 
 
 @dataclass(frozen=True)

@@ -49,10 +49,14 @@ class ExponentialSum:
 
 @dataclass(frozen=True)
 class Row:
-    """A product over blocks of functions real + i imaginary, of which the real part counts; None stands for 1, and for 0."""
+    """A product over blocks of functions real + i imaginary, of which the real part counts; None stands for 1, and for 0.
+
+    The modulus of every factor is |modulus|, which does not turn.
+    """
 
     real: Parts
     imaginary: Parts
+    modulus: Parts
 
     @property
     def is_real(self) -> bool:
@@ -97,35 +101,37 @@ def _rows_of(separation: Separation, term: Term, sums: Sequence[ExponentialSum],
                     turned = ((c[0], sign * c[1]), (exponent[0], sign * exponent[1]))
                     grown.append((_times(half, turned[0]), [*w, (separation.outers[j], turned[1], shifts)]))
         partial = grown
-    return [_row(term, c, w) for c, w in partial]
+    return [_row(separation.sizes, term, c, w) for c, w in partial]
 
 
-def _row(term: Term, coefficient: Pair, waves: list[tuple[Outer, Pair, list[Fraction]]]) -> Row:
+def _row(sizes: Sequence[int], term: Term, coefficient: Pair, waves: list[tuple[Outer, Pair, list[Fraction]]]) -> Row:
     """One product; the coefficient goes with the first block that has a factor."""
-    real: list[Expression | None] = []
-    imaginary: list[Expression | None] = []
-    moving = [any(o.parts[b] is not None for o, _, _ in waves) for b in range(len(term.factors))]
+    moving = [any(o.parts[b] is not None for o, _, _ in waves) for b in range(len(sizes))]
     held = [b for b, front in enumerate(term.factors) if front is not None or moving[b]]
     home = held[0] if held else 0
-    turning = coefficient[1] != 0 or any(exponent[1] != 0 for _, exponent, _ in waves)
+    cells = []
     for b, front in enumerate(term.factors):
         parts = [(part, exponent, shifts[b]) for o, exponent, shifts in waves if (part := o.parts[b]) is not None]
-        c = coefficient if b == home else ONE
-        if front is None and not parts and c == ONE:
-            real.append(None)
-            imaginary.append(None)
-            continue
-        graph = Graph()
-        names = next((e.names for e in (front, *(p for p, _, _ in parts)) if e is not None), ("t",))
-        exponents = []
-        for part, exponent, shift in parts:
-            exponents.append((exponent, graph.subtract(_put(graph, part), graph.number(shift))))
-        re, im = _wave(graph, c, exponents)
-        lead = graph.one if front is None else _put(graph, front)
-        real.append(Expression.of_graph("factor", names, graph, (graph.multiply(lead, re),)))
-        wave = turning and (any(exponent[1] != 0 for exponent, _ in exponents) or c[1] != 0)
-        imaginary.append(Expression.of_graph("factor", names, graph, (graph.multiply(lead, im),)) if wave else None)
-    return Row(tuple(real), tuple(imaginary))
+        cells.append(_cell(sizes[b], front, parts, coefficient if b == home else ONE))
+    return Row(*(tuple(cell[i] for cell in cells) for i in range(3)))
+
+
+def _cell(
+    size: int, front: Expression | None, parts: list[tuple[Expression, Pair, Fraction]], c: Pair
+) -> tuple[Expression | None, Expression | None, Expression | None]:
+    """front c e^{sum l (part - shift)} on one block: its real and imaginary part and its modulus."""
+    if front is None and not parts and c == ONE:
+        return None, None, None
+    graph, names = Graph(), tuple(f"t{e + 1}" for e in range(size))
+    exponents = [(exponent, graph.subtract(_put(graph, part), graph.number(shift))) for part, exponent, shift in parts]
+    re, im = _wave(graph, c, exponents)
+    grown, _ = _wave(graph, ONE, [((exponent[0], Fraction(0)), away) for exponent, away in exponents])
+    length = graph.number(abs(c[0])) if c[1] == 0 else graph.apply("sqrt", graph.number(c[0] ** 2 + c[1] ** 2))
+    lead = graph.one if front is None else _put(graph, front)
+    turns = c[1] != 0 or any(exponent[1] != 0 for exponent, _ in exponents)
+    parts_of = [graph.multiply(lead, part) for part in (re, im, graph.multiply(length, grown))]
+    real, imaginary, modulus = (Expression.of_graph("factor", names, graph, (place,)) for place in parts_of)
+    return real, imaginary if turns else None, modulus
 
 
 def _put(graph: Graph, part: Expression) -> int:

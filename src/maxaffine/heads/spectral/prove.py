@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maxaffine.core import boxes
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
@@ -135,22 +134,25 @@ def _listed(layer: GroupedLayer, group: Group, made: GroupPlan, error: float, de
             assert declared.derivatives is not None
             order, bounds = declared.derivatives
             source = FromDerivatives(made.evaluate, order, bounds * made.half**order * (1 + 1e-9), blur)
-    head = _head(source, group.axes, made, group.values, slopes=group.slopes)
+    head = head_of(source, group.axes, made, group.values, slopes=group.slopes)
     # factored values would do as well there, and are proved at once
     patience = FEW_POINTS if made.group.factors is not None and len(group.axes) > 2 else None
-    return _bound(layer, head, query_error(layer, group, made), group.count, error, patience)
+    return head_bound(layer, head, query_error(layer, group, made), group.count, error, patience)
 
 
-def _head(
+def head_of(
     source: Source, axes: tuple[AxisKeys, ...], made: GroupPlan, values: Array, first: int = 0, slopes: Array | None = None
 ) -> Head:
+    """A head of some axes of a plan, as stored, beside what it stands for."""
     stored = tuple(AxisKeys(a.slopes.astype(np.float64), a.offsets.astype(np.float64)) for a in axes)
     chosen = made.axes[first : first + len(axes)]
     deltas = tuple(axis.parameter if axis.family == "bernstein" else None for axis in chosen)
     return Head(source, stored, deltas, values.astype(np.float64), None if slopes is None else slopes.astype(np.float64))
 
 
-def _bound(layer: GroupedLayer, head: Head, query: Array, tokens: int, error: float, patience: int | None = None) -> GroupBound:
+def head_bound(
+    layer: GroupedLayer, head: Head, query: Array, tokens: int, error: float, patience: int | None = None
+) -> GroupBound:
     """Approximation and rounding of one head of listed values."""
     # on several axes a coarse account of rounding is often enough, and takes a hundredth of the time
     ladder = [*COARSE.get(head.dimension, ()), None] if head.slopes is not None else [None]
@@ -168,14 +170,13 @@ def _bound(layer: GroupedLayer, head: Head, query: Array, tokens: int, error: fl
         known.append(_rounding(layer, head, query, tokens, ladder[len(known)]))
     rounding, largest, eta = known[-1]
     if isinstance(head.source, FromExpression):
-        largest = min(largest, (_extent(head.source) + proof.bound + rounding) * (1 + 1e-9))
+        largest = min(largest, (head.source.extent() + proof.bound + rounding) * (1 + 1e-9))
     uncertainty = min(proof.uncertainty, proof.bound)
     return GroupBound(proof.bound - uncertainty, uncertainty, rounding, largest, eta)
 
 
 COARSE = {2: (160, 480), 3: (24,), 4: (12,)}  # pieces per axis
 FEW_POINTS = 2_500_000
-PIECES = {1: 512, 2: 24, 3: 8, 4: 5}  # per direction, on which the target is enclosed
 
 
 def _rounding(layer: GroupedLayer, head: Head, query: Array, tokens: int, most: int | None) -> tuple[float, float, float]:
@@ -232,12 +233,12 @@ def _factored(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) 
                 rounded[r, e] = gamma(2 * len(axis) + 8, FLOAT64.unit) * 2.0
                 continue
             middle = Interval.of(made.middle.lo[e : e + 1], made.middle.hi[e : e + 1])
-            head = _head(FromExpression(factor, middle, made.half[e : e + 1]), (axis,), made, column, first=e)
-            sizes[r, e] = _extent(FromExpression(factor, middle, made.half[e : e + 1]))
+            head = head_of(FromExpression(factor, middle, made.half[e : e + 1]), (axis,), made, column, first=e)
+            sizes[r, e] = FromExpression(factor, middle, made.half[e : e + 1]).extent()
             if not math.isfinite(sizes[r, e]):
                 raise Refused("a factor of the target could not be enclosed.")
             others = error / len(group.axes) / rank
-            one = _bound(layer, head, query[e : e + 1], len(axis), others)
+            one = head_bound(layer, head, query[e : e + 1], len(axis), others)
             plain[r, e], rounded[r, e], etas[r, e] = one.approximation + one.uncertainty, one.rounding, one.eta
     exact = float((np.prod(sizes + plain, axis=1) - np.prod(sizes, axis=1)).sum())
     whole = float((np.prod(sizes + plain + rounded, axis=1) - np.prod(sizes, axis=1)).sum())
@@ -268,12 +269,3 @@ def literal_rounding(layer: GroupedLayer, group: Group) -> float:
     worst = sum(float(etas_for((axis,), compute, E + 2)[0].max()) + extra for axis in axes)
     terms = 2 * tree_terms(layer.tokens) + E + rank + 8
     return math.exp(2.0 * worst) * lost + gamma(terms, FLOAT64.unit) * sizes
-
-
-def _extent(source: FromExpression) -> float:
-    """sup |f| over its range, from enclosures on equal pieces; infinite where it is not enclosed."""
-    E = len(source.half)
-    low, high = boxes.grid(-np.ones(E), np.ones(E), PIECES.get(E, 3))
-    z = Interval(low, high)
-    middle = Interval(np.broadcast_to(source.middle.lo, low.shape), np.broadcast_to(source.middle.hi, low.shape))
-    return float(source.expression.enclose(z * Interval.point(source.half) + middle).magnitude.max())

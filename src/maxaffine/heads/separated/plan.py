@@ -1,0 +1,344 @@
+"""Plans of separated heads: exponential sums for outer functions, one set of keys per direction, and values of all factors.
+
+The error is shared: a part for the exponential sums, the rest in equal parts for the blocks.  A factor counts by the size of its
+partners, so columns are fitted multiplied by that; columns that stand for a constant are stored as they are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from maxaffine.core import deadline
+from maxaffine.core.arrays import Array
+from maxaffine.core.intervals import Interval
+from maxaffine.core.rounding import numpy_dtype
+from maxaffine.expression.expression import Expression
+from maxaffine.expression.graph import Graph
+from maxaffine.heads.separated.exponentials import Fit, Sampled, fits
+from maxaffine.heads.spectral.fit import AxisCurve
+from maxaffine.heads.spectral.plan import GroupPlan, GroupPlanner, scaled
+from maxaffine.layer.grouped import Group as KeyGroup
+from maxaffine.layer.spectral_keys import SpectralAxis
+from maxaffine.proofs.sources import FromExpression
+from maxaffine.structure.exponential_sums import ExponentialSum, Row, rows
+from maxaffine.structure.groups import Group
+from maxaffine.structure.separation import Outer, Separation, Term
+
+OUTER_SHARE = 0.5  # of the error, for exponential sums; what they leave goes to the keys
+ROOM = 1e-3  # of the range of an inner function, by which the exponential sum is proved beyond it
+MOST_KEYS = 96
+MOST_ROWS = 160
+CANDIDATES = 3  # exponential sums per outer function that are tried
+SEEN = 257  # points per direction at which sizes are seen
+
+
+class NotPlanned(Exception):
+    """Why no plan was found."""
+
+
+@dataclass(frozen=True)
+class SeparatedPlan:
+    """A separation with exponential sums for its outer functions, keys per direction and values per block."""
+
+    separation: Separation
+    choice: str
+    sums: tuple[ExponentialSum, ...]
+    made: GroupPlan  # all directions; factors per block
+    imaginary: tuple[Array, ...] | None
+    expected: float
+    argument: str = "separated"
+
+    @property
+    def cells(self) -> int:
+        """Tokens: the product of the keys per direction, however many that are."""
+        return self.made.cells
+
+    @property
+    def stored(self) -> int:
+        """Numbers of the values."""
+        assert self.made.factors is not None
+        return sum(f.size for f in self.made.factors) * (1 if self.imaginary is None else 2)
+
+    def build(self) -> KeyGroup:
+        """The group of keys and values."""
+        plain = self.made.build()
+        return KeyGroup(plain.matrix, plain.axes, None, plain.factors, None, self.imaginary)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: how the expression was taken apart, the exponential sums, and how the keys were made."""
+        axes = [{"family": axis.family, "parameter": axis.parameter} for axis in self.made.axes]
+        return {
+            "plan": "separated",
+            "argument": self.argument,
+            "choice": self.choice,
+            "directions": [[str(c) for c in w] for w in self.separation.directions],
+            "sizes": list(self.separation.sizes),
+            "sums": [
+                {
+                    "constant": one.constant,
+                    "coefficients": [[c.real, c.imag] for c in one.coefficients],
+                    "exponents": [[c.real, c.imag] for c in one.exponents],
+                    "ends": [list(pair) for pair in one.ends],
+                }
+                for one in self.sums
+            ],
+            "axes": axes,
+        }
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """One block: keys per direction, values (N_1, .., R) real and imaginary, and the expected error of the whole by them."""
+
+    axes: tuple[SpectralAxis, ...]
+    real: Array
+    imaginary: Array
+    error: float
+
+
+@dataclass
+class Planner:
+    """Plans for one separation on one box."""
+
+    separation: Separation
+    choice: str
+    low: Array
+    high: Array
+    error: float
+    dtype: str
+    _fitted: dict[Any, _Fitted] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        frame = self.separation.all_directions()
+        self.middle, self.half = scaled(frame, self.low, self.high)
+        self.points = [self._points(b) for b in range(len(self.separation.sizes))]
+        self.sizes = [[_size(part, self.points[b], 1.0) for b, part in enumerate(term.factors)] for term in self.separation.terms]
+        self.inner = [self._inner(outer) for outer in self.separation.outers]
+
+    def _cut(self, b: int) -> slice:
+        first = self.separation.firsts[b]
+        return slice(first, first + self.separation.sizes[b])
+
+    def _points(self, b: int) -> Array:
+        """Points of a block: a fine row, or a grid."""
+        cut, size = self._cut(b), self.separation.sizes[b]
+        z = [np.linspace(-1.0, 1.0, SEEN if size == 1 else 17 if size == 2 else 9)] * size
+        grid = np.stack([a.ravel() for a in np.meshgrid(*z, indexing="ij")], axis=1)
+        middle = (self.middle.lo[cut] + self.middle.hi[cut]) / 2.0
+        return np.asarray(middle + grid * self.half[cut])
+
+    def source(self, part: Expression, b: int) -> FromExpression:
+        """A part of block b in the scaled variables of the block."""
+        cut = self._cut(b)
+        return FromExpression(part, Interval.of(self.middle.lo[cut], self.middle.hi[cut]), self.half[cut])
+
+    def _inner(self, outer: Outer) -> _Inner:
+        ends = [(0.0, 0.0) if part is None else self.source(part, b).range() for b, part in enumerate(outer.parts)]
+        return inner_range(outer, ends)
+
+    # ------------------------------------------------------------------ exponential sums
+
+    def weight(self, j: int) -> float:
+        """By what an error of outer function j counts: the sizes of all it is multiplied with."""
+        total = 0.0
+        for term, sizes in zip(self.separation.terms, self.sizes, strict=True):
+            if j in term.outers:
+                total += math.prod(sizes) * math.prod(self.inner[i].size for i in term.outers if i != j)
+        return total
+
+    def sums(self, error: float) -> Iterator[tuple[ExponentialSum, ...]]:
+        """Exponential sums for all outer functions that are seen to keep their share, the shortest first."""
+        outers = range(len(self.separation.outers))
+        found: list[list[ExponentialSum]] = []
+        for j in outers:
+            inner = self.inner[j]
+            if inner.sampled is None:
+                raise NotPlanned("the range of an inner function leaves the domain of the outer one, as far as enclosures show")
+            goal = OUTER_SHARE * error / len(outers) / max(self.weight(j), 1e-300)
+            some = list(itertools.islice(fits(inner.sampled, goal), CANDIDATES))
+            if not some:
+                raise NotPlanned("no short sum of exponentials fits an outer function")
+            found.append([inner.stored(fit) for fit in sorted(some, key=lambda fit: fit.columns)])
+        for k in range(max((len(some) for some in found), default=1)):
+            yield tuple(some[min(k, len(some) - 1)] for some in found)
+
+    def kept(self, sums: Sequence[ExponentialSum]) -> float:
+        """The error that the sums are seen to make."""
+        total = 0.0
+        for j, one in enumerate(sums):
+            sampled = self.inner[j].sampled
+            assert sampled is not None
+            seen = np.abs(one.expression().evaluate(sampled.check[:, None])[:, 0] - sampled.f_check).max()
+            total += self.weight(j) * float(seen)
+        return total
+
+    # ------------------------------------------------------------------ keys and values
+
+    def plan(self, error: float) -> SeparatedPlan:
+        """The plan with the fewest stored numbers that is expected to keep `error`."""
+        best: SeparatedPlan | None = None
+        for sums in self.sums(error):
+            deadline.check()
+            own = rows(self.separation, sums)
+            if len(own) > MOST_ROWS:
+                continue
+            made = self._with(sums, own, error, self.kept(sums))
+            if made is not None and (best is None or made.stored < best.stored):
+                best = made
+        if best is None:
+            raise NotPlanned("a factor takes more keys than are tried along one direction")
+        return best
+
+    def _with(self, sums: tuple[ExponentialSum, ...], own: tuple[Row, ...], error: float, taken: float) -> SeparatedPlan | None:
+        B, turning = len(self.separation.sizes), not all(row.is_real for row in own)
+        sizes = np.array([[_size(row.modulus[b], self.points[b], 1.0) for b in range(B)] for row in own])
+        share = (error - taken) / B
+        if share <= 0:
+            return None
+        blocks = []
+        for b in range(B):
+            others = np.prod(np.delete(sizes, b, axis=1), axis=1)
+            found = self._block(b, [row.real[b] for row in own], [row.imaginary[b] for row in own], others, share)
+            if found is None:
+                return None
+            blocks.append(found)
+        made = GroupPlan(
+            self.separation.all_directions(), self.middle, self.half, tuple(a for one in blocks for a in one.axes), None,
+            tuple(one.real for one in blocks), taken + sum(one.error for one in blocks),
+        )  # fmt: skip
+        imaginary = tuple(one.imaginary for one in blocks) if turning else None
+        return SeparatedPlan(self.separation, self.choice, sums, made, imaginary, made.expected)
+
+    def _block(
+        self, b: int, real: list[Expression | None], imaginary: list[Expression | None], others: Array, share: float
+    ) -> _Fitted | None:
+        """Keys and values of a block for all rows; blocks that are alike are fitted once."""
+        cut = self._cut(b)
+        # rows of the same function differ in their weights alone
+        key = (
+            tuple(None if e is None else (e.nodes, e.outputs) for e in (*real, *imaginary)),
+            self.middle.lo[cut].tobytes(), self.half[cut].tobytes(), np.round(np.log(others + 1e-300), 9).tobytes(), share,
+        )  # fmt: skip
+        if key not in self._fitted:
+            found = self._fit(b, real, imaginary, others, share)
+            if found is None:
+                return None
+            self._fitted[key] = found
+        return self._fitted[key]
+
+    def _fit(
+        self, b: int, real: list[Expression | None], imaginary: list[Expression | None], others: Array, share: float
+    ) -> _Fitted | None:
+        cut, size, R = self._cut(b), self.separation.sizes[b], len(real)
+        constants = np.array([[_constant(e, 1.0) for e in real], [_constant(e, 0.0) for e in imaginary]])  # NaN where it moves
+        moving = [(i, r, e) for i, part in enumerate((real, imaginary)) for r, e in enumerate(part) if np.isnan(constants[i, r])]
+        functions = [e for _, _, e in moving if e is not None]
+        scales = np.array([others[r] for _, r, _ in moving])
+        scales = np.where(scales > 0, scales, 1.0)
+        expression = side_by_side(functions)
+        if not moving:
+            axes = tuple(AxisCurve(lambda z: np.ones((len(z), 1)), 1.0, self.dtype).best(1).axis for _ in range(size))
+            shape, values, error = (1,) * size, np.zeros((*(1,) * size, 0)), 0.0
+        elif size == 1:
+            middle, half = (self.middle.lo[cut][0] + self.middle.hi[cut][0]) / 2.0, self.half[cut][0]
+            assert expression is not None
+            curve = AxisCurve(
+                lambda z: expression.evaluate((middle + z * half)[:, None]) * scales, share, self.dtype, True, add=True
+            )
+            fit = curve.smallest(share, start=1, most=MOST_KEYS)
+            if fit is None:
+                return None
+            axes, values, error = (fit.axis,), fit.values, fit.error
+        else:
+            frame = Group(self.separation.frame(b).directions, weighted(expression, scales), None)
+            made = GroupPlanner(frame, self.low, self.high, share / len(moving), self.dtype).product(share / len(moving))
+            if made is None or made.values is None:
+                return None
+            axes, values, error = made.axes, made.values, made.expected * len(moving)
+        shape = tuple(len(axis) for axis in axes)
+        table = np.broadcast_to(constants, (*shape, 2, R)).copy()
+        for k, (i, r, _) in enumerate(moving):
+            table[..., i, r] = values[..., k] / scales[k]
+        stored = table.astype(numpy_dtype(self.dtype)).astype(np.float64)
+        return _Fitted(axes, stored[..., 0, :], stored[..., 1, :], error)
+
+
+@dataclass(frozen=True)
+class _Inner:
+    """The sum u of an outer function: between which numbers it stays, block by block and in all, and g sampled there."""
+
+    ends: tuple[tuple[float, float], ...]
+    sampled: Sampled | None
+    size: float
+
+    def stored(self, fit: Fit) -> ExponentialSum:
+        """The sum as data, with coefficients for the shifts of the blocks."""
+        assert self.sampled is not None
+        shifted = ExponentialSum(0.0, (), tuple(complex(one) for one in fit.exponents), self.ends)
+        coefficients = []
+        for k, (c, one) in enumerate(zip(fit.coefficients, fit.exponents, strict=True)):
+            end = self.sampled.high if one.real > 0 else self.sampled.low
+            coefficients.append(complex(c * np.exp(one * (float(sum(shifted.shifts(k))) - end))))
+        return ExponentialSum(fit.constant, tuple(coefficients), shifted.exponents, self.ends)
+
+
+def inner_range(outer: Outer, ends: Sequence[tuple[float, float]]) -> _Inner:
+    """The range of the inner function, a little widened where the outer one allows it."""
+    low, high = math.fsum(a for a, _ in ends), math.fsum(b for _, b in ends)
+
+    def g(u: Array) -> Array:
+        return outer.function.evaluate(u[:, None])[:, 0]
+
+    if math.isfinite(low) and math.isfinite(high) and low < high:
+        for room in (ROOM * (high - low), 0.0):
+            sampled = Sampled(g, low - room, high + room)
+            if sampled.finite:
+                return _Inner(tuple(ends), sampled, sampled.size)
+    return _Inner(tuple(ends), None, math.inf)
+
+
+def side_by_side(functions: Sequence[Expression]) -> Expression | None:
+    """Functions of the same variables as the outputs of one expression."""
+    return weighted_outputs(functions, None)
+
+
+def weighted(expression: Expression | None, scales: Array) -> Expression | None:
+    """Every output times a number."""
+    if expression is None:
+        return None
+    return weighted_outputs([expression.output(k) for k in range(expression.count)], scales)
+
+
+def weighted_outputs(functions: Sequence[Expression], scales: Array | None) -> Expression | None:
+    """Functions, each times a number, as the outputs of one expression."""
+    from fractions import Fraction
+
+    if not functions:
+        return None
+    graph, places = Graph(), []
+    for k, one in enumerate(functions):
+        place = graph.include(one.nodes, {i: graph.variable(i) for i in range(one.dimension)})[one.outputs[0]]
+        places.append(place if scales is None else graph.multiply(graph.number(Fraction(float(scales[k]))), place))
+    return Expression.of_graph("factors", functions[0].names, graph, places)
+
+
+def _constant(part: Expression | None, absent: float) -> float:
+    """The value of a factor that does not move, else NaN."""
+    if part is None:
+        return absent
+    return math.nan if part.used else float(part.evaluate(np.zeros((1, part.dimension)))[0, 0])
+
+
+def _size(part: Expression | None, points: Array, absent: float) -> float:
+    return absent if part is None else float(np.abs(part.evaluate(points)).max())
+
+
+def terms_of(separation: Separation) -> Sequence[Term]:
+    """The terms, for those who only read them."""
+    return separation.terms

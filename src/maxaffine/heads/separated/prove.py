@@ -1,0 +1,195 @@
+"""Sup-norm certificates of separated heads: every factor by Ehlich and Zeller, then multiplied out.
+
+    |F - f| <= sum over terms  sup|front| (prod (|g_j| + eps_j) - prod |g_j|)          the exponential sums
+             + sum over rows   prod_b (|f_rb| + d_rb) - prod_b |f_rb|                   the factors, as computed
+
+f_rb are complex where exponents are; eps_j >= |g_j - s_j| on the range of u_j, d_rb >= |h_rb - f_rb| with rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from maxaffine.core.arrays import Array
+from maxaffine.core.errors import Refused
+from maxaffine.core.intervals import Interval
+from maxaffine.core.rounding import FLOAT64, compute_format, gamma
+from maxaffine.expression.expression import Expression
+from maxaffine.expression.graph import Graph
+from maxaffine.heads.separated.plan import SeparatedPlan
+from maxaffine.heads.spectral.prove import head_bound, head_of, query_error
+from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.combine import underflow
+from maxaffine.proofs.local_error import prove
+from maxaffine.proofs.product_head import Head
+from maxaffine.proofs.sources import FromExpression
+from maxaffine.structure.exponential_sums import ExponentialSum, rows
+
+THEOREM = (
+    "separation: |prod h - prod f| <= prod (|f| + d) - prod |f| over the factors of every product; factors and sums of"
+    " exponentials by Ehlich-Zeller"
+)
+ROOM = 1e-3  # of the range of an inner function, which the checker may see a little larger
+
+
+@dataclass(frozen=True)
+class _Column:
+    """What is known of a real column: how far it is off, of which rounding, and the error of its logits."""
+
+    off: float
+    rounding: float
+    eta: float
+
+
+@dataclass
+class _Factors:
+    """The factors of a stored layer beside their functions; what is alike is proved once."""
+
+    layer: GroupedLayer
+    group: Group
+    plan: SeparatedPlan
+    query: Array
+    _known: dict[Any, _Column] = field(default_factory=dict)
+    _sizes: dict[Any, float] = field(default_factory=dict)
+
+    def source(self, part: Expression, b: int) -> FromExpression:
+        """A part of block b in scaled variables."""
+        cut, made = self.group.block_slices[b], self.plan.made
+        return FromExpression(part, Interval.of(made.middle.lo[cut], made.middle.hi[cut]), made.half[cut])
+
+    def _place(self, b: int) -> tuple[Any, ...]:
+        cut, made = self.group.block_slices[b], self.plan.made
+        return made.middle.lo[cut].tobytes(), made.middle.hi[cut].tobytes(), made.half[cut].tobytes()
+
+    def size(self, part: Expression | None, b: int) -> float:
+        """sup |part|, 1 where it is absent."""
+        if part is None:
+            return 1.0
+        key = (part.nodes, part.outputs, self._place(b))
+        if key not in self._sizes:
+            found = self.source(part, b).extent()
+            if not math.isfinite(found):
+                raise Refused("a factor of the target could not be enclosed.")
+            self._sizes[key] = found
+        return self._sizes[key]
+
+    def column(self, part: Expression | None, absent: float, b: int, values: Array, goal: float) -> _Column:
+        """One real column of block b against its function."""
+        count = math.prod(values.shape)
+        if part is None or not part.used:
+            return self._constant(part, absent, values)
+        cut = self.group.block_slices[b]
+        axes = self.group.axes[cut]
+        keys = tuple((a.slopes.tobytes(), a.offsets.tobytes()) for a in axes)
+        key = (part.nodes, part.outputs, self._place(b), keys, self.query[cut].tobytes(), values.tobytes())
+        if key not in self._known:
+            head = head_of(self.source(part, b), axes, self.plan.made, values[..., None], first=cut.start)
+            one = head_bound(self.layer, head, self.query[cut], count, goal)
+            self._known[key] = _Column(one.approximation + one.uncertainty, one.rounding, one.eta)
+        return self._known[key]
+
+    def _constant(self, part: Expression | None, absent: float, values: Array) -> _Column:
+        """A column that stands for a number: all values are that number, so that every mean of them is."""
+        held = values.astype(np.float64)
+        if part is None:
+            exact = Interval.point(absent)
+        else:
+            found = part.enclose(Interval.point(np.zeros((1, part.dimension))))
+            exact = Interval(found.lo[0, 0], found.hi[0, 0])
+        off = float(max(np.abs(held - exact.lo).max(), np.abs(held - exact.hi).max()))
+        size = float(np.abs(held).max())
+        return _Column(off, gamma(2 * math.prod(held.shape) + 8, FLOAT64.unit) * size, 0.0)
+
+
+def certify_separated(layer: GroupedLayer, plan: SeparatedPlan, error: float, runtime: str = "arrays") -> Certificate:
+    """Prove a sup-norm bound for a stored separated layer."""
+    (group,) = layer.products()
+    assert group.factors is not None
+    own = rows(plan.separation, plan.sums)
+    B, R = len(plan.separation.sizes), len(own)
+    if group.block_sizes != plan.separation.sizes or group.factors[0].shape[-1] != R:
+        raise Refused("the layer's factors are not those of its plan.")
+    factors = _Factors(layer, group, plan, query_error(layer, group, plan.made))
+    outer = outer_error(plan, factors)
+    goal = max(error - outer, 0.0) / B
+    sizes = np.array([[factors.size(row.modulus[b], b) for b in range(B)] for row in own])
+    off, lost = np.zeros((R, B)), np.zeros((R, B))
+    for r, row in enumerate(own):
+        for b in range(B):
+            others = math.prod(np.delete(sizes[r], b)) * R
+            aim = goal / max(others, 1e-300)
+            found = [factors.column(row.real[b], 1.0, b, group.factors[b][..., r], aim)]
+            if group.imaginary is not None:
+                found.append(factors.column(row.imaginary[b], 0.0, b, group.imaginary[b][..., r], aim))
+            off[r, b] = math.hypot(*(one.off for one in found)) * (1 + 1e-15)
+            lost[r, b] = math.hypot(*(one.rounding for one in found)) * (1 + 1e-15)
+    exact = float((np.prod(sizes + off, axis=1) - np.prod(sizes, axis=1)).sum())
+    whole = float((np.prod(sizes + off + lost, axis=1) - np.prod(sizes, axis=1)).sum())
+    largest = float(np.prod(sizes + off + lost, axis=1).sum())
+    guard = 1e-15 * largest * (4 * B + 8)
+    products = gamma(4 * B + R + 4, FLOAT64.unit) * largest + compute_format(layer.dtype).unit * largest
+    parts = {
+        "approximation": outer + exact + guard,
+        "leakage": 0.0,
+        "rounding": whole - exact + guard + products + underflow(layer),
+        "target_rounding": 0.0,
+    }
+    if not all(math.isfinite(part) for part in parts.values()):
+        raise Refused("a factor could not be bounded.")
+    return Certificate.proved(
+        math.inf, parts, argument="separated", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
+        assumptions=(EXPONENTIAL, ELEMENTARY, FLINT),
+        details={"rows": float(R), "blocks": float(B), "exponential_sums": outer},
+    )  # fmt: skip
+
+
+def outer_error(plan: SeparatedPlan, factors: _Factors) -> float:
+    """What the exponential sums differ from the outer functions by, over all terms."""
+    separation, tops, errors = plan.separation, list[float](), list[float]()
+    for outer, one in zip(separation.outers, plan.sums, strict=True):
+        ends = [(0.0, 0.0) if part is None else factors.source(part, b).range() for b, part in enumerate(outer.parts)]
+        low, high = math.fsum(a for a, _ in ends), math.fsum(b for _, b in ends)
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise Refused("an inner function could not be enclosed.")
+        off, top = on_interval(outer.function, one, low - abs(low) * 1e-14, high + abs(high) * 1e-14)
+        tops.append(top)
+        errors.append(off)
+    total = 0.0
+    for term in separation.terms:
+        if term.outers:
+            front = math.prod(factors.size(part, b) for b, part in enumerate(term.factors))
+            rough = math.prod(tops[j] + errors[j] for j in term.outers)
+            total += front * (rough - math.prod(tops[j] for j in term.outers) + 1e-15 * rough * len(term.outers))
+    return total * (1 + 1e-12)
+
+
+def on_interval(g: Expression, one: ExponentialSum, low: float, high: float) -> tuple[float, float]:
+    """sup |g - s| on an interval, a little wider than asked where g allows it, and a bound of |g| there."""
+    away = difference(g, one.expression())
+    failure: Refused | None = None
+    for room in (ROOM, 0.0):
+        middle, half = (low + high) / 2.0, (high - low) / 2.0 * (1 + room + 1e-14)
+        source = FromExpression(away, Interval.point(np.array([middle])), np.array([half]))
+        nothing = Head(source, (AxisKeys(np.zeros(1), np.zeros(1)),), (None,), np.zeros((1, 1)))
+        top = FromExpression(g, source.middle, source.half).extent()
+        if not math.isfinite(top):
+            continue
+        try:
+            return prove(nothing, 1e-9 * top).bound, top
+        except Refused as refused:
+            failure = refused
+    raise failure or Refused("an outer function could not be enclosed on the range of its argument.")
+
+
+def difference(g: Expression, s: Expression) -> Expression:
+    """g - s."""
+    graph = Graph()
+    places = [graph.include(one.nodes, {0: graph.variable(0)})[one.outputs[0]] for one in (g, s)]
+    return Expression.of_graph("outer function less its exponentials", g.names, graph, (graph.subtract(*places),))

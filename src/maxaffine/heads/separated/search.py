@@ -1,0 +1,78 @@
+"""Separated heads: both ways to take the expression apart, plans for smaller and smaller goals until one is proved."""
+
+import math
+from collections.abc import Iterator
+
+from maxaffine.core.errors import Refused
+from maxaffine.heads.assemble import layer_of
+from maxaffine.heads.head import Example, Head
+from maxaffine.heads.search import Search
+from maxaffine.heads.separated.plan import NotPlanned, Planner, SeparatedPlan
+from maxaffine.heads.separated.prove import certify_separated
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.request import Request
+from maxaffine.structure.separate import CHOICES, NotSeparated, separate
+
+GOALS = (0.8, 0.5, 0.25, 0.1)  # of the error, that plans aim at one after the other
+
+
+class Separated(Head[SeparatedPlan]):
+    """Sums of products over blocks of directions; functions of sums among the factors as sums of exponentials."""
+
+    name = "separated"
+    summary = "a sum of products of functions of few directions each, one set of keys per direction; tokens are implied"
+    serves = "formulas of many variables: products, quotients, powers, functions of a sum or of a product"
+    examples = (
+        Example("1/(1 + x**2 + y**2 + z**2 + v**2 + w**2)", dict.fromkeys("xyzvw", (-1.0, 1.0)), 1e-3),
+        Example("a*b*sqrt(c)*tanh(d/(e*f))", dict.fromkeys("abcdef", (1.0, 3.0)), 1e-2),
+    )
+
+    def why_not(self, request: Request) -> str | None:
+        """The sup norm, one output, an expression of at least two variables."""
+        if math.isfinite(request.norm):
+            return "only in the sup norm"
+        if request.target.expression is None:
+            return "only expressions"
+        if request.target.d_out != 1:
+            return "only one output"
+        return "only for two and more variables" if len(request.target.expression.used) < 2 else None
+
+    def propose(self, search: Search) -> Iterator[SeparatedPlan]:
+        """Plans aimed at smaller and smaller errors, the one with the fewest stored numbers first."""
+        request, reasons = search.request, dict[str, None]()
+        if search.fewest is not None and search.fewest <= 2 ** len(request.target.expression.used):  # type: ignore[union-attr]
+            raise Refused("its tokens are a product over all directions, and another head has fewer")
+        planners = list(self._planners(request, reasons))
+        for goal in GOALS:
+            found = []
+            for planner in planners:
+                try:
+                    found.append(planner.plan(goal * request.error))
+                except NotPlanned as why:
+                    reasons[str(why)] = None
+            if found:
+                yield min(found, key=lambda plan: plan.stored)
+        if reasons:
+            raise Refused("; ".join(reasons))
+
+    def _planners(self, request: Request, reasons: dict[str, None]) -> Iterator[Planner]:
+        expression, box, seen = request.target.expression, request.target.box, []
+        assert expression is not None
+        for choice in CHOICES:
+            try:
+                separation = separate(expression, box.low, box.high, choice)
+            except NotSeparated as why:
+                reasons[str(why)] = None
+                continue
+            if separation not in seen:
+                seen.append(separation)
+                yield Planner(separation, choice, box.low, box.high, request.error, request.dtype)
+
+    def build(self, plan: SeparatedPlan, request: Request) -> GroupedLayer:
+        """One group."""
+        return layer_of([plan.build()], request.target, request.dtype)
+
+    def prove(self, layer: GroupedLayer, plan: SeparatedPlan, request: Request, runtime: str) -> Certificate:
+        """Factor by factor."""
+        return certify_separated(layer, plan, request.error, runtime)
