@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxaffine import checker, saved
 from maxaffine.checker import Verdict
-from maxaffine.core.budget import Cost, afford_bytes
+from maxaffine.core.budget import Cost, afford_bytes, count_text
 from maxaffine.core.container import container_bytes, write_container
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.heads.found import Found
@@ -114,7 +114,7 @@ class Compiled:
         """The attention weights (B, N), or (N,) for one point, keys in row-major order."""
         points, single = as_points(self.target, *x, outside=outside)
         needed = len(points) * self.weights.keys.count * 16
-        what = f"attention weights of {len(points)} points over {self.weights.keys.count:,} keys"
+        what = f"attention weights of {len(points)} points over {count_text(self.weights.keys.count)} keys"
         afford_bytes(needed, what, "ask for fewer points")
         weights = chooser.attention(self.weights, points)
         return weights[0] if single else weights
@@ -193,11 +193,11 @@ class Compiled:
         kind = self.attention_kind if kind is None else kind
         if self.weights.grouped:
             needed = 8 * self.tokens * (self.weights.dimension + 64)
-            afford_bytes(needed, f"the literal matrices of {self.tokens:,} tokens", "ask for a larger error")
+            afford_bytes(needed, f"the literal matrices of {count_text(self.tokens)} tokens", "ask for a larger error")
             return self._stated(matrices(self.weights, kind, layout))
         if kind in ("self", "cross"):
             bytes_needed = matrices_bytes(self.weights, kind, layout or "Q")
-            what = f"the literal matrices of {self.tokens:,} tokens"
+            what = f"the literal matrices of {count_text(self.tokens)} tokens"
             afford_bytes(bytes_needed, what, 'use layout "K", "cross", or a larger `error`')
         made = matrices(self.weights, kind, layout, correction, bonus)
         return made if (correction, bonus) != ("output", None) else self._stated(made)
@@ -278,7 +278,7 @@ class Compiled:
         what = self.target.name or self.target.text or "callable"
         where = " at the entries" if self.certificate.scope.over == "entries" else ""
         return (
-            f"<maxaffine.Compiled {what[:40]!r}: {self.method}, {self.tokens:,} tokens, {bound}, "
+            f"<maxaffine.Compiled {what[:40]!r}: {self.method}, {count_text(self.tokens)} tokens, {bound}, "
             f"{self.certificate.kind}{where}, observed {self.observed.error:.3g}, {self.dtype}>"
         )
 

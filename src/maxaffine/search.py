@@ -57,7 +57,7 @@ def _ask_heads(request: Request, method: str, reasons: dict[str, list[str]]) -> 
     best: Found | None = None
     constant = lookup.constant(request) if method == "auto" else None
     limit = None if constant is None else constant.cost.tokens + 1  # a head of as few tokens says more
-    for name in (one for one in HEADS if one != "lookup") if method == "auto" else (method,):
+    for name in _asked(request) if method == "auto" else (method,):
         if HEADS[name].slow and method == "auto" and _rarely_better(best, request.target):
             continue
         request.progress(f"{name} heads", 0, 1)
@@ -69,12 +69,28 @@ def _ask_heads(request: Request, method: str, reasons: dict[str, list[str]]) -> 
                 break
             told = f"`max_seconds` (={request.max_seconds:g}) was over while {name} heads were looked for"
             raise _refusal(request, told, reasons) from None
-        if best is not None and best.certificate.kind == "proved" and best.cost.tokens <= max(ENOUGH, request.target.n_out):
+        if best is not None and best.certificate.kind == "proved" and _settles(best, request):
             break
-    if method == "auto" and constant is None and best is not None and not lookup.surely_more(request, best.cost.tokens):
+    if method == "auto" and constant is None and best is not None and not _beyond_lookups(best, request):
         limit = lookup.fewest_tokens(request)  # what it rests on is derived where lookups are in play only
         best = None if limit is not None and best.cost.tokens >= limit else best
     return _better(best, constant)
+
+
+def _asked(request: Request) -> list[str]:
+    """All heads but lookups in the order in which they are asked."""
+    return sorted((name for name in HEADS if name != "lookup"), key=lambda name: not HEADS[name].early(request))
+
+
+def _settles(best: Found, request: Request) -> bool:
+    """Whether no other head is asked once this layer is proved."""
+    return best.cost.tokens <= max(ENOUGH, request.target.n_out) or HEADS[best.method].early(request)
+
+
+def _beyond_lookups(best: Found, request: Request) -> bool:
+    """Whether a lookup surely has more tokens, or more numbers where the tokens of the layer are implied."""
+    implied = isinstance(best.layer, GroupedLayer) and best.layer.work < best.layer.tokens
+    return implied or lookup.surely_more(request, best.cost.tokens)
 
 
 def attempt(name: str, request: Request, reasons: list[str], fewest: int | None) -> Found | None:

@@ -44,6 +44,7 @@ def made(
     for _ in range(groups):
         matrix = np.linalg.qr(rng.normal(size=(E, E)))[0] / np.sqrt(E) if turned else np.diag(rng.uniform(0.5, 1.0, E))
         shape = tuple(keys + e % 3 if E < 12 else keys for e in range(E))
+        matrix = matrix / 1.2  # |x - centre| goes up to 1.1, and z stays in [-1, 1]
         axes = tuple(AxisKeys(rng.normal(size=n), rng.normal(size=n)) for n in shape)
         ends = np.cumsum([0, *sizes])
         shapes = [(*shape[a:b], rank) for a, b in itertools.pairwise(ends)]

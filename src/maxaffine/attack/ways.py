@@ -18,6 +18,7 @@ import numpy as np
 
 from maxaffine.compiled import Compiled
 from maxaffine.core.arrays import Array
+from maxaffine.core.budget import count_text
 from maxaffine.core.rounding import compute_format
 from maxaffine.export.head import head_of
 from maxaffine.export.safetensors_file import pack, run
@@ -149,7 +150,7 @@ def _literal_modules(compiled: Compiled) -> Iterator[Way]:
 def _listable(compiled: Compiled, said: Statement) -> Statement:
     """The statement, unless the trial does not build so many tokens."""
     many = said.covered and compiled.tokens > LISTED
-    return said.withdrawn(f"{compiled.tokens:,} tokens are not listed in this trial") if many else said
+    return said.withdrawn(f"{count_text(compiled.tokens)} tokens are not listed in this trial") if many else said
 
 
 def _matrices(compiled: Compiled) -> Iterator[Way]:

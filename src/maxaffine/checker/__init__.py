@@ -26,6 +26,7 @@ from maxaffine.checker.products import check_products
 from maxaffine.checker.proved import NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.regions import check_regions
+from maxaffine.checker.separated import check_separated
 from maxaffine.checker.spectral import check_spectral
 from maxaffine.checker.sums import check_sums
 from maxaffine.checker.tree import check_tree
@@ -45,6 +46,7 @@ class Rule:
 
     prove: Callable[[Layer, Mapping[str, Any], Target, float], Proved]
     integral: bool = False
+    followed: bool = False  # whether it bounds every factor of sums of products itself (checker/formats.py)
     own_scope: bool = False  # it compares what is proved with the certificate's scope itself
 
 
@@ -58,6 +60,7 @@ RULES: dict[str, Rule] = {
     "regions": Rule(check_regions, integral=True, own_scope=True),
     "level": Rule(check_level_sets, integral=True),
     "sums": Rule(check_sums, own_scope=True),
+    "separated": Rule(check_separated, followed=True),
     "products": Rule(check_products, own_scope=True),
 }
 
@@ -190,7 +193,7 @@ def _bound(
     if record["norm"] != "inf" and not RULES[method].integral:
         raise NotProved(f"{method} layers are proved in the sup norm only.")
     layer = Layer.read(tensors, record["layer"], target)
-    doubt_formats(layer)
+    doubt_formats(layer, RULES[method].followed)
     return with_underflow(RULES[method].prove(layer, record, target, error), tensors, record, target)
 
 

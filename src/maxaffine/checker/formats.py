@@ -9,16 +9,20 @@ import numpy as np
 from maxaffine.checker.certificate import stated_norm
 from maxaffine.checker.proved import Form, NotProved, Proved
 from maxaffine.checker.reader import Layer, ProductKeys
+from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
 from maxaffine.target.target import Target
 
 
-def doubt_formats(layer: Layer) -> None:
-    """NotProved where a number that leads to an answer may leave its format."""
+def doubt_formats(layer: Layer, followed: bool = False) -> None:
+    """NotProved where a number that leads to an answer may leave its format.
+
+    `followed`: of groups whose values are sums of products, the rule itself bounds every factor and asks `products_fit`.
+    """
     compute = compute_format(layer.dtype).name
     if not scores_fit(layer, compute):
         raise NotProved("far from its clusters, local coordinates or scores may be too large for its dtype.")
-    if not answers_fit(layer, compute):
+    if not answers_fit(layer, compute, followed):
         raise NotProved("its answers may be too large for its dtype.")
 
 
@@ -39,21 +43,38 @@ def with_underflow(found: Proved, tensors: Mapping[str, Any], record: Mapping[st
     return replace(found, bound=found.bound + added, literal=None if literal is None else more)
 
 
+def products_fit(sizes: Array, compute: str, beside: float = 0.0) -> bool:
+    """Whether sums of products of factors of these sizes (blocks, R), in any order, are numbers of their formats.
+
+    `beside` bounds what is added to them.
+    """
+    with np.errstate(over="ignore"):
+        partial = float(np.prod(np.maximum(sizes, 1.0), axis=0).sum()) * 4.0
+        whole = float(np.prod(sizes, axis=0).sum()) * 1.01 + beside
+    return partial < 2.0**1000 and whole < 0.4 * float(np.finfo(compute).max)
+
+
 def scores_fit(layer: Layer, compute: str) -> bool:
     """Whether what leads to the scores of clusters are numbers of their formats: t of the farthest query, logits and sites."""
     span, most = layer.high - layer.low, 0.1 * float(np.finfo(compute).max)
     return all(group.scores_fit(span, most) for group in layer.groups if not isinstance(group, ProductKeys))
 
 
-def answers_fit(layer: Layer, compute: str) -> bool:
+def answers_fit(layer: Layer, compute: str, followed: bool = False) -> bool:
     """Whether |layer| over the box is a number of its dtype: of every group the largest value that a token may have.
 
     Sums that are divided by their normaliser at the end are as many times larger as there are tokens, in float64.
     """
-    span = layer.high - layer.low
-    largest = [(group.largest(span), float(group.tokens)) for group in layer.groups]
-    if not all(size * (tokens + 8.0) ** 2 < 2.0**1019 for size, tokens in largest):
-        return False
+    span, largest = layer.high - layer.low, []
+    for group in layer.groups:
+        if followed and isinstance(group, ProductKeys) and group.factors is not None:
+            if not all(size * (tokens + 8.0) ** 2 < 2.0**1019 for size, tokens in group.block_sums()):
+                return False
+        else:
+            largest.append((group.largest(span), float(min(group.tokens, 2**1000))))
+    with np.errstate(over="ignore"):
+        if not all(size * np.float64(tokens + 8.0) ** 2 < 2.0**1019 for size, tokens in largest):
+            return False
     total = sum(size for size, _ in largest)
     if layer.affine_part is not None:
         total += float((np.abs(layer.affine_part) @ span).max())

@@ -25,6 +25,44 @@ LITERAL = 1 << 16  # tokens up to which a layer is also run by the literal softm
 
 
 @dataclass(frozen=True)
+class Scaled:
+    """Coordinates z = directions . (x - centre)/half, what is computed of them is off by `query` at most.
+
+    `inside`: what is computed from a number x of the box stays in [-1, 1] where it is rounded to a narrower dtype.
+    """
+
+    middle: Interval
+    half: Array
+    query: Array
+    inside: bool
+
+    @classmethod
+    def of(cls, layer: Layer, keys: ProductKeys, group: Group) -> "Scaled":
+        """Of the directions of a group; NotProved where the matrix does not follow them."""
+        E = group.dimension
+        reach, largest = layer.reach, np.maximum(np.abs(layer.low), np.abs(layer.high))
+        span, middle = group.range(layer.low, layer.high), group.range(layer.centre, layer.centre)
+        half, query, inside = np.empty(E), np.empty(E), True
+        for e, w in enumerate(group.directions):
+            row, lead = keys.matrix[e], max(range(len(w)), key=lambda i: abs(w[i]))
+            half[e] = float(w[lead]) / row[lead] if row[lead] else math.nan
+            if not (math.isfinite(half[e]) and half[e] > 0):
+                raise NotProved("a group's matrix does not follow its directions.")
+            drift = 0.0
+            for i, c in enumerate(w):
+                ideal = Interval.exact(c) / Interval.point(half[e])
+                drift += max(abs(float(ideal.hi) - row[i]), abs(row[i] - float(ideal.lo))) * reach[i]
+            steps = np.abs(row) @ (DOUBLE * largest + (len(w) + 6) * DOUBLE * reach)
+            query[e] = float(drift + steps) + (0.0 if layer.dtype == "float64" else 0.5001 * DTYPES[layer.dtype].unit)
+            away = max(float(span.hi[e]) - float(middle.lo[e]), float(middle.hi[e]) - float(span.lo[e]))
+            if away * (1 + 2.0**-50) / half[e] > 1.0 or query[e] > MARGIN - 1.0:
+                raise NotProved("a group's coordinates leave [-1, 1] or are not resolved.")
+            # What is computed from a number x of the box; up to 1 + 2^-30 it is rounded to 1 at most in a narrower dtype.
+            inside &= away / half[e] + drift + float(np.abs(row) @ reach) * (len(w) + 6) * DOUBLE <= 1.0 + 2.0**-30
+        return cls(middle, half, query, inside)
+
+
+@dataclass(frozen=True)
 class ProductGroup:
     """One group as stored: z = directions . (x - centre)/half up to `query`."""
 
@@ -51,27 +89,9 @@ class ProductGroup:
             raise NotProved("a group's factors are not those of its target.")
         if keys.values is not None and keys.values.shape[-1] != (group.expression.count if group.expression else 0):
             raise NotProved("a group's values are not as many as its target's outputs.")
-        reach, largest = layer.reach, np.maximum(np.abs(layer.low), np.abs(layer.high))
-        span, middle = group.range(layer.low, layer.high), group.range(layer.centre, layer.centre)
-        half, query, inside = np.empty(E), np.empty(E), True
-        for e, w in enumerate(group.directions):
-            row, lead = keys.matrix[e], max(range(len(w)), key=lambda i: abs(w[i]))
-            half[e] = float(w[lead]) / row[lead] if row[lead] else math.nan
-            if not (math.isfinite(half[e]) and half[e] > 0):
-                raise NotProved("a group's matrix does not follow its directions.")
-            drift = 0.0
-            for i, c in enumerate(w):
-                ideal = Interval.exact(c) / Interval.point(half[e])
-                drift += max(abs(float(ideal.hi) - row[i]), abs(row[i] - float(ideal.lo))) * reach[i]
-            steps = np.abs(row) @ (DOUBLE * largest + (len(w) + 6) * DOUBLE * reach)
-            query[e] = float(drift + steps) + (0.0 if layer.dtype == "float64" else 0.5001 * DTYPES[layer.dtype].unit)
-            away = max(float(span.hi[e]) - float(middle.lo[e]), float(middle.hi[e]) - float(span.lo[e]))
-            if away * (1 + 2.0**-50) / half[e] > 1.0 or query[e] > MARGIN - 1.0:
-                raise NotProved("a group's coordinates leave [-1, 1] or are not resolved.")
-            # What is computed from a number x of the box; up to 1 + 2^-30 it is rounded to 1 at most in a narrower dtype.
-            inside &= away / half[e] + drift + float(np.abs(row) @ reach) * (len(w) + 6) * DOUBLE <= 1.0 + 2.0**-30
-        narrow = layer.dtype != "float64" and inside
-        return cls(group, keys, middle, half, query, layer.dtype, bias, layer.tokens, narrow)
+        found = Scaled.of(layer, keys, group)
+        narrow = layer.dtype != "float64" and found.inside
+        return cls(group, keys, found.middle, found.half, found.query, layer.dtype, bias, layer.tokens, narrow)
 
     def _factor(self, e: int, r: int) -> Head:
         """Product r along direction e."""

@@ -95,6 +95,12 @@ class ProductKeys:
         steep = 0.0 if self.slopes is None else float((np.abs(self.slopes) @ (np.abs(self.matrix) @ span)).max())
         return float(np.abs(self.values).max()) + steep
 
+    def block_sums(self) -> list[tuple[float, float]]:
+        """Of every block of factors the largest |value|, and how many tokens it has."""
+        pairs = list(zip(self.factors or (), self.imaginary or self.factors or (), strict=True))
+        twice = 2.0 if self.imaginary is not None else 1.0
+        return [(twice * float(max(np.abs(a).max(), np.abs(b).max())), a.size / a.shape[-1]) for a, b in pairs]
+
     @classmethod
     def read(cls, part: Mapping[str, Any], dtype: str, E: int, D: int, K: int) -> ProductKeys:
         """From the tensors of one group; NotProved where they are not those of product keys."""

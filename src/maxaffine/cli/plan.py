@@ -84,4 +84,6 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _count(number: int) -> str:
-    return f"{number:,}" if number < 10**12 else f"{float(number):.3g}"
+    from maxaffine.core.budget import count_text
+
+    return f"{number:,}" if number < 10**12 else f"{float(number):.3g}" if number < 10**300 else count_text(number)

@@ -32,7 +32,16 @@ def printable(text: str) -> str:
 
 def say_json(record: Mapping[str, Any]) -> None:
     """The one object of `--json`, on one line; NaN and infinities are null."""
-    say(json.dumps(plain(dict(record)), allow_nan=False))
+    say(json.dumps(_readable(plain(dict(record))), allow_nan=False))
+
+
+def _readable(value: Any) -> Any:
+    """Whole numbers beyond every float, on which readers of JSON choke, as text; smaller ones are exact."""
+    if isinstance(value, dict):
+        return {key: _readable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_readable(item) for item in value]
+    return str(value) if isinstance(value, int) and abs(value) >= 10**308 else value
 
 
 def tell(json: bool, record: Mapping[str, Any], lines: Iterable[tuple[str, str]]) -> None:

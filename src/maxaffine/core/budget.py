@@ -61,8 +61,21 @@ def _control_group() -> int | None:
         return None
 
 
+def count_text(count: int) -> str:
+    """A number of tokens as a person reads it: 1,234, or 1.2e132 where there are more than a quadrillion."""
+    if count < 10**15:
+        return f"{count:,}"
+    digits = str(count)
+    lead = (int(digits[:3]) + 5) // 10  # two digits, rounded
+    exponent = len(digits) - 1 + (lead == 100)
+    lead = 10 if lead == 100 else lead
+    return f"{lead // 10}.{lead % 10}e{exponent}"
+
+
 def size(amount: float) -> str:
     """Bytes as a person reads them."""
+    if amount >= 2.0**1000:
+        return f"{count_text(int(amount))} B"
     for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
         if amount < 1024:
             return f"{amount:.0f} {unit}" if amount >= 100 else f"{amount:.3g} {unit}"
@@ -80,7 +93,8 @@ def afford(cost: Cost, max_bytes: int | None, what: str) -> None:
     limit = allowed(max_bytes)
     if cost.peak_bytes > limit:
         rule = f"`max_bytes` allows {size(limit)}" if max_bytes is not None else f"{size(limit)} may be used here"
-        tokens = f"{cost.tokens:,}" if cost.tokens < 10**7 else f"{float(cost.tokens):.3g}"
+        rounded = f"{float(cost.tokens):.3g}" if cost.tokens < 10**300 else count_text(cost.tokens)
+        tokens = f"{cost.tokens:,}" if cost.tokens < 10**7 else rounded
         raise Refused(
             f"{what} needs {tokens} tokens, {size(cost.bytes)} to store and {size(cost.peak_bytes)} to make, and {rule}. "
             "Ask for a larger `error`, another `method`, or fewer variables."

@@ -159,14 +159,28 @@ def _quotient(graph: Fast, answer: str, norms: list[str]) -> str:
 
 
 def _factors(graph: Fast, group: Group, z: list[str]) -> str:
-    """F_g where the values are a sum of products over the directions, (1, B)."""
+    """F_g where the values are a sum of products over blocks of directions, (1, B); complex ones are two rows of real ones."""
     assert group.factors is not None
-    product = ""
-    for one, axis, factor in zip(z, _stacked(group), group.factors, strict=True):
-        _, weight, norm = _exponentials(graph, _logits(graph, one, axis))
-        found = graph("Div", graph("MatMul", graph.const(factor.T[None]), weight), norm)  # (1, R, B)
-        product = found if not product else graph("Mul", product, found)
-    return graph.reduce("ReduceSum", graph("Squeeze", product, graph.const([0], np.int64)), 0)
+    keys, product = _stacked(group), ("", "")
+    for b, (cut, factor) in enumerate(zip(group.block_slices, group.factors, strict=True)):
+        soft = [_exponentials(graph, _logits(graph, one, axis)) for one, axis in zip(z[cut], keys[cut], strict=True)]
+        weights, norms = [weight for _, weight, _ in soft], [norm for *_, norm in soft]
+        found = ["", ""]
+        for part, values in enumerate((factor, None if group.imaginary is None else group.imaginary[b])):
+            if values is not None:
+                mixed = _mixed(graph, weights, values.shape[:-1], z[cut], values[None], None)  # (1, R, B)
+                found[part] = reduce(partial(graph, "Div"), norms, mixed)
+        product = _times(graph, product, (found[0], found[1])) if product[0] else (found[0], found[1])
+    return graph.reduce("ReduceSum", graph("Squeeze", product[0], graph.const([0], np.int64)), 0)
+
+
+def _times(graph: Fast, left: tuple[str, str], right: tuple[str, str]) -> tuple[str, str]:
+    """The product of real numbers ("" for the imaginary part), or of complex ones in two parts."""
+    times = partial(graph, "Mul")
+    (a, b), (c, d) = left, right
+    if not b:
+        return times(a, c), ""
+    return graph("Sub", times(a, c), times(b, d)), graph("Add", times(a, d), times(b, c))
 
 
 def _clusters(graph: Fast, held: tuple[Family, ...], group: ClusterGroup, z: list[str]) -> str:

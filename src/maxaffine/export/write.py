@@ -11,7 +11,7 @@ import numpy as np
 
 from maxaffine._version import __version__
 from maxaffine.core.arrays import AnyArray, Array
-from maxaffine.core.budget import afford_bytes
+from maxaffine.core.budget import afford_bytes, count_text
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.records import canonical_json, replace_atomically
 from maxaffine.core.rounding import compute_format
@@ -58,7 +58,7 @@ def listed_head(source: Compiled) -> Head:
     layer = source.weights
     needed = 8 * layer.tokens * (layer.dimension + layer.d_out + 8) * 4
     way_out = "compile with a larger error, or use to_torch(form='fast'), which keeps the structure"
-    afford_bytes(needed, f"all {layer.tokens:,} tokens, listed for the export,", way_out)
+    afford_bytes(needed, f"all {count_text(layer.tokens)} tokens, listed for the export,", way_out)
     return head_of(layer)
 
 

@@ -5,7 +5,7 @@ Lookups come last: they are asked where nothing else is proved.
 
 from typing import Any
 
-from maxaffine.heads import axis, composite, curved, level, lookup, piecewise, regions, spectral, tree
+from maxaffine.heads import axis, composite, curved, level, lookup, piecewise, regions, separated, spectral, tree
 from maxaffine.heads.head import Example, Head
 
 __all__ = ["HEADS", "Example", "Head"]
@@ -21,6 +21,7 @@ HEADS: dict[str, Head[Any]] = {
         level.HEAD,
         spectral.HEAD,
         composite.PRODUCTS,
+        separated.HEAD,
         tree.HEAD,
         lookup.HEAD,
     )

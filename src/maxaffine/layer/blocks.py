@@ -13,6 +13,7 @@ from functools import reduce
 import numpy as np
 
 from maxaffine.core.arrays import AnyArray, Array
+from maxaffine.core.budget import count_text
 from maxaffine.core.errors import BadInput, Refused
 
 LISTED = 1 << 24  # tokens of a group that are listed at most
@@ -44,17 +45,6 @@ def check_listed(count: int) -> None:
             f"its {count_text(count)} tokens are implied by the keys of its directions, and {LISTED:,} are listed at most; "
             'run it by runtime="factorised", or export it by its structure.'
         )
-
-
-def count_text(count: int) -> str:
-    """A number of tokens as a person reads it: 1,234, or 1.2e132 where there are more than a quadrillion."""
-    if count < 10**15:
-        return f"{count:,}"
-    digits = str(count)
-    lead = (int(digits[:3]) + 5) // 10  # two digits, rounded
-    exponent = len(digits) - 1 + (lead == 100)
-    lead = 10 if lead == 100 else lead
-    return f"{lead // 10}.{lead % 10}e{exponent}"
 
 
 def keys_text(shape: Sequence[int], sizes: Sequence[int]) -> str:

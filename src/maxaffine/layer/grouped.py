@@ -125,17 +125,6 @@ class Group(OnAxes):
         if not all(np.isfinite(a).all() for a in (self.matrix, *self.arrays())):
             raise BadInput("every number of a layer must be finite.")
 
-    def largest_product(self) -> float:
-        """A bound of what products of factors add up to."""
-        assert self.factors is not None
-        tops = []
-        for b, factor in enumerate(self.factors):
-            size = np.abs(factor.astype(np.float64))
-            if self.imaginary is not None:
-                size = np.hypot(size, self.imaginary[b].astype(np.float64))
-            tops.append(size.reshape(-1, size.shape[-1]).max(axis=0))
-        return float(np.prod(tops, axis=0).sum()) * 1.01
-
     def dense_values(self) -> Array:
         """Values (N_1, .., N_E, K), multiplied out where they are factored; Refused where they are too many."""
         if self.values is not None:

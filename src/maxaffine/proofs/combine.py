@@ -10,28 +10,39 @@ from fractions import Fraction
 import numpy as np
 
 from maxaffine.core.rounding import FLOAT64, compute_dtype, compute_format, gamma
+from maxaffine.layer.blocks import largest_token, moduli
 from maxaffine.layer.clusters import ClusterGroup
-from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.grouped import AnyGroup, GroupedLayer
 from maxaffine.proofs.two_level import LARGEST, UP, U, largest_value, query, whole_reach
 
-IMPLIED = 1 << 20  # tokens beyond which no literal softmax is run
+MOST_COUNTED = 1 << 53  # tokens; where more are implied, stored numbers count
 
 
-def underflow(layer: GroupedLayer) -> float:
+def underflow(layer: GroupedLayer, known: Sequence[float | None] = ()) -> float:
     """What results below the smallest normal number lose: the answer in its dtype, products and sums of values in float64.
 
     Infinite where an answer, or a sum of values before it is divided by its normaliser, may be too large for its dtype, or what
-    leads to the scores of clusters may be: far from a small cluster its local coordinate is a large number.
+    leads to the scores of clusters may be: far from a small cluster its local coordinate is a large number.  `known` bounds
+    |F_g| of groups whose factors were followed one by one (proofs/separated_rounding.py): then only their sums are looked at.
     """
-    most = float(np.finfo(compute_dtype(layer.dtype)).max)
-    if not (token_values(layer) < most / 2.0 and token_values(layer) * met(layer) < 2.0**1020 and _resolved(layer)):
+    most, held = float(np.finfo(compute_dtype(layer.dtype)).max), _beside(layer, known)
+    of_blocks = sum(_sums(group) for group, one in zip(layer.groups, held, strict=True) if one is not None)
+    listed = sum(group.count for group, one in zip(layer.groups, held, strict=True) if one is None)
+    size = token_values(layer, known)
+    if not (size < most / 2.0 and size * float(min(listed, 2**1000)) + of_blocks < 2.0**1020 and _resolved(layer)):
         return math.inf
     return compute_format(layer.dtype).tiny + lost_below(layer)
 
 
-def met(layer: GroupedLayer) -> int:
-    """Tokens that some runtime sums over: those that are implied are met by the literal softmax alone, where they are few."""
-    return max(layer.work, min(layer.tokens, IMPLIED))
+def _beside(layer: GroupedLayer, known: Sequence[float | None]) -> list[float | None]:
+    return [*known, *([None] * (len(layer.groups) - len(known)))]
+
+
+def _sums(group: AnyGroup) -> float:
+    """The largest sum of the values of a block of factors before it is divided by its normaliser."""
+    if group.clustered or group.factored or group.factors is None:
+        return math.inf
+    return max(float(one.max()) * math.prod(one.shape[:-1]) for one in moduli(group.factors, group.imaginary))
 
 
 def lost_below(layer: GroupedLayer) -> float:
@@ -40,7 +51,8 @@ def lost_below(layer: GroupedLayer) -> float:
     As many times as there are stored numbers, so that the checker, which counts those, confirms the bound.
     """
     numbers = layer.nbytes // layer.itemsize + sum(group.matrix.size + 4 * len(group.shape) for group in layer.groups)
-    return 100.0 * (layer.dimension + 2) * max(met(layer), numbers + 4 * layer.dimension) * FLOAT64.tiny
+    listed = layer.tokens if layer.tokens <= MOST_COUNTED else 0  # more are implied, and no runtime meets them
+    return 100.0 * (layer.dimension + 2) * max(listed, numbers + 4 * layer.dimension) * FLOAT64.tiny
 
 
 def _resolved(layer: GroupedLayer) -> bool:
@@ -68,14 +80,19 @@ def _largest(layer: GroupedLayer, group: ClusterGroup) -> float:
     return max(largest_value(c, row) for c, row in zip(group.clusters, whole_reach(layer, group), strict=True))
 
 
-def token_values(layer: GroupedLayer) -> float:
-    """A bound of |F| over the box from the values of its tokens alone: the largest of every group, and the affine part."""
+def token_values(layer: GroupedLayer, known: Sequence[float | None] = ()) -> float:
+    """A bound of |F| over the box from the values of its tokens alone: the largest of every group, and the affine part.
+
+    For groups of which a bound is `known`, that is taken.
+    """
     reach, total = np.maximum(layer.high - layer.centre, layer.centre - layer.low), 0.0
     if layer.tilt is not None:
         total += float((np.abs(layer.tilt.astype(np.float64)) @ reach).max())
-    for group in layer.groups:
-        if group.factored:
-            total += math.prod(_largest(layer, one) for one in group.factors) * 1.01 + abs(float(group.shift[0]))
+    for group, one in zip(layer.groups, _beside(layer, known), strict=True):
+        if one is not None:
+            total += one
+        elif group.factored:
+            total += math.prod(_largest(layer, part) for part in group.factors) * 1.01 + abs(float(group.shift[0]))
         elif group.clustered:
             total += _largest(layer, group)
         elif group.values is not None:
@@ -83,7 +100,7 @@ def token_values(layer: GroupedLayer) -> float:
             lean = 0.0 if group.slopes is None else np.abs(group.slopes.astype(np.float64)) @ z
             total += float((np.abs(group.values.astype(np.float64)) + lean).max())
         elif group.factors is not None:
-            total += group.largest_product()
+            total += largest_token(group.factors, group.imaginary)
     return total * 1.01
 
 

@@ -68,14 +68,12 @@ def _product(group: Group, z: Sequence[Any]) -> list[Any]:
     if group.factors is None:
         top, bottom = _summed(keys, group.values, group.slopes, z)
         return [one / bottom for one in top]
-    total = flint.arb(0)
-    for r in range(group.factors[0].shape[1]):
-        piece = flint.arb(1)
-        for row, factor in zip(keys, group.factors, strict=True):
-            piece *= sum((w * flint.arb(float(f)) for w, f in zip(row, factor[:, r], strict=True)), flint.arb(0))
-            piece /= sum(row, flint.arb(0))
-        total += piece
-    return [total]
+    pieces = [flint.acb(1)] * group.rank
+    for b, (cut, factor) in enumerate(zip(group.block_slices, group.factors, strict=True)):
+        real, bottom = _summed(keys[cut], factor, None, z)
+        imaginary = [flint.arb(0)] * group.rank if group.imaginary is None else _summed(keys[cut], group.imaginary[b], None, z)[0]
+        pieces = [p * flint.acb(x, y) / bottom for p, x, y in zip(pieces, real, imaginary, strict=True)]
+    return [sum(pieces, flint.acb(0)).real]
 
 
 def _clusters(group: ClusterGroup, z: Sequence[Any]) -> list[Any]:

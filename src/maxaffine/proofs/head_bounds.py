@@ -195,6 +195,46 @@ def moments(
     )
 
 
+@dataclass(frozen=True)
+class ColumnMoments:
+    """Moments of constant values column by column: (R,) each, and slopes (E, R)."""
+
+    largest: Array
+    absolute: Array
+    rounding: Array
+    slopes: Array
+
+
+def column_moments(
+    axes: tuple[AxisKeys, ...], values: Array, etas: tuple[Array, ...], most: int | None = None
+) -> ColumnMoments:
+    """What `moments` bounds, of every column of constant values (N_1, .., N_E, R) alone, with the weights formed once."""
+    cut, spreads, grow = _cut(axes, most)
+    halves, tokens = [half for _, half in cut], tuple(range(len(axes)))
+    weights = [axis_weights(axis, nodes) for axis, (nodes, _) in zip(axes, cut, strict=True)]
+    level = np.median(values, axis=tokens)  # what all tokens share has no part in c_j - g
+    c = values - level
+    g, ground = _contract(weights, c), _contract(weights, np.abs(c)).max(axis=tokens)
+    swing, size = (grow - 1.0) * ground, grow * ground
+    rounding, steeps = np.zeros(g.shape), []
+    for e, axis in enumerate(axes):
+        moved = [w * etas[i] if i == e else w for i, w in enumerate(weights)]
+        mass = _contract(moved, np.ones((*values.shape[:-1], 1)))
+        if len(axes) == 1:
+            apart = np.stack([(moved[0] * np.abs(c[:, k] - g[:, k : k + 1])).sum(axis=1) for k in range(c.shape[1])], axis=1)
+        else:  # by Cauchy and Schwarz
+            apart = np.sqrt(mass * _second(moved, c, [], [], g))
+        rounding += apart + mass * swing
+        # dg/dz_e = sum w (a - abar) v, and what that may change inside a piece
+        away = axis.slopes.astype(np.float64)[None] - (weights[e] @ axis.slopes.astype(np.float64))[:, None]
+        steep = _contract([w * away if i == e else w for i, w in enumerate(weights)], c)
+        change = sum(2.0 * half * spreads[e] * spread for half, spread in zip(halves, spreads, strict=True)) * size
+        steeps.append((np.abs(steep).max(axis=tokens) + change) * (1 + 1e-9))
+    largest = (np.abs(g + level).max(axis=tokens) + swing) * (1 + 1e-9)
+    absolute = _contract(weights, np.abs(values)).max(axis=tokens) * grow * (1 + 1e-9)
+    return ColumnMoments(largest, absolute, rounding.max(axis=tokens) * grow * (1 + 1e-9), np.stack(steeps))
+
+
 def _affine(weights: list[Array], values: Array, G: list[Array], z: list[Array]) -> Array:
     """sum_j v_j (c_j + G_j z) at every node."""
     total = _contract(weights, values)

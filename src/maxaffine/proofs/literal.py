@@ -35,6 +35,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from maxaffine.core.budget import count_text
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import Dtype, compute_format, dtype_of, gamma
 from maxaffine.layer.grouped import GroupedLayer
@@ -73,7 +74,7 @@ def literal(layer: Layer | GroupedLayer, proved: Sequence[ProvedBlend | None], a
     """
     form = arithmetic_of(layer, arithmetic)
     if layer.tokens > MOST_TOKENS:
-        raise Refused(f"the literal softmax has {layer.tokens:,} tokens, and {MOST_TOKENS:,} are listed at most.")
+        raise Refused(f"the literal softmax has {count_text(layer.tokens)} tokens, and {MOST_TOKENS:,} are listed at most.")
     if not layer.grouped:
         return _lookup(layer, form)
     proved = proved or [None] * len(layer.groups)

@@ -6,15 +6,44 @@ import math
 import numpy as np
 
 from maxaffine.core.arrays import Array
-from maxaffine.core.rounding import Dtype, gamma
+from maxaffine.core.errors import Refused
+from maxaffine.core.rounding import FLOAT64, Dtype, compute_format, gamma
+from maxaffine.layer.blocks import largest_token
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.head_bounds import etas_for, mean_eta, moments
 from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UNRESOLVED, UP, Column, Query, U
+from maxaffine.runtime.grouped import tree_terms
+
+LITERAL = 1 << 16  # tokens up to which the literal softmax is one of the runtimes
+PLAIN_ALONE = "what its rounding does is not followed where factors are complex or of blocks of directions"
+
+
+def bias_error(layer: GroupedLayer, E: int) -> float:
+    """Per direction, the rounding of the group bias in the logits of the own group."""
+    return compute_format(layer.dtype).unit * layer.bonus / E if len(layer.groups) > 1 else 0.0
+
+
+def literal_rounding(layer: GroupedLayer, group: Group) -> float:
+    """What the literal softmax adds to a group whose values are sums of products.
+
+    Its logits join all directions, so their errors eta_1 + .. + eta_E do not factor as the values do:
+    sum_j w_j eta_e |c_j - F| with |prod f - prod g| <= sum_k prod_{i<k} |g_i| |f_k - g_k| prod_{i>k} |f_i|.
+    """
+    assert group.factors is not None
+    E, rank, compute = len(group.axes), group.factors[0].shape[1], compute_format(layer.dtype)
+    axes = tuple(AxisKeys(a.slopes.astype(np.float64), a.offsets.astype(np.float64)) for a in group.axes)
+    extra = bias_error(layer, E)
+    lost, sizes, _, _ = factored_moments(group, axes, compute, E + 2, extra)
+    worst = sum(float(etas_for((axis,), compute, E + 2)[0].max()) + extra for axis in axes)
+    terms = 2 * tree_terms(layer.tokens) + E + rank + 8
+    return math.exp(2.0 * worst) * lost + gamma(terms, FLOAT64.unit) * sizes
 
 
 def product_column(layer: GroupedLayer, group: Group, form: Dtype) -> Column:
     """A spectral head: what its weights lose by second moments, the error of z by its slopes."""
+    if group.factors is not None and not group.is_plain:
+        raise Refused(f"{PLAIN_ALONE}.")
     E = len(group.axes)
     query = Query.of(layer, group.matrix, form)
     size, error = query.size, query.error(query.size)
@@ -35,7 +64,7 @@ def product_column(layer: GroupedLayer, group: Group, form: Dtype) -> Column:
     sums = gamma(2 * layer.tokens + 16, form.unit)
     if group.factors is not None:
         lost, absolute, largest, slope = factored_moments(group, axes, loose, E + 8, extra)
-        top = float(np.prod(np.stack([np.abs(f.astype(np.float64)).max(axis=0) for f in group.factors]), axis=0).sum()) * UP
+        top = largest_token(group.factors, None) * UP
         lost += gamma(E + group.factors[0].shape[1] + 8, form.unit) * absolute
     else:
         assert group.values is not None
@@ -62,12 +91,12 @@ def product_column(layer: GroupedLayer, group: Group, form: Dtype) -> Column:
 def factored_moments(
     group: Group, axes: tuple[AxisKeys, ...], form: Dtype, terms: int, extra: float
 ) -> tuple[float, float, float, Array]:
-    """sum_j w_j eta_j |c_j - F|, sum w |c|, |F| and |dF/dz_e| of values that are sums of products.
+    """sum_j w_j eta_j |c_j - F|, sum w |c|, |F| and |dF/dz_e| of sums of products of one real factor per direction.
 
     Logits join all directions, so their errors eta_1 + .. + eta_E do not factor as the values do:
     sum_j w_j eta_e |c_j - F| with |prod f - prod g| <= sum_k prod_{i<k} |g_i| |f_k - g_k| prod_{i>k} |f_i|.
     """
-    assert group.factors is not None
+    assert group.factors is not None and group.is_plain
     E, rank = len(axes), group.factors[0].shape[1]
     means, found, steep = [], [], []  # found: per axis and product |g|, sum w|f|, sum w|f-g|, sum w eta|f-g|
     for axis, factor in zip(axes, group.factors, strict=True):

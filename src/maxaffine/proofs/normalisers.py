@@ -12,6 +12,7 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import FLOAT64
+from maxaffine.layer.blocks import largest_token
 from maxaffine.layer.grouped import AnyGroup, GroupedLayer
 from maxaffine.proofs.literal_form import Query, U, affine_size
 from maxaffine.proofs.two_level import largest_value
@@ -145,6 +146,6 @@ def _most(layer: GroupedLayer, group: AnyGroup) -> float:
     if group.clustered:
         return max(largest_value(c, (size + np.abs(c.origin)) / c.radius) for c in group.clusters)
     if group.factors is not None:
-        return float(np.prod(np.stack([np.abs(f.astype(np.float64)).max(axis=0) for f in group.factors]), axis=0).sum())
+        return largest_token(group.factors, group.imaginary)
     c, G = group.listed_values()
     return float((np.abs(c) + np.abs(G) @ size).max())

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from maxaffine.core.budget import count_text
 from maxaffine.core.progress import Progress
 from maxaffine.report import style
 from maxaffine.report.sampling import Probe
@@ -63,7 +64,7 @@ def headline(compiled: Compiled) -> str:
     norm, where, said = _in_norm(compiled.norm), _where(compiled), "nothing proved"
     if certificate.bound is not None and certificate.kind != "none":
         said = f"{certificate.kind} {norm}bound {style.above(certificate.bound)}{where}"
-    parts = [compiled.method, f"{tokens:,} token{'s' if tokens != 1 else ''}", said]
+    parts = [compiled.method, f"{count_text(tokens)} token{'s' if tokens != 1 else ''}", said]
     if math.isfinite(observed.error):
         noise = f" ± {style.number(observed.standard_error)}" if observed.standard_error else ""
         parts.append(f"observed {norm}error {style.number(observed.error)}{noise}{where}")

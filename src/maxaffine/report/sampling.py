@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from maxaffine.core.arrays import Array
+from maxaffine.core.budget import count_text
 from maxaffine.core.errors import MaxaffineError
 from maxaffine.core.progress import Progress, silent
 from maxaffine.layer.maxaffine import MaxAffine
@@ -164,7 +165,7 @@ class Probe:
     @property
     def why_no_entropy(self) -> str:
         """The sentence in place of a picture past the budget."""
-        return f"Not drawn: {self.compiled.tokens:,} tokens\nneed more attention weights\nthan a figure may compute."
+        return f"Not drawn: {count_text(self.compiled.tokens)} tokens\nneed more attention weights\nthan a figure may compute."
 
     def weights(self, x: Array) -> Array:
         """alpha(x), (B, D) -> (B, N); for a few points."""

@@ -6,7 +6,7 @@ import html
 import math
 from typing import TYPE_CHECKING
 
-from maxaffine.core.budget import size
+from maxaffine.core.budget import count_text, size
 from maxaffine.core.errors import BadInput
 from maxaffine.proofs.literal import MOST_TOKENS
 from maxaffine.report import advice
@@ -26,8 +26,8 @@ def summary(compiled: Compiled) -> str:
     kind = "hard" if c.method == "hard" else "softmax"
     lines = [
         f"target     {c.target.name or c.target.text or 'callable'}",
-        f"layer      one {kind} head, {c.attention_kind}-attention, {c.tokens:,} token{'' if c.tokens == 1 else 's'} ({keys}), "
-        f"{c.method}, "
+        f"layer      one {kind} head, {c.attention_kind}-attention, {count_text(c.tokens)} token"
+        f"{'' if c.tokens == 1 else 's'} ({keys}), {c.method}, "
         f"{'' if c.sharpness is None else f'sharpness {c.sharpness:.4g}, '}{c.dtype}, {size(c.weights.nbytes)}",
     ]
     norm = c.certificate.norm_name

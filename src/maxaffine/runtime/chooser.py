@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from maxaffine.core.arrays import AnyArray, Array
+from maxaffine.core.budget import count_text
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.grouped import GroupedLayer
@@ -75,7 +76,7 @@ def _no_factors(layer: AnyLayer, how: How) -> str | None:
 
 def _no_dense(layer: AnyLayer, how: How) -> str | None:
     if layer.grouped and layer.tokens > DENSE_KEYS:
-        return f"its {layer.tokens:,} tokens are too many to list"
+        return f"its {count_text(layer.tokens)} tokens are too many to list"
     return None
 
 

@@ -31,6 +31,7 @@ from maxaffine.runtime.kept import once
 
 SHARE = 2.0**-8  # of the error asked for that a certificate reserves for a collapse
 FLOOR = 2.0**-42  # of the largest |g| that it may take besides, where the error asked for is near rounding
+DENSE = 64  # points per degree where the size of a polynomial is looked at
 MOST_POINTS = 3_000_000
 LOOSER = (16.0, 8.0, 4.0, 2.0, 1.0)  # sums of |coefficients| left out exceed what is seen at the points: tried in this order
 
@@ -84,12 +85,22 @@ def _tried(layer: GroupedLayer, tolerance: float, basis: str) -> Collapsed | str
 
 
 def collapsible(layer: GroupedLayer) -> bool:
-    """Whether every group is of a kind that collapses: product keys, and no affine function beside them."""
-    return layer.tilt is None and not layer.has_clusters
+    """Whether every group is of a kind that collapses: product keys with listed values or real factors of one direction each.
+
+    And no affine function beside them.
+    """
+    return layer.tilt is None and not layer.has_clusters and not _beyond(layer)
+
+
+def _beyond(layer: GroupedLayer) -> bool:
+    """Whether some factors are complex or of blocks of directions."""
+    return any(group.factors is not None and not group.is_plain for group in layer.products())
 
 
 def _collapse(layer: GroupedLayer, tolerance: float, basis: str) -> Collapsed:
     if not collapsible(layer):
+        if not layer.has_clusters and _beyond(layer):
+            raise Refused("factors that are complex, or of blocks of directions, do not collapse into polynomials.")
         raise Refused("clusters do not collapse into polynomials.")
     groups = []
     for group in layer.products():
@@ -254,13 +265,32 @@ def _factored(group: Group, tolerance: float, basis: str) -> CollapsedGroup:
             roundings[e] = column_bounds(stored, 0, kind, FLOAT64.unit)[1]
             sizes[e] = tops[e] + grid.constant * (doubt + grid.remainder * most) + grid.remainder * most
             cores.append(frozen(stored))
-        lost = float((np.prod(sizes + errors, axis=0) - np.prod(sizes, axis=0)).sum())
-        whole = np.prod(sizes + errors + roundings, axis=0)
-        rounding = float((whole - np.prod(sizes + errors, axis=0)).sum()) + gamma(E + R + 2, FLOAT64.unit) * float(whole.sum())
-        guard = 4.0 * FLOAT64.unit * (E + R + 4) * float(whole.sum())  # of these products themselves
-        if lost + guard + rounding <= allowed:
+        lost, rounding = _multiplied(sizes, errors, roundings)
+        if lost + rounding > allowed and E > 2:  # bounds of |g| from few points are loose, and their product is more so
+            looked = np.stack([_seen(core, kind) for core in cores]) + errors + roundings
+            lost, rounding = _multiplied(np.minimum(sizes, looked), errors, roundings)
+        if lost + rounding <= allowed:
             break
-    return CollapsedGroup(group.matrix, tuple(cores), True, kind, lost + guard, rounding, largest)
+    return CollapsedGroup(group.matrix, tuple(cores), True, kind, lost, rounding, largest)
+
+
+def _multiplied(sizes: Array, errors: Array, roundings: Array) -> tuple[float, float]:
+    """What sums of products are off by, (E, R) each: |prod (g + d) - prod g| <= prod (|g| + |d|) - prod |g|; and rounding."""
+    E, R = sizes.shape
+    lost = float((np.prod(sizes + errors, axis=0) - np.prod(sizes, axis=0)).sum())
+    whole = np.prod(sizes + errors + roundings, axis=0)
+    rounding = float((whole - np.prod(sizes + errors, axis=0)).sum()) + gamma(E + R + 2, FLOAT64.unit) * float(whole.sum())
+    guard = 4.0 * FLOAT64.unit * (E + R + 4) * float(whole.sum())  # of these products themselves
+    return lost + guard, rounding
+
+
+def _seen(core: Array, kind: str) -> Array:
+    """sup |polynomial| on [-1, 1] of every column: at most 1/cos(pi degree/(2 points)) times what many Chebyshev points see."""
+    degree = max(1, len(core) - 1)
+    points = DENSE * degree
+    z = np.cos(np.pi * (np.arange(points) + 0.5) / points).astype(np.longdouble)
+    most = np.abs(basis_at(kind, z, len(core)) @ core.astype(np.longdouble)).max(axis=0).astype(np.float64)
+    return np.asarray(most * (1.0 / math.cos(math.pi * degree / (2.0 * points)) + 1e-9))
 
 
 def _columns(exact: NDArray[np.floating], grid: Grid, room: Array) -> Extended:

@@ -30,12 +30,14 @@ from maxaffine.runtime.grouped import BRANCH
 
 Tensor = torch.Tensor
 Tensors = Mapping[str, Tensor]
+Factor = tuple[Tensor, Tensor | None]  # real and imaginary part
 
 COORDINATES = ("box.low", "box.high", "coordinates.centre", "coordinates.matrix", ".matrix", ".origins", ".radii", ".shapes",
                ".shift")  # fmt: skip
 WORKSPACE = 1 << 30  # bytes that the intermediate results of a chunk of queries may take on a device
 CACHE = 4 << 20  # and on the CPU, where what stays in the cache is faster
 SHORTEST = 1024  # queries of a chunk at least, where WORKSPACE allows: values are read and operations begun once for all of them
+STACKED = 16  # blocks of factors beyond which those of one direction and of as many keys are computed together
 FLOOR = -700.0  # scores behind the largest by more: e^FLOOR is far below SKIP of runtime/two_level.py, and no subnormal number
 
 
@@ -224,14 +226,66 @@ def _group(group: GroupStructure, numbers: Tensors, prefix: str, away: Tensor) -
 
 def _product(numbers: Tensors, prefix: str, z: Tensor) -> Tensor:
     """One softmax per direction, then values or factors."""
-    weights = [
-        _softmax(numbers[f"{prefix}{e}.slopes"][:, None] * row + numbers[f"{prefix}{e}.offsets"][:, None])
-        for e, row in enumerate(z)
-    ]
     if f"{prefix}0.factor" in numbers:
-        parts = [numbers[f"{prefix}{e}.factor"].T @ alpha for e, alpha in enumerate(weights)]
-        return reduce(torch.mul, parts).sum(0, keepdim=True)
+        return reduce(_times, _factors(numbers, prefix, z))[0].sum(0, keepdim=True)
+    weights = [_weights(numbers, f"{prefix}{e}.", row) for e, row in enumerate(z)]
     return _mixed(weights, numbers[prefix + "values"], numbers.get(prefix + "value_slopes"), z)
+
+
+def _weights(numbers: Tensors, name: str, row: Tensor) -> Tensor:
+    """The softmax (N, B) of one direction."""
+    return _softmax(numbers[name + "slopes"][:, None] * row + numbers[name + "offsets"][:, None])
+
+
+def _factors(numbers: Tensors, prefix: str, z: Tensor) -> list[Factor]:
+    """What every block of directions says, (R, B); of many directions with a factor each, those of as many keys together."""
+    E, found = z.shape[0], []
+    firsts = [e for e in range(E) if f"{prefix}{e}.factor" in numbers]
+    for first, after in zip(firsts, [*firsts[1:], E], strict=True):
+        if len(firsts) <= STACKED or after > first + 1:
+            weights = [_weights(numbers, f"{prefix}{e}.", z[e]) for e in range(first, after)]
+            real, imaginary = (numbers.get(f"{prefix}{first}.{part}") for part in ("factor", "imaginary"))
+            assert real is not None
+            found.append((contract(weights, real), None if imaginary is None else contract(weights, imaginary)))
+    single = [e for e, after in zip(firsts, [*firsts[1:], E], strict=True) if len(firsts) > STACKED and after == e + 1]
+    alike: dict[int, list[int]] = {}
+    for e in single:
+        alike.setdefault(len(numbers[f"{prefix}{e}.slopes"]), []).append(e)
+    return [*found, *(_stacked(numbers, prefix, z, listed) for listed in alike.values())]
+
+
+def _stacked(numbers: Tensors, prefix: str, z: Tensor, listed: list[int]) -> Factor:
+    """The product of the factors of directions of as many keys each, from their tensors side by side: (R, B)."""
+
+    def beside(part: str) -> Tensor:
+        return torch.stack([numbers[f"{prefix}{e}.{part}"] for e in listed])
+
+    rows = z[listed[0] : listed[-1] + 1] if listed == list(range(listed[0], listed[-1] + 1)) else z[listed]
+    weights = _softmax(beside("slopes")[:, :, None] * rows[:, None] + beside("offsets")[:, :, None])  # (n, N, B)
+    real = beside("factor").transpose(1, 2) @ weights
+    imaginary = beside("imaginary").transpose(1, 2) @ weights if f"{prefix}{listed[0]}.imaginary" in numbers else None
+    product: Factor = real, imaginary
+    while (count := len(product[0])) > 1:  # by halves: few operations of many rows
+        half = count // 2
+        product = _joined(_times(_cut(product, 0, half), _cut(product, half, 2 * half)), _cut(product, 2 * half, count))
+    return product[0][0], None if product[1] is None else product[1][0]
+
+
+def _cut(factor: Factor, first: int, last: int) -> Factor:
+    return factor[0][first:last], None if factor[1] is None else factor[1][first:last]
+
+
+def _joined(factor: Factor, rest: Factor) -> Factor:
+    if len(rest[0]) == 0:
+        return factor
+    (a, b), (c, d) = factor, rest
+    return torch.cat([a, c]), None if b is None or d is None else torch.cat([b, d])
+
+
+def _times(left: Factor, right: Factor) -> Factor:
+    """The product of real numbers, or of complex ones in two parts."""
+    (a, b), (c, d) = left, right
+    return (a * c, None) if b is None or d is None else (a * c - b * d, a * d + b * c)
 
 
 def _clusters(families: tuple[FamilyStructure, ...], numbers: Tensors, prefix: str, z: Tensor) -> Tensor:
@@ -319,7 +373,10 @@ def _numbers(group: GroupStructure, tensors: Tensors, prefix: str, d_out: int) -
             for family in group.families
         )
     if f"{prefix}0.factor" in tensors:
-        return sum(len(tensors[f"{prefix}{e}.slopes"]) for e in range(E))
+        sizes = {e: tensors[f"{prefix}{e}.factor"].shape for e in range(E) if f"{prefix}{e}.factor" in tensors}
+        parts, plain = (2 if f"{prefix}0.imaginary" in tensors else 1), all(len(shape) == 2 for shape in sizes.values())
+        more = 0 if plain and parts == 1 and E <= STACKED else sum(math.prod(shape[1:]) for shape in sizes.values())
+        return sum(len(tensors[f"{prefix}{e}.slopes"]) for e in range(E)) + parts * more
     return _partial(tensors[prefix + "values"], tensors.get(prefix + "value_slopes"))
 
 

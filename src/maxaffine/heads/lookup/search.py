@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from maxaffine.core.arrays import Array
+from maxaffine.core.boxes import AXES
 from maxaffine.core.budget import Cost, afford, allowed, lookup_cost
 from maxaffine.core.errors import Refused, rounded_up
 from maxaffine.core.progress import Progress, silent
@@ -45,12 +46,14 @@ def fewest_tokens(request: Request) -> int | None:
 
 def surely_more(request: Request, tokens: int) -> bool:
     """Whether every lookup has more tokens: cells of one value each, and f goes farther than so many can follow."""
-    return math.isinf(request.norm) and request.seen_spread > 2.0 * request.error * tokens
+    return math.isinf(request.norm) and request.seen_spread > 2.0 * request.error * min(tokens, 2**1000)
 
 
 def constant_plan(request: Request) -> lookup.GridPlan | None:
     """One token with the middle of the target's range, where the error is larger than half of that."""
     given = request.partition is not None or request.centres is not None
+    if request.target.box.dimension > AXES:  # of the values' array
+        return None
     if given or math.isfinite(request.norm) or request.target.expression is None or request.dtype == "bfloat16":
         return None
     if surely_more(request, 1):
@@ -82,7 +85,9 @@ class Lookup(Head[Plan]):
     examples = (Example("sin(3*x)", {"x": (-1, 1)}, 0.05),)
 
     def why_not(self, request: Request) -> str | None:
-        """Logits of hundreds are too coarse in bfloat16."""
+        """Logits of hundreds are too coarse in bfloat16, and an array of values has few axes."""
+        if request.target.box.dimension > AXES and request.partition is None and request.centres is None:
+            return f"a grid has {AXES} variables at most."
         if request.dtype != "bfloat16":
             return None
         return "lookups cannot be proved in bfloat16, whose 8 bits round logits of several hundred by more than 1; use float32."

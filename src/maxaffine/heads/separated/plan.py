@@ -75,6 +75,7 @@ class SeparatedPlan:
         axes = [{"family": axis.family, "parameter": axis.parameter} for axis in self.made.axes]
         return {
             "plan": "separated",
+            "method": "separated",
             "argument": self.argument,
             "choice": self.choice,
             "directions": [[str(c) for c in w] for w in self.separation.directions],

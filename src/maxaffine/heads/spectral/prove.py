@@ -22,10 +22,11 @@ from maxaffine.proofs.assumptions import DECLARED, ELEMENTARY, EXPONENTIAL, FLIN
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import underflow
 from maxaffine.proofs.head_bounds import EDGE, etas_for, moments
-from maxaffine.proofs.literal_products import factored_moments
+from maxaffine.proofs.literal_products import LITERAL, bias_error, literal_rounding
 from maxaffine.proofs.local_error import prove
 from maxaffine.proofs.normalisers import leak
 from maxaffine.proofs.product_head import Head
+from maxaffine.proofs.separated_rounding import multiplied
 from maxaffine.proofs.sources import FromDeclaration, FromDerivatives, FromExpression, Source
 from maxaffine.runtime.collapse import SHARE, allowance, collapsible
 from maxaffine.runtime.grouped import tree_terms
@@ -34,9 +35,6 @@ from maxaffine.target.derive import derive_lipschitz
 from maxaffine.target.evidence import Evidence
 
 THEOREM = "Ehlich-Zeller: Chebyshev points and enclosures on Bernstein ellipses bound |layer - target| on the whole box"
-
-
-LITERAL = 1 << 16  # tokens up to which the literal softmax is one of the runtimes
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,7 @@ def _rounding(layer: GroupedLayer, head: Head, query: Array, tokens: int, most: 
     """What finite precision does to one head, a bound of the head, and the error of its logits; `most` pieces per axis."""
     compute = compute_format(layer.dtype)
     E = head.dimension
-    etas = tuple(eta + _bias_error(layer, E) for eta in etas_for(head.axes, compute, E + 2, most))
+    etas = tuple(eta + bias_error(layer, E) for eta in etas_for(head.axes, compute, E + 2, most))
     sizes = np.abs(head.values)
     if head.slopes is None:
         found = moments(head.axes, head.values, None, etas)
@@ -240,32 +238,9 @@ def _factored(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) 
             others = error / len(group.axes) / rank
             one = head_bound(layer, head, query[e : e + 1], len(axis), others)
             plain[r, e], rounded[r, e], etas[r, e] = one.approximation + one.uncertainty, one.rounding, one.eta
-    exact = float((np.prod(sizes + plain, axis=1) - np.prod(sizes, axis=1)).sum())
-    whole = float((np.prod(sizes + plain + rounded, axis=1) - np.prod(sizes, axis=1)).sum())
-    largest = float(np.prod(sizes + plain, axis=1).sum())
+    exact, whole, largest = multiplied(sizes, plain, rounded)
     guard = 1e-14 * largest * (len(group.axes) + 4)
     rounding = whole - exact + guard + gamma(rank + len(group.axes), FLOAT64.unit) * largest
     if layer.tokens <= LITERAL:
         rounding += literal_rounding(layer, group)
     return GroupBound(exact + guard, 0.0, rounding, largest, float(etas.max(axis=0).sum()))
-
-
-def _bias_error(layer: GroupedLayer, E: int) -> float:
-    """Per direction, the rounding of the group bias in the logits of the own group."""
-    return compute_format(layer.dtype).unit * layer.bonus / E if len(layer.groups) > 1 else 0.0
-
-
-def literal_rounding(layer: GroupedLayer, group: Group) -> float:
-    """What the literal softmax adds to a group whose values are sums of products.
-
-    Its logits join all directions, so their errors eta_1 + .. + eta_E do not factor as the values do:
-    sum_j w_j eta_e |c_j - F| with |prod f - prod g| <= sum_k prod_{i<k} |g_i| |f_k - g_k| prod_{i>k} |f_i|.
-    """
-    assert group.factors is not None
-    E, rank, compute = len(group.axes), group.factors[0].shape[1], compute_format(layer.dtype)
-    axes = tuple(AxisKeys(a.slopes.astype(np.float64), a.offsets.astype(np.float64)) for a in group.axes)
-    extra = _bias_error(layer, E)
-    lost, sizes, _, _ = factored_moments(group, axes, compute, E + 2, extra)
-    worst = sum(float(etas_for((axis,), compute, E + 2)[0].max()) + extra for axis in axes)
-    terms = 2 * tree_terms(layer.tokens) + E + rank + 8
-    return math.exp(2.0 * worst) * lost + gamma(terms, FLOAT64.unit) * sizes

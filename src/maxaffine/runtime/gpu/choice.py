@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from maxaffine.core.budget import count_text
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import dtype_of, gamma
 from maxaffine.layer.grouped import GroupedLayer
@@ -86,7 +87,8 @@ def choose(
         if asked == "windowed":
             raise Refused("spectral layers have no window.")
         made = polynomials(layer, dtype, tolerance)
-        return "collapsed", f"{made.multiplications} multiply-adds per query instead of {layer.tokens} exponentials", made
+        many = str(layer.tokens) if layer.tokens < 10**15 else count_text(layer.tokens)
+        return "collapsed", f"{made.multiplications} multiply-adds per query instead of {many} exponentials", made
     if asked == "collapsed":
         raise Refused("only spectral layers collapse.")
     found = lookup_program(layer, dtype)

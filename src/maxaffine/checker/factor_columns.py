@@ -1,0 +1,115 @@
+"""The columns of factors beside the functions that they stand for: sizes, errors with rounding; what is alike is proved once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from maxaffine.checker.boxes import Bounds, supremum
+from maxaffine.checker.head import Head
+from maxaffine.checker.head_rounding import rounding
+from maxaffine.checker.product_group import Scaled
+from maxaffine.checker.proved import DOUBLE, NotProved
+from maxaffine.checker.reader import ProductKeys
+from maxaffine.core.arrays import Array
+from maxaffine.core.intervals import Interval
+from maxaffine.core.rounding import compute_format
+from maxaffine.expression.expression import Expression
+
+CLOSE = 1e-4  # by which a size may exceed one that is reached, as a part of it
+BUDGET = 40_000  # pieces for a size
+
+Function = Expression | None
+Like = tuple[Any, ...]
+
+
+def function_key(part: Function) -> Any:
+    """Equal for expressions that are the same text of operations."""
+    return None if part is None else (part.nodes, part.outputs)
+
+
+@dataclass
+class Columns:
+    """The factors of a group of product keys, over blocks of directions whose ranges are given."""
+
+    keys: ProductKeys
+    scaled: Scaled
+    ranges: list[Interval]
+    dtype: str
+    _errors: dict[Any, float] = field(default_factory=dict)
+    _sizes: dict[Any, float] = field(default_factory=dict)
+    _blocks: dict[int, Like] = field(default_factory=dict)
+
+    def size(self, b: int, real: Function, imaginary: Function = None) -> float:
+        """sup |real + i imaginary| over the range of block b; None stands for 1, and for 0."""
+        box = self.ranges[b]
+        key = (function_key(real), function_key(imaginary), box.lo.tobytes(), box.hi.tobytes())
+        if key not in self._sizes:
+            self._sizes[key] = _largest([part for part in (real, imaginary) if part is not None], box, real is None)
+        return self._sizes[key]
+
+    def error(self, b: int, values: Array, part: Function, absent: float, goal: float) -> float:
+        """sup |computed column - part| over the range of block b; `absent` is what no part stands for."""
+        if part is None or not part.used:
+            return self._of_number(values, part, absent)
+        key = (self._like(b), function_key(part), values.tobytes())
+        if key not in self._errors:
+            self._errors[key] = self._of_function(b, values, part, goal)
+        return self._errors[key]
+
+    def _like(self, b: int) -> Like:
+        """What the column of a block depends on besides its values and its function."""
+        if b not in self._blocks:
+            cut, scaled = self.keys.cuts[b], self.scaled
+            axes = tuple((axis.a.tobytes(), axis.b.tobytes()) for axis in self.keys.axes[cut])
+            numbers = (scaled.middle.lo, scaled.middle.hi, scaled.half, scaled.query)
+            self._blocks[b] = (axes, *(row[cut].tobytes() for row in numbers))
+        return self._blocks[b]
+
+    def head(self, b: int, values: Array, part: Function) -> Head:
+        """One real column of a block as a head."""
+        cut, scaled = self.keys.cuts[b], self.scaled
+        middle = Interval.of(scaled.middle.lo[cut], scaled.middle.hi[cut])
+        return Head(part, middle, scaled.half[cut], self.keys.axes[cut], values[..., None])
+
+    def _of_function(self, b: int, values: Array, part: Expression, goal: float) -> float:
+        head, compute = self.head(b, values, part), compute_format(self.dtype)
+        narrow = self.dtype != "float64" and self.scaled.inside
+        lost, _ = rounding(head, self.scaled.query[self.keys.cuts[b]], compute.unit, 0.0, values.size, narrow)
+        found = head.supremum(goal) + lost + 4.0 * values.size * compute.tiny * head.top()
+        if not math.isfinite(found):
+            raise NotProved("a factor could not be bounded.")
+        return found * (1 + 1e-14)
+
+    def _of_number(self, values: Array, part: Function, absent: float) -> float:
+        """A column that stands for a number: no mean of its values is farther from it than they are."""
+        if part is None:
+            low = high = absent
+        else:
+            found = part.enclose(Interval.point(np.zeros((1, part.dimension))))
+            low, high = float(found.lo[0, 0]), float(found.hi[0, 0])
+        away = max(float(np.abs(values - low).max()), float(np.abs(values - high).max()))
+        computed = (2.0 * sum(values.shape) + values.ndim * 64.0) * DOUBLE * float(np.abs(values).max())
+        return away * (1 + 1e-14) + computed
+
+
+def _largest(parts: list[Expression], box: Interval, one: bool) -> float:
+    """sup sqrt(sum part^2) on a box, beside 1 where `one`; infinite where it is not enclosed."""
+
+    def measure(lows: Array, highs: Array, _: object) -> Bounds:
+        whole = [part.enclose(Interval(lows, highs)).magnitude[:, 0] for part in parts]
+        middle = [part.enclose(Interval.point(lows / 2.0 + highs / 2.0)).mignitude[:, 0] for part in parts]
+        whole, middle = ([*found, np.ones(len(lows))] if one else found for found in (whole, middle))
+        return Bounds(_length(whole) * (1 + 1e-15), _length(middle))
+
+    if not parts:
+        return 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(supremum(measure, box.lo[None], box.hi[None], budget=BUDGET, slack=CLOSE).upper[0]) * (1 + 1e-14)
+
+
+def _length(rows: list[Array]) -> Array:
+    return np.asarray(rows[0] if len(rows) == 1 else np.hypot(*rows))
