@@ -13,7 +13,6 @@ import numpy as np
 
 from maxaffine.attack.case import PATTERNS, Case, Rng, Sides, number
 from maxaffine.attack.separable_targets import separated
-from maxaffine.heads import HEADS as KNOWN
 from maxaffine.target.box import Box
 
 SMOOTH, FACTORS = PATTERNS["smooth"], PATTERNS["factors"]
@@ -307,7 +306,7 @@ HEADS: dict[str, Callable[[Rng], Case]] = {
     "spectral": _spectral,
     "spectral, products": _product_keys,
     "ridges": _ridges,
-    **({"separated": separated} if "separated" in KNOWN else {}),
+    "separated": separated,
     "lookup": _lookup,
     "lookup, L_p": _lookup_integrated,
 }
