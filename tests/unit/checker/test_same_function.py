@@ -23,7 +23,8 @@ def same(one, other, box):
 
 
 def variables(*texts):
-    return [name for name in "abcdmnpqrstuvwxyz" if any(name in Expression.parse(t, tuple("abcdmnpqrstuvwxyz")).used for t in texts)]
+    names = tuple("abcdmnpqrstuvwxyz")
+    return [name for name in names if any(name in Expression.parse(t, names).used for t in texts)]
 
 
 EQUAL = [
