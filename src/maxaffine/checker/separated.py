@@ -19,8 +19,7 @@ from maxaffine.checker.certificate import stated_reserve
 from maxaffine.checker.exponential_sums import deviation, extremes, range_of, sums_of
 from maxaffine.checker.factor_columns import Columns
 from maxaffine.checker.formats import products_fit
-from maxaffine.checker.head_rounding import LogitErrors, joined_factors, tree_depth
-from maxaffine.checker.product_group import LITERAL, Scaled
+from maxaffine.checker.product_group import Scaled
 from maxaffine.checker.proved import DOUBLE, NotProved, Proved
 from maxaffine.checker.reader import Layer, ProductKeys
 from maxaffine.checker.same_function import doubt_same
@@ -53,7 +52,6 @@ def check_separated(layer: Layer, record: Mapping[str, Any], target: Target, err
     if not by_sums < error:
         raise NotProved(f"its sums of exponentials alone may be off by {by_sums:.6g}.")
     by_factors, size = _error_of_factors(own, columns, error - by_sums)
-    by_factors += _of_small_layers(keys, layer.dtype)
     total = by_sums + by_factors + compute_format(layer.dtype).unit * size + stated_reserve(record) + 2.0**-42 * size
     how = f"{len(own)} products of {len(separation.sizes)} factors, {len(sums)} sums of exponentials, each by Ehlich and Zeller"
     return Proved(total * (1 + 1e-13), how, literally_multiplied(layer, keys, total, size))
@@ -200,16 +198,6 @@ def _error_of_factors(own: Sequence[Row], columns: Columns, goal: float) -> tupl
     rounded = 1.01 * DOUBLE * (6 * len(columns.ranges) + len(own) + 16) * whole * (1 + 1e-12)
     below = 8.0 * len(own) * len(columns.ranges) * 2.0**-1074 * largest
     return gained * (1 + 1e-12) + rounded + below, whole * (1 + 1e-12)
-
-
-def _of_small_layers(keys: ProductKeys, dtype: str) -> float:
-    """What the softmax over all combinations loses, by which small layers of real factors of one direction are run as well."""
-    if not keys.plain or keys.tokens > LITERAL:
-        return 0.0
-    assert keys.factors is not None
-    E, rank = len(keys.axes), keys.factors[0].shape[-1]
-    lost, sizes = joined_factors(keys.axes, keys.factors, LogitErrors(compute_format(dtype).unit, E + 2.01, 12.0))
-    return float(lost + DOUBLE * 1.01 * (2 * tree_depth(keys.tokens) + E + rank + 12) * sizes)
 
 
 def grown(sizes: Sequence[float], more: Sequence[float]) -> float:

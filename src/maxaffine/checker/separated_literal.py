@@ -12,6 +12,7 @@ import numpy as np
 from maxaffine.checker.head import Head
 from maxaffine.checker.head_rounding import LogitErrors, account
 from maxaffine.checker.literal_groups import RESOLVED, Column, Coordinates, Frame, literally
+from maxaffine.checker.product_group import product_column
 from maxaffine.checker.proved import DOUBLE, Form, NotProved
 from maxaffine.checker.reader import Layer, ProductKeys
 from maxaffine.core.arrays import Array
@@ -20,7 +21,11 @@ from maxaffine.core.intervals import Interval
 
 def literally_multiplied(layer: Layer, keys: ProductKeys, bound: float, size: float) -> Callable[[Form, float], float]:
     """What proves a bound of the literal form of a layer of one such group, whose products are at most `size` in all."""
-    return literally(layer, bound, lambda frame: [_column(frame, keys, size)])
+
+    def column(frame: Frame) -> Column:
+        return product_column(frame, keys, size, lambda: (0.0, 0.0)) if keys.plain else _column(frame, keys, size)
+
+    return literally(layer, bound, lambda frame: [column(frame)])
 
 
 def _column(frame: Frame, keys: ProductKeys, size: float) -> Column:

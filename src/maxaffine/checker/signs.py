@@ -13,6 +13,7 @@ from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
 
 PIECES = 900  # of the box, for one sign
+DEPTH = 15  # generations of pieces
 NODES = 600_000  # operations on pieces that are looked at in all
 
 
@@ -66,38 +67,42 @@ class Signs:
         return Expression.of_graph("a part", self.names, self.graph, (place,))
 
     def _look(self, expression: Expression) -> Sign:
-        lows, highs, looked, side, strict = self.low[None], self.high[None], 0, 0, True
-        while True:
+        lows, highs, looked, side = self.low[None], self.high[None], 0, 0
+        for _ in range(DEPTH):
             middle = lows / 2.0 + highs / 2.0
             seen, whole = expression.enclose(Interval.point(middle)), expression.enclose(Interval(lows, highs))
-            sides = {1} if np.any(seen.lo > 0.0) else set()
+            sides = {side} - {0}
+            sides |= {1} if np.any(seen.lo > 0.0) else set()
             sides |= {-1} if np.any(seen.hi < 0.0) else set()
-            sides |= {side} if side else set()
             if len(sides) > 1:
                 return UNKNOWN
             side = next(iter(sides), 0)
-            least = whole.lo[:, 0] if side >= 0 else -whole.hi[:, 0]
+            least = side * (whole.lo if side > 0 else whole.hi)[:, 0] if side else np.full(len(lows), -np.inf)
+            left = ~(least > 0.0)
+            if not left.any():
+                return Sign(side, True)
             looked += len(lows)
-            self.left -= len(expression.nodes)
-            open_ = ~(least > 0.0)
-            if not open_.any():
-                return Sign(side, strict)
-            if looked + 3 * int(open_.sum()) > PIECES or self.left < 0:
-                never = bool(side) and bool(np.all(least[open_] >= 0.0))
-                return Sign(side, False) if never else UNKNOWN
-            lows, highs = self._cut(expression, lows[open_], highs[open_])
+            if self._enough(expression, looked + 3 * int(left.sum())):
+                break
+            lows, highs = self._cut(expression, lows[left], highs[left])
+        return Sign(side, False) if np.all(least[left] >= 0.0) else UNKNOWN
 
     def _everywhere(self, expression: Expression) -> bool:
         lows, highs, looked = self.low[None], self.high[None], 0
-        while True:
+        for _ in range(DEPTH):
             fails = ~expression.defined(Interval(lows, highs))[:, 0]
-            looked += len(lows)
-            self.left -= len(expression.nodes)
             if not fails.any():
                 return True
-            if looked + 3 * int(fails.sum()) > PIECES or self.left < 0:
-                return False
+            looked += len(lows)
+            if self._enough(expression, looked + 3 * int(fails.sum())):
+                break
             lows, highs = self._cut(expression, lows[fails], highs[fails])
+        return False
+
+    def _enough(self, expression: Expression, pieces: int) -> bool:
+        """Whether no more pieces are looked at, of this expression or of any."""
+        self.left -= len(expression.nodes)
+        return pieces > PIECES or self.left < 0
 
     def _cut(self, expression: Expression, lows: Array, highs: Array) -> tuple[Array, Array]:
         """In three, along the longest side of the variables that occur."""

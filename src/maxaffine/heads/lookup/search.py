@@ -17,6 +17,7 @@ from maxaffine.heads.found import BELOW, NO_FACTS, Found, literal_failure, searc
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.lookup import plan_integral as integral
+from maxaffine.heads.lookup import theorems
 from maxaffine.heads.lookup.build import build_centres, build_constant, build_grid, build_partition
 from maxaffine.heads.lookup.plan import Plan
 from maxaffine.heads.lookup.prove_grid import certify_grid
@@ -135,6 +136,7 @@ def search(request: Request) -> Found:
     if smallest is not None:
         return smallest
     closest: Found | None = None
+    skipped = (math.inf, 0)
     for plan in proposals(request):
         cost = plan_cost(plan, request)
         if request.literal and cost.tokens > MOST_TOKENS:
@@ -144,6 +146,10 @@ def search(request: Request) -> Found:
                 "Ask for a larger `error`, or leave `literal` out."
             )
         _must_resolve(plan, request)
+        foreseen = _foreseen(plan, request)
+        if foreseen > request.error:  # one of the plans with more cells may leave room for rounding
+            skipped = min(skipped, (foreseen, plan.cells))
+            continue
         _afford(cost, request)
         if isinstance(plan, lookup.GridPlan) and _is_streamed(plan, request):
             found = _streamed(plan, request, cost)
@@ -165,7 +171,26 @@ def search(request: Request) -> Found:
             found.pending.discard()
         if closest is None or bound < (closest.certificate.bound or math.inf):
             closest = found
+    if closest is None and skipped[1]:
+        told = f"{skipped[1]:,} cells round so many logits in {request.dtype} that no bound is below {skipped[0]:.4g}"
+        raise Refused(f"`error` (={request.error:g}) cannot be proved: {told}; use a larger error.", nearest_error=skipped[0])
     raise Refused(_why_not(request, closest), nearest_error=None if closest is None else closest.certificate.bound)
+
+
+def _foreseen(plan: Plan, request: Request) -> float:
+    """What the bound of a plan will at least be: its theorem with the least that rounding does to logits of so many cells.
+
+    The scores of a product form are z c + b, rounded four times, with |z|, |c| up to P/2 and b = -c^2/2; z itself is rounded
+    D + 4 times in float64, once in other dtypes (proofs/rounding.py).
+    """
+    if not isinstance(plan, lookup.GridPlan) or plan.argument not in ("E1", "E2"):
+        return 0.0
+    half = (np.asarray(plan.counts) - 1) / 2.0
+    times = 4.0 * 1.5 + (request.target.dimension + 4.0 if request.dtype == "float64" else 1.0)
+    eta = plan.sharpness * dtype_of(request.dtype).unit * times * float((half * half).max()) * (1 - 1e-9)
+    mean = theorems.mean_distance if plan.argument == "E1" else theorems.mean_square
+    grown = mean(plan.sharpness, eta) / mean(plan.sharpness)
+    return plan.predicted * (grown if plan.argument == "E1" else math.sqrt(grown)) * (1 - 1e-9)
 
 
 def _afford(cost: Cost, request: Request) -> None:
