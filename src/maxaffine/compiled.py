@@ -61,6 +61,7 @@ class Compiled:
     plan: Mapping[str, Any]  # argument, counts, what was tried
     cost: Cost
     seconds: float = 0.0
+    calls: int | None = None  # points at which a callable was evaluated
     found: Found | None = field(default=None, compare=False, repr=False)  # the search that made it; None when loaded
     stated: Mapping[str, float | str] | None = None  # a loaded layer's bounds of the literal softmax, per arithmetic
     standing: str = field(default="proved", compare=False)  # "proved" here, "stated" in a file, or "checked" from it

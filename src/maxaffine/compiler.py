@@ -7,12 +7,14 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from maxaffine.compiled import Compiled
+from maxaffine.core.deadline import OutOfCalls
 from maxaffine.core.errors import Refused
 from maxaffine.core.threads import one_blas_thread
 from maxaffine.heads.found import Found, literal_failure, search_worst
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.request import NEAREST, Request, Run, check_choice, request_of, without_old_names
 from maxaffine.search import METHODS, search
+from maxaffine.target.calls import Calls
 from maxaffine.validate import validate
 
 
@@ -62,7 +64,8 @@ def compile(
         analytic: declared Analytic(radii, bound) facts.
         derivatives: declared Derivatives(order, bound) facts.
         breaks: where a callable of one variable has kinks, jumps or singular points, in any order.
-        run: Run(max_bytes, max_seconds, seed, progress, executor, out): memory, time, where the layer is saved, who is told.
+        run: Run(max_bytes, max_seconds, max_calls, seed, progress, executor, out): memory, time, evaluations of a callable, where
+            the layer is saved, who is told.
 
     Returns:
         A Compiled layer: call it, look at `.certificate`, `.observed`, `.matrices()`, `.save()`.
@@ -73,18 +76,29 @@ def compile(
     begun = time.perf_counter()
     method, keys, run, kind = without_old_names(deprecated, method, keys, run, "self")
     check_choice("method", method, (*METHODS, NEAREST))
-    with one_blas_thread():
-        request = request_of(
-            target, box, error=error, relative=relative, norm=norm, dtype=dtype, method=method, gap=gap, keys=keys,
-            literal=literal, require=require, vectorize=vectorize, lipschitz=lipschitz, modulus=modulus, analytic=analytic,
-            derivatives=derivatives, breaks=breaks, run=run,
-        )  # fmt: skip
+    try:
+        with one_blas_thread():
+            request = request_of(
+                target, box, error=error, relative=relative, norm=norm, dtype=dtype, method=method, gap=gap, keys=keys,
+                literal=literal, require=require, vectorize=vectorize, lipschitz=lipschitz, modulus=modulus, analytic=analytic,
+                derivatives=derivatives, breaks=breaks, run=run,
+            )  # fmt: skip
+            return _compiled(request, method, kind, begun)
+    except OutOfCalls as spent:
+        raise Refused(f"{spent}; allow more of them.") from None
+
+
+def _compiled(request: Request, method: str, kind: str, begun: float) -> Compiled:
+    """Searched for, finished, and nothing left behind."""
+    found: Found | None = None
+    try:
         found = search(request, method)
-        try:
-            return _finished(request, found, "cross" if request.target.inputs == "pair" else kind, begun)
-        finally:
-            if found.pending is not None:
-                found.pending.discard()
+        return _finished(request, found, "cross" if request.target.inputs == "pair" else kind, begun)
+    finally:
+        if found is not None and found.pending is not None:
+            found.pending.discard()
+        if isinstance(request.target.calls, Calls):
+            request.target.calls.close()
 
 
 def _finished(request: Request, found: Found, kind: str, begun: float) -> Compiled:
@@ -106,7 +120,9 @@ def _finished(request: Request, found: Found, kind: str, begun: float) -> Compil
         declared=request.facts.declared.record(),
     )
     validate(compiled)
-    compiled = replace(compiled, seconds=time.perf_counter() - begun)
+    calls = request.target.calls
+    count = calls.count if isinstance(calls, Calls) else None
+    compiled = replace(compiled, seconds=time.perf_counter() - begun, calls=count)
     if request.out is None:
         return compiled
     if found.pending is not None:

@@ -13,7 +13,7 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.progress import silent
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.core.threads import one_blas_thread
-from maxaffine.heads import HEADS
+from maxaffine.heads import HEADS, interpolated
 from maxaffine.heads.found import BELOW, Discontinuous
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.lookup.plan import Plan
@@ -56,12 +56,13 @@ def plan(
     facts = {"lipschitz": lipschitz, "modulus": modulus, "analytic": analytic}
     first = request_of(
         target, box, error=max(asked, default=1.0), norm=norm, dtype=dtype, gap=gap, vectorize=vectorize,
-        run=replace(run, progress=None), **facts,
+        run=replace(run, progress=None, max_calls=None), **facts,
     )  # fmt: skip
     with one_blas_thread():
         for index, error in enumerate(asked):
             (run.progress or silent)("plans", index, len(errors))
             request = replace(first, error=absolute_error(error, False, first.largest, dtype))
+            request = _interpolated(request)
             begun, found = time.process_time(), []
             for plan in _candidates(request):
                 found.append({**_row(plan, request), "seconds": _seconds(plan, time.process_time() - begun)})
@@ -69,6 +70,14 @@ def plan(
             found += _searched(request, len(errors) <= FEW, [] if refused is None else refused)
             rows += sorted(found, key=lambda row: int(row["tokens"]))
     return rows
+
+
+def _interpolated(request: Request) -> Request:
+    """About a callable's interpolant, where that settles it (heads/interpolated.py)."""
+    if not interpolated.serves(request):
+        return request
+    seen = interpolated.look(request)
+    return seen.aimed(request.error) if seen.interpolant.resolved else request
 
 
 def _seconds(plan: Plan | SpectralPlan, planned: float) -> float:

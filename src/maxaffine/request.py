@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 
 from maxaffine.core.arrays import Array
+from maxaffine.core.budget import allowed
 from maxaffine.core.errors import BadInput, Refused, rounded_up
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import compute_dtype, dtype_of
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.proofs.certificate import LEAST_INTEGRAL
+from maxaffine.target.calls import LEAST, Calls
 from maxaffine.target.evidence import Evidence, Facts, gather
+from maxaffine.target.interpolant import Interpolant, first_points
 from maxaffine.target.target import Target
 
 NEAREST = "nearest"  # the method of tables and samples that returns the nearest entry's value
@@ -31,8 +34,11 @@ class Run:
     """How a compile runs, as opposed to what it makes.
 
     Args:
-        max_bytes: memory the compile may take; by default half of what is free.
+        max_bytes: memory the compile may take; by default half of what is free.  A quarter of it, and at most 256 MiB, may hold
+            the values of a callable.
         max_seconds: time that the search may take: the best proved layer found so far, or a refusal that says how close it came.
+        max_calls: points at which a callable may be evaluated (points asked again come from memory): the best layer for so many,
+            labelled with the error observed, which may be above the one asked for, or a refusal that says how close it came.
         seed: of the search for the observed error.
         progress: a callback progress(stage, done, total).
         executor: a concurrent.futures.Executor (of processes, of a Dask cluster) that computes the values of a lookup with `out`.
@@ -45,6 +51,7 @@ class Run:
     executor: Any | None = None
     out: str | Path | None = None
     max_seconds: float | None = None
+    max_calls: int | None = None
 
     def __post_init__(self) -> None:
         number, whole = (int, float, np.integer), (int, np.integer)
@@ -52,6 +59,8 @@ class Run:
         _rule(size is None or (_is(size, number) and size > 0), "max_bytes", size, "must be a positive number of bytes")
         _rule(self.max_seconds is None or 0.0 < _number(self.max_seconds) < math.inf, "max_seconds", self.max_seconds,
               "must be a positive number of seconds")  # fmt: skip
+        _rule(self.max_calls is None or (_is(self.max_calls, whole) and self.max_calls >= LEAST), "max_calls", self.max_calls,
+              f"must be a whole number, at least {LEAST}: fewer points say nothing about a function")  # fmt: skip
         _rule(_is(seed, whole) and seed >= 0, "seed", seed, "must be a whole number that is not negative")
         _rule(self.progress is None or callable(self.progress), "progress", self.progress, "must be a function")
         has_submit = self.executor is None or callable(getattr(self.executor, "submit", None))
@@ -107,7 +116,7 @@ def request_of(
     dtype_of(dtype)
     p, run = check_norm(norm), run or Run()
     _rule(isinstance(run, Run), "run", run, f"must be ma.Run({'=.., '.join(RUN)}=..)")
-    made = resolve(target, box, vectorize)
+    made = _counted(resolve(target, box, vectorize), target, run)
     _check_scales(p, made, dtype)
     if made.entries is not None:
         functions = {**facts, "breaks": breaks, "gap": gap, "keys": keys, "executor": run.executor}
@@ -117,7 +126,7 @@ def request_of(
     else:
         if method == NEAREST:
             raise BadInput('`method` (="nearest") returns the nearest entry of a Table or of Samples; the target is a function.')
-        least, most = seen_range(made)
+        least, most = seen_range(made, bool(relative))
         largest, spread = max(0.0, float(-least.min()), float(most.max())), float((most - least).max())
         wanted = absolute_error(check_error(error), relative, largest, dtype)
         _check_power(p, wanted)
@@ -277,9 +286,14 @@ def _what(value: Any) -> str:
     return f"an array of shape {shape}" if shape is not None else repr(value)[:60]
 
 
-def seen_range(target: Target) -> tuple[Array, Array]:
-    """The least and the largest value (K,) at a thousand points, so that sup f - inf f is surely as large."""
+def seen_range(target: Target, relative: bool = False) -> tuple[Array, Array]:
+    """The least and the largest value (K,) at a thousand points, so that sup f - inf f is surely as large.
+
+    Of a callable at the points that are looked at in any case, unless the error asked for depends on it (`relative`).
+    """
     x = np.concatenate([target.box.sample(1024, np.random.default_rng(0)), target.box.centre[None]])
+    if target.expression is None:
+        x = np.concatenate([first_points(target), x]) if relative else first_points(target)
     if target.expression is not None:
         found = target.enclose(x, x)
         least, most = (np.where(np.isfinite(end), end, 0.0) for end in (found.hi, found.lo))
@@ -340,6 +354,16 @@ def _entries_error(error: Any, relative: bool, target: Target, dtype: str, neare
     if relative and largest == 0.0:
         raise Refused("`relative` measures the error in units of the largest |value|, and every value is zero.")
     return _held(check_error(error), largest if relative else 1.0, 0.0 if nearest else 4.0, largest, dtype)
+
+
+def _counted(made: Target, given: Any, run: Run) -> Target:
+    """A callable whose evaluations are counted, kept and limited."""
+    if made.expression is not None or made.entries is not None or isinstance(made.calls, Interpolant):
+        _rule(run.max_calls is None, "max_calls", run.max_calls, "is about callables, and the target is none; leave it out")
+        return made
+    _rule(run.max_calls is None or run.executor is None, "max_calls", run.max_calls, "cannot be kept by an `executor`")
+    most = None if run.max_calls is None else int(run.max_calls)
+    return replace(made, calls=Calls(most, allowed(run.max_bytes) / 4, 0 if made is given else made.probed))
 
 
 def resolve(target: Any, box: Any, vectorize: bool) -> Target:

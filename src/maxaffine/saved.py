@@ -74,6 +74,7 @@ def summary_of(compiled: Compiled) -> dict[str, Any]:
         "scope": c.certificate.scope.to_json(),
         "bytes": c.weights.nbytes,
         "seconds": c.seconds,
+        "calls": c.calls,
         "file": c.file,
     }
 

@@ -1,20 +1,22 @@
 """Which head: the heads are asked in turn, and the layer with the fewest tokens whose bound is proved is kept."""
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from maxaffine.core.deadline import OutOfTime, deadline
+from maxaffine.core.deadline import OutOfCalls, OutOfTime, deadline
 from maxaffine.core.errors import BadInput, Missed, Refused
-from maxaffine.heads import HEADS
+from maxaffine.heads import HEADS, interpolated
 from maxaffine.heads.found import Discontinuous, Found
 from maxaffine.heads.lookup import search as lookup
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.request import NEAREST, Request, request_of
+from maxaffine.target.calls import Calls
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
 from maxaffine.target.target import Target
@@ -29,22 +31,48 @@ def search(request: Request, method: str) -> Found:
     if request.target.entries is not None:
         return _search_entries(request, method)
     with deadline(request.max_seconds):
-        return _search(request, method)
+        if method == "lookup" or not interpolated.serves(request):
+            return _search(request, method)
+        return _search_callable(request, method)
 
 
-def _search(request: Request, method: str) -> Found:
+def _search_callable(request: Request, method: str) -> Found:
+    """Through the interpolant of a callable, or the callable itself; else the layer for the calls that were allowed."""
+    calls = request.target.calls
+    seen = interpolated.look(request)
+    _tell_calls(request)
+    if seen.interpolant.resolved:
+        found = interpolated.settled(seen, partial(_search, method=method))
+        if found is not None:
+            return found
+    if not isinstance(calls, Calls) or calls.most is None:
+        return _search(request, method, seen.interpolant.is_local)
+    calls.held = int(interpolated.HELD * calls.most)
+    try:
+        return _search(request, method, seen.interpolant.is_local)
+    except Refused:
+        if not calls.denied:
+            raise
+    calls.held = 0
+    return interpolated.spent(seen, partial(_search, method="spectral"))
+
+
+def _search(request: Request, method: str, local: bool = True) -> Found:
     given = request.partition is not None or request.centres is not None
     if method not in ("auto", "lookup") and given:
         raise BadInput(f'`method` (="{method}") works on the whole box; leave out `keys`.')
     reasons: dict[str, list[str]] = {}
     if not given and method != "lookup":
-        best = _ask_heads(request, method, reasons)
+        best = _ask_heads(request, method, reasons, local)
         if best is not None:
             return best
         if method != "auto":
             raise _refusal(request, f"no {method} head was proved", reasons)
     try:
         return lookup.search(request)
+    except OutOfCalls as spent:
+        reasons["lookup"] = [str(spent)]
+        raise _refusal(request, f"no head was found for {request.error:g}", reasons) from None
     except OutOfTime:
         raise _refusal(request, f"`max_seconds` (={request.max_seconds:g}) is over, and nothing is proved yet", reasons) from None
     except Refused as refusal:
@@ -52,13 +80,16 @@ def _search(request: Request, method: str) -> Found:
         raise _refusal(request, f"no head was proved to {request.error:g}", reasons, refusal) from None
 
 
-def _ask_heads(request: Request, method: str, reasons: dict[str, list[str]]) -> Found | None:
-    """The best of one head, or of all but lookups, which are asked where nothing else is proved."""
+def _ask_heads(request: Request, method: str, reasons: dict[str, list[str]], local: bool) -> Found | None:
+    """The best of one head, or of all but lookups, which are asked where nothing else is proved.
+
+    A slow head is asked where what is difficult about a callable is `local`.
+    """
     best: Found | None = None
     constant = lookup.constant(request) if method == "auto" else None
     limit = None if constant is None else constant.cost.tokens + 1  # a head of as few tokens says more
-    for name in (one for one in HEADS if one != "lookup") if method == "auto" else (method,):
-        if HEADS[name].slow and method == "auto" and _rarely_better(best, request.target):
+    for name in _asked(request) if method == "auto" else (method,):
+        if HEADS[name].slow and method == "auto" and (not local or _rarely_better(best, request.target)):
             continue
         request.progress(f"{name} heads", 0, 1)
         tokens = [found.cost.tokens for found in (best,) if found is not None] + ([] if limit is None else [limit])
@@ -69,12 +100,36 @@ def _ask_heads(request: Request, method: str, reasons: dict[str, list[str]]) -> 
                 break
             told = f"`max_seconds` (={request.max_seconds:g}) was over while {name} heads were looked for"
             raise _refusal(request, told, reasons) from None
-        if best is not None and best.certificate.kind == "proved" and best.cost.tokens <= max(ENOUGH, request.target.n_out):
+        _tell_calls(request)
+        if best is not None and best.certificate.kind == "proved" and _settles(best, request):
             break
-    if method == "auto" and constant is None and best is not None and not lookup.surely_more(request, best.cost.tokens):
+    if method == "auto" and constant is None and best is not None and not _beyond_lookups(best, request):
         limit = lookup.fewest_tokens(request)  # what it rests on is derived where lookups are in play only
         best = None if limit is not None and best.cost.tokens >= limit else best
     return _better(best, constant)
+
+
+def _asked(request: Request) -> list[str]:
+    """All heads but lookups in the order in which they are asked."""
+    return sorted((name for name in HEADS if name != "lookup"), key=lambda name: not HEADS[name].early(request))
+
+
+def _settles(best: Found, request: Request) -> bool:
+    """Whether no other head is asked once this layer is proved."""
+    return best.cost.tokens <= max(ENOUGH, request.target.n_out) or HEADS[best.method].early(request)
+
+
+def _beyond_lookups(best: Found, request: Request) -> bool:
+    """Whether a lookup surely has more tokens, or more numbers where the tokens of the layer are implied."""
+    implied = isinstance(best.layer, GroupedLayer) and best.layer.work < best.layer.tokens
+    return implied or lookup.surely_more(request, best.cost.tokens)
+
+
+def _tell_calls(request: Request) -> None:
+    """Say how often a callable was evaluated so far."""
+    calls = request.target.calls
+    if isinstance(calls, Calls):
+        request.progress("points of the function", calls.count, calls.most or calls.count)
 
 
 def attempt(name: str, request: Request, reasons: list[str], fewest: int | None) -> Found | None:
@@ -83,6 +138,9 @@ def attempt(name: str, request: Request, reasons: list[str], fewest: int | None)
         return HEADS[name].find(request, reasons, fewest)
     except Discontinuous:
         raise
+    except OutOfCalls as spent:
+        reasons.append(str(spent))
+        return None
     except Refused as refusal:
         reasons.append(refusal.reason.rstrip("."))
         return None

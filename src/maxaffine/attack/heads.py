@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from maxaffine.attack.case import Case
 from maxaffine.attack.domain import Domain, domain_of
 from maxaffine.attack.layers import chosen
 from maxaffine.attack.moves import moved, narrowed, promised
 from maxaffine.attack.search import DRAWS, Found, cells_of, integrated, running, worst_point
-from maxaffine.attack.targets import HEADS, Case
+from maxaffine.attack.targets import HEADS
 from maxaffine.checker import check
 from maxaffine.core.errors import MaxaffineError
 from maxaffine.core.progress import Progress, silent

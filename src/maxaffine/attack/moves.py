@@ -15,7 +15,7 @@ Tensors = dict[str, Any]
 
 # what a name of a tensor ends in, by what is moved
 KINDS = {
-    "values": ("values", ".factor"),
+    "values": ("values", ".factor", ".imaginary"),
     "slopes": ("value_slopes",),
     "sites": ("sites.slopes", "sites.offsets"),
     "keys": ("keys.0.slopes", "keys.0.offsets", "keys.1.slopes", "keys.1.offsets", "keys.2.slopes", "keys.2.offsets"),

@@ -5,20 +5,16 @@ large offsets, boxes far from the origin and boxes of very different sides; nest
 inside.  Coefficients, boxes, errors, dtypes and gaps are drawn anew; what a head cannot serve is refused by it and costs nothing.
 """
 
-import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from importlib.resources import files
 
 import numpy as np
 
+from maxaffine.attack.case import PATTERNS, Case, Rng, Sides, number
+from maxaffine.attack.separable_targets import separated
 from maxaffine.target.box import Box
 
-Rng = np.random.Generator
-Sides = tuple[tuple[float, float], ...]
-
-PATTERNS: dict[str, list[str]] = tomllib.loads((files("maxaffine.attack") / "patterns.toml").read_text())
 SMOOTH, FACTORS = PATTERNS["smooth"], PATTERNS["factors"]
 KINKED, SINGULAR = PATTERNS["kinked"], PATTERNS["singular"]
 SIDES: Sides = ((-1.0, 1.0), (-1.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (-3.0, 2.0), (1000.0, 1001.0), (-1e-3, 2e-3))
@@ -26,24 +22,6 @@ FAR_SIDES: Sides = (
     (-1.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (-3.0, 2.0), (0.25, 0.75), (1000.0, 1001.0), (-1e5, -99998.0), (-1e-3, 2e-3)
 )  # fmt: skip
 NAMES = ("x", "y", "z", "w", "v")
-
-
-@dataclass(frozen=True)
-class Case:
-    """A target, its box, and what is asked of the layer."""
-
-    text: str
-    box: Box
-    error: float
-    dtype: str
-    method: str
-    norm: float | str = "inf"
-    gap: float | None = None  # about jumps, within which nothing is asked
-
-
-def number(value: float) -> str:
-    """A number of three digits as text."""
-    return f"{value:.3g}"
 
 
 def normal(name: str, low: float, high: float) -> str:
@@ -328,6 +306,7 @@ HEADS: dict[str, Callable[[Rng], Case]] = {
     "spectral": _spectral,
     "spectral, products": _product_keys,
     "ridges": _ridges,
+    "separated": separated,
     "lookup": _lookup,
     "lookup, L_p": _lookup_integrated,
 }

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from maxaffine.checker.certificate import stated_reserve
-from maxaffine.checker.lookup_reader import Lookup
 from maxaffine.checker.proved import NotProved
-from maxaffine.checker.reader import Layer, ProductKeys
+from maxaffine.checker.reader import Layer, Lookup, ProductKeys
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format, numpy_dtype
 from maxaffine.target.target import Target

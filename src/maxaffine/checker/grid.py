@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from maxaffine.checker import slopes
 from maxaffine.checker.boxes import Bounds, integral, supremum
-from maxaffine.checker.lookup_reader import Lookup
 from maxaffine.checker.lookup_rounding import logit_error, summation_error
 from maxaffine.checker.proved import NotProved, Proved
+from maxaffine.checker.reader import Lookup
 from maxaffine.checker.softmax import distance, largest_mean, outside, square
 from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval

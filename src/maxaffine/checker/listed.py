@@ -8,9 +8,9 @@ import numpy as np
 
 from maxaffine.checker import slopes
 from maxaffine.checker.boxes import Bounds, supremum
-from maxaffine.checker.lookup_reader import Lookup
 from maxaffine.checker.lookup_rounding import logit_error, summation_error
 from maxaffine.checker.proved import NotProved, Proved
+from maxaffine.checker.reader import Lookup
 from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.target.target import Target

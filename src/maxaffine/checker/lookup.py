@@ -10,9 +10,9 @@ import numpy as np
 from maxaffine.checker.certificate import stated_norm, stated_scope
 from maxaffine.checker.grid import check_integral, check_sup
 from maxaffine.checker.listed import check_centres, check_partition
-from maxaffine.checker.lookup_reader import Lookup
 from maxaffine.checker.lookup_rounding import FLOORS, grid_drift, literal_lookup
 from maxaffine.checker.proved import NotProved, Proved
+from maxaffine.checker.reader import Lookup
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.scope import Scope
 from maxaffine.target.target import Target

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from maxaffine.checker.literal_groups import MARGIN, MOST_TOKENS, NEGLIGIBLE, RESOLVED
-from maxaffine.checker.lookup_reader import Lookup
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, rounded
+from maxaffine.checker.reader import Lookup
 from maxaffine.core.arrays import Array
 from maxaffine.core.mapped import pieces
 from maxaffine.core.rounding import DTYPES

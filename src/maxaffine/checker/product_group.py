@@ -119,13 +119,14 @@ class ProductGroup:
         gained, whole, rank = 0.0, 0.0, len(self.group.factors)
         for r, row in enumerate(self.group.factors):
             plain, rough = 1.0, 1.0
-            for e, factor in enumerate(row):
-                one = self._factor(e, r)
-                if factor is None:
-                    size, bound = 1.0, float(np.abs(one.values - 1.0).max()) + 8 * len(one.values) * DOUBLE
+            heads = [self._factor(e, r) for e in range(len(row))]
+            sizes = [1.0 if factor is None else one.extent() for one, factor in zip(heads, row, strict=True)]
+            for e, (one, size) in enumerate(zip(heads, sizes, strict=True)):
+                if row[e] is None:
+                    bound = float(np.abs(one.values - 1.0).max()) + 8 * len(one.values) * DOUBLE
                 else:
-                    size = one.extent()
-                    bound, _ = self._bound(one, self.query[e : e + 1], goal / len(row) / rank)
+                    partners = math.prod(sizes[:e] + sizes[e + 1 :])
+                    bound, _ = self._bound(one, self.query[e : e + 1], goal / len(row) / rank / max(partners, 1e-300))
                 plain, rough = plain * size, rough * (size + bound)
             if not math.isfinite(rough):
                 raise NotProved("a factor of the target could not be enclosed.")

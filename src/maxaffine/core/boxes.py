@@ -9,6 +9,7 @@ Boxes are rows: low (n, D) and high (n, D).  What goes with them (the clusters t
 goes with their halves; rows of indices are padded by -1.  Halves of a box share a face, so that nothing is left out.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -43,6 +44,9 @@ def halve_all(low: Array, high: Array, axes: Sequence[int] | None = None) -> tup
     return low, high
 
 
+AXES = 60  # that are cut at once
+
+
 def grid(low: Array, high: Array, counts: int | Sequence[int]) -> tuple[Array, Array]:
     """A box cut into equal boxes, so many per side."""
     counts = [counts] * len(low) if isinstance(counts, int) else counts
@@ -52,7 +56,12 @@ def grid(low: Array, high: Array, counts: int | Sequence[int]) -> tuple[Array, A
 
 def mesh(axes: Sequence[Array]) -> Array:
     """All points (M, D) of a product of axes, the last one running fastest."""
-    return np.stack([a.ravel() for a in np.meshgrid(*axes, indexing="ij")], axis=1)
+    if len(axes) <= AXES:
+        return np.stack([a.ravel() for a in np.meshgrid(*axes, indexing="ij")], axis=1)
+    cut = [e for e, axis in enumerate(axes) if len(axis) > 1]  # NumPy's arrays have 64 axes at most
+    points = np.tile(np.array([axis[0] for axis in axes]), (math.prod(len(axes[e]) for e in cut), 1))
+    points[:, cut] = mesh([axes[e] for e in cut]) if cut else points[:, cut]
+    return points
 
 
 Rest = Callable[[Mask], tuple[Index | None, Index | None]]  # of boxes that are halved: along which side, and what they carry

@@ -1,7 +1,7 @@
 """A deadline for the work inside: searches and proofs ask from time to time, and end with `OutOfTime` once it has passed.
 
 `OutOfTime` is no refusal, so that nothing which takes refusals for reasons goes on; the search turns it into the best layer found
-so far, or into a refusal that says how close it came.
+so far, or into a refusal that says how close it came.  `OutOfCalls` is the same for evaluations of a callable (target/calls.py).
 """
 
 import time
@@ -14,6 +14,13 @@ _end: ContextVar[float | None] = ContextVar("deadline", default=None)
 
 class OutOfTime(Exception):
     """The time that a compile may take is over."""
+
+
+class OutOfCalls(Exception):
+    """More evaluations of a callable are wanted than are left."""
+
+    def __init__(self, wanted: int, left: int) -> None:
+        super().__init__(f"{wanted:,} more points of the function are wanted, and `max_calls` leaves {left:,}")
 
 
 @contextmanager

@@ -6,6 +6,8 @@ from fractions import Fraction
 import numpy as np
 
 from maxaffine.core.arrays import Array
+from maxaffine.core.boxes import AXES
+from maxaffine.core.errors import Refused
 from maxaffine.layer.clusters import Cluster
 from maxaffine.layer.grouped import AnyGroup, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
@@ -26,6 +28,8 @@ def layer_of(
 def single_token(values: Array, slopes: Array, radius: float = 1.0) -> Cluster:
     """A cluster of one token with values (K,) and slopes (K, E), about the origin of its coordinates."""
     K, E = slopes.shape
+    if E > AXES:
+        raise Refused(f"a token with affine values in {E} variables cannot be stored, in {AXES} at most.")
     one = (1,) * E
     keys = (AxisKeys(np.zeros(1), np.zeros(1)),) * E
     return Cluster(np.zeros(E), np.full(E, radius), keys, values.reshape(*one, K), slopes.reshape(*one, K, E))

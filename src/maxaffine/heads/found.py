@@ -19,10 +19,13 @@ from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed, local_evaluation, observe
+from maxaffine.proofs.observe_few import observe_few
 from maxaffine.proofs.observe_integral import observe_integral
 from maxaffine.proofs.routes import literal_bounds
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
+from maxaffine.target.calls import Calls
+from maxaffine.target.interpolant import Interpolant
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
 
@@ -73,10 +76,11 @@ def grouped_cost(layer: GroupedLayer) -> Cost:
     return Cost(layer.tokens, layer.nbytes, 4 * layer.nbytes, flops)
 
 
-def search_worst(request: Request, found: Found) -> Observed:
+def search_worst(request: Request, found: Found, interpolant: Interpolant | None = None) -> Observed:
     """The largest error of a layer that a search finds; one above the proved bound is a fault and stops the compile.
 
-    In the sup norm that error is known for certain (proofs/known_error.py); in L_p it is an estimate, which may be off.
+    In the sup norm that error is known for certain (proofs/known_error.py); in L_p it is an estimate, which may be off.  A
+    callable with an interpolant, or with few calls left, is asked at few points.
     """
     layer, flops = found.layer, found.cost.flops
     mapped = not layer.grouped and isinstance(layer.values, np.memmap)  # then `windowed` gives pages back
@@ -88,6 +92,11 @@ def search_worst(request: Request, found: Found) -> Observed:
     if math.isfinite(request.norm):
         return observe_integral(evaluate, request.target, layer, request.norm, request.seed, flops, found.certificate.bound)
     start, reach = found.around or (None, 0.0)
+    calls = request.target.calls
+    if isinstance(calls, Calls) and start is None and (interpolant is not None or calls.left is not None):
+        observed = observe_few(evaluate, request.target, layer, request.seed, flops, calls, interpolant)
+        must_hold(observed.error, found.certificate.bound)
+        return observed
     observed = observe(evaluate, request.target, layer, request.seed, flops, start, reach)
     must_hold(observed.error, found.certificate.bound)
     return observed

@@ -58,6 +58,10 @@ class Head(ABC, Generic[P]):
         """Whether `prove` can say something about this target."""
         return request.target.expression is not None
 
+    def early(self, request: Request) -> bool:
+        """Whether the head is asked before the others, and alone where it proves a layer."""
+        return False
+
     def observable(self, request: Request) -> bool:
         """Whether a layer may be returned that is observed to fit and not proved."""
         return not self.provable(request)

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 GLANCE = 2e8  # flops of a look at a layer before it is proved
 FITTED = 16.0  # roundings of the largest value, below which no fitted head is proved
-REACHED = 4000.0  # roundings of the largest value that certificates of smooth targets come down to in float64
+REACHED = 4000.0  # roundings of the largest value that certificates of smooth targets come down to in float64,
+REACHED_ELSEWHERE = 100.0  # and in other dtypes, where heads are made for their rounding, times the variables squared
 
 
 class Unconfirmed(Refused):
@@ -121,7 +122,8 @@ def _below(request: Request) -> Missed:
     """An error that the rounding of sums alone exceeds, and about what such heads are proved to."""
     rounding = compute_format(request.dtype).unit * request.largest
     told = f"values near {request.largest:.3g} are rounded by {rounding:.2g} in {request.dtype}, several times in every sum"
-    return Missed.of("rounding", Refused(told, nearest_error=REACHED * rounding))
+    reached = REACHED if request.dtype == "float64" else REACHED_ELSEWHERE * request.target.dimension**2
+    return Missed.of("rounding", Refused(told, nearest_error=reached * rounding))
 
 
 def _quietly(plans: Iterator[P]) -> Iterator[P]:

@@ -78,6 +78,7 @@ def moduli(factors: Sequence[Array], imaginary: Sequence[Array] | None) -> list[
     return [np.hypot(a, b.astype(np.float64)) * (1 + 2.0**-50) for a, b in zip(wide, imaginary, strict=True)]
 
 
+@np.errstate(over="ignore")
 def largest_token(factors: Sequence[Array], imaginary: Sequence[Array] | None) -> float:
     """What no |value| of a token exceeds, up to rounding: the largest modulus of every factor, multiplied and summed."""
     tops = [one.max(axis=tuple(range(one.ndim - 1))) for one in moduli(factors, imaginary)]

@@ -144,7 +144,8 @@ class Group(OnAxes):
 
     def listed(self) -> tuple[Array, Array]:
         """Slopes (N_g, E) and offsets (N_g,) of all keys in row-major order; Refused where they are too many."""
-        check_listed(self.count)
+        if self.factors is not None:
+            check_listed(self.count)
         slopes = np.stack([a.ravel() for a in np.meshgrid(*(axis.slopes for axis in self.axes), indexing="ij")], axis=1)
         offsets = reduce(np.add.outer, [axis.offsets.astype(np.float64) for axis in self.axes], np.zeros(()))
         return slopes, offsets.ravel()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -19,9 +20,14 @@ from maxaffine.core.errors import BadInput
 
 
 def frozen(array: object, dtype: object = np.float64) -> Array:
-    """A read-only contiguous copy, so that what was certified cannot change afterwards; maps of files stay what they are."""
-    if isinstance(array, np.memmap) and array.mode == "r" and array.dtype == dtype and array.flags.c_contiguous:
-        return array
+    """A read-only contiguous copy, so that what was certified cannot change afterwards.
+
+    Maps of files stay what they are, and so do arrays of their own that are read-only already: copies that were made here.
+    """
+    if isinstance(array, np.ndarray) and array.dtype == dtype and array.flags.c_contiguous and not array.flags.writeable:
+        mapped = isinstance(array, np.memmap) and array.mode == "r"
+        if mapped or (type(array) is np.ndarray and array.flags.owndata):
+            return array
     copy = np.array(array, dtype=dtype, order="C")  # type: ignore[call-overload]
     copy.flags.writeable = False
     return copy  # type: ignore[no-any-return]
@@ -62,6 +68,20 @@ class AxisKeys:
 
     def __len__(self) -> int:
         return len(self.slopes)
+
+    @cached_property
+    def off_parabola(self) -> float:
+        """max_k |b_k + a_k^2/2| of half-integer sites at distance one, a_k = k - (P - 1)/2; infinite for other slopes."""
+        slopes = self.slopes.astype(np.float64)
+        if not np.array_equal(slopes, np.arange(len(slopes)) - (len(slopes) - 1) / 2.0):
+            return math.inf
+        square = slopes * slopes / 2.0  # exact below 2^26 cells
+        return float(np.abs(self.offsets.astype(np.float64) + square).max())
+
+    @cached_property
+    def largest_offset(self) -> float:
+        """max_k |b_k|."""
+        return float(np.abs(self.offsets).max())
 
     def stored(self, dtype: np.dtype[np.generic]) -> AxisKeys:
         """The keys rounded to `dtype`."""

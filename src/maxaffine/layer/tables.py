@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
+from maxaffine.layer.blocks import check_listed
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.keys import Coordinates
 from maxaffine.layer.layer import Layer
@@ -98,6 +99,9 @@ def group_tables(layer: GroupedLayer) -> Tables:
     W_O adds one query column of every group; the exact correction B^-1 does not apply, since groups have keys of their own, and
     the leak of order e^-Lambda is part of the certificate.
     """
+    for implied in () if layer.has_clusters else layer.products():
+        if implied.factors is not None:
+            check_listed(implied.count)
     count, width = layer.tokens, sum(len(group.matrix) for group in layer.groups)
     slopes, offsets = np.zeros((width, count)), np.zeros(count)
     groups, values = np.zeros((len(layer.groups), count)), np.zeros((layer.d_out, count))

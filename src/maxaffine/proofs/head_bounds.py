@@ -110,6 +110,7 @@ class Moments:
 
 
 MOST_PIECES = {1: 4096, 2: 1536, 3: 96, 4: 28}
+BLOCK_PIECES = {1: 4096, 2: 160, 3: 48, 4: 20}  # per direction of a block of factors
 EDGE = 1.0 + 2.0**-8  # pieces reach a little beyond [-1, 1], where a rounded query may fall
 
 

@@ -6,17 +6,15 @@ import math
 import numpy as np
 
 from maxaffine.core.arrays import Array
-from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, Dtype, compute_format, gamma
-from maxaffine.layer.blocks import largest_token
+from maxaffine.layer.blocks import largest_token, moduli
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
-from maxaffine.proofs.head_bounds import etas_for, mean_eta, moments
+from maxaffine.proofs.head_bounds import BLOCK_PIECES, column_moments, etas_for, mean_eta, moments
 from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UNRESOLVED, UP, Column, Query, U
 from maxaffine.runtime.grouped import tree_terms
 
 LITERAL = 1 << 16  # tokens up to which the literal softmax is one of the runtimes
-PLAIN_ALONE = "nothing is proved of the softmax over all tokens where factors are complex or of blocks of directions"
 
 
 def bias_error(layer: GroupedLayer, E: int) -> float:
@@ -42,8 +40,6 @@ def literal_rounding(layer: GroupedLayer, group: Group) -> float:
 
 def product_column(layer: GroupedLayer, group: Group, form: Dtype) -> Column:
     """A spectral head: what its weights lose by second moments, the error of z by its slopes."""
-    if group.factors is not None and not group.is_plain:
-        raise Refused(f"{PLAIN_ALONE}.")
     E = len(group.axes)
     query = Query.of(layer, group.matrix, form)
     size, error = query.size, query.error(query.size)
@@ -63,9 +59,13 @@ def product_column(layer: GroupedLayer, group: Group, form: Dtype) -> Column:
     grown = math.exp(2.0 * eta)
     sums = gamma(2 * layer.tokens + 16, form.unit)
     if group.factors is not None:
-        lost, absolute, largest, slope = factored_moments(group, axes, loose, E + 8, extra)
-        top = largest_token(group.factors, None) * UP
-        lost += gamma(E + group.factors[0].shape[1] + 8, form.unit) * absolute
+        if group.is_plain:
+            lost, absolute, largest, slope = factored_moments(group, axes, loose, E + 8, extra)
+        else:  # wrong logits and a wrong query move a mean of values by (e^{2 eta} - 1) sum w |v| at most
+            absolute = largest = _held(group, axes)
+            lost, slope = math.expm1(2.0 * eta) * absolute, np.zeros(E)
+        top = largest_token(group.factors, group.imaginary) * UP
+        lost += gamma(E + group.rank + (8 if group.is_plain else 8 + 3 * len(group.factors)), form.unit) * absolute
     else:
         assert group.values is not None
         values = group.values.astype(np.float64)
@@ -86,6 +86,16 @@ def product_column(layer: GroupedLayer, group: Group, form: Dtype) -> Column:
     total = grown * (lost + sums * 2.0 * absolute) + float(slope @ error)
     total += layer.tokens * (4.0 * form.tiny + 2.0 * math.exp(-SEEN) * 800.0 * form.unit) * top
     return Column(total * UP, largest * UP, eta, top)
+
+
+def _held(group: Group, axes: tuple[AxisKeys, ...]) -> float:
+    """A bound of sum w |c| for sums of products over blocks: what it is block by block, multiplied."""
+    assert group.factors is not None
+    held = np.ones(group.rank)
+    for cut, block in zip(group.block_slices, moduli(group.factors, group.imaginary), strict=True):
+        most = BLOCK_PIECES.get(cut.stop - cut.start, 8)
+        held = held * column_moments(axes[cut], block, etas_for(axes[cut], FLOAT64, 1, most), most).absolute
+    return float(held.sum()) * UP
 
 
 def factored_moments(

@@ -202,7 +202,9 @@ def observe(
     best = np.argsort(errors)[::-1][: max(2, min(CLIMBERS, count // (STEPS * rounds)))]
     climbers, heights, spent = x[best], errors[best], count
     if start is None:
-        climbers, heights, more = _climb(evaluate, target, layer, climbers, heights, rounds, rng)
+        climbers, heights, more = climb(
+            lambda z: pointwise(evaluate, target, z), layer, climbers, heights, rounds, rng
+        )
         spent += more
     error, at = worst_known(evaluate, target, np.concatenate([climbers, x]), np.concatenate([heights, errors]))
     return Observed(error, tuple(float(v) for v in at), spent, seed)
@@ -217,16 +219,13 @@ def _around(start: Array, reach: float, count: int, rng: np.random.Generator, la
     return np.asarray(np.where(inside[:, None], x, centres))
 
 
-def _climb(
-    evaluate: Evaluate,
-    target: Target,
-    layer: Layer | GroupedLayer,
-    x: Array,
-    height: Array,
-    rounds: int,
-    rng: np.random.Generator,
+def climb(
+    away: Evaluate, layer: Layer | GroupedLayer, x: Array, height: Array, rounds: int, rng: np.random.Generator
 ) -> tuple[Array, Array, int]:
-    """Every climber tries STEPS random steps per round and keeps the best; steps shrink from a cell to nothing."""
+    """Uphill on away (B, D) -> (B,): every climber tries STEPS random steps per round and keeps the best.
+
+    Steps shrink from a cell to nothing.
+    """
     cells = 8.0 if layer.grouped else max(2.0, float(max(layer.keys.shape)))
     step = (layer.high - layer.low) / cells
     spent, tries = 0, STEPS
@@ -236,7 +235,7 @@ def _climb(
             moves *= 10.0 ** rng.uniform(-10.0, 0.0, size=(tries, len(x), 1))
         moves[::2] *= rng.random((tries // 2 + tries % 2, *x.shape)) < 1.0 / x.shape[1]
         trial = np.clip(x + moves, layer.low, layer.high).reshape(-1, x.shape[1])
-        found = pointwise(evaluate, target, trial).reshape(tries, len(x))
+        found = away(trial).reshape(tries, len(x))
         spent += len(trial)
         pick = found.argmax(axis=0)
         better = found.max(axis=0) > height

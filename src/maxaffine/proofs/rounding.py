@@ -160,13 +160,7 @@ def is_unit_grid(layer: Layer) -> bool:
 def offset_error(layer: Layer) -> float:
     """sum_i max_k |b_k + a_k^2/2| over the coordinates; infinite where slopes are not the unit grid's."""
     assert layer.is_product
-    total = 0.0
-    for axis in layer.keys.axes:
-        slopes = axis.slopes.astype(np.float64)
-        if not np.array_equal(slopes, np.arange(len(slopes)) - (len(slopes) - 1) / 2.0):
-            return math.inf
-        square = slopes * slopes / 2.0  # exact below 2^26 cells
-        total += float(np.abs(axis.offsets.astype(np.float64) + square).max())
+    total = sum(axis.off_parabola for axis in layer.keys.axes)
     u = dtype_of(layer.dtype).unit
-    biggest = max(float(np.abs(axis.offsets).max()) for axis in layer.keys.axes)
+    biggest = max(axis.largest_offset for axis in layer.keys.axes)
     return total if total <= 4 * len(layer.keys.axes) * u * biggest else math.inf

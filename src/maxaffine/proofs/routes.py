@@ -26,13 +26,12 @@ from maxaffine.core import boxes
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT32, compute_format
-from maxaffine.layer.grouped import Group, GroupedLayer
+from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.proofs.assumptions import LITERAL_SOFTMAX
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import token_values
 from maxaffine.proofs.literal import literal
-from maxaffine.proofs.literal_products import PLAIN_ALONE
 from maxaffine.proofs.statement import NO_GRADIENT, NONE, Statement
 from maxaffine.runtime import chooser
 from maxaffine.runtime.gpu.choice import choose as choose_kernel
@@ -196,9 +195,7 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
     hard = certificate.runtime == "hard"
     if hard and route.name not in ("arrays", "nearest", "tensors", "tensors with gradients"):
         return refuse(DIFFERENT)
-    if route.name == "dense" and layer.grouped and not layer.has_clusters and not all(_summed(one) for one in layer.products()):
-        return refuse(PLAIN_ALONE)
-    if route.name in LITERAL and not (route.name == "dense" and not layer.has_clusters):
+    if route.name in LITERAL and not (route.name == "dense" and _dense_is_counted(layer)):
         bound = source.literal.get(dtype, "nothing is stated of it")
         if isinstance(bound, str):
             return refuse(bound)
@@ -212,9 +209,11 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
     return prove(parts, "the bound of the layer")
 
 
-def _summed(group: Group) -> bool:
-    """Whether the literal softmax of a group is counted in the bound of the layer."""
-    return group.factors is None or group.is_plain
+def _dense_is_counted(layer: Layer | GroupedLayer) -> bool:
+    """Whether the bound of the layer counts what the softmax over all tokens loses in NumPy."""
+    if not layer.grouped:
+        return True
+    return not layer.has_clusters and all(group.factors is None or group.is_plain for group in layer.products())
 
 
 def _tensors(

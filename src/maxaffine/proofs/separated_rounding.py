@@ -20,10 +20,9 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64, compute_format, gamma
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
-from maxaffine.proofs.head_bounds import ColumnMoments, column_moments, etas_for
+from maxaffine.proofs.head_bounds import BLOCK_PIECES, ColumnMoments, column_moments, etas_for
 from maxaffine.proofs.literal_products import LITERAL, literal_rounding
 
-PIECES = {2: 160, 3: 48, 4: 20}  # per direction of a block, on which its factors are followed
 MOST = 2.0**1000  # beyond which products are not followed
 
 
@@ -59,11 +58,10 @@ def rounding(layer: GroupedLayer, group: Group, query: Array) -> Rounded:
         if name not in known:  # directions alike, as of |x|^2, are followed once
             known[name] = _moments(layer, axes, [part.astype(np.float64) for part in parts])
         real, imaginary, blocks_etas = known[name]
-        own = query[cut]
-        error = _error(layer, axes, real, factor, own, blocks_etas)
+        error = _error(layer, axes, real, factor, query[cut], blocks_etas)
         size = real.largest
         if imaginary is not None:
-            error = np.hypot(error, _error(layer, axes, imaginary, parts[1], own, blocks_etas))
+            error = np.hypot(error, _error(layer, axes, imaginary, parts[1], query[cut], blocks_etas))
             size = np.hypot(size, imaginary.largest)
         errors.append(error * (1 + 1e-12))
         sizes.append(size * (1 + 1e-12))
@@ -78,11 +76,11 @@ def _moments(
 ) -> tuple[ColumnMoments, ColumnMoments | None, tuple[Array, ...]]:
     """Moments of the real and the imaginary part of a block's factors, and the errors of its logits."""
     d, compute = len(axes), compute_format(layer.dtype)
-    if d > max(PIECES):
-        raise Refused(f"a block of factors has {d} directions, and {max(PIECES)} are followed at most.")
+    if d > max(BLOCK_PIECES):
+        raise Refused(f"a block of factors has {d} directions, and {max(BLOCK_PIECES)} are followed at most.")
     extra = compute.unit * layer.bonus if len(layer.groups) > 1 else 0.0
-    etas = tuple(eta + extra for eta in etas_for(axes, compute, d + 2, PIECES.get(d)))
-    found = [column_moments(axes, part, etas, PIECES.get(d)) for part in parts]
+    etas = tuple(eta + extra for eta in etas_for(axes, compute, d + 2, BLOCK_PIECES[d]))
+    found = [column_moments(axes, part, etas, BLOCK_PIECES[d]) for part in parts]
     return found[0], found[1] if len(found) > 1 else None, etas
 
 
@@ -100,16 +98,16 @@ def _error(
     return np.asarray(error + 4.0 * compute.tiny * math.prod(len(axis) for axis in axes) * tops)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def multiplied(sizes: Array, plain: Array, rounded: Array) -> tuple[float, float, float]:
     """sum_r prod (s + e) - prod s for errors `plain`, and for those and `rounded`; and sum_r prod (s + e).  All (R, blocks)."""
     exact = float((np.prod(sizes + plain, axis=1) - np.prod(sizes, axis=1)).sum())
     whole = float((np.prod(sizes + plain + rounded, axis=1) - np.prod(sizes, axis=1)).sum())
-    return exact, whole, float(np.prod(sizes + plain, axis=1).sum())
+    largest = float(np.prod(sizes + plain, axis=1).sum())
+    return (exact, whole, largest) if math.isfinite(exact + whole + largest) else (math.inf, math.inf, math.inf)
 
 
-def accounted(
-    layer: GroupedLayer, group: Group, sizes: Array, plain: Array, rounded: Rounded
-) -> tuple[float, float, float]:
+def accounted(layer: GroupedLayer, group: Group, sizes: Array, plain: Array, rounded: Rounded) -> tuple[float, float, float]:
     """A group's error before rounding, what rounding adds to it, and a bound of |group|; infinite where it cannot be followed.
 
     `sizes` (R, blocks) bound |f_rb| of the target's factors and `plain` how far the stored factors are from them.  Small layers
@@ -118,12 +116,13 @@ def accounted(
     off = np.stack(rounded.errors, axis=1)
     exact, whole, largest = multiplied(sizes, plain, off)
     guard = 4.0 * FLOAT64.unit * (sum(sizes.shape) + 4) * (whole + 2.0 * largest)  # of these products and sums themselves
-    lost = whole - exact + guard + products_lost(group, sizes + plain + off)
+    lost = whole - exact + guard + products_lost(group, sizes + plain + off) if math.isfinite(whole) else math.inf
     if group.is_plain and layer.tokens <= LITERAL:
         lost += literal_rounding(layer, group)
-    return exact + guard, lost, largest + lost
+    return (exact + guard, lost, largest + lost) if math.isfinite(lost) else (math.inf, math.inf, math.inf)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def products_lost(group: Group, sizes: Array) -> float:
     """What the products over blocks and the sum over r lose in float64; `sizes` (R, blocks) bound |factor| as computed.
 

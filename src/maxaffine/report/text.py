@@ -39,6 +39,8 @@ def summary(compiled: Compiled) -> str:
         lines.append(f"           for {in_words(c.certificate.scope)}")
     lines += _size(c)
     lines.append(f"observed   {_observed(c.observed, c.bound)} (not a bound)")
+    if c.calls is not None:
+        lines.append(f"calls      the function was evaluated at {c.calls:,} points")
     if c.standing == "stated" and c.bound is not None:
         lines.append("standing   stated in the file, not checked; layer.check() proves it again")
     return "\n".join(lines + _literal(c))

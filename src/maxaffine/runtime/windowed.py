@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from maxaffine.core.arrays import AnyArray, Array
 from maxaffine.core.mapped import give_back
 from maxaffine.core.rounding import compute_dtype
+from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.layer import MAPPED, Layer
 from maxaffine.runtime import parallel
 from maxaffine.runtime.kept import once
@@ -74,7 +75,7 @@ def reason_not(layer: Layer) -> str | None:
         return "its values are affine in x or stored in bfloat16"
     if layer.sharpness < LEAST_SHARPNESS:
         return "its keys are too flat"
-    if not all(len(axis) < 2**26 and _uniform(axis.slopes, axis.offsets) for axis in layer.keys.axes):
+    if not all(len(axis) < 2**26 and _uniform(axis) for axis in layer.keys.axes):
         return "its keys are not those of a uniform grid"
     reach = layer.reach * (1 + 2.0**-51)
     if np.any(np.diag(layer.coordinates.matrix) * reach * (1 + 2.0**-51) > np.asarray(layer.keys.shape) / 2.0):
@@ -82,13 +83,9 @@ def reason_not(layer: Layer) -> str | None:
     return None
 
 
-def _uniform(slopes: AnyArray, offsets: AnyArray) -> bool:
+def _uniform(axis: AxisKeys) -> bool:
     """Sites k - (P - 1)/2 and offsets -site^2/2 to within the rounding of their dtype."""
-    sites = np.arange(len(slopes)) - (len(slopes) - 1) / 2.0
-    if not np.array_equal(slopes.astype(np.float64), sites):
-        return False
-    away = float(np.abs(offsets.astype(np.float64) + sites * sites / 2.0).max())
-    return away <= 4.0 * float(np.finfo(offsets.dtype).eps) * float(np.abs(offsets).max())
+    return axis.off_parabola <= 4.0 * float(np.finfo(axis.offsets.dtype).eps) * axis.largest_offset
 
 
 @dataclass(frozen=True)

@@ -208,6 +208,54 @@ _SPACE = (
         "elementary: a sum, one wave per axis", ("smooth", "oscillating"), (1.0,) * 8, None),
 )  # fmt: skip
 
+
+def _sum(dimension: int, term: str) -> str:
+    return " + ".join(term.format(i=i) for i in range(1, dimension + 1))
+
+
+_SOBOL = (0.0, 1.0, 4.5, 9.0, 99.0, 99.0, 99.0, 99.0)
+_SOBOL_MOST = math.prod((2 + a) / (1 + a) for a in _SOBOL)
+_MOVES = ("(log(S/K) + (r + sigma**2/2)*T)/(sigma*sqrt(2*T))", "(log(S/K) + (r - sigma**2/2)*T)/(sigma*sqrt(2*T))")
+
+_MANY = (
+    Entry("van_der_waals", Box(n=(0.5, 2), T=(280, 400), V=(0.01, 0.05)), "n*8.314462618*T/(V - n*3.87e-5) - 0.1370*n**2/V**2",
+        "van der Waals 1873: the pressure of nitrogen, SI units", ("smooth",)),
+    Entry("black_scholes_call", Box(S=(80, 120), K=(80, 120), r=(0, 0.1), sigma=(0.1, 0.5), T=(0.25, 2)),
+        f"S*(1 + erf({_MOVES[0]}))/2 - K*exp(-r*T)*(1 + erf({_MOVES[1]}))/2",
+        "Black, Scholes 1973: the price of a call in all five inputs", ("smooth",)),
+    Entry("elliptic_bell_6", _cube(6, -1.0, 1.0),
+        "exp(-(" + " + ".join([*(f"x{i}**2/3" for i in range(1, 7)),
+            *(f"2*x{i}*x{j}/{3 + 3 * j - 3 * i}" for i in range(1, 7) for j in range(i + 1, 7))]) + "))",
+        "elementary: exp(-x'Ax), A_ij = 1/(3 + 3|i - j|)", ("smooth",), None, (math.exp(-163 / 30), 1.0)),
+    Entry("sobol_g_8", _cube(8), "*".join(f"(abs(4*x{i} - 2) + {a:g})/{1 + a:g}" for i, a in enumerate(_SOBOL, 1)),
+        "Saltelli, Sobol 1995: a = 0, 1, 4.5, 9, 99, 99, 99, 99", ("kinked",), tuple(4 * _SOBOL_MOST / (2 + a) for a in _SOBOL),
+        (0.0, _SOBOL_MOST)),
+    Entry("softmax_entry_8", _cube(8, -1.0, 1.0), f"exp(x1)/({_sum(8, 'exp(x{i})')})", "elementary: one weight of eight",
+        ("smooth",), None, (1 / (1 + 7 * math.exp(2)), 1 / (1 + 7 * math.exp(-2)))),
+    Entry("wing_weight",
+        Box(Sw=(150, 200), Wfw=(220, 300), A=(6, 10), Lambda=(-10, 10), q=(16, 45), taper=(0.5, 1), tc=(0.08, 0.18), Nz=(2.5, 6),
+            Wdg=(1700, 2500), Wp=(0.025, 0.08)),
+        "0.036*Sw**0.758*Wfw**0.0035*(A/cos(pi*Lambda/180)**2)**0.6*q**0.006*taper**0.04"
+        "*(100*tc/cos(pi*Lambda/180))**-0.3*(Nz*Wdg)**0.49 + Sw*Wp",
+        "Forrester, Sobester, Keane 2008: the weight of a light aircraft's wing", ("smooth",)),
+    Entry("radial_peak_10", _cube(10, -1.0, 1.0), f"1/(1 + {_sum(10, 'x{i}**2')})", "elementary", ("smooth",), None,
+        (1 / 11, 1.0)),
+    Entry("radial_waves_10", _cube(10, -1.0, 1.0), f"exp(sin({_sum(10, 'x{i}**2')}))", "elementary: waves around the origin",
+        ("smooth", "oscillating"), None, (math.exp(-1), math.e)),
+    Entry("log_sum_exp_10", _cube(10, -1.0, 1.0), f"log(1 + {_sum(10, 'exp(x{i})')})", "elementary: a soft maximum",
+        ("smooth",), None, (math.log(1 + 10 / math.e), math.log(1 + 10 * math.e))),
+    Entry("radial_root_20", _cube(20, -1.0, 1.0), f"sqrt(1 + {_sum(20, 'x{i}**2')})", "elementary: a hyperboloid", ("smooth",),
+        None, (1.0, math.sqrt(21))),
+    Entry("griewank_20", _cube(20, -5.0, 5.0),
+        f"1 + ({_sum(20, 'x{i}**2')})/4000 - " + "*".join(f"cos(x{i}/sqrt({i}))" for i in range(1, 21)), "Griewank 1981",
+        ("smooth", "oscillating"), None, None, ((0.0,) * 20, 0.0)),
+    Entry("rosenbrock_20", _cube(20, -2.0, 2.0),
+        " + ".join(f"100*(x{i + 1} - x{i}**2)**2 + (1 - x{i})**2" for i in range(1, 20)), "Rosenbrock 1960, in a chain",
+        ("smooth",), (4806.0, *(6006.0,) * 18, 1200.0), (0.0, 19 * 3609.0), ((1.0,) * 20, 0.0)),
+    Entry("radial_peak_50", _cube(50, -1.0, 1.0), f"1/(1 + {_sum(50, 'x{i}**2')})", "elementary", ("smooth",), None,
+        (1 / 51, 1.0)),
+)  # fmt: skip
+
 _SEQUENCES = (
     Entry("mixed_2x2", Box.sequence(d=2, n=2, low=-1, high=1),
         "sin(2*x11) + x12*x21, cos(x11 - x22), tanh(x21 + 2*x22), x11*x12/2 + x21**2",
@@ -235,5 +283,5 @@ _SEQUENCES = (
         (-math.tanh(2), math.tanh(2))),
 )  # fmt: skip
 
-ENTRIES = _LINE + _PLANE + _SPACE + _SEQUENCES
+ENTRIES = _LINE + _PLANE + _SPACE + _MANY + _SEQUENCES
 """Every entry, by number of variables."""

@@ -25,6 +25,7 @@ from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.target.box import Box
 from maxaffine.target.call import call_batch, call_points, check_finite
+from maxaffine.target.calls import Answers
 from maxaffine.target.entries import KINDS, Entries
 from maxaffine.target.piecewise_affine import written
 
@@ -55,6 +56,7 @@ class Target:
     vectorize: bool = False
     boxes: tuple[Box, Box] | None = None
     data: Any = field(default=None, repr=False)  # a Table or Samples; of a file only their Entries
+    calls: Answers | None = field(default=None, repr=False)  # of a callable: counts and keeps its values, or stands in for it
 
     @classmethod
     def of(
@@ -172,6 +174,9 @@ class Target:
         points = np.asarray(x, dtype=np.float64)
         if points.ndim != 2 or points.shape[1] != self.dimension:
             raise BadInput(f"points must have shape (B, {self.dimension}), and {points.shape} came.")
+        return self._computed(points) if self.calls is None else self.calls.ask(points, self._computed)
+
+    def _computed(self, points: Array) -> Array:
         result = np.empty((len(points), self.d_out, self.n_out))
         for start in range(0, len(points), CHUNK):
             result[start : start + CHUNK] = self._chunk(points[start : start + CHUNK])
@@ -195,11 +200,15 @@ class Target:
         call = call_points if self.vectorize else call_batch
         return call(self.function, self.split(points), len(points))
 
+    @property
+    def probed(self) -> int:
+        """Points that a callable is first called with: no other length of the input, as x[0] must not pass for a batch."""
+        lengths = {length for part in self.split(self.box.centre[None, :]) for length in part.shape}
+        return next(c for c in (3, 5, 7, 11, 13, 17) if c not in lengths)
+
     def _shape_of_values(self) -> tuple[int, ...]:
         """Call the function once on a few points of the box and look at what comes back."""
-        # A number of points that is no other length of the input: x[0] must not pass for a batch.
-        lengths = {length for part in self.split(self.box.centre[None, :]) for length in part.shape}
-        count = next(c for c in (3, 5, 7, 11, 13, 17) if c not in lengths)
+        count = self.probed
         t = (0.5 + 0.618033988749895 * np.arange(count)[:, None]) % 1.0
         probe = self.box.clip(self.box.low + t * self.box.width)
         found, shape = self._call(probe)

@@ -10,7 +10,7 @@ import pytest
 import maxaffine as ma
 from maxaffine.checker import CONFIRMS, check, grid
 from maxaffine.checker.listed import check_partition
-from maxaffine.checker.lookup_reader import Lookup
+from maxaffine.checker.reader import Lookup
 from maxaffine.core.container import container_bytes, read_container
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.file import from_tensors

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from maxaffine.core.errors import BadInput
 from maxaffine.target.box import Box
@@ -17,10 +18,10 @@ BUDGET = 12_000
 
 
 def test_the_gallery_is_large_and_varied() -> None:
-    assert len(gallery) >= 48
+    assert len(gallery) >= 86
     for tag in TAGS:
         assert len(gallery.tagged(tag)) >= 2, tag
-    assert {1, 2, 3, 6, 7, 8} <= {entry.dimension for entry in gallery.values()}
+    assert {1, 2, 3, 5, 6, 7, 8, 10, 20, 50} <= {entry.dimension for entry in gallery.values()}
     assert all(entry.source and set(entry.tags) <= set(TAGS) and entry.tags for entry in gallery.values())
 
 
@@ -42,7 +43,8 @@ def test_an_entry_is_finite_and_its_facts_are_true(name: str) -> None:
     target = entry.target
     box = target.box
     rng = np.random.default_rng(0)
-    x = np.concatenate([box.sample(3000, rng), box.corners()])
+    some = np.where(rng.random((256, box.dimension)) < 0.5, box.low, box.high)
+    x = np.concatenate([box.sample(3000, rng), box.corners() if box.dimension <= 8 else some])
     values = target.values(x)
     if entry.minimum is not None:
         point, least = entry.minimum
@@ -105,6 +107,29 @@ def test_rewritten_formulas_equal_those_of_their_sources() -> None:
     Vb1 = 12 * Rb2 / (Rb1 + Rb2)
     expected = (Vb1 + 0.74) * gain / (gain + Rf) + 11.35 * Rf / (gain + Rf) + 0.74 * Rf * gain / ((gain + Rf) * Rc1)
     assert np.allclose(target.values(x)[:, 0, 0], expected, rtol=1e-12)
+
+    target = gallery["wing_weight"].target
+    x = target.box.sample(500, rng)
+    Sw, Wfw, A, sweep, q, taper, tc, Nz, Wdg, Wp = x.T
+    cosine = np.cos(np.radians(sweep))
+    wing = 0.036 * Sw**0.758 * Wfw**0.0035 * (A / cosine**2) ** 0.6 * q**0.006 * taper**0.04
+    expected = wing * (100 * tc / cosine) ** -0.3 * (Nz * Wdg) ** 0.49 + Sw * Wp
+    assert np.allclose(target.values(x)[:, 0, 0], expected, rtol=1e-12)
+
+    target = gallery["black_scholes_call"].target
+    x = target.box.sample(500, rng)
+    S, K, r, sigma, T = x.T
+    upper = (np.log(S / K) + (r + sigma**2 / 2) * T) / (sigma * np.sqrt(T))
+    expected = S * norm.cdf(upper) - K * np.exp(-r * T) * norm.cdf(upper - sigma * np.sqrt(T))
+    assert np.allclose(target.values(x)[:, 0, 0], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_quadratic_form_of_the_bell_is_the_full_matrix_of_its_source() -> None:
+    x = np.random.default_rng(2).uniform(-1, 1, (200, 6))
+    matrix = 1 / (3 + 3 * np.abs(np.subtract.outer(np.arange(6), np.arange(6))))
+    assert np.linalg.eigvalsh(matrix).min() > 0.1
+    expected = np.exp(-np.einsum("bi,ij,bj->b", x, matrix, x))
+    assert np.allclose(gallery["elliptic_bell_6"].target.values(x)[:, 0, 0], expected, rtol=1e-12)
 
 
 def test_the_sequence_entry_is_the_matrix_of_its_formula() -> None:

@@ -31,6 +31,7 @@ SWITCH = 2.0**13 * 2.0**-53  # of |z|: what a switch of some thirty logits needs
 KINK = 0.2785  # W0(1/e): the largest y / (1 + e^y)
 REST = 0.3  # of the cell before it: a last cell shorter than that is a rest
 DEEPEST = 90  # halvings of a segment that a cell may be short by
+HALVINGS = 4  # of a cell, in dtypes that round much
 DEEPEST_CUT = 3  # cuts of a segment where it bends most
 PACE = 64  # tokens from whose reach the end is foreseen
 INSIDE = 8192  # points of a segment at which its cells are looked at
@@ -220,6 +221,21 @@ def carry_out(segment: Segment, cells: list[Extent], library: Library, goal: flo
     return made
 
 
+def _halved(segment: Segment, cells: list[Extent], library: Library, goal: float, deep: int = HALVINGS) -> list[Cell] | None:
+    """Cells halved until few tokens do, where the rounding of values that cancel exceeds the goal; shorter cells cancel less."""
+    made: list[Cell] = []
+    for p, low, high in cells:
+        whole = (carry_out(segment, [(q, low, high)], library, goal) for q in range(1, p + 1))
+        found = next((one for one in whole if one is not None), None)
+        if found is None and deep > 0:
+            middle = (low + high) / 2.0
+            found = _halved(segment, [(p, low, middle), (p, middle, high)], library, goal, deep - 1)
+        if found is None:
+            return None
+        made += found
+    return made
+
+
 def plan_segment(segment: Segment, library: Library, goal: float, most: int, deep: int = 0) -> list[Cell] | None:
     """The fewest tokens for a segment: cells by least squares with some slack, which polishing has to make up for.
 
@@ -240,6 +256,8 @@ def plan_segment(segment: Segment, library: Library, goal: float, most: int, dee
         best = None if cells is None else carry_out(segment, cells, library, goal)
         if best is not None or cells is None:
             break
+    if best is None and first is not None and library.dtype != "float64":
+        best = _halved(segment, first, library, goal)
     overlooked = best is not None and deep < DEEPEST_CUT and _overlooked(segment, best, goal)
     if (best is not None and not overlooked) or first is None or deep >= DEEPEST_CUT:
         return best

@@ -47,7 +47,7 @@ def cell_widths(coordinates: Coordinates) -> Array:
 def cell_centres(coordinates: Coordinates, counts: tuple[int, ...], start: int, stop: int) -> Array:
     """Centres in x (n, D) of the cells start..stop in row-major order, to within rounding."""
     index = np.unravel_index(np.arange(start, stop), counts)
-    sites = np.stack([axis_sites(count)[i] for count, i in zip(counts, index, strict=True)], axis=1)
+    sites = np.stack([i - (count - 1) / 2.0 for count, i in zip(counts, index, strict=True)], axis=1)
     return np.asarray(coordinates.centre + sites / np.diag(coordinates.matrix))
 
 
@@ -66,8 +66,10 @@ def site_intervals(coordinates: Coordinates, counts: tuple[int, ...], start: int
     cells = []
     for i, (count, k) in enumerate(zip(counts, index, strict=True)):
         scale, centre = coordinates.matrix[i, i], coordinates.centre[i]
-        sites = axis_sites(count)
-        cells.append((Interval.of(sites - reach, sites + reach) / Interval.point(scale) + Interval.point(centre))[k])
+        first = int(k.min(initial=count))  # only those that occur: a chunk of a long axis is a small part of it
+        sites = np.arange(first, int(k.max(initial=-1)) + 1, dtype=np.float64) - (count - 1) / 2.0
+        found = Interval.of(sites - reach, sites + reach) / Interval.point(scale) + Interval.point(centre)
+        cells.append(found[k - first])
     return Interval.stack(cells)
 
 

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from maxaffine.core.arrays import Array
+from maxaffine.core.boxes import AXES
 from maxaffine.core.budget import Cost, afford, allowed, lookup_cost
 from maxaffine.core.errors import Refused, rounded_up
 from maxaffine.core.progress import Progress, silent
@@ -16,6 +17,7 @@ from maxaffine.heads.found import BELOW, NO_FACTS, Found, literal_failure, searc
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.lookup import plan_integral as integral
+from maxaffine.heads.lookup import theorems
 from maxaffine.heads.lookup.build import build_centres, build_constant, build_grid, build_partition
 from maxaffine.heads.lookup.plan import Plan
 from maxaffine.heads.lookup.prove_grid import certify_grid
@@ -51,6 +53,8 @@ def surely_more(request: Request, tokens: int) -> bool:
 def constant_plan(request: Request) -> lookup.GridPlan | None:
     """One token with the middle of the target's range, where the error is larger than half of that."""
     given = request.partition is not None or request.centres is not None
+    if request.target.box.dimension > AXES:  # of the values' array
+        return None
     if given or math.isfinite(request.norm) or request.target.expression is None or request.dtype == "bfloat16":
         return None
     if surely_more(request, 1):
@@ -82,7 +86,9 @@ class Lookup(Head[Plan]):
     examples = (Example("sin(3*x)", {"x": (-1, 1)}, 0.05),)
 
     def why_not(self, request: Request) -> str | None:
-        """Logits of hundreds are too coarse in bfloat16."""
+        """Logits of hundreds are too coarse in bfloat16, and an array of values has few axes."""
+        if request.target.box.dimension > AXES and request.partition is None and request.centres is None:
+            return f"a grid has {AXES} variables at most."
         if request.dtype != "bfloat16":
             return None
         return "lookups cannot be proved in bfloat16, whose 8 bits round logits of several hundred by more than 1; use float32."
@@ -130,6 +136,7 @@ def search(request: Request) -> Found:
     if smallest is not None:
         return smallest
     closest: Found | None = None
+    skipped = (math.inf, 0)
     for plan in proposals(request):
         cost = plan_cost(plan, request)
         if request.literal and cost.tokens > MOST_TOKENS:
@@ -139,6 +146,10 @@ def search(request: Request) -> Found:
                 "Ask for a larger `error`, or leave `literal` out."
             )
         _must_resolve(plan, request)
+        foreseen = _foreseen(plan, request)
+        if foreseen > request.error:  # one of the plans with more cells may leave room for rounding
+            skipped = min(skipped, (foreseen, plan.cells))
+            continue
         _afford(cost, request)
         if isinstance(plan, lookup.GridPlan) and _is_streamed(plan, request):
             found = _streamed(plan, request, cost)
@@ -160,7 +171,26 @@ def search(request: Request) -> Found:
             found.pending.discard()
         if closest is None or bound < (closest.certificate.bound or math.inf):
             closest = found
+    if closest is None and skipped[1]:
+        told = f"{skipped[1]:,} cells round so many logits in {request.dtype} that no bound is below {skipped[0]:.4g}"
+        raise Refused(f"`error` (={request.error:g}) cannot be proved: {told}; use a larger error.", nearest_error=skipped[0])
     raise Refused(_why_not(request, closest), nearest_error=None if closest is None else closest.certificate.bound)
+
+
+def _foreseen(plan: Plan, request: Request) -> float:
+    """What the bound of a plan will at least be: its theorem with the least that rounding does to logits of so many cells.
+
+    The scores of a product form are z c + b, rounded four times, with |z|, |c| up to P/2 and b = -c^2/2; z itself is rounded
+    D + 4 times in float64, once in other dtypes (proofs/rounding.py).
+    """
+    if not isinstance(plan, lookup.GridPlan) or plan.argument not in ("E1", "E2"):
+        return 0.0
+    half = (np.asarray(plan.counts) - 1) / 2.0
+    times = 4.0 * 1.5 + (request.target.dimension + 4.0 if request.dtype == "float64" else 1.0)
+    eta = plan.sharpness * dtype_of(request.dtype).unit * times * float((half * half).max()) * (1 - 1e-9)
+    mean = theorems.mean_distance if plan.argument == "E1" else theorems.mean_square
+    grown = mean(plan.sharpness, eta) / mean(plan.sharpness)
+    return plan.predicted * (grown if plan.argument == "E1" else math.sqrt(grown)) * (1 - 1e-9)
 
 
 def _afford(cost: Cost, request: Request) -> None:

@@ -26,7 +26,7 @@ SAMPLES = 401  # equidistant ones, for the exponents
 POINTS = 240  # Chebyshev points, for the coefficients
 LAWSON = 12
 REFINED = 300.0  # times the error wanted, from which exponents are worth refining
-STEEP = 60.0  # most decay of an exponential over the interval, in the logarithm, beyond the needs of the samples
+FASTEST = (4.0, 40.0, 400.0, 4000.0)  # of the decays over the interval, in the logarithm
 MOST = 16
 
 
@@ -180,11 +180,11 @@ class Sampled:
             self._U = np.linalg.svd(rows.T, full_matrices=False)[0]
         return self._U
 
-    def spread_out(self, count: int) -> Exponents:
-        """Real exponents of either sign over the decades of the interval."""
+    def spread_out(self, count: int) -> Fit:
+        """Decaying exponents spread evenly over decades, as many decades as fit best."""
         width = self.high - self.low
-        fastest = min(STEEP * max(1.0, width / max(self.low, 0.02 * width)), 1e4)
-        return np.asarray(-np.geomspace(0.3, fastest, count) / width, dtype=complex)
+        rows = [np.array(-np.geomspace(0.3, fast, count) / width, dtype=complex) for fast in FASTEST]
+        return min((self.fit(row) for row in rows), key=lambda fit: fit.error)
 
 
 def fits(sampled: Sampled, error: float) -> Iterator[Fit]:
@@ -197,8 +197,8 @@ def fits(sampled: Sampled, error: float) -> Iterator[Fit]:
         exponents = sampled.esprit(count)
         if exponents is not None:
             tried.append(sampled.fit(exponents))
-        if count <= MOST and sampled.low > 0 and sampled.high > 5 * sampled.low:
-            tried.append(sampled.fit(sampled.spread_out(count)))
+        if 1 < count <= MOST:
+            tried.append(sampled.spread_out(count))
         for one in tried:
             better = one if one.error <= error or one.error > REFINED * error else sampled.refined(one)
             if better.error <= error:

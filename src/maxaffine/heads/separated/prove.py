@@ -17,11 +17,11 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
-from maxaffine.core.rounding import FLOAT64, compute_format, gamma
+from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
 from maxaffine.heads.separated.plan import SeparatedPlan
-from maxaffine.heads.spectral.prove import head_bound, head_of, query_error
+from maxaffine.heads.spectral.prove import head_of, query_error
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT
@@ -29,6 +29,7 @@ from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import underflow
 from maxaffine.proofs.local_error import prove
 from maxaffine.proofs.product_head import Head
+from maxaffine.proofs.separated_rounding import accounted, rounding
 from maxaffine.proofs.sources import FromExpression
 from maxaffine.structure.exponential_sums import ExponentialSum, rows
 
@@ -39,24 +40,13 @@ THEOREM = (
 ROOM = 1e-3  # of the range of an inner function, which the checker may see a little larger
 
 
-@dataclass(frozen=True)
-class _Column:
-    """What is known of a real column: how far it is off, of which rounding, and the error of its logits."""
-
-    off: float
-    rounding: float
-    eta: float
-
-
 @dataclass
 class _Factors:
     """The factors of a stored layer beside their functions; what is alike is proved once."""
 
-    layer: GroupedLayer
     group: Group
     plan: SeparatedPlan
-    query: Array
-    _known: dict[Any, _Column] = field(default_factory=dict)
+    _known: dict[Any, float] = field(default_factory=dict)
     _sizes: dict[Any, float] = field(default_factory=dict)
 
     def source(self, part: Expression, b: int) -> FromExpression:
@@ -80,32 +70,27 @@ class _Factors:
             self._sizes[key] = found
         return self._sizes[key]
 
-    def column(self, part: Expression | None, absent: float, b: int, values: Array, goal: float) -> _Column:
-        """One real column of block b against its function."""
-        count = math.prod(values.shape)
+    def off(self, part: Expression | None, absent: float, b: int, values: Array, goal: float) -> float:
+        """sup |h - f| of one real column of block b and its function, the stored numbers taken exactly."""
         if part is None or not part.used:
-            return self._constant(part, absent, values)
+            return _constant(part, absent, values)
         cut = self.group.block_slices[b]
         axes = self.group.axes[cut]
         keys = tuple((a.slopes.tobytes(), a.offsets.tobytes()) for a in axes)
-        key = (part.nodes, part.outputs, self._place(b), keys, self.query[cut].tobytes(), values.tobytes())
+        key = (part.nodes, part.outputs, self._place(b), keys, values.tobytes())
         if key not in self._known:
             head = head_of(self.source(part, b), axes, self.plan.made, values[..., None], first=cut.start)
-            one = head_bound(self.layer, head, self.query[cut], count, goal)
-            self._known[key] = _Column(one.approximation + one.uncertainty, one.rounding, one.eta)
+            self._known[key] = prove(head, goal, enough=goal).bound
         return self._known[key]
 
-    def _constant(self, part: Expression | None, absent: float, values: Array) -> _Column:
-        """A column that stands for a number: all values are that number, so that every mean of them is."""
-        held = values.astype(np.float64)
-        if part is None:
-            exact = Interval.point(absent)
-        else:
-            found = part.enclose(Interval.point(np.zeros((1, part.dimension))))
-            exact = Interval(found.lo[0, 0], found.hi[0, 0])
-        off = float(max(np.abs(held - exact.lo).max(), np.abs(held - exact.hi).max()))
-        size = float(np.abs(held).max())
-        return _Column(off, gamma(2 * math.prod(held.shape) + 8, FLOAT64.unit) * size, 0.0)
+
+def _constant(part: Expression | None, absent: float, values: Array) -> float:
+    """A column that stands for a number: all values are that number, so that every mean of them is."""
+    held, exact = values.astype(np.float64), Interval.point(absent)
+    if part is not None:
+        found = part.enclose(Interval.point(np.zeros((1, part.dimension))))
+        exact = Interval(found.lo[0, 0], found.hi[0, 0])
+    return float(max(np.abs(held - exact.lo).max(), np.abs(held - exact.hi).max()) * (1 + 1e-15))
 
 
 def certify_separated(layer: GroupedLayer, plan: SeparatedPlan, error: float, runtime: str = "arrays") -> Certificate:
@@ -116,33 +101,27 @@ def certify_separated(layer: GroupedLayer, plan: SeparatedPlan, error: float, ru
     B, R = len(plan.separation.sizes), len(own)
     if group.block_sizes != plan.separation.sizes or group.factors[0].shape[-1] != R:
         raise Refused("the layer's factors are not those of its plan.")
-    factors = _Factors(layer, group, plan, query_error(layer, group, plan.made))
+    factors = _Factors(group, plan)
     outer = outer_error(plan, factors)
-    goal = max(error - outer, 0.0) / B
+    rounded = rounding(layer, group, query_error(layer, group, plan.made))
     sizes = np.array([[factors.size(row.modulus[b], b) for b in range(B)] for row in own])
-    off, lost = np.zeros((R, B)), np.zeros((R, B))
+    goal, off = max(error - outer, 0.0) / B / R, np.zeros((R, B))
     for r, row in enumerate(own):
         for b in range(B):
-            others = math.prod(np.delete(sizes[r], b)) * R
-            aim = goal / max(others, 1e-300)
-            found = [factors.column(row.real[b], 1.0, b, group.factors[b][..., r], aim)]
+            aim = goal / max(math.prod(np.delete(sizes[r], b)), 1e-300)
+            found = [factors.off(row.real[b], 1.0, b, group.factors[b][..., r], aim)]
             if group.imaginary is not None:
-                found.append(factors.column(row.imaginary[b], 0.0, b, group.imaginary[b][..., r], aim))
-            off[r, b] = math.hypot(*(one.off for one in found)) * (1 + 1e-15)
-            lost[r, b] = math.hypot(*(one.rounding for one in found)) * (1 + 1e-15)
-    exact = float((np.prod(sizes + off, axis=1) - np.prod(sizes, axis=1)).sum())
-    whole = float((np.prod(sizes + off + lost, axis=1) - np.prod(sizes, axis=1)).sum())
-    largest = float(np.prod(sizes + off + lost, axis=1).sum())
-    guard = 1e-15 * largest * (4 * B + 8)
-    products = gamma(4 * B + R + 4, FLOAT64.unit) * largest + compute_format(layer.dtype).unit * largest
+                found.append(factors.off(row.imaginary[b], 0.0, b, group.imaginary[b][..., r], aim))
+            off[r, b] = math.hypot(*found) * (1 + 1e-15)
+    exact, lost, largest = accounted(layer, group, sizes, off, rounded)
     parts = {
-        "approximation": outer + exact + guard,
+        "approximation": outer + exact,
         "leakage": 0.0,
-        "rounding": whole - exact + guard + products + underflow(layer),
+        "rounding": lost + compute_format(layer.dtype).unit * largest + underflow(layer, [largest]),
         "target_rounding": 0.0,
     }
     if not all(math.isfinite(part) for part in parts.values()):
-        raise Refused("a factor could not be bounded.")
+        raise Refused("the products of the factors are too large to be followed.")
     return Certificate.proved(
         math.inf, parts, argument="separated", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(EXPONENTIAL, ELEMENTARY, FLINT),

@@ -12,6 +12,7 @@ from maxaffine.heads.separated.prove import certify_separated
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.request import Request
+from maxaffine.structure.groups import groups_of
 from maxaffine.structure.separate import CHOICES, NotSeparated, separate
 
 GOALS = (0.8, 0.5, 0.25, 0.1)  # of the error, that plans aim at one after the other
@@ -37,6 +38,14 @@ class Separated(Head[SeparatedPlan]):
         if request.target.d_out != 1:
             return "only one output"
         return "only for two and more variables" if len(request.target.expression.used) < 2 else None
+
+    def early(self, request: Request) -> bool:
+        """Where product keys with listed values would have four directions or more."""
+        if self.why_not(request) is not None:
+            return False
+        assert request.target.expression is not None
+        groups = groups_of(request.target.expression)
+        return any(group.dimension > 3 and group.factors is None for group in groups)
 
     def propose(self, search: Search) -> Iterator[SeparatedPlan]:
         """Plans aimed at smaller and smaller errors, the one with the fewest stored numbers first."""

@@ -164,23 +164,27 @@ class GroupPlanner:
         axes, factors, expected = [], [], 0.0
         for e in range(E):
             others = np.prod(np.delete(sizes, e, axis=1), axis=1)
-            fit = AxisCurve(self._columns(e, others), error, self.dtype, True, add=True).smallest(error / E, start=1, most=64)
+            moving = [r for r, row in enumerate(rows) if row[e] is not None]
+            curve = AxisCurve(self._columns(e, others, moving), error, self.dtype, True, add=True)
+            fit = curve.smallest(error / E, start=1, most=64)
             if fit is None:
                 return None
             axes.append(fit.axis)
-            factors.append(fit.values / np.where(others > 0, others, 1.0))
+            values = np.ones((len(fit.axis), len(rows)))  # weights add up to one: a factor 1 is held exactly
+            values[:, moving] = fit.values / np.where(others > 0, others, 1.0)[moving]
+            factors.append(values)
             expected += fit.error
         return GroupPlan(self.group, self.middle, self.half, tuple(axes), None, tuple(factors), expected)
 
-    def _columns(self, e: int, others: Array) -> Function:
+    def _columns(self, e: int, others: Array, moving: list[int]) -> Function:
         """The factors of direction e side by side, each times the size of its partners: z (M,) -> (M, R)."""
         rows = self.group.factors
         assert rows is not None
 
         def columns(z: Array) -> Array:
             t = self._centre[e] + z[:, None] * self.half[e]
-            parts = [np.ones(len(z)) if row[e] is None else row[e].evaluate(t)[:, 0] for row in rows]  # type: ignore[union-attr]
-            return np.stack(parts, axis=1) * others
+            parts = [rows[r][e].evaluate(t)[:, 0] for r in moving]  # type: ignore[union-attr]
+            return np.stack(parts, axis=1) * others[moving]
 
         return columns
 

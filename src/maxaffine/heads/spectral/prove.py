@@ -15,6 +15,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64, compute_format, dtype_of, gamma
+from maxaffine.expression.expression import Expression
 from maxaffine.heads.spectral.plan import GroupPlan, SpectralPlan
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
@@ -214,6 +215,11 @@ def _through_target(layer: GroupedLayer, head: Head, query: Array) -> float:
     return float(np.sum(query * source.half * steep.value)) * (1 + 1e-12) if steep.finite else math.inf
 
 
+def _source(factor: Expression, made: GroupPlan, e: int) -> FromExpression:
+    """A factor of direction e in its scaled variable."""
+    return FromExpression(factor, Interval.of(made.middle.lo[e : e + 1], made.middle.hi[e : e + 1]), made.half[e : e + 1])
+
+
 def _factored(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) -> GroupBound:
     """Sum over the products of prod (|f_e| + eps_e) - prod |f_e|, every factor proved on its own direction."""
     assert group.factors is not None and made.group.factors is not None
@@ -222,22 +228,21 @@ def _factored(layer: GroupedLayer, group: Group, made: GroupPlan, error: float) 
     rows = made.group.factors
     shape = (rank, len(group.axes))
     sizes, plain, rounded, etas = np.ones(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    for r in range(rank):
-        for e, axis in enumerate(group.axes):
-            factor = rows[r][e]
-            column = group.factors[e][:, r : r + 1]
-            if factor is None:
-                plain[r, e] = float(np.abs(column.astype(np.float64) - 1.0).max())
-                rounded[r, e] = gamma(2 * len(axis) + 8, FLOAT64.unit) * 2.0
-                continue
-            middle = Interval.of(made.middle.lo[e : e + 1], made.middle.hi[e : e + 1])
-            head = head_of(FromExpression(factor, middle, made.half[e : e + 1]), (axis,), made, column, first=e)
-            sizes[r, e] = FromExpression(factor, middle, made.half[e : e + 1]).extent()
-            if not math.isfinite(sizes[r, e]):
-                raise Refused("a factor of the target could not be enclosed.")
-            others = error / len(group.axes) / rank
-            one = head_bound(layer, head, query[e : e + 1], len(axis), others)
-            plain[r, e], rounded[r, e], etas[r, e] = one.approximation + one.uncertainty, one.rounding, one.eta
+    sources = [[None if factor is None else _source(factor, made, e) for e, factor in enumerate(row)] for row in rows]
+    for r, e in np.ndindex(shape):
+        source = sources[r][e]
+        sizes[r, e] = 1.0 if source is None else source.extent()
+    if not np.isfinite(sizes).all():
+        raise Refused("a factor of the target could not be enclosed.")
+    for r, e in np.ndindex(shape):
+        source, axis, column = sources[r][e], group.axes[e], group.factors[e][:, r : r + 1]
+        if source is None:
+            plain[r, e] = float(np.abs(column.astype(np.float64) - 1.0).max())
+            rounded[r, e] = gamma(2 * len(axis) + 8, FLOAT64.unit) * 2.0
+            continue
+        goal = error / len(group.axes) / rank / max(float(np.prod(np.delete(sizes[r], e))), 1e-300)  # what partners make of it
+        one = head_bound(layer, head_of(source, (axis,), made, column, first=e), query[e : e + 1], len(axis), goal)
+        plain[r, e], rounded[r, e], etas[r, e] = one.approximation + one.uncertainty, one.rounding, one.eta
     exact, whole, largest = multiplied(sizes, plain, rounded)
     guard = 1e-14 * largest * (len(group.axes) + 4)
     rounding = whole - exact + guard + gamma(rank + len(group.axes), FLOAT64.unit) * largest

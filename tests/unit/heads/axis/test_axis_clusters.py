@@ -68,6 +68,21 @@ def test_few_tokens_proved_twice_and_true(text, box, error, tokens, tmp_path):
     assert ma.load(path or tmp_path / "layer.safetensors").certificate.bound == layer.certificate.bound
 
 
+def test_float32_halves_cells_whose_values_cancel(tmp_path):
+    layer = ma.compile("abs(sin(7*x))", LINE, error=1e-6, dtype="float32")
+    assert layer.method == "axis" and layer.tokens <= 84 and layer.bound <= 1e-6 and layer.dtype == "float32"
+    layer.save(tmp_path / "a.safetensors")
+    assert ma.check(tmp_path / "a.safetensors").passed
+
+
+def test_a_refusal_in_float32_names_what_the_heads_hold_and_not_what_a_lookup_does():
+    with pytest.raises(ma.Refused) as refusal:
+        ma.compile("abs(sin(5*x))*exp(x)", LINE, error=1e-6, dtype="float32")
+    nearest = refusal.value.nearest_error
+    assert nearest < 2e-5
+    assert ma.compile("abs(sin(5*x))*exp(x)", LINE, error=1.01 * nearest, dtype="float32").bound <= 1.01 * nearest
+
+
 def test_the_sine_at_1e_8_and_in_float32():
     fine = ma.compile("abs(sin(7*x))", LINE, error=1e-8, method="axis")
     assert fine.certificate.kind == "proved" and fine.tokens <= 80

@@ -1,0 +1,225 @@
+"""docs/formulas.md and its figure, from the record that benchmarks/formulas.py keeps."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from formula_targets import ERRORS, SETS, Formula
+from maxaffine.layer.blocks import count_text
+from maxaffine.report.style import BLUE, GREEN, QUIET, RED, look, new_figure, save, shortened
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE, FIGURE = ROOT / "docs" / "formulas.md", ROOT / "docs" / "images" / "formulas.png"
+
+SINGULAR = {
+    "I.8.14": "a cone point where `x1 = x2` and `y1 = y2`, inside the box",
+    "I.29.16": "a cone point where `x1 = x2` and `theta1 = theta2`, inside the box",
+    "I.26.2": "`arcsin` reaches its end, where its slope is infinite, at `n = 1`, `sin(theta2) = -1` and `1`",
+    "I.30.5": "`arcsin` reaches its end, where its slope is infinite, in the corner `lambd = d = 2`, `n = 1`",
+    "III.9.52": "0/0 where `omega = omega_0`; `sin(u)**2/u**2` has an analytic extension there",
+}
+"""The formulas of the hundred that are not analytic on their closed box, and where."""
+
+Row = dict[str, Any]
+
+
+def rows(record: dict[str, Any], group: str, error: float) -> dict[str, Row]:
+    """The cells of one table at one error, by name, in the order of the table."""
+    known = record.get(group, {})
+    key = f"{error:g}"
+    return {f.name: known[f.name][key] for f in SETS[group]() if key in known.get(f.name, {})}
+
+
+def proved(row: Row) -> bool:
+    """Proved by the compiler and confirmed by the checker."""
+    return row["kind"] == "proved" and bool(row.get("confirmed"))
+
+
+def seen(row: Row) -> float:
+    """The largest error that any search saw."""
+    return max(row["observed"].values())
+
+
+def relative(row: Row, key: float, error: float) -> float:
+    """A number of the row in units of the formula's largest value."""
+    return key / row["asked"] * error
+
+
+def escaped(text: str) -> str:
+    """Text in a cell of a table."""
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def summary(record: dict[str, Any], group: str) -> Iterator[str]:
+    """A line of the table of counts per error."""
+    for error in ERRORS:
+        found = rows(record, group, error)
+        if not found:
+            continue
+        seconds = [row["seconds"] for row in found.values()]
+        met = [row for row in found.values() if proved(row)]
+        above = sum(row["bound"] is not None and seen(row) > row["bound"] for row in found.values() if row["method"])
+        closest = max((seen(row) / row["bound"] for row in met), default=0.0)
+        yield (
+            f"| {error:g} | {len(found)} | {sum(row['kind'] == 'proved' for row in found.values())} | {len(met)} | {above} | "
+            f"{closest:.3f} | {statistics.median(seconds):.2f} | {np.percentile(seconds, 90):.2f} | {max(seconds):.1f} |"
+        )
+
+
+MARKS = {"o": "of the hundred", "D": "classical"}
+COUNTS = (
+    "| relative error | asked | proved | confirmed | points above a bound | largest observed/bound | median s "
+    "| 90th percentile s | longest s |",
+    "|---|---|---|---|---|---|---|---|---|",
+)
+
+
+def cell(row: Row | None, error: float) -> str:
+    """Proved digits, tokens and seconds of one formula at one error."""
+    if row is None:
+        return ""
+    if row["kind"] != "proved":
+        return row["kind"]
+    doubt = "" if proved(row) else ", not confirmed"
+    return f"{relative(row, row['bound'], error):.1e}, {count_text(row['tokens'])}, {row['seconds']:.1f}{doubt}"
+
+
+def hundred(record: dict[str, Any]) -> Iterator[str]:
+    """One row per formula of the hundred."""
+    yield "| formula | | variables | " + " | ".join(f"{error:g}" for error in ERRORS) + " |"
+    yield "|---|---|---|" + "---|" * len(ERRORS)
+    found = {error: rows(record, "feynman", error) for error in ERRORS}
+    for formula in SETS["feynman"]():
+        cells = " | ".join(cell(found[error].get(formula.name), error) for error in ERRORS)
+        yield f"| {formula.name} | `{formula.text}` | {formula.dimension} | {cells} |"
+
+
+def numbers(formula: Formula, row: Row, error: float) -> str:
+    """Stored numbers, beside those of the design where it gives any."""
+    if formula.numbers is None:
+        return f"{row['numbers']:,}"
+    planned = formula.numbers[formula.errors.index(error)]
+    return f"{row['numbers']:,} ({row['numbers'] / planned:.2g} x {planned:,})"
+
+
+def classical(record: dict[str, Any]) -> Iterator[str]:
+    """One row per classical formula and error."""
+    yield "| formula | variables | error | method | tokens | stored numbers | proved | observed | s | confirmed |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    for formula in SETS["classical"]():
+        for error in formula.errors:
+            row = rows(record, "classical", error).get(formula.name)
+            if row is None:
+                continue
+            head = f"| {escaped(formula.name)} | {formula.dimension} | {error:g}"
+            if row["kind"] != "proved":
+                yield f"{head} | {row['kind']} | | | | | {row['seconds']:.1f} | |"
+                continue
+            yield (
+                f"{head} | {row['method']} | {count_text(row['tokens'])} | {numbers(formula, row, error)} | "
+                f"{relative(row, row['bound'], error):.2e} | {relative(row, seen(row), error):.2e} | {row['seconds']:.1f} | "
+                f"{'yes' if proved(row) else 'no'} |"
+            )
+
+
+def exceptions(record: dict[str, Any]) -> Iterator[str]:
+    """The formulas that are not analytic, and what was reached; then every other cell that is not proved, with its sentence."""
+    yield "| formula | why | reached |"
+    yield "|---|---|---|"
+    for name, why in SINGULAR.items():
+        reached = []
+        for error in ERRORS:
+            row = rows(record, "feynman", error).get(name)
+            if row is not None:
+                told = f"proved to {relative(row, row['bound'], error):.1e} ({row['method']})" if proved(row) else row["kind"]
+                reached.append(f"{error:g}: {told}")
+        yield f"| {name} | {why} | {'; '.join(reached)} |"
+
+
+def refusals(record: dict[str, Any]) -> Iterator[str]:
+    """What else is not proved and confirmed, each in the words of its refusal."""
+    lines = []
+    for group in SETS:
+        for error in ERRORS:
+            for name, row in rows(record, group, error).items():
+                if not proved(row) and name not in SINGULAR:
+                    why = row["reason"] or f"the checker: {row.get('doubt', 'not asked')}"
+                    lines.append(f"| {escaped(name)} | {error:g} | {escaped(shortened(str(why), 300))} |")
+    if lines:
+        yield from ("", "Other requests that are not proved:", "", "| formula | error | reason |", "|---|---|---|", *lines)
+
+
+def page(record: dict[str, Any]) -> str:
+    """The page as Markdown."""
+    analytic = sum(formula.name not in SINGULAR for formula in SETS["feynman"]())
+    lines = [
+        "# Real formulas", "",
+        "Made by `make formulas`: the hundred equations of the AI Feynman benchmark (Udrescu and Tegmark 2020) with the sampling "
+        "ranges of its authors, and classical functions of up to 100 variables, each through `auto`. Errors are relative to the "
+        "formula's largest value. *Proved* is what `compile` proves, *confirmed* what the independent checker proves again; "
+        "*observed* is the largest error among random points, corners, faces and what climbing from them finds, and has to stay "
+        "below the bound. Seconds are processor seconds of one `compile`, the proof included, on one thread.", "",
+        "![proved digits, tokens and seconds against the number of variables](images/formulas.png)", "",
+        "## The hundred", "",
+        *COUNTS, *summary(record, "feynman"), "",
+        f"{analytic} of the hundred are analytic on their closed box; the other {len(SINGULAR)} are not:", "",
+        *exceptions(record), *refusals(record), "",
+        "## Classical functions", "",
+        "On [-1, 1] in every variable unless the literature has a box of its own (benchmarks/formula_targets.py). The stored "
+        "numbers are keys, values and matrices; in brackets, where there is one, the planned count of numbers in factors.", "",
+        *COUNTS, *summary(record, "classical"), "", *classical(record), "",
+        "## Every formula of the hundred", "",
+        "Proved relative error, tokens of the literal layer (implied where they are products of keys), processor seconds.", "",
+        *hundred(record),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def draw(record: dict[str, Any]) -> None:
+    """Proved digits, tokens and seconds against the number of variables; a formula is a dot, a classical one a diamond."""
+    rng = np.random.default_rng(0)
+    with look():
+        figure, grid = new_figure((11.0, 3.5), 1, 3)
+        for error, colour in zip(ERRORS, (BLUE, GREEN, RED), strict=True):
+            for group, marker in (("feynman", "o"), ("classical", "D")):
+                met = [row for row in rows(record, group, error).values() if proved(row)]
+                if not met:
+                    continue
+                x = np.array([row["dimension"] for row in met]) * np.exp(rng.uniform(-0.07, 0.07, len(met)))
+                heights = (
+                    [-math.log10(relative(row, row["bound"], error)) for row in met],
+                    [math.log10(row["tokens"]) for row in met],
+                    [math.log10(max(row["seconds"], 0.01)) for row in met],
+                )
+                label = f"{error:g}" if group == "feynman" else None
+                style = {"marker": marker, "ls": "none", "ms": 4.0, "mfc": colour, "mec": "white", "mew": 0.4, "alpha": 0.75}
+                for axes, y in zip(grid[0], heights, strict=True):
+                    axes.plot(x, y, label=label, **style)
+        titles = ("proved digits", "tokens, power of ten", "processor seconds")
+        for axes, title in zip(grid[0], titles, strict=True):
+            axes.set_xscale("log")
+            axes.set_xticks([1, 2, 3, 5, 10, 20, 50, 100], ["1", "2", "3", "5", "10", "20", "50", "100"])
+            axes.minorticks_off()
+            axes.set_xlim(0.8, 130)
+            axes.set_xlabel("variables")
+            axes.set_title(title)
+        grid[0][1].set_yscale("symlog", linthresh=10.0, linscale=1.0)
+        grid[0][1].set_yticks([0, 2, 5, 10, 20, 50, 100], ["0", "2", "5", "10", "20", "50", "100"])
+        seconds = [-1, 0, 1, 2]
+        grid[0][2].set_yticks(seconds, [f"{10.0**power:g}" for power in seconds])
+        grid[0][1].legend(title="relative error", loc="upper left", frameon=False)
+        kinds = [grid[0][2].plot([], [], mark, color=QUIET, ms=4, label=name)[0] for mark, name in MARKS.items()]
+        grid[0][2].legend(handles=kinds, loc="upper left", frameon=False)
+        save(figure, FIGURE, 110)
+
+
+def write(record: dict[str, Any]) -> None:
+    """The page and its figure."""
+    draw(record)
+    PAGE.write_text(page(record))
