@@ -23,8 +23,8 @@ def same(one, other, box):
 
 
 def variables(*texts):
-    names = tuple("abcdmnpqrstuvwxyz")
-    return [name for name in names if any(name in Expression.parse(t, names).used for t in texts)]
+    letters = tuple("abcdmnpqrstuvwxyz")
+    return [name for name in letters if any(name in Expression.parse(text, letters).used for text in texts)]
 
 
 EQUAL = [
