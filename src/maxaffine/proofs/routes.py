@@ -213,7 +213,8 @@ def dense_is_counted(layer: Layer | GroupedLayer, argument: str) -> bool:
     """Whether the bound of the layer counts what the softmax over all tokens loses in NumPy."""
     if not layer.grouped:
         return True
-    return argument != "separated" and not layer.has_clusters
+    counted = argument != "separated" and not layer.has_clusters
+    return counted and all(group.factors is None or group.is_plain for group in layer.products())
 
 
 def _tensors(

@@ -118,7 +118,7 @@ def certify_separated(layer: GroupedLayer, plan: SeparatedPlan, error: float, ru
             off[r, b] = math.hypot(*found) * (1 + 1e-15)
     exact, lost, largest = accounted(layer, group, sizes, off, rounded)
     kept = allowance(reserve, largest) if reserve else 0.0  # what the polynomials of `collapsed` differ from the heads by
-    if runtime == "dense" and not group.is_plain:
+    if runtime == "dense":
         lost += literal(layer, ()).total
     parts = {
         "approximation": outer + exact,
