@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 FALLS = 4.49  # sinc falls from 0 to its first minimum at 4.4934.., where it is -0.217234..
 LEAST = -0.217235
+SECOND = 0.128375  # its largest value from pi on, 0.1283745.., at 7.725..
 ROUGH = 2.0**-48  # what float64 values are off by, of at most 1 or relative: 8 ulp of sin or expm1 and a division
 
 
@@ -40,7 +41,8 @@ def sinc_enclosed(u: Interval) -> Interval:
     with quiet():
         far = np.minimum(1.0, (1.0 + ROUGH) / least)
         low = np.where(most <= FALLS, sinc(most) - ROUGH, np.maximum(LEAST, -far))
-        high = np.where(least <= np.pi, sinc(least) + ROUGH, far)
+        high = np.where(least <= np.pi, sinc(least) + ROUGH, np.minimum(far, SECOND))
+        high = np.where(most > 2 * np.pi - 0.01, np.maximum(high, np.where(least <= np.pi, SECOND, high)), high)
         away = least > 1.0
         quotient = u.sin() / Interval(np.where(away, u.lo, 1.0), np.where(away, u.hi, 1.0))
         low = np.where(away, np.maximum(low, quotient.lo), low)
