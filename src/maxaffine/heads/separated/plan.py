@@ -89,6 +89,7 @@ class SeparatedPlan:
                 for one in self.sums
             ],
             "axes": axes,
+            "identities": list(self.separation.used),
         }
 
 
