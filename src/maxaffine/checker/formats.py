@@ -74,7 +74,8 @@ def answers_fit(layer: Layer, compute: str, followed: bool = False) -> bool:
             if not all(size * (tokens + 8.0) ** 2 < 2.0**1019 for size, tokens in group.block_sums()):
                 return False
         else:
-            largest.append((group.largest(span), float(min(group.tokens, MOST_TOKENS if isinstance(group, Factored) else 2**1000))))
+            product = isinstance(group, Factored)
+            largest.append((group.largest(span), float(min(group.tokens, MOST_TOKENS if product else 2**1000))))
             inner += [(one.largest(span), float(one.tokens)) for one in group.factors] if isinstance(group, Factored) else []
     with np.errstate(over="ignore"):
         if not all(size * np.float64(tokens + 8.0) ** 2 < 2.0**1019 for size, tokens in [*largest, *inner]):

@@ -102,6 +102,14 @@ class FactorGroup:
         if sum(leaning) > 1:
             raise BadInput("the values of at most one factor of a product may be affine.")
 
+    def check_listed(self) -> None:
+        """Refuse to list more combinations than LISTED."""
+        if self.count > LISTED:
+            raise Refused(
+                f"its {count_text(self.count)} tokens are all combinations of {' x '.join(map(str, self.shape))}, and {LISTED:,} "
+                'are listed at most; run it by runtime="two-level", or export it by its structure.'
+            )
+
     @cached_property
     def combined(self) -> ClusterGroup:
         """All combinations of the factors' clusters, in float64: the literal layer's, the last factor running fastest.
@@ -109,11 +117,7 @@ class FactorGroup:
         Keys, places and slopes are the factors'; offsets are rounded sums and values rounded products, shifted.  Refused where
         there are more than LISTED tokens.
         """
-        if self.count > LISTED:
-            raise Refused(
-                f"its {count_text(self.count)} tokens are all combinations of {' x '.join(map(str, self.shape))}, and {LISTED:,} are "
-                'listed at most; run it by runtime="two-level", or export it by its structure.'
-            )
+        self.check_listed()
         clusters = tuple(self._cluster(cells) for cells in itertools.product(*(factor.clusters for factor in self.factors)))
         slopes = itertools.product(*(factor.site_slopes.astype(np.float64) for factor in self.factors))
         offsets = itertools.product(*(factor.site_offsets.astype(np.float64) for factor in self.factors))
