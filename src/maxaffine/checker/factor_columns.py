@@ -14,10 +14,12 @@ from maxaffine.checker.head_rounding import rounding
 from maxaffine.checker.product_group import Scaled
 from maxaffine.checker.proved import DOUBLE, NotProved
 from maxaffine.checker.reader import ProductKeys
+from maxaffine.checker.same_function import doubt_same
 from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
+from maxaffine.expression.graph import Graph
 
 CLOSE = 1e-4  # by which a size may exceed one that is reached, as a part of it
 BUDGET = 40_000  # pieces for a size
@@ -43,12 +45,18 @@ class Columns:
     _sizes: dict[Any, float] = field(default_factory=dict)
     _blocks: dict[int, Like] = field(default_factory=dict)
 
-    def size(self, b: int, real: Function, imaginary: Function = None) -> float:
-        """sup |real + i imaginary| over the range of block b; None stands for 1, and for 0."""
+    def size(self, b: int, real: Function, imaginary: Function = None, modulus: Function = None) -> float:
+        """sup |real + i imaginary| over the range of block b; None stands for 1, and for 0.
+
+        `modulus` is taken for the modulus where it is shown to be that.
+        """
         box = self.ranges[b]
-        key = (function_key(real), function_key(imaginary), box.lo.tobytes(), box.hi.tobytes())
+        key = (function_key(real), function_key(imaginary), function_key(modulus), box.lo.tobytes(), box.hi.tobytes())
         if key not in self._sizes:
-            self._sizes[key] = _largest([part for part in (real, imaginary) if part is not None], box, real is None)
+            parts = [part for part in (real, imaginary) if part is not None]
+            if modulus is not None and len(parts) == 2 and _is_modulus(modulus, parts, box):
+                parts = [modulus]
+            self._sizes[key] = _largest(parts, box, real is None)
         return self._sizes[key]
 
     def error(self, b: int, values: Array, part: Function, absent: float, goal: float) -> float:
@@ -94,6 +102,21 @@ class Columns:
         away = max(float(np.abs(values - low).max()), float(np.abs(values - high).max()))
         computed = (2.0 * sum(values.shape) + values.ndim * 64.0) * DOUBLE * float(np.abs(values).max())
         return away * (1 + 1e-14) + computed
+
+
+def _is_modulus(modulus: Expression, parts: list[Expression], box: Interval) -> bool:
+    """Whether modulus^2 is shown to be the sum of the squares of the parts."""
+    graph = Graph()
+    variables = {i: graph.variable(i) for i in range(modulus.dimension)}
+    squares = [graph.integer_power(graph.include(one.nodes, variables)[one.outputs[0]], 2) for one in (modulus, *parts)]
+    one, other = (
+        Expression.of_graph("a square", modulus.names, graph, (place,)) for place in (squares[0], graph.total(squares[1:]))
+    )
+    try:
+        doubt_same(one, other, box.lo, box.hi)
+    except NotProved:
+        return False
+    return True
 
 
 def _largest(parts: list[Expression], box: Interval, one: bool) -> float:

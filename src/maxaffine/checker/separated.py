@@ -177,7 +177,7 @@ def _error_of_factors(own: Sequence[Row], columns: Columns, goal: float) -> tupl
     assert keys.factors is not None
     gained, whole, tops = 0.0, 0.0, np.empty((len(columns.ranges), len(own)))
     for r, row in enumerate(own):
-        sizes = [columns.size(b, row.real[b], row.imaginary[b]) for b in blocks]
+        sizes = [columns.size(b, row.real[b], row.imaginary[b], row.modulus[b]) for b in blocks]
         if not all(0.0 <= size < 1e150 for size in sizes):
             raise NotProved("a factor of the target could not be enclosed.")
         errors = []

@@ -195,7 +195,7 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
     hard = certificate.runtime == "hard"
     if hard and route.name not in ("arrays", "nearest", "tensors", "tensors with gradients"):
         return refuse(DIFFERENT)
-    if route.name in LITERAL and not (route.name == "dense" and _dense_is_counted(layer)):
+    if route.name in LITERAL and not (route.name == "dense" and dense_is_counted(layer)):
         bound = source.literal.get(dtype, "nothing is stated of it")
         if isinstance(bound, str):
             return refuse(bound)
@@ -209,7 +209,7 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
     return prove(parts, "the bound of the layer")
 
 
-def _dense_is_counted(layer: Layer | GroupedLayer) -> bool:
+def dense_is_counted(layer: Layer | GroupedLayer) -> bool:
     """Whether the bound of the layer counts what the softmax over all tokens loses in NumPy."""
     if not layer.grouped:
         return True

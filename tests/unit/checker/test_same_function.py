@@ -23,7 +23,8 @@ def same(one, other, box):
 
 
 def variables(*texts):
-    return [name for name in "abcdmnpqrstuvwxyz" if any(name in Expression.parse(t, tuple("abcdmnpqrstuvwxyz")).used for t in texts)]
+    letters = tuple("abcdmnpqrstuvwxyz")
+    return [name for name in letters if any(name in Expression.parse(text, letters).used for text in texts)]
 
 
 EQUAL = [

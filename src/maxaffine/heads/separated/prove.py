@@ -27,6 +27,7 @@ from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import underflow
+from maxaffine.proofs.literal import literal
 from maxaffine.proofs.local_error import prove
 from maxaffine.proofs.product_head import Head
 from maxaffine.proofs.separated_rounding import accounted, rounding
@@ -114,6 +115,8 @@ def certify_separated(layer: GroupedLayer, plan: SeparatedPlan, error: float, ru
                 found.append(factors.off(row.imaginary[b], 0.0, b, group.imaginary[b][..., r], aim))
             off[r, b] = math.hypot(*found) * (1 + 1e-15)
     exact, lost, largest = accounted(layer, group, sizes, off, rounded)
+    if runtime == "dense" and not group.is_plain:
+        lost += literal(layer, ()).total
     parts = {
         "approximation": outer + exact,
         "leakage": 0.0,
