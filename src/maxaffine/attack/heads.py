@@ -155,7 +155,7 @@ def _checked(
         return
     spoken = ("two-level",) if layer.has_clusters else [name for name in chooser.available(layer) if name != "collapsed"]
     for runtime in spoken:
-        if runtime != "dense" or (layer.tokens <= LITERAL and dense_is_counted(layer)):
+        if runtime != "dense" or (layer.tokens <= LITERAL and dense_is_counted(layer, str(record["plan"].get("argument")))):
             row.judge(f"{what}, {runtime}", case, bound, _search(layer, target, rng, runtime, domain, case, None))
 
 
