@@ -172,7 +172,7 @@ def page(record: dict[str, Any]) -> str:
         *exceptions(record), *refusals(record), "",
         "## Classical functions", "",
         "On [-1, 1] in every variable unless the literature has a box of its own (benchmarks/formula_targets.py). The stored "
-        "numbers are keys, values and matrices; in brackets, where there is one, the planned count of numbers in factors.", "",
+        "numbers are keys, two each, and values; in brackets, where there is one, the count that was planned.", "",
         *COUNTS, *summary(record, "classical"), "", *classical(record), "",
         "## Every formula of the hundred", "",
         "Proved relative error, tokens of the literal layer (implied where they are products of keys), processor seconds.", "",
@@ -210,12 +210,13 @@ def draw(record: dict[str, Any]) -> None:
             axes.set_xlabel("variables")
             axes.set_title(title)
         grid[0][1].set_yscale("symlog", linthresh=10.0, linscale=1.0)
+        grid[0][1].set_ylim(bottom=-0.3)
         grid[0][1].set_yticks([0, 2, 5, 10, 20, 50, 100], ["0", "2", "5", "10", "20", "50", "100"])
         seconds = [-1, 0, 1, 2]
         grid[0][2].set_yticks(seconds, [f"{10.0**power:g}" for power in seconds])
         grid[0][1].legend(title="relative error", loc="upper left", frameon=False)
         kinds = [grid[0][2].plot([], [], mark, color=QUIET, ms=4, label=name)[0] for mark, name in MARKS.items()]
-        grid[0][2].legend(handles=kinds, loc="upper left", frameon=False)
+        grid[0][2].legend(handles=kinds, loc="lower right", frameon=False)
         save(figure, FIGURE, 110)
 
 
