@@ -135,8 +135,8 @@ class ProductGroup:
         if self.keys.tokens <= LITERAL:
             E, depth = len(self.keys.axes), tree_depth(self.all_tokens)
             errors = LogitErrors(compute_format(self.dtype).unit, E + 2.01, 12.0, self.bias)
-            lost, sizes = joined_factors(self.keys.axes, self.keys.factors, errors)
-            gained += lost + DOUBLE * 1.01 * (2 * depth + E + rank + 12) * sizes
+            lost, held = joined_factors(self.keys.axes, self.keys.factors, errors)
+            gained += lost + DOUBLE * 1.01 * (2 * depth + E + rank + 12) * held
         return gained * (1 + 1e-12), whole
 
     def _bound(self, head: Head, query: Array, goal: float) -> tuple[float, float]:
