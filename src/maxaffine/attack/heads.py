@@ -28,7 +28,7 @@ from maxaffine.core.scope import Scope
 from maxaffine.layer.file import from_tensors
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import face_biased
-from maxaffine.proofs.routes import literal_bounds
+from maxaffine.proofs.routes import dense_is_counted, literal_bounds
 from maxaffine.request import Run
 from maxaffine.runtime import chooser
 from maxaffine.target.target import Target
@@ -155,7 +155,7 @@ def _checked(
         return
     spoken = ("two-level",) if layer.has_clusters else [name for name in chooser.available(layer) if name != "collapsed"]
     for runtime in spoken:
-        if runtime != "dense" or layer.tokens <= LITERAL:
+        if runtime != "dense" or (layer.tokens <= LITERAL and dense_is_counted(layer, str(record["plan"].get("argument")))):
             row.judge(f"{what}, {runtime}", case, bound, _search(layer, target, rng, runtime, domain, case, None))
 
 

@@ -108,7 +108,7 @@ def random_layers(
         except MaxaffineError:
             refused()
             continue
-        if compiled.bound is None or compiled.certificate.kind != "proved" or compiled.tokens > MOST_TOKENS:
+        if compiled.bound is None or compiled.certificate.kind != "proved" or compiled.weights.work > MOST_TOKENS:
             refused()
             continue
         made[dtype] += 1

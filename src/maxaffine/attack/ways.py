@@ -67,8 +67,9 @@ def _own(compiled: Compiled) -> str:
 
 
 def _chunked(run: Callable[[Array], Any], compiled: Compiled) -> Run:
-    """A literal form in chunks of points, its answers in rows."""
-    return in_steps(lambda x: _flat(run(x), len(x)), max(1, CHUNK // max(compiled.tokens, 1)))
+    """A form in chunks of points, its answers in rows; implied tokens are not met."""
+    met = compiled.weights.work if compiled.tokens > LISTED else compiled.tokens
+    return in_steps(lambda x: _flat(run(x), len(x)), max(1, CHUNK // max(met, 1)))
 
 
 def _flat(answer: Any, count: int) -> Array:

@@ -142,7 +142,8 @@ class ProductGroup:
     def _bound(self, head: Head, query: Array, goal: float) -> tuple[float, float]:
         compute = compute_format(self.dtype)
         lost, largest = rounding(head, query, compute.unit, self.bias, self.all_tokens, self.narrow)
-        return head.supremum(goal) + lost + 4.0 * self.keys.tokens * compute.tiny * head.top(), largest
+        tokens = math.prod(len(axis.a) for axis in head.axes)
+        return head.supremum(goal) + lost + 4.0 * tokens * compute.tiny * head.top(), largest
 
     @cached_property
     def levels(self) -> tuple[float, float]:

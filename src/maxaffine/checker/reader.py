@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.checker.product_keys import TOKENS, Axis, ProductKeys, Shapes, numbers_of
+from maxaffine.checker.axis_keys import Axis
+from maxaffine.checker.product_keys import TOKENS, ProductKeys, Shapes, numbers_of
 from maxaffine.checker.proved import NotProved
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import DTYPES, numpy_dtype

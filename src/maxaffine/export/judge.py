@@ -17,6 +17,7 @@ from maxaffine.runtime import two_level
 
 POINTS = 2048
 SWITCHES = 64  # segments on which the hand-over between two clusters is looked for
+LISTED = 1 << 16  # tokens up to which forms of all of them are compared
 WORK = 1 << 25  # tokens times points that one judgement may take
 STEPS = np.concatenate([[0.0], 10.0 ** np.arange(-17.0, -1.0, 1.0)])
 
@@ -41,7 +42,8 @@ def points(layer: Layer | GroupedLayer, worst: Iterable[float], seed: int = 0) -
     """Points to compare at: random ones, corners, faces, the worst one known, and both sides of where clusters hand over."""
     rng = np.random.default_rng(seed)
     low, high, D = layer.low, layer.high, layer.dimension
-    count = int(np.clip(WORK // max(layer.tokens, 1), 48, POINTS))
+    met = layer.work if layer.tokens > LISTED else layer.tokens  # implied tokens are not met
+    count = int(np.clip(WORK // max(met, 1), 48, POINTS))
     inside = rng.uniform(low, high, size=(count, D))
     corners = np.where(rng.random((min(2**D, 32), D)) < 0.5, low, high)
     faces = inside[: count // 8].copy()

@@ -3,7 +3,7 @@
 UNARY = (
     "abs", "sign", "floor", "exp", "expm1", "log", "log1p", "sqrt", "cbrt", "sin", "cos", "tan", "asin", "acos",
     "atan",
-    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf", "sinc", "exprel",
 )  # fmt: skip
 """Functions of one argument that are operations of an expression."""
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core.intervals import Interval
 from maxaffine.core.outward import float_power, sigmoid_of
-from maxaffine.expression import balls
+from maxaffine.expression import balls, entire
 
 if TYPE_CHECKING:
     from maxaffine.expression.graph import Graph
@@ -212,6 +212,8 @@ OPERATIONS: dict[str, Operation] = {
         lambda _, u: (u.lo > -1) & (u.hi < 1), "`{0}` leaves (-1, 1)"),
     "sigmoid": Operation(sigmoid_of, Interval.sigmoid, lambda z: 1 / (1 + (-z).exp()), _sigmoid_slope),
     "erf": Operation(_erf, Interval.erf, balls.entire("erf"), _erf_slope),
+    "sinc": Operation(entire.sinc, entire.sinc_enclosed, balls.entire("sinc"), entire.sinc_slope),
+    "exprel": Operation(entire.exprel, entire.exprel_enclosed, entire.exprel_ball, entire.exprel_slope),
     "abs": Operation(np.abs, Interval.__abs__, balls.absolute, lambda g, _, u: g.apply("sign", u)),
     "sign": Operation(np.sign, Interval.sign, balls.sign),
     "floor": Operation(np.floor, Interval.floor, balls.floor),

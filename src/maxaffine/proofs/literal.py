@@ -77,9 +77,8 @@ def literal(layer: Layer | GroupedLayer, proved: Sequence[ProvedBlend | None], a
         raise Refused(f"the literal softmax has {count_text(layer.tokens)} tokens, and {MOST_TOKENS:,} are listed at most.")
     if not layer.grouped:
         return _lookup(layer, form)
-    proved = proved or [None] * len(layer.groups)
     groups = []
-    for group, one in zip(layer.groups, proved, strict=True):
+    for group, one in zip(layer.groups, proved or [None] * len(layer.groups), strict=True):
         if not (group.clustered or group.factored):
             groups.append(product_column(layer, group, form))
         elif one is None:

@@ -195,7 +195,7 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
     hard = certificate.runtime == "hard"
     if hard and route.name not in ("arrays", "nearest", "tensors", "tensors with gradients"):
         return refuse(DIFFERENT)
-    if route.name in LITERAL and not (route.name == "dense" and _dense_is_counted(layer)):
+    if route.name in LITERAL and not (route.name == "dense" and dense_is_counted(layer, certificate.argument)):
         bound = source.literal.get(dtype, "nothing is stated of it")
         if isinstance(bound, str):
             return refuse(bound)
@@ -209,11 +209,12 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
     return prove(parts, "the bound of the layer")
 
 
-def _dense_is_counted(layer: Layer | GroupedLayer) -> bool:
+def dense_is_counted(layer: Layer | GroupedLayer, argument: str) -> bool:
     """Whether the bound of the layer counts what the softmax over all tokens loses in NumPy."""
     if not layer.grouped:
         return True
-    return not layer.has_clusters and all(group.factors is None or group.is_plain for group in layer.products())
+    counted = argument != "separated" and not layer.has_clusters
+    return counted and all(group.factors is None or group.is_plain for group in layer.products())
 
 
 def _tensors(

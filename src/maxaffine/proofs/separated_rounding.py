@@ -21,7 +21,6 @@ from maxaffine.core.rounding import FLOAT64, compute_format, gamma
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.head_bounds import BLOCK_PIECES, ColumnMoments, column_moments, etas_for
-from maxaffine.proofs.literal_products import LITERAL, literal_rounding
 
 MOST = 2.0**1000  # beyond which products are not followed
 
@@ -110,15 +109,13 @@ def multiplied(sizes: Array, plain: Array, rounded: Array) -> tuple[float, float
 def accounted(layer: GroupedLayer, group: Group, sizes: Array, plain: Array, rounded: Rounded) -> tuple[float, float, float]:
     """A group's error before rounding, what rounding adds to it, and a bound of |group|; infinite where it cannot be followed.
 
-    `sizes` (R, blocks) bound |f_rb| of the target's factors and `plain` how far the stored factors are from them.  Small layers
-    with one real factor per direction are also run by the literal softmax, which is counted then.
+    `sizes` (R, blocks) bound |f_rb| of the target's factors and `plain` how far the stored factors are from them.  The literal
+    softmax has a bound of its own.
     """
     off = np.stack(rounded.errors, axis=1)
     exact, whole, largest = multiplied(sizes, plain, off)
     guard = 4.0 * FLOAT64.unit * (sum(sizes.shape) + 4) * (whole + 2.0 * largest)  # of these products and sums themselves
     lost = whole - exact + guard + products_lost(group, sizes + plain + off) if math.isfinite(whole) else math.inf
-    if group.is_plain and layer.tokens <= LITERAL:
-        lost += literal_rounding(layer, group)
     return (exact + guard, lost, largest + lost) if math.isfinite(lost) else (math.inf, math.inf, math.inf)
 
 

@@ -22,8 +22,8 @@ def family(c: Compiled) -> str:
     """The family of a layer, as advice.toml names it."""
     if c.certificate.scope.over == "entries":
         return "entries"
-    if c.method == "spectral":
-        return "spectral"
+    if c.method in ("spectral", "separated"):
+        return c.method
     return "clusters" if c.weights.grouped else "cells"
 
 

@@ -125,7 +125,7 @@ class Probe:
         """Points per side of a square picture: `most`, fewer when every point costs a sum over very many tokens."""
         # A product of axes needs a multiplication for a token where another layer needs an exponential.
         budget = SUMS_IN_A_PICTURE * (12 if self.compiled.weights.is_product else 1)
-        return int(np.clip(math.isqrt(budget // self.compiled.tokens), least, most))
+        return int(np.clip(math.isqrt(budget // max(1, self.compiled.weights.work)), least, most))
 
     def entropy(self, x: Array, share: float = 1.0) -> Array | None:
         """H(x) at points (..., D); None when the weights would pass this share of the figure's budget."""

@@ -30,6 +30,8 @@ def summary(compiled: Compiled) -> str:
         f"{'' if c.tokens == 1 else 's'} ({keys}), {c.method}, "
         f"{'' if c.sharpness is None else f'sharpness {c.sharpness:.4g}, '}{c.dtype}, {size(c.weights.nbytes)}",
     ]
+    if c.target.continued:
+        lines.insert(1, "continued  quotients that are 0/0 somewhere stand for their limits there: the continuous extension")
     norm = c.certificate.norm_name
     if c.bound is None:
         lines.append(f"proved     nothing: {c.certificate.theorem}")
@@ -44,6 +46,23 @@ def summary(compiled: Compiled) -> str:
     if c.standing == "stated" and c.bound is not None:
         lines.append("standing   stated in the file, not checked; layer.check() proves it again")
     return "\n".join(lines + _literal(c))
+
+
+def _apart(c: Compiled) -> list[str]:
+    """How a separated layer takes its target apart."""
+    if c.method != "separated" or "sizes" not in c.plan:
+        return []
+    (group,), sizes, sums = c.weights.products(), c.plan["sizes"], c.plan["sums"]  # type: ignore[union-attr]
+    blocks = f"{len(sizes)} blocks of " if max(sizes) > 1 else ""
+    lines = [f"split      {_count(group.rank, 'product')} over {blocks}{_count(sum(sizes), 'direction')}"]
+    for one in sums:
+        terms = len(one["exponents"]) + (one["constant"] != 0.0)
+        lines.append(f"           an outer function as a sum of {_count(terms, 'exponential')}")
+    return lines + [f"           by {name}" for name in c.plan.get("identities", [])]
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def _size(c: Compiled) -> list[str]:
@@ -72,6 +91,7 @@ def explain(compiled: Compiled, batch: int | None = None, device: str = "cpu") -
     if device not in ("cpu", "cuda"):
         raise BadInput(f'`device` (={device!r}) must be "cpu" or "cuda".')
     lines = [summary(c)]
+    lines += _apart(c)
     if c.bound is not None:
         lines.append("parts of the bound")
         meaning = advice.meaning(c)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from fractions import Fraction
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
@@ -86,6 +85,12 @@ class Separation:
         return Expression.of_graph("the sum of products", tuple(names), graph, (graph.total(products),))
 
 
-def at_points(part: Expression | None, t: Array, absent: float) -> Array:
-    """Values (M,) of a factor or part at points (M, E_b) of its block."""
-    return np.full(len(t), absent) if part is None else part.evaluate(t)[:, 0]
+def side_by_side(functions: Sequence[Expression], scales: Array) -> Expression | None:
+    """Functions of the same variables, each times a number, as the outputs of one expression; None where there are none."""
+    if not functions:
+        return None
+    graph, places = Graph(), []
+    for one, scale in zip(functions, scales, strict=True):
+        place = graph.include(one.nodes, {i: graph.variable(i) for i in range(one.dimension)})[one.outputs[0]]
+        places.append(graph.multiply(graph.number(Fraction(float(scale))), place))
+    return Expression.of_graph("factors", functions[0].names, graph, places)

@@ -23,6 +23,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
+from maxaffine.expression.removable import extended
 from maxaffine.target.box import Box
 from maxaffine.target.call import call_batch, call_points, check_finite
 from maxaffine.target.calls import Answers
@@ -56,6 +57,7 @@ class Target:
     vectorize: bool = False
     boxes: tuple[Box, Box] | None = None
     data: Any = field(default=None, repr=False)  # a Table or Samples; of a file only their Entries
+    continued: bool = False  # whether quotients that are 0/0 somewhere on the box stand for their limits there
     calls: Answers | None = field(default=None, repr=False)  # of a callable: counts and keeps its values, or stands in for it
 
     @classmethod
@@ -89,7 +91,9 @@ class Target:
         if isinstance(source, Expression):
             if source.names != joined.names:
                 raise BadInput(f"the expression's variables {source.names} are not those of the box {joined.names}.")
-            return cls(joined, _fill(source, shape), inputs, source, None, source.text, name, False, boxes)
+            whole = _continued(source, joined)
+            shape = _fill(source, shape)
+            return cls(joined, shape, inputs, whole, None, source.text, name, False, boxes, continued=whole is not source)
         if not callable(source):
             raise BadInput(
                 f"the target (a {type(source).__name__}) must be an expression such as 'sin(x)', a function of batches, "
@@ -275,6 +279,15 @@ class Target:
         if record["kind"] == "callable" and record["text"] is None:
             return cls(box, shape, inputs, None, _gone, None, name, False, boxes)
         raise BadInput("the record of a target must be an expression with its text, or a callable without.")
+
+
+def _continued(expression: Expression, box: Box) -> Expression:
+    """The expression, with its removable singularities removed where it has some on the box and none then."""
+    whole = Interval(box.low[None], box.high[None])
+    if expression.defined(whole).all() or np.isfinite(expression.enclose(whole).magnitude).all():
+        return expression
+    other = extended(expression)
+    return expression if other is None or not other.defined(whole).all() else other
 
 
 def _gone(*_: Any) -> Any:

@@ -19,8 +19,8 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.expression.expression import Expression
-from maxaffine.expression.graph import Graph
-from maxaffine.heads.separated.exponentials import Fit, Sampled, fits
+from maxaffine.heads.separated.exponentials import fits
+from maxaffine.heads.separated.inner import Inner, inner_range
 from maxaffine.heads.spectral.fit import AxisCurve
 from maxaffine.heads.spectral.plan import GroupPlan, GroupPlanner, scaled
 from maxaffine.layer.grouped import Group as KeyGroup
@@ -28,10 +28,9 @@ from maxaffine.layer.spectral_keys import SpectralAxis
 from maxaffine.proofs.sources import FromExpression
 from maxaffine.structure.exponential_sums import ExponentialSum, Row, rows
 from maxaffine.structure.groups import Group
-from maxaffine.structure.separation import Outer, Separation, Term
+from maxaffine.structure.separation import Outer, Separation, side_by_side
 
 OUTER_SHARE = 0.5  # of the error, for exponential sums; what they leave goes to the keys
-ROOM = 1e-3  # of the range of an inner function, by which the exponential sum is proved beyond it
 MOST_KEYS = 96
 MOST_ROWS = 160
 CANDIDATES = 3  # exponential sums per outer function that are tried
@@ -90,6 +89,7 @@ class SeparatedPlan:
                 for one in self.sums
             ],
             "axes": axes,
+            "identities": list(self.separation.used),
         }
 
 
@@ -139,7 +139,7 @@ class Planner:
         cut = self._cut(b)
         return FromExpression(part, Interval.of(self.middle.lo[cut], self.middle.hi[cut]), self.half[cut])
 
-    def _inner(self, outer: Outer) -> _Inner:
+    def _inner(self, outer: Outer) -> Inner:
         ends = [(0.0, 0.0) if part is None else self.source(part, b).range() for b, part in enumerate(outer.parts)]
         return inner_range(outer, ends)
 
@@ -242,7 +242,7 @@ class Planner:
         functions = [e for _, _, e in moving if e is not None]
         scales = np.array([others[r] for _, r, _ in moving])
         scales = np.where(scales > 0, scales, 1.0)
-        expression = side_by_side(functions)
+        expression = side_by_side(functions, np.ones(len(functions)))
         if not moving:
             axes = tuple(AxisCurve(lambda z: np.ones((len(z), 1)), 1.0, self.dtype).best(1).axis for _ in range(size))
             shape, values, error = (1,) * size, np.zeros((*(1,) * size, 0)), 0.0
@@ -257,7 +257,7 @@ class Planner:
                 return None
             axes, values, error = (fit.axis,), fit.values, fit.error
         else:
-            frame = Group(self.separation.frame(b).directions, weighted(expression, scales), None)
+            frame = Group(self.separation.frame(b).directions, side_by_side(functions, scales), None)
             made = GroupPlanner(frame, self.low, self.high, share / len(moving), self.dtype).product(share / len(moving))
             if made is None or made.values is None:
                 return None
@@ -270,65 +270,6 @@ class Planner:
         return _Fitted(axes, stored[..., 0, :], stored[..., 1, :], error)
 
 
-@dataclass(frozen=True)
-class _Inner:
-    """The sum u of an outer function: between which numbers it stays, block by block and in all, and g sampled there."""
-
-    ends: tuple[tuple[float, float], ...]
-    sampled: Sampled | None
-    size: float
-
-    def stored(self, fit: Fit) -> ExponentialSum:
-        """The sum as data, with coefficients for the shifts of the blocks."""
-        assert self.sampled is not None
-        shifted = ExponentialSum(0.0, (), tuple(complex(one) for one in fit.exponents), self.ends)
-        coefficients = []
-        for k, (c, one) in enumerate(zip(fit.coefficients, fit.exponents, strict=True)):
-            end = self.sampled.high if one.real > 0 else self.sampled.low
-            coefficients.append(complex(c * np.exp(one * (float(sum(shifted.shifts(k))) - end))))
-        return ExponentialSum(fit.constant, tuple(coefficients), shifted.exponents, self.ends)
-
-
-def inner_range(outer: Outer, ends: Sequence[tuple[float, float]]) -> _Inner:
-    """The range of the inner function, a little widened where the outer one allows it."""
-    low, high = math.fsum(a for a, _ in ends), math.fsum(b for _, b in ends)
-
-    def g(u: Array) -> Array:
-        return outer.function.evaluate(u[:, None])[:, 0]
-
-    if math.isfinite(low) and math.isfinite(high) and low < high:
-        for room in (ROOM * (high - low), 0.0):
-            sampled = Sampled(g, low - room, high + room)
-            if sampled.finite:
-                return _Inner(tuple(ends), sampled, sampled.size)
-    return _Inner(tuple(ends), None, math.inf)
-
-
-def side_by_side(functions: Sequence[Expression]) -> Expression | None:
-    """Functions of the same variables as the outputs of one expression."""
-    return weighted_outputs(functions, None)
-
-
-def weighted(expression: Expression | None, scales: Array) -> Expression | None:
-    """Every output times a number."""
-    if expression is None:
-        return None
-    return weighted_outputs([expression.output(k) for k in range(expression.count)], scales)
-
-
-def weighted_outputs(functions: Sequence[Expression], scales: Array | None) -> Expression | None:
-    """Functions, each times a number, as the outputs of one expression."""
-    from fractions import Fraction
-
-    if not functions:
-        return None
-    graph, places = Graph(), []
-    for k, one in enumerate(functions):
-        place = graph.include(one.nodes, {i: graph.variable(i) for i in range(one.dimension)})[one.outputs[0]]
-        places.append(place if scales is None else graph.multiply(graph.number(Fraction(float(scales[k]))), place))
-    return Expression.of_graph("factors", functions[0].names, graph, places)
-
-
 def _constant(part: Expression | None, absent: float) -> float:
     """The value of a factor that does not move, else NaN."""
     if part is None:
@@ -338,8 +279,3 @@ def _constant(part: Expression | None, absent: float) -> float:
 
 def _size(part: Expression | None, points: Array, absent: float) -> float:
     return absent if part is None else float(np.abs(part.evaluate(points)).max())
-
-
-def terms_of(separation: Separation) -> Sequence[Term]:
-    """The terms, for those who only read them."""
-    return separation.terms

@@ -27,10 +27,12 @@ from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import underflow
+from maxaffine.proofs.literal import literal
 from maxaffine.proofs.local_error import prove
 from maxaffine.proofs.product_head import Head
 from maxaffine.proofs.separated_rounding import accounted, rounding
 from maxaffine.proofs.sources import FromExpression
+from maxaffine.runtime.collapse import SHARE, allowance, collapsible
 from maxaffine.structure.exponential_sums import ExponentialSum, rows
 
 THEOREM = (
@@ -102,10 +104,11 @@ def certify_separated(layer: GroupedLayer, plan: SeparatedPlan, error: float, ru
     if group.block_sizes != plan.separation.sizes or group.factors[0].shape[-1] != R:
         raise Refused("the layer's factors are not those of its plan.")
     factors = _Factors(group, plan)
+    reserve = SHARE * error if runtime in ("arrays", "collapsed") and collapsible(layer) else 0.0
     outer = outer_error(plan, factors)
     rounded = rounding(layer, group, query_error(layer, group, plan.made))
     sizes = np.array([[factors.size(row.modulus[b], b) for b in range(B)] for row in own])
-    goal, off = max(error - outer, 0.0) / B / R, np.zeros((R, B))
+    goal, off = max(error - 1.1 * reserve - outer, 0.0) / B / R, np.zeros((R, B))
     for r, row in enumerate(own):
         for b in range(B):
             aim = goal / max(math.prod(np.delete(sizes[r], b)), 1e-300)
@@ -114,10 +117,13 @@ def certify_separated(layer: GroupedLayer, plan: SeparatedPlan, error: float, ru
                 found.append(factors.off(row.imaginary[b], 0.0, b, group.imaginary[b][..., r], aim))
             off[r, b] = math.hypot(*found) * (1 + 1e-15)
     exact, lost, largest = accounted(layer, group, sizes, off, rounded)
+    kept = allowance(reserve, largest) if reserve else 0.0  # what the polynomials of `collapsed` differ from the heads by
+    if runtime == "dense":
+        lost += literal(layer, ()).total
     parts = {
         "approximation": outer + exact,
         "leakage": 0.0,
-        "rounding": lost + compute_format(layer.dtype).unit * largest + underflow(layer, [largest]),
+        "rounding": lost + compute_format(layer.dtype).unit * largest + underflow(layer, [largest]) + kept,
         "target_rounding": 0.0,
     }
     if not all(math.isfinite(part) for part in parts.values()):
@@ -125,7 +131,7 @@ def certify_separated(layer: GroupedLayer, plan: SeparatedPlan, error: float, ru
     return Certificate.proved(
         math.inf, parts, argument="separated", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(EXPONENTIAL, ELEMENTARY, FLINT),
-        details={"rows": float(R), "blocks": float(B), "exponential_sums": outer},
+        details={"rows": float(R), "blocks": float(B), "exponential_sums": outer, "collapse": reserve},
     )  # fmt: skip
 
 
