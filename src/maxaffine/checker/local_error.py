@@ -123,7 +123,7 @@ def _degree(pair: Pair, low: Array, high: Array, k: int, allowed: float) -> tupl
     for r in RADII:
         wide, tall = (reach * (r + s / r) / 2.0 * (1 + 1e-11) + slack for s in (1.0, -1.0))
         head = pair.head_size(low, high, k, centre, wide, tall)
-        pieces = COVER if best is None or best[0] > ENOUGH and _at_most(last, r, allowed) <= SAVES * best[0] else 0
+        pieces = COVER if best is None or (best[0] > ENOUGH and _at_most(last, r, allowed) <= SAVES * best[0]) else 0
         size = head + _around(pair, low, high, k, centre, wide, tall, pieces) if math.isfinite(head) else math.inf
         if not math.isfinite(4.0 * size / ((r - 1.0) * allowed)):
             break
@@ -134,7 +134,7 @@ def _degree(pair: Pair, low: Array, high: Array, k: int, allowed: float) -> tupl
 
 
 def _at_most(size: float, r: float, allowed: float) -> float:
-    """m with 4 size r^-m / (r - 1) = allowed, or 0.  Pieces are spent on an ellipse only where that, for f as on the last, is small."""
+    """m with 4 size r^-m / (r - 1) = allowed, or 0; pieces are spent on an ellipse where f as on the last makes that small."""
     return math.log(max(4.0 * size / ((r - 1.0) * allowed), 1.0)) / math.log(r)
 
 
