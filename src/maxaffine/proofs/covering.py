@@ -83,7 +83,7 @@ class Scores:
         return value, self.site_slopes[k] + inner / self.radius[k]
 
     def own(self, k: Index, z: Array) -> Array:
-        """The log-sum-exps of the keys along every axis, for pairs: (P, E).  A score is their sum and the site's (`summed`)."""
+        """The log-sum-exps of the keys along every axis, for pairs: (P, E); `summed` adds the site's."""
         t = (z - self.origin[k]) / self.radius[k]
         logits = t[:, :, None] * self.slopes[k] + self.offsets[k]
         top = logits.max(axis=2)
