@@ -49,16 +49,23 @@ class _Separator(Outers):
 
     def separation(self, output: int, choice: str) -> Separation:
         rows = self.monomials(self.place[output])
-        wraps = dict[int, Wrapped]()
+        wraps, kept = dict[int, Wrapped](), set[int]()
         if choice == "sums":
             self._wrap(self._wide(rows), wraps)
         while True:
             products = self._products(rows, wraps)
             blocks = self._blocks(products, wraps)
+            small = [block for block in blocks if len(block) <= MOST_BLOCK]
+            idle = [n for n in wraps if any(all(self.frame(part) <= block for part in wraps[n].parts) for block in small)]
+            if idle:  # functions of one block that are held as they are
+                kept.update(idle)
+                for n in idle:
+                    del wraps[n]
+                continue
             large = [block for block in blocks if len(block) > MOST_BLOCK]
             if not large:
                 break
-            inside = [n for n in self._wide(rows) if n not in wraps and any(self.frame(n) <= block for block in large)]
+            inside = [n for n in self._wide(rows) if n not in kept and any(self.frame(n) <= block for block in large)]
             if not self._wrap(inside, wraps):
                 told = ", ".join(self._told(w) for w in sorted(large[0], reverse=True)[:6])
                 raise NotSeparated(f"{len(large[0])} directions ({told}) cannot be taken apart")
