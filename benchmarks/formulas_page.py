@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from maxaffine.report.style import BLUE, GREEN, QUIET, RED, look, new_figure, sa
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, FIGURE = ROOT / "docs" / "formulas.md", ROOT / "docs" / "images" / "formulas.png"
+GPU = ROOT / "benchmarks" / "results" / "gpu_variables.json"
 
 SINGULAR = {
     "I.8.14": "a cone point where `x1 = x2` and `y1 = y2`, inside the box",
@@ -155,6 +157,24 @@ def refusals(record: dict[str, Any]) -> Iterator[str]:
         yield from ("", "Other requests that are not proved:", "", "| formula | error | reason |", "|---|---|---|", *lines)
 
 
+def on_gpu() -> Iterator[str]:
+    """What benchmarks/gpu_variables.py measured, a row per layer and dtype: queries per second beside the formula's own."""
+    made = json.loads(GPU.read_text())
+    yield from (f"`benchmarks/gpu_variables.py`, one run on an {made['gpu']}, torch {made['torch']}; billions of queries per second.", "")
+    yield "| layer | dtype | formula, torch.compile | formula, eager | layer | how it runs | layer / formula | error seen | proved |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for row in made["rows"]:
+        found.setdefault((row["target"], row["dtype"]), {})[row["way"]] = row
+    for (name, dtype), ways in found.items():
+        layers = [row for way, row in ways.items() if way.startswith("layer")]
+        best, peer = max(layers, key=lambda row: row["rate"]), ways["formula, torch.compile"]
+        yield (
+            f"| {name} | {dtype} | {peer['rate'] / 1e9:.3g} | {ways['formula, eager']['rate'] / 1e9:.3g} | {best['rate'] / 1e9:.3g} | "
+            f"{best['way'].removeprefix('layer, ')} | {best['rate'] / peer['rate']:.2g} | {best['error']:.1e} | {best['proved']:.1e} |"
+        )
+
+
 def page(record: dict[str, Any]) -> str:
     """The page as Markdown."""
     analytic = sum(formula.name not in SINGULAR for formula in SETS["feynman"]())
@@ -174,6 +194,9 @@ def page(record: dict[str, Any]) -> str:
         "On [-1, 1] in every variable unless the literature has a box of its own (benchmarks/formula_targets.py). The stored "
         "numbers are keys, two each, and values; in brackets, where there is one, the count that was planned.", "",
         *COUNTS, *summary(record, "classical"), "", *classical(record), "",
+        "## On a GPU", "", *on_gpu(), "",
+        "The formula is one line and the layer has thousands of numbers, so the formula wins; a kernel for many directions and "
+        "for complex factors is not there yet, and PyTorch's own operations run them.", "",
         "## Every formula of the hundred", "",
         "Proved relative error, tokens of the literal layer (implied where they are products of keys), processor seconds.", "",
         *hundred(record),
