@@ -160,18 +160,20 @@ def refusals(record: dict[str, Any]) -> Iterator[str]:
 def on_gpu() -> Iterator[str]:
     """What benchmarks/gpu_variables.py measured, a row per layer and dtype: queries per second beside the formula's own."""
     made = json.loads(GPU.read_text())
-    yield from (f"`benchmarks/gpu_variables.py`, one run on an {made['gpu']}, torch {made['torch']}; billions of queries per second.", "")
-    yield "| layer | dtype | formula, torch.compile | formula, eager | layer | how it runs | layer / formula | error seen | proved |"
+    where = f"an {made['gpu']}, torch {made['torch']}"
+    yield from (f"`benchmarks/gpu_variables.py`, one run on {where}; billions of queries per second.", "")
+    yield "| layer | dtype | formula, torch.compile | eager | layer | how it runs | layer / formula | error seen | proved |"
     yield "|---|---|---|---|---|---|---|---|---|"
     found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for row in made["rows"]:
         found.setdefault((row["target"], row["dtype"]), {})[row["way"]] = row
     for (name, dtype), ways in found.items():
-        layers = [row for way, row in ways.items() if way.startswith("layer")]
-        best, peer = max(layers, key=lambda row: row["rate"]), ways["formula, torch.compile"]
+        peer, eager = (ways[f"formula, {how}"]["rate"] / 1e9 for how in ("torch.compile", "eager"))
+        best = max((row for way, row in ways.items() if way.startswith("layer")), key=lambda row: float(row["rate"]))
+        own, how = best["rate"] / 1e9, best["way"].removeprefix("layer, ")
         yield (
-            f"| {name} | {dtype} | {peer['rate'] / 1e9:.3g} | {ways['formula, eager']['rate'] / 1e9:.3g} | {best['rate'] / 1e9:.3g} | "
-            f"{best['way'].removeprefix('layer, ')} | {best['rate'] / peer['rate']:.2g} | {best['error']:.1e} | {best['proved']:.1e} |"
+            f"| {name} | {dtype} | {peer:.3g} | {eager:.3g} | {own:.3g} | {how} | {own / peer:.2g} | {best['error']:.1e} "
+            f"| {best['proved']:.1e} |"
         )
 
 
