@@ -18,7 +18,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Missed, Refused
 from maxaffine.core.rounding import compute_format, numpy_dtype
 from maxaffine.heads.separated.least_squares import Factors, Fitted, Work, fit, one_more, values
-from maxaffine.heads.separated.points import climbed, fibres, spread
+from maxaffine.heads.separated.points import RESOLUTIONS, climbed, fibres, spread
 from maxaffine.heads.spectral.fit import AxisCurve
 from maxaffine.layer.grouped import Group as KeyGroup
 from maxaffine.layer.spectral_keys import SpectralAxis, weights
@@ -26,25 +26,28 @@ from maxaffine.target.calls import Calls
 from maxaffine.target.target import Target
 
 MOST_VARIABLES = 20
-KEYS_SHARE = 0.1  # of the error, to which keys follow fibres
+KEYS_SHARE = 0.03  # of the error, to which keys follow fibres
 MOST_KEYS = 48
 MOST_TERMS = 24
+SAFETY = 1.3  # times the error seen, that is proposed as one within reach
 AIM = 0.7  # of the error, that a layer is seen to keep before it is looked at in earnest
 KEPT = 0.4  # of the error, at which a fit to points is good enough
 LARGE = 0.5  # of the error, from which a point is added
 POINTS, PER_NUMBER = 1_000, 4  # of a fit: at least, and for every number
 ADDED = 400
+FAR = 10.0  # times the error: a fit that is not worth much searching
+HELD = 2.0  # times the error at its own points, to which a fit holds elsewhere
 HARDER = 8  # rounds of added points for one number of terms
 CALLS = 120_000  # where nobody says otherwise
 SHARE = 0.7  # of the calls that are left, where somebody does
 WORK = 4e11  # multiplications
 AHEAD = 4.0  # times closer, from which the other kind of terms is not followed
 TREND = 4  # terms after which it is asked whether the way is too long
-DISTINCT = 1e-9  # of the largest singular value, above which keys tell functions apart
+DISTINCT = 1e-7  # of the largest singular value, above which keys tell functions apart
 
 PROOF = (
-    "for a proof write the function as an expression, or declare ellipses (`analytic=`) or derivatives (`derivatives=`) of it in at "
-    "most 4 variables, or `lipschitz=` for a lookup"
+    "a proof would need the function as an expression, or in at most 4 variables its ellipses (`analytic=`) or derivatives "
+    "(`derivatives=`) declared"
 )
 
 
@@ -156,8 +159,8 @@ class Kind:
         return gain >= 1.0 or self.terms + math.log(KEPT / 2.0 / self.past[-1]) / math.log(gain) > MOST_TERMS
 
 
-class Search:
-    """The search for one callable."""
+class SampledSearch:
+    """The search for one callable: `plans`, and where the last of them is used up or there is none, `why`."""
 
     def __init__(self, target: Target, error: float, dtype: str, seed: int) -> None:
         self.f, self.error, self.dtype, self.D = Asked(target, error), error, dtype, target.box.dimension
@@ -170,37 +173,37 @@ class Search:
     def plans(self) -> Iterator[SampledPlan]:
         """Fits that are seen to keep the error, each after the one before was found worse; a Missed reason where there is none."""
         try:
-            self._choose_keys()
-            yield from self._grown()
+            if self._has_keys():
+                yield from self._grown()
         except Spent:
             self.ended = "more points than may be asked for"
 
     def why(self) -> Missed:
         """How close the search came, and what would be needed for a proof."""
         if not math.isfinite(self.best):
-            told = f"nothing is proved about a callable, and no sum of products was fitted: {self.ended}; {PROOF}"
-            return Missed.of("observed only", Refused(told))
+            return Missed.of("no sum of products was fitted", Refused(f"{self.ended}; {PROOF}"))
         near = self.best * self.error
-        told = (
-            f"{self.terms} products of functions of one variable each leave an error of {near:.3g} at points that were looked "
-            f"at, and a smaller one takes {self.ended}; nothing is proved about a callable: {PROOF}"
-        )
-        return Missed.of("observed only", Refused(told, nearest_error=1.2 * near))
+        told = f"an error of {near:.3g} was seen to remain, and a smaller one takes {self.ended}; {PROOF}"
+        count = f"{self.terms} product{'s' if self.terms > 1 else ''} of functions of one variable each"
+        return Missed.of(count, Refused(told, nearest_error=SAFETY * near))
 
-    def _choose_keys(self) -> None:
+    def _has_keys(self) -> bool:
+        """Choose keys for every direction; False where a direction takes too many."""
         lines = int(np.clip(self.f.left // (12 * self.D * 17), 3, 6))
         rows, tails = fibres(self.f, self.D, KEYS_SHARE / 2.0, lines, self.rng)
         rough = int(np.argmax(tails))
         if tails[rough] > 0:
-            self.ended = f"along `{self.names[rough]}` the function is not smooth (64 terms of a series leave {tails[rough] * self.error:.2g})"
-            raise Refused(str(self.why()))
+            left = f"{RESOLUTIONS[-1]} Chebyshev points leave {tails[rough] * self.error:.2g}"
+            self.ended = f"along `{self.names[rough]}` it is not smooth enough ({left})"
+            return False
         for name, c in zip(self.names, rows, strict=True):
             curve = AxisCurve(lambda t, c=c: np.polynomial.chebyshev.chebval(t, c).T, KEYS_SHARE, self.dtype)
             found = curve.smallest(KEYS_SHARE, start=1, most=MOST_KEYS, polish=False)
             if found is None:
-                self.ended = f"more than {MOST_KEYS} keys would be needed along `{name}`"
-                raise Refused(str(self.why()))
+                self.ended = f"along `{name}` it takes more than {MOST_KEYS} keys"
+                return False
             self.bases.append(Basis.of(found.axis, self.dtype))
+        return True
 
     def _grown(self) -> Iterator[SampledPlan]:
         kinds = [Kind(False), Kind(True)]
@@ -210,8 +213,7 @@ class Search:
                     self.ended = "more time than is spent on one"
                     return
                 self._add_term(kind)
-                if kind.past[-1] <= 1.0:
-                    yield from self._hardened(kind)
+                yield from self._hardened(kind)
                 if kind.is_hopeless():
                     kinds.remove(kind)
             kinds = _ahead(kinds)
@@ -242,8 +244,8 @@ class Search:
 
     def _hardened(self, kind: Kind) -> Iterator[SampledPlan]:
         """Rounds of worse points and another fit, as long as they help; a plan where no bad one is found."""
-        before = math.inf
-        for _ in range(HARDER):
+        assert kind.fitted is not None
+        for _ in range(1 if kind.fitted.largest > FAR else HARDER // 2 if kind.fitted.largest > 1.0 else HARDER):
             assert kind.fitted is not None
             z, y, away = self._worst(kind.fitted.factors)
             top = float(away.max())
@@ -256,13 +258,12 @@ class Search:
             self._keep(z[bad], y[bad])
             kind.fitted = fit(self._at(self.z), self.y, kind.fitted.factors, self.work, enough=KEPT)
             kind.past[-1] = kind.fitted.largest
-            if kind.fitted.largest > max(1.0, 0.9 * before) or self.work.left <= 0:
+            if self.work.left <= 0 or (kind.fitted.largest > 1.0 and top <= HELD * kind.fitted.largest):
                 return
-            before = top
 
     def _worst(self, factors: tuple[Factors, ...]) -> tuple[Array, Array, Array]:
         """Points, values and errors: spread anew, and climbed to from the worst of them."""
-        z = spread(min(4_000, max(self.f.left // 6, 200)), self.D, self.rng)
+        z = spread(min(2_000, max(self.f.left // 6, 200)), self.D, self.rng)
         asked: list[tuple[Array, Array]] = []
 
         def away(points: Array) -> Array:
