@@ -24,7 +24,7 @@ from maxaffine.target.target import Target
 METHODS = ("auto", *HEADS)
 ENOUGH = 4  # tokens below which no other method is asked
 MANY = 1_000_000  # tokens from which a lookup is no way out, and is mentioned in the details only
-FOREMOST = ("separated", "spectral", "products", "sums", "curved", "regions", "tree", "axis", "piecewise")  # whose reason says most
+FOREMOST = ("separated", "spectral", "products", "sums", "curved", "regions", "tree", "axis", "piecewise")  # whose reason counts
 FEW = 256  # tokens below which no slow head is asked in two variables
 
 
@@ -214,16 +214,16 @@ def _refusal(request: Request, what: str, reasons: dict[str, list[str]], last: R
         return Refused(f"{what}: {told[-1]}.", tried=tried)
     if isinstance(last, TooMany) and last.tokens > MANY and (foremost := _foremost(reasons, request.target.box.dimension)):
         most = min(most, 1.01 * request.seen_spread / 2.0 or np.inf)  # of a callable as well
-        nearest = None if last.nearest_error is None else min(most, last.nearest_error)
+        within = None if last.nearest_error is None else min(most, last.nearest_error)
         remedy = last.remedy if "dtype" in last.remedy else None
-        return Refused(f"{what}: {foremost}.", nearest_error=nearest, remedy=remedy, tried=tried)
+        return Refused(f"{what}: {foremost}.", nearest_error=within, remedy=remedy, tried=tried)
     if last.nearest_error is None or last.nearest_error < most:
         return Refused(last.reason, nearest_error=last.nearest_error, remedy=last.remedy, tried=tried)
     return Refused(last.reason, nearest_error=most, tried=tried)
 
 
 def _foremost(reasons: dict[str, list[str]], dimension: int) -> str | None:
-    """The reason of the head that came nearest to serving: the last one that is about this target and not about a kind of request."""
+    """The reason of the head that came nearest to serving: its last one about this target, not about a kind of request."""
     names = FOREMOST if dimension > 1 else ("axis", *FOREMOST)
     for name in names:
         about = [one for one in reasons.get(name, []) if not one.startswith(("only ", "callables only ", "not a "))]

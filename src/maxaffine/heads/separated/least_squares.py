@@ -6,7 +6,7 @@ have different sizes are balanced after every step, so that the damping treats d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,9 @@ Factors = NDArray[np.float64] | NDArray[np.complex128]
 TRIES = 8  # dampings that one step may take
 SLOW = 5e-3  # of the squares, that five steps must gain
 RIDGE = 1e-6  # of the points, by which squares of coefficients count
-STARTS = 3  # of a new term
+STARTS = 2  # of a new term, at random
+POWERS = (0.5, 2.0)  # of terms that are there already, as more starts: e^-u gives others of its family
+POWERED = 2  # of the terms
 FIRST_STEPS = 12  # of each of them
 
 
@@ -154,17 +156,39 @@ def one_more(
     """The factors with a term for what is left, complex where `turning`: the best of a few random starts."""
     left = f if fitted is None else fitted.residual
     best: Fitted | None = None
-    for _ in range(STARTS):
-        start: list[Factors] = []
-        for basis in bases:
-            falling = 0.3 / np.arange(1, basis.shape[1] + 1)[:, None]
-            c: Factors = rng.normal(size=falling.shape) * falling
-            c[0] = 1.0
-            start.append(c + 1j * rng.normal(size=falling.shape) * falling if turning else c)
+    for start in [*(_random(bases, turning, rng) for _ in range(STARTS)), *_powers(bases, fitted)]:
         found = fit(bases, left, start, work, FIRST_STEPS, 1.0)
         best = found if best is None or found.squares < best.squares else best
     assert best is not None
     if fitted is None:
         return best.factors
-    return tuple(np.concatenate(pair, axis=1) for pair in zip(fitted.factors, best.factors, strict=True))
+    joined: list[Factors] = []
+    for old, new in zip(fitted.factors, best.factors, strict=True):
+        joined.append(np.concatenate([old, new], axis=1))
+    return tuple(joined)
 
+
+def _random(bases: Sequence[Array], turning: bool, rng: np.random.Generator) -> list[Factors]:
+    """A term of factors near 1, smoother parts the larger."""
+    start: list[Factors] = []
+    for basis in bases:
+        falling = 0.3 / np.arange(1, basis.shape[1] + 1)[:, None]
+        c: Factors = rng.normal(size=falling.shape) * falling
+        c[0] = 1.0
+        start.append(c + 1j * rng.normal(size=falling.shape) * falling if turning else c)
+    return start
+
+
+def _powers(bases: Sequence[Array], fitted: Fitted | None) -> Iterator[list[Factors]]:
+    """Powers of the largest terms and of the last one, factor by factor, where factors keep their sign or turn."""
+    if fitted is None:
+        return
+    sizes = np.prod([np.abs(c).max(axis=0) for c in fitted.factors], axis=0)
+    inverses = [np.linalg.pinv(basis) for basis in bases]
+    for r in dict.fromkeys([*np.argsort(-sizes)[: POWERED - 1].tolist(), len(sizes) - 1]):
+        heads = [basis @ c[:, r : r + 1] for basis, c in zip(bases, fitted.factors, strict=True)]
+        heads = [head * np.sign(head.real.sum()) for head in heads]
+        if not np.iscomplexobj(heads[0]) and any(head.min() <= 0.0 for head in heads):
+            continue
+        for power in POWERS:
+            yield [inverse @ (head / np.abs(head).max()) ** power for inverse, head in zip(inverses, heads, strict=True)]

@@ -1,4 +1,4 @@
-"""How far a layer that was fitted to a callable is off: at fresh points of the kinds it was fitted to, and by the general search."""
+"""How far a layer that was fitted to a callable is off: at fresh points like those of the fit, and by the general search."""
 
 from __future__ import annotations
 

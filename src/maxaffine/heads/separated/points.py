@@ -30,7 +30,9 @@ def spread(count: int, dimension: int, rng: np.random.Generator) -> Array:
     return np.where(pinned, rng.choice([-1.0, 0.0, 1.0], size=z.shape), z)
 
 
-def fibres(f: Function, dimension: int, tolerance: float, lines: int, rng: np.random.Generator) -> tuple[list[Array], list[float]]:
+def fibres(
+    f: Function, dimension: int, tolerance: float, lines: int, rng: np.random.Generator
+) -> tuple[list[Array], list[float]]:
     """Chebyshev coefficients (n, lines) of f along every direction through some points, and the tail that was not resolved."""
     through = np.concatenate([np.zeros((1, dimension)), rng.choice([-1.0, 1.0], size=(lines // 3, dimension))])
     through = np.concatenate([through, rng.uniform(-1.0, 1.0, size=(lines - len(through), dimension))])
@@ -41,7 +43,7 @@ def fibres(f: Function, dimension: int, tolerance: float, lines: int, rng: np.ra
             z = np.repeat(through[None], n, axis=0)
             z[:, :, e] = t[:, None]
             samples = f(z.reshape(-1, dimension)).reshape(n, lines)
-            c = np.linalg.solve(np.polynomial.chebyshev.chebvander(t, n - 1), samples)
+            c = np.asarray(np.linalg.solve(np.polynomial.chebyshev.chebvander(t, n - 1), samples), dtype=np.float64)
             left = np.cumsum(np.abs(c).max(axis=1)[::-1])[::-1]
             if np.count_nonzero(left > tolerance) <= RESOLVED * n:
                 break

@@ -1,8 +1,8 @@
 """Callables of many variables, of which only values are known: sums of products fitted to them, observed and never proved.
 
 Keys of every direction follow fibres through some points.  Terms are added one by one, all factors refitted together each time
-(least_squares.py), real and complex ones side by side until one kind is ahead.  Where a fit keeps the error at its own points it is
-searched for worse ones, which are added, until none is found.
+(least_squares.py), real and complex ones side by side until one kind is ahead.  Points where a fit is worse than at its own are
+searched for and added, until none is found.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,12 @@ from maxaffine.target.calls import Calls
 from maxaffine.target.target import Target
 
 MOST_VARIABLES = 20
-KEYS_SHARE = 0.03  # of the error, to which keys follow fibres
+KEYS_SHARES = (0.03, 0.004)  # of the error, to which keys follow fibres; finer ones where terms do not help
 MOST_KEYS = 48
 MOST_TERMS = 24
 SAFETY = 1.3  # times the error seen, that is proposed as one within reach
 AIM = 0.7  # of the error, that a layer is seen to keep before it is looked at in earnest
+NEARLY = 0.95  # of the error, which the best fit may be off by where nothing better is found
 KEPT = 0.4  # of the error, at which a fit to points is good enough
 LARGE = 0.5  # of the error, from which a point is added
 POINTS, PER_NUMBER = 1_000, 4  # of a fit: at least, and for every number
@@ -40,7 +42,7 @@ HELD = 2.0  # times the error at its own points, to which a fit holds elsewhere
 HARDER = 8  # rounds of added points for one number of terms
 CALLS = 120_000  # where nobody says otherwise
 SHARE = 0.7  # of the calls that are left, where somebody does
-WORK = 4e11  # multiplications
+WORK = 5e11  # multiplications
 AHEAD = 4.0  # times closer, from which the other kind of terms is not followed
 TREND = 4  # terms after which it is asked whether the way is too long
 DISTINCT = 1e-7  # of the largest singular value, above which keys tell functions apart
@@ -106,6 +108,7 @@ class Asked:
         return self.most - self.count
 
     def __call__(self, z: Array) -> Array:
+        """Values (M,) at z (M, D)."""
         if len(z) > self.left:
             raise Spent
         self.count += len(z)
@@ -130,11 +133,13 @@ class Basis:
         count = 4 * len(axis) + 16
         z = np.cos(np.pi * (np.arange(count) + 0.5) / count)
         U, S, Vt = np.linalg.svd(weights(axis.keys, z), full_matrices=False)
-        n = max(1, int(np.count_nonzero(S > S[0] * max(DISTINCT, 8.0 * compute_format(dtype).unit))))
+        least = float(S[0]) * max(DISTINCT, 8.0 * compute_format(dtype).unit)
+        n = max(1, int(np.count_nonzero(least < S)))
         turned = np.linalg.qr(U[:, :n].T @ np.polynomial.chebyshev.chebvander(z, n - 1))[0]
         return cls(axis, np.asarray(Vt[:n].T @ (turned / S[:n, None])) * math.sqrt(count))
 
     def __call__(self, z: Array) -> Array:
+        """The functions at z (M,): (M, n)."""
         return np.asarray(weights(self.axis.keys, z) @ self.back)
 
 
@@ -168,15 +173,22 @@ class SampledSearch:
         self.rng = np.random.default_rng([seed, 23])
         self.best, self.terms, self.ended = math.inf, 0, "more terms than are tried"
         self.bases: list[Basis] = []
+        self.nearly: SampledPlan | None = None
         self.z, self.y = np.empty((0, self.D)), np.empty(0)
 
     def plans(self) -> Iterator[SampledPlan]:
-        """Fits that are seen to keep the error, each after the one before was found worse; a Missed reason where there is none."""
+        """Fits that are seen to keep the error, each after the one before was found worse."""
         try:
-            if self._has_keys():
+            for share in KEYS_SHARES:
+                if not self._has_keys(share):
+                    break
                 yield from self._grown()
+                if self.best > FAR or self.work.left <= 0:
+                    break
         except Spent:
             self.ended = "more points than may be asked for"
+        if self.nearly is not None:
+            yield self.nearly
 
     def why(self) -> Missed:
         """How close the search came, and what would be needed for a proof."""
@@ -187,18 +199,19 @@ class SampledSearch:
         count = f"{self.terms} product{'s' if self.terms > 1 else ''} of functions of one variable each"
         return Missed.of(count, Refused(told, nearest_error=SAFETY * near))
 
-    def _has_keys(self) -> bool:
+    def _has_keys(self, share: float) -> bool:
         """Choose keys for every direction; False where a direction takes too many."""
         lines = int(np.clip(self.f.left // (12 * self.D * 17), 3, 6))
-        rows, tails = fibres(self.f, self.D, KEYS_SHARE / 2.0, lines, self.rng)
+        rows, tails = fibres(self.f, self.D, share / 2.0, lines, np.random.default_rng(7))
+        self.bases = []
         rough = int(np.argmax(tails))
         if tails[rough] > 0:
             left = f"{RESOLUTIONS[-1]} Chebyshev points leave {tails[rough] * self.error:.2g}"
             self.ended = f"along `{self.names[rough]}` it is not smooth enough ({left})"
             return False
         for name, c in zip(self.names, rows, strict=True):
-            curve = AxisCurve(lambda t, c=c: np.polynomial.chebyshev.chebval(t, c).T, KEYS_SHARE, self.dtype)
-            found = curve.smallest(KEYS_SHARE, start=1, most=MOST_KEYS, polish=False)
+            curve = AxisCurve(partial(_series, c), share, self.dtype)
+            found = curve.smallest(share, start=1, most=MOST_KEYS, polish=False)
             if found is None:
                 self.ended = f"along `{name}` it takes more than {MOST_KEYS} keys"
                 return False
@@ -252,13 +265,16 @@ class SampledSearch:
             if top < self.best:
                 self.best, self.terms = top, kind.terms
             if top <= AIM:
+                self.nearly = None
                 yield self._plan(kind.fitted.factors, top)
+            elif top <= NEARLY and (self.nearly is None or top * self.error < self.nearly.seen):
+                self.nearly = self._plan(kind.fitted.factors, top)
             bad = np.argsort(-away)[:ADDED]
             bad = bad[away[bad] > min(LARGE, 0.7 * top)]
             self._keep(z[bad], y[bad])
             kind.fitted = fit(self._at(self.z), self.y, kind.fitted.factors, self.work, enough=KEPT)
             kind.past[-1] = kind.fitted.largest
-            if self.work.left <= 0 or (kind.fitted.largest > 1.0 and top <= HELD * kind.fitted.largest):
+            if kind.fitted.largest > 1.0 and (self.work.left <= 0 or top <= HELD * kind.fitted.largest):
                 return
 
     def _worst(self, factors: tuple[Factors, ...]) -> tuple[Array, Array, Array]:
@@ -286,6 +302,11 @@ class SampledSearch:
         imaginary = tuple(one.imag.astype(kept).astype(np.float64) for one in stored) if turning else None
         axes = tuple(basis.axis for basis in self.bases)
         return SampledPlan(np.diag(1.0 / self.f.half), axes, real, imaginary, seen * self.error, self.f.count)
+
+
+def _series(c: Array, z: Array) -> Array:
+    """Chebyshev series (n, K) at points (M,): (M, K)."""
+    return np.asarray(np.polynomial.chebyshev.chebvander(z, len(c) - 1) @ c)
 
 
 def _ahead(kinds: list[Kind]) -> list[Kind]:
