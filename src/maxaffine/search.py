@@ -74,7 +74,7 @@ def _search(request: Request, method: str, local: bool = True) -> Found:
         return lookup.search(request)
     except OutOfCalls as spent:
         reasons["lookup"] = [str(spent)]
-        raise _refusal(request, f"no head was found for {request.error:g}", reasons) from None
+        raise _refusal(request, f"no head was seen to keep an error of {request.error:g}", reasons) from None
     except OutOfTime:
         raise _refusal(request, f"`max_seconds` (={request.max_seconds:g}) is over, and nothing is proved yet", reasons) from None
     except Refused as refusal:
@@ -207,12 +207,13 @@ def _refusal(request: Request, what: str, reasons: dict[str, list[str]], last: R
         if isinstance(one, Missed) and one.nearest_error is not None and one.nearest_error < most
     ]
     nearest, name, sentence = min(misses, default=(np.inf, "", ""))
-    if misses and (last is None or last.nearest_error is None or nearest < last.nearest_error):
+    many = isinstance(last, TooMany) and last.tokens > MANY
+    if misses and (last is None or last.nearest_error is None or nearest < (2.0 if many else 1.0) * last.nearest_error):
         closest = f"{what}: the closest is {name}, {sentence}" if last is not None else f"{what}: {sentence}"
         return Refused(f"{closest}.", nearest_error=nearest, tried=tried)
     if last is None:
         return Refused(f"{what}: {told[-1]}.", tried=tried)
-    if isinstance(last, TooMany) and last.tokens > MANY and (foremost := _foremost(reasons, request.target.box.dimension)):
+    if many and (foremost := _foremost(reasons, request.target.box.dimension)):
         most = min(most, 1.01 * request.seen_spread / 2.0 or np.inf)  # of a callable as well
         within = None if last.nearest_error is None else min(most, last.nearest_error)
         remedy = last.remedy if "dtype" in last.remedy else None

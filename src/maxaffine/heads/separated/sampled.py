@@ -19,7 +19,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Missed, Refused
 from maxaffine.core.rounding import compute_format, numpy_dtype
 from maxaffine.heads.separated.least_squares import Factors, Fitted, Work, fit, one_more, values
-from maxaffine.heads.separated.points import RESOLUTIONS, climbed, fibres, spread
+from maxaffine.heads.separated.points import RESOLUTIONS, ROUNDS, climbed, fibres, spread
 from maxaffine.heads.spectral.fit import AxisCurve
 from maxaffine.layer.grouped import Group as KeyGroup
 from maxaffine.layer.spectral_keys import SpectralAxis, weights
@@ -36,6 +36,7 @@ NEARLY = 0.95  # of the error, which the best fit may be off by where nothing be
 KEPT = 0.4  # of the error, at which a fit to points is good enough
 LARGE = 0.5  # of the error, from which a point is added
 POINTS, PER_NUMBER = 1_000, 4  # of a fit: at least, and for every number
+LOOKS = 60  # times so many points, that a search may take: fewer at a time where few are left
 ADDED = 400
 FAR = 10.0  # times the error: a fit that is not worth much searching
 HELD = 2.0  # times the error at its own points, to which a fit holds elsewhere
@@ -172,6 +173,7 @@ class SampledSearch:
         self.names, self.work = target.box.names, Work(WORK)
         self.rng = np.random.default_rng([seed, 23])
         self.best, self.terms, self.ended = math.inf, 0, "more terms than are tried"
+        self.few = int(np.clip(self.f.most // LOOKS, 50, POINTS))
         self.bases: list[Basis] = []
         self.nearly: SampledPlan | None = None
         self.z, self.y = np.empty((0, self.D)), np.empty(0)
@@ -235,7 +237,7 @@ class SampledSearch:
 
     def _add_term(self, kind: Kind) -> None:
         numbers = (kind.terms + 1) * sum(basis.back.shape[1] for basis in self.bases) * (2 if kind.turning else 1)
-        self._more_points(max(POINTS, PER_NUMBER * numbers) - len(self.y))
+        self._more_points(max(self.few, PER_NUMBER * numbers) - len(self.y))
         bases = self._at(self.z)
         if kind.fitted is not None:
             residual = self.y - values(bases, kind.fitted.factors)
@@ -246,7 +248,7 @@ class SampledSearch:
 
     def _more_points(self, count: int) -> None:
         if count > 0:
-            z = spread(count + POINTS, self.D, self.rng)
+            z = spread(count + self.few, self.D, self.rng)
             self._keep(z, self.f(z))
 
     def _keep(self, z: Array, y: Array) -> None:
@@ -260,7 +262,7 @@ class SampledSearch:
         assert kind.fitted is not None
         for _ in range(1 if kind.fitted.largest > FAR else HARDER // 2 if kind.fitted.largest > 1.0 else HARDER):
             assert kind.fitted is not None
-            z, y, away = self._worst(kind.fitted.factors)
+            z, y, away = self._worst(kind.fitted)
             top = float(away.max())
             if top < self.best:
                 self.best, self.terms = top, kind.terms
@@ -277,9 +279,9 @@ class SampledSearch:
             if kind.fitted.largest > 1.0 and (self.work.left <= 0 or top <= HELD * kind.fitted.largest):
                 return
 
-    def _worst(self, factors: tuple[Factors, ...]) -> tuple[Array, Array, Array]:
-        """Points, values and errors: spread anew, and climbed to from the worst of them."""
-        z = spread(min(2_000, max(self.f.left // 6, 200)), self.D, self.rng)
+    def _worst(self, fitted: Fitted) -> tuple[Array, Array, Array]:
+        """Points, values and errors: spread anew, and climbed to from the worst of them where a fit is worth it."""
+        z, factors = spread(2 * self.few, self.D, self.rng), fitted.factors
         asked: list[tuple[Array, Array]] = []
 
         def away(points: Array) -> Array:
@@ -288,7 +290,8 @@ class SampledSearch:
             return np.abs(values(self._at(points), factors) - exact)
 
         heights = away(z)
-        climbed(away, z, heights, self.rng)
+        if fitted.largest <= FAR:
+            climbed(away, z, heights, self.rng, int(ROUNDS * self.few / POINTS))
         points, exact = (np.concatenate(part) for part in zip(*asked, strict=True))
         return points, exact, np.abs(values(self._at(points), factors) - exact)
 
