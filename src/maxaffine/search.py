@@ -212,6 +212,7 @@ def _refusal(request: Request, what: str, reasons: dict[str, list[str]], last: R
         closest = f"{what}: the closest is {name}, {sentence}" if last is not None else f"{what}: {sentence}"
         return Refused(f"{closest}.", nearest_error=nearest, tried=tried)
     if last is None:
+        told = [_foremost(reasons, request.target.box.dimension) or told[-1]] if "lookup" in reasons else told
         return Refused(f"{what}: {told[-1]}.", tried=tried)
     if many and (foremost := _foremost(reasons, request.target.box.dimension)):
         most = min(most, 1.01 * request.seen_spread / 2.0 or np.inf)  # of a callable as well

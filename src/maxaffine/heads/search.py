@@ -112,7 +112,8 @@ def search(head: Head[P], asked: Search) -> Found | None:
             try:
                 seen = _observed(head, request, Found(head.name, plan, layer, nothing, cost))
             except Refused as failure:
-                asked.note(f"{count_text(plan.cells)} tokens leave {failure}")
+                asked.failure = failure
+                asked.note(f"{count_text(plan.cells)} tokens leave {failure.reason}")
         if seen is not None and not provable:
             break
     return seen
@@ -176,5 +177,5 @@ def _observed(head: Head[P], request: Request, found: Found) -> Found:
     """The layer, if the errors that are seen are below the one asked for; else Refused."""
     observed = head.observe(request, found) or search_worst(request, found)
     if observed.error > request.error:
-        raise Refused(f"an observed error of {observed.error:.3g}")
+        raise Refused(f"an observed error of {observed.error:.3g}", nearest_error=observed.error)
     return replace(found, observed=observed)

@@ -173,6 +173,7 @@ class SampledSearch:
         self.names, self.work = target.box.names, Work(WORK)
         self.rng = np.random.default_rng([seed, 23])
         self.best, self.terms, self.ended = math.inf, 0, "more terms than are tried"
+        self.refuted = math.inf  # the least error that was found later of fits that seemed to do
         self.few = int(np.clip(self.f.most // LOOKS, 50, POINTS))
         self.bases: list[Basis] = []
         self.nearly: SampledPlan | None = None
@@ -196,7 +197,7 @@ class SampledSearch:
         """How close the search came, and what would be needed for a proof."""
         if not math.isfinite(self.best):
             return Missed.of("no sum of products was fitted", Refused(f"{self.ended}; {PROOF}"))
-        near = self.best * self.error
+        near = (self.best if self.best > 1.0 else (self.refuted if math.isfinite(self.refuted) else 1.0)) * self.error
         told = f"an error of {near:.3g} was seen to remain, and a smaller one takes {self.ended}; {PROOF}"
         count = f"{self.terms} product{'s' if self.terms > 1 else ''} of functions of one variable each"
         return Missed.of(count, Refused(told, nearest_error=SAFETY * near))

@@ -23,7 +23,9 @@ from maxaffine.proofs.observe import Observed
 from maxaffine.request import Request
 from maxaffine.structure.groups import groups_of
 from maxaffine.structure.separate import CHOICES, NotSeparated, separate
+from maxaffine.target.calls import Calls
 
+LISTED = 4  # variables up to which other heads serve callables
 GOALS = (0.8, 0.5, 0.25, 0.1)  # of the error, that plans aim at one after the other
 
 
@@ -70,9 +72,12 @@ class Separated(Head[AnyPlan]):
         return look(request, found) if isinstance(found.plan, SampledPlan) else None
 
     def early(self, request: Request) -> bool:
-        """Where product keys with listed values would have four directions or more."""
-        if request.target.expression is None or self.why_not(request) is not None:
+        """Where product keys with listed values would have four directions or more; of a callable where calls are few."""
+        if self.why_not(request) is not None:
             return False
+        if request.target.expression is None:
+            calls = request.target.calls
+            return request.target.box.dimension > LISTED and isinstance(calls, Calls) and calls.most is not None
         groups = groups_of(request.target.expression)
         return any(group.dimension > 3 and group.factors is None for group in groups)
 
@@ -128,7 +133,10 @@ def _sampled(search: Search) -> Iterator[SampledPlan]:
         raise Refused("its tokens are a product over all directions, and another head has fewer")
     sought = SampledSearch(request.target, request.error, request.dtype, request.seed)
     try:
-        yield from sought.plans()
+        for plan in sought.plans():
+            yield plan
+            if search.failure is not None and search.failure.nearest_error is not None:
+                sought.refuted = min(sought.refuted, search.failure.nearest_error / request.error)
     except OutOfTime:
         search.note(sought.why())
         raise
