@@ -40,7 +40,7 @@ class Separated(Head[AnyPlan]):
     serves = "formulas of many variables: products, quotients, powers, functions of a sum or of a product"
     examples = (
         Example("1/(1 + x**2 + y**2 + z**2 + v**2 + w**2)", dict.fromkeys("xyzvw", (-1.0, 1.0)), 1e-3),
-        Example("a*b*sqrt(c)*tanh(d/(e*f))", dict.fromkeys("abcdef", (1.0, 3.0)), 1e-2),
+        Example("a*b*sqrt(c)*tanh(d/(g*h))", dict.fromkeys("abcdgh", (1.0, 3.0)), 1e-2),
     )
 
     def why_not(self, request: Request) -> str | None:
