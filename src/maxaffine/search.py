@@ -10,7 +10,7 @@ import numpy as np
 from maxaffine.core.deadline import OutOfCalls, OutOfTime, deadline
 from maxaffine.core.errors import BadInput, Missed, Refused
 from maxaffine.heads import HEADS, interpolated
-from maxaffine.heads.found import Discontinuous, Found
+from maxaffine.heads.found import Discontinuous, Found, as_asked
 from maxaffine.heads.lookup import search as lookup
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
@@ -28,6 +28,21 @@ FEW = 256  # tokens below which no slow head is asked in two variables
 
 def search(request: Request, method: str) -> Found:
     """The smallest layer that is proved to meet the request; else the smallest one observed to fit, or a refusal."""
+    asked = request.pointwise
+    if asked is None:
+        return _searched(request, method)
+    try:
+        return as_asked(_searched(request, method), request)
+    except Refused as refusal:
+        where = f"{asked.error:g} |f(x)| was asked for, and |f| falls to {asked.least:.3g}"
+        nearest = None if refusal.nearest_error is None else refusal.nearest_error / asked.least
+        raise Refused(
+            f"{where}, where that is an absolute error of {asked.absolute:.3g}: {refusal.reason}", nearest_error=nearest,
+            tried=refusal.tried,
+        ) from None  # fmt: skip
+
+
+def _searched(request: Request, method: str) -> Found:
     if request.target.entries is not None:
         return _search_entries(request, method)
     with deadline(request.max_seconds):

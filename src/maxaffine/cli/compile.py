@@ -34,7 +34,9 @@ def run(
     axes: options.Axes = None,
     missing: options.Missing = None,
     box: options.BoxOption = None,
-    relative: Annotated[bool, typer.Option("--relative", help="Measure the error in units of sup |f|.")] = False,
+    relative: Annotated[
+        str | None, typer.Option(metavar="[pointwise]", help="In units of sup |f|; pointwise: of |f(x)| at every x.")
+    ] = None,
     method: options.Method = "auto",
     norm: options.Norm = "inf",
     dtype: options.Dtype = "float64",
@@ -88,7 +90,7 @@ def run(
             source, contents = named.read(progress)
         settings = Run(memory, chosen_seed, progress, out=layer_path if figure_path is None else None, max_seconds=seconds)
         compiled = compile_layer(
-            source, where, relative=relative, norm=norm, method=method, dtype=dtype, literal=literal, run=settings, **asked, **old
+            source, where, relative=arguments.relative(relative), norm=norm, method=method, dtype=dtype, literal=literal, run=settings, **asked, **old
         )
         _write(compiled, None if figure_path is None else layer_path, figure_path, progress)
     if layer_path is not None:
