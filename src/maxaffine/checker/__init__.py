@@ -17,7 +17,7 @@ from maxaffine.checker.axis_clusters import check_axis
 from maxaffine.checker.certificate import doubt_certificate, stated_bound, stated_scope
 from maxaffine.checker.curved import check_curved
 from maxaffine.checker.entries import check_entries
-from maxaffine.checker.formats import doubt_formats, with_underflow
+from maxaffine.checker.formats import doubt_formats, lost_below, with_more, with_underflow
 from maxaffine.checker.level_sets import check_level_sets
 from maxaffine.checker.literal import Claim, claims_of, proved_again
 from maxaffine.checker.lookup import check_lookup
@@ -26,6 +26,7 @@ from maxaffine.checker.products import check_products
 from maxaffine.checker.pointwise import absolutely, is_pointwise, relatively, shown_least
 from maxaffine.checker.proved import NotProved, Proved
 from maxaffine.checker.reader import Layer
+from maxaffine.checker.relative_products import check_relative_products
 from maxaffine.checker.regions import check_regions
 from maxaffine.checker.separated import check_separated
 from maxaffine.checker.spectral import check_spectral
@@ -173,7 +174,16 @@ def _relative(
     least = shown_least(record, target)
     if not stated_scope(record["certificate"]).every_x:
         raise NotProved("errors relative to |f(x)| are proved where they speak of every x of the box.")
-    return relatively(prove, least)
+    if record["layer"]["keys"] != "grouped" or record["plan"].get("method") != "separated" or not record["plan"].get("relative"):
+        return relatively(prove, least)
+
+    def factorwise(error: float) -> Proved:
+        layer = Layer.read(tensors, record["layer"], target)
+        doubt_formats(layer, followed=True)
+        found, lost = check_relative_products(layer, record, target, error, least), lost_below(tensors, record, target) / least
+        return with_more(found, lost * (1 + 1e-9))
+
+    return factorwise
 
 
 def _adds_up(parts: Any, stated: float) -> bool:

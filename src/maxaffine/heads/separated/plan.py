@@ -1,7 +1,8 @@
 """Plans of separated heads: exponential sums for outer functions, one set of keys per direction, and values of all factors.
 
 The error is shared: a part for the exponential sums, the rest in equal parts for the blocks.  A factor counts by the size of its
-partners, so columns are fitted multiplied by that; columns that stand for a constant are stored as they are.
+partners, so columns are fitted multiplied by that; columns that stand for a constant are stored as they are.  Where errors are
+relative to |f(x)|, a factor counts by nothing but its own smallest value, and the error is that of the worst product (relative.py).
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class SeparatedPlan:
     imaginary: tuple[Array, ...] | None
     expected: float
     argument: str = "separated"
+    relative: bool = False  # whether it is made for, and proved by, relative errors of every factor
 
     @property
     def cells(self) -> int:
@@ -90,6 +92,7 @@ class SeparatedPlan:
             ],
             "axes": axes,
             "identities": list(self.separation.used),
+            **({"relative": True} if self.relative else {}),
         }
 
 
@@ -113,6 +116,7 @@ class Planner:
     high: Array
     error: float
     dtype: str
+    relative: bool = False
     _fitted: dict[Any, _Fitted] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -121,6 +125,20 @@ class Planner:
         self.points = [self._points(b) for b in range(len(self.separation.sizes))]
         self.sizes = [[_size(part, self.points[b], 1.0) for b, part in enumerate(term.factors)] for term in self.separation.terms]
         self.inner = [self._inner(outer) for outer in self.separation.outers]
+        if self.relative:
+            self._doubt_signs()
+
+    def _doubt_signs(self) -> None:
+        """Relative errors of terms are one of their sum where all of them have the same sign, and no factor has a zero."""
+        signs = []
+        for term in self.separation.terms:
+            values = [part.evaluate(self.points[b]) for b, part in enumerate(term.factors) if part is not None]
+            values += [s.f_check for j in term.outers if (s := self.inner[j].sampled) is not None]
+            if not all((one > 0).all() or (one < 0).all() for one in values):
+                raise NotPlanned("relative errors of products need factors without a zero")
+            signs.append(math.prod(math.copysign(1.0, float(one.flat[0])) for one in values))
+        if len(set(signs)) > 1:
+            raise NotPlanned("relative errors of a sum need terms of one sign")
 
     def _cut(self, b: int) -> slice:
         first = self.separation.firsts[b]
@@ -147,11 +165,26 @@ class Planner:
 
     def weight(self, j: int) -> float:
         """By what an error of outer function j counts: the sizes of all it is multiplied with."""
+        if self.relative:
+            return 1.0 / self._least(j)
         total = 0.0
         for term, sizes in zip(self.separation.terms, self.sizes, strict=True):
             if j in term.outers:
                 total += math.prod(sizes) * math.prod(self.inner[i].size for i in term.outers if i != j)
         return total
+
+    def _least(self, j: int) -> float:
+        sampled = self.inner[j].sampled
+        return 1e-300 if sampled is None else max(float(np.abs(sampled.f_check).min()), 1e-300)
+
+    def _spread(self, sums: Sequence[ExponentialSum]) -> float:
+        """By what the sizes of all products of a term exceed the term, where exponentials cancel."""
+        each = []
+        for j, one in enumerate(sums):
+            numbers = [complex(one.constant), *one.coefficients]
+            same = len({c.real > 0 for c in numbers if c}) == 1 and not any(c.imag for c in (*numbers, *one.exponents))
+            each.append(1.0 if same else max(1.0, sum(abs(c) for c in numbers) / self._least(j)))
+        return max((math.prod(each[j] for j in term.outers) for term in self.separation.terms), default=1.0)
 
     def sums(self, error: float) -> Iterator[tuple[ExponentialSum, ...]]:
         """Exponential sums for all outer functions that are seen to keep their share, the shortest first."""
@@ -199,12 +232,13 @@ class Planner:
     def _with(self, sums: tuple[ExponentialSum, ...], own: tuple[Row, ...], error: float, taken: float) -> SeparatedPlan | None:
         B, turning = len(self.separation.sizes), not all(row.is_real for row in own)
         sizes = np.array([[_size(row.modulus[b], self.points[b], 1.0) for b in range(B)] for row in own])
-        share = (error - taken) / B
+        least = np.array([[_least(row.modulus[b], self.points[b]) for b in range(B)] for row in own]) if self.relative else None
+        share = (error - taken) / B / (1.0 if least is None else self._spread(sums))
         if share <= 0:
             return None
         blocks = []
         for b in range(B):
-            others = np.prod(np.delete(sizes, b, axis=1), axis=1)
+            others = np.prod(np.delete(sizes, b, axis=1), axis=1) if least is None else 1.0 / least[:, b]
             found = self._block(b, [row.real[b] for row in own], [row.imaginary[b] for row in own], others, share)
             if found is None:
                 return None
@@ -214,7 +248,7 @@ class Planner:
             tuple(one.real for one in blocks), taken + sum(one.error for one in blocks),
         )  # fmt: skip
         imaginary = tuple(one.imaginary for one in blocks) if turning else None
-        return SeparatedPlan(self.separation, self.choice, sums, made, imaginary, made.expected)
+        return SeparatedPlan(self.separation, self.choice, sums, made, imaginary, made.expected, relative=self.relative)
 
     def _block(
         self, b: int, real: list[Expression | None], imaginary: list[Expression | None], others: Array, share: float
@@ -250,18 +284,20 @@ class Planner:
             middle, half = (self.middle.lo[cut][0] + self.middle.hi[cut][0]) / 2.0, self.half[cut][0]
             assert expression is not None
             curve = AxisCurve(
-                lambda z: expression.evaluate((middle + z * half)[:, None]) * scales, share, self.dtype, True, add=True
-            )
+                lambda z: expression.evaluate((middle + z * half)[:, None]) * scales, share, self.dtype, True,
+                add=not self.relative,
+            )  # fmt: skip
             fit = curve.smallest(share, start=1, most=MOST_KEYS)
             if fit is None:
                 return None
             axes, values, error = (fit.axis,), fit.values, fit.error
         else:
             frame = Group(self.separation.frame(b).directions, side_by_side(functions, scales), None)
-            made = GroupPlanner(frame, self.low, self.high, share / len(moving), self.dtype).product(share / len(moving))
+            each = 1 if self.relative else len(moving)
+            made = GroupPlanner(frame, self.low, self.high, share / each, self.dtype).product(share / each)
             if made is None or made.values is None:
                 return None
-            axes, values, error = made.axes, made.values, made.expected * len(moving)
+            axes, values, error = made.axes, made.values, made.expected * each
         shape = tuple(len(axis) for axis in axes)
         table = np.broadcast_to(constants, (*shape, 2, R)).copy()
         for k, (i, r, _) in enumerate(moving):
@@ -279,3 +315,7 @@ def _constant(part: Expression | None, absent: float) -> float:
 
 def _size(part: Expression | None, points: Array, absent: float) -> float:
     return absent if part is None else float(np.abs(part.evaluate(points)).max())
+
+
+def _least(part: Expression | None, points: Array) -> float:
+    return 1.0 if part is None else max(float(np.abs(part.evaluate(points)).min()), 1e-300)

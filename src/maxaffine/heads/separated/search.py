@@ -4,17 +4,20 @@ import math
 from collections.abc import Iterator
 
 from maxaffine.core.errors import Refused
+from maxaffine.core.rounding import compute_format
 from maxaffine.heads.assemble import layer_of
 from maxaffine.heads.head import Example, Head
-from maxaffine.heads.search import Search
+from maxaffine.heads.search import FITTED, Search
 from maxaffine.heads.separated.plan import NotPlanned, Planner, SeparatedPlan
 from maxaffine.heads.separated.prove import certify_separated
+from maxaffine.heads.separated.relative import certify_relative
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.request import Request
 from maxaffine.structure.groups import groups_of
 from maxaffine.structure.separate import CHOICES, NotSeparated, separate
 
+MANY = 30.0  # times |f| at its smallest, from which on errors relative to |f(x)| are best proved factor by factor
 GOALS = (0.8, 0.5, 0.25, 0.1)  # of the error, that plans aim at one after the other
 
 
@@ -29,6 +32,8 @@ class Separated(Head[SeparatedPlan]):
         Example("a*b*sqrt(c)*tanh(d/(e*f))", dict.fromkeys("abcdef", (1.0, 3.0)), 1e-2),
     )
 
+    relative = True
+
     def why_not(self, request: Request) -> str | None:
         """The sup norm, one output, an expression of at least two variables."""
         if math.isfinite(request.norm):
@@ -40,10 +45,12 @@ class Separated(Head[SeparatedPlan]):
         return "only for two and more variables" if len(request.target.expression.used) < 2 else None
 
     def early(self, request: Request) -> bool:
-        """Where product keys with listed values would have four directions or more."""
+        """Where product keys with listed values would have four directions or more, or relative errors span decades."""
         if self.why_not(request) is not None:
             return False
         assert request.target.expression is not None
+        if request.pointwise is not None and request.largest > MANY * request.pointwise.least:
+            return True
         groups = groups_of(request.target.expression)
         return any(group.dimension > 3 and group.factors is None for group in groups)
 
@@ -57,7 +64,8 @@ class Separated(Head[SeparatedPlan]):
             found = []
             for planner in planners:
                 try:
-                    found.append(planner.plan(goal * request.error))
+                    asked = request.error if request.pointwise is None or not planner.relative else request.pointwise.error
+                    found.append(planner.plan(goal * asked))
                 except NotPlanned as why:
                     reasons[str(why)] = None
             if found:
@@ -76,7 +84,13 @@ class Separated(Head[SeparatedPlan]):
                 continue
             if separation not in seen:
                 seen.append(separation)
-                yield Planner(separation, choice, box.low, box.high, request.error, request.dtype)
+                if not _too_small(request):
+                    yield Planner(separation, choice, box.low, box.high, request.error, request.dtype)
+                if request.pointwise is not None:
+                    try:
+                        yield Planner(separation, choice, box.low, box.high, request.pointwise.error, request.dtype, True)
+                    except NotPlanned as why:
+                        reasons[str(why)] = None
 
     def build(self, plan: SeparatedPlan, request: Request) -> GroupedLayer:
         """One group."""
@@ -84,4 +98,12 @@ class Separated(Head[SeparatedPlan]):
 
     def prove(self, layer: GroupedLayer, plan: SeparatedPlan, request: Request, runtime: str) -> Certificate:
         """Factor by factor."""
+        if plan.relative and request.pointwise is not None:
+            return certify_relative(layer, plan, request.pointwise, runtime)
         return certify_separated(layer, plan, request.error, runtime)
+
+
+def _too_small(request: Request) -> bool:
+    """Whether the absolute error that stands for a relative one is lost in the rounding of the largest values."""
+    unit = compute_format(request.dtype).unit
+    return request.pointwise is not None and request.error < FITTED * unit * request.largest
