@@ -114,10 +114,16 @@ def _factors(apart: Apart, goal: float) -> tuple[list[list[float]], Array]:
         for b in blocks:
             held = None if row.real[b] is None else row.modulus[b] if row.imaginary[b] is not None else row.real[b]
             least, _ = _apart(held, columns.ranges[b])
-            off = [columns.error(b, keys.factors[b][..., r], row.real[b], 1.0, goal * least)]
+            stored = [(keys.factors[b][..., r], row.real[b], 1.0)]
             if keys.imaginary is not None:
-                off.append(columns.error(b, keys.imaginary[b][..., r], row.imaginary[b], 0.0, goal * least))
-            own.append(math.hypot(*off) / least * ROOM)
-            tops[b, r] = columns.size(b, row.real[b], row.imaginary[b], row.modulus[b]) + math.hypot(*off)
+                stored.append((keys.imaginary[b][..., r], row.imaginary[b], 0.0))
+            off = []
+            for values, part, absent in stored:
+                if part is not None and part.used and held is not None and len(columns.ranges[b]) == 1:
+                    off.append(columns.relative(b, values, part, held, goal))
+                else:
+                    off.append(columns.error(b, values, part, absent, goal * least) / least)
+            own.append(math.hypot(*off) * ROOM)
+            tops[b, r] = columns.size(b, row.real[b], row.imaginary[b], row.modulus[b]) * (1.0 + own[-1])
         errors.append(own)
     return errors, tops

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from maxaffine.core.rounding import numpy_dtype
 from maxaffine.expression.expression import Expression
 from maxaffine.heads.separated.exponentials import fits
 from maxaffine.heads.separated.inner import Inner, inner_range
+from maxaffine.heads.separated.relative_fit import RelativeCurve
 from maxaffine.heads.spectral.fit import AxisCurve
 from maxaffine.heads.spectral.plan import GroupPlan, GroupPlanner, scaled
 from maxaffine.layer.grouped import Group as KeyGroup
@@ -239,7 +240,7 @@ class Planner:
         blocks = []
         for b in range(B):
             others = np.prod(np.delete(sizes, b, axis=1), axis=1) if least is None else 1.0 / least[:, b]
-            found = self._block(b, [row.real[b] for row in own], [row.imaginary[b] for row in own], others, share)
+            found = self._block(b, own, others, share)
             if found is None:
                 return None
             blocks.append(found)
@@ -250,27 +251,30 @@ class Planner:
         imaginary = tuple(one.imaginary for one in blocks) if turning else None
         return SeparatedPlan(self.separation, self.choice, sums, made, imaginary, made.expected, relative=self.relative)
 
-    def _block(
-        self, b: int, real: list[Expression | None], imaginary: list[Expression | None], others: Array, share: float
-    ) -> _Fitted | None:
+    def _block(self, b: int, own: tuple[Row, ...], others: Array, share: float) -> _Fitted | None:
         """Keys and values of a block for all rows; blocks that are alike are fitted once."""
-        cut = self._cut(b)
+        cut, real, imaginary = self._cut(b), [row.real[b] for row in own], [row.imaginary[b] for row in own]
         # rows of the same function differ in their weights alone
         key = (
             tuple(None if e is None else (e.nodes, e.outputs) for e in (*real, *imaginary)),
             self.middle.lo[cut].tobytes(), self.half[cut].tobytes(), np.round(np.log(others + 1e-300), 9).tobytes(), share,
         )  # fmt: skip
         if key not in self._fitted:
-            found = self._fit(b, real, imaginary, others, share)
+            found = self._fit(b, own, others, share)
             if found is None:
                 return None
             self._fitted[key] = found
         return self._fitted[key]
 
-    def _fit(
-        self, b: int, real: list[Expression | None], imaginary: list[Expression | None], others: Array, share: float
-    ) -> _Fitted | None:
-        cut, size, R = self._cut(b), self.separation.sizes[b], len(real)
+    def _along(self, b: int, expression: Expression) -> Callable[[Array], Array]:
+        """Functions of the direction of a block as functions of its scaled variable."""
+        cut = self._cut(b)
+        middle, half = (self.middle.lo[cut][0] + self.middle.hi[cut][0]) / 2.0, self.half[cut][0]
+        return lambda z: expression.evaluate((middle + z * half)[:, None])
+
+    def _fit(self, b: int, own: tuple[Row, ...], others: Array, share: float) -> _Fitted | None:
+        cut, size, R = self._cut(b), self.separation.sizes[b], len(own)
+        real, imaginary = [row.real[b] for row in own], [row.imaginary[b] for row in own]
         constants = np.array([[_constant(e, 1.0) for e in real], [_constant(e, 0.0) for e in imaginary]])  # NaN where it moves
         moving = [(i, r, e) for i, part in enumerate((real, imaginary)) for r, e in enumerate(part) if np.isnan(constants[i, r])]
         functions = [e for _, _, e in moving if e is not None]
@@ -281,12 +285,16 @@ class Planner:
             axes = tuple(AxisCurve(lambda z: np.ones((len(z), 1)), 1.0, self.dtype).best(1).axis for _ in range(size))
             shape, values, error = (1,) * size, np.zeros((*(1,) * size, 0)), 0.0
         elif size == 1:
-            middle, half = (self.middle.lo[cut][0] + self.middle.hi[cut][0]) / 2.0, self.half[cut][0]
             assert expression is not None
-            curve = AxisCurve(
-                lambda z: expression.evaluate((middle + z * half)[:, None]) * scales, share, self.dtype, True,
-                add=not self.relative,
-            )  # fmt: skip
+            if self.relative:
+                scales = np.ones(len(moving))
+                moduli = side_by_side([e for _, r, _ in moving if (e := own[r].modulus[b]) is not None], scales)
+                assert moduli is not None
+                sizes = self._along(b, moduli)
+                curve: AxisCurve = RelativeCurve(self._along(b, expression), lambda z: np.abs(sizes(z)), share, self.dtype)
+            else:
+                along = self._along(b, expression)
+                curve = AxisCurve(lambda z: along(z) * scales, share, self.dtype, True, add=True)
             fit = curve.smallest(share, start=1, most=MOST_KEYS)
             if fit is None:
                 return None

@@ -40,6 +40,8 @@ THEOREM = (
     "separation: |prod h - prod f| <= prod (|f| + d) - prod |f| over the factors of every product; factors and sums of"
     " exponentials by Ehlich-Zeller"
 )
+Cell = tuple[float, float]  # of z, of blocks of one direction
+WHOLE = (-1.0, 1.0)
 ROOM = 1e-3  # of the range of an inner function, which the checker may see a little larger
 
 
@@ -77,17 +79,18 @@ class Factors:
         """Between which numbers a part stays; 1 where it is absent."""
         return (1.0, 1.0) if part is None else self.source(part, b).range()
 
-    def off(self, part: Expression | None, absent: float, b: int, values: Array, goal: float) -> float:
-        """sup |h - f| of one real column of block b and its function, the stored numbers taken exactly."""
+    def off(self, part: Expression | None, absent: float, b: int, values: Array, goal: float, cell: Cell = WHOLE) -> float:
+        """sup |h - f| of one real column of block b and its function on a cell of z, the stored numbers taken exactly."""
         if part is None or not part.used:
             return _constant(part, absent, values)
         cut = self.group.block_slices[b]
         axes = self.group.axes[cut]
         keys = tuple((a.slopes.tobytes(), a.offsets.tobytes()) for a in axes)
-        key = (part.nodes, part.outputs, self._place(b), keys, values.tobytes())
+        key = (part.nodes, part.outputs, self._place(b), keys, values.tobytes(), cell)
         if key not in self._known:
             head = head_of(self.source(part, b), axes, self.plan.made, values[..., None], first=cut.start)
-            self._known[key] = prove(head, goal, enough=goal).bound
+            low, high = (None, None) if cell == WHOLE else (np.array([end]) for end in cell)
+            self._known[key] = prove(head, goal, low, high, enough=goal).bound
         return self._known[key]
 
 

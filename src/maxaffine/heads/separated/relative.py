@@ -18,8 +18,9 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64, compute_format, gamma
+from maxaffine.expression.expression import Expression
 from maxaffine.heads.separated.plan import SeparatedPlan
-from maxaffine.heads.separated.prove import Factors, inner_range, on_interval, planned
+from maxaffine.heads.separated.prove import WHOLE, Cell, Factors, inner_range, on_interval, planned
 from maxaffine.heads.spectral.prove import query_error
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT
@@ -37,6 +38,8 @@ THEOREM = (
     " sign; factors and sums of exponentials by Ehlich-Zeller"
 )
 ROOM = 1.0 + 1e-12
+EVEN = 1.6  # times its smallest value, that a factor may reach on a cell
+NARROW = 1e-4
 
 
 def certify_relative(layer: GroupedLayer, plan: SeparatedPlan, asked: Pointwise, runtime: str = "arrays") -> Certificate:
@@ -48,10 +51,9 @@ def certify_relative(layer: GroupedLayer, plan: SeparatedPlan, asked: Pointwise,
     held = min(spread, 1.0 + outer) if sign else spread
     rounded = rounding(layer, group, query_error(layer, group, plan.made))
     goal = max(asked.error - outer, 0.0) / lows.shape[1] / held
-    off = _off(group, own, factors, lows * goal)
-    lost = np.stack(rounded.errors, axis=1)
-    plain, whole = _grown(off / lows), _grown((off + lost) / lows)
-    sizes = np.array([[factors.size(row.modulus[b], b) for b in range(lows.shape[1])] for row in own]) + off + lost
+    off, lost = _off(group, own, factors, goal), np.stack(rounded.errors, axis=1)
+    plain, whole = _grown(off), _grown(off + lost / lows)
+    sizes = np.array([[factors.size(row.modulus[b], b) for b in range(lows.shape[1])] for row in own]) * (1.0 + off) + lost
     per, largest = (1 + 2.0**-50) / asked.least, float(np.prod(sizes, axis=1).sum()) * ROOM
     below = _below(sizes) + underflow(layer, [largest]) + (literal(layer, ()).total if runtime == "dense" else 0.0)
     terms = lows.shape[0] + (lows.shape[1] if group.imaginary is None else 3 * lows.shape[1]) + 4
@@ -73,17 +75,37 @@ def certify_relative(layer: GroupedLayer, plan: SeparatedPlan, asked: Pointwise,
     return replace(found, least=asked.least)
 
 
-def _off(group: Group, own: tuple[Row, ...], factors: Factors, goals: Array) -> Array:
-    """sup |h_rb - f_rb| of the stored numbers taken exactly, (R, B)."""
+def _off(group: Group, own: tuple[Row, ...], factors: Factors, goal: float) -> Array:
+    """sup |h_rb - f_rb| / |f_rb| of the stored numbers taken exactly, (R, B)."""
     assert group.factors is not None
-    off = np.zeros(goals.shape)
+    off = np.zeros((len(own), len(own[0].real)))
     for r, row in enumerate(own):
-        for b, goal in enumerate(goals[r]):
-            found = [factors.off(row.real[b], 1.0, b, group.factors[b][..., r], goal)]
-            if group.imaginary is not None:
-                found.append(factors.off(row.imaginary[b], 0.0, b, group.imaginary[b][..., r], goal))
-            off[r, b] = math.hypot(*found) * (1 + 1e-15)
+        for b, part in enumerate(row.modulus):
+            for cell, least in _cells(factors, part, b):
+                found = [factors.off(row.real[b], 1.0, b, group.factors[b][..., r], goal * least, cell)]
+                if group.imaginary is not None:
+                    found.append(factors.off(row.imaginary[b], 0.0, b, group.imaginary[b][..., r], goal * least, cell))
+                off[r, b] = max(off[r, b], math.hypot(*found) / least * (1 + 1e-15))
     return off
+
+
+def _cells(factors: Factors, part: Expression | None, b: int) -> list[tuple[Cell, float]]:
+    """Cells of z with min |part| on each, on which |part| changes little; blocks of several directions are one cell."""
+    if part is None or not part.used:
+        return [(WHOLE, _apart(*factors.range(part, b), "a factor")[0])]
+    source, waiting, found = factors.source(part, b), [WHOLE], list[tuple[Cell, float]]()
+    while waiting:
+        low, high = cell = waiting.pop()
+        middle, half = (low + high) / 2.0, (high - low) / 2.0 * (1 + 1e-14) + 1e-16
+        own = source
+        if cell != WHOLE:
+            own = FromExpression(part, source.middle + Interval.point(source.half) * Interval.point(middle), source.half * half)
+        least, largest = sorted(map(abs, own.range()))
+        if largest > EVEN * least and len(source.half) == 1 and high - low > NARROW:
+            waiting += [(low, middle), (middle, high)]
+        else:
+            found.append((cell, _apart(*own.range(), "a factor")[0]))
+    return found
 
 
 def _grown(each: Array) -> float:
