@@ -17,7 +17,7 @@ from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import compute_dtype, dtype_of
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.proofs.certificate import LEAST_INTEGRAL, Certificate
-from maxaffine.proofs.pointwise import Pointwise, least_of
+from maxaffine.proofs.pointwise import Pointwise, is_pointwise, pointwise_of
 from maxaffine.target.calls import LEAST, Calls
 from maxaffine.target.evidence import Evidence, Facts, gather
 from maxaffine.target.interpolant import Interpolant, first_points
@@ -124,7 +124,7 @@ def request_of(
     _rule(isinstance(run, Run), "run", run, f"must be ma.Run({'=.., '.join(RUN)}=..)")
     made = _counted(resolve(target, box, vectorize), target, run)
     _check_scales(p, made, dtype)
-    by_point = _is_pointwise(relative, made, p, gap)
+    by_point = is_pointwise(relative, made, p, gap)
     if made.entries is not None:
         functions = {**facts, "breaks": breaks, "gap": gap, "keys": keys, "executor": run.executor}
         _check_for_entries(made, functions, norm, method)
@@ -136,7 +136,8 @@ def request_of(
         least, most = seen_range(made, bool(relative))
         largest, spread = max(0.0, float(-least.min()), float(most.max())), float((most - least).max())
         if by_point:
-            pointwise = _check_pointwise(check_error(error), made, largest, dtype)
+            _check_overflow(largest, dtype, "target")
+            pointwise = pointwise_of(check_error(error), made, dtype)
         wanted = absolute_error(check_error(error), relative, largest, dtype) if pointwise is None else pointwise.absolute
         _check_power(p, wanted)
         given = gather(made, norm=p, **{"lipschitz": None, "modulus": None, "analytic": None, **facts})
@@ -318,35 +319,6 @@ def absolute_error(error: float, relative: bool, largest: float, dtype: str) -> 
     if relative and largest == 0.0:
         raise Refused("`relative` measures the error in units of sup |f|, and f is zero at every point that was tried.")
     return _held(error, largest if relative else 1.0, 2.0, largest, dtype)
-
-
-def _is_pointwise(relative: Any, target: Target, norm: float, gap: Any) -> bool:
-    """Whether errors are relative to |f(x)|, and refused where nothing of that kind is proved."""
-    if not isinstance(relative, str):
-        return False
-    _rule(relative == "pointwise", "relative", relative, 'must be True, False or "pointwise"')
-    if target.entries is not None or target.expression is None:
-        what = "a table" if target.entries is not None else "a callable, which nothing encloses"
-        raise Refused(f'`relative` (="pointwise") is proved for expressions, and the target is {what}; use relative=True.')
-    if math.isfinite(norm):
-        raise Refused(f'`relative` (="pointwise") speaks of every x, and `norm` (={norm:g}) of an integral; leave one of them out.')
-    if gap is not None:
-        raise Refused('`relative` (="pointwise") speaks of every x, and `gap` leaves some out; leave one of them out.')
-    return True
-
-
-def _check_pointwise(error: float, target: Target, largest: float, dtype: str) -> Pointwise:
-    """The error with a lower bound of |f|; refused where the dtype cannot hold it, or f may be 0."""
-    _check_overflow(largest, dtype, "target")
-    unit = dtype_of(dtype).unit
-    if error < 4.0 * unit:
-        least = rounded_up(8.0 * unit)
-        raise Refused(
-            f"`error` (={error:g}) relative to |f(x)| is below what {dtype} can represent, which rounds numbers by {unit:.2g} of "
-            f"their size. Ask for at least {least:g}.",
-            remedy={"error": least},
-        )
-    return Pointwise(error, least_of(target))
 
 
 def _check_overflow(largest: float, dtype: str, what: str) -> None:

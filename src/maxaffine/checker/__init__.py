@@ -22,12 +22,12 @@ from maxaffine.checker.level_sets import check_level_sets
 from maxaffine.checker.literal import Claim, claims_of, proved_again
 from maxaffine.checker.lookup import check_lookup
 from maxaffine.checker.piecewise import check_piecewise
-from maxaffine.checker.products import check_products
 from maxaffine.checker.pointwise import absolutely, is_pointwise, relatively, shown_least
+from maxaffine.checker.products import check_products
 from maxaffine.checker.proved import NotProved, Proved
 from maxaffine.checker.reader import Layer
-from maxaffine.checker.relative_products import check_relative_products
 from maxaffine.checker.regions import check_regions
+from maxaffine.checker.relative_products import check_relative_products
 from maxaffine.checker.separated import check_separated
 from maxaffine.checker.spectral import check_spectral
 from maxaffine.checker.sums import check_sums
@@ -135,6 +135,7 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table |
         claims, pointwise = claims_of(record), is_pointwise(record)
         if pointwise and target.entries is not None:
             raise NotProved("errors relative to |f(x)| are proved of expressions, and its target is a table or samples.")
+        prove: Callable[[float], Proved]
         if target.entries is not None:
             where, prove = f" at the {target.entries.count:,} entries", partial(check_entries, tensors, record, target, table)
         else:
@@ -143,9 +144,10 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table |
             rule = RULES.get(str(record["plan"].get("method"))) if record["layer"]["keys"] == "grouped" else None
             plain = absolutely(record) if pointwise else record
             doubt_certificate(plain, claims, rule is not None and rule.own_scope)
-            where, prove = "", partial(_bound, tensors, plain, target, progress)
+            prove = partial(_bound, tensors, plain, target, progress)
+            where = " relative to |f(x)|" if pointwise else ""
             if pointwise:
-                where, prove = " relative to |f(x)|", _relative(tensors, record, target, prove)
+                prove = _relative(tensors, record, target, prove)
         found = prove(error)
     except NotProved as failure:
         return Verdict(False, None, claimed, error, str(failure))

@@ -25,7 +25,7 @@ def is_pointwise(record: Mapping[str, Any]) -> bool:
     stated = [record["norm"] == NAME, certificate.get("norm") == NAME, certificate.get("least") is not None]
     if len(set(stated)) > 1:
         raise NotProved("what its record and its certificate measure the error by are not the same.")
-    return stated[0]
+    return bool(stated[0])
 
 
 def shown_least(record: Mapping[str, Any], target: Target) -> float:

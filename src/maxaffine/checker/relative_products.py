@@ -2,7 +2,7 @@
 
     |h_rb - f_rb| <= e_rb |f_rb|,  |g_j - s_j| <= e_j |g_j|       on pieces of a range, by sup |.| over min |.| of every piece
     rho = max over rows of prod_b (1 + e_rb) - 1,                 sigma = max over terms of prod_j (1 + e_j) - 1
-    sum over rows |row| <= K |f|                                  K = 1 + sigma where all rows are of one sign, else by their sizes
+    sum over rows |row| <= K |f|                                  K = 1 + sigma for rows of one sign, else by their sizes
 
     |F - f| <= (sigma + K rho) |f|                                where no factor has a zero and all terms of f are of one sign
 """
@@ -80,7 +80,8 @@ def _one_sign(own: Sequence[Row], columns: Columns) -> bool:
 
 def _outers(apart: Apart, goal: float) -> tuple[float, float]:
     """sigma, and K by the sizes of the exponentials; NotProved unless all terms are of one sign."""
-    found = [_outer(g, s, apart.columns, goal / len(apart.sums)) for g, s in zip(apart.separation.outers, apart.sums, strict=True)]
+    beside = zip(apart.separation.outers, apart.sums, strict=True)
+    found = [_outer(g, s, apart.columns, goal / len(apart.sums)) for g, s in beside]
     sigma, spread, signs = 0.0, 1.0, set[int]()
     for term in apart.separation.terms:
         sigma = max(sigma, math.expm1(math.fsum(math.log1p(found[j][0]) for j in term.outers)) * ROOM)

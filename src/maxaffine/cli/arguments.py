@@ -58,7 +58,7 @@ def maybe(parse: Callable[[str, str], T], text: str | None, where: str) -> T | N
 def relative(text: str | None) -> bool | str:
     """What --relative says: nothing, in units of sup |f|, or of |f(x)| at every x."""
     if text not in (None, "sup", "pointwise"):
-        raise BadInput(f"`relative` (={text!r}) is --relative, in units of sup |f|, or --relative pointwise, of |f(x)| at every x.")
+        raise BadInput(f"`relative` (={text!r}): write --relative for units of sup |f|, or --relative pointwise for |f(x)|.")
     return text if text == "pointwise" else text == "sup"
 
 

@@ -64,7 +64,8 @@ def run(
     if verdict.passed:
         norm = record.get("norm")
         integral = "" if norm in ("inf", "entries", "pointwise") else f", in L_{norm}"
-        integral = f", relative to |f(x)|, which stays above {record['certificate']['least']:.6g}" if norm == "pointwise" else integral
+        if norm == "pointwise":
+            integral = f", relative to |f(x)|, which stays above {record['certificate']['least']:.6g}"
         lines.append(("scope", f"{in_words(Scope.of(record['certificate']))}{integral}"))
     lines += [
         ("claimed", f"bound {_number(claimed)}, by the compiler"),

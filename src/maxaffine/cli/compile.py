@@ -70,6 +70,7 @@ def run(
         raise BadInput("--error is missing; give the largest error allowed, such as --error 1e-2.")
     memory = arguments.maybe(arguments.size_in_bytes, max_bytes, "`max_bytes`")
     asked: dict[str, Any] = {
+        "relative": arguments.relative(relative),
         "error": arguments.maybe(arguments.constant, error, "`error`"),
         "lipschitz": arguments.lipschitz(lipschitz),
         "gap": arguments.maybe(arguments.constant, gap, "`gap`"),
@@ -90,7 +91,7 @@ def run(
             source, contents = named.read(progress)
         settings = Run(memory, chosen_seed, progress, out=layer_path if figure_path is None else None, max_seconds=seconds)
         compiled = compile_layer(
-            source, where, relative=arguments.relative(relative), norm=norm, method=method, dtype=dtype, literal=literal, run=settings, **asked, **old
+            source, where, norm=norm, method=method, dtype=dtype, literal=literal, run=settings, **asked, **old
         )
         _write(compiled, None if figure_path is None else layer_path, figure_path, progress)
     if layer_path is not None:

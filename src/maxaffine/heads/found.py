@@ -146,7 +146,8 @@ def unconfirmed(found: Found, request: Request) -> str | None:
     tensors, description = to_tensors(found.layer)
     record = {
         "layer": description, "target": target.to_json(), "error": request.asked(certificate),
-        "norm": certificate.norm_label, "certificate": certificate.to_json(), "plan": found.plan.to_json(), "declared": request.facts.declared.record(),
+        "norm": certificate.norm_label, "certificate": certificate.to_json(), "plan": found.plan.to_json(),
+        "declared": request.facts.declared.record(),
     }  # fmt: skip
     data = target.data if isinstance(target.data, Table | Samples) else None
     try:

@@ -22,7 +22,7 @@ EVERY_X = Scope()
 class Certificate:
     """||layer - target|| <= bound in the stated norm, dtype and scope; kind "none" makes no statement.
 
-    Where `least` is a number, |layer(x) - target(x)| <= bound |target(x)| at every x, and |target| >= least (proofs/pointwise.py).
+    Where `least` is a number, |layer(x) - target(x)| <= bound |target(x)| at every x, and |target| >= least (pointwise.py).
     """
 
     kind: str  # "proved" | "statistical" | "none"

@@ -1,18 +1,20 @@
 """Errors relative to |f(x)|, pointwise: |layer(x) - f(x)| <= bound |f(x)| at every x of a box on which f has no zero.
 
-Where |f| >= least > 0, an absolute bound b is one of (b / least) |f(x)|: true for any head.  Products know more (relative.py of the
-separated head).  The lower bound is found by bisection and stored a little smaller, so that the checker can show it by its own.
+Where |f| >= least > 0, an absolute bound b is one of (b / least) |f(x)|, for any head.  Products know more
+(heads/separated/relative.py).  The lower bound is found by bisection and stored a little smaller, so that the checker can show it.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from maxaffine.core.arrays import Array
-from maxaffine.core.errors import Refused
+from maxaffine.core.errors import BadInput, Refused, rounded_up
+from maxaffine.core.rounding import dtype_of
 from maxaffine.core.suprema import maximise
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.target.target import Target
@@ -36,6 +38,35 @@ class Pointwise:
     def absolute(self) -> float:
         """The absolute error that is small enough everywhere."""
         return self.error * self.least * (1.0 - 2.0**-50)
+
+
+def is_pointwise(relative: Any, target: Target, norm: float, gap: float | None) -> bool:
+    """Whether `relative` asks for such errors; refused where nothing of the kind is proved."""
+    if not isinstance(relative, str):
+        return False
+    if relative != "pointwise":
+        raise BadInput(f'`relative` (={relative!r}) must be True, False or "pointwise".')
+    if target.entries is not None or target.expression is None:
+        what = "a table" if target.entries is not None else "a callable, which nothing encloses"
+        raise Refused(f'`relative` (="pointwise") is proved for expressions, and the target is {what}; use relative=True.')
+    if math.isfinite(norm):
+        raise Refused(f'`relative` (="pointwise") speaks of every x, `norm` (={norm:g}) of an integral; leave one of them out.')
+    if gap is not None:
+        raise Refused('`relative` (="pointwise") speaks of every x, and `gap` leaves some out; leave one of them out.')
+    return True
+
+
+def pointwise_of(error: float, target: Target, dtype: str) -> Pointwise:
+    """The error with a lower bound of |f|; refused where the dtype cannot hold it, or f may be 0."""
+    unit = dtype_of(dtype).unit
+    if error < 4.0 * unit:
+        least = rounded_up(8.0 * unit)
+        raise Refused(
+            f"`error` (={error:g}) relative to |f(x)| is below what {dtype} can represent, which rounds numbers by {unit:.2g} of "
+            f"their size. Ask for at least {least:g}.",
+            remedy={"error": least},
+        )
+    return Pointwise(error, least_of(target))
 
 
 def least_of(target: Target) -> float:
@@ -110,11 +141,10 @@ def measured(certificate: Certificate, asked: Pointwise | None) -> Certificate:
     if not (math.isinf(certificate.norm) and certificate.scope.every_x):
         raise Refused("an error relative to |f(x)| is proved where every x of the box counts, and here some are left out.")
     parts = {name: part / asked.least for name, part in certificate.parts.items()}
-    found = Certificate.proved(
-        certificate.norm, parts, argument=certificate.argument, theorem=f"{certificate.theorem}; {ABOVE}", dtype=certificate.dtype,
-        assumptions=certificate.assumptions, runtime=certificate.runtime, scope=certificate.scope, details=certificate.details,
-        blends=certificate.blends,
-    )  # fmt: skip
+    told = {
+        name: getattr(certificate, name) for name in ("argument", "dtype", "assumptions", "runtime", "scope", "details", "blends")
+    }
+    found = Certificate.proved(certificate.norm, parts, theorem=f"{certificate.theorem}; {ABOVE}", **told)
     return replace(found, least=asked.least)
 
 

@@ -124,7 +124,7 @@ def literal_bounds(layer: Layer | GroupedLayer, certificate: Certificate) -> dic
 
 
 def counted(layer: Layer | GroupedLayer, certificate: Certificate) -> float:
-    """What an absolute error at a point costs in the norm of the certificate: 1, |box|^(1/p), or relative to |f| one by its least."""
+    """What an absolute error at a point costs in the norm of the certificate: 1, |box|^(1/p), or one by the least |f|."""
     if math.isinf(certificate.norm):
         return per_size(certificate)
     return float(float(np.prod(layer.high - layer.low)) ** (1.0 / certificate.norm)) * (1 + 1e-12)

@@ -2,7 +2,7 @@
 
 The error is shared: a part for the exponential sums, the rest in equal parts for the blocks.  A factor counts by the size of its
 partners, so columns are fitted multiplied by that; columns that stand for a constant are stored as they are.  Where errors are
-relative to |f(x)|, a factor counts by nothing but its own smallest value, and the error is that of the worst product (relative.py).
+relative to |f(x)|, a factor counts by nothing but its own size, and the error is that of the worst product (relative.py).
 """
 
 from __future__ import annotations
@@ -198,10 +198,21 @@ class Planner:
             goal = OUTER_SHARE * error / len(outers) / max(self.weight(j), 1e-300)
             some = list(itertools.islice(fits(inner.sampled, goal), CANDIDATES))
             if not some:
-                raise NotPlanned("no short sum of exponentials fits an outer function")
+                raise NotPlanned(self._unfit(j))
             found.append([inner.stored(fit) for fit in sorted(some, key=lambda fit: fit.columns)])
         for k in range(max((len(some) for some in found), default=1)):
             yield tuple(some[min(k, len(some) - 1)] for some in found)
+
+    def _unfit(self, j: int) -> str:
+        """Why an outer function has no sum of exponentials."""
+        if not self.relative:
+            return "no short sum of exponentials fits an outer function"
+        decades = math.log10(self.inner[j].size / self._least(j))
+        over = sum(size for size, part in zip(self.separation.sizes, self.separation.outers[j].parts, strict=True) if part)
+        return (
+            f"a factor that depends on {over} directions together spans {decades:.0f} decades, and no short sum of exponentials "
+            "follows it relative to its own size"
+        )
 
     def kept(self, sums: Sequence[ExponentialSum]) -> float:
         """The error that the sums are seen to make."""
@@ -273,7 +284,7 @@ class Planner:
         return lambda z: expression.evaluate((middle + z * half)[:, None])
 
     def _fit(self, b: int, own: tuple[Row, ...], others: Array, share: float) -> _Fitted | None:
-        cut, size, R = self._cut(b), self.separation.sizes[b], len(own)
+        size, R = self.separation.sizes[b], len(own)
         real, imaginary = [row.real[b] for row in own], [row.imaginary[b] for row in own]
         constants = np.array([[_constant(e, 1.0) for e in real], [_constant(e, 0.0) for e in imaginary]])  # NaN where it moves
         moving = [(i, r, e) for i, part in enumerate((real, imaginary)) for r, e in enumerate(part) if np.isnan(constants[i, r])]

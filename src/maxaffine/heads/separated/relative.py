@@ -1,10 +1,11 @@
 """Certificates of separated heads relative to |f(x)|, pointwise: every factor relative to itself, then multiplied out.
 
-    |h_rb - f_rb| <= e_rb |f_rb|     gives   |prod_b h_rb - prod_b f_rb| <= (prod_b (1 + e_rb) - 1) prod_b |f_rb|
-    |g_j - s_j| <= e_j |g_j|         gives   as much for the outer functions of a term
+    |h_rb - f_rb| <= e_rb |f_rb|   gives   |prod_b h_rb - prod_b f_rb| <= (prod_b (1 + e_rb) - 1) prod_b |f_rb|
+    |g_j - s_j| <= e_j |g_j|       gives   as much for the outer functions of a term
 
-Where all terms of f have one sign, the errors of terms are at most as large a part of f.  The rows of a term are its exponentials:
-their sizes add up to the term itself where all are positive, and else to at most K = (|c_0| + sum |c_k|) / min |g_j| times it.
+Where all terms of f have one sign, the errors of terms are at most as large a part of f.  The rows of a term are its
+exponentials: their sizes add up to the term itself where all are positive, and else to at most K = (|c_0| + sum |c_k|) / min |g_j|
+times it.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from maxaffine.structure.exponential_sums import ExponentialSum, Row
 from maxaffine.structure.separation import Outer
 
 THEOREM = (
-    "separation, relative to |f(x)|: |prod h - prod f| <= (prod (1 + e) - 1) |prod f|, every factor within e of itself, terms of one"
-    " sign; factors and sums of exponentials by Ehlich-Zeller"
+    "separation, relative to |f(x)|: |prod h - prod f| <= (prod (1 + e) - 1) |prod f|, every factor within e of itself, terms of"
+    " one sign; factors and sums of exponentials by Ehlich-Zeller"
 )
 ROOM = 1.0 + 1e-12
 EVEN = 1.6  # times its smallest value, that a factor may reach on a cell

@@ -49,7 +49,7 @@ class Separated(Head[SeparatedPlan]):
         if self.why_not(request) is not None:
             return False
         assert request.target.expression is not None
-        if request.pointwise is not None and request.largest > MANY * request.pointwise.least:
+        if _many(request):
             return True
         groups = groups_of(request.target.expression)
         return any(group.dimension > 3 and group.factors is None for group in groups)
@@ -59,10 +59,12 @@ class Separated(Head[SeparatedPlan]):
         request, reasons = search.request, dict[str, None]()
         if search.fewest is not None and search.fewest <= 2 ** len(request.target.expression.used):  # type: ignore[union-attr]
             raise Refused("its tokens are a product over all directions, and another head has fewer")
-        planners = list(self._planners(request, reasons))
+        planners = sorted(self._planners(request, reasons), key=lambda planner: not planner.relative)
         for goal in GOALS:
-            found = []
+            found = list[SeparatedPlan]()
             for planner in planners:
+                if not planner.relative and _many(request) and any(plan.relative for plan in found):
+                    continue
                 try:
                     asked = request.error if request.pointwise is None or not planner.relative else request.pointwise.error
                     found.append(planner.plan(goal * asked))
@@ -101,6 +103,11 @@ class Separated(Head[SeparatedPlan]):
         if plan.relative and request.pointwise is not None:
             return certify_relative(layer, plan, request.pointwise, runtime)
         return certify_separated(layer, plan, request.error, runtime)
+
+
+def _many(request: Request) -> bool:
+    """Whether an error relative to |f(x)| is asked for of a target that spans decades."""
+    return request.pointwise is not None and request.largest > MANY * request.pointwise.least
 
 
 def _too_small(request: Request) -> bool:
