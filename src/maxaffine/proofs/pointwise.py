@@ -1,7 +1,7 @@
 """Errors relative to |f(x)|, pointwise: |layer(x) - f(x)| <= bound |f(x)| at every x of a box on which f has no zero.
 
 Where |f| >= least > 0, an absolute bound b is one of (b / least) |f(x)|, for any head.  Products know more
-(heads/separated/relative.py).  The lower bound is found by bisection and stored a little smaller, so that the checker can show it.
+(heads/separated/relative.py).  The lower bound is found by bisection and stored a little smaller, for the checker to show.
 """
 
 from __future__ import annotations

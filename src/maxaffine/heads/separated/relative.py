@@ -4,8 +4,8 @@
     |g_j - s_j| <= e_j |g_j|       gives   as much for the outer functions of a term
 
 Where all terms of f have one sign, the errors of terms are at most as large a part of f.  The rows of a term are its
-exponentials: their sizes add up to the term itself where all are positive, and else to at most K = (|c_0| + sum |c_k|) / min |g_j|
-times it.
+exponentials: their sizes add up to the term itself where all are positive, and else to at most K times it,
+K = (|c_0| + sum |c_k|) / min |g_j|.
 """
 
 from __future__ import annotations

@@ -55,15 +55,18 @@ class Separated(Head[SeparatedPlan]):
         return any(group.dimension > 3 and group.factors is None for group in groups)
 
     def propose(self, search: Search) -> Iterator[SeparatedPlan]:
-        """Plans aimed at smaller and smaller errors, the one with the fewest stored numbers first."""
+        """Plans aimed at smaller and smaller errors, the one with the fewest stored numbers first.
+
+        Where relative errors span decades, plans by relative errors of factors; elsewhere only where there are no others.
+        """
         request, reasons = search.request, dict[str, None]()
         if search.fewest is not None and search.fewest <= 2 ** len(request.target.expression.used):  # type: ignore[union-attr]
             raise Refused("its tokens are a product over all directions, and another head has fewer")
-        planners = sorted(self._planners(request, reasons), key=lambda planner: not planner.relative)
+        planners = sorted(self._planners(request, reasons), key=lambda planner: planner.relative != _many(request))
         for goal in GOALS:
             found = list[SeparatedPlan]()
             for planner in planners:
-                if not planner.relative and _many(request) and any(plan.relative for plan in found):
+                if any(plan.relative != planner.relative for plan in found):
                     continue
                 try:
                     asked = request.error if request.pointwise is None or not planner.relative else request.pointwise.error
