@@ -34,6 +34,7 @@ from maxaffine.structure.separation import Outer, Separation, side_by_side
 
 OUTER_SHARE = 0.5  # of the error, for exponential sums; what they leave goes to the keys
 MOST_KEYS = 96
+MOST_RELATIVE = 160  # of a factor that spans decades
 MOST_ROWS = 160
 CANDIDATES = 3  # exponential sums per outer function that are tried
 SEEN = 257  # points per direction at which sizes are seen
@@ -306,7 +307,7 @@ class Planner:
             else:
                 along = self._along(b, expression)
                 curve = AxisCurve(lambda z: along(z) * scales, share, self.dtype, True, add=True)
-            fit = curve.smallest(share, start=1, most=MOST_KEYS)
+            fit = curve.smallest(share, start=1, most=MOST_RELATIVE if self.relative else MOST_KEYS)
             if fit is None:
                 return None
             axes, values, error = (fit.axis,), fit.values, fit.error

@@ -75,6 +75,8 @@ class Separated(Head[SeparatedPlan]):
                     reasons[str(why)] = None
             if found:
                 yield min(found, key=lambda plan: plan.stored)
+            elif request.pointwise is not None:
+                break  # smaller goals take more
         if reasons:
             raise Refused("; ".join(reasons))
 
