@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from maxaffine.report.style import BLUE, GREEN, QUIET, RED, look, new_figure, sa
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, FIGURE = ROOT / "docs" / "formulas.md", ROOT / "docs" / "images" / "formulas.png"
+GPU = ROOT / "benchmarks" / "results" / "gpu_variables.json"
 
 SINGULAR = {
     "I.8.14": "a cone point where `x1 = x2` and `y1 = y2`, inside the box",
@@ -155,6 +157,26 @@ def refusals(record: dict[str, Any]) -> Iterator[str]:
         yield from ("", "Other requests that are not proved:", "", "| formula | error | reason |", "|---|---|---|", *lines)
 
 
+def on_gpu() -> Iterator[str]:
+    """What benchmarks/gpu_variables.py measured, a row per layer and dtype: queries per second beside the formula's own."""
+    made = json.loads(GPU.read_text())
+    where = f"an {made['gpu']}, torch {made['torch']}"
+    yield from (f"`benchmarks/gpu_variables.py`, one run on {where}; billions of queries per second.", "")
+    yield "| layer | dtype | formula, torch.compile | eager | layer | how it runs | layer / formula | error seen | proved |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for row in made["rows"]:
+        found.setdefault((row["target"], row["dtype"]), {})[row["way"]] = row
+    for (name, dtype), ways in found.items():
+        peer, eager = (ways[f"formula, {how}"]["rate"] / 1e9 for how in ("torch.compile", "eager"))
+        best = max((row for way, row in ways.items() if way.startswith("layer")), key=lambda row: float(row["rate"]))
+        own, how = best["rate"] / 1e9, best["way"].removeprefix("layer, ")
+        yield (
+            f"| {name} | {dtype} | {peer:.3g} | {eager:.3g} | {own:.3g} | {how} | {own / peer:.2g} | {best['error']:.1e} "
+            f"| {best['proved']:.1e} |"
+        )
+
+
 def page(record: dict[str, Any]) -> str:
     """The page as Markdown."""
     analytic = sum(formula.name not in SINGULAR for formula in SETS["feynman"]())
@@ -172,8 +194,11 @@ def page(record: dict[str, Any]) -> str:
         *exceptions(record), *refusals(record), "",
         "## Classical functions", "",
         "On [-1, 1] in every variable unless the literature has a box of its own (benchmarks/formula_targets.py). The stored "
-        "numbers are keys, values and matrices; in brackets, where there is one, the planned count of numbers in factors.", "",
+        "numbers are keys, two each, and values; in brackets, where there is one, the count that was planned.", "",
         *COUNTS, *summary(record, "classical"), "", *classical(record), "",
+        "## On a GPU", "", *on_gpu(), "",
+        "The formula is one line and the layer has thousands of numbers, so the formula wins; a kernel for many directions and "
+        "for complex factors is not there yet, and PyTorch's own operations run them.", "",
         "## Every formula of the hundred", "",
         "Proved relative error, tokens of the literal layer (implied where they are products of keys), processor seconds.", "",
         *hundred(record),
@@ -210,12 +235,13 @@ def draw(record: dict[str, Any]) -> None:
             axes.set_xlabel("variables")
             axes.set_title(title)
         grid[0][1].set_yscale("symlog", linthresh=10.0, linscale=1.0)
+        grid[0][1].set_ylim(bottom=-0.3)
         grid[0][1].set_yticks([0, 2, 5, 10, 20, 50, 100], ["0", "2", "5", "10", "20", "50", "100"])
         seconds = [-1, 0, 1, 2]
         grid[0][2].set_yticks(seconds, [f"{10.0**power:g}" for power in seconds])
         grid[0][1].legend(title="relative error", loc="upper left", frameon=False)
         kinds = [grid[0][2].plot([], [], mark, color=QUIET, ms=4, label=name)[0] for mark, name in MARKS.items()]
-        grid[0][2].legend(handles=kinds, loc="upper left", frameon=False)
+        grid[0][2].legend(handles=kinds, loc="lower right", frameon=False)
         save(figure, FIGURE, 110)
 
 

@@ -98,6 +98,24 @@ def test_moves_keep_shapes_dtypes_and_zeros():
     assert told == {"every", "additive", "one", "swap", "steeper"}
 
 
+def test_sums_of_exponentials_are_moved_in_the_record_alone_and_the_checker_believes_none_that_is_wrong():
+    layer = compiled("1/(2+x**2+y**2+z**2+w**2)", 1e-2, "separated", "xyzw")
+    tensors, record = layer._record()
+    assert set(kinds(tensors)) == {"values", "keys", "matrix", "centre"}
+    rng, told = np.random.default_rng(0), set()
+    for _ in range(40):
+        made, changed, what = moved(tensors, record, rng)
+        if "exponentials" in what:
+            assert all(np.array_equal(made[name], tensors[name]) for name in tensors)
+        else:
+            assert changed["plan"]["sums"] == record["plan"]["sums"]
+        bound = check(made, {**changed, "error": 1.0}).bound if "exponentials" in what else None
+        x = layer.box.sample(500, rng)
+        assert bound is None or bound >= np.abs(layer(x) - layer.target.values(x).ravel()).max()
+        told.add("sums" if "exponentials" in what else "numbers")
+    assert told == {"sums", "numbers"}
+
+
 def test_domains_are_read_from_the_scope_of_certificates():
     gapped = compiled("sign(x-.3*y)*(1+y**2)", 1e-2, "regions", "xy", gap=1e-3)
     domain = domain_of(gapped.certificate.scope, gapped.target)

@@ -53,6 +53,8 @@ def moved(tensors: Mapping[str, Any], record: Mapping[str, Any], rng: np.random.
         return _one_factor(made, told, scale, rng)
     if told["plan"].get("plan") == "curved maximum" and rng.random() < 0.6:
         return _with_scores(made, told, scale, rng)
+    if told["plan"].get("sums") and rng.random() < 0.25:
+        return _one_sum(made, told, scale, rng)
     how = str(rng.choice(["every", "every", "additive", "one", "swap", "steeper"]))
     for kind in picked:
         shared: dict[float, float] = {}
@@ -83,6 +85,15 @@ def _one_factor(
         tensor = made[f"group.0.factor.{e}.{name}"]
         made[f"group.0.factor.{e}.{name}"] = (tensor.astype(np.float64) * noise.reshape(-1, *(1,) * axes)).astype(tensor.dtype)
     return made, told, f"factor {e} by {scale:.1e}"
+
+
+def _one_sum(made: Tensors, told: dict[str, Any], scale: float, rng: np.random.Generator) -> tuple[Tensors, dict[str, Any], str]:
+    """A sum of exponentials of the record moved: numbers that the layer's factors are said to be."""
+    one = told["plan"]["sums"][int(rng.integers(len(told["plan"]["sums"])))]
+    kind = str(rng.choice(["constant", "coefficients", "exponents", "ends"]))
+    noise = 1.0 + scale * rng.normal(size=np.shape(one[kind]))
+    one[kind] = (np.array(one[kind], dtype=float) * noise).tolist()
+    return made, told, f"{kind} of a sum of exponentials by {scale:.1e}"
 
 
 def _with_scores(

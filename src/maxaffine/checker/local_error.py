@@ -26,6 +26,7 @@ PI = np.longdouble("3.14159265358979323846264338327950288")
 CELLS = 600
 ALL_POINTS = 40_000_000
 COVER = 500  # pieces of an ellipse
+SAVES = 0.8  # of the degree so far: what a larger ellipse must promise before pieces are spent on it
 ENOUGH = 24  # degrees that are small enough
 RADII = (1.15, 1.3, 1.6, 2.2, 3.3, 4.5, 6.0, 9.0, 13.0, 18.0)
 DENSE = {1: 8, 2: 6, 3: 4, 4: 4}  # points per degree
@@ -118,17 +119,23 @@ def _degree(pair: Pair, low: Array, high: Array, k: int, allowed: float) -> tupl
     centre, reach = (a + b) / 2.0, (b - a) / 2.0
     slack = 2.0**-51 * (abs(a) + abs(b))  # the rounding of centre and reach
     best: tuple[int, float] | None = None
+    last = 0.0
     for r in RADII:
         wide, tall = (reach * (r + s / r) / 2.0 * (1 + 1e-11) + slack for s in (1.0, -1.0))
         head = pair.head_size(low, high, k, centre, wide, tall)
-        pieces = COVER if best is None or best[0] > ENOUGH else 0  # once a small degree serves, none are spent on larger ellipses
+        pieces = COVER if best is None or (best[0] > ENOUGH and _at_most(last, r, allowed) <= SAVES * best[0]) else 0
         size = head + _around(pair, low, high, k, centre, wide, tall, pieces) if math.isfinite(head) else math.inf
         if not math.isfinite(4.0 * size / ((r - 1.0) * allowed)):
             break
-        degree = max(1, math.ceil(math.log(max(4.0 * size / ((r - 1.0) * allowed), 1.0)) / math.log(r) + 1e-9))
+        degree, last = max(1, math.ceil(_at_most(size, r, allowed) + 1e-9)), size
         if best is None or degree < best[0]:
             best = degree, 4.0 * size * r ** (-degree) / (r - 1.0) * (1 + 1e-11)
     return best if best is not None and best[0] <= (250 if len(low) == 1 else 80) else None
+
+
+def _at_most(size: float, r: float, allowed: float) -> float:
+    """m with 4 size r^-m / (r - 1) = allowed, or 0; pieces are spent on an ellipse where f as on the last makes that small."""
+    return math.log(max(4.0 * size / ((r - 1.0) * allowed), 1.0)) / math.log(r)
 
 
 def _around(pair: Pair, low: Array, high: Array, k: int, centre: float, wide: float, tall: float, most: int) -> float:

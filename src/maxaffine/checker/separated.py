@@ -1,10 +1,10 @@
 """Sums of products over blocks of directions, re-proved: the target taken apart again, every factor beside its function.
 
-    f = sum of terms prod_b p_b(t_b) prod_j g_j(u_j)     is the target, by canonical forms (same_function.py)
-    |g_j - s_j| <= eps_j                                 on the range of u_j, s_j the record's exponentials (exponential_sums.py)
-    |h_rb - f_rb| <= d_rb                                every column with rounding (factor_columns.py), f_rb complex
+f = sum of terms prod_b p_b(t_b) prod_j g_j(u_j)     is the target, by canonical forms (same_function.py)
+|g_j - s_j| <= eps_j                                 on the range of u_j, s_j the record's exponentials (exponential_sums.py)
+|h_rb - f_rb| <= d_rb                                every column with rounding (factor_columns.py), f_rb complex
 
-    |F - f| <= sum over terms sup |front| (prod (|g_j| + eps_j) - prod |g_j|) + sum over rows prod (|f_rb| + d_rb) - prod |f_rb|
+|F - f| <= sum over terms sup |front| (prod (|g_j| + eps_j) - prod |g_j|) + sum over rows prod (|f_rb| + d_rb) - prod |f_rb|
 """
 
 import math
@@ -229,4 +229,3 @@ def grown(sizes: Sequence[float], more: Sequence[float]) -> float:
         total += before * extra * after[len(sizes) - 1 - i]
         before *= size
     return total * (1 + 1e-15 * (4 * len(sizes) + 8))
-

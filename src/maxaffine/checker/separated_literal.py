@@ -32,13 +32,12 @@ def _column(frame: Frame, keys: ProductKeys, size: float) -> Column:
     form, E = frame.form, len(keys.axes)
     at = Coordinates.read(frame, keys.matrix)
     error = at.error(at.size)
-    counted = LogitErrors(form.unit, E + 8.5 + (E + 2.0) * DOUBLE / form.unit, 72.0)
-    largest = sum(float(np.abs(axis.a).max()) * 1.01 + float(np.abs(axis.b).max()) for axis in keys.axes)
+    counted = LogitErrors(form.unit, E + 8.5 + (E + 2.0) * DOUBLE / form.unit, 72.0, 5.0 * frame.layer.bias)
+    largest = sum(float(np.abs(axis.a).max()) * 1.01 + float(np.abs(axis.b).max()) for axis in keys.axes) + frame.layer.bias
     eta = sum(counted.largest(axis, E) for axis in keys.axes) + float(error @ [np.abs(axis.a).max() for axis in keys.axes])
     if not (largest < form.largest and eta < RESOLVED and np.all(error < 2.0**-9)):
         raise NotProved(f"its logits are not resolved in {form.name}.")
-    held, top = _held(keys, counted), 0.0
-    blocks = _moduli(keys)
+    held, blocks = _held(keys, counted), _moduli(keys)
     top = float(np.prod([block.reshape(-1, block.shape[-1]).max(axis=0) for block in blocks], axis=0).sum()) * 1.01
     formed = form.gamma(4 * len(blocks) + blocks[0].shape[-1] + E + 12) * held + frame.sums(held)
     lost = math.expm1(2.0 * eta) * held + formed * math.exp(2.0 * eta)

@@ -115,5 +115,3 @@ def normal(form: Form) -> tuple[Any, int]:
     """A form up to a factor, and the sign of that."""
     lead = min(form.items())[1]
     return tuple(sorted((m, c / lead) for m, c in form.items())), 1 if lead > 0 else -1
-
-

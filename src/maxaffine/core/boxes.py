@@ -44,7 +44,7 @@ def halve_all(low: Array, high: Array, axes: Sequence[int] | None = None) -> tup
     return low, high
 
 
-AXES = 60  # that are cut at once
+AXES = 30  # of a mesh at most; more are taken apart
 
 
 def grid(low: Array, high: Array, counts: int | Sequence[int]) -> tuple[Array, Array]:
@@ -58,7 +58,7 @@ def mesh(axes: Sequence[Array]) -> Array:
     """All points (M, D) of a product of axes, the last one running fastest."""
     if len(axes) <= AXES:
         return np.stack([a.ravel() for a in np.meshgrid(*axes, indexing="ij")], axis=1)
-    cut = [e for e, axis in enumerate(axes) if len(axis) > 1]  # NumPy's arrays have 64 axes at most
+    cut = [e for e, axis in enumerate(axes) if len(axis) > 1]  # NumPy broadcasts 32 axes at most
     points = np.tile(np.array([axis[0] for axis in axes]), (math.prod(len(axes[e]) for e in cut), 1))
     points[:, cut] = mesh([axes[e] for e in cut]) if cut else points[:, cut]
     return points

@@ -26,6 +26,10 @@ DEEPEST = 80
 OUTSIDE = "clusters answer outside the boxes that their pieces were made for."
 
 
+class TooManyBoxes(Refused):
+    """The boxes that a covering may take are used up: more clusters take more of them."""
+
+
 @dataclass(frozen=True)
 class Scores:
     """The clusters' scores as arrays: sites, local coordinates, and keys padded to one length."""
@@ -78,6 +82,18 @@ class Scores:
         value = (self.site_slopes[k] * z).sum(axis=1) + self.site_offsets[k] + (top[:, :, 0] + np.log(total)).sum(axis=1)
         return value, self.site_slopes[k] + inner / self.radius[k]
 
+    def own(self, k: Index, z: Array) -> Array:
+        """The log-sum-exps of the keys along every axis, for pairs: (P, E); `summed` adds the site's."""
+        t = (z - self.origin[k]) / self.radius[k]
+        logits = t[:, :, None] * self.slopes[k] + self.offsets[k]
+        top = logits.max(axis=2)
+        np.exp(np.subtract(logits, top[:, :, None], out=logits), out=logits)
+        return np.asarray(top + np.log(logits.sum(axis=2)))
+
+    def summed(self, k: Index, z: Array, own: Array) -> Array:
+        """S_k(z) (P,) from what `own` says."""
+        return np.asarray((self.site_slopes[k] * z).sum(axis=1) + self.site_offsets[k] + own.sum(axis=1))
+
     def rounding(self) -> float:
         """A bound of what float64 does to a score and to a tangent over the box, |z| <= 1 and a little."""
         finite = np.where(np.isfinite(self.offsets), np.abs(self.offsets), 0.0).max(axis=2)
@@ -97,7 +113,7 @@ def cover(scores: Scores, gap: float, target: float, reach: float = 1.0 + 2.0**-
     margin = gap + 2.0 * scores.rounding() + 1e-9
     low, high = np.full((1, E), -reach), np.full((1, E), reach)
     box, cluster = np.zeros(C, dtype=np.intp), np.arange(C)
-    corners = mesh([np.array([0.0, 1.0])] * E)
+    corners = mesh([np.array([False, True])] * E)
     inner = scores.radius * (1.0 - 2.0**-48)
     done, most = 0, MOST_BOXES.get(E, MOST_BOXES_ELSE)
     for _ in range(DEEPEST):
@@ -105,7 +121,7 @@ def cover(scores: Scores, gap: float, target: float, reach: float = 1.0 + 2.0**-
             return done
         done += len(low)
         if done > most:
-            raise Refused(f"the clusters' own boxes were not told apart with {most:,} boxes.")
+            raise TooManyBoxes(f"the clusters' own boxes were not told apart with {most:,} boxes.")
         middle = (low + high) / 2.0
         value, slope = scores.at(cluster, middle[box])
         best = _best(box, value, len(low))
@@ -115,10 +131,12 @@ def cover(scores: Scores, gap: float, target: float, reach: float = 1.0 + 2.0**-
             raise Refused(OUTSIDE)
         alive = np.zeros(len(box), dtype=bool)
         need = margin + np.log(scores.size(cluster, low[box], high[box]) + target)
-        for corner in corners:
-            z = low + corner * (high - low)
-            tangent = value[best] + (slope[best] * (z - middle)).sum(axis=1)
-            alive |= scores.at(cluster, z[box])[0] > tangent[box] - need
+        left, right = low[box], high[box]
+        at_left, at_right = scores.own(cluster, left), scores.own(cluster, right)
+        for corner in corners:  # a corner has one of two places along every axis
+            tangent = value[best] + (slope[best] * (np.where(corner, high, low) - middle)).sum(axis=1)
+            z, own = np.where(corner, right, left), np.where(corner, at_right, at_left)
+            alive |= scores.summed(cluster, z, own) > tangent[box] - need
         box, cluster = box[alive], cluster[alive]
         held = np.all((high[box] - scores.origin[cluster] <= inner[cluster])
                       & (scores.origin[cluster] - low[box] <= inner[cluster]), axis=1)  # fmt: skip

@@ -41,20 +41,31 @@ class Directed:
         return node.args[0], {nodes[a].data: c for c, a in pairs}
 
     def direction(self, coefficients: dict[int, int]) -> tuple[Direction, int] | None:
-        """(w, place of lambda) with sum_i c_i x_i = lambda w . x; None where several coefficients are not rational."""
+        """(w, place of lambda) with sum_i c_i x_i = lambda w . x; None where the coefficients have no rational ratios."""
         if len(coefficients) == 1:
             ((variable, c),) = coefficients.items()
             return self.unit[variable], c
-        values = {i: self.graph.rational(c) for i, c in coefficients.items()}
-        if any(value is None for value in values.values()):
+        parts = {i: self._rational_part(c) for i, c in coefficients.items()}
+        units = {part[1] for part in parts.values() if part is not None}
+        if len(units) != 1 or None in parts.values():
             return None
-        first = values[min(values)]
+        first = parts[min(parts)]
         assert first is not None
         row = [Fraction(0)] * len(self.names)
-        for i, value in values.items():
-            assert value is not None
-            row[i] = value / first
-        return tuple(row), self.graph.number(first)
+        for i, part in parts.items():
+            assert part is not None
+            row[i] = part[0] / first[0]
+        return tuple(row), self.graph.multiply(self.graph.number(first[0]), first[1])
+
+    def _rational_part(self, c: int) -> tuple[Fraction, int] | None:
+        """A constant as a rational number times one constant, 1 or irrational; None where it is a sum of several."""
+        constant, terms = self.graph.constant_terms(c)
+        if not terms:
+            return constant, self.graph.one
+        if constant == 0 and len(terms) == 1:
+            ((place, ratio),) = terms.items()
+            return ratio, place
+        return None
 
     def directions(self, place: int) -> frozenset[Direction]:
         """All directions that a node depends on."""
@@ -136,7 +147,7 @@ class Rewrite:
         copies = graph.include(self.graph.nodes[: place + 1], variables)
         return Expression.of_graph("factor", (self.names[e],), graph, (copies[place],))
 
-    def several(self, place: int) -> Expression:
-        """A node of the old graph as an expression of all directions here."""
-        copied = self.copy(place)
-        return Expression.of_graph("factor", self.names, self.graph, (copied,))
+    def several(self, terms: Iterable[tuple[int, int]]) -> Expression:
+        """A sum of constants times nodes of the old graph as an expression of all directions here."""
+        total = self.graph.total([self.graph.multiply(self.copy(c), self.copy(node)) for c, node in terms])
+        return Expression.of_graph("factor", self.names, self.graph, (total,))

@@ -155,6 +155,9 @@ class Monomials(Directed):
 
     def power(self, place: int, p: Fraction) -> list[Monomial]:
         """A node to a rational power."""
+        apart = self._factor_by_factor(place, p)
+        if apart is not None:
+            return apart
         rows = self.monomials(place)
         if len(rows) == 1:
             return [self._root(rows[0], p) or Monomial(self.graph.one, {place: p})]
@@ -169,6 +172,17 @@ class Monomials(Directed):
                 self.identities[COMMON] = None
                 return [self.times(outside, Monomial(self.graph.one, {self.total(rest): p}))]
         return [Monomial(self.graph.one, {place: p})]
+
+    def _factor_by_factor(self, place: int, p: Fraction) -> list[Monomial] | None:
+        """A product to a power that is no positive integer, its factors not multiplied out; None where that is nothing new."""
+        scale, rest = self.graph.unscaled(place)
+        factors = self.graph.factors(rest)
+        if (p.denominator == 1 and p > 0) or len(factors) < 2:
+            return None
+        if p.denominator != 1 and not all(self.sign(one) > 0 for one in (scale, *factors)):
+            return None
+        found = self._product([self.power(base, n * p) for base, n in factors.items()])
+        return None if found is None else [self.scaled(one, self._constant_power(scale, p)) for one in found]
 
     def _root(self, one: Monomial, p: Fraction) -> Monomial | None:
         """A monomial to a power, factor by factor; None where a root needs factors that are not surely positive."""

@@ -7,6 +7,7 @@ monomial q/p.  Quadratic forms are sums of squares.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,6 +17,8 @@ from maxaffine.expression.graph import Graph, schedule
 from maxaffine.structure.directions import Direction
 from maxaffine.structure.monomials import Monomial, Monomials, joined
 from maxaffine.structure.quadratic import squared
+
+MOST_SPLIT = 4  # monomials of a sum that is parted in two in every way
 
 SUMS_OF_SQUARES = "quadratic forms as sums of squares"
 RATIOS = "sums of two products by their ratio"
@@ -87,11 +90,11 @@ class Outers(Monomials):
         )
 
     def _ratio(self, node: int, waist: int, rows: list[Monomial]) -> Iterator[tuple[Wrapped, str]]:
-        """(p + q)^r = p^r (1 + q/p)^r for p > 0 and q of one sign."""
+        """(p + q)^r = p^r (1 + q/p)^r for p > 0 and q of one sign; each a monomial, or a sum of some taken as one factor."""
         power = self._exponent(node, waist)
-        if len(rows) != 2 or power is None:
+        if not 2 <= len(rows) <= MOST_SPLIT or power is None:
             return
-        for p, q in (rows, rows[::-1]):
+        for p, q in self._halves(rows):
             above, graph = self.positive(p), self.graph
             if above is None:
                 continue
@@ -111,6 +114,17 @@ class Outers(Monomials):
                 term = fresh.multiply(fresh.multiply(fresh.number(sign), scale), grown)
                 place = fresh.power(fresh.add(fresh.one, term), fresh.number(power))
                 yield Wrapped(front, Expression.of_graph("ratio", ("u",), fresh, (place,)), parts), RATIOS
+
+    def _halves(self, rows: list[Monomial]) -> Iterator[tuple[Monomial, Monomial]]:
+        """The two parts of every way to part a sum in two."""
+        for chosen in itertools.product((True, False), repeat=len(rows)):
+            if any(chosen) and not all(chosen):
+                p, q = ([one for one, own in zip(rows, chosen, strict=True) if own is side] for side in (True, False))
+                yield self._as_one(p), self._as_one(q)
+
+    def _as_one(self, rows: list[Monomial]) -> Monomial:
+        """A monomial, or the sum of several as its only factor."""
+        return rows[0] if len(rows) == 1 else Monomial(self.graph.one, {self.total(rows): Fraction(1)})
 
     def _exponent(self, node: int, waist: int) -> Fraction | None:
         """r where node = waist^r."""

@@ -15,6 +15,8 @@ from maxaffine.structure.monomials import Monomial, joined
 from maxaffine.structure.outers import Outers, Wrapped
 from maxaffine.structure.separation import Outer, Parts, Separation, Term
 
+Cell = tuple[tuple[int, int], ...]  # pairs of a constant and a node, multiplied and added up
+
 CHOICES = ("sums", "blocks")  # factors of several directions become functions of sums wherever they can, or where they must
 MOST_TERMS = 64
 MOST_BLOCK = 3
@@ -47,16 +49,23 @@ class _Separator(Outers):
 
     def separation(self, output: int, choice: str) -> Separation:
         rows = self.monomials(self.place[output])
-        wraps = dict[int, Wrapped]()
+        wraps, kept = dict[int, Wrapped](), set[int]()
         if choice == "sums":
             self._wrap(self._wide(rows), wraps)
         while True:
             products = self._products(rows, wraps)
             blocks = self._blocks(products, wraps)
+            small = [block for block in blocks if len(block) <= MOST_BLOCK]
+            idle = [n for n in wraps if any(all(self.frame(part) <= block for part in wraps[n].parts) for block in small)]
+            if idle:  # functions of one block that are held as they are
+                kept.update(idle)
+                for n in idle:
+                    del wraps[n]
+                continue
             large = [block for block in blocks if len(block) > MOST_BLOCK]
             if not large:
                 break
-            inside = [n for n in self._wide(rows) if n not in wraps and any(self.frame(n) <= block for block in large)]
+            inside = [n for n in self._wide(rows) if n not in kept and any(self.frame(n) <= block for block in large)]
             if not self._wrap(inside, wraps):
                 told = ", ".join(self._told(w) for w in sorted(large[0], reverse=True)[:6])
                 raise NotSeparated(f"{len(large[0])} directions ({told}) cannot be taken apart")
@@ -123,45 +132,48 @@ class _Separator(Outers):
         def place(node: int) -> int:
             return home[next(iter(self.frame(node)))]
 
-        def parts(nodes: Mapping[int, int]) -> Parts:
-            return tuple(copies[b].several(nodes[b]) if b in nodes else None for b in range(len(ordered)))
+        def parts(cells: Mapping[int, Cell]) -> Parts:
+            return tuple(copies[b].several(cells[b]) if b in cells else None for b in range(len(ordered)))
 
         wanted = sorted({w for product in products for w in product.wrapped})
         numbers = {w: j for j, w in enumerate(wanted)}
         outers = []
         for w in wanted:
-            nodes = dict[int, int]()
+            inner = dict[int, Cell]()
             for part in wraps[w].parts:
                 b = place(part)
-                nodes[b] = self.graph.add(nodes[b], part) if b in nodes else part
-            outers.append(Outer(wraps[w].function, parts(nodes)))
+                inner[b] = (*inner.get(b, ()), (self.graph.one, part))
+            outers.append(Outer(wraps[w].function, parts(inner)))
         terms = []
         for factors, wrapped in self._merged(products, place):
             terms.append(Term(parts(factors), tuple(numbers[w] for w in wrapped)))
         directions = tuple(w for block in ordered for w in block)
         return Separation(directions, tuple(len(block) for block in ordered), tuple(terms), tuple(outers), tuple(self.identities))
 
-    def _merged(
-        self, products: Iterable[_Product], place: Callable[[int], int]
-    ) -> list[tuple[dict[int, int], tuple[int, ...]]]:
-        """Terms as one node per block; those that differ in one block alone are added up there."""
+    def _merged(self, products: Iterable[_Product], place: Callable[[int], int]) -> list[tuple[dict[int, Cell], tuple[int, ...]]]:
+        """Terms as one cell per block; those that differ in one block alone are added up there."""
         graph = self.graph
-        terms = list[tuple[dict[int, int], tuple[int, ...]]]()
+        terms = list[tuple[dict[int, Cell], tuple[int, ...]]]()
         for product in products:
-            cells = dict[int, int]()
+            nodes = dict[int, int]()
             for node in product.nodes:
                 b = place(node)
-                cells[b] = graph.multiply(cells[b], node) if b in cells else node
-            first = min(cells, default=0)
-            cells[first] = graph.multiply(product.scale, cells.get(first, graph.one))
-            terms.append((cells, product.wrapped))
+                nodes[b] = graph.multiply(nodes[b], node) if b in nodes else node
+            first = min(nodes, default=0)  # where the constant goes
+            nodes.setdefault(first, graph.one)
+            cells: dict[int, Cell] = {b: ((product.scale if b == first else graph.one, node),) for b, node in nodes.items()}
+            terms.append(({b: cell for b, cell in cells.items() if cell != self._one}, product.wrapped))
         for b in sorted({b for cells, _ in terms for b in cells}):
-            sums = dict[tuple[frozenset[tuple[int, int]], tuple[int, ...]], list[int]]()
+            sums = dict[tuple[frozenset[tuple[int, Cell]], tuple[int, ...]], Cell]()
             for cells, wrapped in terms:
-                rest = frozenset((c, node) for c, node in cells.items() if c != b)
-                sums.setdefault((rest, wrapped), []).append(cells.get(b, graph.one))
-            terms = []
-            for (rest, wrapped), nodes in sums.items():
-                total = graph.total(nodes)
-                terms.append(({**dict(rest), b: total} if total != graph.one else dict(rest), wrapped))
+                rest = frozenset((c, cell) for c, cell in cells.items() if c != b)
+                sums[rest, wrapped] = (*sums.get((rest, wrapped), ()), *cells.get(b, self._one))
+            terms = [
+                ({**dict(rest), b: cell} if cell != self._one else dict(rest), wrapped) for (rest, wrapped), cell in sums.items()
+            ]
         return terms
+
+    @property
+    def _one(self) -> Cell:
+        """The cell of a block that a term does not depend on."""
+        return ((self.graph.one, self.graph.one),)

@@ -15,7 +15,7 @@ from maxaffine.checker import check
 from maxaffine.checker.separated import grown
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.file import from_tensors
-from maxaffine.runtime import chooser
+from maxaffine.runtime import chooser, grouped
 
 CUBE = dict.fromkeys("xyz", (-1, 1))
 CASES = {
@@ -198,6 +198,21 @@ def test_imaginary_parts_cannot_be_left_out_or_added():
     tensors, record = made("exponentials")
     for e in range(3):
         tensors[f"group.0.{e}.imaginary"] = 0.1 * np.ones_like(tensors[f"group.0.{e}.factor"])
+    assert refused(tensors, record)
+
+
+@pytest.mark.parametrize("name", ["waves", "blocks"])
+def test_the_literal_form_of_complex_factors_and_blocks_is_proved_as_well(name):
+    tensors, record = made(name)
+    bound = record["certificate"]["bound"]
+    record["literal"] = {"float64": {"bound": bound * 1.001}}
+    verdict = check(tensors, record)
+    assert verdict.passed, verdict.reason
+    x = _compiled(name).target.box.sample(500, np.random.default_rng(6))
+    layer = from_tensors(tensors, record["layer"])
+    dense, factorised = grouped.evaluate_dense(layer, x), chooser.evaluate(layer, x)
+    assert np.abs(dense - factorised).max() <= verdict.claims[0].checked
+    record["literal"] = {"float64": {"bound": bound * 0.5}}
     assert refused(tensors, record)
 
 

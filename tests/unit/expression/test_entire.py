@@ -1,4 +1,4 @@
-"""sinc and exprel: values, enclosures and balls hold the true functions, and quotients are continued by them and by nothing else."""
+"""sinc and exprel: enclosures and balls hold the true functions, and quotients are continued by them and by nothing else."""
 
 import flint
 import numpy as np

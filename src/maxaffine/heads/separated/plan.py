@@ -35,6 +35,8 @@ from maxaffine.structure.separation import Outer, Separation, side_by_side
 OUTER_SHARE = 0.5  # of the error, for exponential sums; what they leave goes to the keys
 MOST_KEYS = 96
 MOST_RELATIVE = 160  # of a factor that spans decades
+ALONG = {2: 192, 3: 48}  # keys along a direction of a block
+MOST_CELLS = 4_000  # of a block
 MOST_ROWS = 160
 CANDIDATES = 3  # exponential sums per outer function that are tried
 SEEN = 257  # points per direction at which sizes are seen
@@ -314,7 +316,8 @@ class Planner:
         else:
             frame = Group(self.separation.frame(b).directions, side_by_side(functions, scales), None)
             each = 1 if self.relative else len(moving)
-            made = GroupPlanner(frame, self.low, self.high, share / each, self.dtype).product(share / each)
+            goal = share / each
+            made = GroupPlanner(frame, self.low, self.high, goal, self.dtype).product(goal, MOST_CELLS, ALONG.get(size))
             if made is None or made.values is None:
                 return None
             axes, values, error = made.axes, made.values, made.expected * each

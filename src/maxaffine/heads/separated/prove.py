@@ -180,7 +180,8 @@ def on_interval(g: Expression, one: ExponentialSum, low: float, high: float) -> 
     away = difference(g, one.expression())
     failure: Refused | None = None
     for room in (ROOM, 0.0):
-        middle, half = (low + high) / 2.0, (high - low) / 2.0 * (1 + room + 1e-14)
+        middle = (low + high) / 2.0
+        half = max(high - middle, middle - low) * (1 + room + 1e-15) + 2.0**-50 * (abs(low) + abs(high))
         source = FromExpression(away, Interval.point(np.array([middle])), np.array([half]))
         nothing = Head(source, (AxisKeys(np.zeros(1), np.zeros(1)),), (None,), np.zeros((1, 1)))
         top = FromExpression(g, source.middle, source.half).extent()

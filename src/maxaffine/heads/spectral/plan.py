@@ -209,10 +209,13 @@ class GroupPlanner:
             return None
         return self.plan(best.axes, best.values, best.error, best.slopes)
 
-    def product(self, error: float, tokens: int | None = None) -> GroupPlan | None:
-        """Product keys for several directions: sizes from fibres, then corrected on the whole; at most so many tokens."""
+    def product(self, error: float, tokens: int | None = None, along: int | None = None) -> GroupPlan | None:
+        """Product keys for several directions: sizes from fibres, then corrected on the whole.
+
+        At most so many tokens, and so many keys `along` one direction.
+        """
         E = self.group.dimension
-        most = MOST_AXIS.get(E, 24)
+        most = along or MOST_AXIS.get(E, 24)
         counts: list[int] = []
         for curve in self.curves:
             left = most if tokens is None else min(most, HOPELESS * tokens // math.prod(counts))

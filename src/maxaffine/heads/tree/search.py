@@ -15,6 +15,7 @@ from maxaffine.heads.tree.plan import TreePlan, build_tree, tree_plan
 from maxaffine.heads.tree.prove import certify_tree
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.covering import TooManyBoxes
 from maxaffine.request import Request
 
 MOST = {1: 1_500, 2: 40_000, 3: 12_000}  # tokens
@@ -56,6 +57,8 @@ class Trees(Head[TreePlan]):
             if plan is None:
                 raise Refused(f"no tree of at most {most:,} tokens fits the target on points")
             yield plan
+            if isinstance(search.failure, TooManyBoxes):
+                return
 
     def build(self, plan: TreePlan, request: Request) -> GroupedLayer:
         """One group of clusters, a cell each."""
