@@ -55,7 +55,7 @@ class Compiled:
     weights: Layer | GroupedLayer  # keys and values, as they are stored and run
     certificate: Certificate
     observed: Observed
-    error: float  # asked for, absolute
+    error: float  # asked for: absolute, or relative to |f(x)| where the certificate is
     method: str
     attention_kind: str  # "self" | "cross"
     plan: Mapping[str, Any]  # argument, counts, what was tried
@@ -235,7 +235,8 @@ class Compiled:
         """The search that made this layer; a loaded one repeats it from its target, which must give the same weights."""
         if self.found is not None:
             return self.found
-        asked = {"error": self.error, "norm": self.norm, "gap": self.certificate.scope.gap}
+        asked: dict[str, Any] = {"error": self.error, "norm": self.norm, "gap": self.certificate.scope.gap}
+        asked |= {"relative": "pointwise"} if self.certificate.pointwise else {}
         return found_again(self.target, self.weights, self.method, self.declared, **asked)
 
     @property

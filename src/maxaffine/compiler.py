@@ -24,7 +24,7 @@ def compile(
     *,
     error: float | None = None,
     norm: float | str = "inf",
-    relative: bool = False,
+    relative: bool | str = False,
     dtype: str = "float64",
     method: str = "auto",
     gap: float | None = None,
@@ -48,9 +48,9 @@ def compile(
             Table or Samples, of which the error at every entry is proved.
         box: a Box or a dictionary of pairs {"x": (-1, 1), "y": (0, 1)}; or two of them (query, context) for a function of two
             inputs, which is cross-attention.
-        error: the error asked for, absolute unless `relative`, which measures it in units of sup |f|.
+        error: the error asked for, absolute unless `relative`.
         norm: "inf" for the sup norm, or p >= 1 for L_p.
-        relative: measure `error` in units of sup |f|.
+        relative: True measures `error` in units of sup |f|, "pointwise" in units of |f(x)| at every x, where f has no zero.
         dtype: what keys and values are stored and run in: float64, float32 or bfloat16.
         method: "auto", the name of a head, or "nearest" for a Table or Samples: the nearest entry's value, no `error` needed.
         gap: in the sup norm, exclude points within this distance of a jump, where no continuous layer can follow the target.
@@ -111,7 +111,7 @@ def _finished(request: Request, found: Found, kind: str, begun: float) -> Compil
         weights=found.layer,
         certificate=found.certificate,
         observed=found.observed or search_worst(request, found),
-        error=request.error,
+        error=request.asked(found.certificate),
         method=found.method,
         attention_kind=kind,
         plan=found.plan.to_json(),

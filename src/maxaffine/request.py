@@ -16,7 +16,8 @@ from maxaffine.core.errors import BadInput, Refused, rounded_up
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import compute_dtype, dtype_of
 from maxaffine.layer.maxaffine import MaxAffine
-from maxaffine.proofs.certificate import LEAST_INTEGRAL
+from maxaffine.proofs.certificate import LEAST_INTEGRAL, Certificate
+from maxaffine.proofs.pointwise import Pointwise, is_pointwise, pointwise_of
 from maxaffine.target.calls import LEAST, Calls
 from maxaffine.target.evidence import Evidence, Facts, gather
 from maxaffine.target.interpolant import Interpolant, first_points
@@ -94,12 +95,17 @@ class Request:
     largest: float = 0.0  # |f| reaches about that
     max_seconds: float | None = None  # of the search
     seen_spread: float = 0.0  # and f goes that far from its least to its largest value
+    pointwise: Pointwise | None = None  # where the error is relative to |f(x)|; `error` is absolute all the same
 
     @cached_property
     def probe(self) -> tuple[Array, Array]:
         """Points of the box (B, D) and the target there (B, d_out, n_out): what a first look at a layer compares."""
         x = self.target.box.sample(PROBE, np.random.default_rng(17))
         return x, self.target.values(x)
+
+    def asked(self, certificate: Certificate) -> float:
+        """The error asked for in the measure that a certificate speaks in: absolute, or relative to |f(x)|."""
+        return self.pointwise.error if certificate.pointwise and self.pointwise is not None else self.error
 
     @property
     def evidence(self) -> Evidence:
@@ -114,10 +120,11 @@ def request_of(
 ) -> Request:  # fmt: skip
     """The arguments of `compile`, checked; `facts` are lipschitz, modulus, analytic and derivatives."""
     dtype_of(dtype)
-    p, run = check_norm(norm), run or Run()
+    p, run, pointwise = check_norm(norm), run or Run(), None
     _rule(isinstance(run, Run), "run", run, f"must be ma.Run({'=.., '.join(RUN)}=..)")
     made = _counted(resolve(target, box, vectorize), target, run)
     _check_scales(p, made, dtype)
+    by_point = is_pointwise(relative, made, p, gap)
     if made.entries is not None:
         functions = {**facts, "breaks": breaks, "gap": gap, "keys": keys, "executor": run.executor}
         _check_for_entries(made, functions, norm, method)
@@ -128,12 +135,16 @@ def request_of(
             raise BadInput('`method` (="nearest") returns the nearest entry of a Table or of Samples; the target is a function.')
         least, most = seen_range(made, bool(relative))
         largest, spread = max(0.0, float(-least.min()), float(most.max())), float((most - least).max())
-        wanted = absolute_error(check_error(error), relative, largest, dtype)
+        if by_point:
+            _check_overflow(largest, dtype, "target")
+            pointwise = pointwise_of(check_error(error), made, dtype)
+        wanted = absolute_error(check_error(error), relative, largest, dtype) if pointwise is None else pointwise.absolute
         _check_power(p, wanted)
         given = gather(made, norm=p, **{"lipschitz": None, "modulus": None, "analytic": None, **facts})
     _rule(isinstance(literal, (bool, np.bool_)), "literal", literal, "must be True or False")
     return Request(
-        target=made, error=wanted, norm=p, dtype=dtype, facts=given, largest=largest, seen_spread=spread, **_keys(keys, made),
+        target=made, error=wanted, norm=p, dtype=dtype, facts=given, largest=largest, seen_spread=spread,
+        pointwise=pointwise, **_keys(keys, made),
         require=check_choice("require", require, (None, "proved")), breaks=_check_breaks(breaks, made), gap=check_gap(gap, made),
         literal=bool(literal), max_bytes=None if run.max_bytes is None else int(run.max_bytes), seed=int(run.seed),
         max_seconds=None if run.max_seconds is None else float(run.max_seconds),

@@ -10,11 +10,12 @@ import numpy as np
 from maxaffine.core.deadline import OutOfCalls, OutOfTime, deadline
 from maxaffine.core.errors import BadInput, Missed, Refused, TooMany
 from maxaffine.heads import HEADS, interpolated
-from maxaffine.heads.found import Discontinuous, Found
+from maxaffine.heads.found import Discontinuous, Found, as_asked
 from maxaffine.heads.lookup import search as lookup
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
+from maxaffine.proofs.pointwise import Pointwise
 from maxaffine.request import NEAREST, Request, request_of
 from maxaffine.target.calls import Calls
 from maxaffine.target.samples import Samples
@@ -30,6 +31,28 @@ FEW = 256  # tokens below which no slow head is asked in two variables
 
 def search(request: Request, method: str) -> Found:
     """The smallest layer that is proved to meet the request; else the smallest one observed to fit, or a refusal."""
+    asked = request.pointwise
+    if asked is None:
+        return _searched(request, method)
+    try:
+        return as_asked(_searched(request, method), request)
+    except Refused as refusal:
+        raise _relative_refusal(refusal, asked, request.largest) from None
+
+
+def _relative_refusal(refusal: Refused, asked: Pointwise, largest: float) -> Refused:
+    """A refusal of an error relative to |f(x)|: what it is where |f| is smallest, and why products do not do."""
+    said = f"`error` (={asked.error:g}) relative to |f(x)| is {asked.absolute:.3g} where |f| falls to {asked.least:.3g}"
+    nearest = None if refusal.nearest_error is None else refusal.nearest_error / asked.least
+    if nearest is not None and nearest < 1.0:
+        return Refused(f"{said}: {refusal.reason}", nearest_error=nearest, tried=refusal.tried)
+    apart = "separated: "
+    told = next((line.removeprefix(apart) for line in refusal.tried if line.startswith(apart)), refusal.reason.rstrip("."))
+    spans = f"below what is proved beside values near {largest:.3g}, and the target is no product that is"
+    return Refused(f"{said}, {spans}: {told}. Shrink the box, or use relative=True.", tried=refusal.tried)
+
+
+def _searched(request: Request, method: str) -> Found:
     if request.target.entries is not None:
         return _search_entries(request, method)
     with deadline(request.max_seconds):

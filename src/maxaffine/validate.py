@@ -17,6 +17,7 @@ from maxaffine.layer.file import from_tensors, to_tensors
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.proofs.combine import token_values
+from maxaffine.proofs.pointwise import per_size
 from maxaffine.proofs.routes import Source, statement
 from maxaffine.runtime import chooser
 from maxaffine.target.samples import Samples
@@ -78,9 +79,11 @@ def _agrees_with_softmax(source: Source, layer: GroupedLayer) -> None:
     said = statement(source, "dense")
     if not chooser.can(layer, "dense") or (said.bound is None and layer.has_clusters):
         return
-    away = float(np.abs(fast - chooser.evaluate(layer, x, "dense")).max())
-    bound = source.certificate.bound
-    lost = ROUNDED * compute_format(layer.dtype).unit * token_values(layer)
+    apart, bound = np.abs(fast - chooser.evaluate(layer, x, "dense")), source.certificate.bound
+    if source.certificate.pointwise:
+        apart = apart / np.abs(source.target.values(x))
+    away = float(apart.max())
+    lost = ROUNDED * compute_format(layer.dtype).unit * token_values(layer) * per_size(source.certificate)
     unproved = source.error + lost  # the sum over tokens loses what their values lose
     allowed = unproved if said.bound is None or bound is None else said.bound + bound
     if math.isinf(source.certificate.norm) and away > allowed:

@@ -228,7 +228,7 @@ def observed(
     runs += [] if layer.hard else [running(layer, "dense")]
     if table is not None:
         errors = [at_entries(run, table).error for run in runs]
-    elif record["norm"] != "inf":
+    elif record["norm"] not in ("inf", "pointwise"):
         p = float(record["norm"])
         cells = cells_of(runs[0], target, p, rng, CELLS)
         errors = [integrated(run, target, p, cells, rng).error for run in runs]
@@ -237,5 +237,6 @@ def observed(
         x = start_points(layer, target, domain, rng)
         x = x[rng.permutation(len(x))[: 2 * points]]
         x = x[domain.keeps(x)]
-        errors = [float(sure_differences(run, target, x).max(initial=0.0)) for run in runs]
+        sizes = target.enclose(x, x).magnitude.reshape(len(x), -1) if record["norm"] == "pointwise" else 1.0
+        errors = [float((sure_differences(run, target, x) / sizes).max(initial=0.0)) for run in runs]
     return Truth(errors[0], errors[1] if len(errors) > 1 else 0.0)

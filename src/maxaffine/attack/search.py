@@ -90,9 +90,9 @@ def worst_point(
 
 def worst(
     run: Run, layer: Any, target: Target, domain: Domain, pool: Array, rng: np.random.Generator, effort: Effort,
-    *, narrow: bool = False, through: str = "", exact: bool = False,
+    *, narrow: bool = False, through: str = "", exact: bool = False, relative: bool = False,
 ) -> Found:  # fmt: skip
-    """The largest sure error in the sup norm from points of `pool`; `narrow`: x are float32 numbers.
+    """The largest sure error in the sup norm from points of `pool`; `narrow`: x are float32 numbers; `relative`: to |f(x)|.
 
     `exact`: the value of the stored numbers in 320 bits is judged as well.
     """
@@ -106,7 +106,9 @@ def worst(
         nonlocal seen
         seen += len(x)
         with np.errstate(all="ignore"):
-            away = np.abs(run(x) - target.values(x).reshape(len(x), -1)).max(axis=1)
+            exact_values = target.values(x).reshape(len(x), -1)
+            away = np.abs(run(x) - exact_values)
+            away = (away / np.abs(exact_values) if relative else away).max(axis=1)
         return np.where(domain.keeps(x), np.where(np.isnan(away), np.inf, away), -1.0)
 
     x = fitted(pool[rng.choice(len(pool), min(effort.starts, len(pool)), replace=False)])
@@ -133,8 +135,8 @@ def worst(
         size = np.abs(target.values(x).reshape(len(x), -1)).max(axis=1)
         sure = np.maximum(heights - NOISE * (1.0 + size), 0.0)
     else:
-        sure = known_errors(run, target, x)
-        if domain.real and not domain.strips and not narrow:
+        sure = known_errors(run, target, x, relative)
+        if domain.real and not domain.strips and not narrow and not relative:
             sure = np.maximum(sure, [_between(run, layer, target, point, rng) for point in x])
     top = int(sure.argmax())
     found = Found(float(sure[top]), tuple(map(float, x[top])), seen, through)

@@ -100,6 +100,7 @@ def walk(
         elif scope.over == "integral":
             found = integrated(run, target, norm, cells[way.slow > 4.0], rng, way.narrow)
         else:
-            found = worst(run, layer, target, domain, pool, rng, less, narrow=way.narrow)
+            relative = compiled.certificate.pointwise
+            found = worst(run, layer, target, domain, pool, rng, less, narrow=way.narrow, relative=relative)
         why = said.why if found.points else "no entry is a float32 number"
         yield row(way, said.bound, why, found)

@@ -14,18 +14,20 @@ from functools import partial
 from typing import Any
 
 from maxaffine.checker.axis_clusters import check_axis
-from maxaffine.checker.certificate import doubt_certificate, stated_bound
+from maxaffine.checker.certificate import doubt_certificate, stated_bound, stated_scope
 from maxaffine.checker.curved import check_curved
 from maxaffine.checker.entries import check_entries
-from maxaffine.checker.formats import doubt_formats, with_underflow
+from maxaffine.checker.formats import doubt_formats, lost_below, with_more, with_underflow
 from maxaffine.checker.level_sets import check_level_sets
 from maxaffine.checker.literal import Claim, claims_of, proved_again
 from maxaffine.checker.lookup import check_lookup
 from maxaffine.checker.piecewise import check_piecewise
+from maxaffine.checker.pointwise import absolutely, is_pointwise, relatively, shown_least
 from maxaffine.checker.products import check_products
 from maxaffine.checker.proved import NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.regions import check_regions
+from maxaffine.checker.relative_products import check_relative_products
 from maxaffine.checker.separated import check_separated
 from maxaffine.checker.spectral import check_spectral
 from maxaffine.checker.sums import check_sums
@@ -130,15 +132,22 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table |
             "its target is a Python callable, which a file cannot hold; only expressions can be proved again.",
         )  # fmt: skip
     try:
-        claims = claims_of(record)
+        claims, pointwise = claims_of(record), is_pointwise(record)
+        if pointwise and target.entries is not None:
+            raise NotProved("errors relative to |f(x)| are proved of expressions, and its target is a table or samples.")
+        prove: Callable[[float], Proved]
         if target.entries is not None:
             where, prove = f" at the {target.entries.count:,} entries", partial(check_entries, tensors, record, target, table)
         else:
             if table is not None:
                 raise NotProved("its target is an expression, and a table was given; leave the table out.")
             rule = RULES.get(str(record["plan"].get("method"))) if record["layer"]["keys"] == "grouped" else None
-            doubt_certificate(record, claims, rule is not None and rule.own_scope)
-            where, prove = "", partial(_bound, tensors, record, target, progress)
+            plain = absolutely(record) if pointwise else record
+            doubt_certificate(plain, claims, rule is not None and rule.own_scope)
+            prove = partial(_bound, tensors, plain, target, progress)
+            where = " relative to |f(x)|" if pointwise else ""
+            if pointwise:
+                prove = _relative(tensors, record, target, prove)
         found = prove(error)
     except NotProved as failure:
         return Verdict(False, None, claimed, error, str(failure))
@@ -158,6 +167,25 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table |
     if not _adds_up(certificate.get("parts"), float(claimed)):
         return replace(verdict, passed=False, reason="the bound that it states is not the sum of its parts.")
     return _literally(verdict, found, claims)
+
+
+def _relative(
+    tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, prove: Callable[[float], Proved]
+) -> Callable[[float], Proved]:
+    """The proof of a bound relative to |f(x)|: by the absolute one, or factor by factor where the plan says so."""
+    least = shown_least(record, target)
+    if not stated_scope(record["certificate"]).every_x:
+        raise NotProved("errors relative to |f(x)| are proved where they speak of every x of the box.")
+    if record["layer"]["keys"] != "grouped" or record["plan"].get("method") != "separated" or not record["plan"].get("relative"):
+        return relatively(prove, least)
+
+    def factorwise(error: float) -> Proved:
+        layer = Layer.read(tensors, record["layer"], target)
+        doubt_formats(layer, followed=True)
+        found, lost = check_relative_products(layer, record, target, error, least), lost_below(tensors, record, target) / least
+        return with_more(found, lost * (1 + 1e-9))
+
+    return factorwise
 
 
 def _adds_up(parts: Any, stated: float) -> bool:

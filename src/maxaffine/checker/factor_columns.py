@@ -11,6 +11,7 @@ import numpy as np
 from maxaffine.checker.boxes import Bounds, supremum
 from maxaffine.checker.head import Head
 from maxaffine.checker.head_rounding import rounding
+from maxaffine.checker.local_error import local_error
 from maxaffine.checker.product_group import Scaled
 from maxaffine.checker.proved import DOUBLE, NotProved
 from maxaffine.checker.reader import ProductKeys
@@ -23,6 +24,8 @@ from maxaffine.expression.graph import Graph
 
 CLOSE = 1e-4  # by which a size may exceed one that is reached, as a part of it
 BUDGET = 40_000  # pieces for a size
+EVEN = 1.4  # times its smallest value, that a factor may reach on a piece
+NARROW = 1e-4  # of the scaled variable: no shorter pieces are cut
 
 Function = Expression | None
 Like = tuple[Any, ...]
@@ -44,6 +47,7 @@ class Columns:
     _errors: dict[Any, float] = field(default_factory=dict)
     _sizes: dict[Any, float] = field(default_factory=dict)
     _blocks: dict[int, Like] = field(default_factory=dict)
+    _pieces_of: dict[Any, list[tuple[float, float, float]]] = field(default_factory=dict)
 
     def size(self, b: int, real: Function, imaginary: Function = None, modulus: Function = None) -> float:
         """sup |real + i imaginary| over the range of block b; None stands for 1, and for 0.
@@ -84,13 +88,53 @@ class Columns:
         return Head(part, middle, scaled.half[cut], self.keys.axes[cut], values[..., None])
 
     def _of_function(self, b: int, values: Array, part: Expression, goal: float) -> float:
-        head, compute = self.head(b, values, part), compute_format(self.dtype)
-        narrow = self.dtype != "float64" and self.scaled.inside
-        lost, _ = rounding(head, self.scaled.query[self.keys.cuts[b]], compute.unit, 0.0, values.size, narrow)
-        found = head.supremum(goal) + lost + 4.0 * values.size * compute.tiny * head.top()
+        head = self.head(b, values, part)
+        found = head.supremum(goal) + self._lost(b, head)
         if not math.isfinite(found):
             raise NotProved("a factor could not be bounded.")
         return found * (1 + 1e-14)
+
+    def _lost(self, b: int, head: Head) -> float:
+        """What rounding does to a column."""
+        compute, count = compute_format(self.dtype), head.values.size
+        narrow = self.dtype != "float64" and self.scaled.inside
+        lost, _ = rounding(head, self.scaled.query[self.keys.cuts[b]], compute.unit, 0.0, count, narrow)
+        return lost + 4.0 * count * compute.tiny * head.top()
+
+    def relative(self, b: int, values: Array, part: Expression, held: Expression, goal: float) -> float:
+        """sup |computed column - part| / |held| over the range of a block of one direction, piece by piece of it."""
+        key = (self._like(b), function_key(part), function_key(held), values.tobytes())
+        if key not in self._errors:
+            head, worst, least = self.head(b, values, part), 0.0, math.inf
+            for low, high, size in self._pieces(b, held):
+                off = local_error(head, np.array([low]), np.array([high]), goal * size)
+                worst, least = max(worst, off / size), min(least, size)
+            self._errors[key] = (worst + self._lost(b, head) / least) * (1 + 1e-14)
+        if not math.isfinite(self._errors[key]):
+            raise NotProved("a factor could not be bounded.")
+        return self._errors[key]
+
+    def _pieces(self, b: int, held: Expression) -> list[tuple[float, float, float]]:
+        """Pieces of the scaled variable of a block, with min |held| on each, on which |held| changes little."""
+        key = (self._like(b), function_key(held), "pieces")
+        if key not in self._pieces_of:
+            (e,) = range(*self.keys.cuts[b].indices(len(self.keys.axes)))
+            middle, half = Interval(self.scaled.middle.lo[e], self.scaled.middle.hi[e]), Interval.point(self.scaled.half[e])
+            waiting, found = [(-1.0, 1.0)], list[tuple[float, float, float]]()
+            while waiting:
+                low, high = waiting.pop()
+                t = Interval(np.array(low), np.array(high)) * half + middle
+                size = held.enclose(t.reshape(1, 1))
+                least, most = float(size.mignitude[0, 0]), float(size.magnitude[0, 0])
+                if most > EVEN * least and high - low > NARROW:
+                    first, second = low + (high - low) / 3.0, high - (high - low) / 3.0
+                    waiting += [(low, first), (first, second), (second, high)]
+                elif least > 0.0:
+                    found.append((low, high, least))
+                else:
+                    raise NotProved("a factor of its target is not shown to stay away from 0.")
+            self._pieces_of[key] = found
+        return self._pieces_of[key]
 
     def _of_number(self, values: Array, part: Function, absent: float) -> float:
         """A column that stands for a number: no mean of its values is farther from it than they are."""

@@ -32,16 +32,25 @@ def with_underflow(found: Proved, tensors: Mapping[str, Any], record: Mapping[st
 
     That is the answer in its dtype, and every product and sum of a stored number.
     """
-    numbers = sum(int(np.size(tensor)) for tensor in tensors.values())
-    lost = compute_format(str(record["layer"]["dtype"])).tiny + 100.0 * (target.box.dimension + 2) * numbers * 2.0**-1074
     volume = float(target.box.volume ** (1.0 / stated_norm(record)))
-    added, literal = lost * max(volume, 1.0) * (1 + 1e-9), found.literal
+    return with_more(found, lost_below(tensors, record, target) * max(volume, 1.0) * (1 + 1e-9))
+
+
+def with_more(found: Proved, added: float) -> Proved:
+    """The proof with so much added to its bounds."""
+    literal = found.literal
 
     def more(form: Form, claimed: float) -> float:
         assert literal is not None
         return literal(form, claimed) + added
 
     return replace(found, bound=found.bound + added, literal=None if literal is None else more)
+
+
+def lost_below(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target) -> float:
+    """What an answer and every product and sum of a stored number lose below the smallest normal number."""
+    numbers = sum(int(np.size(tensor)) for tensor in tensors.values())
+    return compute_format(str(record["layer"]["dtype"])).tiny + 100.0 * (target.box.dimension + 2) * numbers * 2.0**-1074
 
 
 def products_fit(sizes: Array, compute: str, beside: float = 0.0) -> bool:

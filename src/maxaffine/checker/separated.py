@@ -10,6 +10,7 @@ f = sum of terms prod_b p_b(t_b) prod_j g_j(u_j)     is the target, by canonical
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -39,8 +40,19 @@ POINTS = 16
 FRACTION = re.compile(r"-?[0-9]{1,40}(/[1-9][0-9]{0,39})?")
 
 
-def check_separated(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
-    """sup |layer - target| of a sum of products over blocks of directions."""
+@dataclass(frozen=True)
+class Apart:
+    """A target taken apart, shown to be the target, beside the stored columns of its rows."""
+
+    separation: Separation
+    sums: tuple[ExponentialSum, ...]
+    own: tuple[Row, ...]
+    keys: ProductKeys
+    columns: Columns
+
+
+def read_separated(layer: Layer, record: Mapping[str, Any], target: Target) -> Apart:
+    """What a file says of its target, doubted."""
     plan = record["plan"]
     separation = _taken_apart(target, plan)
     sums = sums_of(plan["sums"], [len(separation.sizes)] * len(separation.outers))
@@ -48,6 +60,13 @@ def check_separated(layer: Layer, record: Mapping[str, Any], target: Target, err
     _doubt_rows(separation, sums, own, target)
     scaled = Scaled.of(layer, keys, separation.all_directions())
     columns = Columns(keys, scaled, separation.ranges(layer.low, layer.high), layer.dtype)
+    return Apart(separation, sums, own, keys, columns)
+
+
+def check_separated(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
+    """sup |layer - target| of a sum of products over blocks of directions."""
+    found = read_separated(layer, record, target)
+    separation, sums, own, keys, columns = found.separation, found.sums, found.own, found.keys, found.columns
     by_sums = _error_of_sums(separation, sums, columns, SUMS_SHARE * error)
     if not by_sums < error:
         raise NotProved(f"its sums of exponentials alone may be off by {by_sums:.6g}.")

@@ -55,6 +55,13 @@ def maybe(parse: Callable[[str, str], T], text: str | None, where: str) -> T | N
     return None if text is None else parse(text, where)
 
 
+def relative(text: str | None) -> bool | str:
+    """What --relative says: nothing, in units of sup |f|, or of |f(x)| at every x."""
+    if text not in (None, "sup", "pointwise"):
+        raise BadInput(f"`relative` (={text!r}): write --relative for units of sup |f|, or --relative pointwise for |f(x)|.")
+    return text if text == "pointwise" else text == "sup"
+
+
 def lipschitz(text: str | None) -> float | list[float] | None:
     """One constant, which is Euclidean, or one per variable."""
     found = maybe(numbers, text, "`lipschitz`")

@@ -59,10 +59,13 @@ def run(
         "file": file, "target": _target(about), "passed": verdict.passed, "error": verdict.error, "bound": verdict.bound,
         "claimed": claimed, "bound_confirmed": verdict.confirmed, "literal": literal, "how": verdict.how, "reason": reason,
     }  # fmt: skip
-    lines = [("file", file), ("target", _target(about)), ("promised", f"error <= {verdict.error!r}")]
+    of = " |f(x)| at every x" if record.get("norm") == "pointwise" else ""
+    lines = [("file", file), ("target", _target(about)), ("promised", f"error <= {verdict.error!r}{of}")]
     if verdict.passed:
         norm = record.get("norm")
-        integral = "" if norm in ("inf", "entries") else f", in L_{norm}"
+        integral = "" if norm in ("inf", "entries", "pointwise") else f", in L_{norm}"
+        if norm == "pointwise":
+            integral = f", relative to |f(x)|, which stays above {record['certificate']['least']:.6g}"
         lines.append(("scope", f"{in_words(Scope.of(record['certificate']))}{integral}"))
     lines += [
         ("claimed", f"bound {_number(claimed)}, by the compiler"),

@@ -9,6 +9,8 @@ from typer.core import TyperCommand
 
 # --foo, --foo=bar, --foo-bar: what a person writes for an option.  "--x**2" and "-x+1" are expressions.
 _LONG = re.compile(r"--[A-Za-z][A-Za-z0-9_-]*(=.*)?", re.DOTALL)
+# Options whose value may be left out: which words are one, and what stands for none.
+_OPTIONAL = {"--relative": (("pointwise", "sup"), "sup")}
 _SHORT = re.compile(r"-[A-Za-z]")
 
 
@@ -31,7 +33,10 @@ class Command(TyperCommand):
             if word == "--":
                 operands += rest
                 break
-            if name in takes_value:
+            if word in _OPTIONAL and word in takes_value:
+                words, none = _OPTIONAL[word]
+                options += [word, rest.pop(0) if rest and rest[0] in words else none]
+            elif name in takes_value:
                 options.append(word)
                 if "=" not in word:
                     if not rest or rest[0] in takes_value | flags:

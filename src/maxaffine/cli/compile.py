@@ -34,7 +34,9 @@ def run(
     axes: options.Axes = None,
     missing: options.Missing = None,
     box: options.BoxOption = None,
-    relative: Annotated[bool, typer.Option("--relative", help="Measure the error in units of sup |f|.")] = False,
+    relative: Annotated[
+        str | None, typer.Option(metavar="[pointwise]", help="In units of sup |f|; pointwise: of |f(x)| at every x.")
+    ] = None,
     method: options.Method = "auto",
     norm: options.Norm = "inf",
     dtype: options.Dtype = "float64",
@@ -68,6 +70,7 @@ def run(
         raise BadInput("--error is missing; give the largest error allowed, such as --error 1e-2.")
     memory = arguments.maybe(arguments.size_in_bytes, max_bytes, "`max_bytes`")
     asked: dict[str, Any] = {
+        "relative": arguments.relative(relative),
         "error": arguments.maybe(arguments.constant, error, "`error`"),
         "lipschitz": arguments.lipschitz(lipschitz),
         "gap": arguments.maybe(arguments.constant, gap, "`gap`"),
@@ -88,7 +91,7 @@ def run(
             source, contents = named.read(progress)
         settings = Run(memory, chosen_seed, progress, out=layer_path if figure_path is None else None, max_seconds=seconds)
         compiled = compile_layer(
-            source, where, relative=relative, norm=norm, method=method, dtype=dtype, literal=literal, run=settings, **asked, **old
+            source, where, norm=norm, method=method, dtype=dtype, literal=literal, run=settings, **asked, **old
         )
         _write(compiled, None if figure_path is None else layer_path, figure_path, progress)
     if layer_path is not None:

@@ -155,6 +155,8 @@ def _allowed(source: Compiled, said: Statement, expected: Array) -> float | None
     bound = source.certificate.bound
     if said.bound is None or bound is None:
         return None
+    if source.certificate.pointwise:  # |f(x)| <= |layer(x)| / (1 - bound)
+        return (said.bound + bound) * float(np.abs(expected).max()) / (1.0 - bound) if bound < 1.0 else None
     if math.isinf(source.certificate.norm) and source.certificate.scope.every_x:
         return said.bound + bound
     scale = float(np.abs(expected).max()) + 1e-300

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -21,6 +21,7 @@ from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed, local_evaluation, observe
 from maxaffine.proofs.observe_few import observe_few
 from maxaffine.proofs.observe_integral import observe_integral
+from maxaffine.proofs.pointwise import measured
 from maxaffine.proofs.routes import literal_bounds
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
@@ -97,9 +98,22 @@ def search_worst(request: Request, found: Found, interpolant: Interpolant | None
         observed = observe_few(evaluate, request.target, layer, request.seed, flops, calls, interpolant)
         must_hold(observed.error, found.certificate.bound)
         return observed
-    observed = observe(evaluate, request.target, layer, request.seed, flops, start, reach)
+    relative = found.certificate.pointwise
+    observed = observe(evaluate, request.target, layer, request.seed, flops, start, reach, relative)
     must_hold(observed.error, found.certificate.bound)
     return observed
+
+
+def as_asked(found: Found, request: Request) -> Found:
+    """The same with its certificate relative to |f(x)| where that was asked for; what was observed is observed again."""
+    asked, prove = request.pointwise, found.prove
+    if asked is None:
+        return found
+    if found.certificate.bound is None:
+        raise Refused(f"an error relative to |f(x)| must be proved, and it is not: {found.certificate.theorem}.")
+    again = None if prove is None else lambda runtime: measured(prove(runtime), asked)
+    observed = found.observed if found.certificate.pointwise else None
+    return replace(found, certificate=measured(found.certificate, asked), prove=again, observed=observed)
 
 
 def must_hold(observed: float, bound: float | None) -> None:
@@ -115,7 +129,7 @@ def literal_failure(layer: Layer | GroupedLayer, certificate: Certificate, reque
     bound = literal_bounds(layer, certificate)[compute_format(layer.dtype).name]
     if isinstance(bound, str):
         return bound
-    return None if bound <= request.error * BELOW else f"the literal softmax is proved to {bound:.3g} only"
+    return None if bound <= request.asked(certificate) * BELOW else f"the literal softmax is proved to {bound:.3g} only"
 
 
 def largest_part(certificate: Certificate) -> str:
@@ -126,13 +140,14 @@ def largest_part(certificate: Certificate) -> str:
 
 def unconfirmed(found: Found, request: Request) -> str | None:
     """None, or why the checker would refuse the file of this layer."""
-    target = request.target
+    target, certificate = request.target, measured(found.certificate, request.pointwise)
     if target.expression is None and target.entries is None:
         return None
     tensors, description = to_tensors(found.layer)
     record = {
-        "layer": description, "target": target.to_json(), "error": request.error, "norm": found.certificate.norm_label,
-        "certificate": found.certificate.to_json(), "plan": found.plan.to_json(), "declared": request.facts.declared.record(),
+        "layer": description, "target": target.to_json(), "error": request.asked(certificate),
+        "norm": certificate.norm_label, "certificate": certificate.to_json(), "plan": found.plan.to_json(),
+        "declared": request.facts.declared.record(),
     }  # fmt: skip
     data = target.data if isinstance(target.data, Table | Samples) else None
     try:

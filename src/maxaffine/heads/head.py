@@ -34,6 +34,7 @@ class Head(ABC, Generic[P]):
     serves: ClassVar[str]  # which targets, in a line
     slow: ClassVar[bool] = False  # asked last, and only where it may win
     fitted: ClassVar[bool] = True  # whether values are fitted, so that rounding leaves an error of its own
+    relative: ClassVar[bool] = False  # whether it proves errors relative to |f(x)| where absolute ones are too coarse
     examples: ClassVar[tuple[Example, ...]] = ()
 
     @abstractmethod

@@ -83,7 +83,8 @@ def search(head: Head[P], asked: Search) -> Found | None:
     if why_not is not None:
         asked.note(why_not)
         return None
-    if head.fitted and request.error < FITTED * compute_format(request.dtype).unit * request.largest:
+    apart = request.pointwise is not None and head.relative
+    if head.fitted and not apart and request.error < FITTED * compute_format(request.dtype).unit * request.largest:
         asked.note(_below(request))
         return None
     provable, observable = head.provable(request), head.observable(request)
@@ -146,9 +147,10 @@ def _proved(head: Head[P], plan: P, layer: GroupedLayer, request: Request) -> Fo
     certificate = prove("two-level" if layer.has_clusters else "arrays")
     bound = certificate.bound
     assert bound is not None
-    if not bound <= request.error * BELOW:
+    wanted = request.asked(certificate)
+    if not bound <= wanted * BELOW:
         reason = f"proved only to {bound:.3g} in {request.dtype}, of which {largest_part(certificate)}"
-        raise Refused(reason, nearest_error=bound / BELOW)
+        raise Refused(reason, nearest_error=bound / BELOW * (request.error / wanted))
     rough = literal_failure(layer, certificate, request)
     if rough is not None:
         raise Refused(rough)
@@ -170,6 +172,8 @@ def _glance(layer: GroupedLayer, request: Request) -> float:
     some = slice(0, int(np.clip(GLANCE / grouped_cost(layer).flops, 64, len(x))))
     with np.errstate(all="ignore"):
         away = np.abs(chooser.evaluate(layer, x[some]) - exact[some])
+        if request.pointwise is not None:
+            away = away * (request.pointwise.least / np.abs(exact[some]))
     return float(np.max(away, initial=0.0, where=np.isfinite(away)))
 
 

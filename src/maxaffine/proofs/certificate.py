@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from maxaffine.core.errors import BadInput
 from maxaffine.core.scope import Scope
 
 if TYPE_CHECKING:
@@ -19,7 +20,10 @@ EVERY_X = Scope()
 
 @dataclass(frozen=True)
 class Certificate:
-    """||layer - target|| <= bound in the stated norm, dtype and scope; kind "none" makes no statement."""
+    """||layer - target|| <= bound in the stated norm, dtype and scope; kind "none" makes no statement.
+
+    Where `least` is a number, |layer(x) - target(x)| <= bound |target(x)| at every x, and |target| >= least (pointwise.py).
+    """
 
     kind: str  # "proved" | "statistical" | "none"
     norm: float  # inf, or p of L_p
@@ -32,6 +36,7 @@ class Certificate:
     runtime: str = "arrays"
     scope: Scope = EVERY_X
     details: Mapping[str, float] = field(default_factory=dict)
+    least: float | None = None
     # per group what the proof knows of its clusters, for the literal form (proofs/literal.py); no part of a file
     blends: tuple["ProvedBlend | None", ...] = field(default=(), compare=False, repr=False)
 
@@ -54,10 +59,17 @@ class Certificate:
         return replace(self, details={**self.details, **details})
 
     @property
+    def pointwise(self) -> bool:
+        """Whether the bound is relative to |target(x)| at every x."""
+        return self.least is not None
+
+    @property
     def norm_name(self) -> str:
         """sup or L_p, as a person reads it; of a table, that it is a maximum over its entries."""
         if self.scope.over == "entries":
             return "maximum over the entries, nothing claimed between them"
+        if self.pointwise:
+            return "sup norm relative to |f(x)|, pointwise"
         return "sup norm" if math.isinf(self.norm) else f"L_{self.norm:g} norm"
 
     def __str__(self) -> str:
@@ -67,11 +79,13 @@ class Certificate:
 
     @property
     def norm_label(self) -> float | str:
-        """What records say: "inf", p, or "entries"."""
+        """What records say: "inf", p, "pointwise" or "entries"."""
+        if self.pointwise:
+            return "pointwise"
         return "entries" if self.scope.over == "entries" else "inf" if math.isinf(self.norm) else self.norm
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; the norm is "inf", a number, or "entries"."""
+        """Plain data; the norm is "inf", a number, "pointwise" or "entries"."""
         return {
             "kind": self.kind,
             "norm": self.norm_label,
@@ -84,12 +98,19 @@ class Certificate:
             "runtime": self.runtime,
             "scope": self.scope.to_json(),
             "details": dict(self.details),
+            **({} if self.least is None else {"least": self.least}),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Certificate":
         """The inverse of to_json; files of before call the argument of the proof a route, and have words for the scope."""
         data = {"argument" if name == "route" else name: value for name, value in data.items()}
-        norm = math.inf if data["norm"] in ("inf", "entries") else float(data["norm"])
+        norm = math.inf if data["norm"] in ("inf", "entries", "pointwise") else float(data["norm"])
+        if (data["norm"] == "pointwise") != _positive(data.get("least")):
+            raise BadInput("its certificate is relative to |f(x)| without a lower bound of it, or the other way round")
         data = {**data, "norm": norm, "scope": Scope.of(data), "assumptions": tuple(data["assumptions"])}
         return cls(**{name: value for name, value in data.items() if name != "domain"})
+
+
+def _positive(value: Any) -> bool:
+    return type(value) in (int, float) and 0.0 < value < math.inf

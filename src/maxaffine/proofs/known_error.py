@@ -23,7 +23,9 @@ BITS = (128, 512, 2048)
 SHARP = 1e-3  # a relative width of the enclosed error that is good enough
 
 
-def worst_known(evaluate: Evaluate, target: Target, x: Array, heights: Array) -> tuple[float, Array]:
+def worst_known(
+    evaluate: Evaluate, target: Target, x: Array, heights: Array, relative: bool = False
+) -> tuple[float, Array]:
     """The largest error that a layer is known to have among points x (n, D), and where; `heights` (n,) is what float64 says.
 
     The highest points are judged; and where less than half of their height is left, points spread over the others, whose heights
@@ -35,17 +37,25 @@ def worst_known(evaluate: Evaluate, target: Target, x: Array, heights: Array) ->
     order = np.argsort(-seen, kind="stable")[:JUDGED]
     if target.expression is None:
         return float(seen[order[0]]), x[order[0]]
-    found = known_errors(evaluate, target, x[order])
+    found = known_errors(evaluate, target, x[order], relative)
     if not found.max() >= 0.5 * seen[order[0]] and len(x) > len(order):
         order = np.concatenate([order, np.unique(np.linspace(0, len(x) - 1, SPREAD).astype(np.intp))])
-        found = np.concatenate([found, known_errors(evaluate, target, x[order[len(found) :]])])
+        found = np.concatenate([found, known_errors(evaluate, target, x[order[len(found) :]], relative)])
     top = int(found.argmax())
     return float(found[top]), x[order[top]]
 
 
-def known_errors(evaluate: Evaluate, target: Target, x: Array) -> Array:
-    """Lower bounds of max_k |layer_k(x) - f_k(x)| at points x (n, D) of an expression: (n,); infinite where out is not finite."""
-    return np.asarray(exact_differences(evaluate, target, x, OUTPUTS).max(axis=1))
+def known_errors(evaluate: Evaluate, target: Target, x: Array, relative: bool = False) -> Array:
+    """Lower bounds of max_k |layer_k(x) - f_k(x)| at points x (n, D) of an expression: (n,); infinite where out is not finite.
+
+    `relative`: of that by |f_k(x)|, an upper bound of it.
+    """
+    found = exact_differences(evaluate, target, x, None if relative else OUTPUTS)
+    if relative:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.nextafter(found / target.enclose(x, x).magnitude.reshape(found.shape), 0.0)
+        found = np.where(np.isnan(found), 0.0, found)
+    return np.asarray(found.max(axis=1))
 
 
 def sure_differences(evaluate: Evaluate, target: Target, x: Array) -> Array:

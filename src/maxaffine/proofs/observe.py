@@ -65,9 +65,13 @@ class Observed:
         )  # fmt: skip
 
 
-def pointwise(evaluate: Evaluate, target: Target, x: Array) -> Array:
-    """max over the output entries of |layer - target|: (B,)."""
-    away = np.abs(evaluate(x).astype(np.float64) - target.values(x))
+def pointwise(evaluate: Evaluate, target: Target, x: Array, relative: bool = False) -> Array:
+    """max over the output entries of |layer - target|, or of that by |target| where `relative`: (B,)."""
+    exact = target.values(x)
+    away = np.abs(evaluate(x).astype(np.float64) - exact)
+    if relative:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            away = away / np.abs(exact)
     return np.asarray(away.max(axis=(1, 2)))
 
 
@@ -192,21 +196,26 @@ def observe(
     flops: int,
     start: Array | None = None,
     reach: float = 0.0,
+    relative: bool = False,
 ) -> Observed:
-    """Search for the largest error, from `start` points within `reach` of them where a certificate speaks of such."""
+    """Search for the largest error, from `start` points within `reach` of them where a certificate speaks of such.
+
+    `relative`: to |target(x)|.
+    """
     rng = np.random.default_rng(seed)
     count = int(np.clip(FLOPS / max(flops, 1), FEWEST_POINTS, MOST_POINTS))
     x = face_biased(layer, count, rng) if start is None else _around(start, reach, count, rng, layer)
-    errors = pointwise(evaluate, target, x)
+    errors = pointwise(evaluate, target, x, relative)
     rounds = int(np.clip(count // (CLIMBERS * STEPS), 6, ROUNDS))
     best = np.argsort(errors)[::-1][: max(2, min(CLIMBERS, count // (STEPS * rounds)))]
     climbers, heights, spent = x[best], errors[best], count
     if start is None:
         climbers, heights, more = climb(
-            lambda z: pointwise(evaluate, target, z), layer, climbers, heights, rounds, rng
+            lambda z: pointwise(evaluate, target, z, relative), layer, climbers, heights, rounds, rng
         )
         spent += more
-    error, at = worst_known(evaluate, target, np.concatenate([climbers, x]), np.concatenate([heights, errors]))
+    heights = np.concatenate([heights, errors])
+    error, at = worst_known(evaluate, target, np.concatenate([climbers, x]), heights, relative)
     return Observed(error, tuple(float(v) for v in at), spent, seed)
 
 

@@ -32,6 +32,7 @@ from maxaffine.proofs.assumptions import LITERAL_SOFTMAX
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import token_values
 from maxaffine.proofs.literal import literal
+from maxaffine.proofs.pointwise import per_size
 from maxaffine.proofs.statement import NO_GRADIENT, NONE, Statement
 from maxaffine.runtime import chooser
 from maxaffine.runtime.gpu.choice import choose as choose_kernel
@@ -44,6 +45,7 @@ RUNTIMES = ("collapsed", "windowed", "two-level", "factorised", "dense", "blocke
 TENSORS = ("tensors", "tensors with gradients", "factorised tensors")
 LITERAL = ("dense", "literal module", "multihead", "matrices", "literal onnx", "safetensors")
 ROUGHER = 1.8  # what the checker, which takes heads at entries over the whole box there, counts up to 2.1 times
+LARGEST = 3.4e38  # number of float32
 DIFFERENT = "the nearest entry answers; the softmax is another function"
 
 
@@ -113,7 +115,7 @@ def literal_bounds(layer: Layer | GroupedLayer, certificate: Certificate) -> dic
             found[arithmetic] = DIFFERENT
         else:
             try:
-                added = literal(layer, certificate.blends, arithmetic).total * root_of_volume(layer, certificate)
+                added = literal(layer, certificate.blends, arithmetic).total * counted(layer, certificate)
                 added *= ROUGHER if certificate.scope.over == "entries" else 1.0
                 found[arithmetic] = (certificate.bound + added) * (1 + 1e-12)
             except Refused as refusal:
@@ -121,18 +123,18 @@ def literal_bounds(layer: Layer | GroupedLayer, certificate: Certificate) -> dic
     return found
 
 
-def root_of_volume(layer: Layer | GroupedLayer, certificate: Certificate) -> float:
-    """What a pointwise error costs in the norm of the certificate: 1, or |box|^(1/p)."""
+def counted(layer: Layer | GroupedLayer, certificate: Certificate) -> float:
+    """What an absolute error at a point costs in the norm of the certificate: 1, |box|^(1/p), or one by the least |f|."""
     if math.isinf(certificate.norm):
-        return 1.0
+        return per_size(certificate)
     return float(float(np.prod(layer.high - layer.low)) ** (1.0 / certificate.norm)) * (1 + 1e-12)
 
 
 def narrow_tolerance(source: Source) -> float:
     """What the polynomials of a float32 kernel may differ from the layer by: an eighth of the error, or half of what is left."""
-    bound = source.certificate.bound
+    bound, per = source.certificate.bound, per_size(source.certificate)
     left = source.error if bound is None else max(source.error - bound, 0.0)
-    return max(min(source.error / 8.0, left / 2.0), source.reserve or 0.0)
+    return max(min(source.error / 8.0, left / 2.0) / per, source.reserve or 0.0)
 
 
 def statement(source: Source, route: str = "arrays", dtype: str | None = None, device: str = "cpu") -> Statement:
@@ -228,16 +230,27 @@ def _tensors(
         tolerance = narrow_tolerance(source) if dtype == "float32" else source.reserve or 0.0
         try:
             name, reason, kernel = choose_kernel(layer, dtype, tolerance)
-            kept = kernel.bound * root_of_volume(layer, source.certificate)
+            kept = kernel.bound * counted(layer, source.certificate)
             return prove({**parts, "kernel": kept}, f"the {name} kernel: {reason}")
         except Refused:
             pass
     why = "the nearest entry" if hard else "computed in float64" if route.gradient or device == "cuda" else "as arrays are"
     if rounded:
-        size = _size(source.target, layer) + parts["layer"]
-        parts = {**parts, "output": FLOAT32.unit * size * (1 + 1e-12) * root_of_volume(layer, source.certificate)}
+        parts = {**parts, "output": _rounded_output(source)}
         why += ", and rounded to float32 at the end"
     return prove(parts, why)
+
+
+def _rounded_output(source: Source) -> float:
+    """What rounding the answer of a float64 layer to float32 adds, in the norm of its certificate."""
+    certificate, layer = source.certificate, source.weights
+    assert certificate.bound is not None
+    size = _size(source.target, layer)
+    if certificate.pointwise:  # relative to the answer itself, but for the smallest numbers
+        if not size * (1.0 + certificate.bound) < LARGEST:
+            return math.inf
+        return (FLOAT32.unit * (1.0 + certificate.bound) + FLOAT32.tiny * counted(layer, certificate)) * (1 + 1e-12)
+    return FLOAT32.unit * (size + certificate.bound) * (1 + 1e-12) * counted(layer, certificate)
 
 
 def _size(target: Target, layer: Layer | GroupedLayer) -> float:

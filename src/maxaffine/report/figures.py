@@ -62,6 +62,7 @@ def headline(compiled: Compiled) -> str:
     """Method, tokens, what is proved ('proved bound 0.0988', 'statistical bound ..' or 'nothing proved'), what was observed."""
     tokens, certificate, observed = compiled.tokens, compiled.certificate, compiled.observed
     norm, where, said = _in_norm(compiled.norm), _where(compiled), "nothing proved"
+    norm += "relative " if compiled.certificate.pointwise else ""
     if certificate.bound is not None and certificate.kind != "none":
         said = f"{certificate.kind} {norm}bound {style.above(certificate.bound)}{where}"
     parts = [compiled.method, f"{count_text(tokens)} token{'s' if tokens != 1 else ''}", said]
@@ -84,6 +85,7 @@ def subline(probe: Probe) -> str:
     domain = ", ".join(edges) if len(edges) <= 4 else ", ".join([*edges[:2], "…", edges[-1]])
     first = f"f({style.shortened(', '.join(window.names), 40)}) = {style.shortened(words, 80)}    on  {domain}"
     norm = "nothing claimed between entries" if _where(compiled) else f"{_in_norm(compiled.norm) or 'sup '}norm"
+    norm += ", relative to |f(x)|" if compiled.certificate.pointwise else ""
     facts = [norm, f"asked {style.number(compiled.error)}", compiled.dtype]
     if compiled.sharpness is not None:
         facts.append(f"sharpness {style.number(compiled.sharpness)}")

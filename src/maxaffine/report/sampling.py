@@ -173,9 +173,10 @@ class Probe:
 
     @property
     def pointwise_bound(self) -> float | None:
-        """The bound where it speaks of every point: in the sup norm only."""
+        """The bound where it speaks of every point: in the sup norm only, where errors are absolute."""
         certificate = self.compiled.certificate
-        return certificate.bound if certificate.kind != "none" and math.isinf(self.compiled.norm) else None
+        absolute = math.isinf(self.compiled.norm) and not certificate.pointwise
+        return certificate.bound if certificate.kind != "none" and absolute else None
 
     def partition(self) -> MaxAffine | None:
         """The partition in the user's coordinates; None where there is none to draw or it is too large to look at."""

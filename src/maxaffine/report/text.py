@@ -39,8 +39,11 @@ def summary(compiled: Compiled) -> str:
         lines.append(f"{c.certificate.kind:<10} error <= {c.bound:.6g} in the {norm} (asked: {c.error:g})")
         lines.append(f"           by {c.certificate.theorem}")
         lines.append(f"           for {in_words(c.certificate.scope)}")
+        if c.certificate.least is not None:
+            lines.append(f"           where |f| >= {c.certificate.least:.6g}, so that no error is divided by zero")
     lines += _size(c)
-    lines.append(f"observed   {_observed(c.observed, c.bound)} (not a bound)")
+    relative = " of |f(x)|" if c.certificate.pointwise else ""
+    lines.append(f"observed   {_observed(c.observed, c.bound, relative)} (not a bound)")
     if c.calls is not None:
         lines.append(f"calls      the function was evaluated at {c.calls:,} points")
     if c.standing == "stated" and c.bound is not None:
@@ -75,10 +78,10 @@ def _size(c: Compiled) -> list[str]:
     return [f"size       {size(data.nbytes)} of axes and values against {size(own)} of keys and values, {times} as much"]
 
 
-def _observed(found: Observed, bound: float | None = None) -> str:
+def _observed(found: Observed, bound: float | None = None, of: str = "") -> str:
     """What the number is: the largest error seen, or an estimate of an integral, which may lie above the bound by its noise."""
     if math.isinf(found.norm):
-        return f"error {found.error:.6g} over {found.points:,} points"
+        return f"error {found.error:.6g}{of} over {found.points:,} points"
     doubt = "" if found.standard_error is None else f" +- {found.standard_error:.1g} (standard error)"
     noise = bound is not None and found.surely <= bound < found.error
     above = ", above the bound by the noise of the estimate alone" if noise else ""

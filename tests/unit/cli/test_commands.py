@@ -565,3 +565,26 @@ def test_alone_it_shows_help_and_knows_its_version(run):
 )
 def test_unknown_commands_and_missing_arguments(refused, arguments, named):
     assert named in refused(*arguments)
+
+
+@pytest.mark.parametrize("option", [("--relative", "pointwise"), ("--relative=pointwise",)])
+def test_errors_relative_to_each_value_are_asked_for_by_a_word(run, tmp_path, option):
+    path = tmp_path / "f.safetensors"
+    answer = run("compile", "exp(x)", "--box", "x=-3:3", "--error", "1e-3", *option, "--out", path)
+    assert answer.code == 0, answer
+    assert "sup norm relative to |f(x)|, pointwise (asked: 0.001)" in answer.out
+    checked = run("check", path)
+    assert checked.code == 0
+    assert "error <= 0.001 |f(x)| at every x" in checked.out
+
+
+@pytest.mark.parametrize("order", [("--relative", "exp(x)"), ("exp(x)", "--relative")])
+def test_relative_alone_stays_in_units_of_the_largest_value(run, order):
+    answer = run("compile", *order, "--box", "x=-3:3", "--error", "1e-3", "--quiet", "--json")
+    assert json.loads(answer.out)["norm"] == "inf"
+    assert json.loads(answer.out)["error"] == pytest.approx(1e-3 * np.exp(3.0), rel=0.01)
+
+
+def test_relative_to_what_must_be_known(refused):
+    told = refused("compile", "exp(x)", "--box", "x=-3:3", "--error", "1e-3", "--relative=each")
+    assert "--relative pointwise" in told

@@ -1,14 +1,15 @@
 """Plans of separated heads: exponential sums for outer functions, one set of keys per direction, and values of all factors.
 
 The error is shared: a part for the exponential sums, the rest in equal parts for the blocks.  A factor counts by the size of its
-partners, so columns are fitted multiplied by that; columns that stand for a constant are stored as they are.
+partners, so columns are fitted multiplied by that; columns that stand for a constant are stored as they are.  Where errors are
+relative to |f(x)|, a factor counts by nothing but its own size, and the error is that of the worst product (relative.py).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from maxaffine.core.rounding import numpy_dtype
 from maxaffine.expression.expression import Expression
 from maxaffine.heads.separated.exponentials import fits
 from maxaffine.heads.separated.inner import Inner, inner_range
+from maxaffine.heads.separated.relative_fit import RelativeCurve
 from maxaffine.heads.spectral.fit import AxisCurve
 from maxaffine.heads.spectral.plan import GroupPlan, GroupPlanner, scaled
 from maxaffine.layer.grouped import Group as KeyGroup
@@ -32,6 +34,7 @@ from maxaffine.structure.separation import Outer, Separation, side_by_side
 
 OUTER_SHARE = 0.5  # of the error, for exponential sums; what they leave goes to the keys
 MOST_KEYS = 96
+MOST_RELATIVE = 160  # of a factor that spans decades
 ALONG = {2: 192, 3: 48}  # keys along a direction of a block
 MOST_CELLS = 4_000  # of a block
 MOST_ROWS = 160
@@ -54,6 +57,7 @@ class SeparatedPlan:
     imaginary: tuple[Array, ...] | None
     expected: float
     argument: str = "separated"
+    relative: bool = False  # whether it is made for, and proved by, relative errors of every factor
 
     @property
     def cells(self) -> int:
@@ -92,6 +96,7 @@ class SeparatedPlan:
             ],
             "axes": axes,
             "identities": list(self.separation.used),
+            **({"relative": True} if self.relative else {}),
         }
 
 
@@ -115,6 +120,7 @@ class Planner:
     high: Array
     error: float
     dtype: str
+    relative: bool = False
     _fitted: dict[Any, _Fitted] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -123,6 +129,20 @@ class Planner:
         self.points = [self._points(b) for b in range(len(self.separation.sizes))]
         self.sizes = [[_size(part, self.points[b], 1.0) for b, part in enumerate(term.factors)] for term in self.separation.terms]
         self.inner = [self._inner(outer) for outer in self.separation.outers]
+        if self.relative:
+            self._doubt_signs()
+
+    def _doubt_signs(self) -> None:
+        """Relative errors of terms are one of their sum where all of them have the same sign, and no factor has a zero."""
+        signs = []
+        for term in self.separation.terms:
+            values = [part.evaluate(self.points[b]) for b, part in enumerate(term.factors) if part is not None]
+            values += [s.f_check for j in term.outers if (s := self.inner[j].sampled) is not None]
+            if not all((one > 0).all() or (one < 0).all() for one in values):
+                raise NotPlanned("relative errors of products need factors without a zero")
+            signs.append(math.prod(math.copysign(1.0, float(one.flat[0])) for one in values))
+        if len(set(signs)) > 1:
+            raise NotPlanned("relative errors of a sum need terms of one sign")
 
     def _cut(self, b: int) -> slice:
         first = self.separation.firsts[b]
@@ -149,11 +169,26 @@ class Planner:
 
     def weight(self, j: int) -> float:
         """By what an error of outer function j counts: the sizes of all it is multiplied with."""
+        if self.relative:
+            return 1.0 / self._least(j)
         total = 0.0
         for term, sizes in zip(self.separation.terms, self.sizes, strict=True):
             if j in term.outers:
                 total += math.prod(sizes) * math.prod(self.inner[i].size for i in term.outers if i != j)
         return total
+
+    def _least(self, j: int) -> float:
+        sampled = self.inner[j].sampled
+        return 1e-300 if sampled is None else max(float(np.abs(sampled.f_check).min()), 1e-300)
+
+    def _spread(self, sums: Sequence[ExponentialSum]) -> float:
+        """By what the sizes of all products of a term exceed the term, where exponentials cancel."""
+        each = []
+        for j, one in enumerate(sums):
+            numbers = [complex(one.constant), *one.coefficients]
+            same = len({c.real > 0 for c in numbers if c}) == 1 and not any(c.imag for c in (*numbers, *one.exponents))
+            each.append(1.0 if same else max(1.0, sum(abs(c) for c in numbers) / self._least(j)))
+        return max((math.prod(each[j] for j in term.outers) for term in self.separation.terms), default=1.0)
 
     def sums(self, error: float) -> Iterator[tuple[ExponentialSum, ...]]:
         """Exponential sums for all outer functions that are seen to keep their share, the shortest first."""
@@ -166,10 +201,21 @@ class Planner:
             goal = OUTER_SHARE * error / len(outers) / max(self.weight(j), 1e-300)
             some = list(itertools.islice(fits(inner.sampled, goal), CANDIDATES))
             if not some:
-                raise NotPlanned("no short sum of exponentials fits an outer function")
+                raise NotPlanned(self._unfit(j))
             found.append([inner.stored(fit) for fit in sorted(some, key=lambda fit: fit.columns)])
         for k in range(max((len(some) for some in found), default=1)):
             yield tuple(some[min(k, len(some) - 1)] for some in found)
+
+    def _unfit(self, j: int) -> str:
+        """Why an outer function has no sum of exponentials."""
+        if not self.relative:
+            return "no short sum of exponentials fits an outer function"
+        decades = math.log10(self.inner[j].size / self._least(j))
+        over = sum(size for size, part in zip(self.separation.sizes, self.separation.outers[j].parts, strict=True) if part)
+        return (
+            f"a factor that depends on {over} directions together spans {decades:.0f} decades, and no short sum of exponentials "
+            "follows it relative to its own size"
+        )
 
     def kept(self, sums: Sequence[ExponentialSum]) -> float:
         """The error that the sums are seen to make."""
@@ -201,13 +247,14 @@ class Planner:
     def _with(self, sums: tuple[ExponentialSum, ...], own: tuple[Row, ...], error: float, taken: float) -> SeparatedPlan | None:
         B, turning = len(self.separation.sizes), not all(row.is_real for row in own)
         sizes = np.array([[_size(row.modulus[b], self.points[b], 1.0) for b in range(B)] for row in own])
-        share = (error - taken) / B
+        least = np.array([[_least(row.modulus[b], self.points[b]) for b in range(B)] for row in own]) if self.relative else None
+        share = (error - taken) / B / (1.0 if least is None else self._spread(sums))
         if share <= 0:
             return None
         blocks = []
         for b in range(B):
-            others = np.prod(np.delete(sizes, b, axis=1), axis=1)
-            found = self._block(b, [row.real[b] for row in own], [row.imaginary[b] for row in own], others, share)
+            others = np.prod(np.delete(sizes, b, axis=1), axis=1) if least is None else 1.0 / least[:, b]
+            found = self._block(b, own, others, share)
             if found is None:
                 return None
             blocks.append(found)
@@ -216,29 +263,32 @@ class Planner:
             tuple(one.real for one in blocks), taken + sum(one.error for one in blocks),
         )  # fmt: skip
         imaginary = tuple(one.imaginary for one in blocks) if turning else None
-        return SeparatedPlan(self.separation, self.choice, sums, made, imaginary, made.expected)
+        return SeparatedPlan(self.separation, self.choice, sums, made, imaginary, made.expected, relative=self.relative)
 
-    def _block(
-        self, b: int, real: list[Expression | None], imaginary: list[Expression | None], others: Array, share: float
-    ) -> _Fitted | None:
+    def _block(self, b: int, own: tuple[Row, ...], others: Array, share: float) -> _Fitted | None:
         """Keys and values of a block for all rows; blocks that are alike are fitted once."""
-        cut = self._cut(b)
+        cut, real, imaginary = self._cut(b), [row.real[b] for row in own], [row.imaginary[b] for row in own]
         # rows of the same function differ in their weights alone
         key = (
             tuple(None if e is None else (e.nodes, e.outputs) for e in (*real, *imaginary)),
             self.middle.lo[cut].tobytes(), self.half[cut].tobytes(), np.round(np.log(others + 1e-300), 9).tobytes(), share,
         )  # fmt: skip
         if key not in self._fitted:
-            found = self._fit(b, real, imaginary, others, share)
+            found = self._fit(b, own, others, share)
             if found is None:
                 return None
             self._fitted[key] = found
         return self._fitted[key]
 
-    def _fit(
-        self, b: int, real: list[Expression | None], imaginary: list[Expression | None], others: Array, share: float
-    ) -> _Fitted | None:
-        cut, size, R = self._cut(b), self.separation.sizes[b], len(real)
+    def _along(self, b: int, expression: Expression) -> Callable[[Array], Array]:
+        """Functions of the direction of a block as functions of its scaled variable."""
+        cut = self._cut(b)
+        middle, half = (self.middle.lo[cut][0] + self.middle.hi[cut][0]) / 2.0, self.half[cut][0]
+        return lambda z: expression.evaluate((middle + z * half)[:, None])
+
+    def _fit(self, b: int, own: tuple[Row, ...], others: Array, share: float) -> _Fitted | None:
+        size, R = self.separation.sizes[b], len(own)
+        real, imaginary = [row.real[b] for row in own], [row.imaginary[b] for row in own]
         constants = np.array([[_constant(e, 1.0) for e in real], [_constant(e, 0.0) for e in imaginary]])  # NaN where it moves
         moving = [(i, r, e) for i, part in enumerate((real, imaginary)) for r, e in enumerate(part) if np.isnan(constants[i, r])]
         functions = [e for _, _, e in moving if e is not None]
@@ -249,22 +299,28 @@ class Planner:
             axes = tuple(AxisCurve(lambda z: np.ones((len(z), 1)), 1.0, self.dtype).best(1).axis for _ in range(size))
             shape, values, error = (1,) * size, np.zeros((*(1,) * size, 0)), 0.0
         elif size == 1:
-            middle, half = (self.middle.lo[cut][0] + self.middle.hi[cut][0]) / 2.0, self.half[cut][0]
             assert expression is not None
-            curve = AxisCurve(
-                lambda z: expression.evaluate((middle + z * half)[:, None]) * scales, share, self.dtype, True, add=True
-            )
-            fit = curve.smallest(share, start=1, most=MOST_KEYS)
+            if self.relative:
+                scales = np.ones(len(moving))
+                moduli = side_by_side([e for _, r, _ in moving if (e := own[r].modulus[b]) is not None], scales)
+                assert moduli is not None
+                sizes = self._along(b, moduli)
+                curve: AxisCurve = RelativeCurve(self._along(b, expression), lambda z: np.abs(sizes(z)), share, self.dtype)
+            else:
+                along = self._along(b, expression)
+                curve = AxisCurve(lambda z: along(z) * scales, share, self.dtype, True, add=True)
+            fit = curve.smallest(share, start=1, most=MOST_RELATIVE if self.relative else MOST_KEYS)
             if fit is None:
                 return None
             axes, values, error = (fit.axis,), fit.values, fit.error
         else:
             frame = Group(self.separation.frame(b).directions, side_by_side(functions, scales), None)
-            goal = share / len(moving)
+            each = 1 if self.relative else len(moving)
+            goal = share / each
             made = GroupPlanner(frame, self.low, self.high, goal, self.dtype).product(goal, MOST_CELLS, ALONG.get(size))
             if made is None or made.values is None:
                 return None
-            axes, values, error = made.axes, made.values, made.expected * len(moving)
+            axes, values, error = made.axes, made.values, made.expected * each
         shape = tuple(len(axis) for axis in axes)
         table = np.broadcast_to(constants, (*shape, 2, R)).copy()
         for k, (i, r, _) in enumerate(moving):
@@ -282,3 +338,7 @@ def _constant(part: Expression | None, absent: float) -> float:
 
 def _size(part: Expression | None, points: Array, absent: float) -> float:
     return absent if part is None else float(np.abs(part.evaluate(points)).max())
+
+
+def _least(part: Expression | None, points: Array) -> float:
+    return 1.0 if part is None else max(float(np.abs(part.evaluate(points)).min()), 1e-300)

@@ -33,17 +33,20 @@ from maxaffine.proofs.product_head import Head
 from maxaffine.proofs.separated_rounding import accounted, rounding
 from maxaffine.proofs.sources import FromExpression
 from maxaffine.runtime.collapse import SHARE, allowance, collapsible
-from maxaffine.structure.exponential_sums import ExponentialSum, rows
+from maxaffine.structure.exponential_sums import ExponentialSum, Row, rows
+from maxaffine.structure.separation import Outer
 
 THEOREM = (
     "separation: |prod h - prod f| <= prod (|f| + d) - prod |f| over the factors of every product; factors and sums of"
     " exponentials by Ehlich-Zeller"
 )
+Cell = tuple[float, float]  # of z, of blocks of one direction
+WHOLE = (-1.0, 1.0)
 ROOM = 1e-3  # of the range of an inner function, which the checker may see a little larger
 
 
 @dataclass
-class _Factors:
+class Factors:
     """The factors of a stored layer beside their functions; what is alike is proved once."""
 
     group: Group
@@ -72,17 +75,22 @@ class _Factors:
             self._sizes[key] = found
         return self._sizes[key]
 
-    def off(self, part: Expression | None, absent: float, b: int, values: Array, goal: float) -> float:
-        """sup |h - f| of one real column of block b and its function, the stored numbers taken exactly."""
+    def range(self, part: Expression | None, b: int) -> tuple[float, float]:
+        """Between which numbers a part stays; 1 where it is absent."""
+        return (1.0, 1.0) if part is None else self.source(part, b).range()
+
+    def off(self, part: Expression | None, absent: float, b: int, values: Array, goal: float, cell: Cell = WHOLE) -> float:
+        """sup |h - f| of one real column of block b and its function on a cell of z, the stored numbers taken exactly."""
         if part is None or not part.used:
             return _constant(part, absent, values)
         cut = self.group.block_slices[b]
         axes = self.group.axes[cut]
         keys = tuple((a.slopes.tobytes(), a.offsets.tobytes()) for a in axes)
-        key = (part.nodes, part.outputs, self._place(b), keys, values.tobytes())
+        key = (part.nodes, part.outputs, self._place(b), keys, values.tobytes(), cell)
         if key not in self._known:
             head = head_of(self.source(part, b), axes, self.plan.made, values[..., None], first=cut.start)
-            self._known[key] = prove(head, goal, enough=goal).bound
+            low, high = (None, None) if cell == WHOLE else (np.array([end]) for end in cell)
+            self._known[key] = prove(head, goal, low, high, enough=goal).bound
         return self._known[key]
 
 
@@ -95,15 +103,21 @@ def _constant(part: Expression | None, absent: float, values: Array) -> float:
     return float(max(np.abs(held - exact.lo).max(), np.abs(held - exact.hi).max()) * (1 + 1e-15))
 
 
+def planned(layer: GroupedLayer, plan: SeparatedPlan) -> tuple[Group, tuple[Row, ...]]:
+    """The group of a layer, and the rows of its plan that its factors stand for."""
+    (group,) = layer.products()
+    own = rows(plan.separation, plan.sums)
+    if group.factors is None or group.block_sizes != plan.separation.sizes or group.factors[0].shape[-1] != len(own):
+        raise Refused("the layer's factors are not those of its plan.")
+    return group, own
+
+
 def certify_separated(layer: GroupedLayer, plan: SeparatedPlan, error: float, runtime: str = "arrays") -> Certificate:
     """Prove a sup-norm bound for a stored separated layer."""
-    (group,) = layer.products()
+    group, own = planned(layer, plan)
     assert group.factors is not None
-    own = rows(plan.separation, plan.sums)
     B, R = len(plan.separation.sizes), len(own)
-    if group.block_sizes != plan.separation.sizes or group.factors[0].shape[-1] != R:
-        raise Refused("the layer's factors are not those of its plan.")
-    factors = _Factors(group, plan)
+    factors = Factors(group, plan)
     reserve = SHARE * error if runtime in ("arrays", "collapsed") and collapsible(layer) else 0.0
     outer = outer_error(plan, factors)
     rounded = rounding(layer, group, query_error(layer, group, plan.made))
@@ -135,15 +149,12 @@ def certify_separated(layer: GroupedLayer, plan: SeparatedPlan, error: float, ru
     )  # fmt: skip
 
 
-def outer_error(plan: SeparatedPlan, factors: _Factors) -> float:
+def outer_error(plan: SeparatedPlan, factors: Factors) -> float:
     """What the exponential sums differ from the outer functions by, over all terms."""
     separation, tops, errors = plan.separation, list[float](), list[float]()
     for outer, one in zip(separation.outers, plan.sums, strict=True):
-        ends = [(0.0, 0.0) if part is None else factors.source(part, b).range() for b, part in enumerate(outer.parts)]
-        low, high = math.fsum(a for a, _ in ends), math.fsum(b for _, b in ends)
-        if not (math.isfinite(low) and math.isfinite(high)):
-            raise Refused("an inner function could not be enclosed.")
-        off, top = on_interval(outer.function, one, low - abs(low) * 1e-14, high + abs(high) * 1e-14)
+        low, high = inner_range(outer, factors)
+        off, top = on_interval(outer.function, one, low, high)
         tops.append(top)
         errors.append(off)
     total = 0.0
@@ -153,6 +164,15 @@ def outer_error(plan: SeparatedPlan, factors: _Factors) -> float:
             rough = math.prod(tops[j] + errors[j] for j in term.outers)
             total += front * (rough - math.prod(tops[j] for j in term.outers) + 1e-15 * rough * len(term.outers))
     return total * (1 + 1e-12)
+
+
+def inner_range(outer: Outer, factors: Factors) -> tuple[float, float]:
+    """An interval that the argument of an outer function stays in."""
+    ends = [(0.0, 0.0) if part is None else factors.range(part, b) for b, part in enumerate(outer.parts)]
+    low, high = math.fsum(a for a, _ in ends), math.fsum(b for _, b in ends)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise Refused("an inner function could not be enclosed.")
+    return low - abs(low) * 1e-14, high + abs(high) * 1e-14
 
 
 def on_interval(g: Expression, one: ExponentialSum, low: float, high: float) -> tuple[float, float]:

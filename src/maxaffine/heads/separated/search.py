@@ -8,14 +8,16 @@ from collections.abc import Iterator
 
 from maxaffine.core.deadline import OutOfTime
 from maxaffine.core.errors import Refused
+from maxaffine.core.rounding import compute_format
 from maxaffine.heads.assemble import layer_of
 from maxaffine.heads.found import Found
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
-from maxaffine.heads.search import Search
+from maxaffine.heads.search import FITTED, Search
 from maxaffine.heads.separated.look import look
 from maxaffine.heads.separated.plan import NotPlanned, Planner, SeparatedPlan
 from maxaffine.heads.separated.prove import certify_separated
+from maxaffine.heads.separated.relative import certify_relative
 from maxaffine.heads.separated.sampled import MOST_VARIABLES, PROOF, SampledPlan, SampledSearch
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
@@ -26,6 +28,7 @@ from maxaffine.structure.separate import CHOICES, NotSeparated, separate
 from maxaffine.target.calls import Calls
 
 LISTED = 4  # variables up to which other heads serve callables
+MANY = 30.0  # times |f| at its smallest, from which on errors relative to |f(x)| are best proved factor by factor
 GOALS = (0.8, 0.5, 0.25, 0.1)  # of the error, that plans aim at one after the other
 
 
@@ -42,6 +45,8 @@ class Separated(Head[AnyPlan]):
         Example("1/(1 + x**2 + y**2 + z**2 + v**2 + w**2)", dict.fromkeys("xyzvw", (-1.0, 1.0)), 1e-3),
         Example("a*b*sqrt(c)*tanh(d/(g*h))", dict.fromkeys("abcdgh", (1.0, 3.0)), 1e-2),
     )
+
+    relative = True
 
     def why_not(self, request: Request) -> str | None:
         """The sup norm, one output, an expression of at least two variables or a callable that may be observed."""
@@ -72,33 +77,46 @@ class Separated(Head[AnyPlan]):
         return look(request, found) if isinstance(found.plan, SampledPlan) else None
 
     def early(self, request: Request) -> bool:
-        """Where product keys with listed values would have four directions or more; of a callable where calls are few."""
+        """Where product keys with listed values would have four directions or more, or relative errors span decades.
+
+        Of a callable where calls are few.
+        """
         if self.why_not(request) is not None:
             return False
         if request.target.expression is None:
             calls = request.target.calls
             return request.target.box.dimension > LISTED and isinstance(calls, Calls) and calls.most is not None
+        if _many(request):
+            return True
         groups = groups_of(request.target.expression)
         return any(group.dimension > 3 and group.factors is None for group in groups)
 
     def propose(self, search: Search) -> Iterator[AnyPlan]:
-        """Plans aimed at smaller and smaller errors, the one with the fewest stored numbers first."""
+        """Plans aimed at smaller and smaller errors, the one with the fewest stored numbers first.
+
+        Where relative errors span decades, plans by relative errors of factors; elsewhere only where there are no others.
+        """
         return _sampled(search) if search.request.target.expression is None else self._proposed(search)
 
     def _proposed(self, search: Search) -> Iterator[SeparatedPlan]:
         request, reasons = search.request, dict[str, None]()
         if search.fewest is not None and search.fewest <= 2 ** len(request.target.expression.used):  # type: ignore[union-attr]
             raise Refused("its tokens are a product over all directions, and another head has fewer")
-        planners = list(self._planners(request, reasons))
+        planners = sorted(self._planners(request, reasons), key=lambda planner: planner.relative != _many(request))
         for goal in GOALS:
-            found = []
+            found = list[SeparatedPlan]()
             for planner in planners:
+                if any(plan.relative != planner.relative for plan in found):
+                    continue
                 try:
-                    found.append(planner.plan(goal * request.error))
+                    asked = request.error if request.pointwise is None or not planner.relative else request.pointwise.error
+                    found.append(planner.plan(goal * asked))
                 except NotPlanned as why:
                     reasons[str(why)] = None
             if found:
                 yield min(found, key=lambda plan: plan.stored)
+            elif request.pointwise is not None:
+                break  # smaller goals take more
         if reasons:
             raise Refused("; ".join(reasons))
 
@@ -113,7 +131,13 @@ class Separated(Head[AnyPlan]):
                 continue
             if separation not in seen:
                 seen.append(separation)
-                yield Planner(separation, choice, box.low, box.high, request.error, request.dtype)
+                if not _too_small(request):
+                    yield Planner(separation, choice, box.low, box.high, request.error, request.dtype)
+                if request.pointwise is not None:
+                    try:
+                        yield Planner(separation, choice, box.low, box.high, request.pointwise.error, request.dtype, True)
+                    except NotPlanned as why:
+                        reasons[str(why)] = None
 
     def build(self, plan: AnyPlan, request: Request) -> GroupedLayer:
         """One group."""
@@ -123,6 +147,8 @@ class Separated(Head[AnyPlan]):
         """Factor by factor."""
         if isinstance(plan, SampledPlan):
             raise Refused(f"it was fitted to values of a callable; {PROOF}")
+        if plan.relative and request.pointwise is not None:
+            return certify_relative(layer, plan, request.pointwise, runtime)
         return certify_separated(layer, plan, request.error, runtime)
 
 
@@ -141,3 +167,14 @@ def _sampled(search: Search) -> Iterator[SampledPlan]:
         search.note(sought.why())
         raise
     search.note(sought.why())
+
+
+def _many(request: Request) -> bool:
+    """Whether an error relative to |f(x)| is asked for of a target that spans decades."""
+    return request.pointwise is not None and request.largest > MANY * request.pointwise.least
+
+
+def _too_small(request: Request) -> bool:
+    """Whether the absolute error that stands for a relative one is lost in the rounding of the largest values."""
+    unit = compute_format(request.dtype).unit
+    return request.pointwise is not None and request.error < FITTED * unit * request.largest
