@@ -34,9 +34,7 @@ def run(
     axes: options.Axes = None,
     missing: options.Missing = None,
     box: options.BoxOption = None,
-    relative: Annotated[
-        str | None, typer.Option(metavar="[pointwise]", help="In units of sup |f|; pointwise: of |f(x)| at every x.")
-    ] = None,
+    relative: options.Relative = None,
     method: options.Method = "auto",
     norm: options.Norm = "inf",
     dtype: options.Dtype = "float64",
@@ -90,9 +88,8 @@ def run(
         if named is not None:
             source, contents = named.read(progress)
         settings = Run(memory, chosen_seed, progress, out=layer_path if figure_path is None else None, max_seconds=seconds)
-        compiled = compile_layer(
-            source, where, norm=norm, method=method, dtype=dtype, literal=literal, run=settings, **asked, **old
-        )
+        asked |= {"norm": norm, "method": method, "dtype": dtype, "literal": literal, "run": settings}
+        compiled = compile_layer(source, where, **asked, **old)
         _write(compiled, None if figure_path is None else layer_path, figure_path, progress)
     if layer_path is not None:
         compiled = dataclasses.replace(compiled, file=str(layer_path))

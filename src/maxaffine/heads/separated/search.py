@@ -15,7 +15,8 @@ from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.search import FITTED, Search
 from maxaffine.heads.separated.look import look
-from maxaffine.heads.separated.plan import NotPlanned, Planner, SeparatedPlan
+from maxaffine.heads.separated.plan import SeparatedPlan
+from maxaffine.heads.separated.planner import NotPlanned, Planner
 from maxaffine.heads.separated.prove import certify_separated
 from maxaffine.heads.separated.relative import certify_relative
 from maxaffine.heads.separated.sampled import MOST_VARIABLES, PROOF, SampledPlan, SampledSearch
