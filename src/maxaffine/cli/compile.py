@@ -34,9 +34,7 @@ def run(
     axes: options.Axes = None,
     missing: options.Missing = None,
     box: options.BoxOption = None,
-    relative: Annotated[
-        str | None, typer.Option(metavar="[pointwise]", help="In units of sup |f|; pointwise: of |f(x)| at every x.")
-    ] = None,
+    relative: options.Relative = None,
     method: options.Method = "auto",
     norm: options.Norm = "inf",
     dtype: options.Dtype = "float64",
@@ -70,8 +68,7 @@ def run(
         raise BadInput("--error is missing; give the largest error allowed, such as --error 1e-2.")
     memory = arguments.maybe(arguments.size_in_bytes, max_bytes, "`max_bytes`")
     asked: dict[str, Any] = {
-        "relative": arguments.relative(relative),
-        "error": arguments.maybe(arguments.constant, error, "`error`"),
+        "error": arguments.maybe(arguments.constant, error, "`error`"), "relative": arguments.relative(relative),
         "lipschitz": arguments.lipschitz(lipschitz),
         "gap": arguments.maybe(arguments.constant, gap, "`gap`"),
     }

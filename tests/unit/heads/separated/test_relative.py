@@ -1,5 +1,6 @@
 """Products relative to |f(x)|: fits by the sizes of factors, bounds factor by factor, and where only absolute ones hold."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -99,7 +100,7 @@ def test_cells_cover_the_range_and_the_factor_changes_little_on_each(fifteen_dec
     cells = sorted(_cells(Factors(group, found.plan), row.modulus[0], 0))
     assert cells[0][0][0] == -1.0
     assert cells[-1][0][1] == 1.0
-    assert all(one[0][1] == two[0][0] for one, two in zip(cells, cells[1:], strict=False))
+    assert all(one[0][1] == two[0][0] for one, two in itertools.pairwise(cells))
     assert len(cells) > 8
 
 
