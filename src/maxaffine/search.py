@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from maxaffine.core.deadline import OutOfCalls, OutOfTime, deadline
-from maxaffine.core.errors import BadInput, Missed, Refused
+from maxaffine.core.errors import BadInput, Missed, Refused, TooMany
 from maxaffine.heads import HEADS, interpolated
 from maxaffine.heads.found import Discontinuous, Found, as_asked
 from maxaffine.heads.lookup import search as lookup
@@ -24,6 +24,8 @@ from maxaffine.target.target import Target
 
 METHODS = ("auto", *HEADS)
 ENOUGH = 4  # tokens below which no other method is asked
+MANY = 1_000_000  # tokens from which a lookup is no way out, and is mentioned in the details only
+FOREMOST = ("separated", "spectral", "products", "sums", "curved", "regions", "tree", "axis", "piecewise")  # whose reason counts
 FEW = 256  # tokens below which no slow head is asked in two variables
 
 
@@ -95,12 +97,13 @@ def _search(request: Request, method: str, local: bool = True) -> Found:
         return lookup.search(request)
     except OutOfCalls as spent:
         reasons["lookup"] = [str(spent)]
-        raise _refusal(request, f"no head was found for {request.error:g}", reasons) from None
+        raise _refusal(request, f"no head was seen to keep an error of {request.error:g}", reasons) from None
     except OutOfTime:
         raise _refusal(request, f"`max_seconds` (={request.max_seconds:g}) is over, and nothing is proved yet", reasons) from None
     except Refused as refusal:
         reasons["lookup"] = [refusal.reason.rstrip(".")]
-        raise _refusal(request, f"no head was proved to {request.error:g}", reasons, refusal) from None
+        done = "proved to" if request.target.expression is not None else "seen to keep an error of"
+        raise _refusal(request, f"no head was {done} {request.error:g}", reasons, refusal) from None
 
 
 def _ask_heads(request: Request, method: str, reasons: dict[str, list[str]], local: bool) -> Found | None:
@@ -227,14 +230,31 @@ def _refusal(request: Request, what: str, reasons: dict[str, list[str]], last: R
         if isinstance(one, Missed) and one.nearest_error is not None and one.nearest_error < most
     ]
     nearest, name, sentence = min(misses, default=(np.inf, "", ""))
-    if misses and (last is None or last.nearest_error is None or nearest < last.nearest_error):
+    many = isinstance(last, TooMany) and last.tokens > MANY
+    if misses and (last is None or last.nearest_error is None or nearest < (2.0 if many else 1.0) * last.nearest_error):
         closest = f"{what}: the closest is {name}, {sentence}" if last is not None else f"{what}: {sentence}"
         return Refused(f"{closest}.", nearest_error=nearest, tried=tried)
     if last is None:
+        told = [_foremost(reasons, request.target.box.dimension) or told[-1]] if "lookup" in reasons else told
         return Refused(f"{what}: {told[-1]}.", tried=tried)
+    if many and (foremost := _foremost(reasons, request.target.box.dimension)):
+        most = min(most, 1.01 * request.seen_spread / 2.0 or np.inf)  # of a callable as well
+        within = None if last.nearest_error is None else min(most, last.nearest_error)
+        remedy = last.remedy if "dtype" in last.remedy else None
+        return Refused(f"{what}: {foremost}.", nearest_error=within, remedy=remedy, tried=tried)
     if last.nearest_error is None or last.nearest_error < most:
         return Refused(last.reason, nearest_error=last.nearest_error, remedy=last.remedy, tried=tried)
     return Refused(last.reason, nearest_error=most, tried=tried)
+
+
+def _foremost(reasons: dict[str, list[str]], dimension: int) -> str | None:
+    """The reason of the head that came nearest to serving: its last one about this target, not about a kind of request."""
+    names = FOREMOST if dimension > 1 else ("axis", *FOREMOST)
+    for name in names:
+        about = [one for one in reasons.get(name, []) if not one.startswith(("only ", "callables only ", "not a "))]
+        if about:
+            return f"{name}, {about[-1]}"
+    return None
 
 
 def _shortened(said: list[str]) -> list[str]:

@@ -166,7 +166,7 @@ UNSERVED = {  # a request that the head does not serve
     "piecewise": ("sin(x)*y", 1e-3, {}), "axis": ("sin(x*y)", 1e-3, {}), "sums": ("sin(x*y)", 1e-3, {}),
     "regions": ("sin(x*y)", 1e-3, {}), "curved": ("sin(x*y)", 1e-3, {}), "level": ("sin(x*y)", 1e-3, {}),
     "spectral": ("abs(x*y)", 1e-6, {}), "products": ("sin(x*y)", 1e-3, {}), "tree": ("sign(x)*y", 1e-3, {}),
-    "lookup": ("sign(x)*y", 1e-3, {}),
+    "lookup": ("sign(x)*y", 1e-3, {}), "separated": ("abs(x*y)", 1e-6, {}),
 }  # fmt: skip
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from maxaffine.checker.certificate import stated_norm
+from maxaffine.checker.literal_groups import MOST_TOKENS
 from maxaffine.checker.proved import Form, NotProved, Proved
-from maxaffine.checker.reader import Layer, ProductKeys
+from maxaffine.checker.reader import Factored, Layer, ProductKeys
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
 from maxaffine.target.target import Target
@@ -72,17 +73,21 @@ def scores_fit(layer: Layer, compute: str) -> bool:
 def answers_fit(layer: Layer, compute: str, followed: bool = False) -> bool:
     """Whether |layer| over the box is a number of its dtype: of every group the largest value that a token may have.
 
-    Sums that are divided by their normaliser at the end are as many times larger as there are tokens, in float64.
+    Sums that are divided by their normaliser at the end are as many times larger as there are tokens, in float64.  A product sums
+    up its factors one by one, and all combinations where a literal form lists them.
     """
     span, largest = layer.high - layer.low, []
+    inner: list[tuple[float, float]] = []  # factors, whose sums are divided before they are multiplied
     for group in layer.groups:
         if followed and isinstance(group, ProductKeys) and group.factors is not None:
             if not all(size * (tokens + 8.0) ** 2 < 2.0**1019 for size, tokens in group.block_sums()):
                 return False
         else:
-            largest.append((group.largest(span), float(min(group.tokens, 2**1000))))
+            product = isinstance(group, Factored)
+            largest.append((group.largest(span), float(min(group.tokens, MOST_TOKENS if product else 2**1000))))
+            inner += [(one.largest(span), float(one.tokens)) for one in group.factors] if isinstance(group, Factored) else []
     with np.errstate(over="ignore"):
-        if not all(size * np.float64(tokens + 8.0) ** 2 < 2.0**1019 for size, tokens in largest):
+        if not all(size * np.float64(tokens + 8.0) ** 2 < 2.0**1019 for size, tokens in [*largest, *inner]):
             return False
     total = sum(size for size, _ in largest)
     if layer.affine_part is not None:

@@ -205,7 +205,8 @@ def tree_depth(tokens: int) -> int:
 def variation(axes: tuple[Axis, ...], values: Array, slopes: Array, low: Array, high: Array, crude: bool) -> float:
     """sup sum_j w_j |v_j - p| over a box of t, the largest of K outputs; `crude`: from the largest distance of a value alone.
 
-    Values c + G t, (p_1, .., p_E, K) and (p_1, .., p_E, K, E).  Pieces are cut until what happens inside adds a twentieth.
+    Values c + G t, (p_1, .., p_E, K) and (p_1, .., p_E, K, E).  Pieces are cut until what happens inside adds a twentieth; where
+    there are more coordinates than CLUSTER_PIECES knows, it is the crude one.
     """
     E, worst = len(axes), 0.0
     middle, half = (low + high) / 2.0, (high - low) / 2.0 * (1 + 1e-12)
@@ -216,7 +217,7 @@ def variation(axes: tuple[Axis, ...], values: Array, slopes: Array, low: Array, 
         flat = columns.reshape(-1, 1 + E)
         columns = columns - (flat.max(axis=0) + flat.min(axis=0)) / 2.0
         largest = float((np.abs(columns[..., 0]) + np.abs(columns[..., 1:]) @ half).max()) * (1 + 1e-9)
-        if not crude and math.isfinite(largest):
+        if not crude and math.isfinite(largest) and E in CLUSTER_PIECES:
             shifted = tuple(Axis(axis.a, axis.b + axis.a * m) for axis, m in zip(axes, middle, strict=True))
             largest = min(largest, _followed(shifted, columns, half))
         worst = max(worst, largest + of_sums) if math.isfinite(largest) else math.inf
@@ -225,7 +226,7 @@ def variation(axes: tuple[Axis, ...], values: Array, slopes: Array, low: Array, 
 
 def _followed(axes: tuple[Axis, ...], columns: Array, half: Array) -> float:
     E, best = len(axes), math.inf
-    most = CLUSTER_PIECES.get(E, 8)
+    most = CLUSTER_PIECES[E]
     counts = [int(np.clip(math.ceil(E * axis.spread * h / FINE), 8, most)) for axis, h in zip(axes, half, strict=True)]
     while True:
         try:

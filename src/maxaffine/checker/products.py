@@ -23,7 +23,7 @@ from maxaffine.checker.axis_cluster import AxisParts
 from maxaffine.checker.axis_clusters import AxisCheck, affine_error, in_balls
 from maxaffine.checker.certificate import stated_scope
 from maxaffine.checker.literal_clusters import Blend, cluster_column
-from maxaffine.checker.literal_groups import Column, Frame, literally
+from maxaffine.checker.literal_groups import MOST_TOKENS, Column, Frame, literally
 from maxaffine.checker.proved import DOUBLE, NotProved, Proved, exact
 from maxaffine.checker.reader import Factored, Layer
 from maxaffine.checker.target_parts import along, doubt_parts, expression_of
@@ -34,14 +34,15 @@ from maxaffine.core.scope import Scope
 from maxaffine.structure.products import Product, product_of
 from maxaffine.target.target import Target
 
+MOST_FACTORS = 24
 TOP = 1e300  # of partial products
 
 
 def check_products(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """sup |layer - target| of a product of groups of clusters, for a product of functions of one direction each."""
     found = product_of(expression_of(target, "products"), target.box)
-    if found is None or len(found.factors) not in (2, 3):
-        raise NotProved("its target is not a product of functions of two or three directions.")
+    if found is None or not 2 <= len(found.factors) <= MOST_FACTORS:
+        raise NotProved(f"its target is not a product of functions of one direction each, of 2 to {MOST_FACTORS} of them.")
     doubt_parts(
         target, lambda x: factors_at(found, x) + along(found.slopes, x) + Interval.exact(found.constant),
         "the product of its factors is not its target.",
@@ -63,12 +64,14 @@ class Multiplied:
     bound: float
     size: float
     clusters: int
-    known: Blend
+    known: Blend | None  # None where there are more combinations than a literal form is listed with
     listed_off: float
     group: Factored
 
     def column(self, frame: Frame) -> Column:
         """In its own column of a literal form, which lists all combinations."""
+        if self.known is None:
+            raise NotProved(f"its {self.group.tokens:,} tokens are implied by its factors and listed nowhere.")
         return cluster_column(self.group.combined(), self.known, frame)
 
 
@@ -136,7 +139,7 @@ def multiplied_out(layer: Layer, g: int, found: Product, rows: Any, real: bool, 
     parts = [part for part, _ in pairs]
     errors = [error + more + lost for (_, error), more in zip(pairs, moved, strict=True)]
     total = multiplied([part.size for part in parts], errors, stored)
-    known, off = _listed(parts, stored)
+    known, off = _listed(parts, stored) if group.tokens <= MOST_TOKENS else (None, math.inf)
     size = math.prod(part.size for part in parts) + abs(stored.shift)
     count = math.prod(len(one.clusters) for one in stored.factors)
     return Multiplied(total * (1 + 1e-11), size + stored.affine_size, count, known, off, group)
@@ -149,6 +152,7 @@ def multiplied(sizes: list[float], errors: list[float], stored: Stored) -> float
         raise NotProved("its factors could not be bounded.")
     whole = math.prod(tops) + abs(stored.shift)
     total = _grown(sizes, errors) + (len(sizes) + 3) * DOUBLE * whole + stored.shift_off + stored.affine_off
+    total += len(sizes) * 2.0**-1021 * math.prod(max(top, 1.0) for top in tops)  # products that fall below the normal numbers
     return total + (compute_format(stored.dtype).unit + 6.0 * DOUBLE) * (whole + stored.affine_size)
 
 

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from maxaffine.core.errors import Refused
+from maxaffine.core.errors import Refused, TooMany
 
 EXPONENTIAL = 24  # flops that forming a logit and its exponential are worth
 SHARE = 0.5  # of the free memory that a layer and its making may take
@@ -95,10 +95,12 @@ def afford(cost: Cost, max_bytes: int | None, what: str) -> None:
         rule = f"`max_bytes` allows {size(limit)}" if max_bytes is not None else f"{size(limit)} may be used here"
         rounded = f"{float(cost.tokens):.3g}" if cost.tokens < 10**300 else count_text(cost.tokens)
         tokens = f"{cost.tokens:,}" if cost.tokens < 10**7 else rounded
-        raise Refused(
+        refusal = TooMany(
             f"{what} needs {tokens} tokens, {size(cost.bytes)} to store and {size(cost.peak_bytes)} to make, and {rule}. "
             "Ask for a larger `error`, another `method`, or fewer variables."
         )
+        refusal.tokens = cost.tokens
+        raise refusal
 
 
 def afford_bytes(needed: int, what: str, way_out: str) -> None:

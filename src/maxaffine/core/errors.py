@@ -44,6 +44,12 @@ class Refused(MaxaffineError):
         return "\n".join(self.tried)
 
 
+class TooMany(Refused):
+    """More tokens than memory holds; how many."""
+
+    tokens: int = 0
+
+
 class Missed(str):
     """Why a layer was not taken, and the nearest error that it reaches where it is proved at all."""
 

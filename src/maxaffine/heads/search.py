@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from maxaffine.core.budget import afford
+from maxaffine.core.budget import afford, count_text
 from maxaffine.core.deadline import check
 from maxaffine.core.errors import Missed, Refused
 from maxaffine.core.rounding import compute_format
@@ -94,7 +94,7 @@ def search(head: Head[P], asked: Search) -> Found | None:
             asked.note(f"{plan.cells:,} tokens are needed, and another head has {asked.fewest:,}")
             break
         check()
-        request.progress(f"{head.name} head of {plan.cells:,} tokens", 0, 1)
+        request.progress(f"{head.name} head of {count_text(plan.cells)} tokens", 0, 1)
         with np.errstate(all="ignore"):
             layer = head.build(plan, request)
         cost = grouped_cost(layer)
@@ -105,7 +105,7 @@ def search(head: Head[P], asked: Search) -> Found | None:
                 return _proved(head, plan, layer, request)
             except Refused as failure:
                 asked.failure = failure
-                asked.note(Missed.of(f"{plan.cells:,} tokens", failure))
+                asked.note(Missed.of(f"{count_text(plan.cells)} tokens", failure))
                 request.progress(f"{head.name} head of {asked.reasons[-1]}", 1, 1)
         if observable and seen is None:
             why = asked.reasons[-1] if provable else head.why_unproved(plan, request)
@@ -113,7 +113,8 @@ def search(head: Head[P], asked: Search) -> Found | None:
             try:
                 seen = _observed(head, request, Found(head.name, plan, layer, nothing, cost))
             except Refused as failure:
-                asked.note(f"{plan.cells:,} tokens leave {failure}")
+                asked.failure = failure
+                asked.note(f"{count_text(plan.cells)} tokens leave {failure.reason}")
         if seen is not None and not provable:
             break
     return seen
@@ -180,5 +181,5 @@ def _observed(head: Head[P], request: Request, found: Found) -> Found:
     """The layer, if the errors that are seen are below the one asked for; else Refused."""
     observed = head.observe(request, found) or search_worst(request, found)
     if observed.error > request.error:
-        raise Refused(f"an observed error of {observed.error:.3g}")
+        raise Refused(f"an observed error of {observed.error:.3g}", nearest_error=observed.error)
     return replace(found, observed=observed)

@@ -18,9 +18,12 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from maxaffine.core.arrays import Array
-from maxaffine.core.errors import BadInput
+from maxaffine.core.budget import count_text
+from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.keys import frozen
+
+LISTED = 1 << 16  # combinations of tokens that are listed at most; of more the layer knows the factors alone
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class FactorGroup:
 
     @property
     def count(self) -> int:
-        """N_g, all combinations."""
+        """N_g, all combinations: implied by the factors, and an integer of any size."""
         return math.prod(self.shape)
 
     @property
@@ -99,12 +102,22 @@ class FactorGroup:
         if sum(leaning) > 1:
             raise BadInput("the values of at most one factor of a product may be affine.")
 
+    def check_listed(self) -> None:
+        """Refuse to list more combinations than LISTED."""
+        if self.count > LISTED:
+            raise Refused(
+                f"its {count_text(self.count)} tokens are all combinations of {' x '.join(map(str, self.shape))}, and {LISTED:,} "
+                'are listed at most; run it by runtime="two-level", or export it by its structure.'
+            )
+
     @cached_property
     def combined(self) -> ClusterGroup:
         """All combinations of the factors' clusters, in float64: the literal layer's, the last factor running fastest.
 
-        Keys, places and slopes are the factors'; offsets are rounded sums and values rounded products, shifted.
+        Keys, places and slopes are the factors'; offsets are rounded sums and values rounded products, shifted.  Refused where
+        there are more than LISTED tokens.
         """
+        self.check_listed()
         clusters = tuple(self._cluster(cells) for cells in itertools.product(*(factor.clusters for factor in self.factors)))
         slopes = itertools.product(*(factor.site_slopes.astype(np.float64) for factor in self.factors))
         offsets = itertools.product(*(factor.site_offsets.astype(np.float64) for factor in self.factors))

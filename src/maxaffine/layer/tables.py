@@ -102,6 +102,9 @@ def group_tables(layer: GroupedLayer) -> Tables:
     for implied in () if layer.has_clusters else layer.products():
         if implied.factors is not None:
             check_listed(implied.count)
+    for group in layer.groups:
+        if group.factored:
+            group.check_listed()
     count, width = layer.tokens, sum(len(group.matrix) for group in layer.groups)
     slopes, offsets = np.zeros((width, count)), np.zeros(count)
     groups, values = np.zeros((len(layer.groups), count)), np.zeros((layer.d_out, count))

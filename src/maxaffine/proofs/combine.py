@@ -12,6 +12,7 @@ import numpy as np
 from maxaffine.core.rounding import FLOAT64, compute_dtype, compute_format, gamma
 from maxaffine.layer.blocks import largest_token, moduli
 from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.factors import LISTED
 from maxaffine.layer.grouped import AnyGroup, GroupedLayer
 from maxaffine.proofs.two_level import LARGEST, UP, U, largest_value, query, whole_reach
 
@@ -27,7 +28,7 @@ def underflow(layer: GroupedLayer, known: Sequence[float | None] = ()) -> float:
     """
     most, held = float(np.finfo(compute_dtype(layer.dtype)).max), _beside(layer, known)
     of_blocks = sum(_sums(group) for group, one in zip(layer.groups, held, strict=True) if one is not None)
-    listed = sum(group.count for group, one in zip(layer.groups, held, strict=True) if one is None)
+    listed = sum(_added_up(group) for group, one in zip(layer.groups, held, strict=True) if one is None)
     size = token_values(layer, known)
     if not (size < most / 2.0 and size * float(min(listed, 2**1000)) + of_blocks < 2.0**1020 and _resolved(layer)):
         return math.inf
@@ -36,6 +37,11 @@ def underflow(layer: GroupedLayer, known: Sequence[float | None] = ()) -> float:
 
 def _beside(layer: GroupedLayer, known: Sequence[float | None]) -> list[float | None]:
     return [*known, *([None] * (len(layer.groups) - len(known)))]
+
+
+def _added_up(group: AnyGroup) -> int:
+    """Tokens whose values are added up: of a product at most those that are listed, for its factors are looked at one by one."""
+    return min(group.count, LISTED) if group.factored else group.count
 
 
 def _sums(group: AnyGroup) -> float:

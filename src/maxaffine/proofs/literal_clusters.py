@@ -16,6 +16,8 @@ from maxaffine.proofs.head_bounds import moments, pieces
 from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UNRESOLVED, UP, Column, ProvedBlend, Query, U
 from maxaffine.proofs.two_level import largest_value
 
+FOLLOWED = 4  # coordinates in which the spread of a cluster's values is followed piece by piece
+
 
 def cluster_column(layer: GroupedLayer, group: ClusterGroup, proved: ProvedBlend, form: Dtype) -> Column:
     """A group of clusters in its own query column."""
@@ -132,7 +134,7 @@ def spread(cluster: Cluster, reach: Array, enough: float = 0.0) -> float:
         G = cluster.slopes.astype(np.float64).reshape(*c.shape, -1)
     level, lean = (c.max(axis=0) + c.min(axis=0)) / 2.0, (G.max(axis=0) + G.min(axis=0)) / 2.0
     crude = float((np.abs(c - level) + np.abs(G - lean) @ reach).max()) * (1 + 1e-9)
-    if crude <= enough or not math.isfinite(crude):
+    if crude <= enough or not math.isfinite(crude) or len(reach) > FOLLOWED:
         return crude
     if len(reach) > 1:
         return min(crude, _several(cluster, c, G, reach))

@@ -27,8 +27,7 @@ from maxaffine.structure.products import Product
 from maxaffine.target.box import Box
 from maxaffine.target.target import Target
 
-MOST_TOKENS = 60_000
-MOST_FACTORS = 3
+MOST_FACTORS = 24
 STRAIN = 0.5  # values of one factor meet those of the others, rounded
 KINKS = {"float64": 0.05, "float32": 0.2, "bfloat16": 0.3}  # of a part's share, for its kinks
 STRAIGHT = 0.75  # the same where the branches are straight lines, which clusters hold exactly
@@ -183,7 +182,7 @@ class ProductPlanner:
                 if not found < tokens:
                     break
                 tokens, split = found, tilted
-        if not tokens <= MOST_TOKENS:
+        if not tokens < math.inf:
             return None
         shares = self._shares(error, split)
         made = [self._parts[i][i == affine].plan(share) for i, share in enumerate(shares)]

@@ -17,12 +17,12 @@ from fractions import Fraction
 import numpy as np
 
 from maxaffine.core.errors import Refused
-from maxaffine.core.rounding import gamma
+from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.core.scope import Scope
 from maxaffine.heads.axis.line import AxisParts, AxisProof, AxisTarget
 from maxaffine.heads.axis.prove import prover
 from maxaffine.heads.composite.products_plan import ProductPlan
-from maxaffine.layer.factors import FactorGroup
+from maxaffine.layer.factors import LISTED, FactorGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.assumptions import ELEMENTARY, EXPONENTIAL, FLINT, LOGARITHM
 from maxaffine.proofs.certificate import Certificate
@@ -105,7 +105,8 @@ def multiplied(parts: list[AxisParts], lost: list[float], shift: float, off: flo
     near, whole = excess(sizes, [part.near for part in parts]), math.prod(tops) * UP + abs(shift)
     others = [math.prod(top for k, top in enumerate(reached) if k != i) for i in range(len(parts))]
     uncertainty = sum(part.uncertainty * other for part, other in zip(parts, others, strict=True)) * UP
-    rounding = excess(reached, lost) + off + gamma(len(parts) + 2, U) * whole
+    below = (len(parts) + 1) * FLOAT64.tiny * math.prod(max(top, 1.0) for top in tops)  # partial products, whatever their order
+    rounding = excess(reached, lost) + off + gamma(len(parts) + 2, U) * whole + below
     return Multiplied(near, max(excess(sizes, blends) - near, 0.0), rounding, whole, min(uncertainty, near))
 
 
@@ -115,7 +116,9 @@ def _blend(parts: list[AxisParts], shift: float) -> ProvedBlend:
     size = math.prod(sizes) * UP + shift
     weights, leaks = [part.heads.summed for part in parts], [part.leak for part in parts]
     far = 2.0 * (excess(weights, leaks) + sum(part.far for part in parts) * (size + shift))
-    reach = np.stack([axis.ravel() for axis in np.meshgrid(*(part.reach for part in parts), indexing="ij")], axis=1)
+    reach = None  # where more combinations are implied than are listed, anywhere
+    if math.prod(len(part.reach) for part in parts) <= LISTED:
+        reach = np.stack([axis.ravel() for axis in np.meshgrid(*(part.reach for part in parts), indexing="ij")], axis=1)
     weight = math.prod(w + x for w, x in zip(weights, leaks, strict=True)) * UP + shift
     return ProvedBlend(
         excess(sizes, blends), size, reach, far * UP, sum(part.edge for part in parts), sum(part.pace for part in parts),

@@ -10,7 +10,7 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.core.boxes import AXES
 from maxaffine.core.budget import Cost, afford, allowed, lookup_cost
-from maxaffine.core.errors import Refused, rounded_up
+from maxaffine.core.errors import Refused, TooMany, rounded_up
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import dtype_of, numpy_dtype
 from maxaffine.heads.found import BELOW, NO_FACTS, Found, literal_failure, search_worst, unconfirmed
@@ -197,10 +197,12 @@ def _afford(cost: Cost, request: Request) -> None:
     """Refused where a lookup takes more than the memory, with the error that would fit: tokens grow like error^-D."""
     try:
         afford(cost, request.max_bytes, f"the lookup for error {request.error:g}")
-    except Refused as refusal:
+    except TooMany as refusal:
         share = cost.peak_bytes / max(1, allowed(request.max_bytes))
         nearest = 1.1 * request.error * share ** (1.0 / request.target.box.dimension)
-        raise Refused(refusal.reason, nearest_error=nearest if request.dtype == "float64" else None) from None
+        told = TooMany(refusal.reason, nearest_error=nearest if request.dtype == "float64" else None)
+        told.tokens = refusal.tokens
+        raise told from None
 
 
 def _must_resolve(plan: Plan, request: Request) -> None:
@@ -215,11 +217,13 @@ def _must_resolve(plan: Plan, request: Request) -> None:
         return
     most = math.sqrt(8.0 * 0.1 * RESOLVED / (plan.sharpness * unit))
     nearest = rounded_up(plan.predicted * P / most)
-    raise Refused(
+    refusal = TooMany(
         f"`error` (={request.error:g}) would take {P:,} cells along one variable, and {request.dtype} can tell about "
         f"{int(most):,} apart: a lookup in {request.dtype} can hold about {nearest:g} here.",
         nearest_error=nearest, remedy={"dtype": "float64"} if request.dtype != "float64" else None,
     )
+    refusal.tokens = plan.cells
+    raise refusal
 
 
 def proposals(request: Request) -> Iterator[Plan]:

@@ -69,3 +69,12 @@ def test_what_no_separation_holds_is_refused_with_the_directions():
 def test_explain_says_how_a_formula_was_taken_apart():
     text = ma.compile("h/(a*b+c*d)", box("abcdh", 1, 3), error=1e-3).explain()
     assert "products over" in text and "exponential" in text and "by sums of two products by their ratio" in text
+
+
+def test_inner_sums_far_from_nought_are_covered():
+    names = "abcd"
+    layer = ma.compile(
+        "log(a+b**2+c**2+d**2)", ma.Box(a=(1e6, 1e6 + 1e-3), b=(-1, 1), c=(-1, 1), d=(-1, 1)), error=1e-6, method="separated"
+    )
+    x = np.random.default_rng(0).uniform(layer.target.box.low, layer.target.box.high, (500, len(names)))
+    assert np.abs(np.ravel(layer(x)) - layer.target.values(x).ravel()).max() <= layer.bound <= 1e-6
