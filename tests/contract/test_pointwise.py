@@ -51,7 +51,7 @@ def test_no_forged_file_is_proved_falsely(name):
     tensors, record = _compiled(name)._record()
     record = json.loads(json.dumps(record))
     assert check(tensors, record).passed
-    counts = attack_file(dict(tensors), record, np.random.default_rng(5), 24)
+    counts = attack_file(dict(tensors), record, np.random.default_rng(5), 10)
     assert not counts.false, counts.false
     assert counts.refused + counts.unreadable > 0
 

@@ -68,8 +68,7 @@ def run(
         raise BadInput("--error is missing; give the largest error allowed, such as --error 1e-2.")
     memory = arguments.maybe(arguments.size_in_bytes, max_bytes, "`max_bytes`")
     asked: dict[str, Any] = {
-        "relative": arguments.relative(relative),
-        "error": arguments.maybe(arguments.constant, error, "`error`"),
+        "error": arguments.maybe(arguments.constant, error, "`error`"), "relative": arguments.relative(relative),
         "lipschitz": arguments.lipschitz(lipschitz),
         "gap": arguments.maybe(arguments.constant, gap, "`gap`"),
     }

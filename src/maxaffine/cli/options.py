@@ -10,6 +10,9 @@ BoxOption = Annotated[
     list[str] | None, typer.Option("--box", metavar="x=LOW:HIGH,..", help="The range of every variable; x1..x20=-1:1 for many.")
 ]
 Norm = Annotated[str, typer.Option(metavar="inf|1|2|P", help="The norm of the error: sup norm, or L_p.")]
+Relative = Annotated[
+    str | None, typer.Option(metavar="[pointwise]", help="In units of sup |f|; pointwise: of |f(x)| at every x.")
+]
 Dtype = Annotated[str, typer.Option(metavar="float64|float32|bfloat16", help="What the layer is stored and run in.")]
 Lipschitz = Annotated[
     str | None, typer.Option(metavar="L1,L2,..", help="Declare Lipschitz constants, one per variable; one alone is Euclidean.")

@@ -28,10 +28,13 @@ def test_the_lower_bound_is_one_and_close(text):
 
 @pytest.mark.parametrize(
     ("text", "low", "told"),
-    [("sin(x)", -1.0, "f is 0 at x = 0"), ("x", -1.0, "f is 0"), ("x - 0.3", -1.0, "changes its sign"),
-     ("x**2", 0.0, "f is 0 at x"),
-     ("(x - 0.3)**2", -1.0, "not shown to stay above")],
-)  # fmt: skip
+    [
+        ("sin(x)", -1.0, "f is 0 at x = 0"),
+        ("x - 0.3", -1.0, "changes its sign"),
+        ("x**2", 0.0, "f is 0 at x"),
+        ("(x - 0.3)**2", -1.0, "not shown to stay above"),
+    ],
+)
 def test_a_zero_is_refused_with_its_place(text, low, told):
     with pytest.raises(Refused, match=told):
         ma.compile(text, {"x": (low, 1.0)}, error=1e-2, relative="pointwise")
