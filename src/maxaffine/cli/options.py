@@ -40,9 +40,6 @@ Literal = Annotated[
 MaxBytes = Annotated[
     str | None, typer.Option(metavar="2GiB", help="Memory the compile may take; by default half of what is free.")
 ]
-Relative = Annotated[
-    str | None, typer.Option(metavar="[pointwise]", help="In units of sup |f|; pointwise: of |f(x)| at every x.")
-]
 Timeout = Annotated[
     str | None, typer.Option(metavar="SECONDS", help="Time for the search; then the best layer so far, or how close it came.")
 ]
