@@ -31,7 +31,7 @@ def summary(compiled: Compiled) -> str:
         f"{'' if c.sharpness is None else f'sharpness {c.sharpness:.4g}, '}{c.dtype}, {size(c.weights.nbytes)}",
     ]
     if c.target.continued:
-        lines.insert(1, "continued  quotients such as sin(u)/u stand for their limits where they are 0/0: the continuous extension")
+        lines.insert(1, "continued  quotients such as sin(u)/u are their limits where they are 0/0: the continuous extension")
     norm = c.certificate.norm_name
     if c.bound is None:
         lines.append(f"proved     nothing: {c.certificate.theorem}")
