@@ -72,6 +72,7 @@ def summary_of(compiled: Compiled) -> dict[str, Any]:
         "parts": parts if c.bound is not None else None,
         "assumptions": list(c.certificate.assumptions),
         "scope": c.certificate.scope.to_json(),
+        **({} if c.certificate.least is None else {"least": c.certificate.least}),
         "bytes": c.weights.nbytes,
         "seconds": c.seconds,
         "calls": c.calls,

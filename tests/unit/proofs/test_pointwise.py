@@ -97,7 +97,7 @@ def test_the_error_is_small_where_the_target_is(growing):
     assert 0.5 * growing.observed.error <= away.max() <= growing.bound <= 1e-3
     assert growing.error == 1e-3
     told = growing.to_json()
-    assert (told["norm"], told["error"]) == ("pointwise", 1e-3)
+    assert (told["norm"], told["error"], told["least"]) == ("pointwise", 1e-3, growing.certificate.least)
     assert "|f(x)|, pointwise" in growing.explain()
 
 

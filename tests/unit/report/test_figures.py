@@ -49,9 +49,9 @@ class Lookup:
         self.function = function
         self.table = self.exact(sites)
         keys = SimpleNamespace(count=len(partition))
-        self.weights = SimpleNamespace(keys=keys, grouped=False, is_product=False, is_grid=False)
+        self.weights = SimpleNamespace(keys=keys, grouped=False, is_product=False, is_grid=False, work=len(partition))
         self.tokens, self.method, self.error, self.dtype, self.sharpness = len(partition), "lookup", 0.1, "float64", rho
-        self.certificate = SimpleNamespace(kind=kind, bound=bound, scope=SimpleNamespace(over="box"))
+        self.certificate = SimpleNamespace(kind=kind, bound=bound, scope=SimpleNamespace(over="box"), pointwise=False)
         self.bound = bound
         rng = np.random.default_rng(1)
         x = rng.uniform(box.low, box.high, (4000, len(box.names)))
