@@ -9,6 +9,7 @@ f_rb are complex where exponents are; eps_j >= |g_j - s_j| on the range of u_j, 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,7 @@ THEOREM = (
 )
 Cell = tuple[float, float]  # of z, of blocks of one direction
 WHOLE = (-1.0, 1.0)
+ENDS = 16  # parts of a cell next to a singular end
 ROOM = 1e-3  # of the range of an inner function, which the checker may see a little larger
 
 
@@ -179,19 +181,42 @@ def on_interval(g: Expression, one: ExponentialSum, low: float, high: float) -> 
     """sup |g - s| on an interval, a little wider than asked where g allows it, and a bound of |g| there."""
     away = difference(g, one.expression())
     failure: Refused | None = None
-    for room in (ROOM, 0.0):
-        middle = (low + high) / 2.0
-        half = max(high - middle, middle - low) * (1 + room + 1e-15) + 2.0**-50 * (abs(low) + abs(high))
+    for middle, half in _intervals(low, high):
         source = FromExpression(away, Interval.point(np.array([middle])), np.array([half]))
-        nothing = Head(source, (AxisKeys(np.zeros(1), np.zeros(1)),), (None,), np.zeros((1, 1)))
         top = FromExpression(g, source.middle, source.half).extent()
         if not math.isfinite(top):
             continue
+        seen = float(np.nanmax(np.abs(away.evaluate(middle + half * np.linspace(-1.0, 1.0, 401)[:, None]))))
+        pair = _Difference(source, (AxisKeys(np.zeros(1), np.zeros(1)),), (None,), np.zeros((1, 1)))
         try:
-            return prove(nothing, 1e-9 * top).bound, top
+            return prove(pair, max(0.1 * seen, 1e-12 * top)).bound, top
         except Refused as refused:
             failure = refused
     raise failure or Refused("an outer function could not be enclosed on the range of its argument.")
+
+
+def _intervals(low: float, high: float) -> Iterator[tuple[float, float]]:
+    """Middle and half width of intervals that hold low..high: wider ones first, and one that ends at 0 where that is an end."""
+    middle = (low + high) / 2.0
+    for room in (ROOM, 0.0):
+        yield middle, max(high - middle, middle - low) * (1 + room + 1e-15) + 2.0**-50 * (abs(low) + abs(high))
+    if low == 0.0:
+        half = float(np.nextafter(np.float32(high / 2.0), np.float32(np.inf)))  # few digits: -1 times it and back is exactly 0
+        yield half, half
+
+
+class _Difference(Head):
+    """g - s beside nothing; next to a singular end, where no ellipse serves, its own enclosure on a short cell says enough."""
+
+    def enclosed(self, low: Array, high: Array, error: float) -> tuple[float, bool]:
+        """A bound by enclosures on some equal parts of the cell; taken where it is hardly above what is seen."""
+        edges = np.linspace(float(low[0]), float(high[0]), ENDS + 1)
+        source = self.source
+        assert isinstance(source, FromExpression)
+        z = Interval(edges[:-1], edges[1:])
+        found = source.expression.enclose_on([z * Interval.point(source.half[0]) + source.middle[0]])
+        bound = float(np.max(found.magnitude)) if np.all(np.isfinite(found.magnitude)) else math.inf
+        return bound, bound <= 11.0 * error
 
 
 def difference(g: Expression, s: Expression) -> Expression:

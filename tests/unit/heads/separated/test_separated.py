@@ -78,3 +78,9 @@ def test_inner_sums_far_from_nought_are_covered():
     )
     x = np.random.default_rng(0).uniform(layer.target.box.low, layer.target.box.high, (500, len(names)))
     assert np.abs(np.ravel(layer(x)) - layer.target.values(x).ravel()).max() <= layer.bound <= 1e-6
+
+
+def test_a_cone_is_held_by_a_sum_of_gaussians():
+    layer = ma.compile("sqrt((a-b)**2+(c-d)**2)", box("abcd", 1, 5), error=2e-2, relative=True, method="separated")
+    tip = np.array([[2.0, 2.0, 3.0, 3.0], [1.0, 5.0, 1.0, 5.0]])
+    assert np.abs(np.ravel(layer(tip)) - layer.target.values(tip).ravel()).max() <= layer.bound <= layer.error
