@@ -196,7 +196,7 @@ def test_options_reach_the_compiler(run):
         (("1/x", *BOX, "--error", "0.1"), "`1/x`"),
         (("log(x)", *BOX, "--error", "0.1"), "`log(x)`"),
         (("x+y", *BOX, "--error", "0.1"), "`y`"),
-        (("abs(x1*x2+x3*x4)", "--box", "x1..x4=-9:9", "--error", "1e-4"), "tokens"),
+        (("abs(x1*x2+x3*x4)", "--box", "x1..x4=-9:9", "--error", "1e-4"), "The nearest error"),
         (("sin(x)", *BOX, "--error", "1e-3", "--max-bytes", "100"), "`max_bytes`"),
         (("sin(x)", *BOX, "--error", "1", "--max-bytes", "much"), "'much'"),
         (("sin(x)", *BOX, "--error", "1", "--method", "magic"), "`method` (='magic') is not known; choose one of auto"),
