@@ -11,7 +11,7 @@ from typer.main import get_command
 from maxaffine import __version__
 from maxaffine.cli.streams import say
 
-COMMANDS = ("compile", "check", "plan", "eval", "export", "gallery", "inspect", "meanfield", "lab", "attack", "doctor")
+COMMANDS = ("compile", "check", "plan", "eval", "export", "gallery", "inspect", "meanfield", "margin", "lab", "attack", "doctor")
 GROUPS = {
     "meanfield": "Exact mean-field theory of a softmax attention layer: risk, phases, dynamics, simulation.",
     "lab": "Repeat the experiments of the papers: resumable, recorded, each with a verdict.",
