@@ -9,7 +9,7 @@ export PIP_NO_INPUT := 1
 # Modules are compiled when they are imported; most never are.
 export PIP_NO_COMPILE := 1
 
-.PHONY: help run quick test docs-check mutants mutants-all house gate venv bench tables gallery formulas hard-targets regression docs lint clean
+.PHONY: help run quick test docs-check mutants mutants-all house gate venv bench tables gallery formulas hard-targets regression docs dist lint clean
 
 help:
 	@echo "make run     install the core, compile sin(x)+cos(y), print what is proved, save layer and picture in out/"
@@ -29,6 +29,7 @@ help:
 	@echo "make bench   benchmarks of the CPU against its peers, one thread (docs/benchmarks.md)"
 	@echo "make regression    the regressor beside its peers, 5 x 5 folds (docs/regression.md), about an hour"
 	@echo "make docs    regenerate the pictures, the token table and the command outputs of README.md and docs/"
+	@echo "make dist    build sdist and wheel, install the wheel in a clean environment, run doctor, a compile and a check from it"
 	@echo "make lint    ruff, mypy, import-linter"
 	@echo "make clean   remove the environment and everything generated outside version control"
 
@@ -133,6 +134,16 @@ house: $(VENV)/.core
 
 gate: $(VENV)/.core
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/gate.py
+
+# A wheel is built from the sdist, installed where nothing else is, and has to answer from there.
+dist:
+	@rm -rf dist out/dist && mkdir -p out/dist
+	@$(PYTHON) -m venv out/dist/tools && out/dist/tools/bin/pip install build
+	@out/dist/tools/bin/python -m build --outdir dist . > out/dist/build.log 2>&1 || { tail -40 out/dist/build.log; exit 1; }
+	@$(PYTHON) -m venv out/dist/clean && env -u PYTHONPATH out/dist/clean/bin/pip install dist/*.whl
+	@cd out/dist && unset PYTHONPATH && clean/bin/maxaffine doctor && clean/bin/maxaffine compile "sin(x) + cos(y)" --box x=-3:3,y=-3:3 --error 1e-6 \
+		--out layer.safetensors && clean/bin/maxaffine check layer.safetensors
+	@ls -1 dist
 
 docs: $(VENV)/.core
 	@$(BIN)/python docs/regenerate.py

@@ -41,6 +41,8 @@ from maxaffine.target.target import Target
 from maxaffine.validate import confirm
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from maxaffine.export.judge import Judged
     from maxaffine.export.torch_module import AttentionBlock, Exported
 
@@ -268,11 +270,15 @@ class Compiled:
         """The theorems and papers behind this layer."""
         return text.cite(self)
 
-    def draw(self, path: str | Path) -> None:
-        """Draw target, layer, error, cells and attention entropy."""
-        from maxaffine.report.figures import draw
+    def draw(self, path: str | Path | None = None) -> tuple[Axes, ...]:
+        """Draw target, layer, error, cells and attention entropy, into a file where a path is given.
 
-        draw(self, path)
+        Returns:
+            The axes of the figure, in the order of drawing; `axes[0].figure` is the figure.
+        """
+        from maxaffine.report.figures import draw_axes
+
+        return draw_axes(self, path)
 
     def __repr__(self) -> str:
         bound = "no bound" if self.bound is None else f"bound {self.bound:.4g}"
@@ -285,7 +291,9 @@ class Compiled:
         )
 
     def _repr_html_(self) -> str:
-        return text.as_html(self)
+        from maxaffine.report.notebook import as_html
+
+        return as_html(self)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--json` prints."""

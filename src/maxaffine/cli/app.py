@@ -63,6 +63,7 @@ def _run(given: list[str]) -> int:
     import typer
     from typer.main import get_command
 
+    from maxaffine.cli import completion
     from maxaffine.cli.registry import app
 
     # typer brings its own copy of click or uses the installed one, by version; the error classes are found either way.
@@ -70,6 +71,8 @@ def _run(given: list[str]) -> int:
     if sys.stdout is not None and hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     command: Any = get_command(app)
+    if completion.is_asked():
+        return completion.answer(command)
     try:
         with command.make_context("maxaffine", given) as context:
             result = command.invoke(context)

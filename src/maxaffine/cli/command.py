@@ -21,6 +21,8 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put options first and what they do not take behind `--`, where no dash is special."""
+        if ctx.resilient_parsing:  # a shell asks what comes next; the words need not be whole
+            return super().parse_args(ctx, args)
         if args == ["-h"]:
             args = ["--help"]
         takes_value, flags = self._options()
@@ -88,6 +90,17 @@ class ExpressionCommand(Command):
     """A command whose operand is an expression: -x**2 is one."""
 
     reads_expression = True
+
+
+class CompileCommand(ExpressionCommand):
+    """A command whose help ends with the methods, a line each."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """The methods, from the only list of them."""
+        from maxaffine.cli.completion import methods
+
+        with formatter.section("Methods"):
+            formatter.write_dl(methods(""), col_max=12)
 
 
 def single() -> typer.Typer:

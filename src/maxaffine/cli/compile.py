@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxaffine.cli import arguments, options, tables
-from maxaffine.cli.command import ExpressionCommand, single
+from maxaffine.cli import arguments, completion, options, tables
+from maxaffine.cli.command import CompileCommand, single
 from maxaffine.cli.streams import complain, progress_bar, say, say_json, stage
 from maxaffine.core.errors import BadInput
 
@@ -21,10 +21,12 @@ NEAREST = "nearest"
 app = single()
 
 
-@app.command("compile", cls=ExpressionCommand)
+@app.command("compile", cls=CompileCommand)
 def run(
     expression: Annotated[
-        str | None, typer.Argument(metavar="EXPR|NAME", help="An expression or a gallery entry; nothing with --table.")
+        str | None, typer.Argument(
+            metavar="EXPR|NAME", help="An expression or a gallery entry; nothing with --table.", autocompletion=completion.entries
+        ),
     ] = None,
     error: Annotated[
         str | None, typer.Option(metavar="E", help="The largest error allowed, such as 1e-2; not needed with --method nearest.")
@@ -44,7 +46,7 @@ def run(
     max_bytes: options.MaxBytes = None,
     timeout: options.Timeout = None,
     seed: Annotated[str, typer.Option(metavar="N", help="Seed of the search for the worst point.")] = "0",
-    out: Annotated[str | None, typer.Option(metavar="F.safetensors", help="Save the layer here.")] = None,
+    out: Annotated[str | None, typer.Option("--out", "-o", metavar="F.safetensors", help="Save the layer here.")] = None,
     figure: options.Figure = None,
     verbose: options.Verbose = False,
     json: options.Json = False,

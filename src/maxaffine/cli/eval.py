@@ -28,7 +28,7 @@ def run(
     points: Annotated[
         str, typer.Option(metavar="F.csv|-", help="Points, one per row, with or without a header; - is standard input.")
     ] = "-",
-    out: Annotated[str, typer.Option(metavar="F.csv|-", help="Where the values go; - is standard output.")] = "-",
+    out: Annotated[str, typer.Option("--out", "-o", metavar="F.csv|-", help="Where the values go; - is standard output.")] = "-",
     runtime: Annotated[
         str | None, typer.Option(metavar="dense|blocked|factorised", help="How the layer is run; chosen if not given.")
     ] = None,

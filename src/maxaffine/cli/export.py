@@ -16,7 +16,7 @@ app = single()
 def run(
     file: options.LayerFile,
     to: Annotated[str, typer.Option(metavar="torch|mha|onnx|safetensors", help="The format.")],
-    out: Annotated[str, typer.Option(metavar="PATH", help="The file to write: .onnx for onnx, else .safetensors.")],
+    out: Annotated[str, typer.Option("--out", "-o", metavar="PATH", help="The file: .onnx for onnx, else .safetensors.")],
     opset: Annotated[str, typer.Option(metavar="N", help="ONNX opset; Attention is an operator from 23 on.")] = "23",
     form: Annotated[
         str | None, typer.Option(metavar="fast|literal", help="torch, onnx: follow the structure, or attend to all tokens.")

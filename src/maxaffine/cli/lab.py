@@ -63,7 +63,7 @@ def run_experiment(
     download: Annotated[bool, typer.Option("--download", help="Download and verify missing data sets.")] = False,
     workers: Annotated[int | None, typer.Option("--workers", help="Number of local worker processes.")] = None,
     dask: Annotated[str | None, typer.Option("--dask", metavar="ADDRESS", help="A Dask scheduler, tcp://host:port.")] = None,
-    out: Annotated[str | None, typer.Option("--out", metavar="DIR", help="Folder of the run; default: lab-runs/NAME-...")] = None,
+    out: Annotated[str | None, typer.Option("--out", "-o", metavar="DIR", help="Folder of the run; lab-runs/NAME-...")] = None,
     json: options.Json = False,
 ) -> int:
     """Run an experiment, or resume an interrupted one with the same command."""
@@ -149,7 +149,7 @@ def keep_run(
 @app.command("report", cls=Command)
 def write_report(
     results: Annotated[str, typer.Option("--results", metavar="DIR", help="Where results are kept.")] = "results",
-    out: Annotated[str, typer.Option("--out", metavar="FILE.html", help="The page.")] = "lab-report.html",
+    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE.html", help="The page.")] = "lab-report.html",
     markdown: Annotated[
         str | None, typer.Option("--markdown", metavar="FILE.md", help="Else docs/experiments.md, where there is a docs/.")
     ] = None,

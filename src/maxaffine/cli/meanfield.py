@@ -354,7 +354,7 @@ def claims(
 
 @app.command("figures", cls=Command)
 def figures(
-    out: Annotated[str, typer.Option(metavar="FOLDER", help="Folder for the PNG files; created if missing.")] = "out",
+    out: Annotated[str, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the PNG files, made if missing.")] = "out",
     record: Annotated[
         str | None, typer.Option(metavar="F.json", help="Record of `compare --full --save`; FOLDER/experiment.json if it exists.")
     ] = None,

@@ -4,7 +4,14 @@ from typing import Annotated
 
 import typer
 
-Expression = Annotated[str, typer.Argument(metavar="EXPR|NAME", help="An expression, or the name of a gallery entry.")]
+from maxaffine.cli import completion
+
+Expression = Annotated[
+    str,
+    typer.Argument(
+        metavar="EXPR|NAME", help="An expression, or the name of a gallery entry.", autocompletion=completion.entries
+    ),
+]
 LayerFile = Annotated[str, typer.Argument(metavar="FILE", help="A layer saved by `maxaffine compile --out`.")]
 BoxOption = Annotated[
     list[str] | None, typer.Option("--box", metavar="x=LOW:HIGH,..", help="The range of every variable; x1..x20=-1:1 for many.")
@@ -32,7 +39,9 @@ Missing = Annotated[
     str | None, typer.Option(metavar="refuse|ignore", help="--table: refuse missing values, or leave them out of the proof.")
 ]
 Method = Annotated[
-    str, typer.Option(metavar="NAME", help="auto, or a head by name (another name lists them); nearest with --table.")
+    str, typer.Option(
+        metavar="NAME", help="auto, or a head of the list below; nearest with --table.", autocompletion=completion.methods
+    ),
 ]
 Literal = Annotated[
     bool, typer.Option("--literal", help="The softmax over all tokens (matrices, MultiheadAttention) must meet it too.")

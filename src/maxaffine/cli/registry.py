@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from maxaffine import __version__
+from maxaffine.cli import completion
 from maxaffine.cli.streams import say
 
 COMMANDS = ("compile", "check", "plan", "eval", "export", "gallery", "inspect", "meanfield", "margin", "lab", "attack", "doctor")
@@ -55,6 +56,12 @@ class Commands(TyperGroup):
         command.name = cmd_name
         return command
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The shell of --show-completion and --install-completion may be left out."""
+        if args[:1] in (["--show-completion"], ["--install-completion"]) and (len(args) == 1 or args[1].startswith("-")):
+            args = [args[0], completion.DETECT, *args[1:]]
+        return super().parse_args(ctx, args)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the arguments begin with; for an unknown one the error names those that exist."""
         if args and args[0] not in self.list_commands(ctx):
@@ -77,10 +84,30 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _show_completion(shell: str | None) -> None:
+    if shell is not None:
+        completion.show(shell)
+        raise typer.Exit
+
+
+def _install_completion(shell: str | None) -> None:
+    if shell is not None:
+        completion.install(shell)
+        raise typer.Exit
+
+
 @app.callback(epilog="maxaffine COMMAND --help says more about one of them.")
 def _callback(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
     ] = False,
+    show_completion: Annotated[
+        str | None,
+        typer.Option(metavar="[SHELL]", callback=_show_completion, is_eager=True, help="Print the script that completes at Tab."),
+    ] = None,
+    install_completion: Annotated[
+        str | None,
+        typer.Option(metavar="[SHELL]", callback=_install_completion, is_eager=True, help="Write it where the shell looks."),
+    ] = None,
 ) -> None:
     """Compile functions into the weights of one softmax attention layer, with a proved error."""

@@ -21,6 +21,7 @@ from maxaffine.report import style
 from maxaffine.report.sampling import Probe
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from maxaffine.compiled import Compiled
@@ -41,6 +42,17 @@ def draw(compiled: Compiled, path: str | Path, *, progress: Progress | None = No
     style.suffix_of(path)  # a wrong suffix is refused before anything is drawn
     with style.look():
         return style.save(figure(compiled, progress=progress), path)
+
+
+def draw_axes(compiled: Compiled, path: str | Path | None = None) -> tuple[Axes, ...]:
+    """Draw a compiled layer, into a file where a path is given, and return the axes."""
+    if path is not None:
+        style.suffix_of(path)
+    drawn = figure(compiled)
+    if path is not None:
+        with style.look():
+            style.save(drawn, path)
+    return tuple(drawn.axes)
 
 
 def figure(compiled: Compiled, *, progress: Progress | None = None) -> Figure:

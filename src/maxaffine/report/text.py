@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from typing import TYPE_CHECKING
 
@@ -43,7 +42,7 @@ def summary(compiled: Compiled) -> str:
             lines.append(f"           where |f| >= {c.certificate.least:.6g}, so that no error is divided by zero")
     lines += _size(c)
     relative = " of |f(x)|" if c.certificate.pointwise else ""
-    lines.append(f"observed   {_observed(c.observed, c.bound, relative)} (not a bound)")
+    lines.append(f"observed   {observed_text(c.observed, c.bound, relative)} (not a bound)")
     if c.calls is not None:
         lines.append(f"calls      the function was evaluated at {c.calls:,} points")
     if c.standing == "stated" and c.bound is not None:
@@ -78,7 +77,7 @@ def _size(c: Compiled) -> list[str]:
     return [f"size       {size(data.nbytes)} of axes and values against {size(own)} of keys and values, {times} as much"]
 
 
-def _observed(found: Observed, bound: float | None = None, of: str = "") -> str:
+def observed_text(found: Observed, bound: float | None = None, of: str = "") -> str:
     """What the number is: the largest error seen, or an estimate of an integral, which may lie above the bound by its noise."""
     if math.isinf(found.norm):
         return f"error {found.error:.6g}{of} over {found.points:,} points"
@@ -148,11 +147,6 @@ def routes(compiled: Compiled, device: str = "cpu") -> list[str]:
 
 def _route(said: Statement) -> str:
     return f"{said.route}, {said.dtype}" + ("" if said.device == "cpu" else f", {said.device}")
-
-
-def as_html(compiled: Compiled) -> str:
-    """The summary for notebooks."""
-    return f"<pre>{html.escape(summary(compiled))}</pre>"
 
 
 PAPER = (
