@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike, NDArray
 
-from maxaffine import checker, saved
+from maxaffine import checker, saved, sharpen
 from maxaffine.checker import Verdict
 from maxaffine.core.budget import Cost, afford_bytes, count_text
 from maxaffine.core.container import container_bytes, write_container
@@ -33,7 +33,6 @@ from maxaffine.report import text
 from maxaffine.runtime import chooser
 from maxaffine.runtime.collapse import SHARE
 from maxaffine.runtime.queries import as_points
-from maxaffine.search import found_again
 from maxaffine.target.box import Box
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
@@ -233,26 +232,26 @@ class Compiled:
         return self.certificate if runtime in ("arrays", self.certificate.runtime) else self.prove(runtime)
 
     @cached_property
-    def _search(self) -> Found:
+    def search(self) -> Found:
         """The search that made this layer; a loaded one repeats it from its target, which must give the same weights."""
-        if self.found is not None:
-            return self.found
-        asked: dict[str, Any] = {"error": self.error, "norm": self.norm, "gap": self.certificate.scope.gap}
-        asked |= {"relative": "pointwise"} if self.certificate.pointwise else {}
-        return found_again(self.target, self.weights, self.method, self.declared, **asked)
+        return sharpen.again(self) if self.found is None else self.found
+
+    def with_sharpness(self, r: float, require: str | None = None) -> Compiled:
+        """The same keys and values at another temperature: every logit times r, proved anew, or kind "none" and why."""
+        return sharpen.with_sharpness(self, r, require)
 
     @property
     def prove(self) -> Callable[[str], Certificate]:
         """The certificate of this layer for one runtime, proved anew."""
-        if self._search.prove is None:
+        if self.search.prove is None:
             raise Refused("nothing is proved of this layer.")
-        return self._search.prove
+        return self.search.prove
 
     @property
     def spectral(self) -> SpectralPlan | None:
         """The plan of a spectral layer; None of others, and where it cannot be found again."""
         try:
-            plan = self._search.plan if self.method == "spectral" else None
+            plan = self.search.plan if self.method == "spectral" else None
         except Refused:
             return None
         return plan if isinstance(plan, SpectralPlan) else None

@@ -13,6 +13,7 @@ from maxaffine.core.container import read_container
 from maxaffine.core.errors import BadInput
 from maxaffine.core.outdated import refuse_outdated
 from maxaffine.layer.file import from_tensors, to_tensors
+from maxaffine.layer.temperature import Sharpened
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
 from maxaffine.target.target import Target
@@ -68,6 +69,7 @@ def summary_of(compiled: Compiled) -> dict[str, Any]:
         "observed_at": list(c.observed.at),
         "observed_standard_error": c.observed.standard_error,
         "sharpness": c.sharpness,
+        "sharpened": Sharpened.of(c.plan, c.error).record().get("sharpened"),
         "dtype": c.dtype,
         "parts": parts if c.bound is not None else None,
         "assumptions": list(c.certificate.assumptions),
@@ -90,6 +92,7 @@ def read(path: str | Path) -> dict[str, Any]:
             raise BadInput("its layer and its target have different shapes")
         if not (np.array_equal(layer.low, target.box.low) and np.array_equal(layer.high, target.box.high)):
             raise BadInput("its layer and its target have different boxes")
+        Sharpened.of(record["plan"], float(record["error"]))
         return {
             "target": target,
             "weights": layer,

@@ -1,7 +1,8 @@
 """Which head: the heads are asked in turn, and the layer with the fewest tokens whose bound is proved is kept."""
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial, reduce
 from itertools import product
 from typing import Any
 
@@ -15,6 +16,7 @@ from maxaffine.heads.lookup import search as lookup
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
+from maxaffine.layer.temperature import at_temperature
 from maxaffine.proofs.pointwise import Pointwise
 from maxaffine.request import NEAREST, Request, request_of
 from maxaffine.target.calls import Calls
@@ -33,9 +35,9 @@ def search(request: Request, method: str) -> Found:
     """The smallest layer that is proved to meet the request; else the smallest one observed to fit, or a refusal."""
     asked = request.pointwise
     if asked is None:
-        return _searched(request, method)
+        return replace(_searched(request, method), request=request)
     try:
-        return as_asked(_searched(request, method), request)
+        return replace(as_asked(_searched(request, method), request), request=request)
     except Refused as refusal:
         raise _relative_refusal(refusal, asked, request.largest) from None
 
@@ -172,8 +174,13 @@ def attempt(name: str, request: Request, reasons: list[str], fewest: int | None)
         return None
 
 
-def found_again(target: Target, layer: Layer | GroupedLayer, method: str, declared: Mapping[str, Any], **asked: Any) -> Found:
-    """The search that made a stored layer, repeated from its target: refused unless it gives the same weights, bit by bit."""
+def found_again(
+    target: Target, layer: Layer | GroupedLayer, method: str, declared: Mapping[str, Any], by: Sequence[float], **asked: Any
+) -> Found:
+    """The search that made a stored layer, repeated from its target: refused unless it gives the same weights, bit by bit.
+
+    Where the layer's temperature was changed `by` some factors, the search is what made the layer before.
+    """
     if target.expression is None:
         raise Refused("a file does not hold the function or table that its layer was compiled from; compile it again.")
     lipschitz = declared.get("lipschitz", declared.get("euclidean"))
@@ -183,7 +190,7 @@ def found_again(target: Target, layer: Layer | GroupedLayer, method: str, declar
             found = search(request, chosen)
         except (Refused, BadInput):
             continue
-        if _same(to_tensors(found.layer)[0], to_tensors(layer)[0]):
+        if _same(to_tensors(reduce(at_temperature, by, found.layer))[0], to_tensors(layer)[0]):
             return found
     raise Refused("compiling its target again gives another layer (other keys or facts were given then); compile it again.")
 

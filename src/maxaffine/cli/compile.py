@@ -42,6 +42,7 @@ def run(
     dtype: options.Dtype = "float64",
     lipschitz: options.Lipschitz = None,
     literal: options.Literal = False,
+    sharpness: options.Sharpness = None,
     gap: options.Gap = None,
     max_bytes: options.MaxBytes = None,
     timeout: options.Timeout = None,
@@ -74,6 +75,7 @@ def run(
         "lipschitz": arguments.lipschitz(lipschitz),
         "gap": arguments.maybe(arguments.constant, gap, "`gap`"),
     }
+    factor = arguments.maybe(arguments.constant, sharpness, "`sharpness`")
     chosen_seed = arguments.whole(seed, "`seed`")
     seconds = arguments.maybe(arguments.constant, timeout, "`timeout`")
     of_tables = {"--values": values, "--axes": axes, "--missing": missing, "--method nearest": method == NEAREST}
@@ -83,15 +85,20 @@ def run(
 
     from maxaffine.compiler import compile as compile_layer
     from maxaffine.request import Run
+    from maxaffine.sharpen import check_factor
 
+    factor = None if factor is None else check_factor(factor, "sharpness")
     with progress_bar(quiet) as progress:
         contents = None
         if named is not None:
             source, contents = named.read(progress)
-        settings = Run(memory, chosen_seed, progress, out=layer_path if figure_path is None else None, max_seconds=seconds)
+        streamed = layer_path if figure_path is None and factor is None else None
+        settings = Run(memory, chosen_seed, progress, out=streamed, max_seconds=seconds)
         asked |= {"norm": norm, "method": method, "dtype": dtype, "literal": literal, "run": settings}
         compiled = compile_layer(source, where, **asked, **old)
-        _write(compiled, None if figure_path is None else layer_path, figure_path, progress)
+        if factor is not None:
+            compiled = compiled.with_sharpness(factor)
+        _write(compiled, None if streamed is not None else layer_path, figure_path, progress)
     if layer_path is not None:
         compiled = dataclasses.replace(compiled, file=str(layer_path))
     read = None if named is None or contents is None else (named, contents)

@@ -46,6 +46,9 @@ Method = Annotated[
 Literal = Annotated[
     bool, typer.Option("--literal", help="The softmax over all tokens (matrices, MultiheadAttention) must meet it too.")
 ]
+Sharpness = Annotated[
+    str | None, typer.Option(metavar="R", help="Multiply every logit by R once compiled: the layer at another temperature.")
+]
 MaxBytes = Annotated[
     str | None, typer.Option(metavar="2GiB", help="Memory the compile may take; by default half of what is free.")
 ]

@@ -69,6 +69,7 @@ class Found:
     prove: Callable[[str], Certificate] | None = None
     around: tuple[NDArray[np.float64], float] | None = None  # points and a radius, where the layer speaks of their balls alone
     pending: Pending | None = None  # the file that its values were written to, still to be finished
+    request: Request | None = None  # what was asked for
 
 
 def grouped_cost(layer: GroupedLayer) -> Cost:

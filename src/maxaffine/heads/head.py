@@ -79,6 +79,10 @@ class Head(ABC, Generic[P]):
         """The largest error that a search of the head's own finds; None leaves that to the general one."""
         return None
 
+    def sharpened(self, plan: P, r: float) -> P:
+        """The plan of the layer whose logits are r times as large; what a proof reads off a plan besides must follow."""
+        return plan
+
     def find(self, request: Request, reasons: list[str], fewest: int | None) -> Found | None:
         """The smallest layer of this kind that is proved and has fewer than `fewest` tokens; else why not, in `reasons`."""
         return search(self, Search(request, reasons, fewest))

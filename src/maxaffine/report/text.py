@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from maxaffine.core.budget import count_text, size
 from maxaffine.core.errors import BadInput
+from maxaffine.layer.temperature import Sharpened
 from maxaffine.proofs.literal import MOST_TOKENS
 from maxaffine.report import advice
 from maxaffine.report.scope import in_words
@@ -31,11 +32,14 @@ def summary(compiled: Compiled) -> str:
     ]
     if c.target.continued:
         lines.insert(1, "continued  quotients such as sin(u)/u are their limits where they are 0/0: the continuous extension")
-    norm = c.certificate.norm_name
+    norm, told, word = c.certificate.norm_name, Sharpened.of(c.plan, c.error), "asked"
+    if told.by:
+        lines.append(f"sharpened  every logit times {told.factor:.6g}; it was compiled for an error of {told.asked:g} at 1")
+        word = "promised"
     if c.bound is None:
         lines.append(f"proved     nothing: {c.certificate.theorem}")
     else:
-        lines.append(f"{c.certificate.kind:<10} error <= {c.bound:.6g} in the {norm} (asked: {c.error:g})")
+        lines.append(f"{c.certificate.kind:<10} error <= {c.bound:.6g} in the {norm} ({word}: {c.error:g})")
         lines.append(f"           by {c.certificate.theorem}")
         lines.append(f"           for {in_words(c.certificate.scope)}")
         if c.certificate.least is not None:

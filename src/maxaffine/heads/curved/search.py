@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -66,6 +67,10 @@ class Curved(Head[CurvedPlan | CurvedMaximumPlan]):
         target, dtype = request.target, request.dtype
         bare = build_curved(plan, target, dtype) if isinstance(plan, CurvedPlan) else build_curved_maximum(plan, target, dtype)
         return biased(bare, request.error)
+
+    def sharpened(self, plan: CurvedPlan | CurvedMaximumPlan, r: float) -> CurvedPlan | CurvedMaximumPlan:
+        """The sharpness of a maximum is r times as large."""
+        return replace(plan, sharpness=plan.sharpness * r) if isinstance(plan, CurvedMaximumPlan) else plan
 
     def prove(self, layer: GroupedLayer, plan: CurvedPlan | CurvedMaximumPlan, request: Request, runtime: str) -> Certificate:
         """Along the curve, or by the maximum."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -64,6 +65,10 @@ class Level(Head[LevelPlan]):
     def prove(self, layer: GroupedLayer, plan: LevelPlan, request: Request, runtime: str) -> Certificate:
         """Box by box."""
         return certify_level_sets(layer, request.target, request.norm, request.error * BELOW, runtime)
+
+    def sharpened(self, plan: LevelPlan, r: float) -> LevelPlan:
+        """The polygon's edges are r times as sharp."""
+        return replace(plan, sharpness=plan.sharpness * r)
 
     def observe(self, request: Request, found: Found) -> Observed:
         """By random points, or across the curve where these hardly meet what polygon and set differ by."""

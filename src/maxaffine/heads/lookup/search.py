@@ -122,6 +122,12 @@ class Lookup(Head[Plan]):
             return Certificate.nothing(p, NO_FACTS, layer.dtype)
         return certify_grid(layer, target, evidence, plan.argument, plan.margin, runtime)
 
+    def sharpened(self, plan: Plan, r: float) -> Plan:
+        """The sharpness, or R of covering centres, is r times as large."""
+        if isinstance(plan, lookup.CentresPlan):
+            return replace(plan, multiplier=plan.multiplier * r)
+        return replace(plan, sharpness=plan.sharpness * r)
+
     def find(self, request: Request, reasons: list[str], fewest: int | None) -> Found:
         """Lookups are refused with the closest of them."""
         return search(request)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from maxaffine.core.errors import Refused
 from maxaffine.heads.breaks.planes import observe_seen, why_not_seen, why_unproved
@@ -67,6 +68,10 @@ class Piecewise(Head[PiecewisePlan]):
     def prove(self, layer: GroupedLayer, plan: PiecewisePlan, request: Request, runtime: str) -> Certificate:
         """By the convex lifting."""
         return certify_piecewise(layer, plan, runtime)
+
+    def sharpened(self, plan: PiecewisePlan, r: float) -> PiecewisePlan:
+        """R is r times as large."""
+        return replace(plan, sharpness=plan.sharpness * r)
 
     def why_unproved(self, plan: PiecewisePlan, request: Request) -> str:
         """The pieces of a callable are seen."""

@@ -5,6 +5,7 @@ The planes of an expression are read off it; those of a callable are seen on seg
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -67,6 +68,10 @@ class Regions(Head[RegionsPlan]):
         if math.isinf(request.norm):
             return certify_regions(layer, plan, request.error, list(plan.slopes), runtime)
         return certify_regions_integral(layer, plan, request.norm, request.error, list(plan.slopes), runtime)
+
+    def sharpened(self, plan: RegionsPlan, r: float) -> RegionsPlan:
+        """Every plane is r times as steep."""
+        return replace(plan, steepness=tuple(r * steep for steep in plan.steepness))
 
     def why_unproved(self, plan: RegionsPlan, request: Request) -> str:
         """The planes of a callable are seen."""
