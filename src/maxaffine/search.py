@@ -17,6 +17,7 @@ from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.temperature import at_temperature
+from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.pointwise import Pointwise
 from maxaffine.request import NEAREST, Request, request_of
 from maxaffine.target.calls import Calls
@@ -92,14 +93,15 @@ def _search(request: Request, method: str, local: bool = True) -> Found:
     if not given and method != "lookup":
         best = _ask_heads(request, method, reasons, local)
         if best is not None:
-            return best
+            return _rather_proved(best, request, reasons) if method == "auto" else best
         if method != "auto":
             raise _refusal(request, f"no {method} head was proved", reasons)
     try:
         return lookup.search(request)
     except OutOfCalls as spent:
         reasons["lookup"] = [str(spent)]
-        raise _refusal(request, f"no head was seen to keep an error of {request.error:g}", reasons) from None
+        told = f"no head was seen to keep an error of {request.error:g}"
+        raise _refusal(request, told, reasons, Refused(f"{told}: {spent}")) from None
     except OutOfTime:
         raise _refusal(request, f"`max_seconds` (={request.max_seconds:g}) is over, and nothing is proved yet", reasons) from None
     except Refused as refusal:
@@ -120,7 +122,8 @@ def _ask_heads(request: Request, method: str, reasons: dict[str, list[str]], loc
         if HEADS[name].slow and method == "auto" and (not local or _rarely_better(best, request.target)):
             continue
         request.progress(f"{name} heads", 0, 1)
-        tokens = [found.cost.tokens for found in (best,) if found is not None] + ([] if limit is None else [limit])
+        counts = best is not None and (best.certificate.kind == "proved" or not request.facts.declared.origin)
+        tokens = [found.cost.tokens for found in (best,) if found is not None and counts] + ([] if limit is None else [limit])
         try:
             best = _better(best, attempt(name, request, reasons.setdefault(name, []), min(tokens, default=None)))
         except OutOfTime:
@@ -135,6 +138,24 @@ def _ask_heads(request: Request, method: str, reasons: dict[str, list[str]], loc
         limit = lookup.fewest_tokens(request)  # what it rests on is derived where lookups are in play only
         best = None if limit is not None and best.cost.tokens >= limit else best
     return _better(best, constant)
+
+
+def _rather_proved(best: Found, request: Request, reasons: dict[str, list[str]]) -> Found:
+    """Facts that were declared are used: a lookup proved from them, which offers a smaller layer without a proof."""
+    if best.certificate.kind == "proved" or not request.facts.declared.origin:
+        return best
+    if lookup.declared(request):
+        try:
+            found = lookup.search(request)
+            if found.certificate.kind == "proved":
+                return replace(found, smaller=best if best.cost.tokens < found.cost.tokens else None)
+        except OutOfTime:
+            reasons["lookup"] = [f"`max_seconds` (={request.max_seconds:g}) is over"]
+        except (Refused, OutOfCalls) as failure:
+            reasons["lookup"] = [failure.reason.rstrip(".") if isinstance(failure, Refused) else str(failure)]
+    why = next((f"{name}: {reasons[name][-1]}" for name in ("lookup", "spectral") if reasons.get(name)), "no head uses it")
+    told = f"the target is a callable, and what was declared about it proves nothing here ({why}); the error is only observed"
+    return replace(best, certificate=Certificate.nothing(request.norm, told, request.dtype))
 
 
 def _asked(request: Request) -> list[str]:

@@ -70,6 +70,7 @@ class Found:
     around: tuple[NDArray[np.float64], float] | None = None  # points and a radius, where the layer speaks of their balls alone
     pending: Pending | None = None  # the file that its values were written to, still to be finished
     request: Request | None = None  # what was asked for
+    smaller: "Found | None" = None  # a layer of fewer tokens of which nothing is proved, where this one is
 
 
 def grouped_cost(layer: GroupedLayer) -> Cost:

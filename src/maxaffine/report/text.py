@@ -15,6 +15,7 @@ from maxaffine.runtime import chooser
 
 if TYPE_CHECKING:
     from maxaffine.compiled import Compiled
+    from maxaffine.heads.found import Found
     from maxaffine.proofs.observe import Observed
     from maxaffine.proofs.statement import Statement
 
@@ -47,11 +48,19 @@ def summary(compiled: Compiled) -> str:
     lines += _size(c)
     relative = " of |f(x)|" if c.certificate.pointwise else ""
     lines.append(f"observed   {observed_text(c.observed, c.bound, relative)} (not a bound)")
+    if c.found is not None and c.found.smaller is not None:
+        lines.append(_smaller(c.found.smaller))
     if c.calls is not None:
         lines.append(f"calls      the function was evaluated at {c.calls:,} points")
     if c.standing == "stated" and c.bound is not None:
         lines.append("standing   stated in the file, not checked; layer.check() proves it again")
     return "\n".join(lines + _literal(c))
+
+
+def _smaller(found: Found) -> str:
+    """What is given up by a proof from declared facts, and how to have it."""
+    seen = "" if found.observed is None else f", error {found.observed.error:.3g} observed"
+    return f'smaller    method="{found.method}" gives {_count(found.cost.tokens, "token")}{seen}, nothing proved'
 
 
 def _apart(c: Compiled) -> list[str]:
@@ -119,6 +128,8 @@ def explain(compiled: Compiled, batch: int | None = None, device: str = "cpu") -
     lines.append(f"batches    {chooser.how_it_runs(c.weights, c.reserve, None, None, name)}")
     if batch is not None:
         lines.append(f"batch      {chooser.how_it_runs(c.weights, c.reserve, batch, None, name)}")
+    if c.bound is None:
+        return "\n".join([*lines, "routes     nothing is proved of any way to run this layer"])
     lines.append("routes     the proved error of every way to run this layer")
     lines += routes(c, device)
     return "\n".join(lines)

@@ -35,18 +35,20 @@ class Contradiction:
 
 
 def contradicts(
-    values: Callable[[Array], Array], box: Box, *, lipschitz: Fact | None = None, modulus: Modulus | None = None
-) -> Contradiction | None:
+    values: Callable[[Array], Array], box: Box, *, lipschitz: Fact | None = None, modulus: Modulus | None = None,
+    count: int = COUNT,
+) -> Contradiction | None:  # fmt: skip
     """Look for a pair of points that refutes a declared Lipschitz constant or modulus; None where none is found.
 
     `values`: (B, D) -> (B, ...), such as `Target.values`.  Pairs: far apart, and close together along every axis and along
-    random directions; the worst close pairs are followed uphill for a few rounds.  Finding nothing proves nothing.
+    random directions; the worst close pairs are followed uphill for a few rounds.  Finding nothing proves nothing.  Pairs
+    are made of `count` points and a quarter more.
     """
     if lipschitz is None and modulus is None:
         return None
     rng = np.random.default_rng(0)
     allowed = _allowance(lipschitz, modulus)
-    x = np.concatenate([box.sample(COUNT, rng), _edges(box, rng, COUNT // 4)])
+    x = np.concatenate([box.sample(count, rng), _edges(box, rng, count // 4)])
     pairs = [(x, x[rng.permutation(len(x))])]
     for size in (1e-1, 1e-2, 1e-4, 1e-6):
         pairs += [_close_pairs(x, box, rng, size)]

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 
 from maxaffine.core.arrays import Array
+from maxaffine.core.deadline import OutOfCalls
 from maxaffine.core.errors import BadInput, Refused
-from maxaffine.target.contradict import contradicts
+from maxaffine.target.calls import Calls
+from maxaffine.target.contradict import Contradiction, contradicts
 from maxaffine.target.declare import (
     Analytic,
     ConcaveModulus,
     Derivatives,
+    Fact,
     IntegralModulus,
     Modulus,
     TotalVariation,
@@ -123,7 +126,7 @@ def gather(
         if "lipschitz" not in known:
             note("lipschitz", _from_ellipses(analytic, target), "declared: analytic on ellipses")
     if fact is not None or declared is not None:
-        found = contradicts(target.values, target.box, lipschitz=fact, modulus=declared)
+        found = _refuted(target, fact, declared)
         if found is not None:
             argument = "lipschitz" if fact is not None else "modulus"
             raise BadInput(f"`{argument}` is contradicted by the target: {found.sentence}. Declare a larger one.")
@@ -135,6 +138,20 @@ def gather(
     if finite is not None and not finite:
         raise Refused(f"{finite.why} Change the box or the expression.")
     return Facts(target, Evidence(**known, origin=origin))
+
+
+def _refuted(target: Target, fact: Fact | None, modulus: Modulus | None) -> Contradiction | None:
+    """Two points that refute what was declared; of the calls allowed at most a quarter is spent on it."""
+    calls = target.calls if isinstance(target.calls, Calls) else None
+    if calls is None or calls.left is None or calls.most is None:
+        return contradicts(target.values, target.box, lipschitz=fact, modulus=modulus)
+    calls.held = calls.most - calls.count - min(calls.left, calls.most // 4)
+    try:
+        return contradicts(target.values, target.box, lipschitz=fact, modulus=modulus, count=max(4, calls.most // 256))
+    except OutOfCalls:
+        return None
+    finally:
+        calls.held, calls.denied = 0, False
 
 
 def _from_ellipses(analytic: Analytic, target: Target) -> Array:

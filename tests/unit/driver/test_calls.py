@@ -88,7 +88,7 @@ def test_declared_facts_are_proved_within_the_limit_or_refused():
     layer = ma.compile(f, {"x": (-1, 1)}, error=0.1, lipschitz=[3], require="proved", run=ma.Run(max_calls=200_000))
     assert layer.certificate.kind == "proved" and layer.calls < 200_000
     with pytest.raises(ma.Refused, match="max_calls"):
-        ma.compile(f, {"x": (-1, 1)}, error=0.1, lipschitz=[3], require="proved", run=ma.Run(max_calls=100))
+        ma.compile(f, {"x": (-1, 1)}, error=0.1, lipschitz=[3], require="proved", run=ma.Run(max_calls=60))
 
 
 def test_a_feature_between_the_points_of_the_interpolant_is_seen():

@@ -45,6 +45,14 @@ def fewest_tokens(request: Request) -> int | None:
     return None if plan is None or request.dtype == "bfloat16" else plan.cells * request.target.n_out
 
 
+def declared(request: Request) -> bool:
+    """Whether what was declared about a callable may prove a lookup."""
+    target, facts = request.target, request.facts.declared
+    if target.expression is not None or target.entries is not None:
+        return False
+    return lookup.provable(facts) if math.isinf(request.norm) else integral.provable(facts, target.box.dimension)
+
+
 def surely_more(request: Request, tokens: int) -> bool:
     """Whether every lookup has more tokens: cells of one value each, and f goes farther than so many can follow."""
     return math.isinf(request.norm) and request.seen_spread > 2.0 * request.error * min(tokens, 2**1000)
