@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike, NDArray
 
-from maxaffine import checker, saved, sharpen
+from maxaffine import checker, literal_matrices, saved, sharpen
 from maxaffine.checker import Verdict
 from maxaffine.core.budget import Cost, afford_bytes, count_text
 from maxaffine.core.container import container_bytes, write_container
@@ -22,7 +22,6 @@ from maxaffine.heads.found import Found
 from maxaffine.heads.spectral.plan import SpectralPlan
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.layer.matrices import matrices, matrices_bytes
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.layer.records import CrossMatrices, SelfMatrices
 from maxaffine.proofs.certificate import Certificate
@@ -192,26 +191,7 @@ class Compiled:
         self, kind: str | None = None, layout: str | None = None, correction: str = "output", bonus: float | None = None
     ) -> SelfMatrices | CrossMatrices:
         """The literal weights: "self" in layout Q, K or I, or "cross"."""
-        kind = self.attention_kind if kind is None else kind
-        if self.weights.grouped:
-            needed = 8 * self.tokens * (self.weights.dimension + 64)
-            afford_bytes(needed, f"the literal matrices of {count_text(self.tokens)} tokens", "ask for a larger error")
-            return self._stated(matrices(self.weights, kind, layout))
-        if kind in ("self", "cross"):
-            bytes_needed = matrices_bytes(self.weights, kind, layout or "Q")
-            what = f"the literal matrices of {count_text(self.tokens)} tokens"
-            afford_bytes(bytes_needed, what, 'use layout "K", "cross", or a larger `error`')
-        made = matrices(self.weights, kind, layout, correction, bonus)
-        return made if (correction, bonus) != ("output", None) else self._stated(made)
-
-    def _stated(self, made: SelfMatrices | CrossMatrices) -> SelfMatrices | CrossMatrices:
-        """The matrices with what is proved of them, or which numbers would hold the error."""
-        if isinstance(made, SelfMatrices) and made.layout == "K":
-            return replace(made, said="not covered: layout K adds scores up in x, not in x - centre; Q and I are covered")
-        said = self.statement("matrices")
-        bits = said.bits_for(self.error)
-        wanted = "" if bits is None else f"; a mantissa of {bits} bits would hold {self.error:g}, or compile with literal=True"
-        return replace(made, said=f"{said}{wanted}")
+        return literal_matrices.of(self, self.attention_kind if kind is None else kind, layout, correction, bonus)
 
     def certificate_for(self, runtime: str = "arrays", dtype: str | None = None) -> Certificate:
         """The certificate for one runtime alone (and this layer's dtype)."""
