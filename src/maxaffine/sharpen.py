@@ -14,7 +14,7 @@ from maxaffine.heads.entries.plan import EntriesPlan
 from maxaffine.heads.entries.prove import certify_entries
 from maxaffine.heads.entries.search import Attempts
 from maxaffine.heads.found import BELOW, Found, as_asked, must_hold, search_worst, unconfirmed
-from maxaffine.layer.temperature import LIMITS, MOST, Sharpened, at_temperature
+from maxaffine.layer.temperature import MOST, Sharpened, at_temperature, check_factor
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.request import Request
 from maxaffine.search import found_again
@@ -53,19 +53,6 @@ def with_sharpness(compiled: Compiled, r: Any, require: str | None = None) -> Co
         compiled, weights=found.layer, certificate=found.certificate, observed=found.observed,
         error=promised, plan={**found.plan.to_json(), **now.record()}, found=found, stated=None, standing="proved", file=None,
     )  # fmt: skip
-
-
-def check_factor(r: Any, name: str = "r") -> float:
-    """r as a positive number."""
-    try:
-        found = float(r)
-    except (TypeError, ValueError):
-        found = math.nan
-    if not 0.0 < found < math.inf or isinstance(r, bool):
-        raise BadInput(f"`{name}` (={r!r}) multiplies every logit: give a positive number, such as 0.5 or 2.")
-    if not LIMITS[0] <= found <= LIMITS[1]:
-        raise BadInput(f"`{name}` (={r!r}) must lie between {LIMITS[0]:.3g} and {LIMITS[1]:.3g}.")
-    return found
 
 
 def again(compiled: Compiled) -> Found:

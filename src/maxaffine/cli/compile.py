@@ -75,7 +75,7 @@ def run(
         "lipschitz": arguments.lipschitz(lipschitz),
         "gap": arguments.maybe(arguments.constant, gap, "`gap`"),
     }
-    factor = arguments.maybe(arguments.constant, sharpness, "`sharpness`")
+    factor = _factor(sharpness)
     chosen_seed = arguments.whole(seed, "`seed`")
     seconds = arguments.maybe(arguments.constant, timeout, "`timeout`")
     of_tables = {"--values": values, "--axes": axes, "--missing": missing, "--method nearest": method == NEAREST}
@@ -85,9 +85,7 @@ def run(
 
     from maxaffine.compiler import compile as compile_layer
     from maxaffine.request import Run
-    from maxaffine.sharpen import check_factor
 
-    factor = None if factor is None else check_factor(factor, "sharpness")
     with progress_bar(quiet) as progress:
         contents = None
         if named is not None:
@@ -103,13 +101,20 @@ def run(
         compiled = dataclasses.replace(compiled, file=str(layer_path))
     read = None if named is None or contents is None else (named, contents)
     if json:
-        extra: dict[str, Any] = {"statements": [one.to_json() for one in compiled.statements()]} if verbose else {}
-        extra["figure"] = None if figure_path is None else str(figure_path)
-        say_json({**compiled.to_json(), **extra, **({} if read is None else {"table": tables.to_json(*read)})})
+        _tell_json(compiled, figure_path, read, verbose)
     elif not quiet:
         if read is not None:
             tables.tell(*read)
         _tell(compiled, layer_path, figure_path, named, verbose)
+
+
+def _factor(sharpness: str | None) -> float | None:
+    """What --sharpness multiplies logits by."""
+    if sharpness is None:
+        return None
+    from maxaffine.layer.temperature import check_factor
+
+    return check_factor(arguments.constant(sharpness, "`sharpness`"), "sharpness")
 
 
 def _deprecated(hard: bool, attention: str | None, method: str) -> tuple[str, dict[str, Any]]:
@@ -151,6 +156,12 @@ def _write(compiled: "Compiled", layer: Path | None, figure: Path | None, progre
         replace_atomically(layer, save)
     elif figure is not None:
         replace_atomically(figure, draw)
+
+
+def _tell_json(compiled: "Compiled", figure: Path | None, read: tuple[tables.Named, Any] | None, verbose: bool) -> None:
+    extra: dict[str, Any] = {"statements": [one.to_json() for one in compiled.statements()]} if verbose else {}
+    extra["figure"] = None if figure is None else str(figure)
+    say_json({**compiled.to_json(), **extra, **({} if read is None else {"table": tables.to_json(*read)})})
 
 
 def _tell(compiled: "Compiled", layer: Path | None, figure: Path | None, table: tables.Named | None, verbose: bool) -> None:

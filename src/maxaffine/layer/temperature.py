@@ -57,6 +57,19 @@ class Sharpened:
         return {"sharpened": {"by": list(self.by), "asked": self.asked}} if self.by else {}
 
 
+def check_factor(r: Any, name: str = "r") -> float:
+    """r as a positive number."""
+    try:
+        found = float(r)
+    except (TypeError, ValueError):
+        found = math.nan
+    if not 0.0 < found < math.inf or isinstance(r, bool):
+        raise BadInput(f"`{name}` (={r!r}) multiplies every logit: give a positive number, such as 0.5 or 2.")
+    if not LIMITS[0] <= found <= LIMITS[1]:
+        raise BadInput(f"`{name}` (={r!r}) must lie between {LIMITS[0]:.3g} and {LIMITS[1]:.3g}.")
+    return found
+
+
 def at_temperature(layer: Layer | GroupedLayer, r: float) -> Layer | GroupedLayer:
     """The layer whose logits are r times as large; BadInput where they leave the numbers of its dtype."""
     if r == 1.0:
