@@ -70,11 +70,7 @@ def run(
     if error is None and method != NEAREST:
         raise BadInput("--error is missing; give the largest error allowed, such as --error 1e-2.")
     memory = arguments.maybe(arguments.size_in_bytes, max_bytes, "`max_bytes`")
-    asked: dict[str, Any] = {
-        "error": arguments.maybe(arguments.constant, error, "`error`"), "relative": arguments.relative(relative),
-        "lipschitz": arguments.lipschitz(lipschitz),
-        "gap": arguments.maybe(arguments.constant, gap, "`gap`"),
-    }
+    asked = _numbers(error, relative, lipschitz, gap)
     factor = _factor(sharpness)
     chosen_seed = arguments.whole(seed, "`seed`")
     seconds = arguments.maybe(arguments.constant, timeout, "`timeout`")
@@ -106,6 +102,14 @@ def run(
         if read is not None:
             tables.tell(*read)
         _tell(compiled, layer_path, figure_path, named, verbose)
+
+
+def _numbers(error: str | None, relative: str | None, lipschitz: str | None, gap: str | None) -> dict[str, Any]:
+    """What the options say that are numbers of the request."""
+    return {
+        "error": arguments.maybe(arguments.constant, error, "`error`"), "relative": arguments.relative(relative),
+        "lipschitz": arguments.lipschitz(lipschitz), "gap": arguments.maybe(arguments.constant, gap, "`gap`"),
+    }  # fmt: skip
 
 
 def _factor(sharpness: str | None) -> float | None:
