@@ -28,6 +28,7 @@ from maxaffine.structure.groups import groups_of
 from maxaffine.structure.separate import CHOICES, NotSeparated, separate
 from maxaffine.target.calls import Calls
 
+FEW = 2  # variables in which no separated head was seen to have fewer tokens than a head that is proved already
 LISTED = 4  # variables up to which other heads serve callables
 MANY = 30.0  # times |f| at its smallest, from which on errors relative to |f(x)| are best proved factor by factor
 GOALS = (0.8, 0.5, 0.25, 0.1)  # of the error, that plans aim at one after the other
@@ -101,7 +102,8 @@ class Separated(Head[AnyPlan]):
 
     def _proposed(self, search: Search) -> Iterator[SeparatedPlan]:
         request, reasons = search.request, dict[str, None]()
-        if search.fewest is not None and search.fewest <= 2 ** len(request.target.expression.used):  # type: ignore[union-attr]
+        used = len(request.target.expression.used)  # type: ignore[union-attr]
+        if search.fewest is not None and (used <= FEW or search.fewest <= 2**used):
             raise Refused("its tokens are a product over all directions, and another head has fewer")
         planners = sorted(self._planners(request, reasons), key=lambda planner: planner.relative != _many(request))
         for goal in GOALS:
