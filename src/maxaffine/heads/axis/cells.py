@@ -251,7 +251,8 @@ def plan_segment(segment: Segment, library: Library, goal: float, most: int, dee
         if made is None:
             break
         best = made
-    for slack in (0.7, 0.4, 0.2) if best is None else ():  # where rounding takes its share, heads must fit better
+    rounded = best is None and first is not None
+    for slack in (0.7, 0.4, 0.2) if rounded else ():  # where rounding takes its share, heads must fit better
         cells = cut(segment, library, goal, most, slack)
         best = None if cells is None else carry_out(segment, cells, library, goal)
         if best is not None or cells is None:

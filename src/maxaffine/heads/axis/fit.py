@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -47,6 +48,31 @@ def design(keys: AxisKeys, t: Array, affine: bool = True) -> Array:
     return np.concatenate([w, w * t[:, None]], axis=1) if affine else w
 
 
+def _deltas(affine: bool) -> tuple[float, ...]:
+    return DELTAS if affine else DELTAS_OF_CONSTANTS
+
+
+def _combinations(count: int, affine: bool) -> list[tuple[float, float]]:
+    """(delta, mu) that are tried for heads of this size."""
+    if count == 1:
+        return [(0.0, 0.0)]
+    return [(d, m) for d in _deltas(affine) for m in SHIFTS if abs(m) <= (6.0 if d >= 0.8 else 3.5 if d >= 0.4 else 0.0)]
+
+
+def _every(count: int, affine: bool) -> int:
+    """Of the points, every first or second one serves a search: constant values have half the freedom of affine ones."""
+    return 2 if not affine and count < MOST_LOCAL else 1
+
+
+@cache
+def _decomposed(count: int, affine: bool, dtype: str) -> tuple[Array, Array]:
+    """U^T (combinations, q, M) and s (combinations, q) of the designs of all combinations."""
+    points = POINTS[:: _every(count, affine)]
+    designs = [design(shifted_keys(count, delta, shift, dtype), points, affine) for delta, shift in _combinations(count, affine)]
+    U, S, _ = np.linalg.svd(np.stack(designs), full_matrices=False)
+    return np.ascontiguousarray(U.transpose(0, 2, 1)), S
+
+
 @dataclass(frozen=True)
 class LocalFit:
     """A head on [-1, 1]: largest error on the check points (rounding included), keys, and values c (p,), G (p,)."""
@@ -69,31 +95,23 @@ class Library:
     ) -> None:
         self.error, self.scale, self.dtype, self.affine = error, max(scale, 1e-300), dtype, affine
         self.strain, self.blur = strain, blur
-        self.deltas = DELTAS if affine else DELTAS_OF_CONSTANTS
+        self.deltas = _deltas(affine)
         self.unit = compute_format(dtype).unit
         self.damping = min(max(0.02 * error / self.scale, 8.0 * self.unit, blur), 1e100)  # a target that is zero has no scale
         self._known: dict[int, tuple[Array, Array]] = {}
 
     def combinations(self, count: int) -> list[tuple[float, float]]:
         """(delta, mu) that are tried for heads of this size."""
-        if count == 1:
-            return [(0.0, 0.0)]
-        return [(d, m) for d in self.deltas for m in SHIFTS if abs(m) <= (6.0 if d >= 0.8 else 3.5 if d >= 0.4 else 0.0)]
+        return _combinations(count, self.affine)
 
     def _every(self, count: int) -> int:
-        """Of the points, every first or second one serves a search: constant values have half the freedom of affine ones."""
-        return 2 if not self.affine and count < MOST_LOCAL else 1
+        return _every(count, self.affine)
 
     def _bases(self, count: int) -> tuple[Array, Array]:
         """U^T (combinations, q, M) at POINTS, or at every second one, and (U s^2/(s^2 + damping^2))^T of the same shape."""
         if count not in self._known:
-            across, back = [], []
-            for delta, shift in self.combinations(count):
-                A = design(shifted_keys(count, delta, shift, self.dtype), POINTS[:: self._every(count)], self.affine)
-                U, S, _ = np.linalg.svd(A, full_matrices=False)
-                across.append(U.T)
-                back.append((U * (S * S / (S * S + self.damping**2))).T)
-            self._known[count] = np.stack(across), np.stack(back)
+            across, S = _decomposed(count, self.affine, self.dtype)
+            self._known[count] = across, across * (S * S / (S * S + self.damping**2))[:, :, None]
         return self._known[count]
 
     def _worst(self, count: int, samples: Array) -> Array:

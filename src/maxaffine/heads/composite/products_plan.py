@@ -9,7 +9,7 @@ the fewest tokens.  What one factor of a product, or one part of a sum, costs fo
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -33,6 +33,7 @@ KINKS = {"float64": 0.05, "float32": 0.2, "bfloat16": 0.3}  # of a part's share,
 STRAIGHT = 0.75  # the same where the branches are straight lines, which clusters hold exactly
 SPARE = 1.25  # what a smooth part needs in units of its error on points
 MOST = 1500  # tokens along one direction
+FIRST = 1.2  # times the tokens of a plan that its first cells may have, before they are made longer
 TILTS = (4.0, 4.0)  # how many times more of the error one factor gets, one after the other as long as that helps
 
 
@@ -87,24 +88,36 @@ AnyPlan = AxisPlan | GroupPlan | ProductPlan
 
 @dataclass
 class Part:
-    """Plans of one part by their share of the error; smaller shares never have fewer tokens."""
+    """Plans of one part by their share of the error and how many tokens there may be; smaller shares never have fewer tokens."""
 
-    make: Callable[[float], AnyPlan | None]
+    make: Callable[[float, int], AnyPlan | None]
     known: dict[float, AnyPlan | None] = field(default_factory=dict)
+    beyond: dict[float, int] = field(default_factory=dict)  # by share how many tokens do not do
 
-    def plan(self, share: float) -> AnyPlan | None:
+    def plan(self, share: float, most: int = MOST) -> AnyPlan | None:
         """The plan for a share; one for a smaller share where that has no more tokens than one for a larger share."""
         if share not in self.known:
+            if most <= self.beyond.get(share, 0):
+                return None
             tighter = [other for other in self.known if other < share and self.known[other] is not None]
             looser = [other for other in self.known if other > share]
             if tighter and looser and self._count(self.known[max(tighter)]) <= self._count(self.known[min(looser)]):
                 return self.known[max(tighter)]
-            self.known[share] = self.make(share)
+            found = self.make(share, most)
+            if found is None and most < MOST:
+                self.beyond[share] = most
+                return None
+            self.known[share] = found
         return self.known[share]
 
-    def tokens(self, share: float) -> float:
-        """Tokens for a share, infinite where it cannot be met."""
-        return self._count(self.plan(share))
+    def least(self, share: float) -> float:
+        """Tokens that a share takes at least, as far as is known."""
+        planned = [self._count(found) for other, found in self.known.items() if other >= share]
+        return max([1.0, *planned, *(most + 1.0 for other, most in self.beyond.items() if other >= share)])
+
+    def tokens(self, share: float, most: int = MOST) -> float:
+        """Tokens for a share, infinite where it cannot be met with so many."""
+        return self._count(self.plan(share, most))
 
     @staticmethod
     def _count(found: AnyPlan | None) -> float:
@@ -123,20 +136,20 @@ class Part:
 
 def along(
     problem: Problem, dtype: str, affine: bool = True, strain: float = 0.0, soft: Soft | None = None
-) -> Callable[[float], AxisPlan | None]:
+) -> Callable[[float, int], AxisPlan | None]:
     """Clusters along one direction for a share of the error, with affine or constant values."""
 
-    def make(share: float) -> AxisPlan | None:
+    def make(share: float, most: int) -> AxisPlan | None:
         kinks = KINKS[dtype] if any(link.kind == "kink" for link in problem.links) else 0.0
         if soft is not None and kinks:
-            if soft.cells(problem, share, dtype) > MOST:
+            if soft.cells(problem, share, dtype) > most:
                 return None
             aim = Aim((0.8 - soft.kinks) * share, soft.kinks * share, share, 0.0)
-            return make_plan(problem, aim, dtype, MOST, None, affine, strain, soft.blur(problem, share, dtype))
-        made = make_plan(problem, Aim((0.93 - kinks) * share, kinks * share, share, 0.0), dtype, MOST, None, affine, strain)
+            return make_plan(problem, aim, dtype, most, None, affine, strain, soft.blur(problem, share, dtype))
+        made = make_plan(problem, Aim((0.93 - kinks) * share, kinks * share, share, 0.0), dtype, most, None, affine, strain)
         if made is None or not kinks or max(cell.fit.error for cell in made.parts) > 0.05 * share:
             return made
-        softer = make_plan(problem, Aim(0.1 * share, STRAIGHT * share, share, 0.0), dtype, MOST, None, affine, strain)
+        softer = make_plan(problem, Aim(0.1 * share, STRAIGHT * share, share, 0.0), dtype, most, None, affine, strain)
         return made if softer is None or softer.cells > made.cells else softer
 
     return make
@@ -166,39 +179,68 @@ class ProductPlanner:
         if any(link.kind == "jump" for problem in self.problems for link in problem.links):
             self.why = "a factor of the target jumps"
         self.sizes = [_size(problem) for problem in self.problems]
-        self._parts = [
-            {affine: Part(along(problem, dtype, affine, STRAIN, soft)) for affine in (True, False)} for problem in self.problems
-        ]
+        self._parts: list[dict[bool, Part]] = []
+        for i, problem in enumerate(self.problems):  # factors that are alike are planned once
+            like = next((j for j in range(i) if _alike(self.problems[j], problem)), None)
+            own = {a: Part(along(problem, dtype, a, STRAIN, soft)) for a in (True, False)} if like is None else self._parts[like]
+            self._parts.append(own)
 
     def plan(self, error: float) -> ProductPlan | None:
         """Few tokens for an error; None where there are too many."""
         even = (1.0 / len(self.problems),) * len(self.problems)
-        tokens, affine, split = min((self._tokens(error, even, a), a, even) for a in range(len(even)))
+        tokens, affine, split = math.inf, 0, even
+        for number in range(len(even)):
+            found = self._tokens(error, even, number, tokens)
+            tokens, affine = min((tokens, affine), (found, number))
         for number in range(len(even)):  # more for one of them, and still more where that has helped
             for grow in TILTS:
                 weights = [part * (grow if i == number else 1.0) for i, part in enumerate(split)]
                 tilted = tuple(weight / sum(weights) for weight in weights)
-                found = self._tokens(error, tilted, affine)
+                found = self._tokens(error, tilted, affine, tokens)
                 if not found < tokens:
                     break
                 tokens, split = found, tilted
         if not tokens < math.inf:
             return None
         shares = self._shares(error, split)
-        made = [self._parts[i][i == affine].plan(share) for i, share in enumerate(shares)]
-        plans = tuple(plan for plan in made if isinstance(plan, AxisPlan))
-        return ProductPlan(self.found, plans, affine, shares, self.centre)
+        plans = []
+        for i, (problem, share) in enumerate(zip(self.problems, shares, strict=True)):
+            made = self._parts[i][i == affine].plan(share)
+            assert isinstance(made, AxisPlan)
+            own = replace(made, row=problem.row, centre=problem.centre, direction=problem.direction, slopes=problem.slopes)
+            plans.append(own)
+        return ProductPlan(self.found, tuple(plans), affine, shares, self.centre)
 
     def _shares(self, error: float, split: tuple[float, ...]) -> tuple[float, ...]:
         return tuple(error * part / self._others(i) for i, part in enumerate(split))
 
-    def _tokens(self, error: float, split: tuple[float, ...], affine: int) -> float:
-        shares = self._shares(error, split)
-        return math.prod(self._parts[i][i == affine].tokens(share) for i, share in enumerate(shares))
+    def _tokens(self, error: float, split: tuple[float, ...], affine: int, below: float) -> float:
+        """Tokens of all factors together; infinite where they are not below a number."""
+        parts = [(self._parts[i][i == affine], share) for i, share in enumerate(self._shares(error, split))]
+        known = sorted(parts, key=lambda pair: pair[1] not in pair[0].known)
+        tokens = 1.0
+        for i, (part, share) in enumerate(known):
+            others = tokens * math.prod(other.least(s) for other, s in known[i + 1 :])
+            most = MOST if math.isinf(below) else min(MOST, math.ceil(below / others) - 1)
+            tokens *= part.tokens(share, min(MOST, math.ceil(FIRST * most) + 1)) if most > 0 else math.inf
+            if math.isinf(tokens):
+                break
+        return tokens
 
     def _others(self, number: int) -> float:
         """What an error of a factor is multiplied by."""
         return math.prod(size for i, size in enumerate(self.sizes) if i != number)
+
+
+def _alike(one: Problem, other: Problem) -> bool:
+    """Whether two problems are the same but for their directions, as far as points show."""
+    ends = [[(piece[0], piece[1]) for piece in problem.pieces] for problem in (one, other)]
+    if (one.low, one.high, one.links) != (other.low, other.high, other.links) or ends[0] != ends[1]:
+        return False
+    z = np.linspace(one.low, one.high, 257)
+    pairs = [(one.f, other.f), *((a[2], b[2]) for a, b in zip(one.pieces, other.pieces, strict=True))]
+    with np.errstate(all="ignore"):
+        return all(np.array_equal(f(z), g(z), equal_nan=True) for f, g in pairs)
 
 
 def _size(problem: Problem) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 from maxaffine.core.arrays import Array
 from maxaffine.heads.assemble import layer_of
 from maxaffine.heads.axis.plan import AxisPlan, Soft, axis_group, expression_problem
-from maxaffine.heads.composite.products_plan import AnyPlan, Part, ProductPlan, ProductPlanner, along, shared_centre
+from maxaffine.heads.composite.products_plan import MOST, AnyPlan, Part, ProductPlan, ProductPlanner, along, shared_centre
 from maxaffine.heads.spectral.directions import is_analytic
 from maxaffine.heads.spectral.plan import GroupPlan, GroupPlanner
 from maxaffine.layer.grouped import GroupedLayer
@@ -77,7 +77,7 @@ class SumPlanner:
             elif number in products:
                 factors = ProductPlanner(products[number], box, error, dtype, self.centre, soft)
                 self.why = self.why or factors.why
-                self._parts.append(Part(factors.plan))
+                self._parts.append(Part(lambda share, _, factors=factors: factors.plan(share)))  # type: ignore[misc]
             elif group.dimension == 1:
                 problem = expression_problem(found.along(number), box.low, box.high, error, self.centre)
                 if any(link.kind == "jump" for link in problem.links):
@@ -87,8 +87,8 @@ class SumPlanner:
                 self.why = "a part of several directions is not smooth"
 
     @staticmethod
-    def _smooth(planner: GroupPlanner) -> Callable[[float], GroupPlan | None]:
-        def make(share: float) -> GroupPlan | None:
+    def _smooth(planner: GroupPlanner) -> Callable[[float, int], GroupPlan | None]:
+        def make(share: float, _: int) -> GroupPlan | None:
             if planner.group.dimension > 1:
                 return planner.affine_product(0.9 * share) or planner.best_product(0.9 * share)
             fit = planner.lines[0].smallest(0.94 * share, start=1)
@@ -125,7 +125,7 @@ class SumPlanner:
             left = error - sum(share for share, straight in zip(needed, loose, strict=True) if not straight)
             needed = [max(left / sum(loose), share) if straight else share for share, straight in zip(needed, loose, strict=True)]
             for i, (part, share, straight) in enumerate(zip(parts, needed, loose, strict=True)):
-                plans[i] = part.make(share) if straight else plans[i]
+                plans[i] = part.make(share, MOST) if straight else plans[i]
         return list(zip(plans, needed, strict=True))
 
 
