@@ -31,7 +31,7 @@ from maxaffine.proofs.statement import Bound, Statement
 from maxaffine.report import text
 from maxaffine.runtime import chooser
 from maxaffine.runtime.collapse import SHARE
-from maxaffine.runtime.queries import as_points
+from maxaffine.runtime.named import points_of
 from maxaffine.target.box import Box
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
@@ -70,26 +70,26 @@ class Compiled:
 
     # -- evaluate
 
-    def __call__(self, *x: ArrayLike, runtime: str | None = None, outside: str = "error", threads: int | None = None) -> Array:
+    def __call__(
+        self, *x: Any, runtime: str | None = None, outside: str = "error", threads: int | None = None, **by_name: ArrayLike
+    ) -> Any:
         """Values in the target's shape: (B, D) -> (B,) or (B, K), one point -> a scalar or (K,); `statement` says how exact.
 
-        Tensors of PyTorch give tensors on the same device and in the same dtype, differentiable in x (runtime/torch_runtime.py).
+        Keywords, dictionaries, frames and labelled arrays go by name and are answered in kind (runtime/named.py).  Tensors of
+        PyTorch give tensors on the same device and in the same dtype, differentiable in x (runtime/torch_runtime.py).
         `threads` of large batches: by default OMP_NUM_THREADS, else all processors; the values do not depend on it.
         """
         if any(_is_tensor(one) for one in x):
             from maxaffine.runtime import torch_runtime
 
-            given: Any = x
-            found = torch_runtime.evaluate(
-                self.target, self.weights, *given, runtime=runtime, outside=outside, narrow=narrow_tolerance(self),
+            return torch_runtime.evaluate(
+                self.target, self.weights, *x, runtime=runtime, outside=outside, narrow=narrow_tolerance(self),
                 reserve=self.reserve or 0.0,
             )  # fmt: skip
-            return found  # type: ignore[return-value]
         if runtime == "collapsed" and self.reserve is None:
             raise BadInput("`runtime` (='collapsed') cannot run this layer: its certificate leaves no margin for it.")
-        points, single = as_points(self.target, *x, outside=outside)
-        out = self.target.present(chooser.evaluate(self.weights, points, runtime, self.reserve, threads))
-        return out[0] if single else out
+        points, form = points_of(self.target, x, by_name, outside)
+        return form.give(self.target.present(chooser.evaluate(self.weights, points, runtime, self.reserve, threads)))
 
     @property
     def reserve(self) -> float | None:
@@ -111,14 +111,14 @@ class Compiled:
             return name, reason
         return name, f"{reason}; {chooser.how_it_runs(self.weights, self.reserve, batch, threads, name)}"
 
-    def attention(self, *x: ArrayLike, outside: str = "error") -> Array:
+    def attention(self, *x: Any, outside: str = "error", **by_name: ArrayLike) -> Array:
         """The attention weights (B, N), or (N,) for one point, keys in row-major order."""
-        points, single = as_points(self.target, *x, outside=outside)
+        points, form = points_of(self.target, x, by_name, outside)
         needed = len(points) * self.weights.keys.count * 16
         what = f"attention weights of {len(points)} points over {count_text(self.weights.keys.count)} keys"
         afford_bytes(needed, what, "ask for fewer points")
         weights = chooser.attention(self.weights, points)
-        return weights[0] if single else weights
+        return weights[0] if form.single else weights
 
     # -- what it is
 

@@ -37,8 +37,9 @@ def run(
 ) -> None:
     """Evaluate a saved layer at the points of a CSV file.
 
-    A header names the variables of the box, in any order; without a header the columns are the variables in order.
-    The output repeats the points and adds the values, every number with all its digits.  Nothing is written unless
+    A header names the variables of the box, in any order; other columns are repeated as they are.  Without a header
+    the columns are the variables in order.  The output repeats the points and adds the values, every number with all
+    its digits.  Nothing is written unless
     every point can be evaluated.
 
     \b
@@ -51,6 +52,7 @@ def run(
 
     from maxaffine.cli.points import read_points
     from maxaffine.compiled import load
+    from maxaffine.runtime.named import output_names
 
     compiled = load(file)
     if runtime is not None and runtime not in compiled.runtimes():
@@ -59,7 +61,7 @@ def run(
     with progress_bar() as progress:
         with _source(points) as source:
             given = read_points(source, compiled.box, outside, "standard input" if points == "-" else points, progress)
-        names = output_names(compiled)
+        names = output_names(compiled.target, given.columns)
         values = _evaluate(compiled, given, runtime, outside, progress)
         found: dict[str, Any] = {"file": file, "points": given.count, "columns": [*given.columns, *names]}
         if path is not None:
@@ -72,20 +74,6 @@ def run(
         say_json({**found, "rows": None, "out": str(path)})
     elif path is not None:
         say(f"{given.count:,} point{'s' if given.count != 1 else ''} evaluated, values in {path}")
-
-
-def output_names(compiled: "Compiled") -> list[str]:
-    """f; f1, f2, ..; or f11, f21, .. (row, token; columns stacked), kept apart from the variables' names."""
-    letter = "f"
-    while any(name.startswith(letter) for name in compiled.box.names):
-        letter += "_" if letter != "f" else "value"
-    shape = compiled.target.output_shape
-    if len(shape) == 0:
-        return [letter]
-    if len(shape) == 1:
-        return [f"{letter}{k + 1}" for k in range(shape[0])]
-    joint = "_" if max(shape) > 9 else ""
-    return [f"{letter}{i + 1}{joint}{t + 1}" for t in range(shape[1]) for i in range(shape[0])]
 
 
 def _source(points: str) -> Any:
@@ -104,10 +92,11 @@ def _source(points: str) -> Any:
 
 def _evaluate(compiled: "Compiled", given: "Points", runtime: str | None, outside: str, progress: "Progress") -> Iterator[Any]:
     """Values (rows, outputs) block by block; a block is evaluated when its turn to be written comes."""
+    from maxaffine.runtime.named import stacked
+
     for done, block in enumerate(given.blocks, start=1):
         found = compiled(*compiled.target.split(block[:, given.order]), runtime=runtime, outside=outside)
-        # Several output tokens are written like sequences everywhere: column after column.
-        yield (found.transpose(0, 2, 1) if found.ndim == 3 else found).reshape(len(block), -1)
+        yield stacked(found)
         progress("evaluate and write (blocks of points)", done, len(given.blocks))
 
 

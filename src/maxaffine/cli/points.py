@@ -4,8 +4,8 @@ import csv
 import io
 import os
 from array import array
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
@@ -23,11 +23,12 @@ ROWS = 65_536  # points that are evaluated and written at a time
 
 @dataclass(frozen=True)
 class Points:
-    """Points of a box, one a row, as the file has them: columns in its own order."""
+    """Points of a box, one a row, as the file has them: columns in its own order, those of other names as text."""
 
     columns: tuple[str, ...]
-    order: tuple[int, ...]  # the column of the file that holds each coordinate of the box
+    order: tuple[int, ...]  # which of the columns of `numbers` holds each coordinate of the box
     numbers: Array  # (rows, D)
+    others: Mapping[int, list[str]] = field(default_factory=dict)  # columns that are no coordinate, by their place
 
     @property
     def count(self) -> int:
@@ -39,10 +40,14 @@ class Points:
         """Some rows at a time."""
         return [self.numbers[start : start + ROWS] for start in range(0, self.count, ROWS)]
 
-    def rows(self, values: Iterator[Any]) -> Iterator[list[list[float]]]:
+    def rows(self, values: Iterator[Any]) -> Iterator[list[list[Any]]]:
         """Rows for output, block by block: the point as the file has it, then its values."""
-        for block, found in zip(self.blocks, values, strict=True):
-            yield np.concatenate([block, np.asarray(found, dtype=np.float64)], axis=1).tolist()
+        for n, (block, found) in enumerate(zip(self.blocks, values, strict=True)):
+            rows: list[list[Any]] = np.concatenate([block, np.asarray(found, dtype=np.float64)], axis=1).tolist()
+            for place in sorted(self.others):
+                for row, cell in zip(rows, self.others[place][n * ROWS : (n + 1) * ROWS], strict=True):
+                    row.insert(place, cell)
+            yield rows
 
 
 def read_points(source: IO[bytes], box: "Box", outside: str, name: str, progress: "Progress") -> Points:
@@ -68,6 +73,7 @@ def _read(reader: Any, source: IO[bytes], box: "Box", outside: str, name: str, p
         columns = _header(first, box, name)
         first = None
     numbers, lines = array("d"), array("q")
+    others: dict[int, list[str]] = {k: [] for k, column in enumerate(columns) if column not in box.names}
     for row in chain([first] if first is not None else [], reader):
         if not row or (len(row) == 1 and not row[0].strip()):
             continue
@@ -76,18 +82,21 @@ def _read(reader: Any, source: IO[bytes], box: "Box", outside: str, name: str, p
                 f"{name}, line {reader.line_num}: {len(row)} cells came where {len(columns)} ({', '.join(columns[:8])}"
                 f"{', ..' if len(columns) > 8 else ''}) are wanted."
             )
+        for place, cells in others.items():
+            cells.append(row[place])
         try:
-            numbers.extend(map(float, row))
+            numbers.extend(float(cell) for k, cell in enumerate(row) if k not in others)
         except ValueError:
-            cell, column = next((c, k) for c, k in zip(row, columns, strict=True) if not _is_number(c))
+            cell, column = next((c, k) for c, k in zip(row, columns, strict=True) if k in box.names and not _is_number(c))
             raise BadInput(f"{name}, line {reader.line_num}, column {column}: {cell[:60]!r} is not a number.") from None
         lines.append(reader.line_num)
         if total and len(lines) % ROWS == 0:
             progress("read points (percent)", min(100, 100 * source.tell() // total), 100)
     if not lines:
         raise BadInput(f"{name} has a header and no points; give one point per line below it.")
-    order = tuple(columns.index(variable) for variable in box.names)
-    found = Points(columns, order, np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(columns)))
+    kept = [column for column in columns if column in box.names]
+    order = tuple(kept.index(variable) for variable in box.names)
+    found = Points(columns, order, np.frombuffer(numbers, dtype=np.float64).reshape(-1, len(kept)), others)
     for n, block in enumerate(found.blocks):
         _check_inside(block[:, order], lines[n * ROWS : (n + 1) * ROWS], box, outside, name)
     return found
@@ -97,13 +106,12 @@ def _header(row: list[str], box: "Box", name: str) -> tuple[str, ...]:
     columns = tuple(cell.strip() for cell in row)
     variables = ", ".join(box.names[:12]) + (", .." if box.dimension > 12 else "")
     for column in columns:
-        if column not in box.names:
-            raise BadInput(f"{name}: the header names {column[:60]!r}, and the layer's variables are {variables}.")
-        if columns.count(column) > 1:
+        if column in box.names and columns.count(column) > 1:
             raise BadInput(f"{name}: the header names {column!r} twice.")
     missing = [variable for variable in box.names if variable not in columns]
     if missing:
-        raise BadInput(f"{name}: the column {missing[0]!r} is missing; the layer's variables are {variables}.")
+        has = ", ".join(column[:40] for column in columns[:8]) + (", .." if len(columns) > 8 else "")
+        raise BadInput(f"{name}: the column {missing[0]!r} is missing; the variables are {variables}, and the header has {has}.")
     return columns
 
 

@@ -43,7 +43,7 @@ def as_points(target: Target, *x: ArrayLike, outside: str = "error") -> tuple[Ar
         except (TypeError, ValueError):
             raise BadInput(f"a query must be an array of numbers, not {type(one).__name__}.") from None
         flat, alone = flattened(box, array)
-        parts.append(_inside(box, flat, np.asarray(one).dtype, outside))
+        parts.append(inside(box, flat, unit_of(np.asarray(one).dtype), outside))
         single.append(alone)
     if len({len(part) for part in parts}) != 1 or len(set(single)) != 1:
         raise BadInput(f"both inputs must hold the same number of points; {[len(part) for part in parts]} came.")
@@ -68,14 +68,19 @@ def flattened(box: Box, x: Any) -> tuple[Any, bool]:
     return x, False
 
 
-def _inside(box: Box, points: Array, dtype: np.dtype[Any], outside: str) -> Array:
+def unit_of(dtype: np.dtype[Any]) -> float:
+    """The rounding of a dtype: by so much of an edge a query may lie beyond it."""
+    return float(np.finfo(dtype).eps) if dtype.kind == "f" else 2.0**-52
+
+
+def inside(box: Box, points: Array, unit: float | Array, outside: str) -> Array:
+    """The points, those beyond an edge by no more than their rounding moved to it; `unit` is one number or one per variable."""
     columns = zip(points.T, box.low, box.high, strict=True)
     if len(points) and all(column.min() >= low and column.max() <= high for column, low, high in columns):
         return points
     if not np.isfinite(points).all():
         raise BadInput(NOT_FINITE)
     if outside == "error":
-        unit = float(np.finfo(dtype).eps) if dtype.kind == "f" else 2.0**-52
         slack = unit * np.maximum(np.abs(box.low), np.abs(box.high))
         bad = np.argwhere((points < box.low - slack) | (points > box.high + slack))
         if len(bad):

@@ -1,6 +1,7 @@
 """Samples: values at scattered points, as a target of `compile`.
 
-    Samples(X, y)          X (N, D), or (N,) for one variable; y (N,) or (N, K)
+    Samples(X, y)                          X (N, D), or (N,) for one variable; y (N,) or (N, K)
+    Samples.from_frame(frame, "z")         columns by name, "z" the values
 
 Samples say something at their points and nowhere else, and so does the certificate of a layer compiled from them.
 """
@@ -82,6 +83,27 @@ class Samples:
             array.flags.writeable = False
         box = Box.named(check_names(names, points.shape[1]), low, high)
         vars(self).update(X=points, y=values, output_shape=outputs, box=box, name=str(name), _missing=count, _rows=rows)
+
+    @classmethod
+    def from_frame(
+        cls, frame: Any, values: str | Sequence[str], variables: Sequence[str] | None = None, *, missing: str = "refuse",
+        name: str = "samples",
+    ) -> "Samples":  # fmt: skip
+        """Samples of a frame (pandas, polars): `values` names its column of values, or several; the others are the variables.
+
+        `variables`: which columns those are, where others are to be left out.
+        """
+        labels = list(getattr(frame, "columns", ()))
+        outputs = [values] if isinstance(values, str) else list(values)
+        inputs = [label for label in labels if label not in outputs] if variables is None else list(variables)
+        for column in (*outputs, *inputs):
+            if labels.count(column) != 1:
+                has = ", ".join(str(label)[:40] for label in labels[:12]) or "none"
+                raise BadInput(f"the frame must have one column {column!r}; it has {has}.")
+        if not inputs or not outputs:
+            raise BadInput("a frame of samples needs a column of values, and at least one of a variable.")
+        X, Y = (np.stack([numbers(label, frame[label]) for label in some], axis=1) for some in (inputs, outputs))
+        return cls(X, Y[:, 0] if isinstance(values, str) else Y, inputs, missing=missing, name=name)
 
     @property
     def dimension(self) -> int:

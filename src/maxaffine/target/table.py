@@ -1,6 +1,7 @@
 """Table: values on a grid of axes, regular or not, as a target of `compile`.
 
     Table([temperature, pressure], density, names=["T", "p"])          values (n_1, .., n_D) or (n_1, .., n_D, K)
+    Table.from_xarray(density)                                         dimensions are variables, coordinates are axes
 
 A table says something at its entries and nowhere else, and so does the certificate of a layer compiled from it.
 """
@@ -81,6 +82,24 @@ class Table:
             array.flags.writeable = False
         box = Box.named(check_names(names, len(rows)), [row[0] for row in rows], [row[-1] for row in rows])
         vars(self).update(axes=rows, values=found, output_shape=outputs, box=box, name=str(name), _missing=count)
+
+    @classmethod
+    def from_xarray(cls, array: Any, outputs: str | None = None, *, missing: str = "refuse", name: str | None = None) -> "Table":
+        """The table of an xarray DataArray: its dimensions are the variables, their coordinates the axes.
+
+        `outputs`: the dimension that is no variable but counts several values per entry.
+        """
+        if not (hasattr(array, "dims") and hasattr(array, "coords") and hasattr(array, "values")) or hasattr(array, "data_vars"):
+            raise BadInput(f"`array` (a {type(array).__name__}) must be an xarray DataArray, such as dataset['t'].")
+        if outputs is not None and outputs not in array.dims:
+            raise BadInput(f"`outputs` (={outputs!r}) is no dimension of the array; they are {', '.join(map(str, array.dims))}.")
+        names = [dim for dim in array.dims if dim != outputs]
+        without = next((dim for dim in names if dim not in array.coords), None)
+        if without is not None:
+            raise BadInput(f"dimension {without!r} has no coordinate, so nothing says where its entries are; assign one.")
+        found = array if outputs is None else array.transpose(..., outputs)
+        axes = [array.coords[dim].values for dim in names]
+        return cls(axes, found.values, names, missing=missing, name=name or str(array.name or "table"))
 
     @property
     def dimension(self) -> int:

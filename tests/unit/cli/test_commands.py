@@ -416,6 +416,16 @@ def test_eval_reads_columns_in_any_order_and_repeats_them_exactly(run, saved):
     assert rows[:, 2].tolist() == ma.load(saved)([[0.5, 0.1], [2.0, -1e-3]]).tolist()
 
 
+def test_eval_repeats_columns_of_other_names_as_they_are(run, saved):
+    answer = run("eval", saved, stdin=b"id,y,f,x,\nu 1,0.1,,0.5,a\nnan,-1e-3,7,2,\n").out
+    head, *rows = csv.reader(io.StringIO(answer))
+    assert head == ["id", "y", "f", "x", "", "fvalue"] and [row[:5] for row in rows] == [
+        ["u 1", "0.1", "", "0.5", "a"], ["nan", "-0.001", "7", "2.0", ""],
+    ]  # fmt: skip
+    assert [float(row[5]) for row in rows] == ma.load(saved)([[0.5, 0.1], [2.0, -1e-3]]).tolist()
+    assert json.loads(run("eval", saved, "--json", stdin=b"id,y,x\nu,0.1,0.5\n").out)["rows"][0][:2] == ["u", 0.1]
+
+
 @pytest.mark.parametrize(
     "text", [b"0.1,0.5\n", b"\xef\xbb\xbfx,y\r\n0.1,0.5\r\n", b" x , y \n 0.1 , 0.5", b'"x","y"\n"0.1","0.5"\n']
 )
@@ -474,7 +484,7 @@ def test_eval_takes_both_inputs_of_a_cross_attention_layer(run, tmp_path):
         (b"", "empty"),
         (b"\n\n", "empty"),
         (b"x,y\n", "no points"),
-        (b"x,z\n1,2\n", "'z'"),
+        (b"x,z\n1,2\n", "'y' is missing; the variables are x, y, and the header has x, z"),
         (b"x\n1\n", "'y' is missing"),
         (b"x,y,x\n1,2,3\n", "'x' twice"),
         (b"x,y\n1,2\n1,oops\n", "line 3, column y: 'oops'"),
