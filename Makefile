@@ -9,7 +9,7 @@ export PIP_NO_INPUT := 1
 # Modules are compiled when they are imported; most never are.
 export PIP_NO_COMPILE := 1
 
-.PHONY: help run quick test docs-check mutants mutants-all house gate venv bench tables gallery formulas hard-targets regression docs dist lint clean
+.PHONY: help run quick test docs-check mutants mutants-all house gate venv bench tables gallery formulas hard-targets regression docs site dist lint clean
 
 help:
 	@echo "make run     install the core, compile sin(x)+cos(y), print what is proved, save layer and picture in out/"
@@ -29,6 +29,7 @@ help:
 	@echo "make bench   benchmarks of the CPU against its peers, one thread (docs/benchmarks.md)"
 	@echo "make regression    the regressor beside its peers, 5 x 5 folds (docs/regression.md), about an hour"
 	@echo "make docs    regenerate the pictures, the token table and the command outputs of README.md and docs/"
+	@echo "make site    the documentation as a site with search, built strictly, in out/site/html"
 	@echo "make dist    build sdist and wheel, install the wheel in a clean environment, run doctor, a compile and a check from it"
 	@echo "make lint    ruff, mypy, import-linter"
 	@echo "make clean   remove the environment and everything generated outside version control"
@@ -61,7 +62,7 @@ run: $(VENV)/.core
 		--out out/sin-cos.safetensors --figure out/sin-cos.png
 
 test: $(VENV)/.test
-	@$(BIN)/ruff check src tests benchmarks docs $(wildcard examples)
+	@$(BIN)/ruff check src tests benchmarks docs site $(wildcard examples)
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/mypy > $(VENV)/mypy.log 2>&1 & types=$$!; OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -q; tests=$$?; \
 		wait $$types; typed=$$?; cat $(VENV)/mypy.log; [ $$tests = 0 ] && [ $$typed = 0 ]
@@ -135,6 +136,14 @@ house: $(VENV)/.core
 gate: $(VENV)/.core
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/gate.py
 
+$(VENV)/.site: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing maxaffine with what builds the site"
+	@$(BIN)/pip install -e ".[all,site]"
+	@touch $@ $(VENV)/.core
+
+site: $(VENV)/.site
+	@$(BIN)/python site/build.py
+
 # A wheel is built from the sdist, installed where nothing else is, and has to answer from there.
 dist:
 	@rm -rf dist out/dist && mkdir -p out/dist
@@ -149,7 +158,7 @@ docs: $(VENV)/.core
 	@$(BIN)/python docs/regenerate.py
 
 lint: $(VENV)/.test
-	@$(BIN)/ruff check src tests benchmarks docs $(wildcard examples)
+	@$(BIN)/ruff check src tests benchmarks docs site $(wildcard examples)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 

@@ -131,7 +131,9 @@ def inspect(
     """Look at one head on the tokens X.
 
     Args:
-        W_Q, W_K, W_V: (d_head, d_model), as in torch.nn.Linear; `b_Q`, `b_K`, `b_V` are their biases.
+        W_Q: (d_head, d_model), as in torch.nn.Linear.
+        W_K: as W_Q.
+        W_V: as W_Q; `b_Q`, `b_K`, `b_V` are their biases.
         X: tokens in rows (n, d_model), a batch (B, n, d_model), or a list of sequences of different lengths.
         scale: of the logits; 1/sqrt(d_head) if not given.
         causal: token i sees the keys up to i alone.

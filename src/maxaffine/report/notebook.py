@@ -80,13 +80,13 @@ def _picture(c: Compiled) -> str:
 
     try:
         with style.look():
-            drawn = style.render(_small(Probe(c)), ".png", dots=100)
+            drawn = style.render(small_figure(Probe(c)), ".png", dots=100)
     except (MaxaffineError, ValueError):
         return ""
     return f'<img alt="the layer and its error" src="data:image/png;base64,{base64.b64encode(drawn).decode()}"/>'
 
 
-def _small(probe: Probe) -> Figure:
+def small_figure(probe: Probe) -> Figure:
     """Two panels: values and error, as curves in one variable, maps in two, lines through the worst point in more."""
     import numpy as np
     from matplotlib.colors import Normalize
