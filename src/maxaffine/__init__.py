@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from maxaffine.target.samples import Samples
     from maxaffine.target.table import Table
     from maxaffine.target.target import Target
+    from maxaffine.temperatures import sweep
     from maxaffine.validate import check
 
 _NAMES = {
@@ -44,6 +45,7 @@ _NAMES = {
     "layer.maxaffine": "MaxAffine",
     "proofs.certificate": "Certificate",
     "regressor": "MaxAffineRegressor",
+    "temperatures": "sweep",
     "report.diagnosis": "diagnose",
     "request": "Run",
     "target.box": "Box",
@@ -61,7 +63,7 @@ __all__ = [
     "Analytic", "BadInput", "Box", "Certificate", "Compiled", "ConcaveModulus", "Derivatives", "IntegralModulus", "Layer",
     "MaxAffine", "MaxAffineRegressor", "MaxaffineError", "PiecewiseAffine", "Refused", "ReluNetwork", "Run", "Samples",
     "Table", "Target", "TotalVariation", "__version__", "check", "compile", "diagnose", "gallery", "inspect", "load",
-    "meanfield", "plan",
+    "meanfield", "plan", "sweep",
 ]  # fmt: skip
 
 

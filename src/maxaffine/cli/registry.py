@@ -12,7 +12,10 @@ from maxaffine import __version__
 from maxaffine.cli import completion
 from maxaffine.cli.streams import say
 
-COMMANDS = ("compile", "check", "plan", "eval", "export", "gallery", "inspect", "meanfield", "margin", "lab", "attack", "doctor")
+COMMANDS = (
+    "compile", "check", "plan", "sweep", "eval", "export", "gallery", "inspect", "meanfield", "margin", "lab", "attack",
+    "doctor",
+)
 GROUPS = {
     "meanfield": "Exact mean-field theory of a softmax attention layer: risk, phases, dynamics, simulation.",
     "lab": "Repeat the experiments of the papers: resumable, recorded, each with a verdict.",
