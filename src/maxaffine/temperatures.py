@@ -21,6 +21,7 @@ from maxaffine.core.budget import count_text
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.layer.temperature import check_factor
+from maxaffine.report.weights import columns
 
 FACTORS = tuple(float(f"{2.0 ** (k / 2):.6g}") for k in range(-12, 13))  # 1/64 to 64
 MOST = 1000  # temperatures of one sweep
@@ -95,29 +96,16 @@ def sweep(layer: Compiled, factors: ArrayLike | None = None, *, progress: Progre
     return Sweep(layer, tuple(rows), why)
 
 
-def largest_weights(layer: Compiled, x: Array) -> tuple[Array, Array]:
-    """max_j alpha_j(x) at points (B, D), the mean over groups of tokens; and which token has it in every group, (B, groups)."""
-    columns = _columns(layer, x)
-    return np.mean([part.max(axis=1) for part in columns], axis=0), np.stack([part.argmax(axis=1) for part in columns], axis=1)
-
-
-def _columns(layer: Compiled, x: Array) -> list[Array]:
-    """Attention weights (B, N_g) per group."""
-    weights = np.asarray(layer.attention(*layer.target.split(x)), dtype=np.float64).reshape(len(x), -1)
-    counts = layer.weights.keys.shape if layer.weights.grouped else (weights.shape[1],)
-    return np.split(weights, np.cumsum(counts)[:-1], axis=1)
-
-
 def _weights(layer: Compiled, x: Array) -> tuple[tuple[float, float, float] | None, float | None, str]:
     """Entropy and the share of decided points; or why there are no weights."""
     try:
-        columns = _columns(layer, x)
+        found = columns(layer, x)
     except Refused as failure:
         return None, None, failure.reason
-    logs = [np.log(part, out=np.zeros_like(part), where=part > 0) for part in columns]
-    entropy = np.maximum(-np.mean([(part * log).sum(axis=1) for part, log in zip(columns, logs, strict=True)], axis=0), 0.0)
+    logs = [np.log(part, out=np.zeros_like(part), where=part > 0) for part in found]
+    entropy = np.maximum(-np.mean([(part * log).sum(axis=1) for part, log in zip(found, logs, strict=True)], axis=0), 0.0)
     low, high = (float(np.quantile(entropy, share)) for share in (0.05, 0.95))
-    decided = float(np.mean([part.max(axis=1) >= DECIDED for part in columns]))
+    decided = float(np.mean([part.max(axis=1) >= DECIDED for part in found]))
     return (float(entropy.mean()), low, high), decided, ""
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from maxaffine.core.errors import MaxaffineError
 from maxaffine.report import style
+from maxaffine.report.weights import largest
 
 if TYPE_CHECKING:
     from maxaffine.compiled import Compiled
@@ -87,8 +88,6 @@ def _finish(panel: Any, title: str, unit: str) -> None:
 
 def _maps(figure: Any, panels: list[Any], layer: Compiled, rows: Sequence[Temperature]) -> None:
     """The largest weight at four temperatures: a map over the first two variables through the worst point, or a curve."""
-    from maxaffine.temperatures import largest_weights
-
     places = np.unique(np.linspace(0, len(rows) - 1, SHOWN).round().astype(int))
     low, high, names = layer.box.low, layer.box.high, layer.box.names
     at = np.array(layer.observed.at, dtype=np.float64)
@@ -108,17 +107,17 @@ def _maps(figure: Any, panels: list[Any], layer: Compiled, rows: Sequence[Temper
             continue
         row = rows[places[k]]
         try:
-            largest, tokens = largest_weights(layer.with_sharpness(row.r), x)
+            weight, tokens = largest(layer.with_sharpness(row.r), x)
         except MaxaffineError:
             style.note(panel, "Not drawn:\ntoo many tokens.")
             continue
         if one_variable:
             style.clean(panel)
-            panel.plot(x[:, 0], largest, color=style.PURPLE, lw=1.2)
+            panel.plot(x[:, 0], weight, color=style.PURPLE, lw=1.2)
             panel.set(xlabel=names[0], ylim=(-0.03, 1.03))
         else:
             extent = (low[0], high[0], low[1], high[1])
-            picture = largest.reshape(SIDE, SIDE)
+            picture = weight.reshape(SIDE, SIDE)
             shown = panel.imshow(picture, origin="lower", extent=extent, aspect="auto", vmin=0, vmax=1, cmap="viridis")
             panel.imshow(_faces(tokens), origin="lower", extent=extent, aspect="auto", interpolation="nearest")
             panel.set(xlabel=names[0], ylabel=names[1] if k == 0 else "")
