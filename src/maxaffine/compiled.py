@@ -136,7 +136,9 @@ class Compiled:
     @property
     def bound(self) -> Bound | None:
         """What is proved of `layer(x)`; of a loaded layer what its file states, and its `standing` says so until `check`."""
-        return None if self.certificate.bound is None else Bound(self.certificate.bound, self.standing)
+        made = self.certificate
+        where = made.where if made.norm_label == "entries" else ""
+        return None if made.bound is None else Bound(made.bound, self.standing, where)
 
     @cached_property
     def literal(self) -> Mapping[str, float | str]:
@@ -260,14 +262,7 @@ class Compiled:
         return draw_axes(self, path)
 
     def __repr__(self) -> str:
-        bound = "no bound" if self.bound is None else f"bound {self.bound:.4g}"
-        bound += " (stated, not checked)" if self.standing == "stated" and self.bound is not None else ""
-        what = self.target.name or self.target.text or "callable"
-        where = " at the entries" if self.certificate.scope.over == "entries" else ""
-        return (
-            f"<maxaffine.Compiled {what[:40]!r}: {self.method}, {count_text(self.tokens)} tokens, {bound}, "
-            f"{self.certificate.kind}{where}, observed {self.observed.error:.3g}, {self.dtype}>"
-        )
+        return text.short(self)
 
     def _repr_html_(self) -> str:
         from maxaffine.report.notebook import as_html

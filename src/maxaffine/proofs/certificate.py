@@ -64,18 +64,18 @@ class Certificate:
         return self.least is not None
 
     @property
-    def norm_name(self) -> str:
-        """sup or L_p, as a person reads it; of a table, that it is a maximum over its entries."""
+    def where(self) -> str:
+        """Where an error is meant, as a person reads it behind a number: in a norm, or at so many entries and nowhere else."""
         if self.scope.over == "entries":
-            return "maximum over the entries, nothing claimed between them"
+            return f"at {self.scope.count:,} entries; nothing between them"
         if self.pointwise:
-            return "sup norm relative to |f(x)|, pointwise"
-        return "sup norm" if math.isinf(self.norm) else f"L_{self.norm:g} norm"
+            return "in the sup norm relative to |f(x)|, pointwise"
+        return "in the sup norm" if math.isinf(self.norm) else f"in the L_{self.norm:g} norm"
 
     def __str__(self) -> str:
         if self.bound is None:
             return f"nothing proved: {self.theorem}"
-        return f"{self.kind}: error <= {self.bound:.6g} in the {self.norm_name} ({self.argument}, {self.dtype})"
+        return f"{self.kind}: error <= {self.bound:.6g} {self.where} ({self.argument}, {self.dtype})"
 
     @property
     def norm_label(self) -> float | str:

@@ -16,22 +16,27 @@ NONE = "it has no gradients"
 
 
 class Bound(float):
-    """A bound that says what it rests on (`standing`): "proved" here, "checked" from its file, or only "stated" there."""
+    """A bound that says what it rests on (`standing`): "proved" here, "checked" from its file, or only "stated" there.
+
+    `where` is said beside it where it is not meant in a norm: at the entries of a table, and nowhere else.
+    """
 
     standing: str
+    where: str
 
-    def __new__(cls, value: float, standing: str) -> Bound:
+    def __new__(cls, value: float, standing: str, where: str = "") -> Bound:
         """The number, and what it rests on."""
         made = super().__new__(cls, value)
-        made.standing = standing
+        made.standing, made.where = standing, where
         return made
 
     def __repr__(self) -> str:
-        shown = float.__repr__(self)
-        return shown if self.standing != "stated" else f"{shown} (stated, not checked)"
+        words = [self.where] if self.where else []
+        words += ["stated, not checked"] if self.standing == "stated" else []
+        return f"{float.__repr__(self)} ({'; '.join(words)})" if words else float.__repr__(self)
 
-    def __reduce__(self) -> tuple[type[Bound], tuple[float, str]]:
-        return Bound, (float(self), self.standing)
+    def __reduce__(self) -> tuple[type[Bound], tuple[float, str, str]]:
+        return Bound, (float(self), self.standing, self.where)
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,10 @@ class Statement:
 
     def __str__(self) -> str:
         where = f"{self.route}, {self.dtype}" + ("" if self.device == "cpu" else f", {self.device}")
-        return f"{where}: not covered: {self.why}" if self.bound is None else f"{where}: error <= {self.bound:.6g} ({self.why})"
+        place = " at the entries; nothing between them" if self.norm == "entries" else ""
+        if self.bound is None:
+            return f"{where}: not covered: {self.why}"
+        return f"{where}: error <= {self.bound:.6g}{place} ({self.why})"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, without infinities."""

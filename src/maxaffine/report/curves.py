@@ -1,5 +1,7 @@
 """Panels over one axis: values with their bound, error, entropy, attention weights, hand-over points."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
@@ -9,15 +11,23 @@ from maxaffine.core.arrays import Array
 from maxaffine.report import style
 from maxaffine.report.sampling import Probe, Samples, Window
 
+DOTS: dict[str, Any] = {"ls": "none", "marker": "o", "ms": 3.5, "mec": "none"}
 
-def value_curves(axes: Axes, probe: Probe, ticks: Array, samples: Samples, bound: float | None, *, axis: int = 0) -> None:
-    """Target with its bound as a band, and the layer, along a line."""
+
+def value_curves(
+    axes: Axes, probe: Probe, ticks: Array, samples: Samples, bound: float | None, window: Window, *, axis: int = 0
+) -> None:
+    """Target with its bound as a band, and the layer, along a line; of a table its entries there."""
     if bound is not None:
         words = f"target ± {probe.compiled.certificate.kind} bound"
         axes.fill_between(
             ticks, samples.target - bound, samples.target + bound, color=style.PROVED, alpha=0.16, lw=0, label=words
         )
-    axes.plot(ticks, samples.target, color=style.TARGET, lw=2.4, alpha=0.75, label="target")
+    if probe.at_entries:
+        places, entries = _entries(probe, axis, window)
+        axes.plot(places, entries.target, color=style.TARGET, label="entries", **DOTS)
+    else:
+        axes.plot(ticks, samples.target, color=style.TARGET, lw=2.4, alpha=0.75, label="target")
     axes.plot(ticks, samples.layer, color=style.LAYER, lw=1.1, label="layer")
     axes.plot(probe.worst[axis], probe.worst_layer, **style.WORST_MARK, label="worst point found")
     low, high = axes.get_ylim()
@@ -26,8 +36,11 @@ def value_curves(axes: Axes, probe: Probe, ticks: Array, samples: Samples, bound
         axes.set_ylim(low - room, high + room)
 
 
-def error_curve(axes: Axes, probe: Probe, ticks: Array, samples: Samples, *, axis: int = 0) -> None:
-    """layer - target along a line, the bound as a band, the worst point marked."""
+def error_curve(axes: Axes, probe: Probe, ticks: Array, samples: Samples, window: Window, *, axis: int = 0) -> None:
+    """layer - target along a line, the bound as a band, the worst point marked; of a table at its entries there."""
+    if probe.at_entries:
+        _errors_at_entries(axes, probe, window, axis)
+        return
     bound, largest = probe.pointwise_bound, max(float(np.abs(samples.error).max()), abs(probe.worst_error))
     reach, words, height = 1.2 * largest or bound or 1.0, "", 1.0
     if bound is not None:
@@ -52,6 +65,35 @@ def error_curve(axes: Axes, probe: Probe, ticks: Array, samples: Samples, *, axi
         where, side = ((0.012, height), "left") if left else ((0.988, height), "right")
         above = (where, (0, 2), axes.get_yaxis_transform(), "offset points")
         axes.annotate(words, *above, ha=side, va="bottom", fontsize=8, color=style.PROVED_TEXT)
+
+
+def _entries(probe: Probe, axis: int, window: Window) -> tuple[Array, Samples]:
+    """Where entries are on the line through the worst point, and what they and the layer say there."""
+    places = probe.entries_on(axis, window)
+    x = np.tile(probe.worst, (len(places), 1))
+    x[:, axis] = places
+    return places, probe.at(x)
+
+
+def _errors_at_entries(axes: Axes, probe: Probe, window: Window, axis: int) -> None:
+    """layer - target at the entries on a line, the bound a stroke above and below each, and nothing between them."""
+    places, found = _entries(probe, axis, window)
+    bound, largest = probe.compiled.certificate.bound, max(float(np.abs(found.error).max(initial=0.0)), abs(probe.worst_error))
+    reach = 1.2 * largest or bound or 1.0
+    axes.axhline(0, color=style.QUIET, lw=0.6)
+    axes.plot(places, found.error, color=style.INK, **DOTS)
+    axes.plot(probe.worst[axis], probe.worst_error, **style.WORST_MARK)
+    if bound is not None:
+        words = f"{probe.compiled.certificate.kind}: ±{style.above(bound)} at the entries"
+        if bound <= 25 * largest or largest == 0:
+            for edge in (-bound, bound):
+                axes.plot(places, np.full(len(places), edge), color=style.PROVED, ls="none", marker="_", ms=7, mew=1.2)
+            reach = max(reach, 1.12 * bound)
+        look: dict[str, Any] = {"ha": "right", "va": "top", "fontsize": 8, "color": style.PROVED_TEXT}
+        axes.annotate(words, (0.988, 1.0), (0, -2), axes.transAxes, "offset points", **look)
+    axes.set_ylim(-reach, reach if bound is None else 1.4 * reach)
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
 
 
 def entropy_curve(axes: Axes, probe: Probe, window: Window, handovers: Array) -> None:

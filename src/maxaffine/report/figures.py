@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from maxaffine.compiled import Compiled
 
+LONGEST = 92  # characters of a headline in full size
 MARKS = ("o", "s", "^", "D", "v", "P")
 
 
@@ -64,7 +65,8 @@ def figure(compiled: Compiled, *, progress: Progress | None = None) -> Figure:
         layout = {1: layouts.one_variable, 2: layouts.two_variables}.get(probe.window.dimension, layouts.many_variables)
         drawn = layout(probe)
         inch = 1 / drawn.get_figheight()
-        drawn.text(0.012, 1 - 0.12 * inch, headline(compiled), va="top", fontsize=13, fontweight="bold")
+        head = headline(compiled)
+        drawn.text(0.012, 1 - 0.12 * inch, head, va="top", fontsize=min(13.0, 13.0 * LONGEST / len(head)), fontweight="bold")
         drawn.text(0.012, 1 - 0.44 * inch, subline(probe), va="top", fontsize=8.5, color=style.QUIET, linespacing=1.5)
         probe.step()
     return drawn
@@ -73,14 +75,15 @@ def figure(compiled: Compiled, *, progress: Progress | None = None) -> Figure:
 def headline(compiled: Compiled) -> str:
     """Method, tokens, what is proved ('proved bound 0.0988', 'statistical bound ..' or 'nothing proved'), what was observed."""
     tokens, certificate, observed = compiled.tokens, compiled.certificate, compiled.observed
-    norm, where, said = _in_norm(compiled.norm), _where(compiled), "nothing proved"
+    norm, said = _in_norm(compiled.norm), "nothing proved"
     norm += "relative " if compiled.certificate.pointwise else ""
     if certificate.bound is not None and certificate.kind != "none":
-        said = f"{certificate.kind} {norm}bound {style.above(certificate.bound)}{where}"
+        said = f"{certificate.kind} {norm}bound {style.above(certificate.bound)}"
+        said = said if certificate.norm_label != "entries" else f"{said} {certificate.where}"
     parts = [compiled.method, f"{count_text(tokens)} token{'s' if tokens != 1 else ''}", said]
     if math.isfinite(observed.error):
         noise = f" ± {style.number(observed.standard_error)}" if observed.standard_error else ""
-        parts.append(f"observed {norm}error {style.number(observed.error)}{noise}{where}")
+        parts.append(f"observed {norm}error {style.number(observed.error)}{noise}")
     return "  ·  ".join(parts)
 
 
@@ -96,7 +99,8 @@ def subline(probe: Probe) -> str:
     ]
     domain = ", ".join(edges) if len(edges) <= 4 else ", ".join([*edges[:2], "…", edges[-1]])
     first = f"f({style.shortened(', '.join(window.names), 40)}) = {style.shortened(words, 80)}    on  {domain}"
-    norm = "nothing claimed between entries" if _where(compiled) else f"{_in_norm(compiled.norm) or 'sup '}norm"
+    entries = compiled.certificate.scope.over == "entries"
+    norm = "errors at entries" if entries else f"{_in_norm(compiled.norm) or 'sup '}norm"
     norm += ", relative to |f(x)|" if compiled.certificate.pointwise else ""
     facts = [norm, f"asked {style.number(compiled.error)}", compiled.dtype]
     if compiled.sharpness is not None:
@@ -107,11 +111,6 @@ def subline(probe: Probe) -> str:
     second, third = "  ·  ".join(facts), f"worst point found: {place}{', …' if window.dimension > 8 else ''}"
     joint = "  ·  " if len(second) + len(third) < 130 else "\n"
     return f"{first}\n{second}{joint}{third}"
-
-
-def _where(compiled: Compiled) -> str:
-    """' at the entries' of a table, '' of a function."""
-    return " at the entries" if compiled.certificate.scope.over == "entries" else ""
 
 
 def _in_norm(norm: float) -> str:

@@ -45,13 +45,13 @@ def one_variable(probe: Probe) -> Figure:
             curves.mark_handovers(panels[row], handovers, window, rug=row == 0)
             panels[row].set_xlim(window.low[0], window.high[0])
             style.clean(panels[row])
-        curves.value_curves(panels[0], probe, ticks, samples, None if probe.at_entries else probe.pointwise_bound)
+        curves.value_curves(panels[0], probe, ticks, samples, probe.pointwise_bound, window)
         if column == 0:
             panels[0].legend(**style.LEGEND, loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=4)
-        curves.error_curve(panels[1], probe, ticks, samples)
+        curves.error_curve(panels[1], probe, ticks, samples, window)
         if column == 0:
             panels[0].set_title("target and layer")
-            panels[1].set_title(f"{probe.titled}, layer − target")
+            panels[1].set_title("error at entries, layer − target" if probe.at_entries else "error, layer − target")
             curves.entropy_curve(panels[2], probe, window, handovers)
         else:
             panels[0].set_title("near the worst point")
@@ -83,9 +83,9 @@ def two_variables(probe: Probe) -> Figure:
     probe.step()
 
     top = [figure.add_subplot(grid[0, k]) for k in range(3)]
-    maps.colour_map(top[0], samples.target, whole, style.VALUES, scale, "target")
+    maps.colour_map(top[0], samples.target, whole, style.VALUES, scale, probe.target_titled)
     maps.colour_map(top[1], samples.layer, whole, style.VALUES, scale, "layer")
-    title = f"{probe.titled}, largest |layer − target| nearby" if many else f"{probe.titled}, |layer − target|"
+    title = f"{probe.titled}, largest nearby" if many else probe.titled
     maps.colour_map(top[2], error, whole, style.ERRORS, error_scale, title)
     for axes in top:
         maps.outline_cells(axes, cells)
@@ -112,7 +112,7 @@ def two_variables(probe: Probe) -> Figure:
         axes = figure.add_subplot(below[axis])
         ticks, line = probe.line(axis, close, 1200)
         style.clean(axes)
-        curves.error_curve(axes, probe, ticks, probe.at(line), axis=axis)
+        curves.error_curve(axes, probe, ticks, probe.at(line), close, axis=axis)
         axes.set_xlim(close.low[axis], close.high[axis])
         axes.set_xlabel(whole.names[axis], labelpad=1)
         if axis == 0:
@@ -150,7 +150,7 @@ def many_variables(probe: Probe) -> Figure:
     for row, (pair, samples) in enumerate(zip(pairs, planes, strict=True)):
         window = whole.section(pair)
         cells = maps.readable_cells(partition and partition.sliced(pair, probe.worst), window)
-        titles = ("target", "layer", f"{probe.titled}, |layer − target|") if row == 0 else ("", "", "")
+        titles = (probe.target_titled, "layer", probe.titled) if row == 0 else ("", "", "")
         images = (samples.target, samples.layer, np.abs(samples.error))
         for column, (image, title) in enumerate(zip(images, titles, strict=True)):
             axes = figure.add_subplot(grid[row, column])
@@ -167,7 +167,7 @@ def many_variables(probe: Probe) -> Figure:
         axes = figure.add_subplot(line_grid[k // 4, k % 4])
         style.clean(axes)
         ticks, samples = lines[axis]
-        curves.value_curves(axes, probe, ticks, samples, band, axis=axis)
+        curves.value_curves(axes, probe, ticks, samples, band, whole, axis=axis)
         axes.set_xlim(whole.low[axis], whole.high[axis])
         axes.set_ylim(*reach)
         axes.set_xlabel(whole.names[axis], labelpad=1)

@@ -35,7 +35,7 @@ def as_html(compiled: Compiled) -> str:
 
 def _rows(c: Compiled) -> list[tuple[str, str]]:
     """The numbers, a line each."""
-    proved = "nothing" if c.bound is None else f"error <= {style.above(c.bound)} in the {c.certificate.norm_name}, "
+    proved = "nothing" if c.bound is None else f"error <= {style.above(c.bound)} {c.certificate.where}, "
     if c.bound is not None:
         proved += in_words(c.certificate.scope)
     return [
@@ -100,7 +100,7 @@ def small_figure(probe: Probe) -> Figure:
         error = np.abs(samples.error)
         worst = Normalize(0.0, max(float(error.max()), abs(probe.worst_error)) or 1.0)
         maps.colour_map(left, samples.layer, window, style.VALUES, maps.value_scale(samples), "layer")
-        maps.colour_map(right, error, window, style.ERRORS, worst, "|layer − target|")
+        maps.colour_map(right, error, window, style.ERRORS, worst, probe.titled)
         maps.mark_worst(right, probe.worst)
         for axes in (left, right):
             axes.grid(False)
@@ -110,10 +110,10 @@ def small_figure(probe: Probe) -> Figure:
     axis = int(np.argmax(spreads))
     ticks, x = lines[axis]
     samples = probe.at(x)
-    curves.value_curves(left, probe, ticks, samples, None, axis=axis)
-    curves.error_curve(right, probe, ticks, samples, axis=axis)
+    curves.value_curves(left, probe, ticks, samples, None, window, axis=axis)
+    curves.error_curve(right, probe, ticks, samples, window, axis=axis)
     left.set_title("target and layer")
-    right.set_title("layer − target")
+    right.set_title("error at entries" if probe.at_entries else "layer − target")
     for axes in (left, right):
         axes.set_xlabel(window.names[axis], labelpad=1)
     return figure

@@ -28,6 +28,7 @@ WEIGHTS_IN_ALL = 120_000_000
 # Terms of sums over tokens for one picture, a few seconds of exponentials.
 SUMS_IN_A_PICTURE = 250_000_000
 # Key tokens whose cells may be looked for.
+MARKED = 1200  # entries marked along a line
 MOST_CELLS = 500_000
 _POINTS_AT_ONCE = 16_384
 
@@ -118,8 +119,23 @@ class Probe:
 
     @property
     def titled(self) -> str:
-        """What the error is called."""
-        return "error at entries" if self.at_entries else "error"
+        """What the size of the error is called."""
+        return "|error| at the nearest entry" if self.at_entries else "error, |layer − target|"
+
+    @property
+    def target_titled(self) -> str:
+        """What the target is called: a table says nothing between its entries."""
+        return "target, the nearest entry" if self.at_entries else "target"
+
+    def entries_on(self, axis: int, window: Window) -> Array:
+        """Places along an axis of the entries on the line through the worst point, at most MARKED of them."""
+        others = np.arange(self.window.dimension) != axis
+        low, high, found = window.low[axis], window.high[axis], [np.empty(0)]
+        for points, _ in self.compiled.target.data.blocks():
+            here = (points[:, others] == self.worst[others]).all(axis=1) & (low <= points[:, axis]) & (points[:, axis] <= high)
+            found.append(points[here, axis])
+        places = np.unique(np.concatenate(found))
+        return places[:: max(1, math.ceil(len(places) / MARKED))]
 
     def affordable(self, most: int, least: int) -> int:
         """Points per side of a square picture: `most`, fewer when every point costs a sum over very many tokens."""
@@ -173,9 +189,9 @@ class Probe:
 
     @property
     def pointwise_bound(self) -> float | None:
-        """The bound where it speaks of every point: in the sup norm only, where errors are absolute."""
+        """The bound where it speaks of every point: in the sup norm only, where errors are absolute, and not of a table."""
         certificate = self.compiled.certificate
-        absolute = math.isinf(self.compiled.norm) and not certificate.pointwise
+        absolute = certificate.norm_label == "inf"
         return certificate.bound if certificate.kind != "none" and absolute else None
 
     def partition(self) -> MaxAffine | None:

@@ -19,6 +19,19 @@ if TYPE_CHECKING:
     from maxaffine.proofs.observe import Observed
     from maxaffine.proofs.statement import Statement
 
+def short(compiled: Compiled) -> str:
+    """A layer in a line."""
+    c = compiled
+    bound = "no bound" if c.bound is None else f"bound {c.bound:.4g}"
+    bound += " (stated, not checked)" if c.standing == "stated" and c.bound is not None else ""
+    what = c.target.name or c.target.text or "callable"
+    where = f" {c.certificate.where}" if c.certificate.scope.over == "entries" else ""
+    return (
+        f"<maxaffine.Compiled {what[:40]!r}: {c.method}, {count_text(c.tokens)} tokens, {bound}, "
+        f"{c.certificate.kind}{where}, observed {c.observed.error:.3g}, {c.dtype}>"
+    )
+
+
 def summary(compiled: Compiled) -> str:
     """A few lines: what was compiled, what is proved, what was observed."""
     c = compiled
@@ -33,14 +46,14 @@ def summary(compiled: Compiled) -> str:
     ]
     if c.target.continued:
         lines.insert(1, "continued  quotients such as sin(u)/u are their limits where they are 0/0: the continuous extension")
-    norm, told, word = c.certificate.norm_name, Sharpened.of(c.plan, c.error), "asked"
+    told, word = Sharpened.of(c.plan, c.error), "asked"
     if told.by:
         lines.append(f"sharpened  every logit times {told.factor:.6g}; it was compiled for an error of {told.asked:g} at 1")
         word = "promised"
     if c.bound is None:
         lines.append(f"proved     nothing: {c.certificate.theorem}")
     else:
-        lines.append(f"{c.certificate.kind:<10} error <= {c.bound:.6g} in the {norm} ({word}: {c.error:g})")
+        lines.append(f"{c.certificate.kind:<10} error <= {c.bound:.6g} {c.certificate.where} ({word}: {c.error:g})")
         lines.append(f"           by {c.certificate.theorem}")
         lines.append(f"           for {in_words(c.certificate.scope)}")
         if c.certificate.least is not None:
@@ -130,7 +143,8 @@ def explain(compiled: Compiled, batch: int | None = None, device: str = "cpu") -
         lines.append(f"batch      {chooser.how_it_runs(c.weights, c.reserve, batch, None, name)}")
     if c.bound is None:
         return "\n".join([*lines, "routes     nothing is proved of any way to run this layer"])
-    lines.append("routes     the proved error of every way to run this layer")
+    at = " at the entries" if c.certificate.scope.over == "entries" else ""
+    lines.append(f"routes     the proved error{at} of every way to run this layer")
     lines += routes(c, device)
     return "\n".join(lines)
 

@@ -55,7 +55,7 @@ def test_a_table_is_compiled_checked_and_evaluated(run, density, tmp_path):
     code, out, err = run("compile", "--table", density, "--error", "0.05", "--out", layer)
     assert (code, err) == (0, "")
     assert f"table      {density}: rho over T, p: a grid of 21 x 16 entries" in out
-    assert "nothing claimed between them" in out and "proved     error <= " in out
+    assert "at 336 entries; nothing between them" in out and "proved     error <= " in out
     assert f"next       maxaffine check {layer} --table {density}" in out
     code, out, _ = run("check", layer, "--table", density)
     assert code == 0 and "verdict    proved" in out and "336 entries" in out and "L_" not in out

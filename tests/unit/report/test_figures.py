@@ -15,6 +15,7 @@ import pytest
 import maxaffine as ma
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.maxaffine import MaxAffine
+from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
 from maxaffine.report import figures, maps, sampling, style
 
@@ -51,7 +52,7 @@ class Lookup:
         keys = SimpleNamespace(count=len(partition))
         self.weights = SimpleNamespace(keys=keys, grouped=False, is_product=False, is_grid=False, work=len(partition))
         self.tokens, self.method, self.error, self.dtype, self.sharpness = len(partition), "lookup", 0.1, "float64", rho
-        self.certificate = SimpleNamespace(kind=kind, bound=bound, scope=SimpleNamespace(over="box"), pointwise=False)
+        self.certificate = Certificate(kind, norm, bound)
         self.bound = bound
         rng = np.random.default_rng(1)
         x = rng.uniform(box.low, box.high, (4000, len(box.names)))

@@ -87,7 +87,9 @@ def test_nodes_that_no_key_tells_apart_are_refused_in_words(dtype, first):
 def test_the_short_form_of_a_layer_of_a_table_says_where_it_is_proved():
     table = ma.Table([NODES], np.cos(2 * NODES))
     for made in (ma.compile(table, error=1e-2), ma.compile(table, method="nearest")):
-        assert "proved at the entries" in repr(made)
+        where = f"at {len(NODES)} entries; nothing between them"
+        assert f"proved {where}" in repr(made) and repr(made.bound).endswith(f"({where})") and where in str(made.certificate)
+        assert "at the entries; nothing between them" in str(made.statement()) and where in made.explain()
     assert "entries" not in repr(ma.compile("x", ma.Box(x=(0, 1)), error=0.1))
 
 

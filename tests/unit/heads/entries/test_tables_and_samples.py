@@ -398,4 +398,6 @@ def test_exports_of_tables(smooth, scattered, nearest, tmp_path: Path) -> None:
 def test_pictures_of_tables(smooth, nearest, scattered, tmp_path: Path) -> None:
     for name, layer in (("smooth", smooth), ("nearest", nearest), ("scattered", scattered)):
         layer.draw(tmp_path / f"{name}.svg")
-        assert "at the entries" in (tmp_path / f"{name}.svg").read_text()
+        drawn = (tmp_path / f"{name}.svg").read_text()
+        assert f"at {layer.certificate.scope.count:,} entries; nothing between them" in drawn
+        assert "target ± proved bound" not in drawn and "proved bound ±" not in drawn  # no band between entries
