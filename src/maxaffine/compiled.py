@@ -340,6 +340,18 @@ class Compiled:
 
     # -- keep
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle holds: everything but the search, which is found again when it is asked for."""
+        return {**{name: value for name, value in self.__dict__.items() if name != "_search"}, "found": None}
+
+    def __copy__(self) -> Compiled:
+        """The same parts, which do not change."""
+        return replace(self)
+
+    def __deepcopy__(self, memo: Any) -> Compiled:
+        """The same parts, which do not change."""
+        return replace(self)
+
     @property
     def _table(self) -> Table | Samples | None:
         """The table or samples that it was compiled from; a loaded layer has only their record."""

@@ -5,7 +5,9 @@ The routes of the same layers are walked in test_routes.py, their files forged i
 taken away in test_terms.py.
 """
 
+import copy
 import math
+import pickle
 from functools import cache
 
 import numpy as np
@@ -76,6 +78,15 @@ def test_its_file_comes_back_as_the_same_layer(name, dtype, tmp_path):
             assert np.array_equal(again(*x, runtime=runtime), layer(*x, runtime=runtime)), runtime
     if not callable(CASES[name].target):
         assert passes(*read_container(path), CASES[name].entries)
+
+
+@pytest.mark.parametrize("name", grouped(CASES))
+def test_it_is_pickled_and_copied(name):
+    layer = compiled(name, next(iter(CASES[name].errors)))
+    x = [part[:7] for part in inputs(layer)]
+    for made in (pickle.loads(pickle.dumps(layer)), copy.copy(layer), copy.deepcopy(layer)):  # noqa: S301
+        assert np.array_equal(made(*x), layer(*x)) and repr(made) == repr(layer) and dict(made.literal) == dict(layer.literal)
+        assert made.to_bytes() == layer.to_bytes()
 
 
 def inputs(layer):

@@ -6,6 +6,7 @@ folder, shapes must agree with the bytes, and a file above `max_bytes` is refuse
 
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ JSON_LIMIT = 16 << 20
 TENSOR_LIMIT = 200_000
 WIDTHS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 FLOATS: dict[str, str] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")  # of a model on a hub
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 
 
@@ -69,6 +71,18 @@ class Weights:
         return self.entries[name]
 
 
+def _how_to_get(path: Path) -> str:
+    """The way to a model of that name: nothing is downloaded by this package."""
+    named = path.suffix == "" and len(path.parts) <= 2 and not path.is_absolute() and NAME.fullmatch(str(path)) is not None
+    name, folder = (str(path), path.name) if named else ("NAME", "FOLDER")
+    files = "config.json model.safetensors tokenizer.json"
+    return (
+        "Models are not downloaded for you: `pip install huggingface_hub`, then "
+        f"`hf download {name} {files} --local-dir {folder}`, then `maxaffine inspect {folder}`; or "
+        f"`save_pretrained({folder!r})` of a model that you have in transformers."
+    )
+
+
 def read_weights(path: str | Path, max_bytes: int = MAX_BYTES) -> tuple[Weights, dict[str, Any]]:
     """Tensors and configuration (config.json, {} where there is none) of a .safetensors file or of a folder of a model."""
     path = Path(path)
@@ -76,7 +90,7 @@ def read_weights(path: str | Path, max_bytes: int = MAX_BYTES) -> tuple[Weights,
     if path.suffix.lower() in PICKLES:
         raise BadInput(f"{shown} looks like a pickle, which may run code when it is read; convert it to .safetensors.")
     if not path.exists():
-        raise BadInput(f"{shown} does not exist; name a .safetensors file or the folder of a model.")
+        raise BadInput(f"{shown} does not exist; name a .safetensors file or the folder of a model. {_how_to_get(path)}")
     folder = path if path.is_dir() else path.parent
     files = _files(path, shown)
     entries: dict[str, Entry] = {}

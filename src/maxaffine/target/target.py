@@ -27,6 +27,7 @@ from maxaffine.expression.removable import extended
 from maxaffine.target.box import Box
 from maxaffine.target.call import call_batch, call_points, check_finite
 from maxaffine.target.calls import Answers
+from maxaffine.target.carried import carried
 from maxaffine.target.entries import KINDS, Entries
 from maxaffine.target.piecewise_affine import written
 
@@ -231,6 +232,20 @@ class Target:
         return self.expression.enclose(Interval(lows, highs)).reshape(len(lows), self.d_out, self.n_out)
 
     # ------------------------------------------------------------------ records
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle holds: a callable by its name or itself, or a stand-in that says why it is not there."""
+        if self.function is None or self.data is not None:
+            return self.__dict__
+        return {**self.__dict__, "function": carried(self.function)}
+
+    def __copy__(self) -> Target:
+        """The same: targets do not change."""
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Target:
+        """The same: targets do not change."""
+        return self
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; a callable leaves only its name, a table its counts and its hash."""

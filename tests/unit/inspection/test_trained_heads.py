@@ -193,7 +193,8 @@ def test_files_of_strangers_are_refused_with_a_sentence(tmp_path: Path) -> None:
     absurd = {"a": {**good["a"], "shape": [2**39, 2**39]}}
     cases = [
         (tmp_path / "model.bin", "pickle"),
-        (tmp_path / "absent.safetensors", "does not exist"),
+        (tmp_path / "absent.safetensors", "hf download NAME"),
+        ("some/model", "hf download some/model config.json model.safetensors tokenizer.json --local-dir model`"),
         (shard(tmp_path / "shape.safetensors", absurd), "does not match"),
         (shard(tmp_path / "past.safetensors", {"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}), "does not match"),
         (shard(tmp_path / "json.safetensors", b"{nonsense"), "not JSON"),

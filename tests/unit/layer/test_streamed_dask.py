@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import maxaffine as ma
@@ -20,5 +21,9 @@ def test_a_dask_cluster_writes_the_same_file_as_a_thread(tmp_path: Path) -> None
         distributed.Client(cluster) as client,
     ):
         run = ma.Run(out=tmp_path / "there.safetensors", executor=client.get_executor())
-        ma.compile("sin(3*x)*y", box, error=2e-2, method="lookup", run=run)
+        there = ma.compile("sin(3*x)*y", box, error=2e-2, method="lookup", run=run)
+        layer = ma.compile(lambda x: x[:, 0] * x[:, 1], box, error=1e-2)
+        for one in (there, layer):  # workers run layers, those of a lambda and those mapped from a file too
+            x = box.sample(20, np.random.default_rng(0))
+            assert np.array_equal(client.submit(one, x).result(), one(x))
     assert (tmp_path / "here.safetensors").read_bytes() == (tmp_path / "there.safetensors").read_bytes()
