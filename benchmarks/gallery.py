@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import maxaffine as ma
+from maxaffine.core.budget import count_text
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 2 << 30  # bytes a layer may take while it is made
@@ -61,7 +62,8 @@ def page(rows: list[dict[str, object]]) -> str:
             continue
         bound = "" if row["bound"] is None else f"{row['bound']:.3g}"
         lines.append(
-            f"| {row['name']} | {row['dimension']} | {row['norm']} | {row['asked']:.3g} | {row['method']} | {row['tokens']:,} | "
+            f"| {row['name']} | {row['dimension']} | {row['norm']} | {row['asked']:.3g} | {row['method']} | "
+            f"{count_text(int(str(row['tokens'])))} | "
             f"{bound} | {row['observed']:.3g} | {row['kind']} | {row['seconds']:.1f} |"
         )
     return "\n".join(lines) + "\n"

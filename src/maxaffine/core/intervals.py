@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -197,8 +198,11 @@ class Interval:
             # other two reach both infinities, or all four are NaN: [0, 0] times something unbounded, which is 0.
             lo = np.fmin(np.fmin(ac, ad), np.fmin(bc, bd))
             hi = np.fmax(np.fmax(ac, ad), np.fmax(bc, bd))
-            exact = short(a) & short(b) & short(c) & short(d)
-            lo, hi = np.where(exact, lo, down(lo)), np.where(exact, hi, up(hi))
+            # An end is exact where every product that is seen there has short factors: rounding keeps the order of the others.
+            sa, sb, sc, sd = short(a), short(b), short(c), short(d)
+            long = (ac, ~(sa & sc)), (ad, ~(sa & sd)), (bc, ~(sb & sc)), (bd, ~(sb & sd))
+            rough_lo, rough_hi = (reduce(np.logical_or, ((p == end) & rough for p, rough in long)) for end in (lo, hi))
+            lo, hi = np.where(rough_lo, down(lo), lo), np.where(rough_hi, up(hi), hi)
             # A product that underflows must not change sign: sqrt(x*y) lives on that.
             same = ((a >= 0) & (c >= 0)) | ((b <= 0) & (d <= 0))
             opposite = ((a >= 0) & (d <= 0)) | ((b <= 0) & (c >= 0))

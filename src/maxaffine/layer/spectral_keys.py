@@ -3,6 +3,9 @@
 Bernstein    a_j = delta (j - n/2),  b_j = log C(n, j) - n log 2,  n = N - 1:  with s = sigmoid(delta z) the softmax weights are
              exactly C(n, j) s^j (1-s)^(n-j), so that one head holds every polynomial of degree n in s
 Gaussian     a_j = R v_j,  b_j = -R v_j^2 / 2 on equidistant sites v_j, some of them beyond the ends (padding)
+graded       a_j = -R / s_j,  b_j = -R (log s_j + (1 + near) / s_j) on sites s_j equidistant in the logarithm: with
+             s = z + 1 + near the weights fall like exp(-R (e^d - 1 - d)), d = log(s / s_j), so that near the end -1 they are as
+             fine there as far away from it in proportion: for log s, powers of s and whatever is smooth in log s
 
 Offsets are shifted so that the normaliser sum_j exp(b_j) at z = 0 is one; slopes and offsets are rounded to the dtype before
 any value is fitted, and everything afterwards speaks about the rounded ones.
@@ -28,6 +31,7 @@ class SpectralAxis:
     family: str
     parameter: float
     shift: float = 0.0  # where sigmoid(delta (z - shift)) is one half
+    near: float = 0.0  # of graded keys, with the sign of the fine end
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -50,6 +54,33 @@ def gaussian(count: int, padding: int, rho: float, dtype: str) -> SpectralAxis:
     offsets = -multiplier * sites * sites / 2.0
     total = float(offsets.max()) + math.log(float(np.exp(offsets - offsets.max()).sum()))
     return SpectralAxis(rounded(multiplier * sites, offsets - total, dtype), "gaussian", rho)
+
+
+def graded(count: int, padding: int, rho: float, near: float, dtype: str) -> SpectralAxis:
+    """A graded head with `count` sites, `padding` of them beyond each end, and R h^2 = rho, h the step of the logarithms.
+
+    It is fine towards -1 where `near` < 0, else towards 1.
+    """
+    side, near = math.copysign(1.0, near), abs(near)
+    low, high = math.log(near), math.log(2.0 + near)
+    step = (high - low) / (count - 1 - 2 * padding)
+    sites = low + step * (np.arange(count, dtype=np.float64) - padding)
+    multiplier = rho / step**2
+    slopes = -multiplier * np.exp(-sites)
+    offsets = slopes * (1.0 + near) - multiplier * sites
+    total = float(offsets.max()) + math.log(float(np.exp(offsets - offsets.max()).sum()))
+    return SpectralAxis(rounded(-side * slopes, offsets - total, dtype), "graded", rho, 0.0, side * near)
+
+
+def graded_points(count: int, near: float) -> Array:
+    """Points of [-1, 1] as graded keys lie: equidistant in log(z + 1 + |near|), or of the mirror image where `near` > 0."""
+    s = np.exp(np.linspace(math.log(abs(near)), math.log(2.0 + abs(near)), count))
+    return np.asarray(-math.copysign(1.0, near) * np.clip(s - 1.0 - abs(near), -1.0, 1.0))
+
+
+def beside(z: Array, axis: SpectralAxis) -> Array:
+    """The points z, and as many graded ones where the keys are graded."""
+    return np.unique(np.concatenate([z, graded_points(len(z), axis.near)])) if axis.near else z
 
 
 def log_binomials(n: int) -> Array:

@@ -16,6 +16,12 @@ Direction = tuple[Fraction, ...]
 SWITCHING = frozenset({"abs", "max", "min", "sign", "floor", "negative", "nonpositive", "zero", "cbrt", "sqrt", "powr"})
 
 
+def told(w: Direction, names: Sequence[str]) -> str:
+    """A direction as a person reads it."""
+    parts = [f"{'' if c == 1 else '-' if c == -1 else f'{c}*'}{name}" for c, name in zip(w, names, strict=True) if c]
+    return "+".join(parts).replace("+-", "-")
+
+
 class Directed:
     """A growing copy of an expression's graph, with the directions of every node."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from maxaffine.core.arrays import Array
 from maxaffine.expression.expression import Expression
-from maxaffine.structure.directions import Direction, Rewrite
+from maxaffine.structure.directions import Direction, Rewrite, told
 from maxaffine.structure.monomials import Monomial, joined
 from maxaffine.structure.outers import Outers, Wrapped
 from maxaffine.structure.separation import Outer, Parts, Separation, Term
@@ -23,9 +23,12 @@ MOST_BLOCK = 3
 MOST_NODES = 3_000
 
 
-
 class NotSeparated(Exception):
-    """Why an expression is no sum of products over small blocks."""
+    """Why an expression is no sum of products over small blocks, and the directions that stay together."""
+
+    def __init__(self, why: str, together: tuple[Direction, ...] = ()) -> None:
+        super().__init__(why)
+        self.together = together
 
 
 @dataclass(frozen=True)
@@ -67,16 +70,11 @@ class _Separator(Outers):
                 break
             inside = [n for n in self._wide(rows) if n not in kept and any(self.frame(n) <= block for block in large)]
             if not self._wrap(inside, wraps):
-                told = ", ".join(self._told(w) for w in sorted(large[0], reverse=True)[:6])
-                raise NotSeparated(f"{len(large[0])} directions ({told}) cannot be taken apart")
+                words = ", ".join(told(w, self.names) for w in sorted(large[0], reverse=True)[:8])
+                raise NotSeparated(f"{len(large[0])} directions ({words}) cannot be taken apart", tuple(large[0]))
         if len(products) > MOST_TERMS:
             raise NotSeparated(f"it has {len(products)} terms, more than {MOST_TERMS}")
         return self._assembled(products, wraps, blocks)
-
-    def _told(self, w: Direction) -> str:
-        """A direction as a person reads it."""
-        parts = [f"{'' if c == 1 else '-' if c == -1 else f'{c}*'}{name}" for c, name in zip(w, self.names, strict=True) if c]
-        return "+".join(parts).replace("+-", "-")
 
     def _wide(self, rows: Iterable[Monomial]) -> list[int]:
         """The factors of several directions, each once."""

@@ -215,7 +215,10 @@ def _explain(
         whole = expression.describe(place)
         reason = OPERATIONS[node.op].trouble.format(*(expression.describe(a) for a in node.args))
         what = f"{subject} is not bounded" if subject else f"`{whole}` is not finite"
-        return Finiteness(False, f"{what} on the box: {reason} near {place_text}.", at, whole)
+        near = f"near {place_text}"
+        if subject is None and np.isfinite(expression.evaluate(at[None])).all():  # an end that is only touched, say
+            what, near = f"`{whole}` could not be shown to be finite", f"{near}, as far as enclosures tell"
+        return Finiteness(False, f"{what} on the box: {reason} {near}.", at, whole)
     if quiet:
         return Finiteness(True, "", None, None)
     what = subject or f"`{expression.describe(expression.outputs[bad_output or 0])}`"

@@ -49,7 +49,7 @@ class Sampled:
     """A function on an interval, as its fits see it."""
 
     def __init__(self, g: Scalar, low: float, high: float) -> None:
-        self.low, self.high = low, high
+        self.low, self.high, self.closest = low, high, np.inf  # the smallest error of a fit so far
         angle = np.pi * (2 * np.arange(POINTS) + 1) / (2 * POINTS)
         self.u = low + (high - low) * (1.0 - np.cos(angle)) / 2.0
         fine = np.linspace(0.0, np.pi, 8 * POINTS + 1)
@@ -201,6 +201,7 @@ def fits(sampled: Sampled, error: float) -> Iterator[Fit]:
             tried.append(sampled.spread_out(count))
         for one in tried:
             better = one if one.error <= error or one.error > REFINED * error else sampled.refined(one)
+            sampled.closest = min(sampled.closest, better.error)
             if better.error <= error:
                 yield trimmed(sampled, better, error)
 

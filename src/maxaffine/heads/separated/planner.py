@@ -20,7 +20,8 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import numpy_dtype
 from maxaffine.expression.expression import Expression
-from maxaffine.heads.separated.exponentials import fits
+from maxaffine.heads.separated.exponentials import MOST, fits
+from maxaffine.heads.separated.graded_fit import FEWEST, finer
 from maxaffine.heads.separated.inner import Inner, inner_range
 from maxaffine.heads.separated.plan import SeparatedPlan
 from maxaffine.heads.separated.relative_fit import RelativeCurve
@@ -28,12 +29,14 @@ from maxaffine.heads.spectral.fit import AxisCurve
 from maxaffine.heads.spectral.plan import GroupPlan, GroupPlanner, scaled
 from maxaffine.layer.spectral_keys import SpectralAxis
 from maxaffine.proofs.sources import FromExpression
+from maxaffine.structure.directions import told
 from maxaffine.structure.exponential_sums import ExponentialSum, Row, rows
 from maxaffine.structure.groups import Group
 from maxaffine.structure.separation import Outer, Separation, side_by_side
 
 OUTER_SHARE = 0.5  # of the error, for exponential sums; what they leave goes to the keys
 MOST_KEYS = 96
+MANY_KEYS = 24  # along a direction, from which on graded ones are tried
 MOST_RELATIVE = 160  # of a factor that spans decades
 ALONG = {2: 192, 3: 48}  # keys along a direction of a block
 MOST_CELLS = 4_000  # of a block
@@ -66,8 +69,10 @@ class Planner:
     high: Array
     error: float
     dtype: str
+    names: Sequence[str]
     relative: bool = False
     _fitted: dict[Any, _Fitted] = field(default_factory=dict)
+    _short: str = ""  # which block took too many keys
 
     def __post_init__(self) -> None:
         frame = self.separation.all_directions()
@@ -147,17 +152,22 @@ class Planner:
             goal = OUTER_SHARE * error / len(outers) / max(self.weight(j), 1e-300)
             some = list(itertools.islice(fits(inner.sampled, goal), CANDIDATES))
             if not some:
-                raise NotPlanned(self._unfit(j))
+                raise NotPlanned(self._unfit(j, goal))
             found.append([inner.stored(fit) for fit in sorted(some, key=lambda fit: fit.columns)])
         for k in range(max((len(some) for some in found), default=1)):
             yield tuple(some[min(k, len(some) - 1)] for some in found)
 
-    def _unfit(self, j: int) -> str:
+    def _unfit(self, j: int, goal: float) -> str:
         """Why an outer function has no sum of exponentials."""
-        if not self.relative:
-            return "no short sum of exponentials fits an outer function"
-        decades = math.log10(self.inner[j].size / self._least(j))
         over = sum(size for size, part in zip(self.separation.sizes, self.separation.outers[j].parts, strict=True) if part)
+        if not self.relative:
+            sampled = self.inner[j].sampled
+            assert sampled is not None
+            return (
+                f"a function of a sum over {over} directions is no sum of at most {2 * MOST} exponentials: the closest one seen "
+                f"is off by {sampled.closest / goal:.2g} times what is allowed"
+            )
+        decades = math.log10(self.inner[j].size / self._least(j))
         return (
             f"a factor that depends on {over} directions together spans {decades:.0f} decades, and no short sum of exponentials "
             "follows it relative to its own size"
@@ -187,7 +197,7 @@ class Planner:
             if made is not None and (best is None or made.stored < best.stored):
                 best = made
         if best is None:
-            raise NotPlanned("a factor takes more keys than are tried along one direction")
+            raise NotPlanned(self._short or f"its exponential sums would take more than {MOST_ROWS} products")
         return best
 
     def _with(self, sums: tuple[ExponentialSum, ...], own: tuple[Row, ...], error: float, taken: float) -> SeparatedPlan | None:
@@ -226,6 +236,16 @@ class Planner:
             self._fitted[key] = found
         return self._fitted[key]
 
+    def _named(self, b: int) -> str:
+        """The directions of a block, for people."""
+        return ", ".join(told(w, self.names) for w in self.separation.frame(b).directions)
+
+    def _ends(self, b: int) -> list[tuple[float, ...]]:
+        """Per direction of a block how far 0 is from its range, in half widths: functions of it are often singular there."""
+        cut = self._cut(b)
+        middle = (self.middle.lo[cut] + self.middle.hi[cut]) / 2.0 / self.half[cut]
+        return [(-math.copysign(abs(c) - 1.0, c),) if 1.0001 < abs(c) < 1.5 else () for c in middle]
+
     def _along(self, b: int, expression: Expression) -> Callable[[Array], Array]:
         """Functions of the direction of a block as functions of its scaled variable."""
         cut = self._cut(b)
@@ -255,7 +275,12 @@ class Planner:
             else:
                 along = self._along(b, expression)
                 curve = AxisCurve(lambda z: along(z) * scales, share, self.dtype, True, add=True)
-            fit = curve.smallest(share, start=1, most=MOST_RELATIVE if self.relative else MOST_KEYS)
+            most = MOST_RELATIVE if self.relative else MOST_KEYS
+            better = None if self.relative else finer(curve, share, self._ends(b)[0], MANY_KEYS, most)
+            fit = curve.smallest(share, 1, most) if better is None else better.smallest(share, FEWEST, most)
+            if fit is None:
+                off = f"{curve.best(most).error / share:.2g} times what is allowed with the {most} that are tried"
+                self._short = f"a factor along {self._named(b)} takes more keys than are tried: it is off by {off}"
             if fit is None:
                 return None
             axes, values, error = (fit.axis,), fit.values, fit.error
@@ -263,8 +288,12 @@ class Planner:
             frame = Group(self.separation.frame(b).directions, side_by_side(functions, scales), None)
             each = 1 if self.relative else len(moving)
             goal = share / each
-            made = GroupPlanner(frame, self.low, self.high, goal, self.dtype).product(goal, MOST_CELLS, ALONG.get(size))
+            planner, most = GroupPlanner(frame, self.low, self.high, goal, self.dtype), ALONG[size]
+            for place, (one, nears) in enumerate(zip(planner.curves, self._ends(b), strict=True)):
+                planner.curves[place] = finer(one, 0.6 * goal / size, nears, MANY_KEYS, most) or one
+            made = planner.product(goal, MOST_CELLS, most)
             if made is None or made.values is None:
+                self._short = f"a factor of {self._named(b)} takes more than the {MOST_CELLS:,} keys that are tried for a block"
                 return None
             axes, values, error = made.axes, made.values, made.expected * each
         shape = tuple(len(axis) for axis in axes)

@@ -20,6 +20,7 @@ from maxaffine.heads.separated.planner import NotPlanned, Planner
 from maxaffine.heads.separated.prove import certify_separated
 from maxaffine.heads.separated.relative import certify_relative
 from maxaffine.heads.separated.sampled import MOST_VARIABLES, PROOF, SampledPlan, SampledSearch
+from maxaffine.heads.separated.together import together
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
@@ -108,7 +109,7 @@ class Separated(Head[AnyPlan]):
         planners = sorted(self._planners(request, reasons), key=lambda planner: planner.relative != _many(request))
         for goal in GOALS:
             found = list[SeparatedPlan]()
-            for planner in planners:
+            for planner in tuple(planners):
                 if any(plan.relative != planner.relative for plan in found):
                     continue
                 try:
@@ -116,10 +117,9 @@ class Separated(Head[AnyPlan]):
                     found.append(planner.plan(goal * asked))
                 except NotPlanned as why:
                     reasons[str(why)] = None
+                    planners.remove(planner)  # smaller goals take more
             if found:
                 yield min(found, key=lambda plan: plan.stored)
-            elif request.pointwise is not None:
-                break  # smaller goals take more
         if reasons:
             raise Refused("; ".join(reasons))
 
@@ -130,15 +130,16 @@ class Separated(Head[AnyPlan]):
             try:
                 separation = separate(expression, box.low, box.high, choice)
             except NotSeparated as why:
-                reasons[str(why)] = None
+                reasons[together(why, request)] = None
                 continue
             if separation not in seen:
                 seen.append(separation)
                 if not _too_small(request):
-                    yield Planner(separation, choice, box.low, box.high, request.error, request.dtype)
+                    yield Planner(separation, choice, box.low, box.high, request.error, request.dtype, expression.names)
                 if request.pointwise is not None:
                     try:
-                        yield Planner(separation, choice, box.low, box.high, request.pointwise.error, request.dtype, True)
+                        least = request.pointwise.error
+                        yield Planner(separation, choice, box.low, box.high, least, request.dtype, expression.names, True)
                     except NotPlanned as why:
                         reasons[str(why)] = None
 

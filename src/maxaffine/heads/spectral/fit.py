@@ -14,7 +14,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import compute_format
 from maxaffine.heads import fitting
 from maxaffine.heads.fitting import Function
-from maxaffine.layer.spectral_keys import DELTAS, SpectralAxis, bernstein, chebyshev, expected_etas, gaussian, weights
+from maxaffine.layer.spectral_keys import DELTAS, SpectralAxis, bernstein, beside, chebyshev, expected_etas, gaussian, weights
 
 LAWSON = 8
 SCANNED = 8  # keys from which on the best delta of about as many is near
@@ -174,11 +174,12 @@ def tensor_fit(axes: tuple[SpectralAxis, ...], f: Function, error: float, scale:
 
     The filter acts on the outer product of the axes' singular values.
     """
-    grids = [chebyshev(2 * len(axis) + 10) for axis in axes]
+    grids = [beside(chebyshev(2 * len(axis) + 10), axis) for axis in axes]
     factors = [np.linalg.svd(weights(axis.keys, grid), full_matrices=False) for axis, grid in zip(axes, grids, strict=True)]
     projected = fitting.spread([U.T for U, _, _ in factors], fitting.on_grid(f, grids))
     singular = reduce(np.multiply.outer, [S for _, S, _ in factors])
-    checks = [np.cos(np.linspace(0.0, np.pi, 3 * len(axis) + (14 if len(axes) < 3 else 6))) for axis in axes]
+    sides = [np.cos(np.linspace(0.0, np.pi, 3 * len(axis) + (14 if len(axes) < 3 else 6))) for axis in axes]
+    checks = [beside(z, axis) for z, axis in zip(sides, axes, strict=True)]
     exact = fitting.on_grid(f, checks)
     judge = fitting.Judge([axis.keys for axis in axes], checks, exact, dtype, len(axes) + 2)
     best, chosen = np.inf, np.zeros((*(len(axis) for axis in axes), exact.shape[-1]))
