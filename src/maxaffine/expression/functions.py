@@ -21,7 +21,7 @@ ARITIES: dict[str, tuple[int, int | None]] = {
     1),
     "ceil": (1, 1), "square": (1, 1), "reciprocal": (1, 1), "exp2": (1, 1), "log2": (1, 1), "log10": (1, 1),
     "add": (2, 2), "subtract": (2, 2), "mul": (2, 2), "divide": (2, 2), "negative": (1, 1),
-    "where": (3, 3), "piecewise": (3, None),
+    "where": (3, 3), "piecewise": (3, None), "float": (1, 1),
 }  # fmt: skip
 """Least and greatest number of arguments of every function (None: any number)."""
 
@@ -34,5 +34,5 @@ WORDS = ("and", "or", "not")
 FUNCTIONS = tuple(sorted(set(ARITIES) | set(ALIASES)))
 """Every name that can be called."""
 
-RESERVED = frozenset(FUNCTIONS) | frozenset(CONSTANTS) | frozenset(WORDS)
-"""Names that a variable cannot have."""
+RESERVED = frozenset(CONSTANTS) | frozenset(WORDS)
+"""Names that a variable cannot have; a function's name is one, as it is a function before a parenthesis only."""

@@ -1,10 +1,11 @@
 """From text to a list of operations: a tokenizer and an operator-precedence parser with a stack of its own.
 
     outputs   := value ("," value)*
-    value     := numbers (1, .75, 1e-3), variables, pi, e, ( value ), function(value, ...), -value, + - * / **
+    value     := numbers (1, .75, 1e-3), variables, pi, e, ( value ), function(value, ...), -value, + - * / **, (name := value)
     condition := value < <= > >= == != value, joined by and, or, not; only as the odd arguments of where and piecewise
 
 ** binds tightest and to the right, then the sign, then * and /, then + and -: -x**2 is -(x**2) and 2**-x is allowed.
+(t := value) is the value, which t stands for from there on.  A word is a function only before a parenthesis.
 Nothing is implicit and nothing is ever passed to Python's eval.
 """
 
@@ -16,9 +17,10 @@ from fractions import Fraction
 from functools import partial, reduce
 from typing import NamedTuple
 
-from maxaffine.core.errors import BadInput, Refused
+from maxaffine.core.errors import BadInput, MaxaffineError, Refused
 from maxaffine.expression.functions import ALIASES, ARITIES, CONSTANTS, FUNCTIONS, UNARY, WORDS
 from maxaffine.expression.graph import Graph
+from maxaffine.expression.operations import nearest
 
 MAX_CHARACTERS = 10_000
 MAX_LEVELS = 200
@@ -28,12 +30,15 @@ _DECADES = 300
 
 _TOKEN = re.compile(
     r"(?P<space>\s+)|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
-    r"|(?P<op>\*\*|<=|>=|==|!=|[-+*/<>(),])"
+    r"|(?P<op>\*\*|<=|>=|==|!=|:=|[-+*/<>(),])"
 )
 _COMPARISON = 4
 _BINDING = {"or": 1, "and": 2, "+": 5, "-": 5, "*": 6, "/": 6, "**": 8}
 _BINDING |= dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), _COMPARISON)
 _PREFIX = {"not": 3, "-": 7, "+": 7}
+_NAMING = re.compile(r"\s*:=")
+_JUXTAPOSED = re.compile(r"((?<![\w.])(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*(?=[A-Za-z_(])")
+_PARENTHESIS = re.compile(r"\s*\(")
 _HINTS = {
     "^": "; powers are written **",
     "=": "; equality is written ==, and only inside where(...) or piecewise(...)",
@@ -55,9 +60,9 @@ class Token(NamedTuple):
 
 @dataclass
 class _Open:
-    """Something on the operator stack: an operator, a parenthesis, or a function that waits for its closing one."""
+    """Something on the operator stack: an operator, a parenthesis, a name for what it holds, or a function."""
 
-    kind: str  # "binary" | "prefix" | "(" | "call"
+    kind: str  # "binary" | "prefix" | "(" | "name" | "call"
     text: str
     at: int
     places: list[int] = field(default_factory=list)  # a call's finished arguments
@@ -69,6 +74,7 @@ class Parser:
     def __init__(self, text: str, names: Sequence[str]) -> None:
         self.text = text
         self.names = {name: i for i, name in enumerate(names)}
+        self.named: dict[str, int] = {}
         self.graph = Graph()
         self.values: list[int] = []
         self.stack: list[_Open] = []
@@ -134,8 +140,9 @@ class Parser:
 
     def _name(self, token: Token) -> bool:
         name = token.text
-        rest = self.text[self.at :].lstrip()
-        if rest.startswith("("):
+        if _NAMING.match(self.text, self.at):
+            return self._naming(token)
+        if _PARENTHESIS.match(self.text, self.at):
             if ALIASES.get(name, name) not in ARITIES:
                 if name in self.names or name in CONSTANTS:
                     raise self.wrong(f"`{name}` is not a function; a product is written {name}*(...)", token.at)
@@ -147,6 +154,8 @@ class Parser:
             return True
         if name in self.names:
             self.values.append(self.graph.variable(self.names[name]))
+        elif name in self.named:
+            self.values.append(self.named[name])
         elif name in CONSTANTS:
             self.values.append(self.graph.make(name))
         elif name in FUNCTIONS:
@@ -158,6 +167,16 @@ class Parser:
                 f"{_list(CONSTANTS)}.  Add `{name}` to the box or correct the expression."
             )
         return False
+
+    def _naming(self, token: Token) -> bool:
+        """(name := opens; the name is bound where its parenthesis closes."""
+        self.next()
+        if not self.stack or self.stack[-1].kind != "(" or self.text[: token.at].rstrip()[-1:] != "(":
+            raise self.wrong(f"a name is given inside parentheses of its own, as in ({token.text} := x**2)", token.at)
+        if token.text in self.names or token.text in self.named or token.text in CONSTANTS:
+            raise self.wrong(f"`{token.text}` already stands for something; take another name", token.at)
+        self._push(_Open("name", token.text, token.at))
+        return True
 
     def _number(self, token: Token) -> int:
         mantissa, _, exponent = token.text.lower().partition("e")
@@ -217,7 +236,10 @@ class Parser:
             if not self.stack:
                 raise self.wrong("a parenthesis closes that was never opened", token.at)
             top = self.stack.pop()
-            if top.kind == "call":
+            if top.kind == "name":
+                self.named[top.text] = self.values[-1]
+                self.stack.pop()
+            elif top.kind == "call":
                 top.places.append(self.values.pop())
                 self.values.append(self._call(top))
 
@@ -285,6 +307,11 @@ class Parser:
         conditions = range(0, len(places) - 1, 2) if name in ("where", "piecewise") else range(0)
         for i, place in enumerate(places):
             (self._condition if i in conditions else self._value)(place, call.at)
+        if name == "float":
+            value = self.graph.rational(places[0])
+            if value is None:
+                raise self.wrong("`float` takes a number: float(0.1) is the float64 number nearest to 0.1", call.at)
+            return self.graph.number(Fraction(nearest(value)))
         return self._build(name, places)
 
     def _build(self, name: str, p: list[int]) -> int:
@@ -324,7 +351,25 @@ def parse(text: str, names: Sequence[str]) -> tuple[Graph, tuple[int, ...]]:
         raise BadInput(f"an expression is a text, not {type(text).__name__}.")
     if len(text) > MAX_CHARACTERS:
         raise BadInput(f"the expression has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read.")
-    return Parser(text, names).parse()
+    try:
+        return Parser(text, names).parse()
+    except BadInput as failure:
+        better = _corrected(text, names)
+        if better is None:
+            raise
+        raise BadInput(f"{failure}\nWrite {better}") from None
+
+
+def _corrected(text: str, names: Sequence[str]) -> str | None:
+    """The text with ** for ^ and a * after numbers, where that can be read; None where it cannot or nothing changes."""
+    better = _JUXTAPOSED.sub(r"\1*", text.replace("^", "**")).strip()
+    if better == text.strip():
+        return None
+    try:
+        Parser(better, names).parse()
+    except MaxaffineError:
+        return None
+    return better
 
 
 def _window(text: str, at: int) -> str:

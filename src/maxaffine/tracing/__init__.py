@@ -1,0 +1,1 @@
+"""Functions written in Python, read as expressions: called once with symbols in place of numbers."""

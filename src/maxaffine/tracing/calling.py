@@ -1,0 +1,109 @@
+"""How a user's function wants to be called: with one batch or with one argument per variable, with NumPy's arrays or torch's."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from maxaffine.core.errors import BadInput
+from maxaffine.target.box import Box
+
+KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True)
+class Called:
+    """The function behind one signature, arrays of NumPy in and out.
+
+    `order`: which coordinate each argument is, where the function takes one argument per variable; None for whole batches.
+    `tensors`: the dtype of the tensors that it takes in place of NumPy's arrays, None for arrays.
+    """
+
+    function: Callable[..., Any]
+    order: tuple[int, ...] | None = None
+    tensors: str | None = None
+    names: tuple[str, ...] = ()  # of the box's variables, in the order of the arguments, where they were matched by name
+
+    def __call__(self, *inputs: Any) -> Any:
+        """What the function returns, several results stacked behind one another."""
+        given = inputs if self.order is None else tuple(inputs[0][..., i] for i in self.order)
+        if self.tensors is None:
+            return self.gathered(self.function(*given))
+        import torch
+
+        dtype = torch.float32 if self.tensors == "float32" else torch.float64
+        with torch.no_grad():
+            found = self.function(*(torch.as_tensor(np.array(part), dtype=dtype) for part in given))
+        many = isinstance(found, (tuple, list))
+        return self.gathered([_plain(one) for one in found] if many else _plain(found))
+
+    @staticmethod
+    def gathered(found: Any) -> Any:
+        """Several results, each one per point, as the columns of one array."""
+        if isinstance(found, (tuple, list)) and found and all(np.ndim(one) <= 1 for one in found):
+            return np.stack(np.broadcast_arrays(*found), axis=-1)
+        return found
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    def says(self, box: Box) -> str:
+        """In words, how the function was called."""
+        if self.order is not None:
+            words = f"one argument per variable ({', '.join(box.names[i] for i in self.order)})"
+        else:
+            words = f"one batch of shape (B, {box.dimension})" if not box.is_sequence else f"one batch of shape (B, {box.d}, {box.n})"
+        return words if self.tensors is None else f"{words} of {self.tensors} tensors"
+
+
+def _plain(value: Any) -> Any:
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else value
+
+
+def signature(function: Callable[..., Any], box: Box, pair: bool) -> Called:
+    """The signature of a function: BadInput where it fits neither a batch nor the variables of the box."""
+    if pair or box.is_sequence or box.dimension == 1:
+        return Called(function)
+    parameters = _positional(function)
+    if parameters is None:
+        return Called(function)
+    required, most, names = parameters
+    if required == 1 or (required == 0 and most != box.dimension):
+        return Called(function)
+    if required <= box.dimension <= most:
+        taken = names[: box.dimension]
+        if sorted(taken) == sorted(box.names):  # by name, whatever their order
+            return Called(function, tuple(box.names.index(name) for name in taken), names=taken)
+        return Called(function, tuple(range(box.dimension)))
+    raise BadInput(
+        f"the target takes {required} arguments ({', '.join(names[:8])}) and the box has {box.dimension} variables "
+        f"({', '.join(box.names[:8])}); it must take one batch X of shape (B, {box.dimension}), or one argument per variable."
+    )
+
+
+def _positional(function: Any) -> tuple[int, int, tuple[str, ...]] | None:
+    """Least and most positional arguments, and their names; None where nothing is known."""
+    if isinstance(function, np.ufunc):
+        return function.nin, function.nin, tuple(f"x{i + 1}" for i in range(function.nin))
+    if is_module(function):
+        function = function.forward
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    plain = [p for p in parameters if p.kind in KINDS]
+    required = sum(p.default is inspect.Parameter.empty for p in plain)
+    open_end = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
+    return required, 10_000 if open_end else len(plain), tuple(p.name for p in plain)
+
+
+def is_module(function: Any) -> bool:
+    """Whether something is a torch.nn.Module; torch is not imported for it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(function, torch.nn.Module)

@@ -1,0 +1,75 @@
+"""A function beside the expression that was read from it: both at random points, on faces and at corners of the box."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from maxaffine.core.arrays import Array
+from maxaffine.core.errors import BadInput
+from maxaffine.core.intervals import Interval
+from maxaffine.expression.expression import Expression
+from maxaffine.target.box import Box
+
+POINTS = 4_096
+ROOM = 8.0  # widths of an enclosure that a function's own rounding may be off by
+SINGLE = 2.0**29  # float32's rounding in that of float64
+SLACK = 2.0**-42  # of the largest value, where both computed something in another order
+
+
+class Disagreement(BadInput):
+    """A function and the expression read from it are not the same."""
+
+
+def points(box: Box) -> Array:
+    """Random points, a quarter of them on faces, and the corners of boxes of few variables."""
+    rng = np.random.default_rng(4_096)
+    x = box.sample(POINTS, rng)
+    faces = POINTS // 4
+    pushed = rng.random((faces, box.dimension)) < max(1.0 / box.dimension, 0.2)
+    x[:faces] = np.where(pushed, np.where(rng.random(pushed.shape) < 0.5, box.low, box.high), x[:faces])
+    if box.dimension <= 8:
+        corners = np.array(list(itertools.product(*zip(box.low, box.high, strict=True))))
+        x[: len(corners)] = corners
+    x[-1] = box.centre
+    return x
+
+
+def compared(evaluate: Callable[[Array], Any], expression: Expression, box: Box, name: str) -> float:
+    """The largest difference, relative to the largest value; Disagreement with the worst point where it is beyond rounding.
+
+    `evaluate` gives the values (B, ..) at points (B, D) as the function returns them.
+    """
+    x = points(box)
+    found = np.asarray(evaluate(x))
+    single = found.dtype.kind == "f" and found.dtype.itemsize < 8
+    if single:
+        x = x.astype(np.float32).astype(np.float64)
+        found = np.asarray(evaluate(x))
+    values = found.astype(np.float64).reshape(len(x), -1)
+    with np.errstate(all="ignore"):
+        own = expression.evaluate(x)
+        enclosed = expression.enclose(Interval(x, x))
+        known = enclosed.finite & np.isfinite(own)
+        width = np.where(known, enclosed.hi - enclosed.lo, 0.0)
+        away = np.where(known, np.maximum(np.maximum(enclosed.lo - values, values - enclosed.hi), 0.0), 0.0)
+        size = float(np.max(np.abs(own), initial=0.0, where=known))
+        allowed = (ROOM * width + SLACK * size) * (SINGLE if single else 1.0)
+        bad = known & ~(away <= allowed)
+    if bad.any():
+        row, k = np.unravel_index(int(np.argmax(np.where(bad, np.nan_to_num(away - allowed, nan=np.inf), -1.0))), bad.shape)
+        at = ", ".join(f"{n}={v!r}" for n, v in zip(box.names[:8], x[row].tolist(), strict=False))
+        raise Disagreement(
+            f"the function {name} and the expression that was read from it differ: at {at} the function gives "
+            f"{values[row, k]:.12g}, and `{_shown(expression.text)}` is {own[row, k]:.12g}. A target is a function of its point alone, "
+            "in real numbers; trace=False compiles the function as a black box."
+        )
+    gap = np.where(known, np.abs(values - own), 0.0)
+    return float(gap.max(initial=0.0)) / size if size else 0.0
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= 200 else text[:197] + "..."

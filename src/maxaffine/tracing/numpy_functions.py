@@ -1,0 +1,272 @@
+"""Functions and methods of NumPy on traced arrays: what rearranges, what sums up, what chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+
+from maxaffine.tracing.array import BATCH, Traced, constant, elementwise, lifted, matmul, named, rearranged, reduced
+from maxaffine.tracing.record import Recorder
+from maxaffine.tracing.vocabulary import MEANINGS, PI
+
+
+def call(r: Recorder, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A function of NumPy by its name."""
+    name, module = function.__name__, getattr(function, "__module__", "") or ""
+    if "linalg" in module and name != "norm":
+        raise r.stop(f"`np.linalg.{name}` is not an operation of the language")
+    if any(kwargs.get(option) is not None for option in ("out", "where")):
+        raise r.stop(f"`np.{name}` is called with `out` or `where`", "use its result, and np.where")
+    kwargs = {key: value for key, value in kwargs.items() if key not in ("out", "where", "dtype", "order", "subok", "like", "device")}
+    found = FUNCTIONS.get(name)
+    if found is None:
+        raise r.stop(f"`np.{name}` is not an operation of the language", "docs/functions.md lists those that are")
+    return found(r, *args, **kwargs)
+
+
+def method(array: Traced, name: str) -> Any:
+    """A method or an attribute of arrays and tensors; None for what has no meaning."""
+    if name in ("real",):
+        return array
+    if name in METHODS:
+        return partial(METHODS[name], array.recorder, array)
+    from maxaffine.tracing import torch_functions
+
+    return torch_functions.method(array, name)
+
+
+# ---------------------------------------------------------------------- rearranging
+
+
+def _moved(change: Callable[..., Any]) -> Callable[..., Traced]:
+    """A function of one array and plain arguments that takes or moves entries."""
+    return lambda r, array, *args, **kwargs: rearranged(r, lambda a: change(a, *args, **kwargs), lifted(r, array))
+
+
+def _one(shape: Sequence[int], array: Any) -> tuple[int, ...]:
+    """A shape, for the points themselves or for the symbols of one point."""
+    whole = BATCH in np.shape(array)
+    return tuple(n if whole or n != BATCH else 1 for n in shape)
+
+
+def reshape(r: Recorder, array: Traced, *shape: Any, **_: Any) -> Traced:
+    """Another shape with the batch in its place."""
+    flat = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    return rearranged(r, lambda a: np.reshape(a, _one([int(n) for n in flat], a)), array)
+
+
+def _broadcast(r: Recorder, array: Any, shape: Sequence[int], **_: Any) -> Traced:
+    return rearranged(r, lambda a: np.broadcast_to(a, _one(shape, a)), lifted(r, array))
+
+
+def joined(change: Callable[..., Any]) -> Callable[..., Traced]:
+    """A function of a list of arrays, numbers among them."""
+
+    def function(r: Recorder, arrays: Sequence[Any], *args: Any, **kwargs: Any) -> Traced:
+        parts = [arrays[i] for i in range(len(arrays))] if isinstance(arrays, Traced) else list(arrays)
+        like = next((one for one in parts if isinstance(one, Traced)), None)
+        made = [lifted(r, one, like) for one in parts]
+        if like is not None:
+            made = [_like(r, one, like) for one in made]
+        return rearranged(r, lambda *a: change(list(a), *args, **kwargs), *made)
+
+    return function
+
+
+def _like(r: Recorder, one: Traced, like: Traced) -> Traced:
+    """Numbers without a batch beside arrays that have one: an axis of length 1 there is as long as the batch."""
+    if one.axis is None and like.axis is not None and one.ndim == like.ndim and one.cells.shape[like.axis] == 1:
+        return Traced(one.cells, like.axis, r)
+    return one
+
+
+def _filled(value: float) -> Callable[..., Traced]:
+    return lambda r, array, **_: elementwise(r, lambda q, __: q.number(value), array)
+
+
+def _full_like(r: Recorder, array: Any, fill_value: Any, **_: Any) -> Traced:
+    return elementwise(r, lambda __, ___, b: b, array, fill_value)
+
+
+# ---------------------------------------------------------------------- along axes
+
+
+def _reduction(name: str) -> Callable[..., Traced]:
+    def function(r: Recorder, array: Any, axis: Any = None, keepdims: Any = False, **_: Any) -> Traced:
+        return reduced(r, name, array, axis, bool(keepdims) and keepdims is not np._NoValue)
+
+    return function
+
+
+total, most, least, product = (_reduction(name) for name in ("add", "maximum", "minimum", "multiply"))
+
+
+def mean(r: Recorder, array: Any, axis: Any = None, keepdims: Any = False, **_: Any) -> Traced:
+    """Sum over count."""
+    added = total(r, array, axis, keepdims)
+    over = np.size(array) if not isinstance(array, Traced) else array.size
+    count = over if axis is None else int(np.prod([np.shape(array)[a] for a in np.atleast_1d(axis)]))
+    return named(r, "divide", added, count)
+
+
+def _variance(r: Recorder, array: Any, axis: Any = None, ddof: Any = 0, keepdims: Any = False, **_: Any) -> Traced:
+    away = named(r, "square", named(r, "subtract", array, mean(r, array, axis, True)))
+    count = int(np.prod([np.shape(array)[a] for a in np.atleast_1d(axis)])) if axis is not None else np.size(array)
+    return named(r, "divide", total(r, away, axis, keepdims), count - ddof)
+
+
+def norm(r: Recorder, x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False, **_: Any) -> Traced:
+    """The norms of vectors that the language can write."""
+    if ord in (None, 2, "fro"):
+        return named(r, "sqrt", total(r, named(r, "square", x), axis, keepdims))
+    if ord in (np.inf, -np.inf):
+        return (most if ord > 0 else least)(r, named(r, "absolute", x), axis, keepdims)
+    size = named(r, "absolute", x)
+    if ord == 1:
+        return total(r, size, axis, keepdims)
+    if not isinstance(ord, (int, float)) or ord == 0:
+        raise r.stop(f"`norm` of order {ord!r} is not an operation of the language")
+    return named(r, "power", total(r, named(r, "power", size, ord), axis, keepdims), 1.0 / ord)
+
+
+def _cumulative(name: str) -> Callable[..., Traced]:
+    def function(r: Recorder, array: Any, axis: Any = None, **_: Any) -> Traced:
+        traced = lifted(r, array)
+        at = 0 if axis is None and traced.ndim == 1 else axis
+        if at is None or traced.axis == at % traced.ndim:
+            raise r.stop("a cumulative sum goes over the points of a batch", "give the axis of the coordinates")
+        rows = [traced[(slice(None),) * (at % traced.ndim) + (i,)] for i in range(traced.shape[at])]
+        kept = [rows[0]]
+        for row in rows[1:]:
+            kept.append(named(r, name, kept[-1], row))
+        return stack(r, kept, at % traced.ndim)
+
+    return function
+
+
+def einsum(r: Recorder, rule: str, *operands: Any, **_: Any) -> Traced:
+    """Sums of products by letters, without dots."""
+    left, arrow, out = rule.replace(" ", "").partition("->")
+    inputs = left.split(",")
+    if "." in rule or len(inputs) != len(operands) or any(len(set(i)) < len(i) for i in inputs):
+        raise r.stop(f"`np.einsum({rule!r}, ..)` is not an operation of the language", "write it with @ and np.sum")
+    letters = sorted(set(left) - {","})
+    out = out if arrow else "".join(c for c in letters if left.count(c) == 1)
+    order = [*out, *(c for c in letters if c not in out)]
+    parts = []
+    for rule_in, operand in zip(inputs, operands, strict=True):
+        array = operand if isinstance(operand, Traced) else constant(operand)
+        there = [c for c in order if c in rule_in]
+        array = array.transpose([rule_in.index(c) for c in there])
+        parts.append(array[tuple(slice(None) if c in rule_in else None for c in order)])
+    product = reduce(partial(named, r, "multiply"), parts)
+    product = product if isinstance(product, Traced) else lifted(r, product)
+    return reduced(r, "add", product, tuple(range(len(out), len(order)))) if len(order) > len(out) else product
+
+
+# ---------------------------------------------------------------------- choosing
+
+
+def where(r: Recorder, condition: Any, *branches: Any, **_: Any) -> Traced:
+    """where(c, a, b); of known conditions the branch itself."""
+    if len(branches) != 2:
+        raise r.stop("`np.where` with a condition alone lists places", "give it the two values to choose from")
+    return named(r, "where", condition, *branches)
+
+
+def _select(r: Recorder, conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0) -> Traced:
+    result = default
+    for c, a in zip(reversed(conditions), reversed(choices), strict=True):
+        result = where(r, c, a, result)
+    return lifted(r, result)
+
+
+def clip(r: Recorder, a: Any, a_min: Any = None, a_max: Any = None, min: Any = None, max: Any = None, **_: Any) -> Traced:
+    """min(max(a, low), high), either side left out where it is None or infinite."""
+    low, high = a_min if a_min is not None else min, a_max if a_max is not None else max
+    low, high = (None if x is None or _infinite(x) else x for x in (low, high))
+    found = lifted(r, a) if low is None else named(r, "maximum", a, low)
+    return found if high is None else named(r, "minimum", found, high)
+
+
+def _infinite(value: Any) -> bool:
+    return not isinstance(value, Traced) and bool(np.isinf(constant(value)).all())
+
+
+def _interpolated(r: Recorder, x: Any, xp: Any, fp: Any, *_: Any, **__: Any) -> Traced:
+    """Straight pieces between known points, constant beyond them: the last slope, and its change at every point."""
+    at, f = np.asarray(xp, dtype=np.float64), np.asarray(fp, dtype=np.float64)
+    u = clip(r, x, float(at[0]), float(at[-1]))
+    result: Any = float(f[-1])
+    for i in range(len(at) - 2, -1, -1):
+        share = named(r, "divide", named(r, "subtract", u, float(at[i])), float(at[i + 1]) - float(at[i]))
+        piece = named(r, "add", float(f[i]), named(r, "multiply", float(f[i + 1]) - float(f[i]), share))
+        result = piece if i == len(at) - 2 else where(r, named(r, "less", u, float(at[i + 1])), piece, result)
+    return lifted(r, result)
+
+
+def _sinc(r: Recorder, x: Any) -> Traced:
+    """NumPy's sinc, sin(pi x)/(pi x)."""
+    return elementwise(r, lambda q, a: q.make("sinc", q.make("*", PI, a)), x)
+
+
+def _polynomial(r: Recorder, p: Any, x: Any) -> Traced:
+    found: Any = 0.0
+    for c in p:
+        found = named(r, "add", named(r, "multiply", found, x), c)
+    return lifted(r, found)
+
+
+stack, concatenate = joined(np.stack), joined(np.concatenate)
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "where": where, "select": _select, "clip": clip, "interp": _interpolated, "sinc": _sinc, "polyval": _polynomial,
+    "sum": total, "prod": product, "mean": mean, "average": mean, "max": most, "amax": most, "min": least, "amin": least,
+    "var": _variance, "std": lambda r, *a, **k: named(r, "sqrt", _variance(r, *a, **k)), "norm": norm,
+    "cumsum": _cumulative("add"), "cumprod": _cumulative("multiply"),
+    "dot": matmul, "matmul": matmul, "inner": lambda r, a, b: matmul(r, a, np.swapaxes(b, -1, -2) if np.ndim(b) > 1 else b),
+    "einsum": einsum, "stack": stack, "concatenate": concatenate, "hstack": joined(np.hstack), "vstack": joined(np.vstack),
+    "column_stack": joined(np.column_stack), "dstack": joined(np.dstack),
+    "transpose": _moved(np.transpose), "moveaxis": _moved(np.moveaxis), "swapaxes": _moved(np.swapaxes),
+    "squeeze": _moved(np.squeeze), "expand_dims": _moved(np.expand_dims), "flip": _moved(np.flip), "roll": _moved(np.roll),
+    "take": _moved(np.take), "tile": _moved(np.tile), "repeat": _moved(np.repeat), "atleast_1d": _moved(np.atleast_1d),
+    "atleast_2d": _moved(np.atleast_2d), "ravel": _moved(np.ravel), "reshape": reshape, "broadcast_to": _broadcast,
+    "delete": _moved(np.delete), "copy": lambda r, a, **_: elementwise(r, lambda __, x: x, a),
+    "zeros_like": _filled(0), "ones_like": _filled(1), "empty_like": _filled(0), "full_like": _full_like,
+    "real": lambda r, a: lifted(r, a), "real_if_close": lambda r, a, **_: lifted(r, a),
+    "shape": lambda r, a: a.shape, "ndim": lambda r, a: a.ndim, "size": lambda r, a, **_: a.size,
+    "nan_to_num": lambda r, a, **_: lifted(r, a), "iscomplexobj": lambda r, a: False, "isrealobj": lambda r, a: True,
+    "diff": lambda r, a, n=1, axis=-1: named(r, "subtract", *_neighbours(r, a, n, axis)),
+}  # fmt: skip
+
+
+def _neighbours(r: Recorder, a: Any, n: int, axis: int) -> tuple[Traced, Traced]:
+    traced = lifted(r, a)
+    at = axis % traced.ndim
+    if n != 1 or traced.axis == at:
+        raise r.stop("`np.diff` goes over the points of a batch, or more than once", "write the differences out")
+    before = (slice(None),) * at
+    return traced[(*before, slice(1, traced.shape[at]))], traced[(*before, slice(0, traced.shape[at] - 1))]
+
+
+def _astype(r: Recorder, array: Traced, dtype: Any = None, *_: Any, **__: Any) -> Traced:
+    if dtype is not None and np.dtype(dtype).kind != "f":
+        raise r.stop(f"values are turned into {np.dtype(dtype)}", "use np.floor or np.where")
+    return named(r, "positive", array)
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    **{name: FUNCTIONS[name] for name in (
+        "sum", "prod", "mean", "max", "min", "clip", "dot", "var", "std", "squeeze", "ravel", "take", "repeat", "copy", "cumsum",
+        "cumprod", "swapaxes",
+    )},
+    "reshape": reshape, "flatten": FUNCTIONS["ravel"], "astype": _astype, "conj": lambda r, a: a, "conjugate": lambda r, a: a,
+}  # fmt: skip
+
+
+def ufunc_names() -> tuple[str, ...]:
+    """The universal functions that have a meaning, for the documentation."""
+    return tuple(sorted(name for name in MEANINGS if hasattr(np, name)))

@@ -1,0 +1,209 @@
+"""Functions and modules of torch on traced arrays, which speak torch's protocol as they speak NumPy's."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from maxaffine.tracing import numpy_functions as of_numpy
+from maxaffine.tracing.array import Traced, constant, elementwise, lifted, matmul, named, rearranged
+from maxaffine.tracing.record import Recorder, Symbol
+from maxaffine.tracing.vocabulary import MEANINGS, SEVERAL, choice
+
+
+def call(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A function of torch by its name."""
+    r = _recorder((*args, *kwargs.values()))
+    r.torch_seen = True
+    name = getattr(function, "__name__", str(function)).strip("_").removeprefix("linalg_")
+    if kwargs.get("out") is not None:
+        raise r.stop(f"`torch.{name}` is called with `out`", "use its result")
+    kwargs = {key: value for key, value in kwargs.items() if key not in ("out", "dtype", "inplace", "memory_format", "_stacklevel")}
+    if name in FUNCTIONS:
+        return FUNCTIONS[name](r, *args, **kwargs)
+    if name.startswith("r") and name[1:] in MEANINGS:
+        name, args = name[1:], args[::-1]
+    if name in MEANINGS and not kwargs:
+        return elementwise(r, MEANINGS[name], *args)
+    if name in SEVERAL:
+        return tuple(elementwise(r, one, *args) for one in SEVERAL[name])
+    raise r.stop(f"`torch.{name}` is not an operation of the language", "docs/functions.md lists those that are")
+
+
+def method(array: Traced, name: str) -> Any:
+    """A method of tensors; None for what has no meaning."""
+    r = array.recorder
+    if name in ("float", "double", "detach", "clone", "contiguous", "to", "cpu"):
+        return lambda *_, **__: array
+    if name in ("size", "dim"):
+        return (lambda i=None: array.shape if i is None else array.shape[i]) if name == "size" else lambda: array.ndim
+    if name in FUNCTIONS:
+        return partial(FUNCTIONS[name], r, array)
+    if name in MEANINGS:
+        return partial(elementwise, r, MEANINGS[name], array)
+    return None
+
+
+def _recorder(values: Sequence[Any]) -> Recorder:
+    for value in values:
+        if isinstance(value, Traced):
+            return value.recorder
+        if isinstance(value, (list, tuple)) and any(isinstance(one, Traced) for one in value):
+            return _recorder(value)
+    raise TypeError("no traced array among the arguments")
+
+
+def _along(function: Callable[..., Any]) -> Callable[..., Any]:
+    """torch's `dim` and `keepdim` are NumPy's `axis` and `keepdims`."""
+
+    def reduced(r: Recorder, array: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
+        return function(r, array, axis=dim, keepdims=keepdim)
+
+    return reduced
+
+
+def _extreme(name: str) -> Callable[..., Any]:
+    def function(r: Recorder, array: Any, other: Any = None, keepdim: bool = False, dim: Any = None) -> Any:
+        if isinstance(other, Traced) or hasattr(other, "detach"):
+            return named(r, name, array, other)
+        axis = other if dim is None else dim
+        found = (of_numpy.most if name == "maximum" else of_numpy.least)(r, array, axis, keepdim)
+        return found if axis is None else (found, None)
+
+    return function
+
+
+def linear(r: Recorder, x: Any, weight: Any, bias: Any = None) -> Traced:
+    """x W^T + b."""
+    found = matmul(r, x, np.swapaxes(constant(weight), -1, -2))
+    return found if bias is None else named(r, "add", found, bias)
+
+
+def _scaled(name: str) -> Callable[..., Any]:
+    def function(r: Recorder, a: Any, b: Any, *, alpha: Any = 1) -> Traced:
+        return named(r, name, a, b if alpha == 1 else named(r, "multiply", alpha, b))
+
+    return function
+
+
+def _divided(r: Recorder, a: Any, b: Any, *, rounding_mode: str | None = None) -> Traced:
+    found = named(r, "divide", a, b)
+    return found if rounding_mode is None else named(r, "floor" if rounding_mode == "floor" else "trunc", found)
+
+
+def _softplus(r: Recorder, x: Any, beta: float = 1.0, threshold: float = 20.0) -> Traced:
+    """log(1 + e^(beta x))/beta; beyond the threshold torch gives x, which is as much as rounding in float32."""
+    return named(r, "divide", named(r, "softplus", named(r, "multiply", beta, x)), beta)
+
+
+def _gelu(r: Recorder, x: Any, approximate: str = "none") -> Traced:
+    return named(r, "gelu" if approximate == "none" else "gelu_tanh", x)
+
+
+def _leaky(r: Recorder, x: Any, negative_slope: float = 0.01, *_: Any) -> Traced:
+    slope = float(negative_slope)
+    return named(r, "maximum" if slope <= 1.0 else "minimum", x, named(r, "multiply", slope, x))
+
+
+def _elu(r: Recorder, x: Any, alpha: float = 1.0, *_: Any) -> Traced:
+    def meaning(q: Recorder, a: Symbol) -> Symbol:
+        return choice(q, q.make(">", a, q.number(0)), a, q.make("*", q.number(alpha), q.make("expm1", a)))
+
+    return elementwise(r, meaning, x)
+
+
+def _softmax(r: Recorder, x: Any, dim: int = -1, **_: Any) -> Traced:
+    powers = named(r, "exp", x)
+    return named(r, "divide", powers, of_numpy.total(r, powers, dim, True))
+
+
+def _layer_norm(r: Recorder, x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any) -> Any:
+    axes = tuple(range(-len(tuple(shape)), 0))
+    away = named(r, "subtract", x, of_numpy.mean(r, x, axes, True))
+    spread = of_numpy.mean(r, named(r, "square", away), axes, True)
+    found = named(r, "divide", away, named(r, "sqrt", named(r, "add", spread, eps)))
+    found = found if weight is None else named(r, "multiply", found, weight)
+    return found if bias is None else named(r, "add", found, bias)
+
+
+def _batch_norm(
+    r: Recorder, x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None, training: bool = False, *rest: Any, **more: Any
+) -> Traced:
+    if training:
+        raise r.stop("a batch norm in training mode mixes the points of a batch", "call .eval() on the module")
+    eps = more.get("eps", rest[-1] if rest and isinstance(rest[-1], float) else 1e-5)
+    found = named(r, "divide", named(r, "subtract", x, mean), np.sqrt(constant(var).astype(np.float64) + eps))
+    found = found if weight is None else named(r, "multiply", found, weight)
+    return found if bias is None else named(r, "add", found, bias)
+
+
+def _dropout(r: Recorder, x: Any, p: float = 0.5, training: bool = True, *_: Any) -> Any:
+    if training and p > 0:
+        raise r.stop("dropout in training mode is random", "call .eval() on the module")
+    return x
+
+
+def _flatten(r: Recorder, x: Traced, start_dim: int = 0, end_dim: int = -1) -> Traced:
+    first, last = start_dim % x.ndim, end_dim % x.ndim
+    shape = [*x.shape[:first], int(np.prod(x.shape[first : last + 1])), *x.shape[last + 1 :]]
+    return of_numpy.reshape(r, x, shape)
+
+
+def _pieces(r: Recorder, x: Traced, dim: int = 0) -> tuple[Traced, ...]:
+    at = dim % x.ndim
+    if at == x.axis:
+        raise r.stop("a loop runs over the points of a batch", "write it for all points at once, such as X[:, 0]")
+    return tuple(x[(slice(None),) * at + (i,)] for i in range(x.shape[at]))
+
+
+def _squeeze(r: Recorder, x: Traced, dim: Any = None) -> Traced:
+    if dim is not None and np.ndim(dim) == 0 and x.shape[dim] != 1:
+        return x
+    return rearranged(r, lambda a: np.squeeze(a, dim), x)
+
+
+def _norm(r: Recorder, x: Any, p: Any = None, dim: Any = None, keepdim: bool = False, ord: Any = None, **_: Any) -> Traced:
+    order = ord if ord is not None else p
+    return of_numpy.norm(r, x, 2 if order in (None, "fro") else order, dim, keepdim)
+
+
+def _like(function: Callable[..., Any]) -> Callable[..., Any]:
+    names = [n for n in inspect.signature(function).parameters][1:]
+    assert names
+    return lambda r, *args, **kwargs: function(r, *args, **{"axis" if k == "dim" else k: v for k, v in kwargs.items()})
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "linear": linear, "matmul": matmul, "mm": matmul, "mv": matmul, "bmm": matmul, "dot": matmul, "einsum": of_numpy.einsum,
+    "rmatmul": lambda r, a, b: matmul(r, b, a),
+    "add": _scaled("add"), "sub": _scaled("subtract"), "subtract": _scaled("subtract"), "div": _divided, "divide": _divided,
+    "rsub": lambda r, a, b: named(r, "subtract", b, a), "rdiv": lambda r, a, b: named(r, "divide", b, a),
+    "sum": _along(of_numpy.total), "mean": _along(of_numpy.mean), "prod": _along(of_numpy.product),
+    "amax": _along(of_numpy.most), "amin": _along(of_numpy.least), "max": _extreme("maximum"), "min": _extreme("minimum"),
+    "norm": _norm, "vector_norm": lambda r, x, ord=2, dim=None, keepdim=False, **_: _norm(r, x, ord, dim, keepdim),
+    "stack": _like(of_numpy.stack), "cat": _like(of_numpy.concatenate), "concat": _like(of_numpy.concatenate),
+    "concatenate": _like(of_numpy.concatenate), "unbind": _pieces,
+    "unsqueeze": lambda r, x, dim: rearranged(r, lambda a: np.expand_dims(a, dim), x), "squeeze": _squeeze, "flatten": _flatten,
+    "reshape": of_numpy.reshape, "view": of_numpy.reshape, "t": lambda r, x: x.T,
+    "transpose": lambda r, x, a, b: rearranged(r, lambda c: np.swapaxes(c, a, b), x),
+    "permute": lambda r, x, *dims: x.transpose(*dims),
+    "select": lambda r, x, dim, i: x[(slice(None),) * (dim % x.ndim) + (i,)],
+    "where": of_numpy.where, "clamp": of_numpy.clip, "clip": of_numpy.clip,
+    "clamp_min": lambda r, x, low: of_numpy.clip(r, x, low), "clamp_max": lambda r, x, high: of_numpy.clip(r, x, None, high),
+    "hardtanh": lambda r, x, low=-1.0, high=1.0, *_: of_numpy.clip(r, x, low, high),
+    "relu6": lambda r, x, *_: of_numpy.clip(r, x, 0, 6),
+    "relu": lambda r, x, *_: named(r, "relu", x), "silu": lambda r, x, *_: named(r, "silu", x), "gelu": _gelu,
+    "softplus": _softplus, "leaky_relu": _leaky, "elu": _elu, "softmax": _softmax, "layer_norm": _layer_norm,
+    "batch_norm": _batch_norm, "dropout": _dropout,
+    "mish": lambda r, x, *_: named(r, "multiply", x, named(r, "tanh", named(r, "softplus", x))),
+    "softsign": lambda r, x: named(r, "divide", x, named(r, "add", 1, named(r, "absolute", x))),
+    "zeros_like": of_numpy.FUNCTIONS["zeros_like"], "ones_like": of_numpy.FUNCTIONS["ones_like"],
+    "full_like": of_numpy.FUNCTIONS["full_like"], "sinc": of_numpy.FUNCTIONS["sinc"],
+    "special_i0": lambda r, x: named(r, "i0", x), "lgamma": lambda r, x: named(r, "loggamma", x),
+    "lerp": lambda r, a, b, w: named(r, "add", a, named(r, "multiply", w, named(r, "subtract", b, a))),
+    "positive": lambda r, x: lifted(r, x),
+}  # fmt: skip

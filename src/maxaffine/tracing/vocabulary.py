@@ -1,0 +1,150 @@
+"""What functions of NumPy, SciPy, torch, JAX and SymPy mean in the language, number by number.
+
+Every entry makes the symbol of one number from those of its arguments.  A name that is missing here has no meaning in the language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from maxaffine.expression.functions import ALIASES, ARITIES, UNARY
+from maxaffine.tracing.record import Recorder, Symbol
+
+Meaning = Callable[..., Symbol]
+
+PI = Symbol("name", (), "pi")
+
+
+def number(r: Recorder, a: Symbol) -> Symbol:
+    """A condition as 1 or 0, a number as it is."""
+    return r.make("where", a, r.number(1), r.number(0)) if a.is_condition else a
+
+
+def condition(r: Recorder, a: Symbol) -> Symbol:
+    """A number as whether it differs from 0, a condition as it is."""
+    return a if a.is_condition else r.make("!=", a, r.number(0))
+
+
+def call(name: str) -> Meaning:
+    """The function of this name of the grammar, or an operator."""
+    return lambda r, *args: r.make(name, *(number(r, a) for a in args))
+
+
+def product(r: Recorder, a: Symbol, b: Symbol) -> Symbol:
+    """a*b, where a condition times a number chooses it or 0."""
+    if a.is_condition and b.is_condition:
+        return r.make("where", r.make("and", a, b), r.number(1), r.number(0))
+    for c, other in ((a, b), (b, a)):
+        if c.is_condition:
+            return r.make("where", c, other, r.number(0))
+    return r.make("*", a, b)
+
+
+def negative(r: Recorder, a: Symbol) -> Symbol:
+    """-a."""
+    a = number(r, a)
+    return r.number(-a.value) if a.value is not None else r.make("neg", a)
+
+
+def exclusive(r: Recorder, a: Symbol, b: Symbol) -> Symbol:
+    """Either of two conditions and not both."""
+    a, b = condition(r, a), condition(r, b)
+    return r.make("or", r.make("and", a, r.make("not", b)), r.make("and", r.make("not", a), b))
+
+
+def joined(word: str) -> Meaning:
+    """Conditions joined by a word of the grammar."""
+    return lambda r, *args: r.make(word, *(condition(r, a) for a in args))
+
+
+def choice(r: Recorder, c: Symbol, a: Symbol, b: Symbol) -> Symbol:
+    """where(c, a, b)."""
+    return r.make("where", condition(r, c), number(r, a), number(r, b))
+
+
+def _floor_divide(r: Recorder, a: Symbol, b: Symbol) -> Symbol:
+    return r.make("floor", _divide(r, a, b))
+
+
+def _remainder(r: Recorder, a: Symbol, b: Symbol) -> Symbol:
+    return r.make("-", number(r, a), r.make("*", number(r, b), _floor_divide(r, a, b)))
+
+
+def _trunc(r: Recorder, a: Symbol) -> Symbol:
+    return r.make("where", r.make("<", a, r.number(0)), r.make("ceil", a), r.make("floor", a))
+
+
+def _heaviside(r: Recorder, a: Symbol, at: Symbol) -> Symbol:
+    zero = r.number(0)
+    return r.make("piecewise", r.make("<", a, zero), zero, r.make("==", a, zero), at, r.number(1))
+
+
+def _logaddexp(r: Recorder, a: Symbol, b: Symbol) -> Symbol:
+    return r.make("+", b, r.make("softplus", r.make("-", a, b)))
+
+
+def _divide(r: Recorder, a: Symbol, b: Symbol) -> Symbol:
+    return r.make("/", number(r, a), number(r, b))
+
+
+def _turned(above: Symbol | int, below: Symbol | int) -> Meaning:
+    def meaning(r: Recorder, a: Symbol) -> Symbol:
+        top, bottom = (r.number(x) if isinstance(x, int) else x for x in (above, below))
+        return r.make("/", r.make("*", a, top), bottom)
+
+    return meaning
+
+
+def _xlogy(r: Recorder, a: Symbol, b: Symbol) -> Symbol:
+    return r.make("*", a, r.make("log", b))
+
+
+def _gelu_tanh(r: Recorder, a: Symbol) -> Symbol:
+    """x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), torch's gelu with approximate="tanh"."""
+    cubic = r.make("+", a, r.make("*", r.number(0.044715), r.make("**", a, r.number(3))))
+    inner = r.make("*", r.make("sqrt", r.make("/", r.number(2), PI)), cubic)
+    return r.make("*", r.make("/", a, r.number(2)), r.make("+", r.number(1), r.make("tanh", inner)))
+
+
+def _first(r: Recorder, a: Symbol, *_: Symbol) -> Symbol:
+    return number(r, a)
+
+
+MEANINGS: dict[str, Meaning] = {
+    **{name: call(name) for name in UNARY},
+    **{name: call(plain) for name, plain in ALIASES.items() if plain in ARITIES and plain not in ("mul", "divide")},
+    **{name: call(name) for name in ("atan2", "hypot", "min", "max", "ceil", "exp2", "log2", "log10", "relu")},
+    "add": call("+"), "subtract": call("-"), "sub": call("-"), "multiply": product, "mul": product,
+    "divide": _divide, "true_divide": _divide, "div": _divide,
+    "power": call("**"), "float_power": call("**"), "pow": call("**"),
+    "negative": negative, "neg": negative, "positive": _first, "conjugate": _first, "real": _first,
+    "floor_divide": _floor_divide, "remainder": _remainder, "mod": _remainder,
+    "trunc": _trunc, "heaviside": _heaviside, "square": lambda r, a: r.make("**", number(r, a), r.number(2)),
+    "reciprocal": lambda r, a: r.make("/", r.number(1), a), "rsqrt": lambda r, a: r.make("/", r.number(1), r.make("sqrt", a)),
+    "radians": _turned(PI, 180), "deg2rad": _turned(PI, 180), "degrees": _turned(180, PI), "rad2deg": _turned(180, PI),
+    "logaddexp": _logaddexp,
+    "less": call("<"), "less_equal": call("<="), "greater": call(">"), "greater_equal": call(">="),
+    "equal": call("=="), "not_equal": call("!="), "lt": call("<"), "le": call("<="), "gt": call(">"), "ge": call(">="),
+    "eq": call("=="), "ne": call("!="),
+    "logical_and": joined("and"), "logical_or": joined("or"), "logical_not": joined("not"), "logical_xor": exclusive,
+    "bitwise_and": joined("and"), "bitwise_or": joined("or"), "invert": joined("not"), "bitwise_not": joined("not"),
+    "bitwise_xor": exclusive,
+    "where": choice,
+    # scipy.special
+    "psi": call("digamma"), "gammaln": call("loggamma"), "_lambertw": lambda r, a, *_: r.make("lambertw", a),
+    "_zeta": lambda r, a, *_: r.make("zeta", a), "_riemann_zeta": call("zeta"), "jn": call("jv"), "_ellip_k": call("ellipk"),
+    "log_expit": lambda r, a: r.make("neg", r.make("softplus", r.make("neg", a))),
+    "xlogy": _xlogy, "xlog1py": lambda r, a, b: r.make("*", a, r.make("log1p", b)),
+    "cosm1": lambda r, a: r.make("*", r.number(-2), r.make("**", r.make("sin", r.make("/", a, r.number(2))), r.number(2))),
+    "gelu_tanh": _gelu_tanh, "logsigmoid": lambda r, a: r.make("neg", r.make("softplus", r.make("neg", a))),
+}  # fmt: skip
+"""Names, as the libraries have them, and what they mean."""
+
+SEVERAL: dict[str, tuple[Meaning, ...]] = {
+    "sici": (call("si"), call("ci")),
+    "fresnel": (call("fresnel_s"), call("fresnel_c")),
+    "airy": (call("airy_ai"), call("airy_aip"), call("airy_bi"), call("airy_bip")),
+    "modf": (lambda r, a: r.make("-", a, _trunc(r, a)), _trunc),
+    "divmod": (_floor_divide, _remainder),
+}
+"""Functions of several results."""
