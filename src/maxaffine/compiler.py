@@ -1,6 +1,7 @@
 """The driver: check the request, search for the smallest layer that is proved, look at it, validate it, save it."""
 
 import time
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.threads import one_blas_thread
 from maxaffine.heads.found import Found, literal_failure, search_worst
 from maxaffine.layer.maxaffine import MaxAffine
+from maxaffine.proofs.certificate import Certificate
 from maxaffine.request import NEAREST, Request, Run, check_choice, request_of, without_old_names
 from maxaffine.search import METHODS, search
 from maxaffine.target.calls import Calls
@@ -32,6 +34,7 @@ def compile(
     literal: bool = False,
     require: str | None = None,
     vectorize: bool = False,
+    trace: bool = True,
     lipschitz: ArrayLike | None = None,
     modulus: Any = None,
     analytic: Any = None,
@@ -59,6 +62,8 @@ def compile(
             kinks are softer then, and more tokens may be needed.
         require: "proved" turns a layer without a proof into a refusal.
         vectorize: call a scalar callable point by point.
+        trace: whether a Python function is read first, by calling it with symbols: what it computes becomes an expression, which
+            can be proved; what cannot be read is compiled as a black box, and `target.traced` says why.
         lipschitz: declared constants, one per axis, or one number, the Euclidean constant.
         modulus: a declared modulus w(r) in max_i |x_i - y_i|; ConcaveModulus, TotalVariation or IntegralModulus.
         analytic: declared Analytic(radii, bound) facts.
@@ -80,8 +85,8 @@ def compile(
         with one_blas_thread():
             request = request_of(
                 target, box, error=error, relative=relative, norm=norm, dtype=dtype, method=method, gap=gap, keys=keys,
-                literal=literal, require=require, vectorize=vectorize, lipschitz=lipschitz, modulus=modulus, analytic=analytic,
-                derivatives=derivatives, breaks=breaks, run=run,
+                literal=literal, require=require, vectorize=vectorize, trace=trace, lipschitz=lipschitz, modulus=modulus,
+                analytic=analytic, derivatives=derivatives, breaks=breaks, run=run,
             )  # fmt: skip
             return _compiled(request, method, kind, begun)
     except OutOfCalls as spent:
@@ -101,6 +106,19 @@ def _compiled(request: Request, method: str, kind: str, begun: float) -> Compile
             request.target.calls.close()
 
 
+def _read_from(request: Request, certificate: Certificate) -> Certificate:
+    """What a certificate says of a function that was read, or why it was not."""
+    reading = request.target.traced
+    if reading is None:
+        return certificate
+    if reading.text is not None:
+        return replace(certificate, assumptions=(*certificate.assumptions, reading.assumption))
+    if certificate.kind != "none":
+        return certificate
+    warnings.warn(f"nothing is proved of this layer: the function was not read: {reading.why}.", stacklevel=5)
+    return replace(certificate, theorem=f"{certificate.theorem}; it was not read as a formula: {reading.why}")
+
+
 def _finished(request: Request, found: Found, kind: str, begun: float) -> Compiled:
     """The compiled layer, judged, and saved where that is asked for."""
     rough = literal_failure(found.layer, found.certificate, request)
@@ -109,7 +127,7 @@ def _finished(request: Request, found: Found, kind: str, begun: float) -> Compil
     compiled = Compiled(
         target=request.target,
         weights=found.layer,
-        certificate=found.certificate,
+        certificate=_read_from(request, found.certificate),
         observed=found.observed or search_worst(request, found),
         error=request.asked(found.certificate),
         method=found.method,

@@ -40,6 +40,7 @@ def plan(
     analytic: Any = None,
     gap: float | None = None,
     vectorize: bool = False,
+    trace: bool = True,
     run: Run | None = None,
     refused: list[dict[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
@@ -55,7 +56,7 @@ def plan(
     asked = [check_error(error) for error in errors]
     facts = {"lipschitz": lipschitz, "modulus": modulus, "analytic": analytic}
     first = request_of(
-        target, box, error=max(asked, default=1.0), norm=norm, dtype=dtype, gap=gap, vectorize=vectorize,
+        target, box, error=max(asked, default=1.0), norm=norm, dtype=dtype, gap=gap, vectorize=vectorize, trace=trace,
         run=replace(run, progress=None, max_calls=None), **facts,
     )  # fmt: skip
     with one_blas_thread():

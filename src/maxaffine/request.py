@@ -22,6 +22,7 @@ from maxaffine.target.calls import LEAST, Calls
 from maxaffine.target.evidence import Evidence, Facts, gather
 from maxaffine.target.interpolant import Interpolant, first_points
 from maxaffine.target.target import Target
+from maxaffine.tracing.source import target_of
 
 NEAREST = "nearest"  # the method of tables and samples that returns the nearest entry's value
 FOR_ENTRIES = ("auto", "spectral", "lookup", NEAREST)  # the methods of tables and samples
@@ -116,13 +117,14 @@ class Request:
 def request_of(
     target: Any, box: Any = None, *, error: Any, relative: Any = False, norm: Any = "inf", dtype: str = "float64",
     method: str = "auto", gap: Any = None, keys: Any = None, literal: Any = False, require: Any = None, vectorize: bool = False,
-    run: Run | None = None, breaks: Any = None, **facts: Any,
+    run: Run | None = None, breaks: Any = None, trace: bool = True, **facts: Any,
 ) -> Request:  # fmt: skip
     """The arguments of `compile`, checked; `facts` are lipschitz, modulus, analytic and derivatives."""
     dtype_of(dtype)
     p, run, pointwise = check_norm(norm), run or Run(), None
     _rule(isinstance(run, Run), "run", run, f"must be ma.Run({'=.., '.join(RUN)}=..)")
-    made = _counted(resolve(target, box, vectorize), target, run)
+    _rule(isinstance(trace, (bool, np.bool_)), "trace", trace, "must be True or False")
+    made = _counted(resolve(target, box, vectorize, bool(trace) and run.max_calls is None), target, run)
     _check_scales(p, made, dtype)
     by_point = is_pointwise(relative, made, p, gap)
     if made.entries is not None:
@@ -377,10 +379,10 @@ def _counted(made: Target, given: Any, run: Run) -> Target:
     return replace(made, calls=Calls(most, allowed(run.max_bytes) / 4, 0 if made is given else made.probed))
 
 
-def resolve(target: Any, box: Any, vectorize: bool) -> Target:
-    """The Target of whatever was given; a text without a box is the name of a gallery entry."""
+def resolve(target: Any, box: Any, vectorize: bool, trace: bool = True) -> Target:
+    """The Target of whatever was given; a text without a box is the name of a gallery entry; functions are read by tracing."""
     if isinstance(target, str) and box is None:
         from maxaffine.target.gallery import gallery
 
         target = gallery[target]
-    return Target.of(target, box, vectorize=vectorize)
+    return target_of(target, box, vectorize=vectorize, trace=trace)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from maxaffine.proofs.observe import Observed
     from maxaffine.proofs.statement import Statement
 
+LONGEST = 400  # characters of a target that are shown
+
+
 def short(compiled: Compiled) -> str:
     """A layer in a line."""
     c = compiled
@@ -39,11 +42,15 @@ def summary(compiled: Compiled) -> str:
     keys = c.weights.layout() + ("" if clustered else " keys")
     kind = "hard" if c.method == "hard" else "softmax"
     lines = [
-        f"target     {c.target.name or c.target.text or 'callable'}",
+        f"target     {_name(c)}",
         f"layer      one {kind} head, {c.attention_kind}-attention, {count_text(c.tokens)} token"
         f"{'' if c.tokens == 1 else 's'} ({keys}), {c.method}, "
         f"{'' if c.sharpness is None else f'sharpness {c.sharpness:.4g}, '}{c.dtype}, {size(c.weights.nbytes)}",
     ]
+    reading = c.target.traced
+    if reading is not None:
+        far = f"; it and the target are {reading.agreement}" if reading.text is not None else ""
+        lines.insert(1, f"function   {reading.name}, {reading.how}{far}")
     if c.target.continued:
         lines.insert(1, "continued  quotients such as sin(u)/u are their limits where they are 0/0: the continuous extension")
     told, word = Sharpened.of(c.plan, c.error), "asked"
@@ -68,6 +75,12 @@ def summary(compiled: Compiled) -> str:
     if c.standing == "stated" and c.bound is not None:
         lines.append("standing   stated in the file, not checked; layer.check() proves it again")
     return "\n".join(lines + _literal(c))
+
+
+def _name(c: Compiled) -> str:
+    """The name of the target; of a function that was read the expression itself."""
+    shown = c.target.text if c.target.traced is not None and c.target.text else c.target.name or c.target.text or "callable"
+    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 3]}..."
 
 
 def _smaller(found: Found) -> str:

@@ -59,6 +59,7 @@ class Target:
     boxes: tuple[Box, Box] | None = None
     data: Any = field(default=None, repr=False)  # a Table or Samples; of a file only their Entries
     continued: bool = False  # whether quotients that are 0/0 somewhere on the box stand for their limits there
+    traced: Any = field(default=None, repr=False)  # what was read of a Python function (tracing/reading.py); None for others
     calls: Answers | None = field(default=None, repr=False)  # of a callable: counts and keeps its values, or stands in for it
 
     @classmethod
@@ -81,7 +82,7 @@ class Target:
         source = getattr(source, "target", source)
         if isinstance(source, Target):
             return source._on(box, output_shape)
-        joined, boxes = _boxes(box)
+        joined, boxes = boxes_of(box)
         inputs: Inputs = "pair" if boxes else "sequence" if joined.is_sequence else "points"
         shape = _shape(output_shape)
         text = written(source, joined)
@@ -109,7 +110,7 @@ class Target:
 
     def _on(self, given: BoxOrPair, output_shape: Sequence[int] | None) -> Target:
         """The same function on another box, or as it is."""
-        joined, pair = (None, None) if given is None else _boxes(given)
+        joined, pair = (None, None) if given is None else boxes_of(given)
         box = pair or joined
         shape = self.output_shape if output_shape is None else output_shape
         if self.data is not None and (box not in (None, self.box) or tuple(shape) != self.output_shape):
@@ -315,7 +316,8 @@ def _no_entries(*_: Any) -> Any:
     raise BadInput("the target was a table, whose entries a file does not keep; load the table again.")
 
 
-def _boxes(box: Any) -> tuple[Box, tuple[Box, Box] | None]:
+def boxes_of(box: Any) -> tuple[Box, tuple[Box, Box] | None]:
+    """The box of all variables, and the two boxes where two were given."""
     if isinstance(box, (tuple, list)) and len(box) == 2 and all(isinstance(b, (Box, Mapping)) for b in box):
         query, context = (_wide(Box.of(one)) for one in box)
         return Box.join(query, context), (query, context)

@@ -320,7 +320,8 @@ def matmul(r: Recorder, a: Any, b: Any) -> Traced:
     right = second[:, None] if flat[1] else second
     if left.shape[-1] != right.shape[-2]:
         raise ValueError(f"matmul: shapes {first.shape} and {second.shape} do not match")
-    products = named(r, "multiply", left[..., :, :, None], right[..., None, :, :])
+    factors = [left[..., :, :, None], right[..., None, :, :]]
+    products = named(r, "multiply", *(factors if isinstance(second, Traced) else factors[::-1]))
     found = reduced(r, "add", products, products.ndim - 2)
     if flat[1]:
         found = found[..., 0]

@@ -27,7 +27,7 @@ class Called:
     function: Callable[..., Any]
     order: tuple[int, ...] | None = None
     tensors: str | None = None
-    names: tuple[str, ...] = ()  # of the box's variables, in the order of the arguments, where they were matched by name
+    single: bool = False  # whether it is called one point at a time
 
     def __call__(self, *inputs: Any) -> Any:
         """What the function returns, several results stacked behind one another."""
@@ -59,6 +59,7 @@ class Called:
             words = f"one argument per variable ({', '.join(box.names[i] for i in self.order)})"
         else:
             words = f"one batch of shape (B, {box.dimension})" if not box.is_sequence else f"one batch of shape (B, {box.d}, {box.n})"
+        words = words.replace("batch of shape (B, ", "point of shape (").replace(")", ",)") + ", one point at a time" if self.single else words
         return words if self.tensors is None else f"{words} of {self.tensors} tensors"
 
 
@@ -79,7 +80,7 @@ def signature(function: Callable[..., Any], box: Box, pair: bool) -> Called:
     if required <= box.dimension <= most:
         taken = names[: box.dimension]
         if sorted(taken) == sorted(box.names):  # by name, whatever their order
-            return Called(function, tuple(box.names.index(name) for name in taken), names=taken)
+            return Called(function, tuple(box.names.index(name) for name in taken))
         return Called(function, tuple(range(box.dimension)))
     raise BadInput(
         f"the target takes {required} arguments ({', '.join(names[:8])}) and the box has {box.dimension} variables "

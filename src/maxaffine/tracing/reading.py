@@ -28,6 +28,13 @@ class Reading:
     def assumption(self) -> str:
         """What a certificate says of it."""
         return (
-            f"the function {self.name} computes {self.text}: read by one call on symbols, and equal up to {self.difference:.2g} of "
-            f"its size at {self.compared:,} points"
+            f"the function {self.name} computes {self.text}: read by one call on symbols, and {self.agreement}"
         )
+
+    @property
+    def agreement(self) -> str:
+        """How far the function and its expression were seen to agree."""
+        if not self.compared:
+            return "not compared: SymPy cannot compute it"
+        most = "equal" if not self.difference else f"at most {self.difference:.2g} of its size apart"
+        return f"{most} at {self.compared:,} points"

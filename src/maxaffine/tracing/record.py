@@ -224,6 +224,9 @@ class _Writer:
                 if op in ("+", "-"):  # x + (-2) is x - 2, and the other way round
                     return own, [(args[0], left), " - " if op == "+" else " + ", args[1].text[1:]]
                 right = _ATOM
+            turned = self._turned(args[1]) if op == "+" else None
+            if turned is not None:
+                return own, [(args[0], left), " - ", *turned]
             joint = op if op in ("*", "/", "**") else f" {op} "
             return own, [(args[0], left), joint, (args[1], right)]
         if op in _PREFIX:
@@ -233,6 +236,16 @@ class _Writer:
             inner += [", "] if i else []
             inner.append((a, 0))
         return _ATOM, [*inner, ")"]
+
+    def _turned(self, symbol: Symbol) -> list[str | tuple[Symbol, int]] | None:
+        """What x + symbol subtracts, where that is shorter: -a, or a product with a negative number in front."""
+        if self.uses[id(symbol)] > 1:
+            return None
+        if symbol.op == "neg":
+            return [(symbol.args[0], _INFIX["*"])]
+        if symbol.op == "*" and symbol.args[0].text.startswith("-"):
+            return [symbol.args[0].text[1:], "*", (symbol.args[1], _INFIX["*"] + 1)]
+        return None
 
     def _name(self) -> str:
         k = len(self.names) + 1

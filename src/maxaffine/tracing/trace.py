@@ -93,7 +93,12 @@ def _inputs(called: Called, box: Box, boxes: tuple[Box, Box] | None, vectorize: 
     shaped = [_shaped(part, one) for part, one in zip(cells, boxes or (box,), strict=True)]
     if called.order is not None:
         shaped = [shaped[0][:, i] for i in called.order]
-    return [Traced(part[0], None, r) if vectorize else Traced(part, 0, r) for part in shaped]
+    return [Traced(_entry(part), None, r) if vectorize else Traced(part, 0, r) for part in shaped]
+
+
+def _entry(cells: Any) -> Any:
+    """The first entry of an array of symbols, an array of symbols again."""
+    return cells[0] if cells.ndim > 1 else cells[:1].reshape(())
 
 
 def _shaped(cells: Any, box: Box) -> Any:
@@ -119,9 +124,9 @@ def _result(found: Any, r: Recorder, box: Box, vectorize: bool) -> Understood:
     if not vectorize:
         if axis != 0:
             raise r.stop(f"the function returns shape {found.shape}, whose first axis is not the batch")
-        cells = cells[0]
+        cells = _entry(cells)
     if box.dimension == 1 and not box.is_sequence and cells.ndim >= 1 and cells.shape[0] == 1:
-        cells = cells[0]  # (B, 1) counts as (B,)
+        cells = _entry(cells)  # (B, 1) counts as (B,)
     if cells.ndim > 2:
         raise r.stop(f"the function returns {cells.ndim} axes per point; (), (K,) or (d_out, n_out) are possible")
     from maxaffine.tracing.vocabulary import number

@@ -1,0 +1,90 @@
+"""The target of whatever was given: a function of Python becomes its expression where it can be read, else it stays a black box."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+from maxaffine.core.errors import BadInput
+from maxaffine.expression.expression import Expression
+from maxaffine.target.box import Box
+from maxaffine.target.piecewise_affine import PiecewiseAffine, ReluNetwork
+from maxaffine.target.target import BoxOrPair, Target, boxes_of
+from maxaffine.tracing.calling import Called, is_module, signature
+from maxaffine.tracing.reading import Reading
+from maxaffine.tracing.trace import read
+
+LONGEST = 60  # characters of a name
+
+
+def target_of(source: Any, box: BoxOrPair, *, vectorize: bool = False, trace: bool = True) -> Target:
+    """The target of an expression, a function, a torch module, a formula of SymPy, or of what `Target.of` takes."""
+    if _is_formula(source):
+        from maxaffine.tracing.sympy_formulas import read_formula
+
+        joined, _ = boxes_of(box)
+        reading = read_formula(source, joined)
+        made = Target.of(str(reading.text), box, output_shape=reading.output_shape)
+        return replace(made, traced=reading)
+    if not _is_function(source):
+        return Target.of(source, box, vectorize=vectorize)
+    joined, boxes = boxes_of(box)
+    called = signature(source, joined, boxes is not None)
+    name = str(getattr(source, "__name__", type(source).__name__))[:LONGEST].replace("<lambda>", "lambda")
+    where = boxes or joined
+    reading = Reading(name, called.says(joined), why="it was not asked for")
+    if trace:
+        reading, called = read(called, joined, boxes, vectorize, name)
+    if reading.text is None:
+        try:
+            return replace(_black_box(called, where, vectorize, name), traced=reading if trace else None)
+        except BadInput as failure:
+            point = None if vectorize or boxes is not None else _by_point(called, joined, name)
+            if point is None:
+                raise BadInput(f"{failure} Nor could it be read as a formula: {reading.why}.") from None if trace else failure
+        reading = replace(reading, how=point.says(joined))
+        if trace:
+            reading, point = read(point, joined, boxes, True, name)
+        if reading.text is None:
+            return replace(_black_box(point, where, True, name), traced=reading if trace else None)
+    made = Target.of(reading.text, where, output_shape=reading.output_shape, name=None if name == "lambda" else name)
+    return replace(made, traced=reading)
+
+
+def _black_box(called: Called, box: BoxOrPair, vectorize: bool, name: str) -> Target:
+    """The function as it is, or behind its signature where that is not one batch of NumPy's."""
+    plain = called.order is None and called.tensors is None
+    return Target.of(called.function if plain else called, box, vectorize=vectorize, name=name)
+
+
+def _by_point(called: Called, box: Box, name: str) -> Called | None:
+    """How a function that takes no batches wants a single point: as numbers, or as one array; None where neither works."""
+    numbers = called.order or ((0,) if box.dimension == 1 else None)
+    for order in dict.fromkeys((numbers, called.order)):
+        one = replace(called, order=order, single=True)
+        try:
+            _black_box(one, box, True, name)
+        except BadInput:
+            continue
+        return one
+    return None
+
+
+def _is_function(source: Any) -> bool:
+    """A callable that is no target, table, network or law by itself."""
+    if isinstance(source, (str, Target, Expression, ReluNetwork, PiecewiseAffine, Box)) or hasattr(type(source), "target"):
+        return False
+    if isinstance(source, type):
+        raise BadInput(f"the target is the class {source.__name__}; give a function, or an instance that can be called.")
+    return callable(source) and (is_module(source) or not hasattr(source, "target"))
+
+
+def _is_formula(source: Any) -> bool:
+    """Whether something is a formula of SymPy, or a list or a matrix of them; SymPy is not imported for it."""
+    sympy = sys.modules.get("sympy")
+    if sympy is None:
+        return False
+    if isinstance(source, (list, tuple)):
+        return bool(source) and all(_is_formula(one) for one in source)
+    return isinstance(source, (sympy.Expr, sympy.MatrixBase)) and not callable(getattr(source, "compile", None))
