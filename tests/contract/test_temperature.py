@@ -92,10 +92,10 @@ def test_what_no_temperature_makes_sense_of_is_said():
         ma.compile(table, method="nearest").with_sharpness(2.0)
     entries = ma.compile(table, error=0.5).with_sharpness(0.5)
     assert entries.certificate.scope.over == "entries" and entries.observed.error <= entries.bound
-    seen = ma.compile(lambda x: np.sin(x[:, 0]), LINE, error=1e-2).with_sharpness(2.0)
+    seen = ma.compile(lambda x: np.sin(x[:, 0]), LINE, error=1e-2, trace=False).with_sharpness(2.0)
     assert seen.certificate.kind == "none" and seen.observed.error > 1e-2
     with pytest.raises(ma.Refused, match="the error is only observed"):
-        ma.compile(lambda x: np.sin(x[:, 0]), LINE, error=1e-2).with_sharpness(2.0, require="proved")
+        ma.compile(lambda x: np.sin(x[:, 0]), LINE, error=1e-2, trace=False).with_sharpness(2.0, require="proved")
     narrow = ma.compile("sin(3*x)", LINE, error=0.1, dtype="float32", method="lookup")
     for _ in range(2):
         narrow = narrow.with_sharpness(2.0**59)

@@ -28,11 +28,8 @@ MEETING = 1e-9  # pieces may differ by this much of their size where regions mee
 
 
 def written(source: Any, box: Box) -> str | None:
-    """The expression of a network, a law or a torch module of Linear and ReLU layers; None for anything else."""
-    if isinstance(source, (ReluNetwork, PiecewiseAffine)):
-        return source.text(box)
-    network = ReluNetwork.of_torch(source)
-    return None if network is None else network.text(box)
+    """The expression of a network or a law; None for anything else."""
+    return source.text(box) if isinstance(source, (ReluNetwork, PiecewiseAffine)) else None
 
 
 def _sum(terms: Sequence[tuple[float, str]], constant: float) -> str:
@@ -107,55 +104,6 @@ class ReluNetwork:
                 names = sums
             _affordable(",".join(names), "this network")
         return ",".join(names)
-
-    @classmethod
-    def of_torch(cls, module: Any) -> ReluNetwork | None:
-        """The network of a torch.nn.Sequential of Linear and ReLU layers (nested or not); None for anything else."""
-        if not any(kind.__module__.startswith("torch.nn") for kind in type(module).__mro__):
-            return None
-        steps = _steps(module)
-        if steps is None or not any(step is not None for step in steps):
-            return None
-        weights: list[Array] = []
-        biases: list[Array] = []
-        relu = True  # a Linear layer after a Linear layer is one layer
-        for step in steps:
-            if step is None:
-                if not weights:
-                    D = next(w.shape[1] for w, _ in filter(None, steps))
-                    weights.append(np.eye(D))
-                    biases.append(np.zeros(D))
-                relu = True
-                continue
-            w, b = step
-            if relu:
-                weights.append(w)
-                biases.append(b)
-            else:
-                biases[-1] = w @ biases[-1] + b
-                weights[-1] = w @ weights[-1]
-            relu = False
-        return cls(weights, biases, last_relu=relu)
-
-
-def _steps(module: Any) -> list[tuple[Array, Array] | None] | None:
-    """Layers in order: (W, b) for Linear, None for ReLU; None in all where something else occurs."""
-    kind = type(module).__name__
-    if kind == "Sequential":
-        found: list[tuple[Array, Array] | None] = []
-        for child in module.children():
-            inside = _steps(child)
-            if inside is None:
-                return None
-            found += inside
-        return found
-    if kind == "Linear":
-        w = np.asarray(module.weight.detach().cpu().double().numpy(), dtype=np.float64)
-        b = np.zeros(len(w)) if module.bias is None else np.asarray(module.bias.detach().cpu().double().numpy(), dtype=np.float64)
-        return [(w, b)]
-    if kind == "ReLU":
-        return [None]
-    return [] if kind == "Identity" else None
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,21 @@
 """Arrays of symbols, which stand for what a traced function computes at a batch of points.
 
-A `Traced` has the shape that the user's code expects, its batch axis as long as BATCH.  It holds the symbols of one point: an object
-array whose batch axis has length 1.  What rearranges an array (indexing, reshape, stack) is done to these and, beside them, to the
-numbers of the points, which must come out in order: nothing may pick, mix or repeat points.
+A `Traced` has the shape that the user's code expects, its batch axis as long as BATCH.  It holds the symbols of one point, an
+array of objects whose batch axis has length 1.  What rearranges an array (indexing, reshape, stack) is done to these and, beside
+them, to the numbers of the points, which must come out in order: nothing may pick, mix or repeat points.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.tracing.record import Recorder, Symbol
+from maxaffine.tracing.record import Recorder, Symbol, is_ours
 from maxaffine.tracing.vocabulary import MEANINGS, SEVERAL, Meaning
 
 BATCH = 10_007
@@ -55,6 +56,9 @@ class Traced:
         )
 
     def __float__(self) -> float:
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        if is_ours(caller):
+            raise self.recorder.stop(f"a value is handed to compiled code ({caller})")
         raise self.recorder.stop("a single number is wanted, as by math.sin", "use NumPy's functions, such as np.sin")
 
     __int__ = __index__ = __complex__ = item = tolist = __float__
@@ -92,8 +96,12 @@ class Traced:
 
     ndim = property(lambda self: self.cells.ndim)
     size = property(lambda self: int(np.prod(self.shape)))
-    dtype = property(lambda self: np.dtype(np.float64))
     T = property(lambda self: self.transpose())
+
+    @property
+    def dtype(self) -> Any:
+        """float64, as the library has it that was seen at work."""
+        return sys.modules["torch"].float64 if self.recorder.torch_seen else np.dtype(np.float64)
 
     def transpose(self, *axes: Any) -> Traced:
         """The axes in another order."""
@@ -235,7 +243,7 @@ def elementwise(r: Recorder, meaning: Meaning, *operands: Any) -> Traced:
         else:
             array, axis = one_point(r, constant(operand))
             if array.dtype.kind not in "fiub":
-                raise r.stop(f"a value of type {type(operand).__name__} stands in a formula", "the language has real numbers only")
+                raise r.stop(f"a value of type {type(operand).__name__} stands in a formula", "it has real numbers only")
             arrays.append(array)
             ndim = array.ndim
         if axis is not None:
@@ -286,6 +294,8 @@ def numpy_ufunc(r: Recorder, ufunc: Any, method: str, inputs: Sequence[Any], opt
 
 def named(r: Recorder, name: str, *operands: Any) -> Traced:
     """An operation by its name."""
+    if name not in MEANINGS:
+        raise r.stop(f"`{name}` is not a function of the language", "docs/expressions.md lists those that are")
     return elementwise(r, MEANINGS[name], *operands)
 
 
@@ -346,5 +356,5 @@ def rearranged(r: Recorder, change: Callable[..., Any], *arrays: Traced) -> Trac
     axis = ghost.shape.index(BATCH) if ghost.shape.count(BATCH) == 1 else None
     in_order = axis is not None and bool((np.moveaxis(ghost, axis, -1) == count).all())
     if not in_order or tuple(1 if i == axis else n for i, n in enumerate(ghost.shape)) != cells.shape:
-        raise r.stop("single points of a batch are picked, mixed or repeated", "coordinates of all points are X[:, 0], X[:, 1], ..")
+        raise r.stop("single points of a batch are picked, mixed or repeated", "a coordinate of all points is X[:, 0]")
     return Traced(cells, axis, r)

@@ -58,8 +58,9 @@ class Called:
         if self.order is not None:
             words = f"one argument per variable ({', '.join(box.names[i] for i in self.order)})"
         else:
-            words = f"one batch of shape (B, {box.dimension})" if not box.is_sequence else f"one batch of shape (B, {box.d}, {box.n})"
-        words = words.replace("batch of shape (B, ", "point of shape (").replace(")", ",)") + ", one point at a time" if self.single else words
+            shape = (box.d, box.n) if box.is_sequence else (box.dimension,)
+            words = f"one point of shape {shape}" if self.single else f"one batch of shape (B, {', '.join(map(str, shape))})"
+        words += ", one point at a time" if self.single else ""
         return words if self.tensors is None else f"{words} of {self.tensors} tensors"
 
 

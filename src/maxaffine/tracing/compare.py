@@ -64,8 +64,8 @@ def compared(evaluate: Callable[[Array], Any], expression: Expression, box: Box,
         at = ", ".join(f"{n}={v!r}" for n, v in zip(box.names[:8], x[row].tolist(), strict=False))
         raise Disagreement(
             f"the function {name} and the expression that was read from it differ: at {at} the function gives "
-            f"{values[row, k]:.12g}, and `{_shown(expression.text)}` is {own[row, k]:.12g}. A target is a function of its point alone, "
-            "in real numbers; trace=False compiles the function as a black box."
+            f"{values[row, k]:.12g}, and `{_shown(expression.text)}` is {own[row, k]:.12g}. A target is a function of its point "
+            "alone, in real numbers; trace=False compiles the function as a black box."
         )
     gap = np.where(known, np.abs(values - own), 0.0)
     return float(gap.max(initial=0.0)) / size if size else 0.0

@@ -12,6 +12,8 @@ from maxaffine.tracing.array import BATCH, Traced, constant, elementwise, lifted
 from maxaffine.tracing.record import Recorder
 from maxaffine.tracing.vocabulary import MEANINGS, PI
 
+IGNORED = ("out", "where", "dtype", "order", "subok", "like", "device")
+
 
 def call(r: Recorder, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """A function of NumPy by its name."""
@@ -20,7 +22,7 @@ def call(r: Recorder, function: Any, args: Sequence[Any], kwargs: dict[str, Any]
         raise r.stop(f"`np.linalg.{name}` is not an operation of the language")
     if any(kwargs.get(option) is not None for option in ("out", "where")):
         raise r.stop(f"`np.{name}` is called with `out` or `where`", "use its result, and np.where")
-    kwargs = {key: value for key, value in kwargs.items() if key not in ("out", "where", "dtype", "order", "subok", "like", "device")}
+    kwargs = {key: value for key, value in kwargs.items() if key not in IGNORED}
     found = FUNCTIONS.get(name)
     if found is None:
         raise r.stop(f"`np.{name}` is not an operation of the language", "docs/functions.md lists those that are")
@@ -31,11 +33,17 @@ def method(array: Traced, name: str) -> Any:
     """A method or an attribute of arrays and tensors; None for what has no meaning."""
     if name in ("real",):
         return array
-    if name in METHODS:
-        return partial(METHODS[name], array.recorder, array)
     from maxaffine.tracing import torch_functions
 
-    return torch_functions.method(array, name)
+    if name not in METHODS:
+        return torch_functions.method(array, name)
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if "dim" in kwargs or "keepdim" in kwargs:  # tensors have them
+            return torch_functions.method(array, name)(*args, **kwargs)
+        return METHODS[name](array.recorder, array, *args, **kwargs)
+
+    return called
 
 
 # ---------------------------------------------------------------------- rearranging

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class Reading:
     """A function read by tracing.
 
-    `text` is None where it could not be read, and `why` says at which line and what to write instead.  `compared` counts the points
-    at which the function and its expression were compared, `difference` is the largest seen there, relative to the largest value.
+    `text` is None where it could not be read, and `why` says at which line and what to write instead.  `compared` counts the
+    points at which the function and its expression were compared, `difference` is the largest seen there, relative to the
+    largest value.
     """
 
     name: str
@@ -27,9 +28,7 @@ class Reading:
     @property
     def assumption(self) -> str:
         """What a certificate says of it."""
-        return (
-            f"the function {self.name} computes {self.text}: read by one call on symbols, and {self.agreement}"
-        )
+        return f"the function {self.name} computes {self.text}: read by one call on symbols, and {self.agreement}"
 
     @property
     def agreement(self) -> str:

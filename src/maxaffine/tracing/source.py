@@ -1,4 +1,4 @@
-"""The target of whatever was given: a function of Python becomes its expression where it can be read, else it stays a black box."""
+"""The target of whatever was given: functions of Python become expressions where they can be read, else stay black boxes."""
 
 from __future__ import annotations
 

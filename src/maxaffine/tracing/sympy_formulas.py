@@ -47,8 +47,8 @@ def read_formula(source: Any, box: Box) -> Reading:
     missing = sorted({str(s) for f in formulas for s in f.free_symbols} - set(box.names))
     if missing:
         raise Refused(
-            f"`{missing[0]}` of the formula is not a variable of the box, which has {', '.join(box.names)}; add it to the box, or "
-            f"put a number in its place: formula.subs({missing[0]!r}, 1.0)."
+            f"`{missing[0]}` of the formula is not a variable of the box, which has {', '.join(box.names)}; add it to the box, "
+            f"or put a number in its place: formula.subs({missing[0]!r}, 1.0)."
         )
     r = Recorder()
     done: dict[Any, Symbol] = {}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +12,8 @@ from maxaffine.tracing import numpy_functions as of_numpy
 from maxaffine.tracing.array import Traced, constant, elementwise, lifted, matmul, named, rearranged
 from maxaffine.tracing.record import Recorder, Symbol
 from maxaffine.tracing.vocabulary import MEANINGS, SEVERAL, choice
+
+IGNORED = ("out", "dtype", "inplace", "memory_format", "_stacklevel")
 
 
 def call(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -22,7 +23,7 @@ def call(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     name = getattr(function, "__name__", str(function)).strip("_").removeprefix("linalg_")
     if kwargs.get("out") is not None:
         raise r.stop(f"`torch.{name}` is called with `out`", "use its result")
-    kwargs = {key: value for key, value in kwargs.items() if key not in ("out", "dtype", "inplace", "memory_format", "_stacklevel")}
+    kwargs = {key: value for key, value in kwargs.items() if key not in IGNORED}
     if name in FUNCTIONS:
         return FUNCTIONS[name](r, *args, **kwargs)
     if name.startswith("r") and name[1:] in MEANINGS:
@@ -37,6 +38,7 @@ def call(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 def method(array: Traced, name: str) -> Any:
     """A method of tensors; None for what has no meaning."""
     r = array.recorder
+    r.torch_seen = r.torch_seen or name in FUNCTIONS
     if name in ("float", "double", "detach", "clone", "contiguous", "to", "cpu"):
         return lambda *_, **__: array
     if name in ("size", "dim"):
@@ -66,13 +68,20 @@ def _along(function: Callable[..., Any]) -> Callable[..., Any]:
     return reduced
 
 
+class Extreme(NamedTuple):
+    """What torch's max and min along a dimension give."""
+
+    values: Traced
+    indices: None
+
+
 def _extreme(name: str) -> Callable[..., Any]:
     def function(r: Recorder, array: Any, other: Any = None, keepdim: bool = False, dim: Any = None) -> Any:
         if isinstance(other, Traced) or hasattr(other, "detach"):
             return named(r, name, array, other)
         axis = other if dim is None else dim
         found = (of_numpy.most if name == "maximum" else of_numpy.least)(r, array, axis, keepdim)
-        return found if axis is None else (found, None)
+        return found if axis is None else Extreme(found, None)
 
     return function
 
@@ -121,7 +130,9 @@ def _softmax(r: Recorder, x: Any, dim: int = -1, **_: Any) -> Traced:
     return named(r, "divide", powers, of_numpy.total(r, powers, dim, True))
 
 
-def _layer_norm(r: Recorder, x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any) -> Any:
+def _layer_norm(
+    r: Recorder, x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+) -> Traced:
     axes = tuple(range(-len(tuple(shape)), 0))
     away = named(r, "subtract", x, of_numpy.mean(r, x, axes, True))
     spread = of_numpy.mean(r, named(r, "square", away), axes, True)
@@ -131,7 +142,15 @@ def _layer_norm(r: Recorder, x: Any, shape: Sequence[int], weight: Any = None, b
 
 
 def _batch_norm(
-    r: Recorder, x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None, training: bool = False, *rest: Any, **more: Any
+    r: Recorder,
+    x: Any,
+    mean: Any,
+    var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    *rest: Any,
+    **more: Any,
 ) -> Traced:
     if training:
         raise r.stop("a batch norm in training mode mixes the points of a batch", "call .eval() on the module")
@@ -172,8 +191,6 @@ def _norm(r: Recorder, x: Any, p: Any = None, dim: Any = None, keepdim: bool = F
 
 
 def _like(function: Callable[..., Any]) -> Callable[..., Any]:
-    names = [n for n in inspect.signature(function).parameters][1:]
-    assert names
     return lambda r, *args, **kwargs: function(r, *args, **{"axis" if k == "dim" else k: v for k, v in kwargs.items()})
 
 

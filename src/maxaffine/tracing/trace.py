@@ -1,6 +1,6 @@
 """A function called once with symbols: the text of the expression that it computes, or the line at which that ends.
 
-The text goes the way of any text.  It is the target that is proved: numbers that the function holds are in it with their exact value.
+The text goes the way of any text.  It is the target that is proved; what numbers the function holds, it has exactly.
 """
 
 from __future__ import annotations
@@ -28,18 +28,17 @@ class Understood:
 
     outputs: tuple[Symbol, ...]
     shape: tuple[int, ...]
-    torch_seen: bool
 
 
 def read(called: Called, box: Box, boxes: tuple[Box, Box] | None, vectorize: bool, name: str) -> tuple[Reading, Called]:
     """What the function computes, and the way to call it that fits what it was seen to do."""
-    reading = Reading(name, called.says(box))
+    reading, r = Reading(name, called.says(box)), Recorder()
     try:
-        first = understood(called, box, boxes, vectorize)
-        called = _spoken(called, first, box, boxes, vectorize)
+        first = understood(called, box, boxes, vectorize, r)
+        called = _spoken(called, r, box, boxes, vectorize)
         reading = replace(reading, how=called.says(box))
         text = written(first.outputs, box.names)
-        again = understood(called, box, boxes, vectorize)
+        again = understood(called, box, boxes, vectorize, Recorder())
         if written(again.outputs, box.names) != text:
             line, says = _changed(first.outputs, again.outputs)
             raise Untraceable(f"the function is not the same when it is called again{says}", "give random numbers a seed", line)
@@ -49,16 +48,16 @@ def read(called: Called, box: Box, boxes: tuple[Box, Box] | None, vectorize: boo
         _same_twice(evaluate, box)
         return replace(reading, text=text, compared=POINTS, difference=difference, output_shape=first.shape), called
     except Untraceable as failure:
-        return replace(reading, why=failure.sentence), called
+        called = _spoken(called, r, box, boxes, vectorize)
+        return replace(reading, how=called.says(box), why=failure.sentence), called
     except BadInput as failure:
         if type(failure) is not BadInput or reading.text is not None:
             raise
         return replace(reading, why=str(failure).splitlines()[0].rstrip(".")), called
 
 
-def understood(called: Called, box: Box, boxes: tuple[Box, Box] | None, vectorize: bool) -> Understood:
+def understood(called: Called, box: Box, boxes: tuple[Box, Box] | None, vectorize: bool, r: Recorder) -> Understood:
     """The symbols that the function returns; Untraceable where it does not."""
-    r = Recorder()
     given = _inputs(called, box, boxes, vectorize, r)
     function = _plain_module(called.function)
     try:
@@ -125,25 +124,26 @@ def _result(found: Any, r: Recorder, box: Box, vectorize: bool) -> Understood:
         if axis != 0:
             raise r.stop(f"the function returns shape {found.shape}, whose first axis is not the batch")
         cells = _entry(cells)
-    if box.dimension == 1 and not box.is_sequence and cells.ndim >= 1 and cells.shape[0] == 1:
+    one = (box.dimension == 1 and not box.is_sequence) or (r.torch_seen and cells.ndim == 1)
+    if one and cells.ndim >= 1 and cells.shape[0] == 1:
         cells = _entry(cells)  # (B, 1) counts as (B,)
     if cells.ndim > 2:
         raise r.stop(f"the function returns {cells.ndim} axes per point; (), (K,) or (d_out, n_out) are possible")
     from maxaffine.tracing.vocabulary import number
 
-    return Understood(tuple(number(r, s) for s in cells.ravel()), cells.shape, r.torch_seen)
+    return Understood(tuple(number(r, s) for s in cells.ravel()), cells.shape)
 
 
-def _spoken(called: Called, seen: Understood, box: Box, boxes: tuple[Box, Box] | None, vectorize: bool) -> Called:
+def _spoken(called: Called, r: Recorder, box: Box, boxes: tuple[Box, Box] | None, vectorize: bool) -> Called:
     """Functions that were seen to use torch get tensors: float64 ones where they take them, else float32."""
-    if not (seen.torch_seen or is_module(called.function)):
+    if called.tensors is not None or not (r.torch_seen or is_module(called.function)):
         return called
     probe = box.centre[None]
     for dtype in ("float64", "float32"):
         attempt = replace(called, tensors=dtype)
         try:
             _evaluation(attempt, box, boxes, vectorize)(probe)
-        except RuntimeError:
+        except Exception:  # a function that fails on both says so when it is called for its values
             continue
         return attempt
     return replace(called, tensors="float32")

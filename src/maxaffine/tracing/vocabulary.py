@@ -1,6 +1,6 @@
 """What functions of NumPy, SciPy, torch, JAX and SymPy mean in the language, number by number.
 
-Every entry makes the symbol of one number from those of its arguments.  A name that is missing here has no meaning in the language.
+Every entry makes the symbol of one number from those of its arguments.  A name that is missing here has no meaning in it.
 """
 
 from __future__ import annotations

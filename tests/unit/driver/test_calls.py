@@ -26,7 +26,7 @@ class Counted:
 
 def test_a_quadrature_of_two_variables_takes_few_evaluations():
     f = Counted()
-    layer = ma.compile(f, BOX, error=1e-4)
+    layer = ma.compile(f, BOX, error=1e-4, trace=False)
     assert layer.calls == f.points < 5_000 and layer.tokens <= 15
     assert layer.certificate.kind == "none" and layer.observed.error <= 1e-4 and layer.observed.points >= 1_000
     assert f"evaluated at {f.points:,} points" in layer.explain() and layer.to_json()["calls"] == f.points
@@ -36,13 +36,13 @@ def test_a_quadrature_of_two_variables_takes_few_evaluations():
 
 def test_five_hundred_evaluations_are_enough_and_not_exceeded():
     f = Counted()
-    layer = ma.compile(f, BOX, error=1e-4, run=ma.Run(max_calls=500))
+    layer = ma.compile(f, BOX, error=1e-4, trace=False, run=ma.Run(max_calls=500))
     assert f.points == layer.calls <= 500 and layer.observed.error <= 1e-4 and layer.observed.points >= 100
 
 
 def test_a_spent_budget_leaves_the_best_layer_and_says_so():
     f = Counted()
-    layer = ma.compile(f, BOX, error=1e-9, run=ma.Run(max_calls=90))
+    layer = ma.compile(f, BOX, error=1e-9, trace=False, run=ma.Run(max_calls=90))
     assert f.points == layer.calls <= 90 and layer.bound is None
     why = layer.certificate.theorem
     assert why.startswith("`max_calls` (=90) ended the search after") and "1e-09 was asked" in why
@@ -52,7 +52,7 @@ def test_a_spent_budget_leaves_the_best_layer_and_says_so():
 
 def test_what_must_be_proved_is_refused():
     with pytest.raises(ma.Refused, match="cannot be proved"):
-        ma.compile(Counted(), BOX, error=1e-4, require="proved", run=ma.Run(max_calls=200))
+        ma.compile(Counted(), BOX, error=1e-4, trace=False, require="proved", run=ma.Run(max_calls=200))
 
 
 @pytest.mark.parametrize("most", [32, 60, 150, 500])
@@ -73,7 +73,7 @@ def test_no_function_is_asked_more_often_than_allowed(f, box, most):
         return f(x)
 
     try:
-        layer = ma.compile(counted, box, error=1e-5, run=ma.Run(max_calls=most))
+        layer = ma.compile(counted, box, error=1e-5, trace=False, run=ma.Run(max_calls=most))
         assert layer.calls == sum(points)
         assert layer.observed.error <= 1e-5 or "max_calls" in layer.certificate.theorem
     except ma.Refused as refusal:
@@ -85,10 +85,10 @@ def test_declared_facts_are_proved_within_the_limit_or_refused():
     def f(x):
         return np.abs(np.sin(3 * x[:, 0]))
 
-    layer = ma.compile(f, {"x": (-1, 1)}, error=0.1, lipschitz=[3], require="proved", run=ma.Run(max_calls=200_000))
+    layer = ma.compile(f, {"x": (-1, 1)}, error=0.1, trace=False, lipschitz=[3], require="proved", run=ma.Run(max_calls=200_000))
     assert layer.certificate.kind == "proved" and layer.calls < 200_000
     with pytest.raises(ma.Refused, match="max_calls"):
-        ma.compile(f, {"x": (-1, 1)}, error=0.1, lipschitz=[3], require="proved", run=ma.Run(max_calls=60))
+        ma.compile(f, {"x": (-1, 1)}, error=0.1, trace=False, lipschitz=[3], require="proved", run=ma.Run(max_calls=60))
 
 
 def test_a_feature_between_the_points_of_the_interpolant_is_seen():
@@ -97,7 +97,7 @@ def test_a_feature_between_the_points_of_the_interpolant_is_seen():
     def f(x):
         return np.exp(-(x[:, 0] ** 2)) + 0.5 * np.exp(-(((x[:, 0] - 0.7134) / 0.01) ** 2))
 
-    layer = ma.compile(f, {"x": (-1, 1)}, error=1e-3)
+    layer = ma.compile(f, {"x": (-1, 1)}, error=1e-3, trace=False)
     x = np.linspace(-1, 1, 20_001)[:, None]
     assert np.abs(layer(x) - f(x)).max() < 2e-3
 
@@ -113,6 +113,6 @@ def test_the_limit_is_about_callables_and_not_too_small():
 def test_progress_counts_the_points():
     told = []
     run = ma.Run(max_calls=400, progress=lambda *said: told.append(said))
-    ma.compile(lambda x: np.sin(x[:, 0]), {"x": (0, 1)}, error=1e-4, run=run)
+    ma.compile(lambda x: np.sin(x[:, 0]), {"x": (0, 1)}, error=1e-4, trace=False, run=run)
     counts = [done for stage, done, total in told if stage == "points of the function" and total == 400]
     assert counts == sorted(counts) and 0 < counts[-1] <= 400

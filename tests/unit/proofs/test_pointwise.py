@@ -43,7 +43,7 @@ def test_a_zero_is_refused_with_its_place(text, low, told):
 @pytest.mark.parametrize(
     ("target", "more", "told"),
     [
-        (lambda x: 1.0 + x[:, 0] ** 2, {}, "a callable"),
+        (lambda x: 1.0 + x[:, 0] ** 2, {"trace": False}, "a callable"),
         ("exp(x)", {"norm": 2}, "of an integral"),
         ("exp(x)", {"gap": 1e-3}, "leaves some out"),
         ("exp(x)", {"relative": "point"}, 'must be True, False or "pointwise"'),

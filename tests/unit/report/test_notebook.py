@@ -52,14 +52,14 @@ def test_what_a_target_is_called_is_no_markup(layer):
 
 
 def test_nothing_is_said_to_be_proved_of_a_black_box():
-    seen = ma.compile(lambda x: np.exp(x[:, 0]), ma.Box(x=(0, 1)), error=1e-3)
+    seen = ma.compile(lambda x: np.exp(x[:, 0]), ma.Box(x=(0, 1)), error=1e-3, trace=False)
     page = seen._repr_html_()
     Tags(page)
     assert (seen.bound is None) == ("nothing" in page)
 
 
 def test_a_loaded_layer_without_its_target_has_no_picture(tmp_path):
-    seen = ma.compile(lambda x: np.exp(x[:, 0]), ma.Box(x=(0, 1)), error=1e-3)
+    seen = ma.compile(lambda x: np.exp(x[:, 0]), ma.Box(x=(0, 1)), error=1e-3, trace=False)
     seen.save(tmp_path / "f.safetensors")
     Tags(ma.load(tmp_path / "f.safetensors")._repr_html_())
 

@@ -137,9 +137,9 @@ def test_descending_axes_are_turned_and_axes_of_one_entry_left_out(tmp_path: Pat
 
 def test_names_that_no_variable_can_have_are_mended_and_the_note_says_so(tmp_path: Path) -> None:
     path = tmp_path / "t.npz"
-    np.savez(path, **{"T [K]": X, "sin": Y, "values": V})
+    np.savez(path, **{"T [K]": X, "pi": Y, "values": V})
     found = read_contents(path)
-    assert found.names == ("T_K", "sin_") and "'T [K]'" in found.notes[0]
+    assert found.names == ("T_K", "pi_") and "'T [K]'" in found.notes[0]
     np.savez(path, **{"T [K]": X, "T (K)": Y, "values": V})
     refusal(path, "'T_K'", "rename")
 

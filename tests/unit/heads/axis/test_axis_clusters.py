@@ -134,16 +134,16 @@ def test_callables_are_observed_and_never_proved():
         return np.minimum(x[:, 0] ** 2, 0.3)
 
     with pytest.raises(Refused, match=r"seems to jump at 0.123457.*norm=1.*gap=1e-06"):
-        ma.compile(step, LINE, error=1e-4)
-    seen = ma.compile(step, LINE, error=1e-4, gap=1e-6)
+        ma.compile(step, LINE, trace=False, error=1e-4)
+    seen = ma.compile(step, LINE, trace=False, error=1e-4, gap=1e-6)
     assert seen.certificate.kind == "none" and seen.tokens == 2 and seen.observed.error <= 1e-4
-    mean = ma.compile(step, LINE, error=1e-4, norm=1)
+    mean = ma.compile(step, LINE, trace=False, error=1e-4, norm=1)
     assert mean.certificate.kind == "none" and mean.tokens == 2 and mean.observed.norm == 1 and mean.observed.error <= 1e-4
-    assert ma.compile(bend, LINE, error=1e-4, method="axis").tokens <= 6
-    told = ma.compile(bend, LINE, error=1e-4, method="axis", breaks=[-math.sqrt(0.3), math.sqrt(0.3)])
+    assert ma.compile(bend, LINE, trace=False, error=1e-4, method="axis").tokens <= 6
+    told = ma.compile(bend, LINE, trace=False, error=1e-4, method="axis", breaks=[-math.sqrt(0.3), math.sqrt(0.3)])
     assert told.tokens <= 6 and told.observed.error <= 1e-4
     with pytest.raises(Refused, match="without a proof"):
-        ma.compile(bend, LINE, error=1e-4, method="axis", require="proved")
+        ma.compile(bend, LINE, trace=False, error=1e-4, method="axis", require="proved")
 
 
 def test_what_depends_on_two_directions_is_left_to_others():
@@ -253,7 +253,7 @@ def test_directions_and_affine_parts_are_read_exactly():
 
 
 def test_a_callable_that_jumps_by_less_than_the_error_is_not_refused():
-    layer = ma.compile(lambda x: np.sin(x[:, 0]) + 1e-2 * np.sign(x[:, 0] - 0.2), ma.Box(-1, 1), error=0.02)
+    layer = ma.compile(lambda x: np.sin(x[:, 0]) + 1e-2 * np.sign(x[:, 0] - 0.2), ma.Box(-1, 1), error=0.02, trace=False)
     assert layer.observed.error <= 0.02
 
 

@@ -344,17 +344,6 @@ def test_networks_of_several_layers_and_outputs():
     assert layer.bound <= 1e-6 and np.abs(layer(x) - net(x)).max() <= layer.bound + 1e-12
 
 
-def test_torch_modules_are_read_layer_by_layer():
-    torch = pytest.importorskip("torch")
-    nn = torch.nn
-    net = nn.Sequential(nn.ReLU(), nn.Linear(2, 3, bias=False), nn.Sequential(nn.Linear(3, 2), nn.Identity(), nn.ReLU())).double()
-    read = ReluNetwork.of_torch(net)
-    x = np.random.default_rng(0).normal(size=(50, 2))
-    assert np.allclose(read(x), net(torch.tensor(x)).detach().numpy(), atol=1e-12)
-    assert ReluNetwork.of_torch(nn.Sequential(nn.Linear(2, 2), nn.Tanh())) is None
-    assert ReluNetwork.of_torch(nn.Sequential(nn.ReLU())) is None and ReluNetwork.of_torch("x") is None
-
-
 def saturated_law():
     """clip(K x, -.6, .6) + clip(L x, -.5, .5) as nine regions with their pieces."""
     K, L = np.array([1.3, 0.4]), np.array([-0.5, 1.1])

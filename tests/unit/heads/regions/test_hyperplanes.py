@@ -164,7 +164,7 @@ LAYERS = {
 @functools.cache
 def compiled(kind):
     f, error, options, _, method = LAYERS[kind]
-    return ma.compile(PLANES[f][0], box(PLANES[f][1]), error=error, method=method, **options)
+    return ma.compile(PLANES[f][0], box(PLANES[f][1]), error=error, method=method, trace=False, **options)
 
 
 @pytest.mark.parametrize("kind", LAYERS)
@@ -205,7 +205,7 @@ def test_how_planes_were_found_is_said_and_kept(tmp_path):
 
 def test_auto_finds_the_planes_and_repeats_itself():
     f = PLANES["a kink"][0]
-    one, two = (ma.compile(f, box(), error=1e-2) for _ in range(2))
+    one, two = (ma.compile(f, box(), error=1e-2, trace=False) for _ in range(2))
     assert one.method == "regions" and one.tokens <= 6
     assert np.array_equal(one.weights.groups[0].site_slopes, two.weights.groups[0].site_slopes)
     pairs = zip(*(m.weights.groups[0].clusters for m in (one, two)), strict=True)
@@ -214,28 +214,28 @@ def test_auto_finds_the_planes_and_repeats_itself():
 
 def test_jumps_need_a_gap_or_an_integral():
     with pytest.raises(Refused, match=r"seems to jump where x1 - 0\.3 x2 = 0.*norm=1.*gap=1e-06"):
-        ma.compile(PLANES["a jump"][0], box(), error=1e-2)
+        ma.compile(PLANES["a jump"][0], box(), error=1e-2, trace=False)
 
 
 def test_jumps_smaller_than_the_error_are_no_reason_to_refuse():
     def f(x):
         return np.sin(x[:, 0]) + 1e-3 * np.sign(x[:, 1] - 0.2)
 
-    layer = ma.compile(f, box(), error=5e-2)
+    layer = ma.compile(f, box(), error=5e-2, trace=False)
     assert layer.observed.error <= 5e-2
     with pytest.raises(Refused, match=r"x2 - 0\.2 = 0"):
-        ma.compile(f, box(), error=5e-4)
+        ma.compile(f, box(), error=5e-4, trace=False)
 
 
 def test_nothing_is_proved_of_a_callable():
     with pytest.raises(Refused, match="not proved for callables"):
-        ma.compile(PLANES["a kink"][0], box(), error=1e-2, method="regions", require="proved")
+        ma.compile(PLANES["a kink"][0], box(), error=1e-2, trace=False, method="regions", require="proved")
     with pytest.raises(Refused, match="not proved for callables"):
-        ma.compile(PLANES["a kink"][0], box(), error=1e-2, method="regions", lipschitz=[3.0, 3.0])
+        ma.compile(PLANES["a kink"][0], box(), error=1e-2, trace=False, method="regions", lipschitz=[3.0, 3.0])
 
 
 def test_regions_of_equal_pieces_are_merged():
-    layer = ma.compile(lambda x: np.abs(x).max(axis=1), box(3), error=1e-3, method="piecewise")
+    layer = ma.compile(lambda x: np.abs(x).max(axis=1), box(3), error=1e-3, method="piecewise", trace=False)
     assert layer.tokens == 6  # of 24 regions between 6 planes
     x = np.random.default_rng(3).uniform(-1, 1, (20_000, 3))
     assert np.abs(layer(x) - np.abs(x).max(axis=1)).max() <= 1e-3

@@ -24,7 +24,7 @@ def ridge(X):
 
 @pytest.fixture(scope="module")
 def layer():
-    return ma.compile(gaussian, FIVE, error=1e-3)
+    return ma.compile(gaussian, FIVE, error=1e-3, trace=False)
 
 
 def test_a_callable_of_five_variables_is_fitted_and_observed(layer):
@@ -64,7 +64,7 @@ def test_a_kink_is_refused_with_its_variable_and_without_the_tokens_of_a_lookup(
         return np.abs(np.sin(3 * X[:, 1])) * (1 + X[:, 0] * X[:, 2] * X[:, 3]) * np.exp(X[:, 4]) * (1 + X[:, 5])
 
     with pytest.raises(ma.Refused, match="along `x2` it is not smooth enough") as caught:
-        ma.compile(kinked, ma.Box([-1] * 6, [1] * 6), error=1e-3)
+        ma.compile(kinked, ma.Box([-1] * 6, [1] * 6), error=1e-3, trace=False)
     headline = caught.value.reason
     assert "tokens" not in headline and "a proof would need" in headline
     assert any(line.startswith("lookup:") and "tokens" in line for line in caught.value.tried)
@@ -72,7 +72,7 @@ def test_a_kink_is_refused_with_its_variable_and_without_the_tokens_of_a_lookup(
 
 def test_spent_calls_are_refused_with_the_error_that_was_seen():
     with pytest.raises(ma.Refused, match=r"an error of .* was seen to remain") as caught:
-        ma.compile(ridge, FIVE, error=1e-5, run=ma.Run(max_calls=4_000))
+        ma.compile(ridge, FIVE, error=1e-5, trace=False, run=ma.Run(max_calls=4_000))
     assert caught.value.nearest_error > 1e-5 and caught.value.remedy["error"] >= caught.value.nearest_error
 
 
@@ -84,13 +84,13 @@ def test_no_more_calls_are_made_than_allowed():
         asked += len(X)
         return gaussian(X)
 
-    found = ma.compile(counted, FIVE, error=2e-2, run=ma.Run(max_calls=15_000))
+    found = ma.compile(counted, FIVE, error=2e-2, trace=False, run=ma.Run(max_calls=15_000))
     assert asked <= 15_000 and found.observed.error <= 2e-2
 
 
 def test_where_a_proof_is_insisted_on_nothing_is_fitted():
     with pytest.raises(ma.Refused) as caught:
-        ma.compile(gaussian, FIVE, error=1e-3, require="proved")
+        ma.compile(gaussian, FIVE, error=1e-3, trace=False, require="proved")
     assert "callables only where a layer may be observed and not proved" in caught.value.details
 
 

@@ -1,0 +1,90 @@
+"""torch functions and modules, and formulas of SymPy, become expressions with the values of the originals."""
+
+import numpy as np
+import pytest
+
+import maxaffine as ma
+from maxaffine.tracing.source import target_of
+
+torch = pytest.importorskip("torch")
+sympy = pytest.importorskip("sympy")
+nn = torch.nn
+LINE, PLANE = ma.Box(x=(-1, 1)), ma.Box(x=(-2, 2), y=(-2, 2))
+
+
+def net(*layers):
+    torch.manual_seed(0)
+    return nn.Sequential(*(layer() if isinstance(layer, type) else layer for layer in layers)).eval()
+
+
+MODULES = [
+    lambda: net(nn.Linear(2, 4), nn.Tanh, nn.Linear(4, 1)),
+    lambda: net(nn.Linear(2, 3), nn.ReLU, nn.Linear(3, 3), nn.ReLU, nn.Linear(3, 2)).double(),
+]
+
+
+@pytest.mark.parametrize("case", range(len(MODULES)))
+def test_a_module_is_read(case):
+    module = MODULES[case]()
+    target = target_of(module, PLANE)
+    assert target.expression is not None, target.traced
+    x = PLANE.sample(200, np.random.default_rng(0))
+    wanted = module.double()(torch.tensor(x)).detach().numpy().reshape(200, -1)
+    assert np.allclose(target.values(x).reshape(200, -1), wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda X: torch.sin(X[:, 0]) * torch.cos(X[:, 1]),
+        lambda x, y: x.sin() * torch.cos(y),
+        lambda X: torch.where(X[:, 0] > 0, torch.exp(X[:, 1]), X.sum(dim=-1).relu()),
+        lambda X: torch.stack([X.max(dim=1).values, X @ torch.tensor([1.0, 2.0], dtype=X.dtype)], dim=-1),
+        lambda X: torch.linalg.vector_norm(X + 3, dim=1) + 1 / (3 + X[:, 0]) - torch.tensor(2.0) * X[:, 1],
+    ],
+)
+def test_a_function_of_torch_is_read(function):
+    target = target_of(function, PLANE)
+    assert target.expression is not None, target.traced
+    x = PLANE.sample(200, np.random.default_rng(0))
+    inputs = list(torch.tensor(x).T) if "per variable" in target.traced.how else [torch.tensor(x)]
+    assert np.allclose(target.values(x).reshape(200, -1), function(*inputs).numpy().reshape(200, -1), atol=1e-12)
+
+
+def test_dropout_in_training_is_no_function():
+    target = target_of(nn.Sequential(nn.Linear(2, 1), nn.Dropout(0.5)).train(), PLANE)
+    assert target.expression is None and "random" in str(target.traced)
+
+
+def test_layers_of_modules_and_formulas_are_those_of_their_text():
+    x, y = sympy.symbols("x y")
+    formula = ma.compile(sympy.sin(x) * sympy.cos(y) + sympy.Rational(1, 3), PLANE, error=1e-4)
+    assert formula.certificate.kind == "proved" and formula.tokens == ma.compile("sin(x)*cos(y) + 1/3", PLANE, error=1e-4).tokens
+    module = ma.compile(net(nn.Linear(1, 3), nn.ReLU, nn.Linear(3, 1)), LINE, error=1e-3)
+    assert module.certificate.kind == "proved" and module.check().passed
+
+
+X, Y = sympy.symbols("x y", real=True)
+FORMULAS = [
+    sympy.exp(-(X**2)) / sympy.sqrt(2 * sympy.pi) - sympy.Float(0.1) * Y,
+    sympy.Piecewise((X**3, X < 0), (sympy.sin(X), X < 1), (Y, True)),
+    sympy.Max(X, Y, 0) - sympy.Abs(X) * sympy.sign(Y) + sympy.Heaviside(X),
+    X / (Y + 5) - 2 / (X + 7) ** 3 + (X + 3) ** sympy.Rational(2, 3) + sympy.sec(X / 2) + sympy.GoldenRatio,
+    sympy.Matrix([X * Y, sympy.atan2(Y, X + 3), sympy.log(X + 4, 2)]),
+]
+
+
+@pytest.mark.parametrize("formula", FORMULAS, ids=str)
+def test_a_formula_has_the_values_of_sympy(formula):
+    target = target_of(formula, PLANE)
+    rows = list(formula) if isinstance(formula, sympy.MatrixBase) else [formula]
+    for point in PLANE.sample(10, np.random.default_rng(3)):
+        wanted = [float(f.evalf(30, subs=dict(zip((X, Y), map(float, point), strict=True)))) for f in rows]
+        assert target.values(point[None]).ravel() == pytest.approx(wanted, rel=1e-13)
+
+
+def test_what_a_box_or_the_language_lacks_is_refused():
+    with pytest.raises(ma.Refused, match=r"`z` of the formula"):
+        target_of(sympy.Symbol("z") + X, PLANE)
+    with pytest.raises(ma.BadInput, match="no meaning in the language"):
+        target_of(sympy.Integral(X, (X, 0, Y)), PLANE)
