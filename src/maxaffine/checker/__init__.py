@@ -15,6 +15,7 @@ from typing import Any
 
 from maxaffine.checker.axis_clusters import check_axis
 from maxaffine.checker.certificate import doubt_certificate, stated_bound, stated_scope
+from maxaffine.checker.crossed import doubt_inputs, doubt_values
 from maxaffine.checker.curved import check_curved
 from maxaffine.checker.entries import check_entries
 from maxaffine.checker.formats import doubt_formats, lost_below, with_more, with_underflow
@@ -142,6 +143,7 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table |
             if table is not None:
                 raise NotProved("its target is an expression, and a table was given; leave the table out.")
             rule = RULES.get(str(record["plan"].get("method"))) if record["layer"]["keys"] == "grouped" else None
+            doubt_inputs(record, target)
             plain = absolutely(record) if pointwise else record
             doubt_certificate(plain, claims, rule is not None and rule.own_scope)
             prove = partial(_bound, tensors, plain, target, progress)
@@ -180,7 +182,7 @@ def _relative(
         return relatively(prove, least)
 
     def factorwise(error: float) -> Proved:
-        layer = Layer.read(tensors, record["layer"], target)
+        layer = _read(tensors, record, target)
         doubt_formats(layer, followed=True)
         found, lost = check_relative_products(layer, record, target, error, least), lost_below(tensors, record, target) / least
         return with_more(found, lost * (1 + 1e-9))
@@ -206,6 +208,13 @@ def _literally(verdict: Verdict, found: Proved, claims: tuple[Claim, ...]) -> Ve
     return replace(verdict, passed=False, reason=f"its default form is {verdict.reason} {' '.join(one.why for one in wrong)}")
 
 
+def _read(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target) -> Layer:
+    """The layer of groups that a file holds, whose values are what its inputs allow."""
+    layer = Layer.read(tensors, record["layer"], target)
+    doubt_values(layer, target)
+    return layer
+
+
 def _bound(
     tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, progress: Progress, error: float
 ) -> Proved:
@@ -220,7 +229,7 @@ def _bound(
         raise NotProved(f"this checker does not know the method {str(method)[:40]!r}; it knows {', '.join(RULES)}.")
     if record["norm"] != "inf" and not RULES[method].integral:
         raise NotProved(f"{method} layers are proved in the sup norm only.")
-    layer = Layer.read(tensors, record["layer"], target)
+    layer = _read(tensors, record, target)
     doubt_formats(layer, RULES[method].followed)
     return with_underflow(RULES[method].prove(layer, record, target, error), tensors, record, target)
 

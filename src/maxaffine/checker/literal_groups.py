@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.checker.crossed import crossed
 from maxaffine.checker.proved import DOUBLE, Form, NotProved, rounded
 from maxaffine.checker.reader import Layer
 from maxaffine.core.arrays import Array
@@ -131,6 +132,7 @@ def literally(layer: Layer, bound: float, columns: Callable[[Frame], list[Column
 
 def literal_bound(frame: Frame, bound: float, columns: list[Column]) -> float:
     """The bound of the literal form: that of the layer, what every column loses, the leak between them, and their sum."""
+    columns = crossed(frame, columns) if frame.layer.pair else columns
     size = sum(one.size for one in columns) + frame.affine_size
     total = bound + sum(one.lost for one in columns) + frame.affine_error()
     total += (frame.form.gamma(len(columns) + 5) + frame.form.unit) * size

@@ -97,6 +97,9 @@ def literal_lookup(layer: Lookup, bound: float, form: Form, z: Array, columns: i
     top = layer.sharpness * (float(a @ (z + error)) + b) + (math.log(1.0 + columns) if columns > 1 else 0.0)
     eta = layer.sharpness * float(a @ error) + (form.gamma(D + 13) + rounded(2 * D + 9, DOUBLE)) * top
     eta += form.unit * (min(2.0 * top, NEGLIGIBLE) + 72.0)
+    if layer.pair:  # keys hold what the context adds to their scores, multiplied out in float64 without centring
+        far = layer.scale * (np.maximum(np.abs(layer.low), np.abs(layer.high)) + np.abs(layer.centre))
+        eta += layer.sharpness * (rounded(D + 10, DOUBLE) + 4.0 * form.unit) * float(a @ far)
     if not (top < form.largest and eta < RESOLVED):
         raise NotProved(f"its logits are not resolved in {form.name}.")
     low, high = value_range(layer)

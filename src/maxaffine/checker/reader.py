@@ -171,6 +171,7 @@ class Layer:
     affine_part: Array | None
     bias: float
     groups: tuple[Group, ...]
+    pair: bool = False  # of two inputs, query and context
 
     @property
     def reach(self) -> Array:
@@ -221,7 +222,7 @@ class Layer:
         affine = None
         if "tilt" in tensors:
             affine = numbers_of({"tilt": tensors["tilt"]}, {"tilt": (K, D)}, dtype, ())["tilt"]
-        return cls(low, high, centre, dtype, affine, bias, tuple(groups))
+        return cls(low, high, centre, dtype, affine, bias, tuple(groups), target.inputs == "pair")
 
 
 def reach_of(low: Array, high: Array, centre: Array) -> Array:
@@ -256,6 +257,7 @@ class Lookup:
     sharpness: float
     listed: bool
     sites: list[Array]  # in x, of a layer that answers with the nearest
+    pair: bool = False  # of two inputs, query and context
 
     @property
     def reach(self) -> Array:
@@ -305,5 +307,5 @@ class Lookup:
         slopes, offsets = ([held[f"{name}.{part}"] for name in names] for part in ("slopes", "offsets"))
         return cls(
             low, high, centre, np.diag(matrix).copy(), dtype, slopes, offsets, values.reshape(math.prod(counts), K), sharpness,
-            kind == "listed", [held[name] for name in places],
+            kind == "listed", [held[name] for name in places], target.inputs == "pair",
         )  # fmt: skip

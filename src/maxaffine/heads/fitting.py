@@ -187,8 +187,13 @@ class Basis:
         return cls(U, S, Vt, C, *np.linalg.svd(rest, full_matrices=False))
 
 
-def affine_values(bases: Sequence[Basis], samples: Array, dampings: Iterable[float]) -> Iterator[tuple[Array, Array]]:
-    """Values c (N_1, .., N_E, K) and slopes G (.., K, E) for samples on the product of the bases' grids, damping by damping."""
+def affine_values(
+    bases: Sequence[Basis], samples: Array, dampings: Iterable[float], lean: Sequence[bool] = ()
+) -> Iterator[tuple[Array, Array]]:
+    """Values c (N_1, .., N_E, K) and slopes G (.., K, E) for samples on the product of the bases' grids, damping by damping.
+
+    `lean`: the coordinates in which values may be affine, by default all of them.
+    """
     E = len(bases)
     inside = spread([b.U.T for b in bases], samples)
     outside = [spread([b.Q.T if i == e else b.U.T for i, b in enumerate(bases)], samples) for e in range(E)]
@@ -200,6 +205,9 @@ def affine_values(bases: Sequence[Basis], samples: Array, dampings: Iterable[flo
         core, slopes = inside, []
         for e in range(E):
             G = spread(back[e], outside[e] * _kept(rows[e], damping))
+            if lean and not lean[e]:
+                slopes.append(np.zeros_like(G))
+                continue
             core = core - spread(into[e], G)
             slopes.append(G)
         yield spread(home, core * _kept(whole, damping)), np.stack(slopes, axis=-1)

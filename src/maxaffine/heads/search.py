@@ -31,6 +31,7 @@ from maxaffine.heads.found import (
     unconfirmed,
 )
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.query import LEANS, leans_on_query
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.request import Request
 from maxaffine.runtime import chooser
@@ -97,6 +98,9 @@ def search(head: Head[P], asked: Search) -> Found | None:
         request.progress(f"{head.name} head of {count_text(plan.cells)} tokens", 0, 1)
         with np.errstate(all="ignore"):
             layer = head.build(plan, request)
+        if leans_on_query(layer):
+            asked.note(LEANS)
+            continue
         cost = grouped_cost(layer)
         afford(cost, request.max_bytes, f"the {head.name} layer for error {request.error:g}")
         asked.failure = None

@@ -18,11 +18,16 @@ The x rows hold x - centre and W_Q holds sharpness times the metric, so that box
 import numpy as np
 
 from maxaffine.core.arrays import Array
-from maxaffine.core.errors import BadInput
+from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
+from maxaffine.layer.query import LEANS, leans_on_query
 from maxaffine.layer.records import CrossMatrices, LinearMap, SelfMatrices
 from maxaffine.layer.tables import Tables, tables_of
+
+CONSTANT = "constant context: Z_K does not depend on the input (d1)"
+ONE_INPUT = "one input: the same X makes queries, and values that are affine in it (d1 but for the values)"
+TWO_INPUTS = "two inputs: X_q makes the queries, X_kv keys and values (d2)"
 
 Terms = list[tuple[Array, Array]]  # P_i and Q_i
 Built = tuple[LinearMap, Array, Array, Array, tuple[str, ...]]
@@ -82,10 +87,11 @@ def cross_matrices(layer: Layer | GroupedLayer, correction: str = "output", bonu
     value = E + 1 + n_out
     p, offsets = value + tables.d_out, tables.offsets
     if two:
-        if tables.value_slopes is not None:
-            raise BadInput("values of a two-input layer cannot be affine in x; use constant values.")
+        if leans_on_query(layer):
+            raise Refused(f"this layer has no cross-attention matrices: {LEANS}; compile its target again.")
         in_kv = tables.coordinates.matrix[:, D_q:].T @ tables.slopes  # (D_kv, m)
-        terms, constant = _affine_row(E, in_kv, d_k, p), tables.values
+        terms, constant = _affine_values(tables, p, value, D_q)
+        terms = _affine_row(E, in_kv, d_k, p) + terms
         offsets = offsets - centre[D_q:] @ in_kv
     else:
         terms, constant = _affine_values(tables, p, value)
@@ -96,7 +102,8 @@ def cross_matrices(layer: Layer | GroupedLayer, correction: str = "output", bonu
 
     W_Q, W_K, W_V = _query_weights(tables, D_q), np.eye(value, p), np.eye(tables.d_out, p, value)
     output = tables.output.copy()
-    return CrossMatrices(W_Q, W_K, W_V, output, _head_names(tables), _outputs(tables), query=query, context=context)
+    form = TWO_INPUTS if two else CONSTANT if not terms else ONE_INPUT
+    return CrossMatrices(W_Q, W_K, W_V, output, _head_names(tables), _outputs(tables), query=query, context=context, form=form)
 
 
 def _names(tables: Tables) -> tuple[list[str], list[str], list[str], list[str]]:
@@ -139,13 +146,13 @@ def _affine_row(row: int, coefficients: Array, d: int, rows: int) -> Terms:
     return [(np.outer(here, one), np.ascontiguousarray(coefficients[i::d])) for i, one in enumerate(np.eye(d))]
 
 
-def _affine_values(tables: Tables, rows: int, first: int) -> tuple[Terms, Array]:
-    """Terms and constant part of value rows that may be affine in X."""
+def _affine_values(tables: Tables, rows: int, first: int, query: int = 0) -> tuple[Terms, Array]:
+    """Terms and constant part of value rows that may be affine in X, or in X_kv, whose coordinates follow the query's."""
     if tables.value_slopes is None:
         return [], tables.values
-    d, centre = tables.inputs[0][0], tables.coordinates.centre
-    terms = [term for r, slopes in enumerate(tables.value_slopes) for term in _affine_row(first + r, slopes, d, rows)]
-    return terms, tables.values - np.einsum("rim,i->rm", tables.value_slopes, centre)
+    d, slopes = tables.inputs[-1][0], tables.value_slopes[:, query:]
+    terms = [term for r, own in enumerate(slopes) for term in _affine_row(first + r, own, d, rows)]
+    return terms, tables.values - np.einsum("rim,i->rm", slopes, tables.coordinates.centre[query:])
 
 
 def _query_weights(tables: Tables, columns: int, groups: Array | None = None) -> Array:

@@ -92,6 +92,7 @@ class CrossMatrices(HeadMatrices):
     query: LinearMap
     context: LinearMap
     said: str = ""  # what is proved of these matrices, multiplied by hand
+    form: str = ""  # which of the paper's two: a constant context, or two inputs
 
     @property
     def parameters(self) -> int:
@@ -105,7 +106,7 @@ class CrossMatrices(HeadMatrices):
 
     def describe(self) -> str:
         """The meaning of every row of every matrix, as text."""
-        return _describe("cross-attention", {"Z_Q = query(X)": self.query, "Z_K = context(X)": self.context}, self, self.said)
+        return _describe(f"cross-attention, {self.form}", {"Z_Q = query(X)": self.query, "Z_K = context(X)": self.context}, self, self.said)
 
 
 def _describe(title: str, maps: dict[str, LinearMap], head: HeadMatrices, said: str) -> str:

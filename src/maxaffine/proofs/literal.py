@@ -41,6 +41,7 @@ from maxaffine.core.rounding import Dtype, compute_format, dtype_of, gamma
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.tables import group_bonus
+from maxaffine.proofs.crossed import with_crossed_keys
 from maxaffine.proofs.literal_clusters import cluster_column, factor_column
 from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UP, ProvedBlend, U, affine_size
 from maxaffine.proofs.literal_products import product_column
@@ -85,6 +86,7 @@ def literal(layer: Layer | GroupedLayer, proved: Sequence[ProvedBlend | None], a
             raise Refused("nothing is known of one of its groups.")
         else:
             groups.append(factor_column(layer, group, one, form) if group.factored else cluster_column(layer, group, one, form))
+    groups = [with_crossed_keys(layer, group, one, form) for group, one in zip(layer.groups, groups, strict=True)]
     size = sum(one.size for one in groups)
     rounding = sum(one.lost for one in groups) + (gamma(len(groups) + 4, form.unit) + form.unit) * size
     rounding += _affine_part(layer, form)

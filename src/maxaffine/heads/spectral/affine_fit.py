@@ -50,9 +50,10 @@ class AffineProducts:
 
     def __init__(
         self, f: Function, dimension: int, error: float, scale: float, dtype: str, largest: float = math.inf,
-        shifts: tuple[float, ...] | None = None,
+        shifts: tuple[float, ...] | None = None, lean: tuple[bool, ...] = (),
     ) -> None:  # fmt: skip
         self.shifts = shifts or (0.0,) * dimension  # centres of the heads along the axes
+        self.lean = lean  # where values may be affine: everywhere, where nothing is said
         self.largest = largest  # what |c| and |G| may be: steep scores beside the keys make large values costly
         self.f, self.E, self.wanted, self.scale, self.dtype = f, dimension, error, scale, dtype
         self.unit = compute_format(dtype).unit
@@ -179,7 +180,7 @@ class AffineProducts:
         shape = samples.shape[-1:]
         best = ProductFit(math.inf, axes, np.zeros((*counts, *shape)), np.zeros((*counts, *shape, self.E)))
         dampings = [max(lam * self.wanted / self.scale, 4.0 * self.unit) for lam in MORE_LAMBDAS]
-        for fitted in affine_values(bases, samples, dampings):
+        for fitted in affine_values(bases, samples, dampings, self.lean):
             values, slopes = (as_stored(part, self.dtype) for part in fitted)
             if not max(float(np.abs(values).max()), float(np.abs(slopes).max())) <= min(self.largest, LARGEST):
                 continue

@@ -107,15 +107,16 @@ class GroupPlanner:
 
     def __init__(
         self, group: Group, low: Array, high: Array, error: float, dtype: str, evaluate: Function | None = None,
-        bonus: float = 0.0,
+        bonus: float = 0.0, query: int = 0,
     ) -> None:  # fmt: skip
+        self.lean = tuple(not any(w[:query]) for w in group.directions)  # values may not be affine in the query's coordinates
         self.group, self.error, self.dtype, self.evaluate = group, error, dtype, evaluate
         self.middle, self.half = scaled(group, low, high)
         self._centre = (self.middle.lo + self.middle.hi) / 2.0
         self.f = on_directions(group, self.middle, self.half, evaluate)
         alone = group.dimension == 1
         self.curves = [AxisCurve(self._fibres(e), error, dtype, alone, bonus=bonus) for e in range(group.dimension)]
-        self.lines = [AxisCurve(self._fibres(0), error, dtype, affine=True, bonus=bonus)] if alone else []
+        self.lines = [AxisCurve(self._fibres(0), error, dtype, affine=self.lean[0], bonus=bonus)] if alone else []
 
     @cached_property
     def scale(self) -> float:
@@ -128,7 +129,7 @@ class GroupPlanner:
         E = self.group.dimension
         steep = steepest(self.f, E) if E < 3 else None
         places = [None] if steep is None else [None, steep]
-        return [AffineProducts(self.f, E, self.error, self.scale, self.dtype, shifts=place) for place in places]
+        return [AffineProducts(self.f, E, self.error, self.scale, self.dtype, shifts=place, lean=self.lean) for place in places]
 
     def _fibres(self, e: int) -> Function:
         """The group along direction e through some points: z (M,) -> (M, fibres)."""
@@ -199,6 +200,8 @@ class GroupPlanner:
 
     def affine_product(self, error: float, most: int | None = None) -> GroupPlan | None:
         """Listed values affine in z, for up to four directions, of at most so many tokens."""
+        if not any(self.lean):
+            return self.best_product(error, most)
         if self.group.dimension > (4 if self.group.factors is None else 3):
             return None
         factored = self.group.factors is not None and self.group.dimension > 2  # proved at once, whatever its size
