@@ -50,12 +50,18 @@ class Sum:
         return self.switching.index(True)
 
 
-def sum_of(expression: Expression, box: Box) -> Sum | None:
-    """The parts of a sum of at least two, where some switch in the box, each of one direction or a product; else None."""
+def sum_of(expression: Expression, box: Box, query: int = 0) -> Sum | None:
+    """The parts of a sum of at least two, where some switch in the box, each of one direction or a product; else None.
+
+    Where the first coordinates are a `query`, in which values may not be affine, what is affine in them is a part of its own.
+    """
     if expression.count != 1 or not expression.used:
         return None
     groups = groups_of(rewritten(settled(split_roots(expression, box), box), _fold), apart=True)
     parts, slopes, constant = affine_part(groups, expression.dimension)
+    if any(slopes[:query]):
+        parts.append(_line((*slopes[:query], *[Fraction(0)] * (len(slopes) - query))))
+        slopes[:query] = [Fraction(0)] * query
     kept: list[Group] = []
     for group in parts:
         if group.dimension > 1 and _switching(group, box):
@@ -75,6 +81,12 @@ def sum_of(expression: Expression, box: Box) -> Sum | None:
         kept[at] = Group(kept[at].directions, expressions, None)
         constant = Fraction(0)
     return Sum(tuple(kept), tuple(flags), tuple(slopes), constant)
+
+
+def _line(direction: tuple[Fraction, ...]) -> Group:
+    """t = direction . x as a part."""
+    graph = Graph()
+    return Group((direction,), Expression.of_graph("t1", ("t1",), graph, (graph.variable(0),)), None)
 
 
 def _switching(group: Group, box: Box) -> bool:

@@ -20,6 +20,7 @@ from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup.plan import provable
 from maxaffine.heads.search import Search
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.query import LEANS
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.known_error import worst_known
 from maxaffine.proofs.observe import Observed, pointwise
@@ -120,6 +121,8 @@ def _problem(request: Request) -> tuple[OneDirection | None, Problem]:
     found = one_direction(target.expression)
     if found is None:
         raise Refused("not a function of one direction plus an affine function")
+    if any(found.slopes[: request.query]):
+        raise Refused(LEANS)
     problem = expression_problem(found, target.box.low, target.box.high, request.error)
     if needs_gap and any(link.kind == "jump" for link in problem.links):
         raise Refused(
@@ -169,7 +172,8 @@ def _plan(request: Request, problem: Problem, share: float, asked: Asked, most: 
     fit = error * BELOW * min(share + 0.04 * (not curved), 1.0 - (kinks + 0.02) * curved)
     gap = 0.0 if asked.gap is None else asked.gap * abs(_scale(problem))
     blur = 0.0 if soft is None else soft.blur(problem, error, request.dtype)
-    return make_plan(problem, Aim(fit, kinks * error, error, 0.9 * gap), request.dtype, most, asked.gap, blur=blur)
+    aim, affine = Aim(fit, kinks * error, error, 0.9 * gap), not any(problem.direction[: request.query])
+    return make_plan(problem, aim, request.dtype, most, asked.gap, affine, blur=blur)
 
 
 def _points(plan: AxisPlan, layer: GroupedLayer) -> tuple[Array, Array]:

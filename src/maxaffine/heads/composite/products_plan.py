@@ -21,6 +21,7 @@ from maxaffine.heads.axis.plan import Aim, AxisPlan, Problem, Soft, axis_group, 
 from maxaffine.heads.spectral.plan import GroupPlan
 from maxaffine.layer.factors import FactorGroup
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.query import LEANS
 from maxaffine.structure.directions import Direction
 from maxaffine.structure.one_direction import OneDirection
 from maxaffine.structure.products import Product
@@ -28,6 +29,7 @@ from maxaffine.target.box import Box
 from maxaffine.target.target import Target
 
 MOST_FACTORS = 24
+NONE = -1  # no factor: of two inputs, where every factor has the query in it
 STRAIN = 0.5  # values of one factor meet those of the others, rounded
 KINKS = {"float64": 0.05, "float32": 0.2, "bfloat16": 0.3}  # of a part's share, for its kinks
 STRAIGHT = 0.75  # the same where the branches are straight lines, which clusters hold exactly
@@ -170,14 +172,18 @@ class ProductPlanner:
     """Plans of one product on a box, for errors of any size."""
 
     def __init__(
-        self, found: Product, box: Box, error: float, dtype: str, centre: Array | None = None, soft: Soft | None = None
-    ) -> None:
+        self, found: Product, box: Box, error: float, dtype: str, centre: Array | None = None, soft: Soft | None = None,
+        query: int = 0,
+    ) -> None:  # fmt: skip
         many = len(found.factors) > MOST_FACTORS
         self.found, self.why = found, f"there are more than {MOST_FACTORS} directions" if many else None
         self.centre = shared_centre(found.factors, (), found.slopes, box) if centre is None else centre
         self.problems = [expression_problem(one, box.low, box.high, error, self.centre) for one in found.factors]
         if any(link.kind == "jump" for problem in self.problems for link in problem.links):
             self.why = "a factor of the target jumps"
+        if any(found.slopes[:query]):
+            self.why = LEANS
+        self.lean = [i for i, one in enumerate(found.factors) if not any(one.direction[:query])] or [NONE]
         self.sizes = [_size(problem) for problem in self.problems]
         self._parts: list[dict[bool, Part]] = []
         for i, problem in enumerate(self.problems):  # factors that are alike are planned once
@@ -188,8 +194,8 @@ class ProductPlanner:
     def plan(self, error: float) -> ProductPlan | None:
         """Few tokens for an error; None where there are too many."""
         even = (1.0 / len(self.problems),) * len(self.problems)
-        tokens, affine, split = math.inf, 0, even
-        for number in range(len(even)):
+        tokens, affine, split = math.inf, self.lean[0], even
+        for number in self.lean:
             found = self._tokens(error, even, number, tokens)
             tokens, affine = min((tokens, affine), (found, number))
         for number in range(len(even)):  # more for one of them, and still more where that has helped

@@ -48,9 +48,9 @@ class Sums(_Composite[SumPlan]):
 
     def propose(self, search: Search) -> Iterator[SumPlan]:
         """Sums where some parts switch, and each of those has one direction."""
-        target = search.request.target
+        request, target = search.request, search.request.target
         assert target.expression is not None
-        found = sum_of(target.expression, target.box)
+        found = sum_of(target.expression, target.box, request.query)
         if found is None:
             raise Refused("not a sum whose non-smooth terms each depend on one direction")
         if any(found.is_product(n) for n in range(len(found.parts))):
@@ -80,14 +80,14 @@ class Products(_Composite[ProductPlan | SumPlan]):
         assert target.expression is not None
         found = product_of(target.expression, target.box)
         if found is None:
-            parts = sum_of(target.expression, target.box)
+            parts = sum_of(target.expression, target.box, request.query)
             if parts is None or not any(parts.is_product(n) for n in range(len(parts.parts))):
                 raise Refused("not a product of one-direction factors, nor a sum containing one")
             yield from _sum_plans(parts, search)
             return
         if fewest is not None and fewest <= (6 if any(found.switching) else FEW):
             raise Refused(f"another head has {fewest:,} tokens, and a product would hardly need fewer")
-        yield from _aimed(lambda soft: ProductPlanner(found, target.box, request.error, request.dtype, soft=soft), search)
+        yield from _aimed(lambda soft: ProductPlanner(found, target.box, request.error, request.dtype, soft=soft, query=request.query), search)
 
     def build(self, plan: ProductPlan | SumPlan, request: Request) -> GroupedLayer:
         """One group over all directions, or one per part of a sum."""
@@ -107,7 +107,7 @@ def _sum_plans(found: Sum, search: Search) -> Iterator[SumPlan]:
     request = search.request
     if search.fewest is not None and 2 * len(found.parts) > search.fewest:
         raise Refused(f"{len(found.parts)} parts are no fewer than {search.fewest:,} tokens")
-    return _aimed(lambda soft: SumPlanner(found, request.target.box, request.error, request.dtype, soft), search)
+    return _aimed(lambda soft: SumPlanner(found, request.target.box, request.error, request.dtype, soft, request.query), search)
 
 
 def _aimed(planner_of: Callable[[Soft | None], Any], search: Search) -> Iterator[Any]:

@@ -61,7 +61,7 @@ def build_sums(plan: SumPlan, target: Target, dtype: str) -> GroupedLayer:
 class SumPlanner:
     """Plans of one sum on a box, for errors of any size."""
 
-    def __init__(self, found: Sum, box: Box, error: float, dtype: str, soft: Soft | None = None) -> None:
+    def __init__(self, found: Sum, box: Box, error: float, dtype: str, soft: Soft | None = None, query: int = 0) -> None:
         self.found, self.box, self.dtype = found, box, dtype
         products = {n: found.product(n, box) for n in range(len(found.parts)) if found.is_product(n)}
         steep = [found.along(n) for n, group in enumerate(found.parts) if group.dimension == 1 and found.switching[n]]
@@ -72,17 +72,17 @@ class SumPlanner:
         self._parts: list[Part] = []
         for number, group in enumerate(found.parts):
             if not found.switching[number] and is_analytic(group, box.low, box.high):
-                planner = GroupPlanner(group, box.low, box.high, error, dtype)
+                planner = GroupPlanner(group, box.low, box.high, error, dtype, query=query)
                 self._parts.append(Part(self._smooth(planner)))
             elif number in products:
-                factors = ProductPlanner(products[number], box, error, dtype, self.centre, soft)
+                factors = ProductPlanner(products[number], box, error, dtype, self.centre, soft, query)
                 self.why = self.why or factors.why
                 self._parts.append(Part(lambda share, _, factors=factors: factors.plan(share)))  # type: ignore[misc]
             elif group.dimension == 1:
                 problem = expression_problem(found.along(number), box.low, box.high, error, self.centre)
                 if any(link.kind == "jump" for link in problem.links):
                     self.why = "a part of the target jumps"
-                self._parts.append(Part(along(problem, dtype, soft=soft)))
+                self._parts.append(Part(along(problem, dtype, not any(group.directions[0][:query]), soft=soft)))
             else:
                 self.why = "a part of several directions is not smooth"
 

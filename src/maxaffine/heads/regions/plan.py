@@ -86,7 +86,7 @@ def half_widths(box: Box) -> tuple[Array, Array]:
 class BranchFits:
     """Heads for all branches at once, on shared keys."""
 
-    def __init__(self, branches: list[Expression], box: Box, error: float, dtype: str, steep: float) -> None:
+    def __init__(self, branches: list[Expression], box: Box, error: float, dtype: str, steep: float, query: int = 0) -> None:
         centre, half = half_widths(box)
         distinct = list({branch.describe(branch.outputs[0]): branch for branch in branches}.values())
         self._which = [[one.describe(one.outputs[0]) for one in distinct].index(b.describe(b.outputs[0])) for b in branches]
@@ -100,8 +100,9 @@ class BranchFits:
         scale = float(np.abs(sample).max()) if self.finite else 1.0
         # the literal softmax rounds logits of that size, which costs as much as the values differ
         largest = max(20.0 * (scale or 1.0), 0.05 * error / (compute_format(dtype).unit * max(steep, 1.0)))
-        self._tight = AffineProducts(f, E, error, scale or 1.0, dtype, largest)
-        self._loose = AffineProducts(f, E, error, scale or 1.0, dtype)
+        lean = tuple(e >= query for e in range(E))
+        self._tight = AffineProducts(f, E, error, scale or 1.0, dtype, largest, lean=lean)
+        self._loose = AffineProducts(f, E, error, scale or 1.0, dtype, lean=lean)
 
     def smallest(self, error: float, most: int | None) -> ProductFit | None:
         """The fewest tokens per region, of two sizes that differ little the one with smaller values; values (.., regions)."""

@@ -14,6 +14,7 @@ from maxaffine.heads.search import Search
 from maxaffine.heads.tree.plan import TreePlan, build_tree, tree_plan
 from maxaffine.heads.tree.prove import certify_tree
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.query import LEANS
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.covering import TooManyBoxes
 from maxaffine.request import Request
@@ -39,6 +40,8 @@ class Trees(Head[TreePlan]):
             return "only for up to three variables and one output token, in the sup norm"
         if target.expression is None and (request.require == "proved" or lookup.provable(request.evidence)):
             return "not proved for callables"
+        if request.query:
+            return LEANS
         return "trees cannot follow jumps" if target.expression is not None and not target.expression.is_continuous else None
 
     def propose(self, search: Search) -> Iterator[TreePlan]:
