@@ -1,6 +1,6 @@
 """Two inputs re-proved: values that are none of the query's, and keys whose scores are formed from the context uncentred.
 
-In the literal form of cross-attention a key holds b + a . M_k (x_kv - centre) as one number, multiplied out in float64 and rounded
+In the literal form of cross-attention a key holds b + a . M_k (x_kv - centre) as one number, multiplied out in float64, rounded
 once, and the query holds M_q (x_q - centre).  Beside a query that all keys share that leaves every key an error of its own.
 """
 

@@ -76,7 +76,19 @@ def numbers(text: str, where: str) -> list[float]:
     return [constant(piece, where) for piece in pieces]
 
 
-def box(texts: Sequence[str]) -> "Box":
+def pair(query: Sequence[str] | None, context: Sequence[str] | None, boxes: Sequence[str] | None) -> "tuple[Box, Box] | None":
+    """The boxes of --query and --context for a function of two inputs; None where neither is given."""
+    if not query and not context:
+        return None
+    if not query or not context:
+        given, missing = ("--query", "--context") if query else ("--context", "--query")
+        raise BadInput(f"{given} is given without {missing}: a function of two inputs has both; for one input write --box.")
+    if boxes:
+        raise BadInput("--box is for one input, --query and --context for two; leave out one or the other.")
+    return box(query, "--query"), box(context, "--context")
+
+
+def box(texts: Sequence[str], option: str = "--box") -> "Box":
     """The box of --box x=-pi:pi,y=0:1 or --box x1..x20=-1:1; several --box are one box."""
     from maxaffine.target.box import Box
 
@@ -88,38 +100,41 @@ def box(texts: Sequence[str]) -> "Box":
             if not item.strip():
                 continue
             if not equals or len(pair) != 2 or not all(side.strip() for side in pair):
-                raise BadInput(f"--box: `{_short(item.strip())}` is not of the form NAME=LOW:HIGH, such as x=-pi:pi.")
-            low, high = (constant(side, f"--box: the edge of `{_short(name)}`") for side in pair)
-            for each in _names(name):
+                raise BadInput(f"{option}: `{_short(item.strip())}` is not of the form NAME=LOW:HIGH, such as x=-pi:pi.")
+            low, high = (constant(side, f"{option}: the edge of `{_short(name)}`") for side in pair)
+            for each in _names(name, option):
                 if each in edges:
-                    raise BadInput(f"--box: `{each}` is named twice; every variable has one pair of edges.")
+                    raise BadInput(f"{option}: `{each}` is named twice; every variable has one pair of edges.")
                 edges[each] = (low, high)
     if not edges:
-        raise BadInput("--box: the box is empty; name at least one variable, such as --box x=-1:1.")
+        raise BadInput(f"{option}: the box is empty; name at least one variable, such as {option} x=-1:1.")
     lows, highs = zip(*edges.values(), strict=True)
     return Box.named(tuple(edges), lows, highs)
 
 
-def _names(text: str) -> Iterator[str]:
+def _names(text: str, option: str) -> Iterator[str]:
     """x -> x; x1..x20 -> x1, ..., x20."""
     if ".." not in text:
         yield text
         return
     found = _RANGE.fullmatch(text)
     if found is None or found[1] != found[3]:
-        raise BadInput(f"--box: `{_short(text)}` is not a range of names; write it like x1..x20.")
+        raise BadInput(f"{option}: `{_short(text)}` is not a range of names; write it like x1..x20.")
     first, last = (int(digits) if len(digits) < 10 else 10**9 for digits in (found[2], found[4]))
     if first > last:
-        raise BadInput(f"--box: the range `{_short(text)}` runs backwards; give the smaller number first.")
+        raise BadInput(f"{option}: the range `{_short(text)}` runs backwards; give the smaller number first.")
     if last - first >= MAX_RANGE:
-        raise BadInput(f"--box: the range `{_short(text)}` is too long; at most {MAX_RANGE:,} names.")
+        raise BadInput(f"{option}: the range `{_short(text)}` is too long; at most {MAX_RANGE:,} names.")
     yield from (f"{found[1]}{i}" for i in range(first, last + 1))
 
 
-def target(text: str, boxes: Sequence[str]) -> tuple[Any, "Box | None"]:
-    """What to compile, and where: an expression with its box, or an entry of the gallery on its own box or another."""
-    where = box(boxes) if boxes else None
-    if _NAME.fullmatch(text.strip()) and (where is None or text.strip() not in where.names):
+def target(
+    text: str, boxes: Sequence[str], two: "tuple[Box, Box] | None" = None
+) -> "tuple[Any, Box | tuple[Box, Box] | None]":
+    """What to compile, and where: an expression with its box or two, or an entry of the gallery on its own box or another."""
+    where = two or (box(boxes) if boxes else None)
+    names = [name for one in (where if isinstance(where, tuple) else (where,)) if one is not None for name in one.names]
+    if _NAME.fullmatch(text.strip()) and text.strip() not in names:
         from maxaffine.target.gallery import gallery
 
         if text.strip() in gallery:

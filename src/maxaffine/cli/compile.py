@@ -36,6 +36,8 @@ def run(
     axes: options.Axes = None,
     missing: options.Missing = None,
     box: options.BoxOption = None,
+    query: options.Query = None,
+    context: options.Context = None,
     relative: options.Relative = None,
     method: options.Method = "auto",
     norm: options.Norm = "inf",
@@ -72,12 +74,11 @@ def run(
     memory = arguments.maybe(arguments.size_in_bytes, max_bytes, "`max_bytes`")
     asked = _numbers(error, relative, lipschitz, gap)
     factor = _factor(sharpness)
-    chosen_seed = arguments.whole(seed, "`seed`")
-    seconds = arguments.maybe(arguments.constant, timeout, "`timeout`")
+    limits = arguments.whole(seed, "`seed`"), arguments.maybe(arguments.constant, timeout, "`timeout`")
     of_tables = {"--values": values, "--axes": axes, "--missing": missing, "--method nearest": method == NEAREST}
-    of_functions = {"the expression": expression, "--box": box, "--lipschitz": lipschitz, "--gap": gap}
+    of_functions = {"the expression": expression, "--box": box or query or context, "--lipschitz": lipschitz, "--gap": gap}
     named = tables.named(table, of_tables, of_functions, memory)
-    source, where = (None, None) if named is not None else arguments.target(_given(expression), box or ())
+    source, where = (None, None) if named is not None else _target(expression, box, query, context)
 
     from maxaffine.compiler import compile as compile_layer
     from maxaffine.request import Run
@@ -87,7 +88,7 @@ def run(
         if named is not None:
             source, contents = named.read(progress)
         streamed = layer_path if figure_path is None and factor is None else None
-        settings = Run(memory, chosen_seed, progress, out=streamed, max_seconds=seconds)
+        settings = Run(memory, limits[0], progress, out=streamed, max_seconds=limits[1])
         asked |= {"norm": norm, "method": method, "dtype": dtype, "literal": literal, "run": settings}
         compiled = compile_layer(source, where, **asked, **old)
         if factor is not None:
@@ -134,10 +135,13 @@ def _deprecated(hard: bool, attention: str | None, method: str) -> tuple[str, di
     return method, {"attention": attention}
 
 
-def _given(expression: str | None) -> str:
+def _target(
+    expression: str | None, box: list[str] | None, query: list[str] | None, context: list[str] | None
+) -> tuple[Any, Any]:
+    """What to compile, and where."""
     if expression is None:
         raise BadInput("there is nothing to compile: give EXPR, NAME or --table FILE. See maxaffine compile --help.")
-    return expression
+    return arguments.target(expression, box or (), arguments.pair(query, context, box))
 
 
 def _write(compiled: "Compiled", layer: Path | None, figure: Path | None, progress: "Progress") -> None:

@@ -16,6 +16,12 @@ LayerFile = Annotated[str, typer.Argument(metavar="FILE", help="A layer saved by
 BoxOption = Annotated[
     list[str] | None, typer.Option("--box", metavar="x=LOW:HIGH,..", help="The range of every variable; x1..x20=-1:1 for many.")
 ]
+Query = Annotated[
+    list[str] | None, typer.Option("--query", metavar="q=LOW:HIGH,..", help="Two inputs, with --context: the query's variables.")
+]
+Context = Annotated[
+    list[str] | None, typer.Option("--context", metavar="k=LOW:HIGH,..", help="And the context's, of which keys are made.")
+]
 Norm = Annotated[str, typer.Option(metavar="inf|1|2|P", help="The norm of the error: sup norm, or L_p.")]
 Relative = Annotated[
     str | None, typer.Option(metavar="[pointwise]", help="In units of sup |f|; pointwise: of |f(x)| at every x.")

@@ -18,6 +18,8 @@ def run(
         str, typer.Option(metavar="E1,E2,..", help="One or several errors, such as 0.1,0.01; by default ten decades.")
     ] = "1e-1,1e-2,1e-3,1e-4,1e-5,1e-6,1e-7,1e-8,1e-9,1e-10",
     box: options.BoxOption = None,
+    query: options.Query = None,
+    context: options.Context = None,
     norm: options.Norm = "inf",
     dtype: options.Dtype = "float64",
     lipschitz: options.Lipschitz = None,
@@ -33,7 +35,7 @@ def run(
       maxaffine plan "sin(x)+cos(y)" --box x=-pi:pi,y=-pi:pi --error 0.1,0.01,1e-3
     """
     errors = arguments.numbers(error, "`error`")
-    source, where = arguments.target(expression, box or ())
+    source, where = arguments.target(expression, box or (), arguments.pair(query, context, box))
 
     from maxaffine.frontier import plan
     from maxaffine.request import Run

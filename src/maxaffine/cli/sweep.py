@@ -18,6 +18,8 @@ def run(
     expression: Annotated[str, typer.Argument(metavar="EXPR|NAME|FILE", help="An expression, an entry, or a saved layer.")],
     error: Annotated[str | None, typer.Option(metavar="E", help="The error that the layer is compiled for, at r = 1.")] = None,
     box: options.BoxOption = None,
+    query: options.Query = None,
+    context: options.Context = None,
     method: options.Method = "auto",
     norm: options.Norm = "inf",
     dtype: options.Dtype = "float64",
@@ -39,11 +41,11 @@ def run(
     ends = [arguments.constant(text, f"`{name}`") for text, name in ((lowest, "from"), (highest, "to"))]
     number = arguments.whole(count, "`count`")
     saved = expression.endswith(".safetensors")
-    if saved and (error is not None or box):
-        raise BadInput("a saved layer has its own box and error; leave out --box and --error.")
+    if saved and (error is not None or box or query or context):
+        raise BadInput("a saved layer has its own box and error; leave out --box, --query, --context and --error.")
     if not saved and error is None:
         raise BadInput("--error is missing; give the error that the layer is compiled for, such as --error 1e-2.")
-    source, where = (None, None) if saved else arguments.target(expression, box or ())
+    source, where = (None, None) if saved else arguments.target(expression, box or (), arguments.pair(query, context, box))
 
     from maxaffine.compiled import load
     from maxaffine.compiler import compile as compile_layer

@@ -106,7 +106,8 @@ class CrossMatrices(HeadMatrices):
 
     def describe(self) -> str:
         """The meaning of every row of every matrix, as text."""
-        return _describe(f"cross-attention, {self.form}", {"Z_Q = query(X)": self.query, "Z_K = context(X)": self.context}, self, self.said)
+        maps = {"Z_Q = query(X)": self.query, "Z_K = context(X)": self.context}
+        return _describe(f"cross-attention, {self.form}", maps, self, self.said)
 
 
 def _describe(title: str, maps: dict[str, LinearMap], head: HeadMatrices, said: str) -> str:

@@ -1,13 +1,13 @@
 """Cross-attention of two inputs in its literal form: what the context puts into a score is multiplied out in the keys.
 
-A score a_j . M (x - centre) + b_j is formed in two parts there.  The query has M_q (x_q - centre_q) and meets a_j; the key has the
-number  b_j + a_j M_k x_kv - a_j M_k centre_k,  formed in float64 without centring, and rounded once.  So what rounding does to a
+A score a_j . M (x - centre) + b_j is formed in two parts there.  The query has M_q (x_q - centre_q) and meets a_j; the key has
+the number  b_j + a_j M_k x_kv - a_j M_k centre_k,  formed in float64 without centring, rounded once.  What rounding does to a
 score is not the movement of one z that all keys share, but is every key's own:
 
     delta_j <= gamma_u(D + E + 12) |a_j| |M| reach + gamma(2 (D + E) + 24) |a_j| |M| (|x| + |centre|) + gamma(D + 8) |b_j|,
 
-u the unit of the form.  Weights off by e^(+-delta) on top of all else move the mean of their values by (e^(2 delta) - 1) 2 max |v|
-at most.  Lookups count the same in proofs/literal.py.
+u the unit of the form.  Weights off by e^(+-delta) on top of all else move the mean of their values by at most
+(e^(2 delta) - 1) 2 max |v|.  Lookups count the same in proofs/literal.py.
 """
 
 import math

@@ -51,6 +51,9 @@ def summary(compiled: Compiled) -> str:
     if reading is not None:
         far = f"; it and the target are {reading.agreement}" if reading.text is not None else ""
         lines.insert(1, f"function   {reading.name}, {reading.how}{far}")
+    if c.target.boxes is not None:
+        query, context = (", ".join(box.names) for box in c.target.boxes)
+        lines.insert(1, f"inputs     two: the query {query}, and the context {context}, which keys and values are made of")
     if c.target.continued:
         lines.insert(1, "continued  quotients such as sin(u)/u are their limits where they are 0/0: the continuous extension")
     told, word = Sharpened.of(c.plan, c.error), "asked"

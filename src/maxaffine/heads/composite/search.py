@@ -87,7 +87,8 @@ class Products(_Composite[ProductPlan | SumPlan]):
             return
         if fewest is not None and fewest <= (6 if any(found.switching) else FEW):
             raise Refused(f"another head has {fewest:,} tokens, and a product would hardly need fewer")
-        yield from _aimed(lambda soft: ProductPlanner(found, target.box, request.error, request.dtype, soft=soft, query=request.query), search)
+        asked = target.box, request.error, request.dtype, None
+        yield from _aimed(lambda soft: ProductPlanner(found, *asked, soft, request.query), search)
 
     def build(self, plan: ProductPlan | SumPlan, request: Request) -> GroupedLayer:
         """One group over all directions, or one per part of a sum."""
