@@ -14,7 +14,7 @@ from maxaffine.cli.streams import say
 
 COMMANDS = (
     "compile", "check", "plan", "sweep", "eval", "export", "gallery", "inspect", "meanfield", "margin", "lab", "attack",
-    "doctor",
+    "studio", "doctor",
 )
 GROUPS = {
     "meanfield": "Exact mean-field theory of a softmax attention layer: risk, phases, dynamics, simulation.",

@@ -1,0 +1,215 @@
+"""The tabs about training: the phase diagram of mean field, max-margin selection with tokens to drag, the lab's report."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from nicegui import run, ui
+
+from maxaffine.core.errors import MaxaffineError
+from maxaffine.report import style
+from maxaffine.studio import charts
+from maxaffine.studio.views import picture
+
+SIZE = 360  # pixels of a picture
+ALPHA, GAMMA = (0.0, 0.6), (0.02, 0.98)  # of the phase diagram
+D, START, STEP, STEPS, SAMPLES = 30, 0.3, 0.02, 400, 2000
+MOST_TOKENS = 2000
+REACH = 2.0  # tokens may be dragged within [-REACH, REACH]
+RESULTS = Path("results")  # what `maxaffine lab keep` fills, in the folder where the studio was started
+
+
+# -- mean field
+
+
+def mean_field() -> None:
+    """Click a point (alpha, gamma): theory and simulation of training there."""
+    ui.label("Single-location regression: alpha = log(L-1)/d, gamma the token noise. Retrieval is possible in the bright region. "
+             "Click a point to train a softmax layer there: the theory's recursion, and a simulation over it.")  # fmt: skip
+    with ui.row().classes("w-full items-start"):
+        with ui.column().classes("gap-1"):
+            beta = ui.slider(min=0.2, max=3.0, step=0.1, value=1.0).props('label-always aria-label="beta"').classes("w-80 mt-6")
+            ui.label("beta, the inverse temperature").classes("text-xs")
+            chart = ui.interactive_image(_phases(1.0), size=(SIZE, SIZE), cross=True).props('data-name="phases"').style(
+                f"width:{SIZE}px;height:{SIZE}px")  # fmt: skip
+            ui.label(f"alpha {ALPHA[0]:g} to {ALPHA[1]:g} to the right, gamma {GAMMA[0]:g} to {GAMMA[1]:g} upwards").classes(
+                "text-xs"
+            )
+        shown = ui.column().classes("grow min-w-80")
+    under_way: list[int] = []
+
+    async def clicked(event: Any) -> None:
+        if under_way:
+            return
+        under_way.append(1)
+        shown.clear()
+        alpha = ALPHA[0] + (ALPHA[1] - ALPHA[0]) * event.image_x / SIZE
+        gamma = GAMMA[1] - (GAMMA[1] - GAMMA[0]) * event.image_y / SIZE
+        try:
+            with shown:
+                ui.spinner()
+            found = await run.io_bound(_trained, alpha, gamma, float(beta.value)) or {}
+            shown.clear()
+            with shown:
+                _show_training(found)
+        except MaxaffineError as why:
+            shown.clear()
+            with shown:
+                ui.label(str(why)).classes("text-negative")
+        finally:
+            under_way.clear()
+
+    chart.on_mouse(clicked)
+    beta.on("change", lambda: chart.set_source(_phases(float(beta.value))))
+
+
+def _phases(beta: float) -> str:
+    """The phases at mu = 1: retrieval bright, uncondensed dark, condensed darkest."""
+    from maxaffine.meanfield.limit import MeanField
+
+    shade = {"retrieval": 1.0, "uncondensed": 0.45, "condensed": 0.1}
+    side = 90
+    alphas, gammas = np.linspace(*ALPHA, side), np.linspace(*GAMMA, side)
+    values = np.array([[shade[MeanField(float(a), beta, float(g), D).phase(1.0)] for a in alphas] for g in gammas])
+    return picture(values, 0.0, 1.0, style.ENTROPY)
+
+
+def _trained(alpha: float, gamma: float, beta: float) -> dict[str, Any]:
+    from maxaffine import meanfield as mf
+
+    tokens = min(MOST_TOKENS, 1 + max(1, round(math.exp(alpha * D))))
+    problem, start = mf.Problem(d=D, L=tokens, gamma=gamma), mf.Overlaps(START, START)
+    theory = mf.gd(mf.tabulate(mf.SoftmaxRisk(problem, beta=beta)), start, step=STEP, steps=STEPS)
+    samples = max(50, min(SAMPLES, 60_000 // tokens))
+    seen = mf.train(mf.Settings(problem, beta, n=samples, step=STEP, steps=STEPS, starts=(start,), every=20, test=0, seed=1))
+    limit = mf.MeanField.of(problem, beta)
+    return {
+        "alpha": problem.alpha, "gamma": gamma, "beta": beta, "L": tokens, "phase": limit.phase(1.0), "samples": samples,
+        "time": theory.time.tolist(), "mu": theory.overlaps[:, 0].tolist(), "nu": theory.overlaps[:, 1].tolist(),
+        "risk": theory.risk.tolist(), "steps": seen.steps.tolist(), "seen_mu": seen.overlaps[:, 0, 0].tolist(),
+        "seen_nu": seen.overlaps[:, 0, 1].tolist(),
+    }  # fmt: skip
+
+
+def _show_training(found: dict[str, Any]) -> None:
+    where = f"alpha = {found['alpha']:.3f}, gamma = {found['gamma']:.3f}, beta = {found['beta']:g}"
+    ui.label(f"{where}: d = {D}, L = {found['L']:,} tokens, {found['phase']} at mu = 1").props('data-name="phase"')
+    lines = [("mu, theory", "time", "mu", style.BLUE, 2), ("nu, theory", "time", "nu", style.ORANGE, 2)]
+    dots = [
+        (f"mu, simulated with {found['samples']:,} samples", "seen_mu", style.BLUE),
+        ("nu, simulated", "seen_nu", style.ORANGE),
+    ]
+    series: list[dict[str, Any]] = [charts.line(name, found[x], found[y], colour, width) for name, x, y, colour, width in lines]
+    for name, key, colour in dots:
+        seen = [list(pair) for pair in zip(found["steps"], found[key], strict=True)]
+        series.append({"name": name, "type": "scatter", "symbolSize": 6, "itemStyle": {"color": colour}, "data": seen})
+    ui.echart(charts.plot(series, "steps of gradient descent", "overlap")).classes("w-full h-64")
+    risk = [charts.line("risk, theory", found["time"], found["risk"], charts.GREY, 2)]
+    ui.echart(charts.plot(risk, "steps of gradient descent", "risk")).classes("w-full h-48")
+
+
+# -- max-margin
+
+
+def max_margin() -> None:
+    """Three tokens to drag, and where gradient descent takes the query."""
+    ui.label("One input with three tokens; the number is a token's score. Drag a token: the arrow is the query of gradient flow, "
+             "the ray the max-margin query of the tokens it selects (ATT-SVM).")  # fmt: skip
+    tokens = [[-0.1, 1.0], [1.0, 0.0], [0.0, 0.0]]
+    scores = [1.0, 0.9, 0.9]
+    held: list[int] = []
+    with ui.row().classes("w-full items-start"):
+        board = ui.interactive_image(
+            picture(np.ones((2, 2)), 0.0, 1.0, "Greys"), size=(SIZE, SIZE), events=["mousedown", "mousemove", "mouseup"]
+        )
+        board.props('data-name="tokens"').style(f"width:{SIZE}px;height:{SIZE}px;border:1px solid {charts.GREY}")
+        words = ui.label().classes("font-mono text-sm whitespace-pre-wrap").props('data-name="margin"')
+
+    def redraw() -> None:
+        board.content, words.text = _board(tokens, scores)
+
+    def moused(event: Any) -> None:
+        at = [REACH * (2 * event.image_x / SIZE - 1), REACH * (1 - 2 * event.image_y / SIZE)]
+        if event.type == "mousedown":
+            near = min(range(3), key=lambda k: math.dist(tokens[k], at))
+            held[:] = [near] if math.dist(tokens[near], at) < 0.3 else []
+        elif event.type == "mouseup" or not event.buttons:
+            held.clear()
+        if held:
+            tokens[held[0]] = [max(-REACH, min(REACH, one)) for one in at]
+            redraw()
+
+    board.on_mouse(moused)
+    redraw()
+
+
+def _board(tokens: list[list[float]], scores: list[float]) -> tuple[str, str]:
+    """Tokens, query and ray as SVG, and what they are in words."""
+    from maxaffine import margin
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return SIZE * (x + REACH) / (2 * REACH), SIZE * (REACH - y) / (2 * REACH)
+
+    problem = margin.Tokens(np.array([tokens]), np.array([scores]))
+    drawn, said = [], ""
+    try:
+        flow = margin.gradient_flow(problem, end=1e8)
+        svm = margin.att_svm(problem.keys, flow.selected)
+        p, ray = flow.p[-1], svm.p
+        arrow = p / max(float(np.linalg.norm(p)), 1e-12) * 0.8 * REACH
+        direction = ray / float(np.linalg.norm(ray)) * 1.4 * REACH
+        (x0, y0), (x1, y1), (x2, y2) = place(0.0, 0.0), place(*direction), place(*arrow)
+        ray_line = f'<line x1="{x0}" y1="{y0}" x2="{x1:.1f}" y2="{y1:.1f}" stroke="{style.GREEN}"'
+        query_line = f'<line x1="{x0}" y1="{y0}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{style.RED}"'
+        drawn += [f'{ray_line} stroke-width="2" stroke-dasharray="5 4"/>', f'{query_line} stroke-width="3"/>']
+        found = margin.certificate(p, svm)
+        said = (
+            f"selected token  {int(flow.selected[0]) + 1}\n|p_mm|          {svm.length:.4f}\nmargin          {svm.margin:.4f}\n"
+            f"|p| at T = 1e8  {float(np.linalg.norm(p)):.3f}  (|p_mm| log T = {svm.length * math.log(1e8):.3f})\n"
+            f"cosine          {found.cosine:.6f}, certified at least {found.least_cosine:.6f}"
+        )
+    except MaxaffineError as why:
+        said = str(why)
+    for k, (token, score) in enumerate(zip(tokens, scores, strict=True)):
+        x, y = place(*token)
+        drawn.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="9" fill="{style.CURVES[k]}"/>'
+                     f'<text x="{x + 12:.1f}" y="{y - 8:.1f}" font-size="13" fill="#333">{k + 1}: {score:g}</text>')  # fmt: skip
+    return "".join(drawn), said
+
+
+# -- the lab
+
+
+def report() -> None:
+    """The report of the results in this folder; what there is to run where there are none."""
+    from maxaffine.lab.registry import EXPERIMENTS
+
+    if not RESULTS.is_dir():
+        ui.label(
+            "There are no results in this folder. `maxaffine lab run NAME` runs one of these, `maxaffine lab keep` keeps it:"
+        )
+        with ui.list().props("dense"):
+            for name in EXPERIMENTS:
+                ui.item(name)
+        return
+    from maxaffine.lab import report as lab
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="maxaffine-studio-") as folder:
+            made = Path(folder) / "report.html"
+            lab.write(RESULTS, made, None)
+            text = made.read_text()
+    except MaxaffineError as why:
+        ui.label(str(why))
+        return
+    frame = (
+        ui.element("iframe")
+        .classes("w-full")
+        .style("height: 80vh; border: 0")
+        .props('sandbox="allow-scripts" data-name="report"')
+    )
+    frame._props["srcdoc"] = text

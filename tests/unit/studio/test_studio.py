@@ -1,0 +1,280 @@
+"""The studio in a real browser, and what it answers to those who should not speak to it."""
+
+import http.client
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+pytest.importorskip("nicegui", reason="the studio's tools are not installed")
+pytestmark = pytest.mark.xdist_group("studio")
+
+_toys = Path(__file__).resolve().parents[1] / "lab" / "toys" / "browser.py"
+_spec = importlib.util.spec_from_file_location("maxaffine_browser", _toys)
+assert _spec is not None and _spec.loader is not None
+browser = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(browser)
+
+
+class Studio:
+    """The program in a process of its own, without results of a lab."""
+
+    def __init__(self, folder):
+        command = [sys.executable, "-m", "maxaffine", "studio", "--no-browser"]
+        known = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}  # NiceGUI looks for them
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder, env=known
+        )
+        self.address = self.process.stdout.readline().strip()
+        parts = urlsplit(self.address)
+        self.host, self.port, self.token = parts.netloc, parts.port, parts.query.removeprefix("token=")
+
+    def answer(self, path="/", body=None, **headers):
+        """Status and text of one request."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request("GET" if body is None else "POST", path, body, headers)
+            said = connection.getresponse()
+            return said.status, said.read().decode("utf-8", "replace")
+        finally:
+            connection.close()
+
+    def workers(self):
+        """The processes that the studio started."""
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        listed = " ".join(task.joinpath("children").read_text() for task in tasks.iterdir()).split()
+        return [pid for pid in listed if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
+
+
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory):
+    made = Studio(tmp_path_factory.mktemp("studio"))
+    assert made.address.startswith("http://127.0.0.1:"), made.address + made.process.stdout.read()
+    yield made
+    made.process.send_signal(signal.SIGINT)
+    assert made.process.wait(timeout=30) in (0, 130, -signal.SIGINT)
+    made.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    path = browser.chromium()
+    if path is None:
+        pytest.skip("no browser is installed")
+    return path
+
+
+@pytest.fixture
+def page(studio, chromium):
+    with browser.Browser(chromium) as opened:
+        opened.open(studio.address)
+        until(opened, "document.querySelector('[data-name=compile]') !== null")
+        time.sleep(0.5)
+        yield opened
+
+
+def until(page, expression, seconds=90.0):
+    """The first value of an expression on the page that is true."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = page.evaluate(expression)
+        if found:
+            return found
+        time.sleep(0.1)
+    raise AssertionError((expression, page.evaluate("document.body.innerText")))
+
+
+def text(name):
+    return f"(document.querySelector('[data-name={name}]') || {{}}).innerText"
+
+
+def fill(page, label, value):
+    """Type into the field of a label."""
+    field = f"[...document.querySelectorAll('input, textarea')].find(e => e.ariaLabel === {json.dumps(label)})"
+    page.evaluate(
+        f"(() => {{ const e = {field}; const kind = e.tagName === 'TEXTAREA' ? HTMLTextAreaElement : HTMLInputElement;"
+        f"Object.getOwnPropertyDescriptor(kind.prototype, 'value').set.call(e, {json.dumps(value)});"
+        "e.dispatchEvent(new Event('input', {bubbles: true})); e.dispatchEvent(new Event('change', {bubbles: true})); })()"
+    )
+    time.sleep(0.3)
+
+
+def press(page, name):
+    page.evaluate(f"document.querySelector('[data-name={name}]').click()")
+
+
+def compiled(page, expression, box, error="1e-6"):
+    fill(page, "function", expression)
+    fill(page, "box", box)
+    fill(page, "error", error)
+    press(page, "compile")
+    return until(page, f"{text('proof')} && !{text('progress')} ? {text('proof')} : null")
+
+
+def clicked(page, name, across, up):
+    """A real click on a share of an element, from its lower left corner."""
+    box = page.evaluate(
+        f"(() => {{ const e = document.querySelector('[data-name={name}]'); e.scrollIntoView();"
+        "const r = e.getBoundingClientRect(); return [r.left, r.top, r.width, r.height]; })()"
+    )
+    x, y = box[0] + across * box[2], box[1] + (1.0 - up) * box[3]
+    for kind in ("mousePressed", "mouseReleased"):
+        page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+
+def test_a_function_is_typed_proved_looked_at_turned_and_taken(page, tmp_path):
+    begun = time.monotonic()
+    proof = compiled(page, "sin(x)+cos(y)", "x=-3:3,y=-3:3")
+    assert time.monotonic() - begun < 60.0 and proof.startswith("proved: error <= ")
+    before = until(page, text("value"))
+    clicked(page, "map-layer", 0.75, 0.5)
+    told = until(page, f"{text('value')} !== {json.dumps(before)} ? {text('value')} : null")
+    x, y, says = (float(number) for number in re.findall(r"(?:x = |y = |layer says )(-?[\d.]+(?:e-?\d+)?)", told))
+    assert (x, y) == (pytest.approx(1.5, abs=0.03), pytest.approx(0.0, abs=0.03))
+    assert says == pytest.approx(np.sin(x) + np.cos(y), abs=2e-3)  # the point is shown in four digits
+    sums = page.evaluate("[...document.querySelectorAll('[data-name=weights]')].map(e => +e.innerText.split('sum to ')[1])")
+    assert sums == pytest.approx([1.0, 1.0], abs=1e-12)
+
+    page.evaluate("[...document.querySelectorAll('.q-expansion-item__container .q-item')].forEach(e => e.click())")
+    time.sleep(1.0)
+    fill(page, "r", "3")
+    page.evaluate("[...document.querySelectorAll('input')].find(e => e.ariaLabel === 'r').dispatchEvent("
+                  "new KeyboardEvent('keydown', {key: 'Enter', bubbles: true}))")  # fmt: skip
+    turned = until(page, f"{text('proof')} !== {json.dumps(proof)} ? {text('proof')} : null")
+    bound = re.search(r"error <= (\S+)", turned)
+    assert "nothing is proved" in turned or float(bound[1]) > 1e-3  # the promise of before is gone
+
+    page.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    until(page, f"!{text('progress')}")
+    press(page, "take-onnx")
+    end = time.monotonic() + 90.0
+    while not (tmp_path / "layer.onnx").exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(tmp_path / "layer.onnx")
+    (given,) = session.get_inputs()
+    kind = np.float64 if "double" in given.type else np.float32
+    (answer,) = session.run(None, {given.name: np.array([[1.5, 0.0]], dtype=kind)})
+    assert np.isfinite(answer).all()
+    link = page.evaluate("document.querySelector('[data-name=link]').href")
+    page.events.clear()
+    page.open(link)
+    assert until(page, f"{text('proof')} && !{text('progress')} ? {text('proof')} : null") == proof
+
+
+def test_a_kink_and_a_mistake_with_its_caret(page):
+    assert compiled(page, "max(x,y)", "x=-1:1,y=-1:1", "1e-8").startswith("proved: error <= ")
+    assert "2 tokens, piecewise" in page.evaluate("document.body.innerText")
+    fill(page, "function", "sin(x + ")
+    press(page, "compile")
+    assert "^" in until(page, "document.getElementById('said').innerText")
+
+
+def test_a_compile_is_cancelled_and_another_begun_and_two_pages_do_not_meet(studio, chromium, page):
+    fill(page, "function", "exp(sin(9*x*y*z))")
+    fill(page, "box", "x=-1:1,y=-1:1,z=-1:1")
+    press(page, "compile")
+    until(page, text("progress"))
+    with browser.Browser(chromium) as other:
+        other.open(studio.address)
+        until(other, "document.querySelector('[data-name=compile]') !== null")
+        time.sleep(0.5)
+        assert compiled(other, "abs(x)", "x=-1:1").startswith("proved")
+        assert len(studio.workers()) == 2
+        press(page, "cancel")
+        assert "cancelled" in until(page, "document.getElementById('said').innerText")
+        assert "abs" not in page.evaluate("document.body.innerText")
+        assert compiled(page, "x**2", "x=-1:1").startswith("proved")
+
+
+def test_a_table_is_dropped_and_its_name_goes_nowhere(studio, page, tmp_path):
+    rows = "\n".join(f"{x},{y},{x + y}" for x in (0, 0.5, 1) for y in (0, 1))
+    where = tmp_path / "..%2f..%2fetc%2fpasswd.csv"
+    where.write_text(f"x,y,f\n{rows}\n")
+    fill(page, "error", "1e-3")
+    found = page.call("Runtime.evaluate", expression="document.querySelector('[data-name=table] input[type=file]')")
+    page.call("DOM.setFileInputFiles", files=[str(where)], objectId=found["result"]["objectId"])
+    told = until(page, f"{text('proof')} && !{text('progress')} ? {text('proof')} : null")
+    assert "entries" in told
+
+
+def test_training_is_theory_and_simulation_and_tokens_can_be_dragged(page):
+    page.evaluate("[...document.querySelectorAll('.q-tab')].find(e => e.innerText === 'Mean field').click()")
+    until(page, "document.querySelector('[data-name=phases] img') !== null")
+    time.sleep(1.0)
+    clicked(page, "phases", 0.1, 0.5)
+    assert "retrieval at mu = 1" in until(page, text("phase"))
+    page.evaluate("[...document.querySelectorAll('.q-tab')].find(e => e.innerText === 'Max-margin').click()")
+    assert "|p_mm|          0.9950" in until(page, text("margin"))
+
+
+def test_a_page_that_is_closed_leaves_no_process(studio, chromium):
+    with browser.Browser(chromium) as opened:
+        opened.open(studio.address)
+        until(opened, "document.querySelector('[data-name=compile]') !== null")
+        time.sleep(0.5)
+        compiled(opened, "x**3", "x=-1:1")
+        assert studio.workers()
+    end = time.monotonic() + 60.0
+    while studio.workers() and time.monotonic() < end:
+        time.sleep(0.2)
+    assert studio.workers() == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "path", "code"),
+    [
+        ({}, "/", 403), ({}, "/?token=wrong", 403), ({"Cookie": "maxaffine_studio=wrong"}, "/", 403),
+        ({"Origin": "http://example.org"}, "/?token={token}", 403), ({"Host": "example.org"}, "/?token={token}", 403),
+        ({}, "/_nicegui/anything", 403), ({}, "/?token={token}&expression=" + "x" * 30_000, 414),
+    ],
+)  # fmt: skip
+def test_strangers_are_turned_away(studio, headers, path, code):
+    status, said = studio.answer(path.replace("{token}", studio.token), **headers)
+    assert status == code and said.startswith("maxaffine studio: ")
+
+
+def test_ten_megabytes_are_too_much(studio):
+    try:
+        status, _ = studio.answer(f"/?token={studio.token}", body=b"x" * 10_000_000)
+    except (ConnectionError, http.client.HTTPException):
+        return  # hung up on, while it was still sending
+    assert status == 413
+
+
+def test_two_hundred_requests_at_once_are_answered_and_the_studio_lives(studio):
+    codes = []
+
+    def one():
+        try:
+            codes.append(studio.answer(f"/?token={studio.token}")[0])
+        except OSError:
+            codes.append(0)
+
+    threads = [threading.Thread(target=one) for _ in range(200)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(codes) == 200 and set(codes) <= {200, 503, 0} and codes.count(200) > 20
+    assert studio.answer(f"/?token={studio.token}")[0] == 200
+
+
+def test_the_process_beside_a_page_cannot_take_all_memory():
+    code = (
+        "from maxaffine.studio import worker; worker._limited()\n"
+        "print(worker._answer(lambda: bytearray(worker.MEMORY), ()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert "more memory than a layer may take" in done.stdout, done.stderr
