@@ -46,7 +46,7 @@ class Shown:
                 said = f"nothing is proved: {s['theorem']}"
             else:
                 bound, asked = style.above(s["bound"]), f"{s['asked']:g}"
-                said = f"{s['kind']}: error <= {bound} in the {s['norm']} (asked: {asked}), for {s['scope']}"
+                said = f"{s['kind']}: error <= {bound} {s['where']} (asked: {asked}), for {s['scope']}"
             ui.label(said).props('data-name="proof"').classes("font-mono text-sm")
             ui.label(f"observed: error {s['observed']:.6g} (not a bound)").props('data-name="observed"').classes(
                 "font-mono text-sm"

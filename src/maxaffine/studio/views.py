@@ -36,7 +36,7 @@ def summary(layer: Compiled) -> dict[str, Any]:
         "tokens": layer.tokens, "tokens_text": count_text(layer.tokens), "method": layer.method, "dtype": layer.dtype,
         "bytes": size(layer.weights.nbytes), "kind": certificate.kind, "bound": layer.bound, "asked": layer.error,
         "observed": layer.observed.error, "at": np.atleast_1d(np.asarray(layer.observed.at, dtype=float)).tolist(),
-        "norm": certificate.norm_name, "theorem": certificate.theorem, "scope": in_words(certificate.scope),
+        "where": certificate.where, "theorem": certificate.theorem, "scope": in_words(certificate.scope),
         "parts": [(name, part, said[name]) for name, part in certificate.parts.items() if name in said],
         "assumptions": list(certificate.assumptions), "names": list(layer.box.names), "low": layer.box.low.tolist(),
         "high": layer.box.high.tolist(), "explained": layer.explain(), "seconds": layer.seconds,
