@@ -34,6 +34,8 @@ SOME = 24  # points per axis at which the cost of rounding is judged
 
 def as_stored(values: Array, dtype: str) -> Array:
     """Values as the dtype stores them, held in float64; those beyond it are infinite."""
+    if dtype == "float64":
+        return np.asarray(values, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(values.astype(numpy_dtype(dtype)).astype(np.float64))
 
@@ -94,7 +96,12 @@ def from_unit_box(box: Box) -> Function:
 
 def ridges(W: Array, f: Array, dampings: Iterable[float]) -> Iterator[Array]:
     """Ridge values for f (M,) or (M, K), damping after damping."""
-    U, S, Vt = np.linalg.svd(W, full_matrices=False)
+    return ridges_of(np.linalg.svd(W, full_matrices=False), f, dampings)
+
+
+def ridges_of(decomposed: tuple[Array, Array, Array], f: Array, dampings: Iterable[float]) -> Iterator[Array]:
+    """The same from the singular values and vectors of W."""
+    U, S, Vt = decomposed
     projected = U.T @ f
     for damping in dampings:
         keep = S / (S * S + damping * damping)

@@ -7,14 +7,16 @@ so that a function that spans decades is followed as well where it is small, and
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from maxaffine.core import deadline
 from maxaffine.core.arrays import Array
 from maxaffine.heads import fitting
 from maxaffine.heads.fitting import Function
-from maxaffine.heads.spectral.fit import AxisCurve, AxisFit
-from maxaffine.layer.spectral_keys import SpectralAxis, bernstein, weights
+from maxaffine.heads.spectral.fit import AxisCurve, AxisFit, Design
+from maxaffine.layer.spectral_keys import bernstein, weights
 
 
 class RelativeCurve(AxisCurve):
@@ -32,40 +34,40 @@ class RelativeCurve(AxisCurve):
         if count > 1:
             return super()._search(count)
         deadline.check()
-        z, check = self._points(1)
-        f, axis = self.f(z), bernstein(1, 1.0, self.dtype)
-        W_check = weights(axis.keys, check)
+        design = Design(bernstein(1, 1.0, self.dtype), *self._points(1))
+        f = self.f(design.z)
         low, high = f.min(axis=0), f.max(axis=0)
         same = low * high > 0
         middle = np.where(same, 2.0 * low * high / np.where(same, low + high, 1.0), (low + high) / 2.0)
-        return self._judge(axis, middle[None], W_check, self._losses(axis, W_check), self.f(check))
+        return self._judge(design, middle[None], self.f(design.check))
 
-    def _fit(self, axis: SpectralAxis, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
-        W, W_check, sizes = weights(axis.keys, z), weights(axis.keys, check), self.sizes(z)
+    def _fit(self, design: Design, f: Array, f_check: Array, below: float) -> AxisFit:
+        W, sizes = weights(design.axis.keys, design.z), self.sizes(design.z)
         D = (W.T @ sizes) / W.sum(axis=0)[:, None]  # (N, K)
         A = W[None] * D.T[:, None] / sizes.T[..., None]  # (K, M, N)
         try:
             U, S, Vt = np.linalg.svd(A, full_matrices=False)
         except np.linalg.LinAlgError:
-            return AxisFit(np.inf, axis, np.zeros((len(axis), f.shape[1])))
+            return AxisFit(np.inf, design.axis, np.zeros((len(design.axis), f.shape[1])))
         projected = np.einsum("kmn,km->kn", U, (f / sizes).T)
-        lost, fits = self._losses(axis, W_check), []
+        fits = []
         for damping in self._dampings(fitting.LAMBDAS):
             solved = np.einsum("knj,kn->jk", Vt, projected * S / (S * S + damping * damping))
-            fits.append(self._judge(axis, D * solved, W_check, lost, f_check))
+            fits.append(self._judge(design, D * solved, f_check))
         return min(fits, key=lambda fit: fit.error)
 
     def _judge(
-        self, axis: SpectralAxis, values: Array, W_check: Array, lost: Array, f_check: Array, slopes: Array | None = None
+        self, design: Design, values: Array, f_check: Array, slopes: Array | None = None, below: float = math.inf
     ) -> AxisFit:
-        stored, sizes = fitting.as_stored(values, self.dtype), self.sizes(self._check)
+        stored, sizes = fitting.as_stored(values, self.dtype), self.sizes(design.check)
         if not np.isfinite(stored).all():
-            return AxisFit(np.inf, axis, stored)
-        g = W_check @ stored
+            return AxisFit(np.inf, design.axis, stored)
+        g = design.W_check @ stored
+        lost = design.W_check * (design.etas + self.bonus) * self.unit
         away = (np.abs(g - f_check) / sizes).max(axis=0)
         # rounding is bounded over the whole axis at once, so that it counts where the function is smallest
         loss = np.array([float((lost * np.abs(c - g[:, k : k + 1])).sum(axis=1).max()) for k, c in enumerate(stored.T)])
         loss += self.query * np.abs(g[1:] - g[:-1]).max(axis=0) / self._step
         loss = loss / sizes.min(axis=0)
         error = float(np.maximum(away + loss, fitting.loss_share(self.dtype) * loss).max())
-        return AxisFit(error if np.isfinite(error) else np.inf, axis, stored)
+        return AxisFit(error if np.isfinite(error) else np.inf, design.axis, stored)

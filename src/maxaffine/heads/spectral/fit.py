@@ -3,9 +3,10 @@
 Values are constant, c_j, or affine, c_j + G_j z: twice the coefficients for the same tokens (heads/fitting.py).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from maxaffine.heads.fitting import Function
 from maxaffine.layer.spectral_keys import DELTAS, SpectralAxis, bernstein, beside, chebyshev, expected_etas, gaussian, weights
 
 LAWSON = 8
+DESIGNS = 128  # that are kept: functions of one target, and targets, share them
 SCANNED = 8  # keys from which on the best delta of about as many is near
 
 
@@ -31,6 +33,49 @@ class AxisFit:
 
     def __len__(self) -> int:
         return len(self.axis)
+
+
+class Design:
+    """Keys of one axis with points to fit on and to judge on, and what every function on them needs."""
+
+    def __init__(self, axis: SpectralAxis, z: Array, check: Array) -> None:
+        self.axis, self.z, self.check = axis, z, check
+
+    @cached_property
+    def W_check(self) -> Array:
+        """Weights at the points to judge on."""
+        return weights(self.axis.keys, self.check)
+
+    @cached_property
+    def etas(self) -> Array:
+        """Errors of the logits there, in unit roundoffs."""
+        return expected_etas(self.axis.keys, self.check, 3)
+
+    @cached_property
+    def decomposed(self) -> tuple[Array, Array, Array]:
+        """Singular values and vectors of the weights at the points to fit on."""
+        U, S, Vt = np.linalg.svd(weights(self.axis.keys, self.z), full_matrices=False)
+        return U, S, Vt
+
+    @cached_property
+    def basis(self) -> fitting.Basis:
+        """The same for values affine in z."""
+        return fitting.Basis.of(self.axis, self.z)
+
+
+@lru_cache(maxsize=DESIGNS)
+def _points(count: int, affine: bool) -> tuple[Array, Array]:
+    return chebyshev((4 if affine else 3) * count + 16), np.cos(np.linspace(0.0, np.pi, 10 * count + 41))
+
+
+@lru_cache(maxsize=DESIGNS)
+def _bernstein(count: int, delta: float, dtype: str, affine: bool) -> Design:
+    return Design(bernstein(count, delta, dtype), *_points(count, affine))
+
+
+@lru_cache(maxsize=DESIGNS)
+def _gaussian(count: int, padding: int, rho: float, dtype: str, affine: bool) -> Design:
+    return Design(gaussian(count, padding, rho, dtype), *_points(count, affine))
 
 
 class AxisCurve:
@@ -64,14 +109,14 @@ class AxisCurve:
             start = self.best(count)
             z, check = self._points(count)
             alone = count == 1 and start.slopes is None
-            self._polished[count] = start if alone else self._lawson(start, z, self.f(z), check, self.f(check))
+            self._polished[count] = start if alone else self._lawson(start, Design(start.axis, z, check))
         return self._polished[count]
 
     def _points(self, count: int) -> tuple[Array, Array]:
         """Points to fit on and points to judge on."""
-        check = np.cos(np.linspace(0.0, np.pi, 10 * count + 41))
-        self._check, self._step = check, float(np.abs(np.diff(check)).max())
-        return chebyshev((4 if self.affine else 3) * count + 16), check
+        z, check = _points(count, self.affine)
+        self._step = float(np.abs(np.diff(check)).max())
+        return z, check
 
     def smallest(self, error: float, start: int = 2, most: int = 120, polish: bool = True) -> AxisFit | None:
         """The head of fewest tokens whose expected error is at most `error`, or None."""
@@ -87,11 +132,10 @@ class AxisCurve:
         z, check = self._points(count)
         f, f_check = self.f(z), self.f(check)
         if count == 1:
-            axis = bernstein(1, 1.0, self.dtype)
+            design = _bernstein(1, 1.0, self.dtype, self.affine)
             middle = (f.max(axis=0) + f.min(axis=0))[None] / 2.0
-            level = AxisFit(float(np.abs(f_check - middle).max()), axis, middle)
-            lines = [self._fit_affine(axis, z, f, check, f_check)] if self.affine else []
-            return min(level, *lines, key=lambda fit: fit.error) if lines else level
+            level = AxisFit(float(np.abs(f_check - middle).max()), design.axis, middle)
+            return self._fit_affine(design, f, f_check, level) if self.affine else level
         fits: dict[int, AxisFit] = {}
         place = self._best_delta
         near = count >= SCANNED and any(abs(count - known) <= max(1, count // 4) for known in self._known)
@@ -100,72 +144,76 @@ class AxisCurve:
             i = todo.pop(0)
             if i in fits or not 0 <= i < len(DELTAS):
                 continue
-            axis = bernstein(count, DELTAS[i], self.dtype)
-            fits[i] = self._fit(axis, z, f, check, f_check)
+            design = _bernstein(count, DELTAS[i], self.dtype, self.affine)
+            below = min((fit.error for fit in fits.values()), default=math.inf)
+            fits[i] = self._fit(design, f, f_check, below)
             if self.affine:
-                fits[i] = min(fits[i], self._fit_affine(axis, z, f, check, f_check), key=lambda fit: fit.error)
+                fits[i] = self._fit_affine(design, f, f_check, fits[i], below)
             place = min(fits, key=lambda k: fits[k].error)
             todo += [k for k in (place - 1, place + 1) if k not in fits]
         self._best_delta = place
-        found = [fits[place]]
+        best = fits[place]
         for padding in (1, 2, 3, 4) if count >= 8 and self.gaussians else ():
             for rho in (0.5, 0.75) if count - 1 - 2 * padding >= 2 else ():
-                found.append(self._fit(gaussian(count, padding, rho, self.dtype), z, f, check, f_check))
-        return min(found, key=lambda fit: fit.error)
-
-    def _losses(self, axis: SpectralAxis, W_check: Array) -> Array:
-        """w eta at the check points, (M, N)."""
-        return np.asarray(W_check * (expected_etas(axis.keys, self._check, 3) + self.bonus) * self.unit)
+                found = self._fit(_gaussian(count, padding, rho, self.dtype, self.affine), f, f_check, best.error)
+                best = found if found.error < best.error else best
+        return best
 
     def _judge(
-        self, axis: SpectralAxis, values: Array, W_check: Array, lost: Array, f_check: Array, slopes: Array | None = None
+        self, design: Design, values: Array, f_check: Array, slopes: Array | None = None, below: float = math.inf
     ) -> AxisFit:
+        """The head with these values, and its error; infinite where it is not `below`."""
         stored = fitting.as_stored(values, self.dtype)  # values beyond the dtype are judged infinitely bad
         lean = None if slopes is None else fitting.as_stored(slopes, self.dtype)
+        failed = AxisFit(math.inf, design.axis, stored, lean)
         if not np.isfinite(stored).all() or (lean is not None and not np.isfinite(lean).all()):
-            return AxisFit(np.inf, axis, stored, lean)
-        g = W_check @ stored
+            return failed
+        g = design.W_check @ stored
         if lean is not None:
-            g = g + self._check[:, None] * (W_check @ lean)
+            g = g + design.check[:, None] * (design.W_check @ lean)
         away = np.abs(g - f_check).max(axis=0)
+        if not (away.sum() if self.add else away.max()) < below:
+            return failed
+        lost = design.W_check * (design.etas + self.bonus) * self.unit
         losses = []
         for k, c in enumerate(stored.T):
-            own = c if lean is None else c + np.multiply.outer(self._check, lean[:, k])
+            own = c if lean is None else c + np.multiply.outer(design.check, lean[:, k])
             losses.append(float((lost * np.abs(own - g[:, k : k + 1])).sum(axis=1).max()))
         loss = np.array(losses)
         loss += self.query * np.abs(g[1:] - g[:-1]).max(axis=0) / self._step
         columns = np.maximum(away + loss, fitting.loss_share(self.dtype) * loss)
         error = float(columns.sum() if self.add else columns.max())
-        return AxisFit(error if np.isfinite(error) else np.inf, axis, stored, lean)
+        return AxisFit(error if np.isfinite(error) else math.inf, design.axis, stored, lean)
 
     def _dampings(self, lambdas: Sequence[float]) -> list[float]:
         return [max(lam * self.wanted / self.scale, 4.0 * self.unit) for lam in lambdas]
 
-    def _fit_affine(self, axis: SpectralAxis, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
-        W_check = weights(axis.keys, check)
-        lost, basis = self._losses(axis, W_check), fitting.Basis.of(axis, z)
-        found = fitting.affine_values([basis], f, self._dampings(fitting.MORE_LAMBDAS))
-        fits = [self._judge(axis, values, W_check, lost, f_check, slopes[..., 0]) for values, slopes in found]
-        return min(fits, key=lambda fit: fit.error)
+    def _fit_affine(self, design: Design, f: Array, f_check: Array, best: AxisFit, below: float = math.inf) -> AxisFit:
+        """`best`, or what has a smaller error, also than `below`."""
+        for values, slopes in fitting.affine_values([design.basis], f, self._dampings(fitting.MORE_LAMBDAS)):
+            fit = self._judge(design, values, f_check, slopes[..., 0], min(below, best.error))
+            best = fit if fit.error < best.error else best
+        return best
 
-    def _fit(self, axis: SpectralAxis, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
-        W, W_check = weights(axis.keys, z), weights(axis.keys, check)
-        lost = self._losses(axis, W_check)
-        found = fitting.ridges(W, f, self._dampings(fitting.LAMBDAS))
-        fits = [self._judge(axis, values, W_check, lost, f_check) for values in found]
-        return min(fits, key=lambda fit: fit.error)
+    def _fit(self, design: Design, f: Array, f_check: Array, below: float) -> AxisFit:
+        """The best of several dampings, where its error is below a number."""
+        best: AxisFit | None = None
+        for values in fitting.ridges_of(design.decomposed, f, self._dampings(fitting.LAMBDAS)):
+            fit = self._judge(design, values, f_check, None, below if best is None else min(below, best.error))
+            best = fit if best is None or fit.error < best.error else best
+        assert best is not None
+        return best
 
-    def _lawson(self, start: AxisFit, z: Array, f: Array, check: Array, f_check: Array) -> AxisFit:
+    def _lawson(self, start: AxisFit, design: Design) -> AxisFit:
         """Reweight points by their error; keeps the best values seen."""
-        W, W_check = weights(start.axis.keys, z), weights(start.axis.keys, check)
-        lost, N, affine = self._losses(start.axis, W_check), len(start.axis), start.slopes is not None
+        N, affine, best = len(start.axis), start.slopes is not None, start
+        f, f_check, W = self.f(design.z), self.f(design.check), weights(start.axis.keys, design.z)
         if affine:
-            W = np.concatenate([W, z[:, None] * W], axis=1)
-        best = start
+            W = np.concatenate([W, design.z[:, None] * W], axis=1)
         for damping in self._dampings((fitting.MORE_LAMBDAS if affine else fitting.LAMBDAS)[1:]):
             for values in fitting.lawson(W, f, damping, LAWSON):
-                fit = self._judge(start.axis, values[:N], W_check, lost, f_check, values[N:] if affine else None)
-                best = min(best, fit, key=lambda one: one.error)
+                fit = self._judge(design, values[:N], f_check, values[N:] if affine else None, best.error)
+                best = fit if fit.error < best.error else best
         return best
 
 
