@@ -72,11 +72,14 @@ def probes(D: int) -> Array:
 
 def slack(piece: Piece, others: Sequence[Piece], floats: Array) -> tuple[Fraction | None, Array]:
     """(s, u): s with piece <= max(others) + s on the box, exact, or None where the program finds a point u above by far more."""
-    from scipy.optimize import linprog
-
     D = len(piece) - 1
     rows = np.array([float(x) for x in piece]) - floats  # (n, D + 1)
     unit = max(1e-300, float(np.abs(rows).max()))
+    if len(others) <= 2:
+        highest, weights, where = _above_two(rows / unit)
+        return (None if highest > 1e-10 else _below(piece, others, weights, unit)), where
+    from scipy.optimize import linprog  # loading it takes longer than most compiles
+
     # max t with t <= (piece - other_k)(u): its multipliers are the weights.
     A = np.concatenate([-rows[:, :-1] / unit, np.ones((len(rows), 1))], axis=1)
     bounds = [(-1.0, 1.0)] * D + [(None, None)]
@@ -85,16 +88,38 @@ def slack(piece: Piece, others: Sequence[Piece], floats: Array) -> tuple[Fractio
         return None, np.zeros(D)
     if -answer.fun > 1e-10:
         return None, np.asarray(answer.x[:D])
-    weights = [Fraction(float(w)) for w in np.maximum(-answer.ineqlin.marginals, 0.0)]
-    total = sum(weights, ZERO)
+    return _below(piece, others, np.maximum(-answer.ineqlin.marginals, 0.0), unit), np.asarray(answer.x[:D])
+
+
+def _below(piece: Piece, others: Sequence[Piece], weights: Array, unit: float) -> Fraction | None:
+    """s with piece <= the weighted mean of others + s on the box, exact; None where that is not small."""
+    exact = [Fraction(float(w)) for w in weights]
+    total = sum(exact, ZERO)
     if total <= 0:
-        return None, np.asarray(answer.x[:D])
-    mean = constant(D)
-    for w, other in zip(weights, others, strict=True):
+        return None
+    mean = constant(len(piece) - 1)
+    for w, other in zip(exact, others, strict=True):
         if w:
             mean = add(mean, scale(other, w / total))
     found = top(subtract(piece, mean))
-    return (found if float(found) <= 1e-9 * unit else None), np.asarray(answer.x[:D])
+    return found if float(found) <= 1e-9 * unit else None
+
+
+def _above_two(rows: Array) -> tuple[float, Array, Array]:
+    """max over u of min(r_1(u), r_2(u)) = min over w of max over u of (w r_1 + (1 - w) r_2)(u), with w and u; or of one row."""
+    one, other = rows[0], rows[-1]
+    gap = other - one
+    with np.errstate(all="ignore"):
+        bends = other[:-1] / gap[:-1]  # where a coefficient of the mean changes its sign
+    w = np.concatenate([[0.0, 1.0], bends[(bends > 0.0) & (bends < 1.0)]])
+    mean = np.multiply.outer(w, one) + np.multiply.outer(1.0 - w, other)
+    tops = np.abs(mean[:, :-1]).sum(axis=1) + mean[:, -1]
+    best = int(tops.argmin())
+    u, flat = np.sign(mean[best, :-1]), np.abs(mean[best, :-1]) < 1e-12 * np.abs(rows).max()
+    u[flat] = 0.0
+    for e in np.flatnonzero(flat & (gap[:-1] != 0.0)):  # there both are the same as far as the box allows
+        u[e] = np.clip(u[e] - (gap[:-1] @ u + gap[-1]) / gap[e], -1.0, 1.0)
+    return float(tops[best]), (np.array([w[best], 1.0 - w[best]]) if len(rows) > 1 else np.ones(1)), u
 
 
 def needed(pieces: Sequence[Piece]) -> tuple[list[int], Fraction]:
