@@ -125,11 +125,9 @@ class Library:
 
     def errors(self, count: int, samples: Array) -> Array:
         """The least error over the combinations for samples (M, n) of n intervals: (n,); infinite where they are not finite."""
-        good = np.isfinite(samples).all(axis=0)
-        best = np.full(samples.shape[1], np.inf)
-        if good.any():
-            best[good] = self._worst(count, samples if good.all() else samples[:, good]).min(axis=0)
-        return best
+        with np.errstate(all="ignore"):
+            best = self._worst(count, samples).min(axis=0)
+        return np.where(np.isfinite(best), best, np.inf)
 
     def start(self, count: int, samples: Array) -> tuple[float, float]:
         """The best (delta, mu) for one interval."""

@@ -18,15 +18,19 @@ from numpy.typing import NDArray
 
 from maxaffine.core import deadline
 from maxaffine.core.arrays import Array
+from maxaffine.heads.separated.least_squares import nearest
 
 Scalar = Callable[[Array], Array]
 Exponents = NDArray[np.complex128]
+Look = tuple[Array, Callable[[], Array]]  # residuals, and their slopes where those are asked for
 
 SAMPLES = 401  # equidistant ones, for the exponents
 POINTS = 240  # Chebyshev points, for the coefficients
 LAWSON = 12
 REFINED = 300.0  # times the error wanted, from which exponents are worth refining
 FASTEST = (4.0, 40.0, 400.0, 4000.0)  # of the decays over the interval, in the logarithm
+PATIENCE = 10  # exponents from which on it is asked whether more will do
+LOOKS = 40  # at residuals, of one descent
 MOST = 16
 
 
@@ -96,8 +100,6 @@ class Sampled:
 
     def refined(self, start: Fit) -> Fit:
         """Exponents moved as well: variable projection, from the weights that the start's errors suggest."""
-        from scipy.optimize import least_squares
-
         width = self.high - self.low
         real = np.array([one.imag == 0 for one in start.exponents])
         root = np.ones(len(self.u))
@@ -107,30 +109,27 @@ class Sampled:
             out[~real] += 1j * p[len(real) :]
             return np.asarray(out / width, dtype=complex)
 
-        def solved(p: Array) -> tuple[Array, Array, Array]:
-            """The basis, an orthonormal one, and the coefficients."""
-            B = self.basis(unpacked(p), self.u) * root[:, None]
+        def looked(p: Array) -> Look:
+            """Residuals with the best coefficients, and Kaufman's slopes: the terms' own less what coefficients make up for."""
+            exponents = unpacked(p)
+            B = self.basis(exponents, self.u) * root[:, None]
             Q, R = np.linalg.qr(B)
-            return B, Q, np.linalg.lstsq(R, Q.T @ (self.f * root), rcond=1e-12)[0]
+            c = np.linalg.lstsq(R, Q.T @ (self.f * root), rcond=1e-12)[0]
 
-        def residual(p: Array) -> Array:
-            B, _, c = solved(p)
-            return np.asarray(B @ c - self.f * root)
+            def slopes() -> Array:
+                own, turning, at = [], [], 1
+                for one in exponents:
+                    away = self.u - (self.high if one.real > 0 else self.low)
+                    size = complex(c[at]) if one.imag == 0 else complex(c[at], c[at + 1])
+                    wave = size * np.exp(one * away) * away / width
+                    own.append(wave.real)
+                    if one.imag:
+                        turning.append(-wave.imag)
+                    at += 1 if one.imag == 0 else 2
+                D = np.stack([*own, *turning], axis=1) * root[:, None]
+                return np.asarray(D - Q @ (Q.T @ D))
 
-        def slopes(p: Array) -> Array:
-            """Kaufman's: the terms' derivatives, but for what the coefficients make up for."""
-            _, Q, c = solved(p)
-            own, turning, at = [], [], 1
-            for one in unpacked(p):
-                away = self.u - (self.high if one.real > 0 else self.low)
-                size = complex(c[at]) if one.imag == 0 else complex(c[at], c[at + 1])
-                wave = size * np.exp(one * away) * away / width
-                own.append(wave.real)
-                if one.imag:
-                    turning.append(-wave.imag)
-                at += 1 if one.imag == 0 else 2
-            D = np.stack([*own, *turning], axis=1) * root[:, None]
-            return np.asarray(D - Q @ (Q.T @ D))
+            return np.asarray(B @ c - self.f * root), slopes
 
         best, now = start, start
         for _ in range(3):
@@ -138,9 +137,8 @@ class Sampled:
             root = np.sqrt(away / max(float(away.max()), 1e-300) + 0.05)
             packed = np.concatenate([(now.exponents * width).real, (now.exponents * width).imag[~real]])
             try:
-                found = least_squares(residual, packed, slopes, method="lm", max_nfev=40)
-                now = self.fit(unpacked(found.x))
-            except (ValueError, np.linalg.LinAlgError):
+                now = self.fit(unpacked(nearest(looked, packed, LOOKS)))
+            except np.linalg.LinAlgError:
                 break
             if now.error < 0.98 * best.error:
                 best = now
@@ -191,19 +189,33 @@ def fits(sampled: Sampled, error: float) -> Iterator[Fit]:
     """Sums that are seen to be within `error`: the shortest ones first found, of either kind."""
     if not sampled.finite:
         return
+    least: list[float] = []  # errors by count
     for count in range(1, 2 * MOST + 1):
         deadline.check()
+        if _hopeless(least, error):
+            return
         tried = []
         exponents = sampled.esprit(count)
         if exponents is not None:
             tried.append(sampled.fit(exponents))
         if 1 < count <= MOST:
             tried.append(sampled.spread_out(count))
+        least.append(min([one.error for one in tried] + least[-1:], default=np.inf))
         for one in tried:
             better = one if one.error <= error or one.error > REFINED * error else sampled.refined(one)
             sampled.closest = min(sampled.closest, better.error)
             if better.error <= error:
                 yield trimmed(sampled, better, error)
+
+
+def _hopeless(least: list[float], error: float) -> bool:
+    """Whether errors that fall as they fell lately would not come near the one wanted."""
+    count = len(least)
+    if count < PATIENCE or not 0.0 < least[-1] < np.inf or least[-1] <= REFINED * error:
+        return False
+    half = count // 2
+    rate = np.log(least[half - 1] / least[-1]) / (count - half)
+    return bool(np.log(least[-1] / (REFINED * error)) > 1.5 * rate * (2 * MOST - count))
 
 
 def trimmed(sampled: Sampled, fit: Fit, error: float) -> Fit:

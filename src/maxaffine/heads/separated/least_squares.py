@@ -6,7 +6,8 @@ have different sizes are balanced after every step, so that the damping treats d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -192,3 +193,31 @@ def _powers(bases: Sequence[Array], fitted: Fitted | None) -> Iterator[list[Fact
             continue
         for power in POWERS:
             yield [inverse @ (head / np.abs(head).max()) ** power for inverse, head in zip(inverses, heads, strict=True)]
+
+
+def nearest(looked: Callable[[Array], tuple[Array, Callable[[], Array]]], start: Array, looks: int) -> Array:
+    """Where a sum of squares is least near a start: Levenberg and Marquardt for residuals of any kind, with their slopes."""
+    best, damping, grow = start, 1e-3, 2.0
+    residual, slopes = looked(best)
+    J, squares = slopes(), float(residual @ residual)
+    size = np.sqrt((J * J).sum(axis=0))
+    for _ in range(looks):
+        scale = np.where(size > 0.0, size, 1.0)
+        rows = np.concatenate([J / scale, math.sqrt(damping) * np.eye(len(best))])
+        move = np.linalg.lstsq(rows, -np.concatenate([residual, np.zeros(len(best))]), rcond=None)[0]
+        trial = best + move / scale
+        left, after = looked(trial)
+        total = float(left @ left)
+        foreseen = squares - float(((J @ (move / scale) + residual) ** 2).sum())
+        if total < squares:
+            gain, enough = (squares - total) / max(foreseen, 1e-300), squares - total <= 1e-8 * squares
+            best, residual, squares, J = trial, left, total, after()
+            if enough:
+                break
+            size = np.maximum(size, np.sqrt((J * J).sum(axis=0)))
+            damping, grow = damping * max(1.0 / 3.0, 1.0 - (2.0 * gain - 1.0) ** 3), 2.0
+        elif foreseen <= 1e-8 * squares:
+            break
+        else:
+            damping, grow = damping * grow, 2.0 * grow
+    return best
