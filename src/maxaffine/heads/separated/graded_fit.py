@@ -6,6 +6,7 @@ scale stops shrinking, and which end it is, is what one fit with few keys says b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,8 +14,8 @@ import numpy as np
 from maxaffine.core import deadline
 from maxaffine.core.arrays import Array
 from maxaffine.heads.fitting import Function
-from maxaffine.heads.spectral.fit import AxisCurve, AxisFit
-from maxaffine.layer.spectral_keys import graded, graded_points
+from maxaffine.heads.spectral.fit import AxisCurve, AxisFit, Design
+from maxaffine.layer.spectral_keys import bernstein, graded, graded_points
 
 NEAR = (0.2, 0.06, 0.02, 6e-3, 2e-3, 6e-4, 2e-4)  # of the half width, from the end
 TRIAL = 12  # keys of the fit that chooses among them
@@ -38,9 +39,12 @@ class GradedCurve(AxisCurve):
     def _points(self, count: int) -> tuple[Array, Array]:
         """Points equidistant in log(z + 1 + near) beside Chebyshev's."""
         fit, check = super()._points(count)
-        self._check = np.unique(np.concatenate([check, graded_points(10 * count + 41, self.near)]))
         self._step = 2.0 * abs(self.near) / count  # where functions are steepest
-        return np.unique(np.concatenate([fit, graded_points(3 * count + 16, self.near)])), self._check
+        own = graded_points(3 * count + 16, self.near), graded_points(10 * count + 41, self.near)
+        return np.unique(np.concatenate([fit, own[0]])), np.unique(np.concatenate([check, own[1]]))
+
+    def _bernstein(self, count: int, delta: float) -> Design:
+        return Design(bernstein(count, delta, self.dtype), *self._points(count))
 
     def _search(self, count: int) -> AxisFit:
         if count < FEWEST:
@@ -50,8 +54,8 @@ class GradedCurve(AxisCurve):
         return min(found, key=lambda fit: fit.error)
 
     def _graded(self, count: int, padding: int, rho: float) -> AxisFit:
-        z, check = self._points(count)
-        return self._fit(graded(count, padding, rho, self.near, self.dtype), z, self.f(z), check, self.f(check))
+        design = Design(graded(count, padding, rho, self.near, self.dtype), *self._points(count))
+        return self._fit(design, self.f(design.z), self.f(design.check), math.inf)
 
 
 def finer(curve: AxisCurve, error: float, nears: Sequence[float], many: int, most: int) -> GradedCurve | None:

@@ -118,6 +118,9 @@ class AxisCurve:
         self._step = float(np.abs(np.diff(check)).max())
         return z, check
 
+    def _bernstein(self, count: int, delta: float) -> Design:
+        return _bernstein(count, delta, self.dtype, self.affine)
+
     def smallest(self, error: float, start: int = 2, most: int = 120, polish: bool = True) -> AxisFit | None:
         """The head of fewest tokens whose expected error is at most `error`, or None."""
         high = fitting.fewest(lambda n: self.best(n).error, error, start, most)
@@ -132,7 +135,7 @@ class AxisCurve:
         z, check = self._points(count)
         f, f_check = self.f(z), self.f(check)
         if count == 1:
-            design = _bernstein(1, 1.0, self.dtype, self.affine)
+            design = self._bernstein(1, 1.0)
             middle = (f.max(axis=0) + f.min(axis=0))[None] / 2.0
             level = AxisFit(float(np.abs(f_check - middle).max()), design.axis, middle)
             return self._fit_affine(design, f, f_check, level) if self.affine else level
@@ -144,7 +147,7 @@ class AxisCurve:
             i = todo.pop(0)
             if i in fits or not 0 <= i < len(DELTAS):
                 continue
-            design = _bernstein(count, DELTAS[i], self.dtype, self.affine)
+            design = self._bernstein(count, DELTAS[i])
             below = min((fit.error for fit in fits.values()), default=math.inf)
             fits[i] = self._fit(design, f, f_check, below)
             if self.affine:
