@@ -84,9 +84,7 @@ def run(
     from maxaffine.request import Run
 
     with progress_bar(quiet) as progress:
-        contents = None
-        if named is not None:
-            source, contents = named.read(progress)
+        source, contents = (source, None) if named is None else named.read(progress)
         streamed = layer_path if figure_path is None and factor is None else None
         settings = Run(memory, limits[0], progress, out=streamed, max_seconds=limits[1])
         asked |= {"norm": norm, "method": method, "dtype": dtype, "literal": literal, "run": settings}
