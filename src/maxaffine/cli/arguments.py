@@ -130,7 +130,7 @@ def _names(text: str, option: str) -> Iterator[str]:
 
 def target(
     text: str, boxes: Sequence[str], two: "tuple[Box, Box] | None" = None
-) -> "tuple[Any, Box | tuple[Box, Box] | None]":
+) -> tuple[Any, Any]:
     """What to compile, and where: an expression with its box or two, or an entry of the gallery on its own box or another."""
     where = two or (box(boxes) if boxes else None)
     names = [name for one in (where if isinstance(where, tuple) else (where,)) if one is not None for name in one.names]
