@@ -22,7 +22,7 @@ from maxaffine.heads import HEADS
 from maxaffine.proofs.routes import CLAMPS, RAISES, ROUTES, UNSAID
 
 ROOT = Path(__file__).resolve().parent.parent
-MADE = ("README.md", "docs/choosing.md", "docs/functions.md", "docs/routes.md", "docs/margin.md", "docs/architecture.md")
+MADE = ("README.md", "docs/choosing.md", "docs/functions.md", "docs/stacks.md", "docs/routes.md", "docs/margin.md", "docs/architecture.md")
 PAGES = tuple(ROOT / name for name in MADE)
 IMAGES = ROOT / "docs" / "images"
 ERRORS = (1e-1, 1e-2, 1e-4, 1e-6, 1e-8, 1e-10)

@@ -14,8 +14,8 @@ from maxaffine._version import __version__
 
 if TYPE_CHECKING:
     from maxaffine import meanfield
-    from maxaffine.compiled import Compiled, load
-    from maxaffine.compiler import compile
+    from maxaffine.compiled import Compiled
+    from maxaffine.compiler import compile, load
     from maxaffine.core.errors import BadInput, MaxaffineError, Refused
     from maxaffine.frontier import plan
     from maxaffine.inspection.head import inspect
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from maxaffine.regressor import MaxAffineRegressor
     from maxaffine.report.diagnosis import diagnose
     from maxaffine.request import Run
+    from maxaffine.stack.stack import Stack
     from maxaffine.target.box import Box
     from maxaffine.target.declare import Analytic, ConcaveModulus, Derivatives, IntegralModulus, TotalVariation
     from maxaffine.target.gallery import gallery
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from maxaffine.validate import check
 
 _NAMES = {
-    "compiled": "Compiled load",
-    "compiler": "compile",
+    "compiled": "Compiled",
+    "compiler": "compile load",
     "core.errors": "BadInput MaxaffineError Refused",
     "frontier": "plan",
     "inspection.head": "inspect",
@@ -48,6 +49,7 @@ _NAMES = {
     "temperatures": "sweep",
     "report.diagnosis": "diagnose",
     "request": "Run",
+    "stack.stack": "Stack",
     "target.box": "Box",
     "target.declare": "Analytic ConcaveModulus Derivatives IntegralModulus TotalVariation",
     "target.gallery": "gallery",
@@ -61,7 +63,7 @@ _HOMES = {name: f"maxaffine.{module}" for module, names in _NAMES.items() for na
 
 __all__ = [
     "Analytic", "BadInput", "Box", "Certificate", "Compiled", "ConcaveModulus", "Derivatives", "IntegralModulus", "Layer",
-    "MaxAffine", "MaxAffineRegressor", "MaxaffineError", "PiecewiseAffine", "Refused", "ReluNetwork", "Run", "Samples",
+    "MaxAffine", "MaxAffineRegressor", "MaxaffineError", "PiecewiseAffine", "Refused", "ReluNetwork", "Run", "Samples", "Stack",
     "Table", "Target", "TotalVariation", "__version__", "check", "compile", "diagnose", "gallery", "inspect", "load",
     "meanfield", "plan", "sweep",
 ]  # fmt: skip

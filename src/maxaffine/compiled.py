@@ -386,8 +386,3 @@ def _is_tensor(x: object) -> bool:
     """Whether x is a PyTorch tensor, without importing PyTorch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
-
-
-def load(path: str | Path, check: bool = False) -> Compiled:
-    """The layer that `Compiled.save` or `maxaffine compile --out` wrote; `check=True` proves it again first."""
-    return Compiled.load(path, check)

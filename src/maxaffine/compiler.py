@@ -1,25 +1,29 @@
-"""The driver: check the request, search for the smallest layer that is proved, look at it, validate it, save it."""
+"""The driver: check the request, then one layer for it (one_layer.py), or a stack of several (stack/)."""
 
 import time
-import warnings
-from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, overload
 
 from numpy.typing import ArrayLike
 
 from maxaffine.compiled import Compiled
+from maxaffine.core.container import read_container
 from maxaffine.core.deadline import OutOfCalls
 from maxaffine.core.errors import Refused
 from maxaffine.core.threads import one_blas_thread
-from maxaffine.heads.found import Found, literal_failure, search_worst
 from maxaffine.layer.maxaffine import MaxAffine
-from maxaffine.proofs.certificate import Certificate
-from maxaffine.request import NEAREST, Request, Run, check_choice, request_of, without_old_names
-from maxaffine.search import METHODS, search
-from maxaffine.target.calls import Calls
-from maxaffine.validate import validate
+from maxaffine.one_layer import one_layer
+from maxaffine.request import NEAREST, Run, check_choice, request_of, without_old_names
+from maxaffine.search import METHODS
+from maxaffine.stack.saved import is_stack
+from maxaffine.stack.search import Layers, check_layers, in_layers, with_offer
+from maxaffine.stack.stack import Stack
 
 
+@overload
+def compile(target: Any, box: Any = None, *, layers: Literal[1] = 1, **asked: Any) -> Compiled: ...
+@overload
+def compile(target: Any, box: Any = None, *, layers: Layers, **asked: Any) -> Compiled | Stack: ...
 def compile(
     target: Any,
     box: Any = None,
@@ -32,6 +36,7 @@ def compile(
     gap: float | None = None,
     keys: MaxAffine | ArrayLike | None = None,
     literal: bool = False,
+    layers: Layers = 1,
     require: str | None = None,
     vectorize: bool = False,
     trace: bool = True,
@@ -42,8 +47,8 @@ def compile(
     breaks: ArrayLike | None = None,
     run: Run | None = None,
     **deprecated: Any,
-) -> Compiled:
-    """Compile a function into one softmax attention layer with ||layer - target|| <= error.
+) -> Compiled | Stack:
+    """Compile a function into one softmax attention layer with ||layer - target|| <= error, or a formula into a few of them.
 
     Args:
         target: an expression such as "sin(x) + cos(y)", a callable on batches (B, D) -> (B,) or (B, K), a sequence
@@ -60,6 +65,8 @@ def compile(
         keys: where the keys go instead of a grid: a MaxAffine, whose cells are used, or points (M, D) to cover.
         literal: whether the literal softmax over all tokens (`matrices()`, MultiheadAttention) must meet the error as well;
             kinks are softer then, and more tokens may be needed.
+        layers: 1, or how many layers a formula may take at most: it is cut into heads of one or two directions, and their errors
+            add up in one proof; "auto" takes as many as need the fewest tokens.
         require: "proved" turns a layer without a proof into a refusal.
         vectorize: call a scalar callable point by point.
         trace: whether a Python function is read first, by calling it with symbols: what it computes becomes an expression, which
@@ -73,7 +80,7 @@ def compile(
             the layer is saved, who is told.
 
     Returns:
-        A Compiled layer: call it, look at `.certificate`, `.observed`, `.matrices()`, `.save()`.
+        A Compiled layer, or a Stack of several: call it, look at `.certificate`, `.observed`, `.matrices()`, `.save()`.
 
     Raises:
         BadInput: an argument is malformed.  Refused: the request cannot be proved, afforded or represented.
@@ -81,6 +88,7 @@ def compile(
     begun = time.perf_counter()
     method, keys, run, kind = without_old_names(deprecated, method, keys, run, "self")
     check_choice("method", method, (*METHODS, NEAREST))
+    check_layers(layers, method, literal)
     try:
         with one_blas_thread():
             request = request_of(
@@ -88,63 +96,16 @@ def compile(
                 literal=literal, require=require, vectorize=vectorize, trace=trace, lipschitz=lipschitz, modulus=modulus,
                 analytic=analytic, derivatives=derivatives, breaks=breaks, run=run,
             )  # fmt: skip
-            return _compiled(request, method, kind, begun)
+            if layers != 1:
+                return in_layers(request, layers, kind, begun)
+            try:
+                return one_layer(request, method, kind, begun)
+            except Refused as refusal:
+                raise with_offer(refusal, request, method) from None
     except OutOfCalls as spent:
         raise Refused(f"{spent}; allow more of them.") from None
 
 
-def _compiled(request: Request, method: str, kind: str, begun: float) -> Compiled:
-    """Searched for, finished, and nothing left behind."""
-    found: Found | None = None
-    try:
-        found = search(request, method)
-        return _finished(request, found, "cross" if request.target.inputs == "pair" else kind, begun)
-    finally:
-        if found is not None and found.pending is not None:
-            found.pending.discard()
-        if isinstance(request.target.calls, Calls):
-            request.target.calls.close()
-
-
-def _read_from(request: Request, certificate: Certificate) -> Certificate:
-    """What a certificate says of a function that was read, or why it was not."""
-    reading = request.target.traced
-    if reading is None:
-        return certificate
-    if reading.text is not None:
-        return replace(certificate, assumptions=(*certificate.assumptions, reading.assumption))
-    if certificate.kind != "none":
-        return certificate
-    warnings.warn(f"nothing is proved of this layer: the function was not read: {reading.why}.", stacklevel=5)
-    return replace(certificate, theorem=f"{certificate.theorem}; it was not read as a formula: {reading.why}")
-
-
-def _finished(request: Request, found: Found, kind: str, begun: float) -> Compiled:
-    """The compiled layer, judged, and saved where that is asked for."""
-    rough = literal_failure(found.layer, found.certificate, request)
-    if rough is not None:
-        raise Refused(f"`literal`: {rough}. Leave it out: the layer itself is proved to {found.certificate.bound:.3g}.")
-    compiled = Compiled(
-        target=request.target,
-        weights=found.layer,
-        certificate=_read_from(request, found.certificate),
-        observed=found.observed or search_worst(request, found),
-        error=request.asked(found.certificate),
-        method=found.method,
-        attention_kind=kind,
-        plan=found.plan.to_json(),
-        cost=found.cost,
-        found=found,
-        declared=request.facts.declared.record(),
-    )
-    validate(compiled)
-    calls = request.target.calls
-    count = calls.count if isinstance(calls, Calls) else None
-    compiled = replace(compiled, seconds=time.perf_counter() - begun, calls=count)
-    if request.out is None:
-        return compiled
-    if found.pending is not None:
-        found.pending.finish(compiled._record()[1])
-    else:
-        compiled.save(request.out)
-    return replace(compiled, file=str(request.out))
+def load(path: str | Path, check: bool = False) -> Compiled | Stack:
+    """The layer or the stack that was saved in a file; `check=True` proves it again first."""
+    return Stack.load(path, check) if is_stack(read_container(path)[1]) else Compiled.load(path, check)

@@ -85,6 +85,11 @@ def summary_of(compiled: Compiled) -> dict[str, Any]:
 def read(path: str | Path) -> dict[str, Any]:
     """The fields of the Compiled that a file holds; BadInput where it holds none."""
     tensors, record = read_container(path)
+    return parts_of(tensors, record, str(path))
+
+
+def parts_of(tensors: dict[str, Any], record: dict[str, Any], file: str) -> dict[str, Any]:
+    """The same of what was read from a file."""
     refuse_outdated(record)
     try:
         layer, target = from_tensors(tensors, record["layer"]), Target.from_json(record["target"])
@@ -104,11 +109,11 @@ def read(path: str | Path) -> dict[str, Any]:
             "plan": dict(record["plan"]),
             "cost": Cost(*(int(record["cost"][name]) for name in COST)),
             "declared": dict(record["declared"]),
-            "file": str(path),
-            "stated": _claims(record.get("literal", {})),
+            "file": file,
+            "stated": claims_in(record.get("literal", {})),
         }
     except (KeyError, TypeError, ValueError, AttributeError) as failure:
-        raise BadInput(f"{str(path)!r} does not hold a compiled layer: {failure}.") from None
+        raise BadInput(f"{file!r} does not hold a compiled layer: {failure}.") from None
 
 
 def claim(bound: float | str) -> dict[str, float | str]:
@@ -116,7 +121,7 @@ def claim(bound: float | str) -> dict[str, float | str]:
     return {"why": bound} if isinstance(bound, str) else {"bound": float(bound)}
 
 
-def _claims(record: Any) -> dict[str, float | str]:
+def claims_in(record: Any) -> dict[str, float | str]:
     """What a file states of the literal softmax; other things in their place say nothing."""
     found: dict[str, float | str] = {}
     for name in ("float64", "float32"):

@@ -25,12 +25,13 @@ from maxaffine.checker.lookup import check_lookup
 from maxaffine.checker.piecewise import check_piecewise
 from maxaffine.checker.pointwise import absolutely, is_pointwise, relatively, shown_least
 from maxaffine.checker.products import check_products
-from maxaffine.checker.proved import NotProved, Proved
+from maxaffine.checker.proved import Form, NotProved, Proved
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.regions import check_regions
 from maxaffine.checker.relative_products import check_relative_products
 from maxaffine.checker.separated import check_separated
 from maxaffine.checker.spectral import check_spectral
+from maxaffine.checker.stack import StackProof, check_stack
 from maxaffine.checker.sums import check_sums
 from maxaffine.checker.tree import check_tree
 from maxaffine.core.container import read_container
@@ -132,6 +133,8 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table |
             False, None, claimed, error,
             "its target is a Python callable, which a file cannot hold; only expressions can be proved again.",
         )  # fmt: skip
+    if record.get("method") == "stack":
+        return _check_stack(tensors, record, target, progress)
     try:
         claims, pointwise = claims_of(record), is_pointwise(record)
         if pointwise and target.entries is not None:
@@ -169,6 +172,45 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table |
     if not _adds_up(certificate.get("parts"), float(claimed)):
         return replace(verdict, passed=False, reason="the bound that it states is not the sum of its parts.")
     return _literally(verdict, found, claims)
+
+
+def _check_stack(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, progress: Progress) -> Verdict:
+    """The verdict of a stack: its error, its stated bound, and what it claims of the stack of literal layers."""
+    error, claimed = float(record["error"]), record["certificate"].get("bound")
+    heads = len(record["heads"])
+    done = iter(range(1, heads + 1))
+
+    def head(own: Mapping[str, Any], one: Mapping[str, Any]) -> Verdict:
+        progress("heads of the stack", next(done, heads), heads)
+        return _check(own, one, None, silent)
+
+    try:
+        claims = claims_of({**record, "layer": {"dtype": "float64"}})
+        found = check_stack(tensors, record, target, head)
+    except NotProved as failure:
+        return Verdict(False, None, claimed, error, str(failure))
+    if not found.bound <= error:
+        reason = f"the checker's own bound is {found.bound:.6g}, above the {error:g} promised."
+        return Verdict(False, found.bound, claimed, error, reason, found.how)
+    reason = f"proved again: error <= {found.bound:.6g}, and {error:g} was promised."
+    verdict = Verdict(True, found.bound, claimed, error, reason, found.how)
+    if not verdict.confirmed:
+        only = f"the error is {reason} The bound that the file states ({str(claimed)[:30]}) is not confirmed, only the error is."
+        return replace(verdict, passed=False, reason=only)
+    if not _adds_up(record["certificate"].get("parts"), float(claimed)):
+        return replace(verdict, passed=False, reason="the bound that it states is not the sum of its parts.")
+    return _literally(verdict, Proved(found.bound, found.how, _stack_literal(found)), claims)
+
+
+def _stack_literal(found: StackProof) -> Callable[[Form, float], float]:
+    """The bound of the stack of literal layers, as a rule hands it over."""
+
+    def literal(form: Form, goal: float) -> float:
+        if found.literal is None or form.name != "float64":
+            raise NotProved(found.why or "only float64 is proved of a stack of literal layers.")
+        return found.literal
+
+    return literal
 
 
 def _relative(

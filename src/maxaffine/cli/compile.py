@@ -14,6 +14,7 @@ from maxaffine.core.errors import BadInput
 if TYPE_CHECKING:
     from maxaffine.compiled import Compiled
     from maxaffine.core.progress import Progress
+    from maxaffine.stack.stack import Stack
 
 LAYERS = (".safetensors",)
 NEAREST = "nearest"
@@ -45,6 +46,7 @@ def run(
     lipschitz: options.Lipschitz = None,
     literal: options.Literal = False,
     sharpness: options.Sharpness = None,
+    layers: options.Layers = "1",
     gap: options.Gap = None,
     max_bytes: options.MaxBytes = None,
     timeout: options.Timeout = None,
@@ -73,7 +75,7 @@ def run(
         raise BadInput("--error is missing; give the largest error allowed, such as --error 1e-2.")
     memory = arguments.maybe(arguments.size_in_bytes, max_bytes, "`max_bytes`")
     asked = _numbers(error, relative, lipschitz, gap)
-    factor = _factor(sharpness)
+    factor = _factor(sharpness, layers)
     limits = arguments.whole(seed, "`seed`"), arguments.maybe(arguments.constant, timeout, "`timeout`")
     of_tables = {"--values": values, "--axes": axes, "--missing": missing, "--method nearest": method == NEAREST}
     of_functions = {"the expression": expression, "--box": box or query or context, "--lipschitz": lipschitz, "--gap": gap}
@@ -87,10 +89,8 @@ def run(
         source, contents = (source, None) if named is None else named.read(progress)
         streamed = layer_path if figure_path is None and factor is None else None
         settings = Run(memory, limits[0], progress, out=streamed, max_seconds=limits[1])
-        asked |= {"norm": norm, "method": method, "dtype": dtype, "literal": literal, "run": settings}
-        compiled = compile_layer(source, where, **asked, **old)
-        if factor is not None:
-            compiled = compiled.with_sharpness(factor)
+        asked |= {"norm": norm, "method": method, "dtype": dtype, "literal": literal, "run": settings, "layers": _layers(layers)}
+        compiled = _tempered(compile_layer(source, where, **asked, **old), factor)
         _write(compiled, None if streamed is not None else layer_path, figure_path, progress)
     if layer_path is not None:
         compiled = dataclasses.replace(compiled, file=str(layer_path))
@@ -111,10 +111,19 @@ def _numbers(error: str | None, relative: str | None, lipschitz: str | None, gap
     }  # fmt: skip
 
 
-def _factor(sharpness: str | None) -> float | None:
+def _tempered(compiled: "Compiled | Stack", factor: float | None) -> "Compiled | Stack":
+    """The layer at the temperature that was asked for."""
+    from maxaffine.compiled import Compiled
+
+    return compiled if factor is None or not isinstance(compiled, Compiled) else compiled.with_sharpness(factor)
+
+
+def _factor(sharpness: str | None, layers: str) -> float | None:
     """What --sharpness multiplies logits by."""
     if sharpness is None:
         return None
+    if layers != "1":
+        raise BadInput(f"--sharpness is about one layer, and --layers is {layers}; leave one of them out.")
     from maxaffine.layer.temperature import check_factor
 
     return check_factor(arguments.constant(sharpness, "`sharpness`"), "sharpness")
@@ -133,6 +142,10 @@ def _deprecated(hard: bool, attention: str | None, method: str) -> tuple[str, di
     return method, {"attention": attention}
 
 
+def _layers(text: str) -> int | str:
+    return text if text == "auto" else arguments.whole(text, "`layers`")
+
+
 def _target(
     expression: str | None, box: list[str] | None, query: list[str] | None, context: list[str] | None
 ) -> tuple[Any, Any]:
@@ -142,14 +155,18 @@ def _target(
     return arguments.target(expression, box or (), arguments.pair(query, context, box))
 
 
-def _write(compiled: "Compiled", layer: Path | None, figure: Path | None, progress: "Progress") -> None:
+def _write(compiled: "Compiled | Stack", layer: Path | None, figure: Path | None, progress: "Progress") -> None:
     """Layer and figure, both or neither: each is finished beside its place before the first is renamed into it."""
     from maxaffine.core.records import replace_atomically
 
     def draw(path: Path) -> None:
+        from maxaffine.compiled import Compiled
         from maxaffine.report.figures import draw as draw_figure
 
-        draw_figure(compiled, path, progress=progress)
+        if isinstance(compiled, Compiled):
+            draw_figure(compiled, path, progress=progress)
+        else:
+            raise BadInput("--figure draws one layer; leave it out with --layers.")
 
     def save(path: Path) -> None:
         with stage(progress, "prove again and save"):
@@ -164,17 +181,23 @@ def _write(compiled: "Compiled", layer: Path | None, figure: Path | None, progre
         replace_atomically(figure, draw)
 
 
-def _tell_json(compiled: "Compiled", figure: Path | None, read: tuple[tables.Named, Any] | None, verbose: bool) -> None:
+def _tell_json(compiled: "Compiled | Stack", figure: Path | None, read: tuple[tables.Named, Any] | None, verbose: bool) -> None:
     extra: dict[str, Any] = {"statements": [one.to_json() for one in compiled.statements()]} if verbose else {}
     extra["figure"] = None if figure is None else str(figure)
     say_json({**compiled.to_json(), **extra, **({} if read is None else {"table": tables.to_json(*read)})})
 
 
-def _tell(compiled: "Compiled", layer: Path | None, figure: Path | None, table: tables.Named | None, verbose: bool) -> None:
+def _tell(
+    compiled: "Compiled | Stack", layer: Path | None, figure: Path | None, table: tables.Named | None, verbose: bool
+) -> None:
     from maxaffine.cli.streams import printable
     from maxaffine.report.text import explain, summary
+    from maxaffine.stack.stack import Stack
 
-    say(printable(explain(compiled) if verbose else summary(compiled)))
+    if isinstance(compiled, Stack):
+        say(printable(compiled.explain() if verbose else compiled.summary()))
+    else:
+        say(printable(explain(compiled) if verbose else summary(compiled)))
     if figure is not None:
         say(f"figure     {figure}")
     if layer is None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from maxaffine.cli.points import Points
     from maxaffine.compiled import Compiled
     from maxaffine.core.progress import Progress
+    from maxaffine.stack.stack import Stack
 
 app = single()
 
@@ -51,11 +52,14 @@ def run(
     path = arguments.writable(Path(out), "--out") if out != "-" else None
 
     from maxaffine.cli.points import read_points
-    from maxaffine.compiled import load
+    from maxaffine.compiler import load
     from maxaffine.runtime.named import output_names
+    from maxaffine.stack.stack import Stack
 
     compiled = load(file)
-    if runtime is not None and runtime not in compiled.runtimes():
+    if isinstance(compiled, Stack) and runtime is not None:
+        raise BadInput(f"`runtime` (={runtime!r}): a stack has one way to run; leave it out.")
+    if not isinstance(compiled, Stack) and runtime is not None and runtime not in compiled.runtimes():
         known = ", ".join(compiled.runtimes())
         raise BadInput(f"`runtime` (={runtime!r}) cannot run this layer; choose one of {known}.")
     with progress_bar() as progress:
@@ -90,13 +94,15 @@ def _source(points: str) -> Any:
         raise BadInput(f"cannot read --points (={points!r}): {getattr(failure, 'strerror', None) or failure}.") from None
 
 
-def _evaluate(compiled: "Compiled", given: "Points", runtime: str | None, outside: str, progress: "Progress") -> Iterator[Any]:
+def _evaluate(
+    compiled: "Compiled | Stack", given: "Points", runtime: str | None, outside: str, progress: "Progress"
+) -> Iterator[Any]:
     """Values (rows, outputs) block by block; a block is evaluated when its turn to be written comes."""
     from maxaffine.runtime.named import stacked
 
     for done, block in enumerate(given.blocks, start=1):
-        found = compiled(*compiled.target.split(block[:, given.order]), runtime=runtime, outside=outside)
-        yield stacked(found)
+        how: dict[str, Any] = {} if runtime is None else {"runtime": runtime}
+        yield stacked(compiled(*compiled.target.split(block[:, given.order]), outside=outside, **how))
         progress("evaluate and write (blocks of points)", done, len(given.blocks))
 
 

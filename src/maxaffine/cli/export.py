@@ -30,15 +30,18 @@ def run(
       maxaffine export f.safetensors --to onnx --out f.onnx
       maxaffine export f.safetensors --to mha --out f-mha.safetensors
     """
-    from maxaffine.compiled import load
+    from maxaffine.compiler import load
     from maxaffine.export.judge import table
     from maxaffine.export.write import FORMATS
+    from maxaffine.stack.stack import Stack
 
     if to not in FORMATS:
         raise BadInput(f"`to` (={to!r}) is not known; choose one of {', '.join(FORMATS)}.")
     path = arguments.output_path(out, "--out", (FORMATS[to],))
     version = arguments.whole(opset, "`opset`")
     layer = load(file)
+    if isinstance(layer, Stack):
+        raise BadInput(f"{file!r} holds a stack, which is not exported; export the heads in `ma.load(file).heads` one by one.")
     rows = layer.export(to, path, opset=version, form=form, kind=kind)
     size = path.stat().st_size
     answer(json, {"to": to, "file": str(path), "bytes": size, "judged": [row.to_json() for row in rows]}, table(rows))

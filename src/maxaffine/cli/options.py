@@ -55,6 +55,9 @@ Literal = Annotated[
 Sharpness = Annotated[
     str | None, typer.Option(metavar="R", help="Multiply every logit by R once compiled: the layer at another temperature.")
 ]
+Layers = Annotated[
+    str, typer.Option(metavar="N|auto", help="Attention layers that a formula may take; auto: as many as need the fewest tokens.")
+]
 MaxBytes = Annotated[
     str | None, typer.Option(metavar="2GiB", help="Memory the compile may take; by default half of what is free.")
 ]

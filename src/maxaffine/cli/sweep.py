@@ -47,7 +47,7 @@ def run(
         raise BadInput("--error is missing; give the error that the layer is compiled for, such as --error 1e-2.")
     source, where = (None, None) if saved else arguments.target(expression, box or (), arguments.pair(query, context, box))
 
-    from maxaffine.compiled import load
+    from maxaffine.compiled import Compiled
     from maxaffine.compiler import compile as compile_layer
     from maxaffine.request import Run
     from maxaffine.temperatures import spread, sweep
@@ -58,7 +58,8 @@ def run(
             "error": arguments.maybe(arguments.constant, error, "`error`"), "norm": norm, "dtype": dtype, "method": method,
             "lipschitz": arguments.lipschitz(lipschitz), "gap": arguments.maybe(arguments.constant, gap, "`gap`"),
         }  # fmt: skip
-        layer = load(Path(expression), check=True) if saved else compile_layer(source, where, **asked, run=Run(progress=progress))
+        run_so = Run(progress=progress)
+        layer = Compiled.load(Path(expression), check=True) if saved else compile_layer(source, where, **asked, run=run_so)
         found = sweep(layer, factors, progress=progress)
         if picture is not None:
             found.draw(picture)

@@ -1,11 +1,12 @@
-"""Subexpressions as short text, for messages."""
+"""Subexpressions as text: short for messages, or exact, to be parsed again."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from maxaffine.expression.graph import Node, schedule
 
 LONGEST = 72
+LONGEST_EXACT = 8_000
 _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(5)
 _RELATIONS = {"negative": "<", "nonpositive": "<=", "zero": "=="}
 
@@ -19,7 +20,26 @@ def text(nodes: Sequence[Node], names: Sequence[str], place: int) -> str:
     return done[place][0]
 
 
-def number(value: Fraction) -> str:
+def exact(nodes: Sequence[Node], names: Sequence[str], place: int) -> str | None:
+    """The node at `place` as text whose numbers are exact; None where it is longer than `LONGEST_EXACT`."""
+    done: dict[int, tuple[str, int]] = {}
+    for i in schedule(tuple(nodes), (place,)):
+        done[i] = _print(nodes, names, i, done, _fraction)
+        if len(done[i][0]) > LONGEST_EXACT:
+            return None
+    return done[place][0]
+
+
+def _fraction(value: Fraction) -> str:
+    """A rational number, exactly: a decimal where that is short, else a fraction."""
+    if value.denominator == 1:
+        return str(value.numerator)
+    decimal = f"{value.numerator / value.denominator:.12g}"
+    plain = "e" not in decimal and "n" not in decimal  # neither an exponent nor an infinity
+    return decimal if plain and Fraction(decimal) == value else f"{value.numerator}/{value.denominator}"
+
+
+def shown_number(value: Fraction) -> str:
     """A rational number: a decimal where that is exact and short, else a fraction or an approximation."""
     if value.denominator == 1 and abs(value) < 10**15:
         return str(value.numerator)
@@ -34,7 +54,11 @@ def number(value: Fraction) -> str:
     return decimal
 
 
-def _print(nodes: Sequence[Node], names: Sequence[str], place: int, done: dict[int, tuple[str, int]]) -> tuple[str, int]:
+def _print(
+    nodes: Sequence[Node], names: Sequence[str], place: int, done: dict[int, tuple[str, int]],
+    number: Callable[[Fraction], str] | None = None,
+) -> tuple[str, int]:  # fmt: skip
+    number = number or shown_number
     node = nodes[place]
 
     def part(i: int, least: int) -> str:
@@ -84,7 +108,7 @@ def _print_sum(nodes: Sequence[Node], node: Node, done: dict[int, tuple[str, int
             pieces.append(f"-{shown}")
         else:
             coefficient, strength = done[c]
-            plain = strength >= _PRODUCT or coefficient.startswith("-")
+            plain = strength >= _PRODUCT or (coefficient.startswith("-") and nodes[c].op == "const")
             pieces.append(f"{coefficient if plain else f'({coefficient})'}*{shown}")
     constant = done[node.args[0]][0]
     if constant != "0":

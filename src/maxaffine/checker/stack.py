@@ -1,0 +1,271 @@
+"""Stacks re-proved: nodes put back give the target, heads by their rules, ranges and weights by its own enclosures.
+
+Where the compiler encloses on equal pieces and goes backwards from the output, this cuts in thirds, takes the ends where a
+function is monotone, follows an error at every node forwards to the output, and adds up in balls of 128 bits.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import flint
+import numpy as np
+
+from maxaffine.checker.certificate import stated_scope
+from maxaffine.checker.proved import DOUBLE, NotProved, rounded
+from maxaffine.checker.same_function import doubt_same
+from maxaffine.core import balls
+from maxaffine.core.arrays import Array
+from maxaffine.core.intervals import Interval
+from maxaffine.expression.expression import Expression
+from maxaffine.expression.graph import Graph
+from maxaffine.structure.stacked import AffineMap, StackNode, StackPlan, composed, rebuilt
+from maxaffine.target.target import Target
+
+THIRDS = {1: 5, 2: 3}  # times that a range is cut in three, per direction
+BITS = 128
+TINY = 2.0**-1074
+UP = 1.0 + 2.0**-48
+MOST_HEADS = 2_000
+
+
+@dataclass(frozen=True)
+class HeadProof:
+    """What is proved of a head: its function on its box, its error, and the error of its literal form where it claims one."""
+
+    function: Expression
+    low: Array
+    high: Array
+    bound: float
+    literal: float | None
+    why: str
+
+
+@dataclass(frozen=True)
+class StackProof:
+    """The bound of a stack, and of the stack of its heads' literal forms (None, and why, where that is not proved)."""
+
+    bound: float
+    literal: float | None
+    why: str
+    how: str
+
+
+CheckHead = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
+
+
+def check_stack(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, check_head: CheckHead) -> StackProof:
+    """The theorem of stacks for a file, or NotProved; `check_head` is the checker of one layer."""
+    if target.expression is None or target.expression.count != 1 or target.inputs != "points":
+        raise NotProved("stacks are proved of expressions of one output at points.")
+    certificate = record["certificate"]
+    if record["norm"] != "inf" or certificate.get("norm") != "inf" or not stated_scope(certificate).every_x:
+        raise NotProved("stacks are proved in the sup norm over the whole box.")
+    if certificate.get("dtype") != "float64" or certificate.get("runtime") != "arrays":
+        raise NotProved("stacks are proved in float64.")
+    heads = _heads(tensors, record["heads"], check_head)
+    plan = StackPlan.read(record["stack"], target.box.names, len(heads))
+    _doubt_identity(plan, target)
+    for node in plan.nodes:
+        _doubt_head(node, heads[node.head])
+    bound = _bound(plan, target, heads, [head.bound for head in heads])
+    how = f"nodes put back, {len(heads)} heads each by its rule, ranges and weights by enclosures"
+    unsaid = next((head.why for head in heads if head.literal is None), "")
+    if unsaid:
+        return StackProof(bound, None, unsaid, how)
+    try:
+        literal = _bound(plan, target, heads, [float(head.literal or math.inf) for head in heads])
+    except NotProved as failure:
+        return StackProof(bound, None, str(failure), how)
+    return StackProof(bound, literal, "", how)
+
+
+def _heads(tensors: Mapping[str, Any], records: Any, check_head: CheckHead) -> list[HeadProof]:
+    """Every head by the checker of layers, from its own tensors and record; no tensor may be left over."""
+    if not isinstance(records, list) or not 1 <= len(records) <= MOST_HEADS:
+        raise NotProved("its heads cannot be read.")
+    own: list[dict[str, Any]] = [{} for _ in records]
+    for name, tensor in tensors.items():
+        first, number, rest = name.split(".", 2)
+        if first != "head" or not 0 <= int(number) < len(own) or number != str(int(number)):
+            raise NotProved(f"its tensor {name[:60]!r} belongs to no head.")
+        own[int(number)][rest] = tensor
+    found = []
+    for i, (part, record) in enumerate(zip(own, records, strict=True)):
+        if record.get("method") == "stack" or record["norm"] != "inf" or record["layer"]["dtype"] != "float64":
+            raise NotProved(f"its head {i} is no layer in float64 with an error in the sup norm.")
+        verdict = check_head(part, record)
+        if not verdict.passed:
+            raise NotProved(f"its head {i}: {verdict.reason}")
+        target = Target.from_json(record["target"])
+        if target.expression is None or target.expression.count != 1 or not stated_scope(record["certificate"]).every_x:
+            raise NotProved(f"its head {i} is not proved of one expression at every x of its box.")
+        claims = {claim.arithmetic: claim for claim in verdict.claims}
+        stated = claims.get("float64")
+        checked = None if stated is None else stated.checked
+        why = "" if checked is not None else f"nothing is proved of the literal form of its head {i}"
+        found.append(HeadProof(target.expression, target.box.low, target.box.high, float(verdict.bound), checked, why))
+    return found
+
+
+# ---------------------------------------------------------------------- identities
+
+
+def _doubt_identity(plan: StackPlan, target: Target) -> None:
+    """NotProved unless the nodes, put into one another, are the target: the same operations, or the same canonical form."""
+    assert target.expression is not None
+    graph = Graph()
+    variables = [graph.variable(i) for i in range(len(plan.inputs))]
+    wanted, found = rebuilt(graph, target.expression, variables), composed(plan, graph)
+    if wanted == found:
+        return
+    names, low, high = target.box.names, target.box.low, target.box.high
+    one, other = (Expression.of_graph("", names, graph, (place,)) for place in (wanted, found))
+    try:
+        doubt_same(one, other, low, high)
+    except NotProved as failure:
+        raise NotProved(f"its nodes, put into one another, are not shown to be its target: {failure}") from None
+
+
+def _doubt_head(node: StackNode, head: HeadProof) -> None:
+    """NotProved unless phi(u) is 2^lift times the head's function at 2^-a u: the same operations."""
+    if head.function.dimension != len(node.arguments):
+        raise NotProved(f"the head of its node {node.name} has another number of arguments.")
+    graph = Graph()
+    plain = [graph.variable(i) for i in range(len(node.arguments))]
+    scaled = [graph.multiply(graph.number(Fraction(2) ** -s), x) for s, x in zip(node.scales, plain, strict=True)]
+    made = graph.multiply(graph.number(Fraction(2) ** node.lift), rebuilt(graph, head.function, scaled))
+    wanted = rebuilt(graph, node.function, plain)
+    if made != wanted and not (node.scales == (node.lift,) and _homogeneous(graph, head.function, wanted, plain)):
+        raise NotProved(f"the head of its node {node.name} computes another function.")
+
+
+def _homogeneous(graph: Graph, function: Expression, wanted: int, plain: list[int]) -> bool:
+    """|2^a x| = 2^a |x| and max(2^a x, 0) = 2^a max(x, 0): the head's own function, where that is |x| or max(x, 0)."""
+    node = graph.nodes[wanted]
+    switches = (node.op == "abs" and node.args == (plain[0],)) or (node.op == "max" and node.args == (plain[0], graph.zero))
+    return switches and rebuilt(graph, function, plain) == wanted
+
+
+# ---------------------------------------------------------------------- ranges, slopes, weights
+
+
+def _bound(plan: StackPlan, target: Target, heads: list[HeadProof], betas: list[float]) -> float:
+    """sum_k W_k eps_k and the rounding of inputs and output, for heads with these errors."""
+    D, m = len(plan.inputs), len(plan.nodes)
+    low, high = np.concatenate([target.box.low, np.zeros(m)]), np.concatenate([target.box.high, np.zeros(m)])
+    follow = _Followed(D, m)
+    eps = np.zeros(m)
+    for k, node in enumerate(plan.nodes):
+        head = heads[node.head]
+        arguments = [_argument(row, low, high) for row in node.maps]
+        rho = np.array([one[2] for one in arguments])
+        wide_low = np.array([_below(lo - r) for lo, _, r in arguments])
+        wide_high = np.array([_above(hi + r) for _, hi, r in arguments])
+        shift = np.array([2.0**s for s in node.scales])
+        if not ((head.low * shift <= wide_low) & (wide_high <= head.high * shift)).all():
+            raise NotProved(f"the arguments of its node {node.name} leave the box of its head.")
+        value, slopes = _image(node.function, wide_low, wide_high)
+        if not np.isfinite(value.magnitude) or not np.isfinite(slopes.magnitude).all():
+            raise NotProved(f"its node {node.name} is not shown to be finite and of bounded slope where it is asked.")
+        beta = math.ldexp(betas[node.head], node.lift)
+        eps[k] = (beta + 2.0 * TINY + float(np.sum(slopes.magnitude * rho)) * UP) * UP
+        low[D + k], high[D + k] = _below(float(value.lo) - eps[k]), _above(float(value.hi) + eps[k])
+        follow.node(k, node.maps, slopes)
+    weights = follow.weights(plan.result)
+    _, _, lost = _argument(plan.result, low, high)
+    inputs = np.maximum(np.abs(target.box.low), np.abs(target.box.high)) * DOUBLE
+    with balls.precision(BITS):
+        pairs = zip(weights, np.concatenate([inputs, eps]), strict=True)
+        total = sum((flint.arb(float(w)) * flint.arb(float(e)) for w, e in pairs), flint.arb(float(lost)))
+        return float(balls.bounds(total)[1]) * UP
+
+
+def _below(x: float) -> float:
+    return math.nextafter(x, -math.inf)
+
+
+def _above(x: float) -> float:
+    return math.nextafter(x, math.inf)
+
+
+def _argument(row: AffineMap, low: Array, high: Array) -> tuple[float, float, float]:
+    """Ends of an affine form over ranges, in balls, and a bound of its rounding in float64 by any order of summation."""
+    alone = len(row.indices) == 1 and row.constant == 0.0 and abs(math.frexp(row.weights[0])[0]) == 0.5
+    gamma = 0.0 if alone else rounded(2 * len(row.indices) + 1, DOUBLE)
+    with balls.precision(BITS):
+        least, most = flint.arb(float(row.exact_constant.lo)), flint.arb(float(row.exact_constant.hi))
+        size, drift = flint.arb(abs(row.constant)), flint.arb(_apart(row.constant, row.exact_constant))
+        for i, c, lo, hi in zip(row.indices, row.weights, row.exact_weights.lo, row.exact_weights.hi, strict=True):
+            products = [flint.arb(float(a)) * flint.arb(float(b)) for a in (lo, hi) for b in (low[i], high[i])]
+            least, most = least + min(products), most + max(products)  # exact: 106 of 128 bits
+            far = flint.arb(float(max(abs(low[i]), abs(high[i]))))
+            size += flint.arb(abs(float(c))) * far
+            drift += flint.arb(_apart(float(c), Interval(lo, hi))) * far
+        smallest = (2 * len(row.indices) + 1 + 2.0**900) * TINY
+        rho = size * flint.arb(gamma) + drift + flint.arb(smallest)
+        return balls.bounds(least)[0], balls.bounds(most)[1], balls.bounds(rho)[1]
+
+
+def _apart(stored: float, exact: Interval) -> float:
+    """How far a stored number may be from the one it stands for."""
+    ends = (flint.arb(float(end)) for end in (exact.lo, exact.hi))
+    return max(balls.magnitude(flint.acb(flint.arb(float(stored)) - end)) for end in ends)
+
+
+def _thirds(low: float, high: float, times: int) -> Array:
+    """Ends of a range and of its pieces, cut in three so many times."""
+    if not low < high:
+        return np.array([low, high])
+    inner = low + (high - low) * np.arange(1, 3**times) / 3**times
+    return np.unique(np.concatenate(([low], np.clip(inner, low, high), [high])))
+
+
+def _image(function: Expression, low: Array, high: Array) -> tuple[Interval, Interval]:
+    """Range () and slopes (E,) of a function on a box: slopes on thirds, the range by its ends where it is monotone."""
+    edges = [_thirds(a, b, THIRDS[len(low)]) for a, b in zip(low, high, strict=True)]
+    lows, highs = (
+        np.stack(np.meshgrid(*[e[part] for e in edges], indexing="ij"), axis=-1) for part in (slice(None, -1), slice(1, None))
+    )
+    pieces = Interval(lows.reshape(-1, len(low)), highs.reshape(-1, len(low)))
+    values, slopes = function.enclose(pieces), function.gradient().enclose(pieces)
+    bad = ~np.isfinite(values.magnitude)
+    slopes = slopes.undefined(bad)
+    slope = Interval(slopes.lo.min(axis=0), slopes.hi.max(axis=0))
+    lo, hi = float(values.lo.min()), float(values.hi.max())
+    rising, falling = slope.lo >= 0.0, slope.hi <= 0.0
+    if not bad.any() and (rising | falling).all():
+        bottom, top = np.where(rising, low, high)[None], np.where(rising, high, low)[None]
+        lo = max(lo, float(function.enclose(Interval(bottom, bottom)).lo[0, 0]))
+        hi = min(hi, float(function.enclose(Interval(top, top)).hi[0, 0]))
+    return Interval(np.asarray(lo), np.asarray(hi)), slope
+
+
+class _Followed:
+    """Errors followed forwards: what one unit of error at every input and node does to the values after it, as intervals."""
+
+    def __init__(self, inputs: int, nodes: int) -> None:
+        self.inputs, count = inputs, inputs + nodes
+        self.low, self.high = np.eye(count), np.eye(count)
+
+    def _moved(self, row: AffineMap) -> Interval:
+        at = np.array(row.indices, dtype=np.intp)
+        if not len(at):
+            return Interval(np.zeros(len(self.low)), np.zeros(len(self.low)))
+        weights = row.exact_weights.reshape(len(at), 1)
+        return (weights * Interval(self.low[at], self.high[at])).sum(axis=0)
+
+    def node(self, k: int, rows: tuple[AffineMap, ...], slopes: Interval) -> None:
+        """The values of node k: sum over directions of slope times how the argument moved."""
+        total = Interval(np.zeros(len(self.low)), np.zeros(len(self.low)))
+        for e, row in enumerate(rows):
+            total = total + slopes[e] * self._moved(row)
+        place = self.inputs + k
+        own = np.arange(len(self.low)) == place
+        self.low[place], self.high[place] = np.where(own, 1.0, total.lo), np.where(own, 1.0, total.hi)
+
+    def weights(self, result: AffineMap) -> Array:
+        """|d output| for one unit of error at every input and node."""
+        return self._moved(result).magnitude

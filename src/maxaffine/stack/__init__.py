@@ -1,0 +1,1 @@
+"""Formulas as stacks of a few attention layers: cut into nodes of one or two directions, one proved head each."""

@@ -1,0 +1,65 @@
+"""Routes of a stack: every way to run it, and what is proved of each.
+
+arrays          stack(x), and `maxaffine eval`
+tensors         stack(t) for tensors of PyTorch, computed in float64 inside
+matrices        the literal softmax of every head, block by block in float64, by any software
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from maxaffine.core.errors import BadInput
+from maxaffine.core.rounding import FLOAT32
+from maxaffine.proofs.assumptions import LITERAL_SOFTMAX
+from maxaffine.proofs.routes import RAISES, UNSAID
+from maxaffine.proofs.statement import NO_GRADIENT, NONE, Statement
+
+if TYPE_CHECKING:
+    from maxaffine.stack.stack import Stack
+
+ROUTES: dict[str, tuple[tuple[str, ...], str, bool]] = {
+    "arrays": (("float64",), RAISES, False),
+    "tensors": (("float64", "float32"), RAISES, True),
+    "matrices": (("float64",), UNSAID, False),
+}
+"""Dtypes, what happens outside the box, whether there are gradients."""
+
+LITERAL = ("matrices",)
+
+
+def statement(stack: Stack, route: str, dtype: str | None, device: str) -> Statement:
+    """What is proved of one route in one arithmetic."""
+    if route not in ROUTES:
+        raise BadInput(f"`route` (={route!r}) is not known; choose one of {', '.join(ROUTES)}.")
+    if device not in ("cpu", "cuda"):
+        raise BadInput(f'`device` (={device!r}) must be "cpu" or "cuda".')
+    dtypes, outside, gradient = ROUTES[route]
+    chosen = dtypes[0] if dtype is None else dtype
+    if chosen not in dtypes:
+        raise BadInput(f"`dtype` (={dtype!r}) is not one of this route's ({', '.join(dtypes)}).")
+    more: dict[str, Any] = {"device": device, "outside": outside, "gradient": NO_GRADIENT if gradient else NONE}
+    if device == "cuda":
+        return Statement.not_covered(route, chosen, "stacks are proved on the CPU", **more)
+    bound = stack.certificate.bound
+    assert bound is not None
+    assumed = stack.certificate.assumptions
+    stated = "; stated in the file, not checked" if stack.standing == "stated" else ""
+    if route in LITERAL:
+        literal = stack.literal.get("float64", "nothing is stated of it")
+        if isinstance(literal, str):
+            return Statement.not_covered(route, chosen, literal, **more)
+        parts = {"stack": bound, "literal softmax": max(literal - bound, 0.0)}
+        why = f"the literal softmax of every layer{stated}"
+        return Statement(route, chosen, literal, why, parts, assumptions=(*assumed, LITERAL_SOFTMAX), **more)
+    parts = {"stack": bound}
+    if chosen == "float32":
+        parts["output"] = FLOAT32.unit * (stack.largest + bound) * (1 + 1e-12) + FLOAT32.tiny
+    why = "the bound of the stack" if route == "arrays" else "computed in float64"
+    total = sum(parts.values()) * (1 + 2.0**-50)
+    return Statement(route, chosen, total, f"{why}{stated}", parts, assumptions=assumed, **more)
+
+
+def statements(stack: Stack) -> list[Statement]:
+    """All routes in every dtype."""
+    return [statement(stack, route, dtype, "cpu") for route, (dtypes, _, _) in ROUTES.items() for dtype in dtypes]

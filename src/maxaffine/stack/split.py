@@ -1,0 +1,208 @@
+"""How the error is shared out over the nodes, and the heads for it, in two passes.
+
+First in proportion to what a head is predicted to cost: tokens grow like a + b log(1/eps), so eps_k is proportional to b_k / W_k.
+Token counts are steps: then heads of few tokens, and heads that proved far less than they were asked for, keep what they proved,
+and the rest of the error is shared out over the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from maxaffine.core.arrays import Array
+from maxaffine.core.errors import Refused
+from maxaffine.core.intervals import Interval
+from maxaffine.stack.cutting import Cutting
+from maxaffine.stack.heads import FEW, Made, Shop, is_exact, predicted
+from maxaffine.stack.ranges import UP, Ranges, Unbounded, forward, ranges
+from maxaffine.target.box import Box
+
+ROUNDS = 40
+CAP = 0.02  # of the width of a node's range: the most that its error may be
+AIM = 0.985  # of the error, shared out: heads are compiled to three digits
+LITTLE = 1e-4  # of the width of a node's range: what its head's box may be wider without costing tokens
+MARGIN = 1.002  # on what a refusal calls the nearest error
+
+
+@dataclass(frozen=True)
+class Share:
+    """Errors that the nodes may have, with the ranges that they lead to."""
+
+    eps: Array
+    ranges: Ranges
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The theorem applied to heads that were made: errors of nodes, ranges, and the bound."""
+
+    eps: Array
+    betas: Array
+    ranges: Ranges
+    rounding: float
+
+    @property
+    def bound(self) -> float:
+        """sum W beta, and all rounding."""
+        return (math.fsum(self.ranges.weights * self.betas) + self.rounding) * UP
+
+
+def shared(cutting: Cutting, box: Box, error: float, costs: Array, fixed: dict[int, float] | None = None) -> Share:
+    """eps_k in proportion to cost / W with sum W eps <= error; nodes that are `fixed` keep their error.
+
+    Refused where rounding alone, or what is fixed, takes the whole error; Unbounded where a function leaves its domain.
+    """
+    fixed = fixed or {}
+    m = len(cutting.names)
+    eps = np.array([fixed.get(k, 0.0) for k in range(m)])
+    found = ranges(cutting, box, eps)
+    best: Share | None = None
+    damp = 1.0
+    for _ in range(ROUNDS):
+        D = len(box.low)
+        width = found.values.width[D:]
+        held = sum(found.weights[k] * e for k, e in fixed.items())
+        left = AIM * error - found.rounding(box.low, box.high) - held
+        if left <= 0.0:
+            least = (found.rounding(box.low, box.high) + held) / AIM
+            raise Refused("rounding of the nodes in float64 takes the whole error", nearest_error=1.05 * least)
+        open_ = np.array([k not in fixed for k in range(m)])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            even = np.where(open_, costs / costs[open_].sum() * left / found.weights if open_.any() else 0.0, 0.0)
+        wanted = np.where(open_, np.minimum(even, CAP * np.maximum(width, 1e-300)), eps) if open_.any() else eps
+        wanted = np.where(open_ & ~np.isfinite(wanted), CAP * np.maximum(width, 1e-300), wanted)
+        wanted = np.where(open_, wanted * damp, eps)
+        try:
+            new = ranges(cutting, box, wanted)
+        except Unbounded:
+            damp *= 0.5
+            continue
+        total = float(np.sum(new.weights * wanted)) + new.rounding(box.low, box.high)
+        if total <= error:
+            best = Share(wanted, new)
+            if total >= 0.9 * error or damp < 1.0 or np.allclose(wanted, eps, rtol=0.05):
+                return best
+        else:
+            damp *= max(0.5, 0.97 * error / total) if total > 1.02 * error else 0.98
+        eps, found = wanted, new
+    if best is None:
+        raise Refused("no errors of the nodes were found that keep every function inside its domain")
+    return best
+
+
+def costs_of(cutting: Cutting, share: Share) -> Array:
+    """Predicted tokens of the nodes, little where a head of two tokens does on any box."""
+    found = [predicted(function, share.ranges.boxes[k], float(share.eps[k])) for k, function in enumerate(cutting.functions)]
+    return np.array(found)
+
+
+def weighed(cutting: Cutting, tokens: Sequence[float]) -> Array:
+    """What shares are in proportion to."""
+    exact = [is_exact(function.text) for function in cutting.functions]
+    return np.array([0.02 if e else max(0.3, t - 2.0) for e, t in zip(exact, tokens, strict=True)])
+
+
+def foreseen(cutting: Cutting, box: Box, error: float) -> tuple[Share, float]:
+    """A share by predicted costs, and the predicted number of tokens."""
+    share = shared(cutting, box, error, np.ones(len(cutting.names)))
+    for _ in range(2):
+        share = shared(cutting, box, error, weighed(cutting, list(costs_of(cutting, share))))
+    return share, float(costs_of(cutting, share).sum())
+
+
+def made(cutting: Cutting, box: Box, error: float, share: Share, shop: Shop) -> tuple[list[Made], Proof]:
+    """Heads for a share, and for a second one that uses what the first left over; the fewer tokens."""
+    first, share = _heads(cutting, box, error, share, {}, shop)
+    proof = prove(cutting, box, first)
+    if proof is None or proof.bound > error:
+        raise Refused("the heads were proved, and the stack was not")
+    fixed = {k: 1.1 * one.beta for k, one in enumerate(first) if one.tokens <= FEW or one.beta < 0.3 * share.eps[k]}
+    if len(fixed) == len(first):
+        return first, proof
+    try:
+        again = shared(cutting, box, error, weighed(cutting, [one.tokens for one in first]), fixed)
+        second, _ = _heads(cutting, box, error, again, {k: first[k] for k in fixed}, shop)
+        other = prove(cutting, box, second)
+    except (Refused, Unbounded):
+        return first, proof
+    if other is None or other.bound > error or _total(second) >= _total(first):
+        return first, proof
+    return second, other
+
+
+def _total(heads: Sequence[Made]) -> int:
+    return sum(one.tokens for one in heads)
+
+
+def _heads(cutting: Cutting, box: Box, error: float, share: Share, kept: dict[int, Made], shop: Shop) -> tuple[list[Made], Share]:
+    """One head per node; where float64 does not hold a share, that node gets more and the others less."""
+    floors = {k: 1.1 * one.beta for k, one in kept.items()}
+    for _ in range(6):
+        refused: dict[int, float] = {}
+        heads: dict[int, Made] = {}
+        boxes = roomy(cutting, box, share)
+        for k, function in enumerate(cutting.functions):
+            try:
+                found = kept.get(k)
+                if found is None or not covers(found, share.ranges.boxes[k].lo, share.ranges.boxes[k].hi):
+                    found = shop.head(function, boxes[k], float(share.eps[k]))
+                heads[k] = found
+            except Refused as refusal:
+                if refusal.nearest_error is None:
+                    raise Refused(f"its node `{function.text}`: {refusal.reason}") from None
+                refused[k] = refusal.nearest_error * MARGIN
+        if not refused:
+            return [heads[k] for k in range(len(cutting.names))], share
+        floors |= refused
+        costs = weighed(cutting, list(costs_of(cutting, share)))
+        share = shared(cutting, box, error, costs, floors)
+    raise Refused("its nodes need more digits than float64 has")
+
+
+def roomy(cutting: Cutting, box: Box, share: Share) -> list[Interval]:
+    """Boxes for heads with room for more: errors of literal heads, the constants of the checker, rounding."""
+    width = share.ranges.values.width[len(box.low) :]
+    for room in (8.0, 1.3, 1.0):
+        eps = np.minimum(room * share.eps, np.maximum(min(room, 1.3) * share.eps, LITTLE * width))
+        try:
+            _, boxes, _, rhos = forward(cutting, box, eps)
+        except Unbounded:
+            continue
+        return [Interval(_down(b.lo - 2.0 * rho), _up(b.hi + 2.0 * rho)) for b, rho in zip(boxes, rhos, strict=True)]
+    return list(share.ranges.boxes)
+
+
+def _down(x: Array) -> Array:
+    return np.nextafter(x, -np.inf)
+
+
+def _up(x: Array) -> Array:
+    return np.nextafter(x, np.inf)
+
+
+def covers(head: Made, low: Array, high: Array) -> bool:
+    """Whether the box of a head contains a box of its node."""
+    pairs = zip(head.asked.low, head.asked.high, head.asked.scales, low, high, strict=True)
+    return all(math.ldexp(a, s) <= x and y <= math.ldexp(b, s) for a, b, s, x, y in pairs)
+
+
+def prove(cutting: Cutting, box: Box, heads: Sequence[Made]) -> Proof | None:
+    """The theorem for these heads; None where a head's box is too small."""
+    return proved(cutting, box, heads, np.array([one.beta for one in heads]))
+
+
+def proved(cutting: Cutting, box: Box, heads: Sequence[Made], betas: Array) -> Proof | None:
+    """The same for heads with these errors."""
+    eps = betas * (1.0 + 1e-9)
+    for _ in range(8):
+        found = ranges(cutting, box, eps)
+        needed = np.array([betas[k] + found.slope_rounding(k) for k in range(len(heads))]) * UP
+        if (needed <= eps).all():
+            inside = (covers(one, b.lo, b.hi) for one, b in zip(heads, found.boxes, strict=True))
+            return Proof(needed, betas, found, found.rounding(box.low, box.high)) if all(inside) else None
+        eps = np.maximum(eps, needed) * (1.0 + 1e-9)
+    return None

@@ -1,0 +1,224 @@
+"""Stacks: cutting, the theorem, the file, the checker, and what does not go with them."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+
+import maxaffine as ma
+from maxaffine import checker
+from maxaffine.core.container import container_bytes, read_container, write_container
+from maxaffine.core.errors import BadInput, Refused
+from maxaffine.expression.expression import Expression
+from maxaffine.expression.graph import Graph
+from maxaffine.stack import saved
+from maxaffine.stack.cut import STYLES, cut
+from maxaffine.stack.ridges import Uncut
+from maxaffine.structure.stacked import AffineMap, composed, rebuilt
+from maxaffine.target.target import Target
+
+FOUR = {"x": (1, 2), "y": (1, 3), "z": (-1, 1), "w": (0.5, 4)}
+FORMULAS = (
+    "x*y*z*w",
+    "sqrt(x*y)*exp(-w)/(x + w)",
+    "log(x/y)*(1 + z**2/w)",
+    "max(x*z, y - w) + min(z, x*y) + abs(x - y)",
+    "tanh(0.3*x - 2*z + 0.1) - sigmoid(y*w)",
+    "x**y + atan2(y, x) + 2*pi*z/3",
+    "exp(-0.2*sqrt(x**2 + y**2 + w**2)) + e",
+    "(x*y + z)*(x*y + w)/(x*y)",
+)
+
+
+@pytest.fixture(scope="module")
+def stack():
+    return ma.compile("exp(-w)*x*y/(x + w) + tanh(3*z - x)", FOUR, error=1e-4, layers="auto")
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("text", FORMULAS)
+def test_the_nodes_put_into_one_another_are_the_formula(text, style):
+    target = Target.of(text, FOUR)
+    cutting = cut(target.expression, target.box, style)
+    count = len(cutting.names)
+    plan = cutting.plan([0] * count, [(0,) * len(one) for one in cutting.arguments], [0] * count)
+    graph = Graph()
+    together = Expression.of_graph("", target.box.names, graph, (composed(plan, graph),))
+    x = target.box.sample(200, np.random.default_rng(1))
+    assert np.allclose(together.evaluate(x), target.expression.evaluate(x), rtol=1e-11, atol=1e-12)
+
+
+def test_affine_parts_are_free_and_equal_nodes_are_shared():
+    target = Target.of("sin(x + y) + 3*x - 7 + sin(x + y)*w", FOUR)
+    cutting = cut(target.expression, target.box, "lean")
+    assert [one.text for one in cutting.functions] == ["sin(u)", "u*w"]
+
+
+def test_conditions_on_several_directions_are_not_cut():
+    target = Target.of("where(x < y, z*w, 1)", FOUR)
+    with pytest.raises(Uncut):
+        cut(target.expression, target.box, "lean")
+
+
+def test_the_bound_holds_where_it_is_searched_and_the_checker_proves_it_again(stack):
+    assert stack.observed.error <= stack.bound <= 1e-4
+    verdict = stack.check()
+    assert verdict.passed and verdict.bound <= 1.2 * stack.bound
+    assert stack.layers == max(node.layer for node in stack.nodes) >= 2
+    assert sum(node.share for node in stack.nodes) <= 1.0
+    assert stack.tokens == sum(node.tokens for node in stack.nodes)
+
+
+def test_every_node_stays_within_what_the_theorem_says_when_heads_err_as_much_as_they_may(stack):
+    """Exact nodes, each moved by its beta towards the worse side: the answer moves by at most sum W beta, and by much of it."""
+    x = stack.box.sample(2000, np.random.default_rng(3))
+    exact = stack.target.values(x)[:, 0, 0]
+    worst, rng = 0.0, np.random.default_rng(4)
+    for _ in range(30):
+        signs = rng.choice([-1.0, 1.0], size=len(stack.nodes))
+        known = list(x.T)
+        for node, told, sign in zip(stack.plan.nodes, stack.nodes, signs, strict=True):
+            rows = np.stack([row(known) for row in node.maps], axis=1)
+            known.append(node.function.evaluate(rows)[:, 0] + sign * told.beta)
+        worst = max(worst, float(np.abs(stack.plan.result(known) - exact).max()))
+    assert 0.3 * stack.bound < worst <= stack.bound
+
+
+def test_a_saved_stack_answers_bit_by_bit_and_is_stated_until_it_is_checked(stack, tmp_path):
+    path = tmp_path / "s.safetensors"
+    stack.save(path)
+    again = ma.load(path)
+    x = stack.box.sample(50, np.random.default_rng(0))
+    assert isinstance(again, ma.Stack) and (again(x) == stack(x)).all()
+    assert again(x[7]) == stack(x)[7]
+    assert again.standing == "stated" and "not checked" in again.statement().why
+    assert ma.check(path).passed and again.check().passed and again.standing == "checked"
+    assert again.to_bytes() == stack.to_bytes()
+
+
+def _lower_error(record, tensors):
+    record["error"] = float(record["certificate"]["bound"]) / 3
+
+
+def _smaller_bound(record, tensors):
+    parts = record["certificate"]["parts"]
+    record["certificate"]["parts"] = {name: part / 2 for name, part in parts.items()}
+    record["certificate"]["bound"] = math.fsum(record["certificate"]["parts"].values())
+
+
+def _other_target(record, tensors):
+    record["target"]["text"] += " + 1e-3*x"
+
+
+def _other_function(record, tensors):
+    node = next(one for one in record["stack"]["nodes"] if one["function"] == "tanh(u)")
+    node["function"] = "sin(u)"
+
+
+def _other_scale(record, tensors):
+    node = record["stack"]["nodes"][-1]
+    node["scales"] = [s + 1 for s in node["scales"]]
+
+
+def _other_arguments(record, tensors):
+    node = record["stack"]["nodes"][-1]
+    node["arguments"][0] += " + 1e-3"
+
+
+def _wider_box(record, tensors):
+    record["target"]["box"]["high"][3] *= 2
+
+
+def _other_value(record, tensors):
+    name = next(n for n in tensors if n.startswith("head.0.") and "values" in n)
+    tensors[name] = tensors[name] * 1.01
+
+
+def _self_reading(record, tensors):
+    node = record["stack"]["nodes"][0]
+    node["arguments"][0] = node["name"]
+
+
+def _foreign_tensor(record, tensors):
+    tensors["head.99.values"] = np.zeros(2)
+
+
+def _literal(record, tensors):
+    record["literal"]["float64"] = {"bound": record["certificate"]["bound"] / 3}
+
+
+LIES = (
+    _lower_error, _smaller_bound, _other_target, _other_function, _other_scale, _other_arguments, _wider_box, _other_value,
+    _self_reading, _foreign_tensor, _literal,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES, ids=lambda one: one.__name__)
+def test_forged_stacks_are_refused(stack, lie, tmp_path):
+    tensors, record = saved.record_of(stack)
+    record, tensors = copy.deepcopy(record), dict(tensors)
+    lie(record, tensors)
+    path = tmp_path / "forged.safetensors"
+    write_container(path, tensors, record)
+    try:
+        verdict = checker.check(*read_container(path))
+    except BadInput:
+        return
+    assert not verdict.passed, verdict.reason
+
+
+def test_the_record_of_a_stack_is_canonical(stack):
+    assert container_bytes(*saved.record_of(stack)) == stack.to_bytes()
+
+
+def test_tensors_give_what_arrays_give(stack):
+    torch = pytest.importorskip("torch")
+    x = stack.box.sample(20, np.random.default_rng(5))
+    t = torch.tensor(x, requires_grad=True)
+    out = stack(t)
+    assert np.allclose(out.detach().numpy(), stack(x), rtol=0, atol=2 * stack.bound)
+    out.sum().backward()
+    assert t.grad.shape == t.shape
+    with pytest.raises(BadInput):
+        stack(t + 100.0)
+
+
+@pytest.mark.parametrize("layers", [0, 1.5, "many", True, None])
+def test_layers_must_be_a_number_or_auto(layers):
+    with pytest.raises(BadInput, match="layers"):
+        ma.compile("x*y", {"x": (0, 1), "y": (0, 1)}, error=1e-3, layers=layers)
+
+
+def test_what_a_stack_cannot_serve_is_said():
+    with pytest.raises(Refused, match="expressions"):
+        ma.compile(lambda x: x[:, 0], {"x": (0, 1)}, error=0.1, layers=3, trace=False)
+    with pytest.raises(BadInput, match="method"):
+        ma.compile("x*y", {"x": (0, 1), "y": (0, 1)}, error=1e-3, layers=3, method="spectral")
+    with pytest.raises(Refused, match="more than `layers`"):
+        ma.compile("x*y*z/(x + w)", FOUR, error=1e-3, layers=2)
+    with pytest.raises(Refused, match="finite"):
+        ma.compile("1/(x - y)*z*w", FOUR, error=1e-3, layers=9)
+
+
+def test_a_refusal_of_one_layer_says_what_a_stack_would_take():
+    text = "S*(0.5+0.5*erf((log(S/K)+r*T)/(s*sqrt(T))))"
+    box = {"S": (80, 120), "K": (80, 120), "r": (0.01, 0.05), "s": (0.1, 0.4), "T": (0.25, 2)}
+    with pytest.raises(Refused, match=r"A stack is foreseen: \d layers of about \d+ tokens") as refusal:
+        ma.compile(text, box, error=1e-4, relative=True)
+    assert refusal.value.remedy == {"layers": "auto"}
+
+
+def test_constants_of_affine_maps_are_enclosed():
+    row = AffineMap.of(Expression.parse("2*pi*y - x/3 + sqrt(2)", ("x", "y")))
+    assert row.indices == (0, 1)
+    assert row.exact_weights.lo[0] < -1 / 3 + 1e-16 and (row.exact_weights.lo <= row.weights).all()
+    with pytest.raises(BadInput, match="affine"):
+        AffineMap.of(Expression.parse("x*y", ("x", "y")))
+
+
+def test_maxima_are_written_as_one_direction():
+    graph = Graph()
+    x, y = graph.variable(0), graph.variable(1)
+    place = rebuilt(graph, Expression.parse("max(x, y)", ("x", "y")), (x, y))
+    assert place == graph.add(y, graph.apply("max", graph.subtract(x, y), graph.zero))
