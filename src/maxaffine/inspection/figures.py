@@ -69,6 +69,7 @@ def _margins(axes: Any, head: HeadInspection) -> None:
     axes.hist(positive, bins=np.geomspace(1e-3, max(float(positive.max()) * 1.1, 1.0), 40), color=TARGET, alpha=0.8)
     axes.axvline(np.log(9.0), color=LAYER, lw=1.0, ls="--", label="beyond: 90% against one rival")
     style.logarithmic(axes, y=False)
+    axes.set_ylim(top=1.2 * axes.get_ylim()[1])  # room for the legend above the bars
     axes.legend(loc="upper left")
     axes.set(title="Margins: gap of the two leading logits", xlabel="nats", ylabel="queries")
 
@@ -86,10 +87,10 @@ def _keys(axes: Any, head: HeadInspection, tokens: list[str] | None, sequence: i
     axes.bar(place, weights.max(axis=0)[order], color=TARGET, alpha=0.35, label="largest weight from any query")
     axes.bar(place, weights.mean(axis=0)[order], color=TARGET, label="mean weight")
     axes.axhline(0.01, color=LAYER, lw=1.0, ls="--", label="dead below")
-    axes.set(title="Keys: who is looked up", xlabel="key", ylabel="weight", ylim=(0, 1))
+    axes.set(title="Keys: who is looked up", xlabel="key", ylabel="weight", ylim=(0, 1.25), yticks=np.linspace(0, 1, 6))
     if tokens is not None and len(tokens) <= 40:
         axes.set_xticks(place, [tokens[j] for j in order], rotation=90, fontsize=6)
-    axes.legend(loc="upper right")
+    axes.legend(loc="upper right", ncols=3, fontsize=8)
 
 
 def draw_model(model: ModelInspection, path: str | Path) -> None:

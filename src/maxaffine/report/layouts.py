@@ -18,6 +18,8 @@ from maxaffine.report.sampling import Probe, Samples, Window
 
 # Where the cells are too many to see, a window with about this many is drawn beside the whole.
 _CLOSE = 110
+# An error that is at home in less than this share of the box is shown there.
+_LOCAL = 0.1
 # Inches at the top for the title lines.
 _HEADER = 1.1
 
@@ -29,7 +31,7 @@ def one_variable(probe: Probe) -> Figure:
     grid = _grid(figure, 3, 2, across=1.0, down=0.42, right=0.2, width_ratios=[2.1, 1], height_ratios=[1.35, 1, 1])
     partition = probe.partition()
     cells = _intervals(partition, probe.window)
-    close = probe.window.around(probe.worst, min(0.4, 6.0 / max(2, len(cells))))
+    close = probe.window.around(probe.worst, min(0.4, 6.0 / max(2, len(cells)), 4.0 * probe.spread_of_error()))
     count = int(np.clip(10 * len(cells), 1600, 12_000))
     for column, (window, points) in enumerate([(probe.window, count), (close, 900)]):
         inside = _intervals(partition, window) if column else cells
@@ -59,7 +61,7 @@ def one_variable(probe: Probe) -> Figure:
             curves.weight_curves(panels[2], probe, window)
         for panel in panels[:2]:
             panel.tick_params(labelbottom=False, bottom=False)
-        panels[2].set_xlabel(window.names[0])
+        style.coordinate(panels[2].xaxis, window.names[0], window.low[0], window.high[0])
         probe.step()
     return figure
 
@@ -73,7 +75,11 @@ def two_variables(probe: Probe) -> Figure:
     cells = maps.readable_cells(partition, whole)
     many = partition is not None and cells is None
     close = whole.around(probe.worst, math.sqrt(_CLOSE / len(partition))) if partition is not None and many else whole
-    close_cells = maps.readable_cells(partition, close) if many else cells
+    spread = 1.0 if many else probe.spread_of_error()
+    if spread < _LOCAL:
+        close = whole.around(probe.worst, 2.0 * spread)
+    near = many or spread < _LOCAL
+    close_cells = maps.readable_cells(partition, close) if near else cells
 
     side = probe.affordable(300 if many else 240, 80)
     samples = probe.at(probe.plane((0, 1), whole, side, jitter=many))
@@ -89,12 +95,12 @@ def two_variables(probe: Probe) -> Figure:
     maps.colour_map(top[2], error, whole, style.ERRORS, error_scale, title)
     for axes in top:
         maps.outline_cells(axes, cells)
-        if many:
+        if near:
             maps.mark_window(axes, close)
     maps.mark_worst(top[2], probe.worst)
     probe.step()
 
-    if many:
+    if near:
         x = probe.plane((0, 1), close, probe.affordable(200, 80))
         axes = figure.add_subplot(grid[1, 0])
         maps.colour_map(axes, np.abs(probe.at(x).error), close, style.ERRORS, error_scale, "error near the worst point")
@@ -103,7 +109,7 @@ def two_variables(probe: Probe) -> Figure:
     else:
         maps.partition_map(figure.add_subplot(grid[1, 0]), probe, cells, whole, scale)
     probe.step()
-    where = "attention entropy there, nats" if many else "attention entropy, nats"
+    where = "attention entropy there, nats" if near else "attention entropy, nats"
     maps.entropy_map(figure.add_subplot(grid[1, 1]), probe, (0, 1), close, close_cells, where)
     probe.step()
 
@@ -114,7 +120,7 @@ def two_variables(probe: Probe) -> Figure:
         style.clean(axes)
         curves.error_curve(axes, probe, ticks, probe.at(line), close, axis=axis)
         axes.set_xlim(close.low[axis], close.high[axis])
-        axes.set_xlabel(whole.names[axis], labelpad=1)
+        style.coordinate(axes.xaxis, whole.names[axis], close.low[axis], close.high[axis])
         if axis == 0:
             axes.set_title("error on lines through the worst point")
     probe.step()
@@ -163,17 +169,21 @@ def many_variables(probe: Probe) -> Figure:
         probe.step()
 
     reach, band = _reach([lines[axis][1] for axis in shown], probe.pointwise_bound)
+    apart = max(float(np.abs(lines[axis][1].error).max()) for axis in shown) > 0.01 * (reach[1] - reach[0])
     for k, axis in enumerate(shown):
         axes = figure.add_subplot(line_grid[k // 4, k % 4])
         style.clean(axes)
         ticks, samples = lines[axis]
-        curves.value_curves(axes, probe, ticks, samples, band, whole, axis=axis)
+        if apart:
+            curves.value_curves(axes, probe, ticks, samples, band, whole, axis=axis)
+            axes.set_ylim(*reach)
+        else:  # curves that lie on each other say nothing
+            curves.error_curve(axes, probe, ticks, samples, whole, axis=axis)
         axes.set_xlim(whole.low[axis], whole.high[axis])
-        axes.set_ylim(*reach)
         axes.set_xlabel(whole.names[axis], labelpad=1)
         if k == 0:
-            axes.set_title("along each axis through the worst point")
-        elif k == min(3, len(shown) - 1):
+            axes.set_title(f"{'' if apart else 'error '}along each axis through the worst point")
+        elif apart and k == min(3, len(shown) - 1):
             axes.legend(**style.LEGEND, loc="lower right", bbox_to_anchor=(1.0, 1.02), ncols=4)
     return figure
 

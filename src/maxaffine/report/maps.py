@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # More cells than this in one panel are a grey wash.
 READABLE = 650
+# Rows of attention weights in one panel.
+MOST_ROWS = 4
 
 
 def colour_map(axes: Axes, image: Array, window: Window, colours: str, norm: Normalize, title: str) -> None:
@@ -36,10 +38,8 @@ def colour_map(axes: Axes, image: Array, window: Window, colours: str, norm: Nor
 def _plane_axes(axes: Axes, window: Window) -> None:
     axes.set_xlim(window.low[0], window.high[0])
     axes.set_ylim(window.low[1], window.high[1])
-    axes.set_xlabel(window.names[0], labelpad=1)
-    axes.set_ylabel(window.names[1], labelpad=1)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.yaxis.set_major_locator(MaxNLocator(5))
+    style.coordinate(axes.xaxis, window.names[0], window.low[0], window.high[0])
+    style.coordinate(axes.yaxis, window.names[1], window.low[1], window.high[1])
 
 
 def _colour_bar(axes: Axes, shown: Any) -> None:
@@ -70,18 +70,23 @@ def partition_map(axes: Axes, probe: Probe, cells: list[Array] | None, window: W
 
 
 def weight_curves(axes: Axes, groups: list["Group"]) -> None:
-    """Attention weights of a spectral head's keys along the first direction of each group, groups above one another."""
+    """Attention weights of a spectral head's keys along every direction of its groups, one above the other."""
     z = np.linspace(-1.0, 1.0, 241)
-    axes.set_title("attention weights along each group's direction")
-    for row, group in enumerate(reversed(groups)):
-        keys = group.axes[0]
+    axes.set_title("attention weights of the keys")
+    rows = [(k, e, keys) for k, group in enumerate(groups) for e, keys in enumerate(group.axes)][:MOST_ROWS]
+    several = max(e for _, e, _ in rows) > 0
+    ticks: list[tuple[float, str]] = []
+    for row, (k, e, keys) in enumerate(reversed(rows)):
         shares = weights(keys.stored(np.dtype(np.float64)), z)
-        colour = style.CURVES[(len(groups) - 1 - row) % len(style.CURVES)]
-        axes.plot(z, 1.15 * row + 0.9 * shares / shares.max(), color=colour, lw=0.9)
-        words = f"group {len(groups) - row}: {len(keys)} keys"
-        axes.text(-0.98, 1.15 * row + 0.92, words, fontsize=7.5, color=colour, va="bottom")
+        colour = style.CURVES[(len(rows) - 1 - row) % len(style.CURVES)]
+        peak = float(shares.max())
+        axes.plot(z, 1.25 * row + shares / peak, color=colour, lw=0.9)
+        ticks += [(1.25 * row, "0"), (1.25 * row + 1.0, style.number(peak, 2))]
+        words = f"group {k + 1}{f', direction {e + 1}' if several else ''}: {len(keys)} keys"
+        axes.text(-0.98, 1.25 * row + 1.02, words, fontsize=7.5, color=colour, va="bottom")
     style.clean(axes)
-    axes.set(xlim=(-1.0, 1.0), ylim=(0.0, 1.15 * len(groups)), yticks=[], xticks=[-1.0, -0.5, 0.0, 0.5, 1.0])
+    axes.set(xlim=(-1.0, 1.0), ylim=(0.0, 1.25 * len(rows)), xticks=[-1.0, -0.5, 0.0, 0.5, 1.0])
+    axes.set_yticks([place for place, _ in ticks], [said for _, said in ticks])
     axes.set_xlabel("position along the direction, scaled to [-1, 1]", labelpad=1)
 
 
@@ -94,7 +99,9 @@ def entropy_map(
         axes.set_title(title)
         style.note(axes, probe.why_no_entropy)
         return
-    colour_map(axes, entropy, window, style.ENTROPY, Normalize(0.0, max(float(entropy.max()), 0.1)), title)
+    low, high = float(entropy.min()), float(entropy.max())
+    scale = Normalize(0.0 if low < 0.5 * high else low, max(high, low + 0.1))  # entropies that hardly differ are told apart
+    colour_map(axes, entropy, window, style.ENTROPY, scale, title)
     outline_cells(axes, cells, 0.28)
     mark_worst(axes, probe.worst[list(pair)])
 

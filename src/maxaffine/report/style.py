@@ -127,6 +127,24 @@ def logarithmic(axes: Axes, x: bool = True, y: bool = True) -> None:
             axis.set_minor_formatter(NullFormatter())
 
 
+def coordinate(axis: Any, name: str, low: float, high: float) -> None:
+    """Name and number an axis of a figure; one that is far from 0 for its width is numbered from its middle."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(5))
+    axis.labelpad = 1
+    middle, wide = 0.5 * (low + high), high - low
+    if wide > 2e-3 * abs(middle):
+        axis.set_label_text(name)
+        return
+    power = math.floor(math.log10(wide))
+    unit = 10.0**power
+    end = 0.5 * wide / unit
+    shares = [share for share in MaxNLocator(5).tick_values(-end, end) if abs(share) <= end]
+    axis.set_ticks([middle + share * unit for share in shares], [f"{share:g}" for share in shares])
+    axis.set_label_text(f"{name} {'+' if middle < 0 else '−'} {abs(middle):.6g}, in 1e{power}", fontsize=8)
+
+
 def write_over(axes: Axes, texts: Any, white: Any, **look: Any) -> None:
     """The entries of a matrix written over its picture, in white where `white` says so."""
     for (i, j), text in np.ndenumerate(texts):
