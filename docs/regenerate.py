@@ -22,7 +22,8 @@ from maxaffine.heads import HEADS
 from maxaffine.proofs.routes import CLAMPS, RAISES, ROUTES, UNSAID
 
 ROOT = Path(__file__).resolve().parent.parent
-MADE = ("README.md", "docs/choosing.md", "docs/functions.md", "docs/stacks.md", "docs/routes.md", "docs/margin.md", "docs/architecture.md")
+NAMES = ("choosing", "functions", "paper", "stacks", "routes", "margin", "architecture")
+MADE = ("README.md", *(f"docs/{name}.md" for name in NAMES))
 PAGES = tuple(ROOT / name for name in MADE)
 IMAGES = ROOT / "docs" / "images"
 ERRORS = (1e-1, 1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
@@ -31,10 +32,13 @@ BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 
 
 def pictures() -> None:
-    """The paper's lookup with its cells, and tokens against error per method."""
+    """The paper's lookup with its cells and at other temperatures, and tokens against error per method."""
     lookup = IMAGES / "lookup.png"
     ma.compile("sin(x) + cos(y)", SQUARE, error=0.5, method="lookup").draw(lookup)
     small(lookup)
+    temperature = IMAGES / "temperature.png"
+    ma.sweep(ma.compile("sin(x) + cos(y)", SQUARE, error=0.5, method="lookup")).draw(temperature)
+    small(temperature)
     frontier_picture = IMAGES / "frontier.png"
     command = ["maxaffine", "plan", "sin(x) + cos(y)", "--box", "x=-pi:pi,y=-pi:pi", "--figure", str(frontier_picture)]
     subprocess.run(command, check=True, env=environment(), capture_output=True)
