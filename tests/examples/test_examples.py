@@ -1,7 +1,11 @@
 """The examples run to their end, and what they print is true of the files they leave."""
 
+import ast
+import io
+import json
 import re
 import runpy
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -87,3 +91,30 @@ def test_the_index_names_every_example_and_its_command() -> None:
         assert (EXAMPLES / name).is_file(), name
     for word in ("/work/", "/tmp/", "/home/", "session"):
         assert word not in index
+
+
+def test_the_notebook_says_what_its_cells_print() -> None:
+    """Its code cells run in order; what they print is what is stored beside them, numbers aside, and layers show a picture."""
+    notebook = json.loads((EXAMPLES / "tour.ipynb").read_text())
+    space: dict[str, object] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        said = io.StringIO()
+        statements = ast.parse("".join(cell["source"])).body
+        with redirect_stdout(said):
+            for statement in statements[:-1]:
+                exec(compile(ast.Module([statement], []), "tour", "exec"), space)  # noqa: S102
+            last = statements[-1]
+            shown = None
+            if isinstance(last, ast.Expr) and not isinstance(last.value, ast.Tuple):
+                shown = eval(compile(ast.Expression(last.value), "tour", "eval"), space)  # noqa: S307
+            else:
+                exec(compile(ast.Module([last], []), "tour", "exec"), space)  # noqa: S102
+        stored = "".join("".join(one["text"]) for one in cell["outputs"] if one["output_type"] == "stream")
+        masked = [re.sub(r"[\d.]+(?:e[-+]?\d+)?", "#", text) for text in (stored, said.getvalue())]
+        assert masked[0] == masked[1], "".join(cell["source"])
+        if isinstance(shown, ma.Compiled):
+            pictures = ["".join(one.get("data", {}).get("text/html", "")) for one in cell["outputs"]]
+            assert any("data:image/png;base64," in picture for picture in pictures)
+            assert "data:image/png;base64," in shown._repr_html_()
