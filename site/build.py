@@ -29,7 +29,7 @@ PLACES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING
 NAV: list[tuple[str, list[str]]] = [
     ("Start", ["index.md", "studio.md", "choosing.md", "paths/paper.md", "paths/function.md", "paths/variables.md",
                "paths/models.md", "paths/training.md", "paths/break.md"]),
-    ("Functions", ["functions.md", "expressions.md", "formulas.md", "tables-and-data.md", "stacks.md", "gallery.md",
+    ("Functions", ["functions.md", "targets.md", "expressions.md", "formulas.md", "tables-and-data.md", "stacks.md", "gallery.md",
                    "hard-targets.md", "pictures.md"]),
     ("Proofs", ["paper.md", "theory.md", "routes.md", "attack.md", "tables.md", "architecture.md"]),
     ("Models", ["exports.md", "inspect.md", "regression.md", "examples/README.md", "benchmarks.md"]),
