@@ -24,6 +24,9 @@ def run(
     seconds: Annotated[float | None, typer.Option("--seconds", help="Stop after this time.")] = None,
     heads: Annotated[str | None, typer.Option("--heads", help='Some heads only, such as "axis;regions"; all by default.')] = None,
     routes: Annotated[bool, typer.Option("--routes", help="Every way to run a layer against its own statement.")] = False,
+    stacks: Annotated[
+        int | None, typer.Option("--stacks", help="Stacks of so many random formulas, and forged files of them.")
+    ] = None,
     table: Annotated[bool, typer.Option("--table", help="With --routes: the table as Markdown.")] = False,
     json: options.Json = False,
 ) -> int:
@@ -33,12 +36,15 @@ def run(
     anew by the checker and by its certificate.
     With --routes every way to run a layer (arrays, tensors, gradients, modules, matrices, ONNX, files) is attacked against what
     is stated of that way alone, and the table shows the largest error found in units of that statement.
+    With --stacks random formulas of 3 to 20 variables become stacks, whose nodes are moved as far as their heads may err.
     Exit code 0 when no point lies above a proved bound, 1 otherwise.
     """
     if (layers is not None and layers < 1) or seed < 0 or (seconds is not None and not seconds > 0):
         raise BadInput("`--layers` must be at least 1, `--seed` not negative and `--seconds` positive.")
     if table and not routes:
         raise BadInput("`--table` goes with `--routes`.")
+    if stacks is not None:
+        return _stacks(stacks, seed, seconds, json)
     if routes:
         return _routes(heads, layers or 2, seed, seconds, json, table)
     from maxaffine.attack.heads import attack_heads
@@ -59,6 +65,23 @@ def run(
 
 def _named(heads: str | None) -> list[str] | None:
     return None if heads in (None, "all") else [name.strip() for name in str(heads).split(";")]
+
+
+def _stacks(formulas: int, seed: int, seconds: float | None, json: bool) -> int:
+    from maxaffine.attack.stacks import attack_stacks
+    from maxaffine.compiler import compile
+
+    if formulas < 1:
+        raise BadInput(f"`--stacks` (={formulas}) must be at least 1.")
+    with progress_bar() as progress:
+        tally = attack_stacks(compile, formulas, seed, seconds, progress)
+    if json:
+        say_json(tally.to_json())
+    else:
+        say("\n".join(tally.lines()))
+    for one in tally.violations[:20]:
+        complain(f"{one['what']}: {one['found']!r} against the bound {one['bound']!r} for {one['target']}")
+    return VIOLATED if tally.violations else 0
 
 
 def _routes(heads: str | None, layers: int, seed: int, seconds: float | None, json: bool, as_markdown: bool) -> int:

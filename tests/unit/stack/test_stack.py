@@ -222,3 +222,11 @@ def test_maxima_are_written_as_one_direction():
     x, y = graph.variable(0), graph.variable(1)
     place = rebuilt(graph, Expression.parse("max(x, y)", ("x", "y")), (x, y))
     assert place == graph.add(y, graph.apply("max", graph.subtract(x, y), graph.zero))
+
+
+def test_the_attack_finds_nothing_above_a_bound_and_refuses_every_forged_record():
+    from maxaffine.attack.stacks import attack_stacks
+
+    tally = attack_stacks(ma.compile, 2, seed=5)
+    assert tally.stacks >= 1 and tally.violations == [] and tally.caught == tally.lies > 0
+    assert tally.unconfirmed == 0 and 0.0 < tally.worst <= 1.0 and 0.1 < tally.worst_moved <= 1.0
