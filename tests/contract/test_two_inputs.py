@@ -10,6 +10,8 @@ from maxaffine import reference
 from maxaffine.checker import check
 from maxaffine.cli.app import main
 from maxaffine.layer.query import leans_on_query
+from maxaffine.proofs import literal
+from maxaffine.proofs.exact_layer import exact_value
 
 PAIR = ma.Box(q=(-1, 1)), ma.Box(k=(-1, 1))
 THREE = ma.Box(q1=(-1, 1), q2=(-1, 1), q3=(-1, 1)), ma.Box(k1=(-1, 1), k2=(-1, 1), k3=(-1, 1))
@@ -67,6 +69,24 @@ def test_values_that_lean_on_the_query_are_not_confirmed():
     slopes[..., int(np.flatnonzero(np.any(layer.weights.groups[0].matrix[:, :3], axis=1))[0])] = 1e-12
     verdict = check({**tensors, "group.0.value_slopes": slopes}, record)
     assert not verdict.passed and "affine in the query" in verdict.reason
+
+
+def test_what_keys_made_of_the_context_lose_is_needed_in_the_bound(monkeypatch):
+    """Far from the origin the scores of keys, multiplied out uncentred, are off by more than all other roundings together."""
+    flint = pytest.importorskip("flint")
+    layer = ma.compile("abs(q - k)", (ma.Box(q=(1000, 1001)), ma.Box(k=(1000, 1001))), error=1e-3)
+    made, away = layer.matrices("cross"), 0.0
+    with flint.ctx.workprec(200):
+        for x in layer.box.sample(60, np.random.default_rng(1)):
+            (exact,) = exact_value(layer.weights, [flint.arb(float(one)) for one in x])
+            away = max(away, abs(float(flint.arb(made(x[:1, None], x[1:, None])[0, 0]) - exact)))
+    blends = layer.certificate.blends
+    counted = literal.literal(layer.weights, blends).total
+    tensors, record = layer._record()
+    verdict = check(tensors, record)
+    assert away <= counted and away <= verdict.claims[0].checked - verdict.bound
+    monkeypatch.setattr(literal, "with_crossed_keys", lambda layer, group, column, form: column)
+    assert away > 10.0 * literal.literal(layer.weights, blends).total
 
 
 @pytest.mark.parametrize("case", CASES[:3], ids=["product", "gaussian", "bilinear"])
