@@ -20,10 +20,9 @@ from maxaffine.core.container import container_bytes, write_container
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.heads.found import Found
 from maxaffine.heads.spectral.plan import SpectralPlan
-from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.layer import Layer
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.layer.records import CrossMatrices, SelfMatrices
+from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
 from maxaffine.proofs.routes import literal_bounds, narrow_tolerance, statement, statements
@@ -52,7 +51,7 @@ class Compiled:
     """A function inside one softmax attention layer, with what is proved and what was observed about its error."""
 
     target: Target
-    weights: Layer | GroupedLayer  # keys and values, as they are stored and run
+    weights: AnyLayer  # keys and values, as they are stored and run
     certificate: Certificate
     observed: Observed
     error: float  # asked for: absolute, or relative to |f(x)| where the certificate is
@@ -123,7 +122,7 @@ class Compiled:
     # -- what it is
 
     @property
-    def layer(self) -> Layer | GroupedLayer:
+    def layer(self) -> AnyLayer:
         """Deprecated name of `weights`."""
         warnings.warn("`layer` is called `weights` now; `.layer` will go in the next release.", DeprecationWarning, 2)
         return self.weights

@@ -97,6 +97,7 @@ class Request:
     largest: float = 0.0  # |f| reaches about that
     max_seconds: float | None = None  # of the search
     seen_spread: float = 0.0  # and f goes that far from its least to its largest value
+    errors: tuple[float, ...] | None = None  # of every entry row by row, where they differ; `error` is the largest
     pointwise: Pointwise | None = None  # where the error is relative to |f(x)|; `error` is absolute all the same
 
     @cached_property

@@ -14,8 +14,7 @@ from maxaffine.heads import HEADS, interpolated
 from maxaffine.heads.found import Discontinuous, Found, as_asked
 from maxaffine.heads.lookup import search as lookup
 from maxaffine.layer.file import to_tensors
-from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.layer import Layer
+from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.layer.temperature import at_temperature
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.pointwise import Pointwise
@@ -110,15 +109,34 @@ def _search(request: Request, method: str, local: bool = True) -> Found:
         raise _refusal(request, f"no head was {done} {request.error:g}", reasons, refusal) from None
 
 
-def _ask_heads(request: Request, method: str, reasons: dict[str, list[str]], local: bool) -> Found | None:
+def _for_a_part(request: Request, fewest: int | None, method: str = "auto") -> Found:
+    """The smallest layer for one part of an output, of fewer than `fewest` tokens; lookups have no part beside others."""
+
+    def ask(request: Request, method: str = method) -> Found:
+        reasons: dict[str, list[str]] = {}
+        found = _ask_heads(request, method, reasons, True, fewest, part=True)
+        if found is None:
+            raise _refusal(request, "no head was found for it", reasons)
+        return found
+
+    if not interpolated.serves(request):
+        return ask(request)
+    seen = interpolated.look(request)
+    return (interpolated.settled(seen, ask) if seen.interpolant.resolved else None) or ask(request)
+
+
+def _ask_heads(
+    request: Request, method: str, reasons: dict[str, list[str]], local: bool, limit: int | None = None, part: bool = False
+) -> Found | None:
     """The best of one head, or of all but lookups, which are asked where nothing else is proved.
 
-    A slow head is asked where what is difficult about a callable is `local`.
+    A slow head is asked where what is difficult about a callable is `local`.  For a `part` of an output only heads that stand
+    beside others are asked, for fewer than `limit` tokens.
     """
     best: Found | None = None
-    constant = lookup.constant(request) if method == "auto" else None
-    limit = None if constant is None else constant.cost.tokens + 1  # a head of as few tokens says more
-    for name in _asked(request) if method == "auto" else (method,):
+    constant = lookup.constant(request) if method == "auto" and not part else None
+    limit = limit if constant is None else constant.cost.tokens + 1  # a head of as few tokens says more
+    for name in [one for one in _asked(request) if not part or one != "outputs"] if method == "auto" else [method]:
         if HEADS[name].slow and method == "auto" and (not local or _rarely_better(best, request.target)):
             continue
         request.progress(f"{name} heads", 0, 1)
@@ -134,7 +152,7 @@ def _ask_heads(request: Request, method: str, reasons: dict[str, list[str]], loc
         _tell_calls(request)
         if best is not None and best.certificate.kind == "proved" and _settles(best, request):
             break
-    if method == "auto" and constant is None and best is not None and not _beyond_lookups(best, request):
+    if method == "auto" and not part and constant is None and best is not None and not _beyond_lookups(best, request):
         limit = lookup.fewest_tokens(request)  # what it rests on is derived where lookups are in play only
         best = None if limit is not None and best.cost.tokens >= limit else best
     return _better(best, constant)
@@ -165,12 +183,12 @@ def _asked(request: Request) -> list[str]:
 
 def _settles(best: Found, request: Request) -> bool:
     """Whether no other head is asked once this layer is proved."""
-    return best.cost.tokens <= max(ENOUGH, request.target.n_out) or HEADS[best.method].early(request)
+    return best.cost.tokens <= max(ENOUGH, request.target.d_out * request.target.n_out) or HEADS[best.method].early(request)
 
 
 def _beyond_lookups(best: Found, request: Request) -> bool:
     """Whether a lookup surely has more tokens, or more numbers where the tokens of the layer are implied."""
-    implied = isinstance(best.layer, GroupedLayer) and best.layer.work < best.layer.tokens
+    implied = best.layer.grouped and best.layer.work < best.layer.tokens
     return implied or lookup.surely_more(request, best.cost.tokens)
 
 
@@ -184,7 +202,7 @@ def _tell_calls(request: Request) -> None:
 def attempt(name: str, request: Request, reasons: list[str], fewest: int | None) -> Found | None:
     """What one method finds; a refusal is a reason like others."""
     try:
-        return HEADS[name].find(request, reasons, fewest)
+        return HEADS[name].find(request, reasons, fewest, _for_a_part)
     except Discontinuous:
         raise
     except OutOfCalls as spent:
@@ -196,7 +214,7 @@ def attempt(name: str, request: Request, reasons: list[str], fewest: int | None)
 
 
 def found_again(
-    target: Target, layer: Layer | GroupedLayer, method: str, declared: Mapping[str, Any], by: Sequence[float], **asked: Any
+    target: Target, layer: AnyLayer, method: str, declared: Mapping[str, Any], by: Sequence[float], **asked: Any
 ) -> Found:
     """The search that made a stored layer, repeated from its target: refused unless it gives the same weights, bit by bit.
 

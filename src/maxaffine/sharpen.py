@@ -181,7 +181,7 @@ def _attempt(made: Found, request: Request) -> tuple[Certificate | None, str]:
 def _at_entries(made: Found, request: Request) -> tuple[Found, float]:
     """A layer of a table or of samples, verified at the entries."""
     data, plan = request.target.data, made.plan
-    assert isinstance(data, Table | Samples) and isinstance(plan, EntriesPlan)
+    assert isinstance(data, Table | Samples) and isinstance(plan, EntriesPlan) and not made.layer.several
     certificate, verified = certify_entries(made.layer, data, request.error)
     found, promised = Attempts(request, data).found(made.method, plan.family, made.layer, certificate, verified), request.error
     if certificate.bound is not None:

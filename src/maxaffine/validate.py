@@ -16,9 +16,9 @@ from maxaffine.core.rounding import compute_format
 from maxaffine.layer.file import from_tensors, to_tensors
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.proofs.combine import token_values
+from maxaffine.layer.side_by_side import OutputsLayer
 from maxaffine.proofs.pointwise import per_size
-from maxaffine.proofs.routes import Source, statement
+from maxaffine.proofs.routes import Source, most_said, statement
 from maxaffine.runtime import chooser
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
@@ -72,7 +72,7 @@ def validate(source: Source) -> None:
         _survives_its_file(source.weights)
 
 
-def _agrees_with_softmax(source: Source, layer: GroupedLayer) -> None:
+def _agrees_with_softmax(source: Source, layer: GroupedLayer | OutputsLayer) -> None:
     """The structure and the literal softmax over all tokens may differ by both their bounds."""
     x = np.random.default_rng(0).uniform(layer.low, layer.high, size=(4, layer.dimension))
     fast = chooser.evaluate(layer, x)
@@ -83,7 +83,7 @@ def _agrees_with_softmax(source: Source, layer: GroupedLayer) -> None:
     if source.certificate.pointwise:
         apart = apart / np.abs(source.target.values(x))
     away = float(apart.max())
-    lost = ROUNDED * compute_format(layer.dtype).unit * token_values(layer) * per_size(source.certificate)
+    lost = ROUNDED * compute_format(layer.dtype).unit * most_said(layer) * per_size(source.certificate)
     unproved = source.error + lost  # the sum over tokens loses what their values lose
     allowed = unproved if said.bound is None or bound is None else said.bound + bound
     if math.isinf(source.certificate.norm) and away > allowed:

@@ -68,11 +68,15 @@ def _ring(count: int) -> np.ndarray:
 
 def _pair() -> Target:
     boxes = ma.Box.sequence(d=1, n=2, low=-1, high=1), ma.Box.sequence(d=2, n=1, low=-1, high=1)
-    return Target.of("sin(q_x11 + k_x11), q_x12*k_x21", boxes, output_shape=(1, 2))
+    return Target.of("sin(q_x1 + k_x11), q_x2*k_x21", boxes, output_shape=(1, 2))
 
 
 def _sequence() -> Target:
     return Target.of("x11*x22, sin(x12), x21, x11", ma.Box.sequence(d=2, n=2, low=-1, high=1), output_shape=(2, 2))
+
+
+def _tokens() -> Target:
+    return Target.of("max(x1, x2), sin(x1); x2, x1*x2", ma.Box.sequence(d=1, n=2, low=-1, high=1))
 
 
 def _walked(target: Any, box: Any, errors: tuple[float | None, ...], forged: int = 0, **options: Any) -> Case:
@@ -103,6 +107,10 @@ WALKED = {  # through every route
     "spectral, affine": _walked("sin(x)", LINE, (1e-3, 1e-3, 0.1), 60, method="spectral"),
     "spectral, single": _walked("cos(4*x)", LINE, (5e-2, 5e-2, 0.1), method="spectral"),
     "spectral, a sum": _walked("sin(x) + cos(y)", SQUARE, (1e-6, 1e-3, 0.1), 60, method="spectral"),
+    "outputs": _walked("abs(x - .3), sin(x*y), abs(x + .2)", SQUARE, (1e-3, 1e-2), 60, method="outputs"),
+    "outputs, tokens": _walked(_tokens(), None, (1e-3, 1e-2), 40, method="outputs"),
+    "outputs, gap": _walked("sign(x - .3) + x, cos(y)", SQUARE, (1e-2,), 40, gap=1e-2, method="outputs"),
+    "outputs, L_1": _walked("sign(x - .3) + x, sin(x + y)", SQUARE, (1e-1,), 40, norm=1, method="outputs"),
     "lookup": _walked("sin(3*x) + y", SQUARE, (0.5, 0.5), 30, method="lookup"),
     "lookup, L_1": _walked("sign(x - .3) + x", LINE, (0.2, 0.2), 50, norm=1, method="lookup"),
     "partition": _walked("x + y/2", SQUARE, (1.2, 1.2), 60, method="lookup", keys=_sites()),

@@ -19,6 +19,7 @@ import maxaffine as ma
 from maxaffine.checker import check, grid
 from maxaffine.core.container import read_container
 from maxaffine.core.errors import BadInput, Refused
+from maxaffine.expression.texts import pieces
 from maxaffine.heads import HEADS
 from maxaffine.target.target import Target
 
@@ -133,15 +134,8 @@ def test_another_target_is_refused(name):
 
 
 def _outputs(text):
-    """The expressions of a target of several outputs."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return parts
+    """The expressions of a target of several outputs, row by row."""
+    return [one for row in zip(*pieces(text), strict=True) for one in row]
 
 
 @pytest.mark.parametrize("name", grouped(EDITED))
@@ -178,6 +172,7 @@ UNSERVED = {  # a request that the head does not serve
     "regions": ("sin(x*y)", 1e-3, {}), "curved": ("sin(x*y)", 1e-3, {}), "level": ("sin(x*y)", 1e-3, {}),
     "spectral": ("abs(x*y)", 1e-6, {}), "products": ("sin(x*y)", 1e-3, {}), "tree": ("sign(x)*y", 1e-3, {}),
     "lookup": ("sign(x)*y", 1e-3, {}), "separated": ("abs(x*y)", 1e-6, {}),
+    "outputs": ("x, floor(9*x*y)", 1e-3, {}),
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Where a certificate speaks, decided for points: by float64 values for searching, in exact arithmetic for judging."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -84,8 +84,24 @@ def domain_of(scope: Scope, target: Target, layer: Any = None) -> Domain | None:
         return Near((), False, tuple(tuple(float(v) for v in row) for row in centres), scope.radius)
     if scope.gap is None:
         return Domain((), real)
-    strips = _by_planes(scope.gap, target) if scope.measure == "distance" else _along_direction(scope.gap, target)
+    strips = _strips(scope, target)
     return None if strips is None else Domain(tuple(strips), real)
+
+
+def _strips(scope: Scope, target: Target) -> list[Strip] | None:
+    """What is left out about the jumps of every output, by either measure where a scope speaks of both."""
+    found: list[Strip] = []
+    assert scope.gap is not None and target.expression is not None
+    for entry in range(target.d_out * target.n_out):
+        alone = replace(target, expression=target.expression.output(entry), output_shape=()) if target.output_shape else target
+        assert alone.expression is not None
+        if target.output_shape and alone.expression.is_continuous:
+            continue
+        rows = [make(scope.gap, alone) for make, name in MEASURED if scope.measure in (name, "outputs")]
+        if all(one is None for one in rows):
+            return None
+        found += [strip for one in rows for strip in one or []]
+    return found
 
 
 def _by_planes(gap: float, target: Target) -> list[Strip] | None:
@@ -115,3 +131,6 @@ def _along_direction(gap: float, target: Target) -> list[Strip] | None:
         return None
     jumps = [place for place in pieces.breaks if place is not None and place.kind == "jump"]
     return [Strip(one.direction, Fraction(place.low), Fraction(place.high), Fraction(gap)) for place in jumps]
+
+
+MEASURED = ((_by_planes, "distance"), (_along_direction, "direction"))

@@ -179,7 +179,7 @@ def _certified(
         row.refused += 1
         return
     bound: float | str = statement.bound
-    if runtime == "dense" and layer.has_clusters:  # its own statement is that of the literal softmax
+    if runtime == "dense" and (layer.has_clusters or layer.several):  # its own statement is that of the literal softmax
         bound = literal_bounds(layer, statement)[compute_format(layer.dtype).name]
     if isinstance(bound, str):
         row.refused += 1

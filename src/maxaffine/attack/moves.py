@@ -26,7 +26,7 @@ KINDS = {
     "matrix": ("matrix",),
     "centre": ("coordinates.centre",),
 }
-PRODUCT = re.compile(r"group\.\d+\.\d+\.(slopes|offsets)")
+PRODUCT = re.compile(r"(part\.\d+\.)?group\.\d+\.\d+\.(slopes|offsets)")
 
 
 def kinds(tensors: Mapping[str, Any]) -> list[str]:
@@ -65,10 +65,11 @@ def moved(tensors: Mapping[str, Any], record: Mapping[str, Any], rng: np.random.
         factor = float(rng.choice([0.5, 2.0, 4.0, 1.0 - scale, 1.0 + scale]))
         for name in names(tensors, "sites"):
             made[name] = (tensors[name].astype(np.float64) * factor).astype(made[name].dtype)
-        if "steepness" in told["plan"]:
-            told["plan"]["steepness"] = [factor * float(v) for v in told["plan"]["steepness"]]
-        if "sharpness" in told["plan"]:
-            told["plan"]["sharpness"] = factor * float(told["plan"]["sharpness"])
+        for plan in _plans(told):
+            if "steepness" in plan:
+                plan["steepness"] = [factor * float(v) for v in plan["steepness"]]
+            if "sharpness" in plan:
+                plan["sharpness"] = factor * float(plan["sharpness"])
     if float(told["layer"].get("bonus") or 0.0) > 0.0 and rng.random() < 0.2:
         told["layer"]["bonus"] = max(0.0, float(told["layer"]["bonus"]) * rng.uniform(0.2, 1.3))
         picked.append("bonus")
@@ -155,5 +156,16 @@ def narrowed(record: Mapping[str, Any], rng: np.random.Generator) -> dict[str, A
     gap = told["certificate"]["scope"].get("gap")
     if gap is None or rng.random() < 0.5:
         return told
-    told["plan"]["gap"] = told["certificate"]["scope"]["gap"] = gap * float(rng.choice([0.9, 0.5, 0.1, 3.0]))
+    changed = gap * float(rng.choice([0.9, 0.5, 0.1, 3.0]))
+    for plan in _plans(told):
+        plan["gap"] = changed
+    for certificate in (told["certificate"], *told["certificate"].get("within", [])):
+        if certificate["scope"].get("gap") is not None:
+            certificate["scope"]["gap"] = changed
     return told
+
+
+def _plans(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The plan of a layer and those of its parts."""
+    plan = record["plan"]
+    return [plan, *(part["plan"] for part in plan.get("parts", []))]

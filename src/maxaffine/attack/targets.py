@@ -272,6 +272,35 @@ def _sums(rng: Rng) -> Case:
     return Case(" + ".join(rows), box, _error(rng, 1.0, 6.0, dtype), dtype, "sums")
 
 
+def _outputs(rng: Rng) -> Case:
+    """Several outputs of different nature, of the one or the other variable or of both."""
+    box, dtype = Box(x=(-1, 1), y=(-1, 1)), _dtype(rng, 0.25)
+    rows = []
+    for _ in range(int(rng.integers(2, 5))):
+        v, kind = str(rng.choice(["x", "y"])), rng.random()
+        if kind < 0.3:
+            rows.append(f"max({_plane(rng, ['x', 'y'])}, {_plane(rng, ['x', 'y'])})")
+        elif kind < 0.8:
+            rows.append(_some(rng, KINKED if kind < 0.5 else SMOOTH, [v], v))
+        else:
+            rows.append(f"({_some(rng, FACTORS, ['x'], 'x')})*({_some(rng, FACTORS, ['y'], 'y')})")
+    return Case(", ".join(rows), box, _error(rng, 1.0, 6.0, dtype), dtype, "outputs")
+
+
+def _outputs_gapped(rng: Rng) -> Case:
+    """One output that jumps along a direction, and others that do not."""
+    case = HEADS["axis, gap"](rng)
+    v = case.box.names[0]
+    return replace(case, text=f"{case.text}, {_some(rng, SMOOTH, [v], v)}", method="outputs")
+
+
+def _outputs_integrated(rng: Rng) -> Case:
+    """The same in L_p."""
+    case = HEADS["axis, L_p"](rng)
+    v = case.box.names[0]
+    return replace(case, text=f"{case.text}, {_some(rng, SMOOTH, [v], v)}", method="outputs")
+
+
 def _lookup(rng: Rng) -> Case:
     if rng.random() < 0.4:
         text = f"sqrt(x+{rng.uniform(0, 0.1):.2g})*{rng.uniform(0.3, 1):.3g}"
@@ -307,6 +336,9 @@ HEADS: dict[str, Callable[[Rng], Case]] = {
     "spectral, products": _product_keys,
     "ridges": _ridges,
     "separated": separated,
+    "outputs": _outputs,
+    "outputs, gap": _outputs_gapped,
+    "outputs, L_p": _outputs_integrated,
     "lookup": _lookup,
     "lookup, L_p": _lookup_integrated,
 }

@@ -22,6 +22,7 @@ from maxaffine.checker.formats import doubt_formats, lost_below, with_more, with
 from maxaffine.checker.level_sets import check_level_sets
 from maxaffine.checker.literal import Claim, claims_of, proved_again
 from maxaffine.checker.lookup import check_lookup
+from maxaffine.checker.outputs import check_outputs
 from maxaffine.checker.piecewise import check_piecewise
 from maxaffine.checker.pointwise import absolutely, is_pointwise, relatively, shown_least
 from maxaffine.checker.products import check_products
@@ -148,7 +149,8 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table |
             rule = RULES.get(str(record["plan"].get("method"))) if record["layer"]["keys"] == "grouped" else None
             doubt_inputs(record, target)
             plain = absolutely(record) if pointwise else record
-            doubt_certificate(plain, claims, rule is not None and rule.own_scope)
+            own_scope = record["layer"]["keys"] == "parts" or (rule is not None and rule.own_scope)
+            doubt_certificate(plain, claims, own_scope)
             prove = partial(_bound, tensors, plain, target, progress)
             where = " relative to |f(x)|" if pointwise else ""
             if pointwise:
@@ -264,6 +266,8 @@ def _bound(
 
     Grouped layers by the rule of the method that the plan names: it looks at the tensors and the target alone.
     """
+    if record["layer"]["keys"] == "parts":
+        return check_outputs(tensors, record, target, error, _part)
     if record["layer"]["keys"] != "grouped":
         return check_lookup(tensors, record, target, error, progress)
     method = record["plan"].get("method", "spectral")
@@ -274,6 +278,14 @@ def _bound(
     layer = _read(tensors, record, target)
     doubt_formats(layer, RULES[method].followed)
     return with_underflow(RULES[method].prove(layer, record, target, error), tensors, record, target)
+
+
+def _part(tensors: Mapping[str, Any], record: Mapping[str, Any], target: Target, error: float) -> Proved:
+    """A part of a layer of several outputs, as if it stood alone."""
+    rule = RULES.get(str(record["plan"].get("method")))
+    doubt_inputs(record, target)
+    doubt_certificate(record, (), rule is not None and rule.own_scope)
+    return _bound(tensors, record, target, silent, error)
 
 
 __all__ = ["Verdict", "check", "check_file"]

@@ -126,8 +126,8 @@ def logits_of(tokens: Tokens, at: Coordinates, z: Array, frame: Frame) -> Logits
     far = z + error
     inner = (alpha * (far + np.abs(tokens.origin))).sum(axis=1) + np.abs(tokens.beta)
     formed = (site * far).sum(axis=1) + np.abs(tokens.level) + inner
-    top = (np.abs(tokens.slopes) * far).sum(axis=1) + np.abs(tokens.offsets) + frame.layer.bias
-    shared = (site * error).sum(axis=1) + form.gamma(14) * ((site * z).sum(axis=1) + np.abs(tokens.level) + frame.layer.bias)
+    top = (np.abs(tokens.slopes) * far).sum(axis=1) + np.abs(tokens.offsets) + frame.bias
+    shared = (site * error).sum(axis=1) + form.gamma(14) * ((site * z).sum(axis=1) + np.abs(tokens.level) + frame.bias)
     own = (alpha * error).sum(axis=1) + (form.gamma(14) + rounded(2 * E + 9, DOUBLE)) * inner + 2.0 * DOUBLE * formed
     own = own + form.gamma(E + 5) * top + form.unit * (np.minimum(2.0 * top, NEGLIGIBLE) + EXP + 8.0)
     return Logits(shared * MARGIN, own * MARGIN, np.maximum(top, formed))

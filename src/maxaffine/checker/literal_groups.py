@@ -53,7 +53,12 @@ class Frame:
     @property
     def tokens(self) -> int:
         """Of all groups."""
-        return self.layer.tokens
+        return self.layer.tokens if self.form.beside is None else self.form.beside.tokens
+
+    @property
+    def bias(self) -> float:
+        """Between the groups."""
+        return self.layer.bias if self.form.beside is None else self.form.beside.bias
 
     def _affine_part(self, x: Array) -> float:
         """max |affine part| for |x - centre| <= x."""
@@ -135,11 +140,12 @@ def literal_bound(frame: Frame, bound: float, columns: list[Column]) -> float:
     columns = crossed(frame, columns) if frame.layer.pair else columns
     size = sum(one.size for one in columns) + frame.affine_size
     total = bound + sum(one.lost for one in columns) + frame.affine_error()
-    total += (frame.form.gamma(len(columns) + 5) + frame.form.unit) * size
+    count = len(columns) if frame.form.beside is None else frame.form.beside.groups
+    total += (frame.form.gamma(count + 5) + frame.form.unit) * size
     if len(columns) > 1:
         levels = [one.levels() for one in columns]
         tops = [one.top + (frame.affine_size if g == 0 else 0.0) for g, one in enumerate(columns)]
-        total += leak(levels, tops, frame.layer.bias, [2.0 * one.eta + 0.3 for one in columns])
+        total += leak(levels, tops, frame.bias, [2.0 * one.eta + 0.3 for one in columns])
     if not math.isfinite(total):
         raise NotProved(f"its logits are not resolved in {frame.form.name}.")
     return total * MARGIN

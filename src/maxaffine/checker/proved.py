@@ -16,13 +16,26 @@ class NotProved(Exception):
 
 
 @dataclass(frozen=True)
+class Beside:
+    """What a part of a layer shares its softmax with: tokens and groups in all, and the bias between them."""
+
+    tokens: int
+    groups: int
+    bias: float
+
+
+@dataclass(frozen=True)
 class Form:
-    """An arithmetic that a literal form is evaluated in: unit roundoff, smallest normal number, the largest logit followed."""
+    """An arithmetic that a literal form is evaluated in: unit roundoff, smallest normal number, the largest logit followed.
+
+    `beside` says of the form of a part what it shares its softmax with.
+    """
 
     name: str
     unit: float
     normal: float
     largest: float
+    beside: Beside | None = None
 
     def gamma(self, count: float) -> float:
         """What that many roundings make of a product or a sum, relative to its terms; infinite where that says nothing."""

@@ -32,8 +32,8 @@ def _column(frame: Frame, keys: ProductKeys, size: float) -> Column:
     form, E = frame.form, len(keys.axes)
     at = Coordinates.read(frame, keys.matrix)
     error = at.error(at.size)
-    counted = LogitErrors(form.unit, E + 8.5 + (E + 2.0) * DOUBLE / form.unit, 72.0, 5.0 * frame.layer.bias)
-    largest = sum(float(np.abs(axis.a).max()) * 1.01 + float(np.abs(axis.b).max()) for axis in keys.axes) + frame.layer.bias
+    counted = LogitErrors(form.unit, E + 8.5 + (E + 2.0) * DOUBLE / form.unit, 72.0, 5.0 * frame.bias)
+    largest = sum(float(np.abs(axis.a).max()) * 1.01 + float(np.abs(axis.b).max()) for axis in keys.axes) + frame.bias
     eta = sum(counted.largest(axis, E) for axis in keys.axes) + float(error @ [np.abs(axis.a).max() for axis in keys.axes])
     if not (largest < form.largest and eta < RESOLVED and np.all(error < 2.0**-9)):
         raise NotProved(f"its logits are not resolved in {form.name}.")

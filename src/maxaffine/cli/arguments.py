@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from maxaffine.core.errors import BadInput, MaxaffineError
+from maxaffine.expression.texts import split
 
 if TYPE_CHECKING:
     from maxaffine.target.box import Box
@@ -70,7 +71,7 @@ def lipschitz(text: str | None) -> float | list[float] | None:
 
 def numbers(text: str, where: str) -> list[float]:
     """Numbers separated by commas."""
-    pieces = [piece.strip() for piece in _split(text, ",")]
+    pieces = [piece.strip() for piece in split(text, ",")]
     if not all(pieces):
         raise BadInput(f"{where} (={_short(text)!r}) has an empty entry; separate numbers by single commas.")
     return [constant(piece, where) for piece in pieces]
@@ -94,7 +95,7 @@ def box(texts: Sequence[str], option: str = "--box") -> "Box":
 
     edges: dict[str, tuple[float, float]] = {}
     for text in texts:
-        for item in _split(text, ","):
+        for item in split(text, ","):
             name, equals, sides = item.strip().partition("=")
             name, pair = name.strip(), sides.split(":")
             if not item.strip():
@@ -206,17 +207,6 @@ def writable(path: Path, option: str) -> Path:
     if not access(path.parent, W_OK):
         raise BadInput(f"{shown}: the folder {str(path.parent)!r} cannot be written to; choose another one.")
     return path
-
-
-def _split(text: str, separator: str) -> Iterator[str]:
-    """Split at separators outside of parentheses."""
-    depth, begun = 0, 0
-    for place, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if letter == separator and depth == 0:
-            yield text[begun:place]
-            begun = place + 1
-    yield text[begun:]
 
 
 def _short(text: str) -> str:

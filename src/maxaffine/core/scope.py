@@ -12,7 +12,7 @@ from maxaffine.core.errors import BadInput
 
 OVER = ("box", "integral", "centres", "entries", "nothing")
 INPUTS = ("real", "float64")
-MEASURES = ("distance", "direction")
+MEASURES = ("distance", "direction", "outputs")
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Scope:
 
     inputs: "real", every real x, its rounding to float64 included; or "float64", the x whose coordinates are float64 numbers.
     gap: of the x of the box those closer than this to one of the target's `jumps` are excluded; the `measure` is Euclidean
-    "distance", or |w . x - jump| along the target's "direction".
+    "distance", or |w . x - jump| along the target's "direction"; "outputs": some outputs by the one, some by the other.
     """
 
     over: str = "box"

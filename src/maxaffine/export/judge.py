@@ -11,7 +11,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.layer import Layer
+from maxaffine.layer.side_by_side import AnyLayer, clusters_of
 from maxaffine.proofs.statement import Statement
 from maxaffine.runtime import two_level
 
@@ -38,7 +38,7 @@ class Judged:
         return {**found, "statement": self.statement.to_json()}
 
 
-def points(layer: Layer | GroupedLayer, worst: Iterable[float], seed: int = 0) -> Array:
+def points(layer: AnyLayer, worst: Iterable[float], seed: int = 0) -> Array:
     """Points to compare at: random ones, corners, faces, the worst one known, and both sides of where clusters hand over."""
     rng = np.random.default_rng(seed)
     low, high, D = layer.low, layer.high, layer.dimension
@@ -54,17 +54,19 @@ def points(layer: Layer | GroupedLayer, worst: Iterable[float], seed: int = 0) -
     return np.asarray(np.clip(np.concatenate(found), low, high))
 
 
-def hand_overs(layer: Layer | GroupedLayer, rng: np.random.Generator, segments: int) -> Array:
+def hand_overs(layer: AnyLayer, rng: np.random.Generator, segments: int) -> Array:
     """Points next to places where another cluster takes the lead: segments between random points, halved to the last bit."""
     found = []
     if not layer.grouped:
         return np.empty((0, layer.dimension))
-    for group in layer.cluster_groups():
+    for own, variables, group in clusters_of(layer):
         if len(group.clusters) == 1:
             continue
 
-        def leads(x: Array, group: ClusterGroup = group) -> NDArray[np.intp]:
-            return np.asarray(two_level.levels(layer, group, x)[0].argmax(axis=1))
+        def leads(
+            x: Array, own: GroupedLayer = own, seen: list[int] = list(variables), group: ClusterGroup = group  # noqa: B006
+        ) -> NDArray[np.intp]:
+            return np.asarray(two_level.levels(own, group, x[:, seen])[0].argmax(axis=1))
 
         a, b = (rng.uniform(layer.low, layer.high, size=(4 * segments, layer.dimension)) for _ in range(2))
         place, direction = halved(leads, a, b, segments)

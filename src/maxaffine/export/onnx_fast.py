@@ -29,6 +29,7 @@ from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import AnyGroup, Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.layer import Layer
+from maxaffine.layer.side_by_side import AnyLayer, OutputsLayer
 from maxaffine.runtime.two_level import SKIP, Family, families
 
 LARGEST = (1 << 31) - (1 << 20)  # bytes of a model: protobuf ends at 2 GiB
@@ -36,7 +37,7 @@ AXES_AS_INPUT = 18  # from this opset on ReduceMax takes its axes as an input, a
 
 
 def build_fast(
-    layer: Layer | GroupedLayer, output: tuple[int, ...], shapes: Any, dtype: str, opset: int, semantics: dict[str, Any]
+    layer: AnyLayer, output: tuple[int, ...], shapes: Any, dtype: str, opset: int, semantics: dict[str, Any]
 ) -> Any:
     """The model, checked by onnx's own checker; inputs and output in `dtype`, float64 in between."""
     needed = 8 * (layer.nbytes // layer.itemsize)  # about
@@ -49,8 +50,7 @@ def build_fast(
     wide = points if dtype == "float64" else graph("Cast", points, to=int(TensorProto.DOUBLE))
     inside = graph("Transpose", graph.inside(wide, layer.low, layer.high), perm=[1, 0])  # (D, B)
     graph.zeros = graph("MatMul", graph.const(np.zeros((1, layer.dimension))), inside)
-    away = graph.by("Sub", inside, layer.centre[:, None])
-    total = _groups(graph, layer, away) if layer.grouped else _lookup(graph, layer, away)
+    total = _parts(graph, layer, inside) if layer.several else _alone(graph, layer, inside)
     rows = graph("Transpose", total, perm=[1, 0])
     return graph.model(rows if dtype == "float64" else graph("Cast", rows, to=graph.kind), output, semantics)
 
@@ -109,6 +109,21 @@ class Fast(Graph):
             part = self.by("Mul", part, row[used, None])
             found.append(part if len(used) == 1 else self.reduce("ReduceSum", part, 0))
         return found
+
+
+def _alone(graph: Fast, layer: Layer | GroupedLayer, inside: str) -> str:
+    """F(x) of points (D, B), (d_out n_out, B)."""
+    away = graph.by("Sub", inside, layer.centre[:, None])
+    return _groups(graph, layer, away) if layer.grouped else _lookup(graph, layer, away)
+
+
+def _parts(graph: Fast, layer: OutputsLayer, inside: str) -> str:
+    """Layers side by side: the answers of every part below one another, then put in order, (d_out n_out, B)."""
+    order, found = [e for part in layer.parts for e in part.entries], []
+    for part in layer.parts:
+        found.append(_alone(graph, part.layer, graph("Gather", inside, graph.const(part.variables, np.int64), axis=0)))
+    places = [order.index(entry) for entry in range(len(order))]
+    return graph("Gather", graph("Concat", *found, axis=0), graph.const(places, np.int64), axis=0)
 
 
 def _groups(graph: Fast, layer: GroupedLayer, away: str) -> str:

@@ -95,6 +95,8 @@ def build(head: Head, output: tuple[int, ...], shapes: Any, dtype: str, opset: i
     n_q, k, D = head.query_map.shape
     m, d_out = head.values.shape
     inside = graph.inside(graph.points(shapes), head.low, head.high)
+    if head.copies > 1:
+        inside = node("Concat", *[inside] * head.copies, out="copies", axis=1)
     # In float32 the centre is a sum of two numbers: rounded to one it would shift x by half a unit in its last place.
     coarse = np.asarray(head.centre, dtype=graph.number)
     near = node("Sub", inside, constant("centre", coarse[None]), out="near")

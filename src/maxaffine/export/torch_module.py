@@ -21,11 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from maxaffine.export.head import Head, head_of
-from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.layer import Layer
 from maxaffine.layer.records import CrossMatrices, LinearMap, SelfMatrices
+from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.proofs.statement import Statement
-from maxaffine.runtime import torch_factorised
+from maxaffine.runtime import torch_factorised, torch_structure
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.float32}
 
@@ -36,7 +35,7 @@ class Exported(nn.Module):
     low: Tensor
     high: Tensor
 
-    def __init__(self, layer: Layer | GroupedLayer, output: tuple[int, ...], carrier: str) -> None:
+    def __init__(self, layer: AnyLayer, output: tuple[int, ...], carrier: str) -> None:
         super().__init__()
         self.inputs = tuple((int(d), int(n)) for d, n in layer.inputs)
         self.output = tuple(output)
@@ -159,12 +158,12 @@ def _same(ours: Tensor, other: Tensor) -> bool:
 class FastLayer(Exported):
     """The layer through its structure: one softmax per group and direction, clusters by two levels, all in float64."""
 
-    def __init__(self, layer: Layer | GroupedLayer, output: tuple[int, ...], trainable: bool) -> None:
+    def __init__(self, layer: AnyLayer, output: tuple[int, ...], trainable: bool) -> None:
         dtype = DTYPES[layer.dtype]
         tensors = {n: t for n, t in torch_factorised.tensors_of(layer, dtype=dtype).items() if not n.startswith("box.")}
         moving = [name for name in tensors if not name.endswith(torch_factorised.COORDINATES)]
         super().__init__(layer, output, moving[0].replace(".", "_"))
-        self.structure = torch_factorised.structure_of(layer)
+        self.structure = torch_structure.structure_of(layer)
         self.names: dict[str, str] = {}
         for name, tensor in tensors.items():
             self.names[name] = name.replace(".", "_")
@@ -190,7 +189,7 @@ class LiteralAttention(Exported):
     W_O: Tensor
 
     def __init__(
-        self, layer: Layer | GroupedLayer, made: SelfMatrices | CrossMatrices, output: tuple[int, ...], trainable: bool
+        self, layer: AnyLayer, made: SelfMatrices | CrossMatrices, output: tuple[int, ...], trainable: bool
     ) -> None:
         dtype = DTYPES[layer.dtype]
         super().__init__(layer, output, "W_Q")
@@ -236,7 +235,7 @@ class AttentionBlock(Exported):
     centre: Tensor
     mix: Tensor
 
-    def __init__(self, layer: Layer | GroupedLayer, output: tuple[int, ...], head: Head) -> None:
+    def __init__(self, layer: AnyLayer, output: tuple[int, ...], head: Head) -> None:
         dtype = DTYPES[layer.dtype]
         super().__init__(layer, output, "context")
         n_q, k, D = head.query_map.shape
@@ -265,11 +264,11 @@ class AttentionBlock(Exported):
             slopes = np.zeros((m, width, D))
             slopes[:, k : k + d_out] = head.slopes
             self.keep("context_slopes", slopes, dtype, False)
-        self.queries, self.dimension, self.width = n_q, D, width
+        self.queries, self.dimension, self.width, self.copies = n_q, D, width, head.copies
 
     def embed(self, *x: Tensor) -> tuple[Tensor, Tensor]:
         """Query tokens (B, n_q, width) and context tokens (B, m, width) for the attention module."""
-        z = (self.points(*x) - self.centre).to(self.dtype)
+        z = (self.points(*x).repeat(1, self.copies) - self.centre).to(self.dtype)
         query = z.new_zeros(len(z), self.queries, self.width)
         query[:, :, : self.dimension] = z[:, None]
         query[:, :, self.dimension] = 1.0
@@ -288,12 +287,12 @@ class AttentionBlock(Exported):
 
 
 def to_torch(
-    layer: Layer | GroupedLayer, output: tuple[int, ...], made: SelfMatrices | CrossMatrices | None, trainable: bool
+    layer: AnyLayer, output: tuple[int, ...], made: SelfMatrices | CrossMatrices | None, trainable: bool
 ) -> Exported:
     """The fast module, or the literal one where its matrices are given."""
     return FastLayer(layer, output, trainable) if made is None else LiteralAttention(layer, made, output, trainable)
 
 
-def to_multihead_attention(layer: Layer | GroupedLayer, output: tuple[int, ...]) -> AttentionBlock:
+def to_multihead_attention(layer: AnyLayer, output: tuple[int, ...]) -> AttentionBlock:
     """The layer inside a stock torch.nn.MultiheadAttention."""
     return AttentionBlock(layer, output, head_of(layer))

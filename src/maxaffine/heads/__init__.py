@@ -5,7 +5,7 @@ Lookups come last: they are asked where nothing else is proved.
 
 from typing import Any
 
-from maxaffine.heads import axis, composite, curved, level, lookup, piecewise, regions, separated, spectral, tree
+from maxaffine.heads import axis, composite, curved, level, lookup, outputs, piecewise, regions, separated, spectral, tree
 from maxaffine.heads.head import Example, Head
 
 __all__ = ["HEADS", "Example", "Head"]
@@ -22,6 +22,7 @@ HEADS: dict[str, Head[Any]] = {
         spectral.HEAD,
         composite.PRODUCTS,
         separated.HEAD,
+        outputs.HEAD,
         tree.HEAD,
         lookup.HEAD,
     )

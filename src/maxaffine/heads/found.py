@@ -16,7 +16,7 @@ from maxaffine.core.rounding import compute_format
 from maxaffine.core.streams import Pending
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.layer import Layer
+from maxaffine.layer.side_by_side import AnyLayer, OutputsLayer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed, local_evaluation, observe
 from maxaffine.proofs.observe_few import observe_few
@@ -56,26 +56,43 @@ class Planned(Protocol):
 P = TypeVar("P", bound=Planned)
 
 
+class Prover(Protocol):
+    """What of a head its layers need when they are parts of another one: proofs of other numbers, plans of other temperatures."""
+
+    def prove(self, layer: Any, plan: Any, request: Request, runtime: str) -> Certificate:
+        """What is proved about a stored layer on one runtime."""
+        ...
+
+    def sharpened(self, plan: Any, r: float) -> Any:
+        """The plan of the layer whose logits are r times as large."""
+        ...
+
+
+Ask = Callable[[Request, int | None], "Found"]  # a search for one part of an output, of fewer than so many tokens; or Refused
+
+
 @dataclass(frozen=True)
 class Found:
     """A plan carried out: its layer, certificate and cost; `prove(runtime)` certifies it for one runtime alone."""
 
     method: str
     plan: Planned
-    layer: Layer | GroupedLayer
+    layer: AnyLayer
     certificate: Certificate
     cost: Cost
     observed: Observed | None = None
     prove: Callable[[str], Certificate] | None = None
+    head: "Prover | None" = None  # which made and proved it
     around: tuple[NDArray[np.float64], float] | None = None  # points and a radius, where the layer speaks of their balls alone
     pending: Pending | None = None  # the file that its values were written to, still to be finished
     request: Request | None = None  # what was asked for
     smaller: "Found | None" = None  # a layer of fewer tokens of which nothing is proved, where this one is
 
 
-def grouped_cost(layer: GroupedLayer) -> Cost:
-    """Tokens, bytes and flops of a grouped layer."""
-    flops = 40 * sum(sum(group.shape) for group in layer.groups) + layer.nbytes // 2
+def grouped_cost(layer: GroupedLayer | OutputsLayer) -> Cost:
+    """Tokens, bytes and flops of a grouped layer, or of layers side by side."""
+    groups = [group for _, group in layer.members()] if layer.several else layer.groups
+    flops = 40 * sum(sum(group.shape) for group in groups) + layer.nbytes // 2
     return Cost(layer.tokens, layer.nbytes, 4 * layer.nbytes, flops)
 
 
@@ -124,7 +141,7 @@ def must_hold(observed: float, bound: float | None) -> None:
         raise AssertionError(f"observed error {observed!r} exceeds the proved bound {bound!r}: please report this")
 
 
-def literal_failure(layer: Layer | GroupedLayer, certificate: Certificate, request: Request) -> str | None:
+def literal_failure(layer: AnyLayer, certificate: Certificate, request: Request) -> str | None:
     """Why the literal softmax of a layer does not do, where one is asked for that meets the error."""
     if not request.literal or certificate.bound is None:
         return None

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic
 
-from maxaffine.heads.found import NO_FACTS, Found, P
+from maxaffine.heads.found import NO_FACTS, Ask, Found, P
 from maxaffine.heads.search import Search, search
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
@@ -83,6 +83,9 @@ class Head(ABC, Generic[P]):
         """The plan of the layer whose logits are r times as large; what a proof reads off a plan besides must follow."""
         return plan
 
-    def find(self, request: Request, reasons: list[str], fewest: int | None) -> Found | None:
-        """The smallest layer of this kind that is proved and has fewer than `fewest` tokens; else why not, in `reasons`."""
-        return search(self, Search(request, reasons, fewest))
+    def find(self, request: Request, reasons: list[str], fewest: int | None, ask: Ask | None = None) -> Found | None:
+        """The smallest layer of this kind that is proved and has fewer than `fewest` tokens; else why not, in `reasons`.
+
+        `ask` searches for single outputs, by all heads that have one.
+        """
+        return search(self, Search(request, reasons, fewest, ask=ask))

@@ -21,6 +21,7 @@ from maxaffine.core.errors import Missed, Refused
 from maxaffine.core.rounding import compute_format
 from maxaffine.heads.found import (
     BELOW,
+    Ask,
     Found,
     P,
     grouped_cost,
@@ -58,6 +59,7 @@ class Search:
     reasons: list[str]
     fewest: int | None = None
     failure: Refused | None = None
+    ask: Ask | None = None  # how parts of an output are searched for
 
     def most(self, limit: int) -> int:
         """Tokens that a plan may have, of at most `limit`."""
@@ -158,7 +160,7 @@ def _proved(head: Head[P], plan: P, layer: GroupedLayer, request: Request) -> Fo
     rough = literal_failure(layer, certificate, request)
     if rough is not None:
         raise Refused(rough)
-    found = Found(head.name, plan, layer, certificate, grouped_cost(layer), prove=prove)
+    found = Found(head.name, plan, layer, certificate, grouped_cost(layer), prove=prove, head=head)
     refusal = unconfirmed(found, request) if head.asks_checker(certificate, request) else None
     if refusal is not None:
         raise Unconfirmed(f"proved to {bound:.3g}, but the checker does not confirm it: {refusal}")

@@ -18,12 +18,14 @@ after cluster; group.<g>.shapes (C, E) says how many keys a cluster has per coor
     group.<g>.matrix (E, D), group.<g>.shapes, .origins, .radii (C, E) float64;  group.<g>.sites.slopes (C, E), .offsets (C,);
     group.<g>.keys.<e>.slopes, .offsets (sum of keys along e,);  group.<g>.values (N_g, K), group.<g>.value_slopes (N_g, K, E)
 
+Layers side by side (`parts` of the record lists their entries, variables and descriptions) have box.* and part.<p>.* of each.
+
 A product (`factors` of the record lists the clusters of its factors, and nothing for other groups) holds its factors, the same
 arrays each, and not their combinations: group.<g>.factor.<b>.matrix (E_b, D), .shapes, ..;  group.<g>.shift (1,) float64
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,10 +38,13 @@ from maxaffine.layer.factors import FactorGroup
 from maxaffine.layer.grouped import AnyGroup, Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys, Coordinates, ListedKeys, ProductKeys
 from maxaffine.layer.layer import Layer
+from maxaffine.layer.side_by_side import AnyLayer, OutputsLayer, Part
 
 
-def to_tensors(layer: Layer | GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
+def to_tensors(layer: AnyLayer) -> tuple[Tensors, dict[str, Any]]:
     """The tensors of a layer and the part of the record that describes them."""
+    if layer.several:
+        return _parts_tensors(layer)
     if layer.grouped:
         return _grouped_tensors(layer)
     tensors: Tensors = {
@@ -68,6 +73,38 @@ def to_tensors(layer: Layer | GroupedLayer) -> tuple[Tensors, dict[str, Any]]:
     return tensors, record
 
 
+def _parts_tensors(layer: OutputsLayer) -> tuple[Tensors, dict[str, Any]]:
+    tensors: Tensors = {"box.low": layer.low, "box.high": layer.high}
+    parts = []
+    for p, part in enumerate(layer.parts):
+        own, record = _grouped_tensors(part.layer)
+        tensors |= {f"part.{p}.{name}": tensor for name, tensor in own.items()}
+        parts.append({"entries": list(part.entries), "variables": list(part.variables), "layer": record})
+    inputs, shape = [list(one) for one in layer.inputs], [layer.d_out, layer.n_out]
+    return tensors, {
+        "dtype": layer.dtype, "bonus": layer.bonus, "inputs": inputs, "keys": "parts", "outputs": shape, "parts": parts,
+    }  # fmt: skip
+
+
+def _parts_layer(tensors: Mapping[str, Any], record: Mapping[str, Any], common: dict[str, Any]) -> OutputsLayer:
+    parts, known = [], {"box.low", "box.high"}
+    if len(record["parts"]) > PARTS_LIMIT or any(one["layer"]["keys"] != "grouped" for one in record["parts"]):
+        raise BadInput(f"the parts of a layer are layers of groups, at most {PARTS_LIMIT:,}")
+    for p, one in enumerate(record["parts"]):
+        own = _under(tensors, f"part.{p}.")
+        known |= {f"part.{p}.{name}" for name in own}
+        layer = from_tensors(own, one["layer"])
+        assert isinstance(layer, GroupedLayer)
+        parts.append(Part(tuple(int(e) for e in one["entries"]), tuple(int(i) for i in one["variables"]), layer))
+    _expect(tensors, known)
+    d_out, n_out = (int(n) for n in record["outputs"])
+    made = OutputsLayer(tuple(parts), d_out, n_out, float(record["bonus"]), common["low"], common["high"], common["inputs"])
+    if made.dtype != common["dtype"]:
+        raise BadInput("the parts of a layer have another dtype than its record says")
+    return made
+
+
+PARTS_LIMIT = 1000
 CLUSTER_LIMIT = 1 << 20  # clusters that a file may hold
 EXACT = {"matrix", "low", "high", "centre", "shapes", "origins", "radii", "shift"}  # last parts of names, float64 in every dtype
 PARTS = ("slopes", "offsets")
@@ -250,7 +287,7 @@ def _lookup(tensors: Mapping[str, Any], record: Mapping[str, Any], common: dict[
     )
 
 
-def from_tensors(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Layer | GroupedLayer:
+def from_tensors(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> AnyLayer:
     """The layer of validated tensors; refuses names, dtypes or shapes that do not belong together."""
     try:
         dtype = str(record["dtype"])
@@ -261,7 +298,7 @@ def from_tensors(tensors: Mapping[str, Any], record: Mapping[str, Any]) -> Layer
         if np.any(low >= high):
             raise BadInput("the box is empty")
         inputs = tuple((int(d), int(n)) for d, n in record["inputs"])
-        make = _grouped_layer if record["keys"] == "grouped" else _lookup
+        make: Callable[..., AnyLayer] = {"grouped": _grouped_layer, "parts": _parts_layer}.get(str(record["keys"]), _lookup)
         return make(tensors, record, {"dtype": dtype, "low": low, "high": high, "inputs": inputs})
     except (KeyError, TypeError, ValueError, AttributeError) as failure:
         raise BadInput(f"the file does not hold a layer: {failure}.") from None

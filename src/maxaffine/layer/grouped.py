@@ -176,6 +176,7 @@ class GroupedLayer(Boxed):
     tilt: Array | None = None  # (K, D)
 
     grouped: ClassVar[Literal[True]] = True
+    several: ClassVar[Literal[False]] = False
     hard = is_product = is_grid = False
     sharpness = 1.0
     n_out = 1

@@ -76,6 +76,7 @@ class Layer(Boxed):
     sites: tuple[Array, ...] | None = field(default=None)  # of a hard layer, float64: (P_i,) per variable, or one (N, D)
 
     grouped: ClassVar[Literal[False]] = False
+    several: ClassVar[Literal[False]] = False
     has_clusters: ClassVar[Literal[False]] = False
 
     def __post_init__(self) -> None:

@@ -19,10 +19,10 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput, Refused
-from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.query import LEANS, leans_on_query
 from maxaffine.layer.records import CrossMatrices, LinearMap, SelfMatrices
+from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.layer.tables import Tables, tables_of
 
 CONSTANT = "constant context: Z_K does not depend on the input (d1)"
@@ -46,7 +46,7 @@ def matrices_bytes(layer: Layer, kind: str, layout: str) -> int:
 
 
 def matrices(
-    layer: Layer | GroupedLayer, kind: str, layout: str | None = None, correction: str = "output", bonus: float | None = None
+    layer: AnyLayer, kind: str, layout: str | None = None, correction: str = "output", bonus: float | None = None
 ) -> SelfMatrices | CrossMatrices:
     """The literal matrices: kind "self" (layout Q, K or I) or "cross"."""
     if kind == "self":
@@ -59,7 +59,7 @@ def matrices(
 
 
 def self_matrices(
-    layer: Layer | GroupedLayer, layout: str = "Q", correction: str = "output", bonus: float | None = None
+    layer: AnyLayer, layout: str = "Q", correction: str = "output", bonus: float | None = None
 ) -> SelfMatrices:
     """The literal self-attention layer in layout Q, K or I."""
     if layout not in LAYOUTS:
@@ -73,7 +73,7 @@ def self_matrices(
     return SelfMatrices(W_Q, W_K, W_V, W_O, head, _outputs(tables), linear=linear, layout=layout)
 
 
-def cross_matrices(layer: Layer | GroupedLayer, correction: str = "output", bonus: float | None = None) -> CrossMatrices:
+def cross_matrices(layer: AnyLayer, correction: str = "output", bonus: float | None = None) -> CrossMatrices:
     """The literal cross-attention layer: constant context for one input, X_kv in the keys for two."""
     tables = tables_of(layer, correction, bonus)
     (d_q, n_q), (d_k, n_k), n_out = tables.inputs[0], tables.inputs[-1], tables.n_out
@@ -81,18 +81,20 @@ def cross_matrices(layer: Layer | GroupedLayer, correction: str = "output", bonu
     centre = tables.coordinates.centre
     labels, sites, groups, values = _names(tables)
 
-    R_q = np.concatenate([np.repeat(-centre[:D_q, None], n_out, axis=1), np.ones((1, n_out)), np.eye(n_out)])
-    query = _linear(_broadcast(d_q, n_q, len(R_q), n_out), R_q, (*labels[:D_q], "1", *groups))
+    own = [copy * tables.variables + i for copy in range(tables.copies) for i in range(D_q)]  # rows of the query's variables
+    R_q = np.concatenate([np.repeat(-centre[own, None], n_out, axis=1), np.ones((1, n_out)), np.eye(n_out)])
+    query = _linear(_broadcast(d_q, n_q, len(R_q), n_out, tables.copies), R_q, (*(labels[i] for i in own), "1", *groups))
 
     value = E + 1 + n_out
     p, offsets = value + tables.d_out, tables.offsets
     if two:
         if leans_on_query(layer):
             raise Refused(f"this layer has no cross-attention matrices: {LEANS}; compile its target again.")
-        in_kv = tables.coordinates.matrix[:, D_q:].T @ tables.slopes  # (D_kv, m)
+        rest = [i for i in range(len(centre)) if i not in own]
+        in_kv = (tables.coordinates.matrix[:, rest].T @ tables.slopes).reshape(tables.copies, -1, tables.tokens).sum(axis=0)
         terms, constant = _affine_values(tables, p, value, D_q)
         terms = _affine_row(E, in_kv, d_k, p) + terms
-        offsets = offsets - centre[D_q:] @ in_kv
+        offsets = offsets - centre[rest] @ (tables.coordinates.matrix[:, rest].T @ tables.slopes)
     else:
         terms, constant = _affine_values(tables, p, value)
     R_k = np.concatenate([tables.slopes, offsets[None], tables.groups, constant])
@@ -100,7 +102,7 @@ def cross_matrices(layer: Layer | GroupedLayer, correction: str = "output", bonu
     zero = (np.zeros((p, d_k)), np.zeros((n_k, tables.tokens)))  # of a constant context: it keeps the form sum_i P_i X Q_i + R_0
     context = _linear(terms or [zero], R_k, (*sites, score, *groups, *values))
 
-    W_Q, W_K, W_V = _query_weights(tables, D_q), np.eye(value, p), np.eye(tables.d_out, p, value)
+    W_Q, W_K, W_V = _query_weights(tables, own), np.eye(value, p), np.eye(tables.d_out, p, value)
     output = tables.output.copy()
     form = TWO_INPUTS if two else CONSTANT if not terms else ONE_INPUT
     return CrossMatrices(W_Q, W_K, W_V, output, _head_names(tables), _outputs(tables), query=query, context=context, form=form)
@@ -111,6 +113,7 @@ def _names(tables: Tables) -> tuple[list[str], list[str], list[str], list[str]]:
     for which, (d, n) in enumerate(inputs):
         letter = "X" if len(inputs) == 1 else ("X_q", "X_kv")[which]
         labels += [f"{letter}[{i + 1},{t + 1}] - centre" for t in range(n) for i in range(d)]
+    labels += [f"{one} {copy + 1}" for copy in range(1, tables.copies) for one in labels[: tables.variables]]
     sites = [f"a_j[{e + 1}], slope of key j in coordinate {e + 1}" for e in range(len(tables.coordinates.matrix))]
     groups = [f"e_c[{c + 1}], 1 in the tokens of {tables.column} {c + 1}" for c in range(tables.n_out)]
     values = [f"value of key j for output row {r + 1}, column c" for r in range(tables.d_out)]
@@ -135,9 +138,10 @@ def _linear(terms: Terms, R_0: Array, rows: tuple[str, ...]) -> LinearMap:
     return LinearMap(P, Q, R_0, rows)
 
 
-def _broadcast(d: int, n: int, rows: int, columns: int) -> Terms:
-    """P_t, Q_t that put token t of X into rows t d .. of every column."""
-    return [(np.eye(rows, d, -t * d), np.repeat(np.eye(n)[:, t : t + 1], columns, axis=1)) for t in range(n)]
+def _broadcast(d: int, n: int, rows: int, columns: int, copies: int = 1) -> Terms:
+    """P_t, Q_t that put token t of X into rows t d .. of every column, and again d n rows below for every further copy."""
+    places = [sum(np.eye(rows, d, -(copy * n + t) * d) for copy in range(copies)) for t in range(n)]
+    return [(np.asarray(place), np.repeat(np.eye(n)[:, t : t + 1], columns, axis=1)) for t, place in enumerate(places)]
 
 
 def _affine_row(row: int, coefficients: Array, d: int, rows: int) -> Terms:
@@ -150,14 +154,14 @@ def _affine_values(tables: Tables, rows: int, first: int, query: int = 0) -> tup
     """Terms and constant part of value rows that may be affine in X, or in X_kv, whose coordinates follow the query's."""
     if tables.value_slopes is None:
         return [], tables.values
-    d, slopes = tables.inputs[-1][0], tables.value_slopes[:, query:]
+    d, slopes = tables.inputs[-1][0], tables.folded(tables.value_slopes)[:, query:]
     terms = [term for r, own in enumerate(slopes) for term in _affine_row(first + r, own, d, rows)]
-    return terms, tables.values - np.einsum("rim,i->rm", slopes, tables.coordinates.centre[query:])
+    return terms, tables.values - np.einsum("rim,i->rm", tables.value_slopes, tables.coordinates.centre)
 
 
-def _query_weights(tables: Tables, columns: int, groups: Array | None = None) -> Array:
+def _query_weights(tables: Tables, columns: list[int] | slice = slice(None), groups: Array | None = None) -> Array:
     """W_Q: sharpness * M on the x rows, sharpness on the 1 row, Lambda on the group rows (one each, if not given)."""
-    metric, bonus = tables.coordinates.matrix[:, :columns], np.eye(tables.n_out) if groups is None else groups
+    metric, bonus = tables.coordinates.matrix[:, columns], np.eye(tables.n_out) if groups is None else groups
     E, D = metric.shape
     weights = np.zeros((E + 1 + bonus.shape[0], D + 1 + bonus.shape[1]))
     weights[:E, :D], weights[E, D], weights[E + 1 :, D + 1 :] = tables.sharpness * metric, tables.sharpness, tables.bonus * bonus
@@ -177,9 +181,9 @@ def _layout_q(tables: Tables) -> Built:
     R_0 = np.concatenate([_centred(tables), tables.slopes, tables.offsets[None], tables.groups, constant])
     labels, sites, groups, values = _names(tables)
     rows = (*labels, "1", *sites, "b_j, offset of key j", *groups, *values)
-    linear = _linear(_broadcast(*tables.inputs[0], p, tables.tokens) + more, R_0, rows)
+    linear = _linear(_broadcast(*tables.inputs[0], p, tables.tokens, tables.copies) + more, R_0, rows)
     W_Q = np.zeros((E + 1 + n_out, p))
-    W_Q[:, [*range(D + 1), *range(group, value)]] = _query_weights(tables, D)
+    W_Q[:, [*range(D + 1), *range(group, value)]] = _query_weights(tables)
     return linear, W_Q, np.eye(E + 1 + n_out, p, D + 1), np.eye(d_out, p, value), _head_names(tables)
 
 
@@ -190,7 +194,8 @@ def _layout_k(tables: Tables) -> Built:
     more, constant = _affine_values(tables, p, value)
     R_0 = np.concatenate([(tables.offsets - tables.coordinates.centre @ in_x)[None], tables.groups, constant])
     _, _, groups, values = _names(tables)
-    linear = _linear(_affine_row(0, in_x, tables.inputs[0][0], p) + more, R_0, ("s_j(x), score of key j", *groups, *values))
+    scores = _affine_row(0, tables.folded(in_x), tables.inputs[0][0], p)
+    linear = _linear(scores + more, R_0, ("s_j(x), score of key j", *groups, *values))
     W_Q = np.zeros((value, p))
     W_Q[0, 1:value] = tables.sharpness  # the group rows sum to one in every token
     W_Q[1:, 1:value] = tables.bonus * np.eye(tables.n_out)
@@ -203,8 +208,8 @@ def _layout_i(tables: Tables) -> Built:
     D, m = tables.coordinates.matrix.shape[1], tables.tokens
     R_0 = np.concatenate([_centred(tables), np.eye(m)])
     marks = (f"1 in token {token + 1}, key {token // tables.n_out + 1}" for token in range(m))
-    linear = _linear(_broadcast(*tables.inputs[0], len(R_0), m), R_0, (*_names(tables)[0], "1", *marks))
-    W_Q = _query_weights(tables, D, tables.groups)
+    linear = _linear(_broadcast(*tables.inputs[0], len(R_0), m, tables.copies), R_0, (*_names(tables)[0], "1", *marks))
+    W_Q = _query_weights(tables, groups=tables.groups)
     W_K, W_V = np.zeros_like(W_Q), np.zeros((tables.d_out, len(R_0)))
     W_K[:, D + 1 :] = np.concatenate([tables.slopes, tables.offsets[None], tables.groups])
     W_V[:, D + 1 :] = tables.values

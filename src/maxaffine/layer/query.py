@@ -9,8 +9,8 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.layer.clusters import ClusterGroup
-from maxaffine.layer.grouped import AnyGroup, GroupedLayer
-from maxaffine.layer.layer import Layer
+from maxaffine.layer.grouped import AnyGroup
+from maxaffine.layer.side_by_side import AnyLayer
 
 LEANS = "its values would be affine in the query, and the tokens of cross-attention are made of the context alone"
 
@@ -20,8 +20,10 @@ def query_size(inputs: tuple[tuple[int, int], ...]) -> int:
     return 0 if len(inputs) == 1 else inputs[0][0] * inputs[0][1]
 
 
-def leans_on_query(layer: Layer | GroupedLayer) -> bool:
+def leans_on_query(layer: AnyLayer) -> bool:
     """Whether some value is affine in a coordinate that has the query in it."""
+    if layer.several:
+        return any(leans_on_query(part.layer) for part in layer.parts)
     query = query_size(layer.inputs)
     if query == 0:
         return False

@@ -1,6 +1,7 @@
 """From a layer to tables per token: what all literal forms of it hold, whatever their layout."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from maxaffine.layer.blocks import check_listed
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.keys import Coordinates
 from maxaffine.layer.layer import Layer
+from maxaffine.layer.side_by_side import AnyLayer, OutputsLayer, Part
 
 CORRECTIONS = ("output", "values", "none")
 
@@ -42,8 +44,8 @@ class Tables:
     offsets: Array  # (m,)
     groups: Array  # (n_out, m)
     values: Array  # (d_out, m)
-    value_slopes: Array | None  # (d_out, D, m): value = values + value_slopes . (x - centre)
-    output: Array  # (n_out, columns), the part of W_O that acts
+    value_slopes: Array | None  # (d_out, D, m): value = values + value_slopes . (x - centre), D rows x - centre
+    output: Array  # (n_out, columns), the part of W_O that acts; n_out here counts group rows
     bonus: float
     coordinates: Coordinates
     inputs: tuple[tuple[int, int], ...]
@@ -55,6 +57,20 @@ class Tables:
     def n_out(self) -> int:
         """Group rows."""
         return len(self.groups)
+
+    @property
+    def variables(self) -> int:
+        """Numbers of the input; there are as many rows x - centre, or that many from each of several centres."""
+        return sum(d * n for d, n in self.inputs)
+
+    @property
+    def copies(self) -> int:
+        """How many centres there are."""
+        return len(self.coordinates.centre) // self.variables
+
+    def folded(self, coefficients: Array) -> Array:
+        """Coefficients (.., copies D, m) of the rows x - centre as those of x itself: (.., D, m)."""
+        return np.asarray(coefficients.reshape(*coefficients.shape[:-2], self.copies, self.variables, -1).sum(axis=-3))
 
     @property
     def d_out(self) -> int:
@@ -93,41 +109,65 @@ def layer_tables(layer: Layer, correction: str, bonus: float | None) -> Tables:
     )  # fmt: skip
 
 
-def group_tables(layer: GroupedLayer) -> Tables:
-    """All keys of a grouped layer side by side: coordinates of all groups stacked, slopes zero outside the own group's.
+def group_tables(layer: GroupedLayer | OutputsLayer) -> Tables:
+    """All keys of a grouped layer, or of the parts of an output, side by side: coordinates stacked, slopes zero outside the own.
 
-    W_O adds one query column of every group; the exact correction B^-1 does not apply, since groups have keys of their own, and
-    the leak of order e^-Lambda is part of the certificate.
+    W_O adds one query column of every group, to the output token that the group writes to; the exact correction B^-1 does not
+    apply, since groups have keys of their own, and the leak of order e^-Lambda is part of the certificate.  A part has its own
+    centre: where two of them count a variable from different places, it has a row for each.
     """
-    for implied in () if layer.has_clusters else layer.products():
-        if implied.factors is not None:
-            check_listed(implied.count)
-    for group in layer.groups:
-        if group.factored:
-            group.check_listed()
-    count, width = layer.tokens, sum(len(group.matrix) for group in layer.groups)
-    slopes, offsets = np.zeros((width, count)), np.zeros(count)
-    groups, values = np.zeros((len(layer.groups), count)), np.zeros((layer.d_out, count))
-    in_x = np.zeros((layer.d_out, layer.dimension, count))
-    row = column = 0
-    for g, group in enumerate(layer.groups):
-        a, b = group.listed()
-        block = slice(column, column + group.count)
-        slopes[row : row + a.shape[1], block] = a.T
-        offsets[block] = b
-        groups[g, block] = 1.0
-        c, G = group.listed_values()
-        values[:, block] = c.T
-        in_x[:, :, block] = np.moveaxis(G @ group.matrix, 0, -1)
-        row, column = row + a.shape[1], column + group.count
-    if layer.tilt is not None:
-        in_x[:, :, : layer.groups[0].count] += layer.tilt.astype(np.float64)[:, :, None]
-    coordinates = Coordinates(layer.centre, np.concatenate([group.matrix for group in layer.groups]))
-    first = np.cumsum([0, *(group.count for group in layer.groups[:-1])])
-    affine, adding = in_x if layer.is_affine else None, np.ones((len(layer.groups), 1))
-    return Tables(slopes, offsets, groups, values, affine, adding, layer.bonus, coordinates, layer.inputs, first)
+    parts = layer.parts if layer.several else (Part(tuple(range(layer.d_out)), tuple(range(layer.dimension)), layer),)
+    groups = [group for part in parts for group in part.layer.groups]
+    for one in groups:
+        if one.factored:
+            one.check_listed()
+        elif not one.clustered and one.factors is not None:
+            check_listed(one.count)
+    centre, places = _centres(layer, parts)
+    D, n_out, count, width = len(centre), layer.n_out, layer.tokens, sum(len(one.matrix) for one in groups)
+    slopes, offsets, matrix = np.zeros((width, count)), np.zeros(count), np.zeros((width, D))
+    marks, values, in_x = np.zeros((len(groups), count)), np.zeros((layer.d_out, count)), np.zeros((layer.d_out, D, count))
+    output, row, column, g = np.zeros((len(groups), n_out)), 0, 0, 0
+    for part, place in zip(parts, places, strict=True):
+        rows, own = [e // n_out for e in part.entries], part.layer
+        for number, group in enumerate(own.groups):
+            a, b = group.listed()
+            here, block = slice(row, row + a.shape[1]), slice(column, column + group.count)
+            slopes[here, block], offsets[block], marks[g, block] = a.T, b, 1.0
+            matrix[here, place] = group.matrix
+            c, G = group.listed_values()
+            values[rows, block] = c.T
+            lean = np.moveaxis(G @ group.matrix, 0, -1)  # (K, D_p, N_g)
+            if own.tilt is not None and number == 0:
+                lean = lean + own.tilt.astype(np.float64)[:, :, None]
+            in_x[np.ix_(rows, place, range(block.start, block.stop))] = lean
+            output[g, part.entries[0] % n_out] = 1.0
+            row, column, g = here.stop, block.stop, g + 1
+    first = np.cumsum([0, *(group.count for group in groups[:-1])])
+    affine = in_x if layer.is_affine else None
+    coordinates = Coordinates(centre, matrix)
+    return Tables(slopes, offsets, marks, values, affine, output, layer.bonus, coordinates, layer.inputs, first)
 
 
-def tables_of(layer: Layer | GroupedLayer, correction: str = "output", bonus: float | None = None) -> Tables:
+def _centres(layer: GroupedLayer | OutputsLayer, parts: Sequence[Part]) -> tuple[Array, list[list[int]]]:
+    """The centre of the rows x - centre, and for every part which of these rows are its variables.
+
+    All variables once, from the centre of the first part that has them; then all again as often as parts differ about one.
+    """
+    D = layer.dimension
+    known: list[dict[float, int]] = [{} for _ in range(D)]
+    places = []
+    for part in parts:
+        copies = [known[i].setdefault(float(c), len(known[i])) for i, c in zip(part.variables, part.layer.centre, strict=True)]
+        places.append([copy * D + i for copy, i in zip(copies, part.variables, strict=True)])
+    middle = (layer.low + layer.high) / 2.0
+    centre = np.tile(middle, max(1, *(len(one) for one in known)))
+    for i, one in enumerate(known):
+        for c, copy in one.items():
+            centre[copy * D + i] = c
+    return centre, places
+
+
+def tables_of(layer: AnyLayer, correction: str = "output", bonus: float | None = None) -> Tables:
     """The tables of any layer; correction and bonus are a lookup's."""
     return group_tables(layer) if layer.grouped else layer_tables(layer, correction, bonus)

@@ -20,7 +20,7 @@ from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.factors import FactorGroup
 from maxaffine.layer.grouped import AnyGroup, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
-from maxaffine.layer.layer import Layer
+from maxaffine.layer.side_by_side import AnyLayer
 
 MOST = 16  # temperatures one after the other
 LIMITS = 2.0**-60, 2.0**60
@@ -70,14 +70,21 @@ def check_factor(r: Any, name: str = "r") -> float:
     return found
 
 
-def at_temperature(layer: Layer | GroupedLayer, r: float) -> Layer | GroupedLayer:
+def at_temperature(layer: AnyLayer, r: float) -> AnyLayer:
     """The layer whose logits are r times as large; BadInput where they leave the numbers of its dtype."""
     if r == 1.0:
         return layer
     with np.errstate(over="ignore"):
         if not layer.grouped:
             return replace(layer, sharpness=layer.sharpness * r)
-        return replace(layer, groups=tuple(_group(group, r) for group in layer.groups), bonus=layer.bonus * r)
+        if layer.several:
+            parts = tuple(replace(part, layer=_grouped(part.layer, r)) for part in layer.parts)
+            return replace(layer, parts=parts, bonus=layer.bonus * r)
+        return _grouped(layer, r)
+
+
+def _grouped(layer: GroupedLayer, r: float) -> GroupedLayer:
+    return replace(layer, groups=tuple(_group(group, r) for group in layer.groups), bonus=layer.bonus * r)
 
 
 def _group(group: AnyGroup, r: float) -> AnyGroup:

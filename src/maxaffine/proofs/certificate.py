@@ -39,6 +39,7 @@ class Certificate:
     least: float | None = None
     # per group what the proof knows of its clusters, for the literal form (proofs/literal.py); no part of a file
     blends: tuple["ProvedBlend | None", ...] = field(default=(), compare=False, repr=False)
+    within: tuple["Certificate", ...] = field(default=(), repr=False)  # of layers side by side those of the parts
 
     @classmethod
     def proved(cls, norm: float, parts: Mapping[str, float], **words: Any) -> "Certificate":
@@ -99,6 +100,7 @@ class Certificate:
             "scope": self.scope.to_json(),
             "details": dict(self.details),
             **({} if self.least is None else {"least": self.least}),
+            **({} if not self.within else {"within": [one.to_json() for one in self.within]}),
         }
 
     @classmethod
@@ -109,6 +111,10 @@ class Certificate:
         if (data["norm"] == "pointwise") != _positive(data.get("least")):
             raise BadInput("its certificate is relative to |f(x)| without a lower bound of it, or the other way round")
         data = {**data, "norm": norm, "scope": Scope.of(data), "assumptions": tuple(data["assumptions"])}
+        if "within" in data:
+            if any("within" in one for one in data["within"]):
+                raise BadInput("a part of its certificate has parts of its own")
+            data["within"] = tuple(cls.from_json(one) for one in data["within"])
         return cls(**{name: value for name, value in data.items() if name != "domain"})
 
 

@@ -40,10 +40,11 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import Dtype, compute_format, dtype_of, gamma
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
+from maxaffine.layer.side_by_side import AnyLayer, OutputsLayer
 from maxaffine.layer.tables import group_bonus
 from maxaffine.proofs.crossed import with_crossed_keys
 from maxaffine.proofs.literal_clusters import cluster_column, factor_column
-from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UP, ProvedBlend, U, affine_size
+from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UP, Column, ProvedBlend, Softmax, U, affine_size
 from maxaffine.proofs.literal_products import product_column
 from maxaffine.proofs.normalisers import leak
 
@@ -63,7 +64,7 @@ class Added:
         return (self.rounding + self.leakage) * UP
 
 
-def arithmetic_of(layer: Layer | GroupedLayer, arithmetic: str | None) -> Dtype:
+def arithmetic_of(layer: AnyLayer, arithmetic: str | None) -> Dtype:
     """The format that a literal form computes in: the layer's own, or float64."""
     return compute_format(layer.dtype) if arithmetic is None else dtype_of(arithmetic)
 
@@ -74,35 +75,78 @@ def literal(layer: Layer | GroupedLayer, proved: Sequence[ProvedBlend | None], a
     Refused where the form cannot be listed or its logits are not resolved.
     """
     form = arithmetic_of(layer, arithmetic)
-    if layer.tokens > MOST_TOKENS:
-        raise Refused(f"the literal softmax has {count_text(layer.tokens)} tokens, and {MOST_TOKENS:,} are listed at most.")
+    _doubt_size(layer)
     if not layer.grouped:
         return _lookup(layer, form)
+    stands = Softmax.of(layer)
+    groups = _columns(layer, proved, form, stands)
+    return _added(layer, groups, form, leak(layer, _tops(layer, groups), [one.eta for one in groups]), stands)
+
+
+def literal_parts(
+    layer: OutputsLayer, proved: Sequence[Sequence[ProvedBlend | None]], arithmetic: str | None = None
+) -> list[Added]:
+    """The same of layers side by side, part by part; `proved` has an entry for every part.
+
+    A part writes to its own rows and columns of the output alone, in which all other tokens have the value 0, or are leaked to:
+    what is lost is what it loses in a softmax over all tokens, and at most the leak between all groups of all parts.
+    """
+    form = arithmetic_of(layer, arithmetic)
+    _doubt_size(layer)
+    stands = Softmax.of(layer)
+    columns = [_columns(part.layer, one, form, stands) for part, one in zip(layer.parts, proved, strict=True)]
+    tops = [top for part, groups in zip(layer.parts, columns, strict=True) for top in _tops(part.layer, groups)]
+    etas = [one.eta for groups in columns for one in groups]
+    leaked = leak(layer, tops, etas)
+    leaked *= 1.0 + gamma(2 * layer.tokens + len(tops) + 16, form.unit)  # summed with the others in every column
+    pairs = zip(layer.parts, columns, strict=True)
+    return [_added(part.layer, groups, form, leaked, stands, len(tops)) for part, groups in pairs]
+
+
+def _doubt_size(layer: AnyLayer) -> None:
+    if layer.tokens > MOST_TOKENS:
+        raise Refused(f"the literal softmax has {count_text(layer.tokens)} tokens, and {MOST_TOKENS:,} are listed at most.")
+
+
+def _columns(layer: GroupedLayer, proved: Sequence[ProvedBlend | None], form: Dtype, stands: Softmax) -> list[Column]:
+    """Every group in its own query column."""
     groups = []
     for group, one in zip(layer.groups, proved or [None] * len(layer.groups), strict=True):
         if not (group.clustered or group.factored):
-            groups.append(product_column(layer, group, form))
+            groups.append(product_column(layer, group, form, stands))
         elif one is None:
             raise Refused("nothing is known of one of its groups.")
+        elif group.factored:
+            groups.append(factor_column(layer, group, one, form, stands))
         else:
-            groups.append(factor_column(layer, group, one, form) if group.factored else cluster_column(layer, group, one, form))
-    groups = [with_crossed_keys(layer, group, one, form) for group, one in zip(layer.groups, groups, strict=True)]
+            groups.append(cluster_column(layer, group, one, form, stands))
+    return [with_crossed_keys(layer, group, one, form) for group, one in zip(layer.groups, groups, strict=True)]
+
+
+def _tops(layer: GroupedLayer, groups: Sequence[Column]) -> list[float]:
+    """The largest |value| of a token of every group."""
+    return [one.top + (affine_size(layer) if g == 0 else 0.0) for g, one in enumerate(groups)]
+
+
+def _added(
+    layer: GroupedLayer, groups: Sequence[Column], form: Dtype, leakage: float, stands: Softmax, summed: int | None = None
+) -> Added:
+    """What the columns lose, and the sum over the columns of all groups of the softmax, `summed` of them."""
     size = sum(one.size for one in groups)
-    rounding = sum(one.lost for one in groups) + (gamma(len(groups) + 4, form.unit) + form.unit) * size
-    rounding += _affine_part(layer, form)
-    tops = [one.top + (affine_size(layer) if g == 0 else 0.0) for g, one in enumerate(groups)]
-    leakage = leak(layer, tops, [one.eta for one in groups])
+    count = len(groups) if summed is None else summed
+    rounding = sum(one.lost for one in groups) + (gamma(count + 4, form.unit) + form.unit) * size
+    rounding += _affine_part(layer, form, stands)
     if not math.isfinite(rounding + leakage):
         raise Refused(f"the logits of the literal softmax are not resolved in {form.name}.")
     return Added(rounding * UP, leakage * UP)
 
 
-def _affine_part(layer: GroupedLayer, form: Dtype) -> float:
+def _affine_part(layer: GroupedLayer, form: Dtype, stands: Softmax) -> float:
     """What rounding does to the affine part, a part of every value of the first group."""
     if layer.tilt is None:
         return 0.0
     steep = np.abs(layer.tilt.astype(np.float64))
-    terms = gamma(2 * layer.tokens + layer.dimension + 16, form.unit)
+    terms = gamma(2 * stands.tokens + layer.dimension + 16, form.unit)
     away = np.maximum(np.abs(layer.low), np.abs(layer.high)) + np.abs(layer.centre)
     return terms * affine_size(layer) + float((steep @ away).max()) * gamma(layer.dimension + 8, U)
 

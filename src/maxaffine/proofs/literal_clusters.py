@@ -13,17 +13,16 @@ from maxaffine.layer.factors import FactorGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.head_bounds import moments, pieces
-from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UNRESOLVED, UP, Column, ProvedBlend, Query, U
+from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UNRESOLVED, UP, Column, ProvedBlend, Query, Softmax, U
 from maxaffine.proofs.two_level import largest_value
 
 FOLLOWED = 4  # coordinates in which the spread of a cluster's values is followed piece by piece
 
 
-def cluster_column(layer: GroupedLayer, group: ClusterGroup, proved: ProvedBlend, form: Dtype) -> Column:
+def cluster_column(layer: GroupedLayer, group: ClusterGroup, proved: ProvedBlend, form: Dtype, stands: Softmax) -> Column:
     """A group of clusters in its own query column."""
     query = Query.of(layer, group.matrix, form)
-    size = query.size
-    bonus = layer.bonus if len(layer.groups) > 1 else 0.0
+    size, bonus, tokens = query.size, stands.bonus, stands.tokens
     whole = np.stack([(size * (1 + query.part) + np.abs(c.origin)) / c.radius for c in group.clusters]) * UP  # |t| over the box
     reach = whole if proved.reach is None else np.minimum(proved.reach, whole)
     spreads = []
@@ -42,8 +41,8 @@ def cluster_column(layer: GroupedLayer, group: ClusterGroup, proved: ProvedBlend
     if all(cluster.count == 1 for cluster in group.clusters) and math.isfinite(proved.kappa):
         moved = 2.0 * proved.kappa * all_over
         mean = proved.size + proved.blend + moved
-        total = moved + values + gamma(2 * layer.tokens + layer.dimension + 20, form.unit) * 2.0 * mean
-        total += layer.tokens * 4.0 * form.tiny * (top + proved.size)
+        total = moved + values + gamma(2 * tokens + layer.dimension + 20, form.unit) * 2.0 * mean
+        total += tokens * 4.0 * form.tiny * (top + proved.size)
         return Column(total * UP, mean * UP, all_over, top + proved.size)
     far = math.expm1(2.0 * all_over) * 2.0 * proved.far if all_over < 0.1 else math.inf
     if not all_over < 0.1:
@@ -54,12 +53,12 @@ def cluster_column(layer: GroupedLayer, group: ClusterGroup, proved: ProvedBlend
     masses = math.exp(2.0 * shared)
     total = masses * (inside + far + values) + math.expm1(2.0 * shared) * 2.0 * proved.blend
     mean = proved.size + proved.blend + max(spreads) + 2.0 * proved.far  # sum W |v|
-    total += masses * gamma(2 * layer.tokens + layer.dimension + 20, form.unit) * 2.0 * mean
-    total += layer.tokens * (4.0 * form.tiny + 2.0 * math.exp(-SEEN) * 800.0 * form.unit) * (top + proved.size)
+    total += masses * gamma(2 * tokens + layer.dimension + 20, form.unit) * 2.0 * mean
+    total += tokens * (4.0 * form.tiny + 2.0 * math.exp(-SEEN) * 800.0 * form.unit) * (top + proved.size)
     return Column(total * UP, (proved.size + proved.blend) * UP, all_over, top + proved.size)
 
 
-def factor_column(layer: GroupedLayer, group: FactorGroup, proved: ProvedBlend, form: Dtype) -> Column:
+def factor_column(layer: GroupedLayer, group: FactorGroup, proved: ProvedBlend, form: Dtype, stands: Softmax) -> Column:
     """A product in its own query column: its combinations, whose offsets are rounded sums and whose values rounded products.
 
     Offsets off by d move the masses by e^{2 d} - 1, values off by rho times their size move the rest: the listed layer is within
@@ -76,7 +75,7 @@ def factor_column(layer: GroupedLayer, group: FactorGroup, proved: ProvedBlend, 
     below = E * FLOAT64.tiny * math.prod(max(top, 1.0) for top in tops) * (1.0 + far)
     moved = (wider * proved.blend + (1.0 + wider) * (gamma(E + 2, U) * proved.weight + below)) * UP
     known = replace(proved, blend=(proved.blend + moved) * UP, far=proved.far * (1.0 + wider) * (1.0 + gamma(E + 2, U)) * UP)
-    made = cluster_column(layer, listed, known, form)
+    made = cluster_column(layer, listed, known, form, stands)
     return replace(made, lost=made.lost + moved)
 
 

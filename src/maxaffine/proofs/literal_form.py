@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import FLOAT64, Dtype, gamma
 from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.side_by_side import OutputsLayer
 
 U = FLOAT64.unit
 UP = 1.0 + 1e-12
@@ -51,6 +52,20 @@ class Column:
 
 
 UNRESOLVED = Column(math.inf, math.inf, math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """The softmax that a group stands in: how many tokens it has in all, and the bias of the group's own column."""
+
+    tokens: int
+    bonus: float
+
+    @classmethod
+    def of(cls, layer: GroupedLayer | OutputsLayer) -> Softmax:
+        """Of a layer; a group that stands alone needs no bias."""
+        alone = sum(1 for _ in layer.members()) == 1 if layer.several else len(layer.groups) == 1
+        return cls(layer.tokens, 0.0 if alone else layer.bonus)
 
 
 @dataclass(frozen=True)

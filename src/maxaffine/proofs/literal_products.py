@@ -11,7 +11,7 @@ from maxaffine.layer.blocks import largest_token, moduli
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.proofs.head_bounds import BLOCK_PIECES, column_moments, etas_for, mean_eta, moments
-from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UNRESOLVED, UP, Column, Query, U
+from maxaffine.proofs.literal_form import EXP_ULPS, LARGEST, SEEN, UNRESOLVED, UP, Column, Query, Softmax, U
 from maxaffine.runtime.grouped import tree_terms
 
 LITERAL = 1 << 16  # tokens up to which the literal softmax is one of the runtimes
@@ -38,12 +38,12 @@ def literal_rounding(layer: GroupedLayer, group: Group) -> float:
     return math.exp(2.0 * worst) * lost + gamma(terms, FLOAT64.unit) * sizes
 
 
-def product_column(layer: GroupedLayer, group: Group, form: Dtype) -> Column:
+def product_column(layer: GroupedLayer, group: Group, form: Dtype, stands: Softmax) -> Column:
     """A spectral head: what its weights lose by second moments, the error of z by its slopes."""
     E = len(group.axes)
     query = Query.of(layer, group.matrix, form)
     size, error = query.size, query.error(query.size)
-    bonus = layer.bonus if len(layer.groups) > 1 else 0.0
+    bonus = stands.bonus
     loose = Dtype(form.name, form.unit, form.exp_floor, form.tiny, EXP_ULPS)
     axes = tuple(AxisKeys(a.slopes.astype(np.float64), a.offsets.astype(np.float64)) for a in group.axes)
     steep = np.array([float(np.abs(axis.slopes).max()) for axis in axes])
@@ -57,7 +57,7 @@ def product_column(layer: GroupedLayer, group: Group, form: Dtype) -> Column:
     if not eta < 1.0:
         return UNRESOLVED
     grown = math.exp(2.0 * eta)
-    sums = gamma(2 * layer.tokens + 16, form.unit)
+    sums = gamma(2 * stands.tokens + 16, form.unit)
     if group.factors is not None:
         if group.is_plain:
             lost, absolute, largest, slope = factored_moments(group, axes, loose, E + 8, extra)
@@ -84,7 +84,7 @@ def product_column(layer: GroupedLayer, group: Group, form: Dtype) -> Column:
         formed = absolute if group.slopes is None or query.alone.all() else max(absolute, top)
         lost += gamma(2 * E + layer.dimension + 12, form.unit) * formed + lean
     total = grown * (lost + sums * 2.0 * absolute) + float(slope @ error)
-    total += layer.tokens * (4.0 * form.tiny + 2.0 * math.exp(-SEEN) * 800.0 * form.unit) * top
+    total += stands.tokens * (4.0 * form.tiny + 2.0 * math.exp(-SEEN) * 800.0 * form.unit) * top
     return Column(total * UP, largest * UP, eta, top)
 
 

@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,8 +15,11 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.layer.blocks import largest_token
 from maxaffine.layer.grouped import AnyGroup, GroupedLayer
+from maxaffine.layer.side_by_side import OutputsLayer
 from maxaffine.proofs.literal_form import Query, U, affine_size
 from maxaffine.proofs.two_level import largest_value
+
+AnyGrouped = TypeVar("AnyGrouped", GroupedLayer, OutputsLayer)
 
 
 def normaliser_range(layer: GroupedLayer, group: AnyGroup) -> tuple[float, float]:
@@ -100,18 +104,23 @@ def _least_on_line(level: Callable[[float], tuple[float, Array]], size: float) -
             right, high, up = middle, value, slope
 
 
-def log_ratios(layer: GroupedLayer) -> list[list[float]]:
+def members(layer: GroupedLayer | OutputsLayer) -> list[tuple[GroupedLayer, AnyGroup]]:
+    """The groups of a literal layer in the order of their query columns, each with the layer whose coordinates it has."""
+    return [(part.layer, group) for part, group in layer.members()] if layer.several else [(layer, one) for one in layer.groups]
+
+
+def log_ratios(layer: GroupedLayer | OutputsLayer) -> list[list[float]]:
     """Bounds of log Z_k / Z_g over the box, row g, column k."""
-    levels = [normaliser_range(layer, group) for group in layer.groups]
+    levels = [normaliser_range(own, group) for own, group in members(layer)]
     return [[other[1] - own[0] for other in levels] for own in levels]
 
 
-def leak(layer: GroupedLayer, sizes: Sequence[float], etas: Sequence[float]) -> float:
+def leak(layer: GroupedLayer | OutputsLayer, sizes: Sequence[float], etas: Sequence[float]) -> float:
     """What the other groups contribute to every query column: sum over g != k of e^{-Lambda} Z_k/Z_g (|F_g| + |F_k|).
 
     `sizes` bounds what the tokens of every group say, `etas` the errors of their logits, which change a ratio by e^{2 eta} each.
     """
-    if len(layer.groups) == 1:
+    if len(sizes) == 1:
         return 0.0
     ratios, total = log_ratios(layer), 0.0
     for g, k in itertools.permutations(range(len(sizes)), 2):
@@ -120,19 +129,21 @@ def leak(layer: GroupedLayer, sizes: Sequence[float], etas: Sequence[float]) -> 
     return total * (1 + 1e-9)
 
 
-def biased(layer: GroupedLayer, error: float) -> GroupedLayer:
+def biased(layer: AnyGrouped, error: float) -> AnyGrouped:
     """The layer with the group bias that its literal form needs: the leak is far below the error, and as small as rounding."""
     allowed = min(1e-4 * error, 1e-14) if layer.dtype == "float64" else 1e-4 * error
     return replace(layer, bonus=wanted_bonus(layer, allowed))
 
 
-def wanted_bonus(layer: GroupedLayer, allowed: float) -> float:
+def wanted_bonus(layer: GroupedLayer | OutputsLayer, allowed: float) -> float:
     """Lambda, of few bits, for which the leak of the literal layer is about `allowed` where its logits are resolved."""
-    if len(layer.groups) == 1:
+    groups = members(layer)
+    if len(groups) == 1:
         return 0.0
     ratios = log_ratios(layer)
     worst = max(ratios[g][k] for g, k in itertools.permutations(range(len(ratios)), 2))
-    tops = sum(_most(layer, group) for group in layer.groups) + affine_size(layer) + 1e-300
+    tops = sum(_most(*one) for one in groups) + 1e-300
+    tops += sum(affine_size(part.layer) for part in layer.parts) if layer.several else affine_size(layer)
     wanted = max(1.0, worst + math.log(len(ratios) ** 2 * 2.0 * tops / allowed) + 1.0) if math.isfinite(tops) else worst + 100.0
     mantissa, exponent = math.frexp(wanted)
     return math.ldexp(math.ceil(mantissa * 256.0) / 256.0, exponent)

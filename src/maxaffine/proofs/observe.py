@@ -17,6 +17,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
+from maxaffine.layer.side_by_side import AnyLayer, clusters_of
 from maxaffine.proofs.known_error import worst_known
 from maxaffine.proofs.rounding import is_unit_grid
 from maxaffine.runtime import softmax, two_level
@@ -112,7 +113,7 @@ def local_evaluation(layer: Layer) -> Evaluate | None:
     return in_chunks
 
 
-def face_biased(layer: Layer | GroupedLayer, count: int, rng: np.random.Generator) -> Array:
+def face_biased(layer: AnyLayer, count: int, rng: np.random.Generator) -> Array:
     """Points of the box, half of them on or next to faces and corners of the cells (and on the box's own edges)."""
     x = rng.uniform(layer.low, layer.high, size=(count, layer.dimension))
     if not layer.grouped and layer.is_grid:
@@ -124,10 +125,10 @@ def face_biased(layer: Layer | GroupedLayer, count: int, rng: np.random.Generato
         keep = rng.random((half, len(shape))) < 0.8
         x[:half] = np.where(keep, near, x[:half])
     if layer.grouped:
-        for group in layer.cluster_groups():
+        for own, variables, group in clusters_of(layer):
             if len(group.clusters) > 1:
-                near = near_switches(layer, group, count // 2, rng)
-                x[: len(near)] = near
+                near = near_switches(own, group, count // 2, rng)
+                x[: len(near), list(variables)] = near
     corners = min(count // 4, 2 ** min(layer.dimension, 8))
     x[-corners:] = np.where(rng.random((corners, layer.dimension)) < 0.5, layer.low, layer.high)
     return np.asarray(np.clip(x, layer.low, layer.high))
@@ -191,7 +192,7 @@ def _bisected(layer: GroupedLayer, group: ClusterGroup, start: Array, end: Array
 def observe(
     evaluate: Evaluate,
     target: Target,
-    layer: Layer | GroupedLayer,
+    layer: AnyLayer,
     seed: int,
     flops: int,
     start: Array | None = None,
@@ -219,7 +220,7 @@ def observe(
     return Observed(error, tuple(float(v) for v in at), spent, seed)
 
 
-def _around(start: Array, reach: float, count: int, rng: np.random.Generator, layer: Layer | GroupedLayer) -> Array:
+def _around(start: Array, reach: float, count: int, rng: np.random.Generator, layer: AnyLayer) -> Array:
     centres = start[rng.integers(0, len(start), size=count)]
     direction = rng.normal(size=centres.shape)
     direction *= reach / np.linalg.norm(direction, axis=1, keepdims=True)
@@ -229,7 +230,7 @@ def _around(start: Array, reach: float, count: int, rng: np.random.Generator, la
 
 
 def climb(
-    away: Evaluate, layer: Layer | GroupedLayer, x: Array, height: Array, rounds: int, rng: np.random.Generator
+    away: Evaluate, layer: AnyLayer, x: Array, height: Array, rounds: int, rng: np.random.Generator
 ) -> tuple[Array, Array, int]:
     """Uphill on away (B, D) -> (B,): every climber tries STEPS random steps per round and keeps the best.
 

@@ -7,8 +7,7 @@ at as many spread over the box, its faces and the layer's switches, where the in
 import numpy as np
 
 from maxaffine.core.arrays import Array
-from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.layer import Layer
+from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.proofs.observe import FEWEST_POINTS, FLOPS, Evaluate, Observed, climb, face_biased
 from maxaffine.target.calls import Calls
 from maxaffine.target.interpolant import Interpolant
@@ -22,7 +21,7 @@ SHARE = 0.8  # of the calls left that one look may take, as it may not be the la
 
 
 def observe_few(
-    evaluate: Evaluate, target: Target, layer: Layer | GroupedLayer, seed: int, flops: int, calls: Calls,
+    evaluate: Evaluate, target: Target, layer: AnyLayer, seed: int, flops: int, calls: Calls,
     interpolant: Interpolant | None = None,
 ) -> Observed:  # fmt: skip
     """The largest error of a layer at some hundred points of a callable; what was kept back is for this."""
@@ -42,7 +41,7 @@ def observe_few(
 
 
 def _where_worst(
-    evaluate: Evaluate, interpolant: Interpolant, layer: Layer | GroupedLayer, flops: int, rng: np.random.Generator
+    evaluate: Evaluate, interpolant: Interpolant, layer: AnyLayer, flops: int, rng: np.random.Generator
 ) -> Array:
     """Points in falling order of the distance between layer and interpolant, those that climbed first."""
 

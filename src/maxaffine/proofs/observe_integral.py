@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from maxaffine.core import boxes
 from maxaffine.core.arrays import Array
-from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.layer import Layer
+from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.proofs.known_error import exact_differences, sure_differences
 from maxaffine.proofs.observe import FLOPS, Evaluate, Observed
 from maxaffine.target.target import Target
@@ -46,7 +45,7 @@ def _differences(evaluate: Evaluate, target: Target, x: Array) -> Array:
 
 
 def observe_integral(
-    evaluate: Evaluate, target: Target, layer: Layer | GroupedLayer, p: float, seed: int, flops: int, bound: float | None = None
+    evaluate: Evaluate, target: Target, layer: AnyLayer, p: float, seed: int, flops: int, bound: float | None = None
 ) -> Observed:
     """The L_p error by stratified sampling, with its standard error; where that is above the bound, judged by enclosures."""
 
@@ -57,7 +56,7 @@ def observe_integral(
     return _without_noise(estimate, evaluate, target, bound)
 
 
-def _stratified(differences: Differences, layer: Layer | GroupedLayer, p: float, seed: int, budget: int) -> Observed:
+def _stratified(differences: Differences, layer: AnyLayer, p: float, seed: int, budget: int) -> Observed:
     """The L_p error by stratified sampling, with its standard error.
 
     Half of the points find pieces of the box on which the error varies little.  The sum over these is no good estimate where the
@@ -106,7 +105,7 @@ def _drawn(
 
 
 def _refined(
-    draw: Callable[[Array, Array, NDArray[np.int64]], _Strata], layer: Layer | GroupedLayer, budget: int
+    draw: Callable[[Array, Array, NDArray[np.int64]], _Strata], layer: AnyLayer, budget: int
 ) -> tuple[Array, Array, Array, int]:
     """Pieces, how much the error varies on each (times its volume), and the points spent: the worst ones are cut in two."""
     low, high = _graded_pieces(layer)
@@ -175,7 +174,7 @@ def _density(t: Array, row: Array, target: Target) -> Array:
     return np.asarray(inside / (len(rest) * 2.0 * half))
 
 
-def _graded_pieces(layer: Layer | GroupedLayer) -> tuple[Array, Array]:
+def _graded_pieces(layer: AnyLayer) -> tuple[Array, Array]:
     """Cells cut per axis at their transition layers, as boxes; whole cells where there are too many.  Else a coarse grid."""
     D = layer.dimension
     if layer.grouped:

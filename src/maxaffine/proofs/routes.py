@@ -1,7 +1,7 @@
 """Routes: every way a user can run a layer, and what is proved of each.
 
     arrays                          layer(x), and `maxaffine eval`
-    collapsed .. blocked, nearest   layer(x, runtime=..)
+    parts .. blocked, nearest       layer(x, runtime=..)
     tensors                         layer(t) for tensors of PyTorch, with gradients, and by runtime="factorised"
     module                          layer.to_torch(), by the structure; all inside in float64
     literal module, multihead       layer.to_torch(form="literal"), layer.to_multihead_attention()
@@ -26,13 +26,13 @@ from maxaffine.core import boxes
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT32, compute_format
-from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.layer import Layer
+from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.proofs.assumptions import LITERAL_SOFTMAX
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import token_values
-from maxaffine.proofs.literal import literal
+from maxaffine.proofs.literal import literal, literal_parts
 from maxaffine.proofs.pointwise import per_size
+from maxaffine.proofs.side_by_side import scale_of
 from maxaffine.proofs.statement import NO_GRADIENT, NONE, Statement
 from maxaffine.runtime import chooser
 from maxaffine.runtime.gpu.choice import choose as choose_kernel
@@ -41,7 +41,7 @@ from maxaffine.target.target import Target
 RAISES = 'an error is raised; outside="clamp" takes the nearest point of the box'
 CLAMPS = "queries are moved to the nearest point of the box; not-a-number stays what it is"
 UNSAID = "nothing is said outside the box"
-RUNTIMES = ("collapsed", "windowed", "two-level", "factorised", "dense", "blocked", "nearest")
+RUNTIMES = ("parts", "collapsed", "windowed", "two-level", "factorised", "dense", "blocked", "nearest")
 TENSORS = ("tensors", "tensors with gradients", "factorised tensors")
 LITERAL = ("dense", "literal module", "multihead", "matrices", "literal onnx", "safetensors")
 ROUGHER = 1.8  # what the checker, which takes heads at entries over the whole box there, counts up to 2.1 times
@@ -91,7 +91,7 @@ class Source(Protocol):
     @property
     def target(self) -> Target: ...  # noqa: D102
     @property
-    def weights(self) -> Layer | GroupedLayer: ...  # noqa: D102
+    def weights(self) -> AnyLayer: ...  # noqa: D102
     @property
     def certificate(self) -> Certificate: ...  # noqa: D102
     @property
@@ -104,7 +104,7 @@ class Source(Protocol):
     def standing(self) -> str: ...  # noqa: D102
 
 
-def literal_bounds(layer: Layer | GroupedLayer, certificate: Certificate) -> dict[str, float | str]:
+def literal_bounds(layer: AnyLayer, certificate: Certificate) -> dict[str, float | str]:
     """Of the literal forms, per arithmetic: a bound, or why there is none; for compiled layers, whose proofs are at hand."""
     own = compute_format(layer.dtype).name
     found: dict[str, float | str] = {}
@@ -115,15 +115,29 @@ def literal_bounds(layer: Layer | GroupedLayer, certificate: Certificate) -> dic
             found[arithmetic] = DIFFERENT
         else:
             try:
-                added = literal(layer, certificate.blends, arithmetic).total * counted(layer, certificate)
-                added *= ROUGHER if certificate.scope.over == "entries" else 1.0
-                found[arithmetic] = (certificate.bound + added) * (1 + 1e-12)
+                found[arithmetic] = literal_bound(layer, certificate, arithmetic)
             except Refused as refusal:
                 found[arithmetic] = str(refusal).rstrip(".")
     return found
 
 
-def counted(layer: Layer | GroupedLayer, certificate: Certificate) -> float:
+def literal_bound(layer: AnyLayer, certificate: Certificate, arithmetic: str) -> float:
+    """Of the literal form in one arithmetic; of layers side by side the largest of those of the parts."""
+    assert certificate.bound is not None
+    if layer.several:
+        added = literal_parts(layer, [one.blends for one in certificate.within], arithmetic)
+        width, bounds = layer.high - layer.low, []
+        for part, one, more in zip(layer.parts, certificate.within, added, strict=True):
+            assert one.bound is not None
+            scale = scale_of(width, part.layer.high - part.layer.low, certificate.norm, one.norm)
+            bounds.append(float(scale * (one.bound + more.total * counted(part.layer, one)) * (1 + 1e-12)))
+        return max(bounds)
+    more_here = literal(layer, certificate.blends, arithmetic).total * counted(layer, certificate)
+    more_here *= ROUGHER if certificate.scope.over == "entries" else 1.0
+    return (certificate.bound + more_here) * (1 + 1e-12)
+
+
+def counted(layer: AnyLayer, certificate: Certificate) -> float:
     """What an absolute error at a point costs in the norm of the certificate: 1, |box|^(1/p), or one by the least |f|."""
     if math.isinf(certificate.norm):
         return per_size(certificate)
@@ -211,10 +225,10 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
     return prove(parts, "the bound of the layer")
 
 
-def dense_is_counted(layer: Layer | GroupedLayer, argument: str) -> bool:
+def dense_is_counted(layer: AnyLayer, argument: str) -> bool:
     """Whether the bound of the layer counts what the softmax over all tokens loses in NumPy."""
-    if not layer.grouped:
-        return True
+    if not layer.grouped or layer.several:
+        return not layer.grouped
     counted = argument != "separated" and not layer.has_clusters
     return counted and all(group.factors is None or group.is_plain for group in layer.products())
 
@@ -253,7 +267,7 @@ def _rounded_output(source: Source) -> float:
     return FLOAT32.unit * (size + certificate.bound) * (1 + 1e-12) * counted(layer, certificate)
 
 
-def _size(target: Target, layer: Layer | GroupedLayer) -> float:
+def _size(target: Target, layer: AnyLayer) -> float:
     """A bound of |f| over the box: by enclosures on equal boxes, or what the tokens of the layer can say."""
     seen = math.inf
     D = len(layer.low)
@@ -263,5 +277,11 @@ def _size(target: Target, layer: Layer | GroupedLayer) -> float:
             found = target.enclose(low, high)
         magnitude = found.magnitude if isinstance(found, Interval) else np.array([math.inf])
         seen = float(magnitude.max()) if np.isfinite(magnitude).all() else math.inf
-    most = token_values(layer) if layer.grouped else float(layer.largest)
-    return min(seen, most)
+    return min(seen, most_said(layer))
+
+
+def most_said(layer: AnyLayer) -> float:
+    """A bound of |F| over the box from the values of tokens alone."""
+    if layer.several:
+        return max(token_values(part.layer) for part in layer.parts)
+    return token_values(layer) if layer.grouped else float(layer.largest)

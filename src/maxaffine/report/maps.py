@@ -19,6 +19,7 @@ from maxaffine.report.sampling import MOST_CELLS, Probe, Samples, Window
 
 if TYPE_CHECKING:
     from maxaffine.layer.grouped import Group
+    from maxaffine.layer.side_by_side import AnyLayer
 
 # More cells than this in one panel are a grey wash.
 READABLE = 650
@@ -53,9 +54,9 @@ def _colour_bar(axes: Axes, shown: Any) -> None:
 def partition_map(axes: Axes, probe: Probe, cells: list[Array] | None, window: Window, norm: Normalize) -> None:
     """The cells, each in the colour of the layer's value at its centre of gravity; for spectral heads, their weights."""
     layer = probe.compiled.weights
-    groups = [group for group in layer.groups if not (group.clustered or group.factored)] if layer.grouped else []
+    groups = clusterless(layer)[:4]
     if cells is None and groups:
-        weight_curves(axes, groups[:4])
+        weight_curves(axes, groups)
         return
     axes.set_title("cells, coloured by the layer's value")
     if cells is None:
@@ -67,6 +68,14 @@ def partition_map(axes: Axes, probe: Probe, cells: list[Array] | None, window: W
     axes.add_collection(fill, autolim=False)
     _plane_axes(axes, window)
     _colour_bar(axes, fill)
+
+
+def clusterless(layer: "AnyLayer") -> list["Group"]:
+    """The groups of product keys."""
+    if not layer.grouped:
+        return []
+    groups = [group for _, group in layer.members()] if layer.several else list(layer.groups)
+    return [group for group in groups if not (group.clustered or group.factored)]
 
 
 def weight_curves(axes: Axes, groups: list["Group"]) -> None:

@@ -17,12 +17,11 @@ from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.runtime import collapsed, grouped, softmax, two_level, windowed
+from maxaffine.layer.side_by_side import AnyLayer, OutputsLayer
+from maxaffine.runtime import collapsed, grouped, literal, softmax, two_level, windowed
 from maxaffine.runtime.collapse import collapse
 from maxaffine.runtime.kept import once
 from maxaffine.runtime.parallel import Ways
-
-AnyLayer = Layer | GroupedLayer
 
 WORKSPACE = 64 << 20  # bytes a chunk of queries may take; larger chunks fall out of the caches and gain nothing
 DENSE_KEYS = 1 << 16  # beyond this, listing the keys costs more than streaming over them
@@ -52,7 +51,14 @@ class Runtime:
     bytes_per_query: Callable[[Any], int] = lambda layer: 0
 
 
+def _of_parts(layer: OutputsLayer, how: How, why_not: Callable[[Any, How], str | None]) -> str | None:
+    """Why a runtime cannot run some part of a layer."""
+    return next((why for part in layer.parts if (why := why_not(part.layer, how)) is not None), None)
+
+
 def _no_collapse(layer: AnyLayer, how: How) -> str | None:
+    if layer.several:
+        return _of_parts(layer, how, _no_collapse)
     if not layer.grouped:
         return "lookups are not polynomials"
     try:
@@ -96,7 +102,9 @@ def _windowed_ways(layer: Layer, tolerance: float) -> Ways:
     return Ways("windowed", made.work, windowed.least_ordered(made, mapped), mapped)
 
 
-def _two_level_ways(layer: GroupedLayer, tolerance: float) -> Ways:
+def _two_level_ways(layer: GroupedLayer | OutputsLayer, tolerance: float) -> Ways:
+    if layer.several:
+        return Ways()
     work = max(two_level.program_of(group, compute_dtype(layer.dtype)).work for group in layer.cluster_groups())
     return Ways("two_level", work, same_bits=grouped.in_order(layer))
 
@@ -105,6 +113,59 @@ def _factorised_reason(layer: AnyLayer) -> str:
     if layer.grouped:
         return "one softmax per group and direction instead of one over all tokens"
     return "product keys: one softmax per coordinate instead of one over all keys"
+
+
+def _part_by_part(layer: OutputsLayer, x: Array, how: How, name: str | None = None) -> AnyArray:
+    """Every part by its own runtime, or all by the one that is named, two levels where it is and keys stand in clusters."""
+    found = []
+    for part in layer.parts:
+        own = "factorised" if name == "two-level" and not part.layer.has_clusters else name
+        found.append(evaluate(part.layer, part.seen(x), own, how.tolerance or None, how.threads))
+    return layer.gathered(found)
+
+
+def _collapsed(layer: GroupedLayer | OutputsLayer, x: Array, how: How) -> AnyArray:
+    if layer.several:
+        return _part_by_part(layer, x, how, "collapsed")
+    return collapsed.evaluate(layer, x, how.tolerance, how.threads)
+
+
+def _collapsed_work(layer: GroupedLayer | OutputsLayer, tolerance: float) -> int:
+    parts = [part.layer for part in layer.parts] if layer.several else [layer]
+    return sum(collapsed.prepared(part, tolerance).coefficients.size for part in parts)
+
+
+def _two_levels(layer: GroupedLayer | OutputsLayer, x: Array, how: How) -> AnyArray:
+    return _part_by_part(layer, x, how, "two-level") if layer.several else two_level.evaluate(layer, x, how.threads)
+
+
+def _factorised(layer: AnyLayer, x: Array, how: How) -> AnyArray:
+    if layer.several:
+        return _part_by_part(layer, x, how, "factorised")
+    return grouped.evaluate(layer, x) if layer.grouped else softmax.factorised(layer, x)
+
+
+def _dense(layer: AnyLayer, x: Array, how: How) -> AnyArray:
+    if layer.several:
+        return literal.evaluate(layer, x)
+    return grouped.evaluate_dense(layer, x) if layer.grouped else softmax.dense(layer, x)
+
+
+def _factorised_bytes(layer: AnyLayer) -> int:
+    if layer.several:
+        return 0
+    return grouped.bytes_per_query(layer) if layer.grouped else softmax.bytes_per_query(layer, "factorised")
+
+
+def _dense_bytes(layer: AnyLayer) -> int:
+    if layer.several:
+        return literal.bytes_per_query(layer)
+    return grouped.bytes_per_query_dense(layer) if layer.grouped else softmax.bytes_per_query(layer, "dense")
+
+
+def _parts_reason(layer: OutputsLayer, tolerance: float | None) -> str:
+    names = dict.fromkeys(choose(part.layer, tolerance)[0] for part in layer.parts)
+    return f"every output by its own runtime: {', '.join(names)}"
 
 
 RUNTIMES = {
@@ -117,10 +178,14 @@ RUNTIMES = {
             ways=lambda layer, tolerance: Ways(),
         ),
         Runtime(
-            "collapsed", _no_collapse, lambda layer, x, how: collapsed.evaluate(layer, x, how.tolerance, how.threads),
+            "parts", lambda layer, how: None if layer.several else "its outputs are no parts that stand side by side",
+            _part_by_part, lambda layer: "every output by its own runtime", ways=lambda layer, tolerance: Ways(),
+        ),
+        Runtime(
+            "collapsed", _no_collapse, _collapsed,
             lambda layer: "every head as a polynomial of its directions, to within a stated part of the bound",
             lambda layer, tolerance: tolerance is not None,
-            lambda layer, tolerance: Ways("collapsed", collapsed.prepared(layer, tolerance).coefficients.size),
+            lambda layer, tolerance: Ways("collapsed", _collapsed_work(layer, tolerance)),
         ),
         Runtime(
             "windowed", _no_window, lambda layer, x, how: windowed.evaluate(layer, x, how.threads), _windowed_reason,
@@ -128,22 +193,17 @@ RUNTIMES = {
         ),
         Runtime(
             "two-level", lambda layer, how: None if layer.has_clusters else "its keys stand in no clusters",
-            lambda layer, x, how: two_level.evaluate(layer, x, how.threads),
+            _two_levels,
             lambda layer: "a softmax over clusters, and one inside each in coordinates of its own",
             ways=_two_level_ways,
         ),
         Runtime(
-            "factorised", _no_factors,
-            lambda layer, x, how: (grouped.evaluate if layer.grouped else softmax.factorised)(layer, x),
-            _factorised_reason, lambda layer, tolerance: layer.grouped or len(layer.keys.shape) > 1, None,
-            lambda layer: grouped.bytes_per_query(layer) if layer.grouped else softmax.bytes_per_query(layer, "factorised"),
+            "factorised", _no_factors, _factorised, _factorised_reason,
+            lambda layer, tolerance: layer.grouped or len(layer.keys.shape) > 1, None, _factorised_bytes,
         ),
         Runtime(
-            "dense", _no_dense,
-            lambda layer, x, how: (grouped.evaluate_dense if layer.grouped else softmax.dense)(layer, x),
-            lambda layer: f"{layer.keys.count} keys: the literal softmax fits the cache",
-            lambda layer, tolerance: layer.keys.count <= DENSE_KEYS, None,
-            lambda layer: grouped.bytes_per_query_dense(layer) if layer.grouped else softmax.bytes_per_query(layer, "dense"),
+            "dense", _no_dense, _dense, lambda layer: f"{layer.keys.count} keys: the literal softmax fits the cache",
+            lambda layer, tolerance: layer.keys.count <= DENSE_KEYS, None, _dense_bytes,
         ),
         Runtime(
             "blocked", lambda layer, how: "its tokens stand in groups" if layer.grouped else None,
@@ -172,7 +232,7 @@ def choose(layer: AnyLayer, tolerance: float | None = None) -> tuple[str, str]:
     how = How(tolerance or 0.0)
     for runtime in RUNTIMES.values():
         if runtime.worth(layer, tolerance) and runtime.why_not(layer, how) is None:
-            return runtime.name, runtime.reason(layer)
+            return runtime.name, _parts_reason(layer, tolerance) if layer.several else runtime.reason(layer)
     raise AssertionError("no runtime can run this layer: please report this")
 
 
@@ -189,7 +249,7 @@ def ways(layer: AnyLayer, name: str, tolerance: float) -> Ways:
     runtime = RUNTIMES[name]
     if runtime.ways is not None:
         return runtime.ways(layer, tolerance)
-    ordered = name == "factorised" and layer.grouped and grouped.in_order(layer)
+    ordered = name == "factorised" and layer.grouped and not layer.several and grouped.in_order(layer)
     return Ways(chunk=_chunk(runtime, layer), same_bits=ordered)
 
 
@@ -226,6 +286,8 @@ def named(layer: AnyLayer, name: str, how: How) -> Runtime:
 
 def attention(layer: AnyLayer, x: Array) -> AnyArray:
     """The attention weights (B, N) of every key for every query."""
+    if layer.several:
+        return np.concatenate([attention(part.layer, part.seen(x)) for part in layer.parts], axis=1)
     if layer.grouped:
         return two_level.attention(layer, x) if layer.has_clusters else grouped.attention(layer, x)
     product = layer.is_product and len(layer.keys.shape) > 1

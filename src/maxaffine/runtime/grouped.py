@@ -12,13 +12,13 @@ from maxaffine.core.rounding import compute_dtype, numpy_dtype
 from maxaffine.layer.grouped import AnyGroup, Group, GroupedLayer
 
 
-def coordinates(layer: GroupedLayer, group: AnyGroup, x: Array, literal: bool = False) -> AnyArray:
+def coordinates(layer: GroupedLayer, group: AnyGroup, x: Array, at_once: bool = False) -> AnyArray:
     """z_g = M_g (x - centre) in float64, rounded once to the layer's dtype, then in the dtype that computes: (B, E).
 
-    For the `literal` softmax over clusters in the dtype that computes at once, as exported forms have it.
+    `at_once` in the dtype that computes, as exported forms have it, and the softmax over all tokens of clusters and of parts.
     """
     z = (x - layer.centre) @ group.matrix.T
-    stored = z if literal and layer.has_clusters else z.astype(numpy_dtype(layer.dtype))
+    stored = z if at_once else z.astype(numpy_dtype(layer.dtype))
     return np.asarray(stored.astype(compute_dtype(layer.dtype)))
 
 
@@ -196,21 +196,22 @@ def _folded(terms: Array) -> Array:
     return np.asarray(terms[0])
 
 
-def _literal_logits(layer: GroupedLayer, x: Array) -> list[AnyArray]:
+def literal_logits(layer: GroupedLayer, x: Array, at_once: bool = False) -> list[AnyArray]:
     """Logits (B, N_g) of every group's keys, as the literal head forms them."""
+    at_once = at_once or layer.has_clusters
     compute = compute_dtype(layer.dtype)
     found = []
     for group in layer.groups:
         slopes, offsets = group.listed()
-        found.append(coordinates(layer, group, x, literal=True) @ slopes.astype(compute).T + offsets.astype(compute))
+        found.append(coordinates(layer, group, x, at_once) @ slopes.astype(compute).T + offsets.astype(compute))
     return found
 
 
 def evaluate_dense(layer: GroupedLayer, x: Array) -> AnyArray:
     """F(x) by one softmax over all tokens per query column, the bonus on its own group, columns added up: (B, K, 1)."""
     compute = compute_dtype(layer.dtype)
-    logits = _literal_logits(layer, x)
-    values = _literal_values(layer, x)
+    logits = literal_logits(layer, x)
+    values = literal_values(layer, x)
     edges = np.cumsum([0, *(group.count for group in layer.groups)])
     out = np.zeros((len(x), layer.d_out))
     for g in range(len(layer.groups)):
@@ -220,14 +221,14 @@ def evaluate_dense(layer: GroupedLayer, x: Array) -> AnyArray:
     return out.astype(compute)[:, :, None]
 
 
-def _literal_values(layer: GroupedLayer, x: Array) -> Array:
+def literal_values(layer: GroupedLayer, x: Array, at_once: bool = False) -> Array:
     """Values of all tokens, (K, N), or (B, K, N) where they depend on x: what the value rows of the literal layer hold."""
-    parts = []
+    parts, at_once = [], at_once or layer.has_clusters
     for g, group in enumerate(layer.groups):
         c, G = group.listed_values()
         value = c.T
         if layer.is_affine:
-            value = value + np.einsum("be,nke->bkn", coordinates(layer, group, x, literal=True).astype(np.float64), G)
+            value = value + np.einsum("be,nke->bkn", coordinates(layer, group, x, at_once).astype(np.float64), G)
         if g == 0 and layer.tilt is not None:
             value = value + tilted(layer, x)[:, :, None]
         parts.append(value)
@@ -236,7 +237,7 @@ def _literal_values(layer: GroupedLayer, x: Array) -> Array:
 
 def attention(layer: GroupedLayer, x: Array) -> AnyArray:
     """Weights (B, N): for every group those of its own query column, side by side (each group sums to one)."""
-    return np.concatenate([weights(scores) for scores in _literal_logits(layer, x)], axis=1)
+    return np.concatenate([weights(scores) for scores in literal_logits(layer, x)], axis=1)
 
 
 def bytes_per_query(layer: GroupedLayer) -> int:

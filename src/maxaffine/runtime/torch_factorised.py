@@ -14,19 +14,16 @@ Needs the extra ``maxaffine[torch]``.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from maxaffine.layer import file as layer_file
-from maxaffine.layer.clusters import ClusterGroup
-from maxaffine.layer.grouped import AnyGroup, GroupedLayer
-from maxaffine.layer.layer import Layer
+from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.runtime.grouped import BRANCH
+from maxaffine.runtime.torch_structure import FamilyStructure, GroupStructure, Structure
 
 Tensor = torch.Tensor
 Tensors = Mapping[str, Tensor]
@@ -41,94 +38,7 @@ STACKED = 16  # blocks of factors beyond which those of one direction and of as 
 FLOOR = -700.0  # scores behind the largest by more: e^FLOOR is far below SKIP of runtime/two_level.py, and no subnormal number
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Some rows of a tensor in a new shape: from `first` on where they follow one another, else those that `index` lists."""
-
-    shape: tuple[int, ...]
-    first: int | None
-    index: Tensor
-
-    @classmethod
-    def of(cls, index: NDArray[np.int64]) -> Self:
-        """Rows numbered by an array."""
-        flat = index.reshape(-1)
-        together = bool(np.all(np.diff(flat) == 1))
-        return cls(tuple(int(n) for n in index.shape), int(flat[0]) if together else None, torch.from_numpy(index.copy()))
-
-    def __call__(self, tensor: Tensor) -> Tensor:
-        """The rows, (shape, ..)."""
-        if self.first is None:
-            return tensor[self.index.to(tensor.device)]
-        return tensor.narrow(0, self.first, math.prod(self.shape)).reshape(*self.shape, *tensor.shape[1:])
-
-
-@dataclass(frozen=True, eq=False)
-class FamilyStructure:
-    """Clusters of equal shape: which (F,), per direction their keys (F, p_e), and their tokens (F, P), in the file's order."""
-
-    shape: tuple[int, ...]
-    members: Rows
-    keys: tuple[Rows, ...]
-    tokens: Rows
-
-    @property
-    def count(self) -> int:
-        """F."""
-        return self.members.shape[0]
-
-
-@dataclass(frozen=True)
-class GroupStructure:
-    """How the tensors of one group belong together; a group of clusters has `families`, a product `factors`."""
-
-    families: tuple[FamilyStructure, ...] = ()
-    factors: tuple["GroupStructure", ...] = ()
-
-
-@dataclass(frozen=True)
-class Structure:
-    """What of a layer neither the tensors say nor their names; a lookup has no groups."""
-
-    dimension: int
-    d_out: int
-    n_out: int
-    sharpness: float
-    groups: tuple[GroupStructure, ...] = ()
-
-
-def structure_of(layer: Layer | GroupedLayer) -> Structure:
-    """The structure of a layer."""
-    if not layer.grouped:
-        return Structure(layer.dimension, layer.d_out, layer.n_out, layer.sharpness)
-    return Structure(layer.dimension, layer.d_out, 1, 1.0, tuple(_group_structure(group) for group in layer.groups))
-
-
-def _group_structure(group: AnyGroup) -> GroupStructure:
-    if group.factored:
-        return GroupStructure(factors=tuple(_group_structure(one) for one in group.factors))
-    return GroupStructure(_families(group) if group.clustered else ())
-
-
-def _families(group: ClusterGroup) -> tuple[FamilyStructure, ...]:
-    """The clusters by shape, with the places of their keys and tokens in the file's rows."""
-    shapes = np.array([cluster.shape for cluster in group.clusters], dtype=np.int64)
-    first = np.cumsum(shapes, axis=0) - shapes  # of the keys, (C, E)
-    counts = shapes.prod(axis=1)
-    token = np.cumsum(counts) - counts
-    by_shape: dict[tuple[int, ...], list[int]] = {}
-    for k, cluster in enumerate(group.clusters):
-        by_shape.setdefault(cluster.shape, []).append(k)
-    found = []
-    for shape, listed in by_shape.items():
-        members = np.asarray(listed, dtype=np.int64)
-        keys = tuple(Rows.of(first[members, e, None] + np.arange(n)) for e, n in enumerate(shape))
-        tokens = Rows.of(token[members, None] + np.arange(math.prod(shape)))
-        found.append(FamilyStructure(shape, Rows.of(members), keys, tokens))
-    return tuple(found)
-
-
-def tensors_of(layer: Layer | GroupedLayer, device: Any = None, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
+def tensors_of(layer: AnyLayer, device: Any = None, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
     """The layer's tensors by their stable names: keys and values in `dtype`, coordinates in float64."""
     arrays, _ = layer_file.to_tensors(layer)
     found = {}
@@ -143,10 +53,29 @@ def tensors_of(layer: Layer | GroupedLayer, device: Any = None, dtype: torch.dty
 
 def evaluate(structure: Structure, tensors: Tensors, x: Tensor) -> Tensor:
     """F(x) for points (B, D) of the box, of any dtype: (B, d_out, n_out) in float64."""
+    if structure.parts:
+        return _parts(structure, tensors, x)
     numbers = {name: tensor.to(torch.float64) for name, tensor in tensors.items()}
     away = x.to(torch.float64).T - numbers["coordinates.centre"][:, None]  # (D, B)
     out = (_grouped if structure.groups else _lookup)(structure, numbers, away)
     return out.T.reshape(x.shape[0], structure.d_out, structure.n_out)
+
+
+def _parts(structure: Structure, tensors: Tensors, x: Tensor) -> Tensor:
+    """Layers side by side: the answers of every part, put into their places."""
+    found: list[Tensor] = []
+    order: list[int] = []
+    for p, part in enumerate(structure.parts):
+        answer = evaluate(part.structure, _of_part(tensors, p), x[:, list(part.variables)])
+        found.append(answer[:, :, 0])
+        order += part.entries
+    places = [order.index(entry) for entry in range(len(order))]
+    return torch.cat(found, dim=1)[:, places].reshape(x.shape[0], structure.d_out, structure.n_out)
+
+
+def _of_part(tensors: Tensors, p: int) -> Tensors:
+    prefix = f"part.{p}."
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def in_chunks(structure: Structure, tensors: Tensors, x: Tensor) -> Tensor:
@@ -354,6 +283,8 @@ def _heads(
 
 def bytes_per_query(structure: Structure, tensors: Tensors) -> int:
     """Bytes per query that the intermediate results take, about."""
+    if structure.parts:
+        return max(bytes_per_query(part.structure, _of_part(tensors, p)) for p, part in enumerate(structure.parts))
     if "keys.offsets" in tensors:
         return 32 * len(tensors["keys.offsets"])
     if not structure.groups:

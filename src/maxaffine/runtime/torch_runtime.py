@@ -23,9 +23,8 @@ import numpy as np
 import torch
 
 from maxaffine.core.errors import BadInput, Refused
-from maxaffine.layer.grouped import GroupedLayer
-from maxaffine.layer.layer import Layer
-from maxaffine.runtime import chooser, torch_factorised
+from maxaffine.layer.side_by_side import AnyLayer
+from maxaffine.runtime import chooser, torch_factorised, torch_structure
 from maxaffine.runtime.gpu import choice, launch
 from maxaffine.runtime.gpu.tables import Polynomials
 from maxaffine.runtime.kept import once
@@ -50,7 +49,7 @@ class TorchLayer:
     """
 
     def __init__(
-        self, layer: Layer | GroupedLayer, device: Any = None, dtype: torch.dtype = torch.float32, runtime: str | None = None,
+        self, layer: AnyLayer, device: Any = None, dtype: torch.dtype = torch.float32, runtime: str | None = None,
         tolerance: float = 0.0,
     ) -> None:  # fmt: skip
         if dtype not in DTYPES:
@@ -58,7 +57,7 @@ class TorchLayer:
         if runtime not in (None, "collapsed", "windowed", "factorised", "native"):
             raise BadInput(f"`runtime` (={runtime!r}) must be collapsed, windowed, factorised or native on tensors.")
         self.layer, self.dtype, self.device = layer, dtype, torch.device("cpu" if device is None else device)
-        self.structure = torch_factorised.structure_of(layer)
+        self.structure = torch_structure.structure_of(layer)
         self.tensors = torch_factorised.tensors_of(layer, self.device)
         self.tolerance = tolerance
         self.kernel: launch.CollapsedKernel | launch.WindowedKernel | None = None
@@ -160,7 +159,7 @@ torch_layer = once(TorchLayer)  # made once per device, dtype, runtime and toler
 
 
 def evaluate(
-    target: Target, layer: Layer | GroupedLayer, *x: Tensor, narrow: float, reserve: float, runtime: str | None = None,
+    target: Target, layer: AnyLayer, *x: Tensor, narrow: float, reserve: float, runtime: str | None = None,
     outside: str = "error",
 ) -> Tensor:  # fmt: skip
     """Values in the target's shape, on the device and in the dtype of the tensors that came, differentiable in them.

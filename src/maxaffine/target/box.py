@@ -93,13 +93,12 @@ class Box:
     def sequence(cls, d: int, n: int, low: ArrayLike = -1.0, high: ArrayLike = 1.0, prefix: str = "x") -> Box:
         """Sequences X in R^(d x n): n tokens of d numbers.  `low`, `high`: one number, or a d x n array.
 
-        The coordinate X[i, t] is called x11, x12, ... (row, token), or x1_1 where d or n has two digits.
+        The coordinate X[i, t] is called x11, x12, ... (row, token), or x1_1 where d or n has two digits; of one row x1, x2, ...
         """
         d, n = _count(d, "d"), _count(n, "n")
         if d * n > MAX_DIMENSION:
             raise BadInput(f"`d` * `n` (={d * n}) must be at most {MAX_DIMENSION}.")
-        joint = "_" if max(d, n) > 9 else ""
-        names = tuple(f"{prefix}{i + 1}{joint}{t + 1}" for t in range(n) for i in range(d))
+        names = sequence_names(d, n, prefix)
         edges = []
         for value, label in ((low, "low"), (high, "high")):
             array = _numbers(value, label)
@@ -114,7 +113,7 @@ class Box:
     def join(box_q: Box, box_kv: Box) -> Box:
         """The box of (x_q, x_kv); where names clash those of the first get the prefix q_, those of the second k_."""
         first, second = box_q.names, box_kv.names
-        if set(first) & set(second):
+        if set(first) & set(second) or (box_q.is_sequence and box_kv.is_sequence and box_q.prefix == box_kv.prefix):
             first, second = tuple(f"q_{a}" for a in first), tuple(f"k_{a}" for a in second)
         if set(first) & set(second):
             raise BadInput(f"the two boxes share names even after prefixes ({', '.join(first)}); rename their variables.")
@@ -127,6 +126,15 @@ class Box:
     def dimension(self) -> int:
         """The number of coordinates D."""
         return len(self.names)
+
+    @property
+    def prefix(self) -> str | None:
+        """What the names of a sequence begin with, x of x11, x12, ..; None where they are called otherwise."""
+        for end in ("1_1", "11", "1"):
+            first = self.names[0].removesuffix(end)
+            if first and first != self.names[0] and sequence_names(self.d, self.n, first) == self.names:
+                return first
+        return None
 
     @property
     def centre(self) -> Array:
@@ -226,6 +234,14 @@ class Box:
         if not isinstance(is_sequence, bool) or d * n != len(names) or (not is_sequence and n != 1):
             raise BadInput(f"a box of {len(names)} names cannot have d={d}, n={n}, sequence={is_sequence!r}.")
         return cls._make(tuple(names), [_number(v, "low") for v in low], [_number(v, "high") for v in high], d, n, is_sequence)
+
+
+def sequence_names(d: int, n: int, prefix: str = "x", old: bool = False) -> tuple[str, ...]:
+    """x11, x21, .. token by token; x1, x2, .. of one row, which were x11, x12, .. in `old` files."""
+    if d == 1 and not old:
+        return tuple(f"{prefix}{t + 1}" for t in range(n))
+    joint = "_" if max(d, n) > 9 else ""
+    return tuple(f"{prefix}{i + 1}{joint}{t + 1}" for t in range(n) for i in range(d))
 
 
 def default_names(count: int) -> tuple[str, ...]:

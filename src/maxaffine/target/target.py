@@ -30,6 +30,7 @@ from maxaffine.target.calls import Answers
 from maxaffine.target.carried import carried
 from maxaffine.target.entries import KINDS, Entries
 from maxaffine.target.piecewise_affine import written
+from maxaffine.target.sequences import read
 
 Inputs = Literal["points", "sequence", "pair"]
 OneBox = Box | Mapping[str, Any]
@@ -77,7 +78,7 @@ class Target:
         `box`: a Box or a dictionary {"x": (-1, 1)}, or a pair (box_q, box_kv) of them for f(X_q, X_kv); may be left out for a
         target or a gallery entry.
         `vectorize`: call the function one point at a time.  `output_shape`: (), (K,) or (d_out, n_out); an expression's K
-        outputs fill (d_out, n_out) row by row.
+        outputs fill (d_out, n_out) row by row; on a sequence, semicolons between output tokens say it (target/sequences.py).
         """
         source = getattr(source, "target", source)
         if isinstance(source, Target):
@@ -89,7 +90,10 @@ class Target:
         if text is not None:
             source, name = text, name or type(source).__name__
         if isinstance(source, str):
-            source = Expression.parse(source, joined.names)
+            source, columns = read(source, joined, boxes)
+            if columns is not None and shape not in (None, columns):
+                raise BadInput(f"`output_shape` (={shape}): the expression has {columns[0]} rows in {columns[1]} output tokens.")
+            shape = columns or shape
         if isinstance(source, Expression):
             if source.names != joined.names:
                 raise BadInput(f"the expression's variables {source.names} are not those of the box {joined.names}.")

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from separated_layers import by_definition, made  # noqa: E402
 
-from maxaffine.runtime import torch_factorised  # noqa: E402
+from maxaffine.runtime import torch_factorised, torch_structure  # noqa: E402
 
 CASES = {
     "blocks and complex": {},
@@ -28,7 +28,7 @@ CASES = {
 def held(name: str):
     layer = made(**CASES[name])
     x = np.random.default_rng(3).uniform(layer.low, layer.high, (50, layer.dimension))
-    return layer, x, torch_factorised.structure_of(layer), torch_factorised.tensors_of(layer)
+    return layer, x, torch_structure.structure_of(layer), torch_factorised.tensors_of(layer)
 
 
 @pytest.mark.parametrize("name", CASES)

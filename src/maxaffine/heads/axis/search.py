@@ -89,7 +89,7 @@ class Axis(Head[AxisPlan]):
     def observe(self, request: Request, found: Found) -> Observed:
         """The largest error: on the axis next to every hand-over and end, and by the general search where there is no gap."""
         plan = found.plan
-        assert isinstance(plan, AxisPlan) and found.layer.grouped
+        assert isinstance(plan, AxisPlan) and isinstance(found.layer, GroupedLayer)
         x, t = _points(plan, found.layer)
         evaluate = partial(chooser.evaluate, found.layer)
         if math.isfinite(request.norm):

@@ -94,7 +94,7 @@ def why_unproved(seen: Seen, request: Request) -> str:
 
 def observe_seen(request: Request, seen: Seen, found: Found) -> Observed:
     """The largest error near the planes, and that of the general search; Refused where jumps leave no room for it in L_p."""
-    assert found.layer.grouped
+    assert isinstance(found.layer, GroupedLayer)
     near = near_planes(request, seen, found.layer) if math.isinf(request.norm) else None
     if near is not None and (near.error > request.error or seen.jumps):
         return near

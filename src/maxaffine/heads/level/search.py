@@ -75,7 +75,7 @@ class Level(Head[LevelPlan]):
         observed = search_worst(request, found)
         if (observed.standard_error or 0.0) <= SHARP * observed.error:
             return observed
-        assert isinstance(found.plan, LevelPlan) and found.layer.grouped
+        assert isinstance(found.plan, LevelPlan) and isinstance(found.layer, GroupedLayer)
         return _across(found.layer, request, found.plan.curve, found.plan.strip)
 
 

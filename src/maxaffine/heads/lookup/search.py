@@ -13,7 +13,7 @@ from maxaffine.core.budget import Cost, afford, allowed, lookup_cost
 from maxaffine.core.errors import Refused, TooMany, rounded_up
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import dtype_of, numpy_dtype
-from maxaffine.heads.found import BELOW, NO_FACTS, Found, literal_failure, search_worst, unconfirmed
+from maxaffine.heads.found import BELOW, NO_FACTS, Ask, Found, literal_failure, search_worst, unconfirmed
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.lookup import plan_integral as integral
@@ -136,7 +136,7 @@ class Lookup(Head[Plan]):
             return replace(plan, multiplier=plan.multiplier * r)
         return replace(plan, sharpness=plan.sharpness * r)
 
-    def find(self, request: Request, reasons: list[str], fewest: int | None) -> Found:
+    def find(self, request: Request, reasons: list[str], fewest: int | None, ask: Ask | None = None) -> Found:
         """Lookups are refused with the closest of them."""
         return search(request)
 

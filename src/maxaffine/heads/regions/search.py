@@ -81,7 +81,7 @@ class Regions(Head[RegionsPlan]):
     def observe(self, request: Request, found: Found) -> Observed | None:
         """Near planes that were seen, and outside the gap about jumps."""
         plan = found.plan
-        assert isinstance(plan, RegionsPlan) and found.layer.grouped
+        assert isinstance(plan, RegionsPlan) and isinstance(found.layer, GroupedLayer)
         if isinstance(plan.layout, Seen):
             return observe_seen(request, plan.layout, found)
         return None if plan.gap is None else outside(request, plan, found.layer)

@@ -15,8 +15,8 @@ import numpy as np
 from maxaffine.core.budget import count_text
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import dtype_of, gamma
-from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
+from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.runtime import windowed
 from maxaffine.runtime.gpu.tables import Numbers, Polynomials, polynomials
 
@@ -80,9 +80,11 @@ def lookup_program(layer: Layer, dtype: str) -> LookupProgram:
 
 
 def choose(
-    layer: Layer | GroupedLayer, dtype: str, tolerance: float, asked: str | None = None
+    layer: AnyLayer, dtype: str, tolerance: float, asked: str | None = None
 ) -> tuple[str, str, Polynomials | LookupProgram]:
     """The kernel's name, the reason and its program; Refused where none takes the layer, or not the one asked for."""
+    if layer.several:
+        raise Refused("layers side by side have no kernel of their own.")
     if layer.grouped:
         if asked == "windowed":
             raise Refused("spectral layers have no window.")

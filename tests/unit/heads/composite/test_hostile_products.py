@@ -25,6 +25,7 @@ from maxaffine.heads.composite import products_prove as products
 from maxaffine.heads.composite.products_prove import certify_products
 from maxaffine.layer.file import from_tensors
 from maxaffine.proofs.literal_clusters import factor_column
+from maxaffine.proofs.literal_form import Softmax
 from maxaffine.runtime import grouped, two_level
 
 SQUARE = ma.Box(x=(-1, 1), y=(-1, 1))
@@ -184,13 +185,13 @@ def test_the_list_of_combinations_is_off_by_its_roundings():
     layer = compiled("abs(sin(3*x))*abs(y-.3)")
     (group,) = layer.weights.groups
     (heard,) = layer.certificate.blends
-    form = dtype_of("float64")
-    before = factor_column(layer.weights, group, heard, form).lost
-    assert factor_column(layer.weights, group, replace(heard, weight=heard.weight + 1e12), form).lost - before >= 3e12 * 2.0**-53
+    form, stands = dtype_of("float64"), Softmax.of(layer.weights)
+    before = factor_column(layer.weights, group, heard, form, stands).lost
+    assert factor_column(layer.weights, group, replace(heard, weight=heard.weight + 1e12), form, stands).lost - before >= 3e12 * 2.0**-53
     largest = np.abs(group.combined.site_offsets).max()
-    more = factor_column(layer.weights, group, replace(heard, blend=heard.blend + 1e8), form).lost - before
+    more = factor_column(layer.weights, group, replace(heard, blend=heard.blend + 1e8), form, stands).lost - before
     assert more >= 2e8 * 2.0**-53 * largest
-    assert math.isinf(factor_column(layer.weights, group, replace(heard, weight=math.inf), form).lost)
+    assert math.isinf(factor_column(layer.weights, group, replace(heard, weight=math.inf), form, stands).lost)
 
 
 def test_masses_times_values_of_combinations_are_known():

@@ -1,0 +1,174 @@
+"""Plans of layers of several outputs: which entries go together, and the layer that was found for each of these parts.
+
+Entries that depend on the same variables, in one output token, share keys where that takes fewer tokens than a head each; all
+others have heads of their own.  Entries that are the same function up to the names of variables are searched for once.
+
+    ||F_e - f_e||_p  <=  scale ||F_p - f_p||        scale = |box|^(1/p), or |box of the other variables|^(1/p) of an L_p part
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from maxaffine.core.errors import Missed, Refused
+from maxaffine.heads.found import Ask, Found, search_worst
+from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.side_by_side import OutputsLayer, Part
+from maxaffine.layer.temperature import at_temperature
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.normalisers import biased
+from maxaffine.proofs.side_by_side import scale_of
+from maxaffine.request import Request, seen_range
+from maxaffine.target.evidence import Evidence, Facts
+from maxaffine.target.parts import part_of
+
+TOGETHER = 16  # entries that are looked at as one part
+
+
+@dataclass(frozen=True)
+class PartPlan:
+    """A layer for some entries: what was asked, what was found, and what its error costs in the norm of the whole."""
+
+    entries: tuple[int, ...]
+    variables: tuple[int, ...]
+    request: Request
+    found: Found
+
+    def to_json(self) -> dict[str, Any]:
+        """What a file keeps of a plan; the certificate stands within that of the whole."""
+        return {"entries": list(self.entries), "method": self.found.method, "plan": self.found.plan.to_json()}
+
+
+@dataclass(frozen=True)
+class OutputsPlan:
+    """The parts, every entry in one of them."""
+
+    parts: tuple[PartPlan, ...]
+    errors: tuple[float, ...]  # asked for of the whole, one or one for every entry
+    argument: str = "outputs"
+
+    def sharpened(self, r: float) -> OutputsPlan:
+        """The plan of the layer whose logits are r times as large; what was proved and seen of the parts is gone."""
+        parts = []
+        for part in self.parts:
+            found = part.found
+            plan = found.plan if found.head is None else found.head.sharpened(found.plan, r)
+            nothing = Certificate.nothing(found.certificate.norm, "its temperature was changed", found.layer.dtype)
+            layer = at_temperature(found.layer, r)
+            found = replace(found, plan=plan, layer=layer, certificate=nothing, observed=None, prove=None)
+            parts.append(replace(part, found=found))
+        return replace(self, parts=tuple(parts))
+
+    @property
+    def cells(self) -> int:
+        """Tokens of all parts together."""
+        return sum(part.found.cost.tokens for part in self.parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The parts."""
+        return {"plan": "outputs", "method": "outputs", "argument": "outputs", "parts": [part.to_json() for part in self.parts]}
+
+
+def build_outputs(plan: OutputsPlan, request: Request) -> OutputsLayer:
+    """The layers that were found, side by side, with the bias between all groups that the literal form needs."""
+    target, parts = request.target, []
+    for part in plan.parts:
+        layer = part.found.layer
+        assert isinstance(layer, GroupedLayer)
+        parts.append(Part(part.entries, part.variables, layer))
+    box = target.box
+    made = OutputsLayer(tuple(parts), target.d_out, target.n_out, 0.0, box.low, box.high, target.input_shapes)
+    return biased(made, min(part.request.error for part in plan.parts))
+
+
+class Planner:
+    """Parts of one request, by a search for each."""
+
+    def __init__(self, request: Request, reasons: list[str], ask: Ask) -> None:
+        self.request, self.reasons, self.ask = request, reasons, ask
+        self.known: dict[Any, Found | str] = {}
+
+    def plan(self, fewest: int | None) -> OutputsPlan | None:
+        """Parts of fewer than `fewest` tokens in all; None where an entry has no head or there are too many."""
+        target, alone = self.request.target, list[PartPlan]()
+        count = target.d_out * target.n_out
+        for entry in range(count):
+            left = None if fewest is None else fewest - sum(part.found.cost.tokens for part in alone) - (count - entry - 1)
+            self.request.progress("outputs", entry, count)
+            found = self._part((entry,), left, self.reasons)
+            if found is None:
+                return None
+            alone.append(found)
+        return OutputsPlan(tuple(self._shared(alone)), self.request.errors or (self.request.error,))
+
+    def _shared(self, alone: list[PartPlan]) -> list[PartPlan]:
+        """Entries of one output token and of the same variables together, where that takes fewer tokens."""
+        n_out, sets = self.request.target.n_out, dict[tuple[int, tuple[int, ...]], list[PartPlan]]()
+        for part in alone:
+            sets.setdefault((part.entries[0] % n_out, part.variables), []).append(part)
+        made = []
+        for parts in sets.values():
+            tokens = sum(part.found.cost.tokens for part in parts)
+            found = None
+            if len(parts) < tokens and 1 < len(parts) <= TOGETHER:
+                found = self._part([part.entries[0] for part in parts], tokens, [])
+            made += parts if found is None else [found]
+        return sorted(made, key=lambda part: part.entries)
+
+    def _part(self, entries: Sequence[int], fewest: int | None, reasons: list[str]) -> PartPlan | None:
+        """The smallest layer for some entries, in the norm of the whole or in the sup norm; why not, in `reasons`."""
+        variables, request = asked_of(self.request, entries)
+        found: Found | None = None
+        for one in _norms(self.request, request):
+            key = _same_function(one, entries)
+            if key not in self.known:
+                try:
+                    tokens = [n for n in (fewest, None if found is None else found.cost.tokens) if n is not None]
+                    made = self.ask(one, min(tokens, default=None))
+                    self.known[key] = replace(made, observed=made.observed or search_worst(one, made))
+                except Refused as refusal:
+                    row, column = (n + 1 for n in divmod(entries[0], self.request.target.n_out))
+                    place = f"output {row}" if self.request.target.n_out == 1 else f"output ({row}, {column})"
+                    reasons.append(Missed.of(f"{place} alone", refusal))
+                    continue
+            known = self.known[key]
+            if isinstance(known, Found) and (found is None or known.cost.tokens < found.cost.tokens):
+                found, request = known, one
+        return None if found is None else PartPlan(tuple(entries), variables, request, found)
+
+
+def asked_of(request: Request, entries: Sequence[int]) -> tuple[tuple[int, ...], Request]:
+    """The variables of some entries, and what is asked of them: the smallest of their errors, in a box of these variables."""
+    variables, target = part_of(request.target, entries)
+    errors = [request.errors[e] for e in entries] if request.errors else [request.error]
+    least, most = seen_range(target)
+    facts = request.facts.declared if target.expression is None else Evidence()
+    jumps = target.expression is None or not target.expression.is_continuous
+    return variables, replace(
+        request, target=target, error=min(errors), errors=None, facts=Facts(target, facts), partition=None, centres=None,
+        breaks=request.breaks if target.box.dimension == 1 else None, gap=request.gap if jumps else None, out=None, executor=None,
+        largest=max(0.0, float(-least.min()), float(most.max())), seen_spread=float((most - least).max()),
+    )  # fmt: skip
+
+
+def _norms(whole: Request, part: Request) -> list[Request]:
+    """What is asked of a part: an L_p error as it is, and the sup-norm error that implies it."""
+    if math.isinf(whole.norm):
+        return [part]
+    width = whole.target.box.width, part.target.box.width
+    asked = replace(part, error=part.error / scale_of(*width, whole.norm, part.norm))
+    sup = replace(part, norm=math.inf, error=part.error / scale_of(*width, whole.norm, math.inf))
+    continuous = part.target.expression is not None and part.target.expression.is_continuous
+    return [sup, asked] if continuous else [asked]
+
+
+def _same_function(request: Request, entries: Sequence[int]) -> Any:
+    """What requests of the same function have in common, whatever their variables are called."""
+    expression, box = request.target.expression, request.target.box
+    if expression is None:
+        return tuple(entries), request.norm
+    return expression.nodes, expression.outputs, box.low.tobytes(), box.high.tobytes(), request.error, request.norm
+
