@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from maxaffine.checker.certificate import stated_bound, stated_norm, stated_reserve, stated_scope
-from maxaffine.checker.literal_clusters import Tokens
 from maxaffine.checker.crossed import crossed
+from maxaffine.checker.literal_clusters import Tokens
 from maxaffine.checker.literal_groups import MARGIN, Column, Coordinates, Frame, leak
 from maxaffine.checker.normaliser import log_normaliser
 from maxaffine.checker.product_keys import numbers_of
