@@ -19,6 +19,7 @@ from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.layer.query import query_size
 from maxaffine.proofs.certificate import LEAST_INTEGRAL, Certificate
 from maxaffine.proofs.pointwise import Pointwise, is_pointwise, pointwise_of
+from maxaffine.target.asked import errors_of
 from maxaffine.target.calls import LEAST, Calls
 from maxaffine.target.evidence import Evidence, Facts, gather
 from maxaffine.target.interpolant import Interpolant, first_points
@@ -97,7 +98,7 @@ class Request:
     largest: float = 0.0  # |f| reaches about that
     max_seconds: float | None = None  # of the search
     seen_spread: float = 0.0  # and f goes that far from its least to its largest value
-    errors: tuple[float, ...] | None = None  # of every entry row by row, where they differ; `error` is the largest
+    errors: tuple[float, ...] | None = None  # of every entry row by row, where they differ; `error` is the smallest
     pointwise: Pointwise | None = None  # where the error is relative to |f(x)|; `error` is absolute all the same
 
     @cached_property
@@ -112,7 +113,12 @@ class Request:
         return query_size(self.target.input_shapes)
 
     def asked(self, certificate: Certificate) -> float:
-        """The error asked for in the measure that a certificate speaks in: absolute, or relative to |f(x)|."""
+        """The error asked for in the measure that a certificate speaks in: absolute, or relative to |f(x)|.
+
+        Of outputs with errors of their own the largest, where each was proved to its own.
+        """
+        if self.errors is not None and certificate.argument == "outputs":
+            return max(self.errors)
         return self.pointwise.error if certificate.pointwise and self.pointwise is not None else self.error
 
     @property
@@ -138,22 +144,24 @@ def request_of(
         functions = {**facts, "breaks": breaks, "gap": gap, "keys": keys, "executor": run.executor}
         _check_for_entries(made, functions, norm, method)
         wanted, given = _entries_error(error, relative, made, dtype, method == NEAREST), Facts(made, Evidence())
-        largest = spread = 0.0
+        largest, spread, each = 0.0, 0.0, None
     else:
         if method == NEAREST:
             raise BadInput('`method` (="nearest") returns the nearest entry of a Table or of Samples; the target is a function.')
         least, most = seen_range(made, bool(relative))
         largest, spread = max(0.0, float(-least.min()), float(most.max())), float((most - least).max())
+        error, each = errors_of(error, made, by_point)
         if by_point:
             _check_overflow(largest, dtype, "target")
             pointwise = pointwise_of(check_error(error), made, dtype)
         wanted = absolute_error(check_error(error), relative, largest, dtype) if pointwise is None else pointwise.absolute
+        each = None if each is None else tuple(absolute_error(check_error(one), relative, largest, dtype) for one in each)
         _check_power(p, wanted)
         given = gather(made, norm=p, **{"lipschitz": None, "modulus": None, "analytic": None, **facts})
     _rule(isinstance(literal, (bool, np.bool_)), "literal", literal, "must be True or False")
     return Request(
         target=made, error=wanted, norm=p, dtype=dtype, facts=given, largest=largest, seen_spread=spread,
-        pointwise=pointwise, **_keys(keys, made),
+        pointwise=pointwise, errors=each, **_keys(keys, made),
         require=check_choice("require", require, (None, "proved")), breaks=_check_breaks(breaks, made), gap=check_gap(gap, made),
         literal=bool(literal), max_bytes=None if run.max_bytes is None else int(run.max_bytes), seed=int(run.seed),
         max_seconds=None if run.max_seconds is None else float(run.max_seconds),

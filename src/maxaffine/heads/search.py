@@ -172,7 +172,8 @@ def _proved(head: Head[P], plan: P, layer: GroupedLayer, request: Request) -> Fo
 
 def _glance(layer: GroupedLayer, request: Request) -> float:
     """The largest error at some thousand points, before a proof is begun; 0 where jumps are excluded or in L_p."""
-    if request.gap is not None or not math.isinf(request.norm) or request.target.expression is None:
+    several = request.errors is not None and layer.several
+    if request.gap is not None or not math.isinf(request.norm) or request.target.expression is None or several:
         return 0.0
     x, exact = request.probe
     some = slice(0, int(np.clip(GLANCE / grouped_cost(layer).flops, 64, len(x))))

@@ -47,7 +47,7 @@ class OutputsPlan:
     """The parts, every entry in one of them."""
 
     parts: tuple[PartPlan, ...]
-    errors: tuple[float, ...]  # asked for of the whole, one or one for every entry
+    asked: float  # the error that the request was made with
     argument: str = "outputs"
 
     def sharpened(self, r: float) -> OutputsPlan:
@@ -102,7 +102,7 @@ class Planner:
             if found is None:
                 return None
             alone.append(found)
-        return OutputsPlan(tuple(self._shared(alone)), self.request.errors or (self.request.error,))
+        return OutputsPlan(tuple(self._shared(alone)), self.request.error)
 
     def _shared(self, alone: list[PartPlan]) -> list[PartPlan]:
         """Entries of one output token and of the same variables together, where that takes fewer tokens."""

@@ -8,6 +8,7 @@ import numpy as np
 from maxaffine.core.errors import Refused
 from maxaffine.heads.found import Found, search_worst
 from maxaffine.heads.head import Example, Head
+from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.outputs.plan import OutputsPlan, Planner, build_outputs
 from maxaffine.heads.search import Search
 from maxaffine.layer.grouped import GroupedLayer
@@ -31,7 +32,13 @@ class Outputs(Head[OutputsPlan]):
         """Several outputs with absolute errors."""
         if request.target.d_out * request.target.n_out == 1:
             return "only for several outputs"
-        return None if request.pointwise is None else "only for absolute errors"
+        if request.pointwise is not None:
+            return "only for absolute errors"
+        facts = request.facts.declared
+        smooth = facts.ellipses is not None or facts.derivatives is not None
+        if request.target.expression is None and not smooth and lookup.provable(request.evidence):
+            return "callables with a declared constant or modulus are proved by lookups"
+        return None
 
     def provable(self, request: Request) -> bool:
         """What is proved of the parts is proved of them all."""
@@ -39,7 +46,7 @@ class Outputs(Head[OutputsPlan]):
 
     def observable(self, request: Request) -> bool:
         """Callables some of whose outputs are observed only."""
-        return request.target.expression is None and request.require is None
+        return request.target.expression is None and request.require is None and not lookup.provable(request.evidence)
 
     def propose(self, search: Search) -> Iterator[OutputsPlan]:
         """One plan: the smallest layer of every part."""
@@ -58,7 +65,7 @@ class Outputs(Head[OutputsPlan]):
     ) -> Certificate:
         """Every part as the head it is."""
 
-        aim = request.error / max(plan.errors)
+        aim = request.error / plan.asked
 
         def proved(number: int, part: GroupedLayer) -> Certificate:
             made = plan.parts[number]
