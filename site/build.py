@@ -17,10 +17,12 @@ import sys
 from pathlib import Path
 
 import generated
+import maxaffine
 
 ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "site"
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s]+)(\))")
+PUBLIC = re.compile(r"^::: maxaffine\.(\w+)$", re.MULTILINE)  # a public name, wherever it lives
 FENCES = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 
 # Where a file of the repository stands in the site; everything else that a page links to is copied into files/.
@@ -51,7 +53,7 @@ def place_of(path: str) -> str:
 
 def rewritten(text: str, page: str, wanted: set[str]) -> str:
     """A page with its links led to where things stand in the site; code blocks are left alone."""
-    here = Path(place_of(page)).parent
+    here, homes = Path(place_of(page)).parent, maxaffine._HOMES
 
     def led(found: re.Match[str]) -> str:
         goal, _, anchor = found[2].partition("#")
@@ -67,6 +69,7 @@ def rewritten(text: str, page: str, wanted: set[str]) -> str:
         back = "/".join([".."] * len(here.parts)) or "."
         return f"{found[1]}{back}/{place_of(name)}{'#' + anchor if anchor else ''}{found[3]}"
 
+    text = PUBLIC.sub(lambda found: f"::: {homes[found[1]]}.{found[1]}" if found[1] in homes else found[0], text)
     parts = FENCES.split(text)
     return "".join(part if k % 2 else LINK.sub(led, part) for k, part in enumerate(parts))
 
