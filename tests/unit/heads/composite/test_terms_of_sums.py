@@ -91,8 +91,8 @@ def test_a_decomposition_that_is_not_the_target_is_noticed(change, monkeypatch):
     made = compiled("abs(x)+abs(y)+x/3-y/5", 1e-3)
     tensors, record = made._record()
 
-    def wrong(expression, box):
-        found = sum_of(expression, box)
+    def wrong(*arguments):
+        found = sum_of(*arguments)
         if change == "slopes":
             return replace(found, slopes=tuple(c + 1 for c in found.slopes))
         return replace(found, parts=found.parts[:1] * 2)
