@@ -13,6 +13,8 @@ from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 
 CELL_LIMIT = 1 << 21
+FORESEEN = 32  # cells along a variable from which on it is foreseen what the most of them reach
+BEYOND = 1.5  # times the error wanted: what is foreseen is no less
 SOFT_SHARE = 0.04  # of the error is left to the transition layers between cells; sharpness is what pays for it
 SHARPEST = 1e7  # logits then reach 1e7 P^2/4, still resolved in float64
 
@@ -33,14 +35,20 @@ def plans(target: Target, evidence: Evidence, error: float, p: float) -> Iterato
     def counts(count: int) -> tuple[int, ...]:
         return tuple(count if on else 1 for on in active)
 
+    most = 2 ** int(math.log2(CELL_LIMIT) / D)  # counts are doubled
+    refusal = f"`error` (={error:.4g}) in L_{p:g} needs more than {CELL_LIMIT:,} cells; ask for a larger error."
+
     def fits(count: int) -> bool:
-        if target.expression is None and provable(evidence, len(active)):
-            return declared_residual(target, evidence, counts(count), p) <= 0.93 * error
-        return residual(target, counts(count), p)[0] <= 0.93 * error
+        declared = target.expression is None and provable(evidence, len(active))
+        seen = declared_residual(target, evidence, counts(count), p) if declared else residual(target, counts(count), p)[0]
+        within = seen * count / most / 0.93  # values that are constant on cells gain at most what cells get narrower
+        if count >= FORESEEN and within > BEYOND * error:
+            raise Refused(refusal, nearest_error=1.1 * within)
+        return seen <= 0.93 * error
 
     least = smallest_count(fits, 1, 64, lambda count: math.prod(counts(count)) > CELL_LIMIT)
     if least is None:
-        raise Refused(f"`error` (={error:.4g}) in L_{p:g} needs more than {CELL_LIMIT:,} cells; ask for a larger error.")
+        raise Refused(refusal)
     for factor in (1.0, 1.05, 1.12, 1.25, 1.5, 2.0, 3.0):
         chosen = counts(math.ceil(least * factor))
         if math.prod(chosen) > 4**D * CELL_LIMIT:
