@@ -150,6 +150,14 @@ def _step_slope(g: Graph, place: int, _: dict[int, int]) -> int:
     return g.make(f"jump_{g.nodes[place].op}", g.nodes[place].args)
 
 
+def _beta_slope(g: Graph, place: int, slopes: dict[int, int]) -> int:
+    """B(a, b)' = B ((psi(a) - psi(a + b)) a' + (psi(b) - psi(a + b)) b')."""
+    a, b = g.nodes[place].args
+    both = g.apply("digamma", g.add(a, b))
+    terms = [g.multiply(g.subtract(g.apply("digamma", u), both), slopes[u]) for u in (a, b) if not g.is_zero(slopes[u])]
+    return g.multiply(place, g.total(terms))
+
+
 _RULES: dict[str, Callable[[Graph, int, dict[int, int]], int]] = {
     "lin": _sum_slope,
     "prod": _product_slope,
@@ -159,6 +167,7 @@ _RULES: dict[str, Callable[[Graph, int, dict[int, int]], int]] = {
     "powr": _constant_power_slope,
     "sqrt": _root_slope,
     "atan2": _angle_slope,
+    "beta": _beta_slope,
     "min": _extremum_slope,
     "max": _extremum_slope,
     "where": _choice_slope,

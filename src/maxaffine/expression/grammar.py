@@ -11,16 +11,15 @@ Nothing is implicit and nothing is ever passed to Python's eval.
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial, reduce
 from typing import NamedTuple
 
 from maxaffine.core.errors import BadInput, MaxaffineError, Refused
-from maxaffine.expression.functions import ALIASES, ARITIES, CONSTANTS, FUNCTIONS, UNARY, WORDS
+from maxaffine.expression.building import WrongArgument, build
+from maxaffine.expression.functions import ALIASES, ARITIES, CONSTANTS, FUNCTIONS, WORDS
 from maxaffine.expression.graph import Graph
-from maxaffine.expression.operations import nearest
 
 MAX_CHARACTERS = 10_000
 MAX_LEVELS = 200
@@ -307,42 +306,10 @@ class Parser:
         conditions = range(0, len(places) - 1, 2) if name in ("where", "piecewise") else range(0)
         for i, place in enumerate(places):
             (self._condition if i in conditions else self._value)(place, call.at)
-        if name == "float":
-            value = self.graph.rational(places[0])
-            if value is None:
-                raise self.wrong("`float` takes a number: float(0.1) is the float64 number nearest to 0.1", call.at)
-            return self.graph.number(Fraction(nearest(value)))
-        return self._build(name, places)
-
-    def _build(self, name: str, p: list[int]) -> int:
-        g = self.graph
-        if name in UNARY or name == "atan2":
-            return g.apply(name, *p)
-        if name in ("min", "max"):
-            return reduce(partial(g.apply, name), p)
-        if name in ("where", "piecewise"):
-            result = p[-1]
-            for i in range(len(p) - 3, -1, -2):
-                result = g.apply("where", p[i], p[i + 1], result)
-            return result
-        macros: dict[str, Callable[..., int]] = {
-            "pow": g.power,
-            "hypot": lambda a, b: g.apply("sqrt", g.add(g.integer_power(a, 2), g.integer_power(b, 2))),
-            "clip": lambda a, low, high: g.apply("min", g.apply("max", a, low), high),
-            "relu": lambda a: g.apply("max", a, g.zero),
-            "ceil": lambda a: g.negate(g.apply("floor", g.negate(a))),
-            "square": lambda a: g.integer_power(a, 2),
-            "reciprocal": lambda a: g.divide(g.one, a),
-            "exp2": lambda a: g.power(g.number(2), a),
-            "log2": lambda a: g.divide(g.apply("log", a), g.apply("log", g.number(2))),
-            "log10": lambda a: g.divide(g.apply("log", a), g.apply("log", g.number(10))),
-            "add": g.add,
-            "subtract": g.subtract,
-            "mul": g.multiply,
-            "divide": g.divide,
-            "negative": g.negate,
-        }
-        return macros[name](*p)
+        try:
+            return build(self.graph, name, call.text, places)
+        except WrongArgument as failure:
+            raise self.wrong(str(failure), call.at) from None
 
 
 def parse(text: str, names: Sequence[str]) -> tuple[Graph, tuple[int, ...]]:

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from maxaffine.core.intervals import Interval
 from maxaffine.core.outward import float_power, sigmoid_of
 from maxaffine.expression import balls, entire
+from maxaffine.expression.operation import Operation
+from maxaffine.expression.special import SPECIAL
 
 if TYPE_CHECKING:
     from maxaffine.expression.graph import Graph
@@ -31,26 +33,6 @@ class Truth:
 
     yes: Mask
     no: Mask
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """How one operation is computed.
-
-    value    float64 arrays in and out, not finite where it is not defined
-    enclose  intervals in and out, rounded outward; means nothing where it is not `defined`
-    ball     complex balls in and out; None where a cut is met or a piece is not decided (balls.py)
-    slope    of a function of one argument u: (graph, place, u) -> place of f'(u), u occurring once wherever it can
-    defined  (enclosure, *arguments) -> where it is surely defined; None: everywhere
-    trouble  what is wrong where it is not, with the arguments' texts in place of {0} and {1}
-    """
-
-    value: Callable[..., Any]
-    enclose: Callable[..., Any]
-    ball: Callable[..., Any]
-    slope: Callable[[Graph, int, int], int] | None = None
-    defined: Callable[..., Any] | None = None
-    trouble: str = ""
 
 
 def nearest(value: Fraction) -> float:
@@ -229,4 +211,5 @@ OPERATIONS: dict[str, Operation] = {
     "jump_sign": _jump(lambda u: _one_sign(u) | _nought(u), balls.sign, "`sign({0})` jumps there"),
     "jump_floor": _jump(lambda u: np.floor(u.lo) == np.floor(u.hi), balls.floor, "`floor({0})` jumps there"),
     "jump_atan2": _jump(lambda y, x: (y.lo >= 0) | (y.hi < 0) | (x.lo > 0), balls.atan2, "`atan2({0}, {1})` jumps there"),
+    **SPECIAL,
 }  # fmt: skip

@@ -93,7 +93,17 @@ def _print(
         return f"({done[node.args[0]][0]}) {node.op} ({done[node.args[1]][0]})", _SUM
     if node.op == "not":
         return f"not ({done[node.args[0]][0]})", _SUM
-    return f"{node.op}({', '.join(done[a][0] for a in node.args)})", _ATOM
+    return f"{_called(node)}{', '.join(done[a][0] for a in node.args)})", _ATOM
+
+
+def _called(node: Node) -> str:
+    """The name of a function with what stands before its argument: jv(1/2, ; derivatives of zeta and the like as zeta'(."""
+    if node.data is None:
+        return f"{node.op}("
+    if node.op in ("zeta", "ellipk", "ellipe"):
+        return f"{node.op}{chr(39) * node.data}("
+    numbers = node.data if isinstance(node.data, tuple) else (node.data,)
+    return f"{node.op}({', '.join(number(Fraction(a)) for a in numbers)}, "
 
 
 def _print_sum(nodes: Sequence[Node], node: Node, done: dict[int, tuple[str, int]]) -> tuple[str, int]:

@@ -39,7 +39,8 @@ def method(array: Traced, name: str) -> Any:
         return torch_functions.method(array, name)
 
     def called(*args: Any, **kwargs: Any) -> Any:
-        if "dim" in kwargs or "keepdim" in kwargs:  # tensors have them
+        tensors = {"dim", "keepdim", "start_dim", "end_dim"} & set(kwargs) or (name == "flatten" and args and args[0] != "C")
+        if tensors:
             return torch_functions.method(array, name)(*args, **kwargs)
         return METHODS[name](array.recorder, array, *args, **kwargs)
 

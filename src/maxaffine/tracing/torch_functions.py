@@ -21,6 +21,8 @@ def call(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     r = _recorder((*args, *kwargs.values()))
     r.torch_seen = True
     name = getattr(function, "__name__", str(function)).strip("_").removeprefix("linalg_")
+    for prefix in ("special_", "modified_", "bessel_"):
+        name = name.removeprefix(prefix)
     if kwargs.get("out") is not None:
         raise r.stop(f"`torch.{name}` is called with `out`", "use its result")
     kwargs = {key: value for key, value in kwargs.items() if key not in IGNORED}
@@ -211,8 +213,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "select": lambda r, x, dim, i: x[(slice(None),) * (dim % x.ndim) + (i,)],
     "where": of_numpy.where, "clamp": of_numpy.clip, "clip": of_numpy.clip,
     "clamp_min": lambda r, x, low: of_numpy.clip(r, x, low), "clamp_max": lambda r, x, high: of_numpy.clip(r, x, None, high),
-    "hardtanh": lambda r, x, low=-1.0, high=1.0, *_: of_numpy.clip(r, x, low, high),
-    "relu6": lambda r, x, *_: of_numpy.clip(r, x, 0, 6),
+    "hardtanh": lambda r, x, min_val=-1.0, max_val=1.0: of_numpy.clip(r, x, min_val, max_val),
+    "relu6": lambda r, x: of_numpy.clip(r, x, 0, 6),
     "relu": lambda r, x, *_: named(r, "relu", x), "silu": lambda r, x, *_: named(r, "silu", x), "gelu": _gelu,
     "softplus": _softplus, "leaky_relu": _leaky, "elu": _elu, "softmax": _softmax, "layer_norm": _layer_norm,
     "batch_norm": _batch_norm, "dropout": _dropout,
@@ -220,7 +222,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "softsign": lambda r, x: named(r, "divide", x, named(r, "add", 1, named(r, "absolute", x))),
     "zeros_like": of_numpy.FUNCTIONS["zeros_like"], "ones_like": of_numpy.FUNCTIONS["ones_like"],
     "full_like": of_numpy.FUNCTIONS["full_like"], "sinc": of_numpy.FUNCTIONS["sinc"],
-    "special_i0": lambda r, x: named(r, "i0", x), "lgamma": lambda r, x: named(r, "loggamma", x),
+    "lgamma": lambda r, x: named(r, "loggamma", x),
     "lerp": lambda r, a, b, w: named(r, "add", a, named(r, "multiply", w, named(r, "subtract", b, a))),
     "positive": lambda r, x: lifted(r, x),
 }  # fmt: skip

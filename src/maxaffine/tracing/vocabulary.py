@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from maxaffine.expression.functions import ALIASES, ARITIES, UNARY
+from maxaffine.expression.functions import ALIASES, ARITIES, AT_NUMBERS, UNARY, WITH_NUMBERS
 from maxaffine.tracing.record import Recorder, Symbol
 
 Meaning = Callable[..., Symbol]
@@ -110,10 +110,15 @@ def _first(r: Recorder, a: Symbol, *_: Symbol) -> Symbol:
     return number(r, a)
 
 
+PLAIN = (
+    "atan2", "hypot", "min", "max", "ceil", "exp2", "log2", "log10", "relu", "beta", "gelu", "silu", "logit", *AT_NUMBERS,
+    *WITH_NUMBERS,
+)  # fmt: skip
+
 MEANINGS: dict[str, Meaning] = {
     **{name: call(name) for name in UNARY},
     **{name: call(plain) for name, plain in ALIASES.items() if plain in ARITIES and plain not in ("mul", "divide")},
-    **{name: call(name) for name in ("atan2", "hypot", "min", "max", "ceil", "exp2", "log2", "log10", "relu")},
+    **{name: call(name) for name in PLAIN},
     "add": call("+"), "subtract": call("-"), "sub": call("-"), "multiply": product, "mul": product,
     "divide": _divide, "true_divide": _divide, "div": _divide,
     "power": call("**"), "float_power": call("**"), "pow": call("**"),
@@ -131,7 +136,7 @@ MEANINGS: dict[str, Meaning] = {
     "bitwise_xor": exclusive,
     "where": choice,
     # scipy.special
-    "psi": call("digamma"), "gammaln": call("loggamma"), "_lambertw": lambda r, a, *_: r.make("lambertw", a),
+    "gammaln": call("loggamma"), "_lambertw": lambda r, a, *_: r.make("lambertw", a),
     "_zeta": lambda r, a, *_: r.make("zeta", a), "_riemann_zeta": call("zeta"), "jn": call("jv"), "_ellip_k": call("ellipk"),
     "log_expit": lambda r, a: r.make("neg", r.make("softplus", r.make("neg", a))),
     "xlogy": _xlogy, "xlog1py": lambda r, a, b: r.make("*", a, r.make("log1p", b)),

@@ -71,6 +71,7 @@ def test_an_expression_has_pythons_meaning(text: str, expected: float) -> None:
 def test_every_function_of_the_table_can_be_called() -> None:
     for name, (least, _) in ARITIES.items():
         arguments = ["x < 1", "0.5", "0.25"] if name in ("where", "piecewise") else ["0.5", "0.25", "0.75"]
+        arguments = ["2", "0.5"] if name == "polygamma" else ["2"] if name == "float" else arguments
         Expression.parse(f"{name}({', '.join(arguments[:least])})", NAMES).gradient()
     for alias, name in ALIASES.items():
         assert name in ARITIES and alias not in ARITIES

@@ -20,6 +20,9 @@ def net(*layers):
 MODULES = [
     lambda: net(nn.Linear(2, 4), nn.Tanh, nn.Linear(4, 1)),
     lambda: net(nn.Linear(2, 3), nn.ReLU, nn.Linear(3, 3), nn.ReLU, nn.Linear(3, 2)).double(),
+    lambda: net(nn.Linear(2, 2), nn.GELU, nn.Linear(2, 2), nn.SiLU, nn.Linear(2, 1), nn.Sigmoid),
+    lambda: net(nn.Linear(2, 2), nn.Softplus, nn.LayerNorm(2), nn.Dropout(0.5), nn.LeakyReLU, nn.Flatten, nn.Hardtanh),
+    lambda: net(nn.BatchNorm1d(2), nn.ELU, nn.Softmax(dim=-1), nn.Mish, nn.Softsign, nn.ReLU6),
 ]
 
 
@@ -40,6 +43,7 @@ def test_a_module_is_read(case):
         lambda x, y: x.sin() * torch.cos(y),
         lambda X: torch.where(X[:, 0] > 0, torch.exp(X[:, 1]), X.sum(dim=-1).relu()),
         lambda X: torch.stack([X.max(dim=1).values, X @ torch.tensor([1.0, 2.0], dtype=X.dtype)], dim=-1),
+        lambda x, y: torch.special.ndtr(x) + torch.erfc(y) * torch.special.bessel_j0(x) + torch.lgamma(x + 3),
         lambda X: torch.linalg.vector_norm(X + 3, dim=1) + 1 / (3 + X[:, 0]) - torch.tensor(2.0) * X[:, 1],
     ],
 )
@@ -70,6 +74,7 @@ FORMULAS = [
     sympy.Piecewise((X**3, X < 0), (sympy.sin(X), X < 1), (Y, True)),
     sympy.Max(X, Y, 0) - sympy.Abs(X) * sympy.sign(Y) + sympy.Heaviside(X),
     X / (Y + 5) - 2 / (X + 7) ** 3 + (X + 3) ** sympy.Rational(2, 3) + sympy.sec(X / 2) + sympy.GoldenRatio,
+    sympy.besselj(0, X) + sympy.erfc(Y) + sympy.gamma(X + 3) * sympy.LambertW(Y + 3) + sympy.airyai(X) - sympy.Si(Y),
     sympy.Matrix([X * Y, sympy.atan2(Y, X + 3), sympy.log(X + 4, 2)]),
 ]
 
