@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 import generated
+
 import maxaffine
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -93,10 +93,10 @@ def _print(
         return f"({done[node.args[0]][0]}) {node.op} ({done[node.args[1]][0]})", _SUM
     if node.op == "not":
         return f"not ({done[node.args[0]][0]})", _SUM
-    return f"{_called(node)}{', '.join(done[a][0] for a in node.args)})", _ATOM
+    return f"{_called(node, number)}{', '.join(done[a][0] for a in node.args)})", _ATOM
 
 
-def _called(node: Node) -> str:
+def _called(node: Node, number: Callable[[Fraction], str]) -> str:
     """The name of a function with what stands before its argument: jv(1/2, ; derivatives of zeta and the like as zeta'(."""
     if node.data is None:
         return f"{node.op}("

@@ -36,7 +36,7 @@ class Bumps:
     ids=["a lambda", "an object with a lambda"],
 )
 def test_a_function_that_cannot_travel_is_replaced_by_a_stand_in(f, why):
-    layer = ma.compile(f, BOX, error=1e-3)
+    layer = ma.compile(f, BOX, error=1e-3, trace=False)
     other = pickle.loads(pickle.dumps(layer))  # noqa: S301
     x = BOX.sample(9, np.random.default_rng(0))
     assert np.array_equal(other(x), layer(x)) and other.explain() == layer.explain() and other.to_bytes() == layer.to_bytes()
@@ -68,7 +68,7 @@ def test_a_copy_proves_anew_like_the_layer():
 
 
 def test_workers_run_layers():
-    layer = ma.compile(lambda x: bump(x), BOX, error=1e-3)
+    layer = ma.compile(lambda x: bump(x), BOX, error=1e-3, trace=False)
     parts = np.array_split(BOX.sample(40, np.random.default_rng(0)), 2)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as workers:
         found = list(workers.map(layer, parts))

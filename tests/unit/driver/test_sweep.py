@@ -25,7 +25,7 @@ def test_error_entropy_and_cells_follow_the_temperature(tmp_path):
 
 
 def test_what_is_not_proved_is_said_and_layers_of_one_variable_are_drawn(tmp_path):
-    layer = ma.compile(lambda x: abs(x[:, 0]), ma.Box(x=(-1, 1)), error=0.1)
+    layer = ma.compile(lambda x: abs(x[:, 0]), ma.Box(x=(-1, 1)), error=0.1, trace=False)
     found = ma.sweep(layer, [0.5, 2.0])
     assert all(one.bound is None and "only observed" in one.why for one in found.rows)
     found.draw(tmp_path / "sweep.svg")

@@ -113,7 +113,7 @@ def test_callables_are_proved_only_from_what_is_declared():
 
     facts = ma.Analytic(radii=1.05, bound=2000.0)
     try:
-        layer = ma.compile(bumpy, box("xy", -1, 1), error=1e-3, analytic=facts, method="spectral")
+        layer = ma.compile(bumpy, box("xy", -1, 1), error=1e-3, trace=False, analytic=facts, method="spectral")
     except Refused:
         return
     assert (
@@ -124,7 +124,8 @@ def test_callables_are_proved_only_from_what_is_declared():
 
 def test_an_analytic_callable_is_proved():
     layer = ma.compile(
-        lambda x: np.exp(x[:, 0]) * np.cos(x[:, 1]), box("xy", -1, 1), error=1e-5, analytic=ma.Analytic(radii=3.0, bound=60.0)
+        lambda x: np.exp(x[:, 0]) * np.cos(x[:, 1]), box("xy", -1, 1), error=1e-5, trace=False,
+        analytic=ma.Analytic(radii=3.0, bound=60.0),
     )
     assert layer.certificate.kind == "proved"
     x = layer.box.sample(4000, np.random.default_rng(0))
