@@ -1,6 +1,6 @@
 """`maxaffine export`: a saved layer as PyTorch, MultiheadAttention, ONNX or safetensors, compared with the layer."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -40,9 +40,10 @@ def run(
     path = arguments.output_path(out, "--out", (FORMATS[to],))
     version = arguments.whole(opset, "`opset`")
     layer = load(file)
-    if isinstance(layer, Stack):
-        raise BadInput(f"{file!r} holds a stack, which is not exported; export the heads in `ma.load(file).heads` one by one.")
-    rows = layer.export(to, path, opset=version, form=form, kind=kind)
+    if isinstance(layer, Stack) and (form is not None or kind != "self"):
+        raise BadInput("--form and --kind are about one layer; a stack is exported as its literal blocks. Leave them out.")
+    asked: dict[str, Any] = {} if isinstance(layer, Stack) else {"form": form, "kind": kind}
+    rows = layer.export(to, path, opset=version, **asked)
     size = path.stat().st_size
     answer(json, {"to": to, "file": str(path), "bytes": size, "judged": [row.to_json() for row in rows]}, table(rows))
     if json:

@@ -2,7 +2,9 @@
 
 arrays          stack(x), and `maxaffine eval`
 tensors         stack(t) for tensors of PyTorch, computed in float64 inside
-matrices        the literal softmax of every head, block by block in float64, by any software
+matrices        stack.matrices(), block by block in float64, by any software
+multihead       stack.to_torch(), blocks around stock torch.nn.MultiheadAttention
+onnx            stack.to_onnx(path), the same blocks
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from maxaffine.core.errors import BadInput
 from maxaffine.core.rounding import FLOAT32
 from maxaffine.proofs.assumptions import LITERAL_SOFTMAX
-from maxaffine.proofs.routes import RAISES, UNSAID
+from maxaffine.proofs.routes import CLAMPS, RAISES, UNSAID
 from maxaffine.proofs.statement import NO_GRADIENT, NONE, Statement
 
 if TYPE_CHECKING:
@@ -22,10 +24,12 @@ ROUTES: dict[str, tuple[tuple[str, ...], str, bool]] = {
     "arrays": (("float64",), RAISES, False),
     "tensors": (("float64", "float32"), RAISES, True),
     "matrices": (("float64",), UNSAID, False),
+    "multihead": (("float64",), CLAMPS, True),
+    "onnx": (("float64",), CLAMPS, False),
 }
 """Dtypes, what happens outside the box, whether there are gradients."""
 
-LITERAL = ("matrices",)
+LITERAL = ("matrices", "multihead", "onnx")
 
 
 def statement(stack: Stack, route: str, dtype: str | None, device: str) -> Statement:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -21,11 +21,16 @@ from maxaffine.proofs.observe import Observed
 from maxaffine.proofs.statement import Bound, Statement
 from maxaffine.runtime.named import points_of
 from maxaffine.stack import saved, text
+from maxaffine.stack.blocks import Block, blocks
 from maxaffine.stack.evaluate import node_values, tensor_values
 from maxaffine.stack.routes import statement, statements
 from maxaffine.structure.stacked import StackPlan
 from maxaffine.target.box import Box
 from maxaffine.target.target import Target
+
+if TYPE_CHECKING:
+    from maxaffine.export.judge import Judged
+    from maxaffine.stack.torch_stack import StackModule
 
 Array = NDArray[Any]
 
@@ -135,6 +140,10 @@ class Stack:
         """The statements of all routes."""
         return statements(self)
 
+    def matrices(self) -> tuple[Block, ...]:
+        """The literal weights, block by block: a linear map, one softmax attention, a linear map; the stream is kept."""
+        return blocks(self)
+
     @cached_property
     def levels(self) -> tuple[tuple[int, ...], ...]:
         """The nodes of every layer."""
@@ -172,6 +181,24 @@ class Stack:
     def to_json(self) -> dict[str, Any]:
         """The object that `--json` prints."""
         return saved.summary_of(self)
+
+    # -- export
+
+    def to_torch(self) -> StackModule:
+        """A torch.nn.Module of stock torch.nn.MultiheadAttention blocks; its `statement` says what is proved of it."""
+        from maxaffine.stack.torch_stack import module_of
+
+        return module_of(self)
+
+    def to_onnx(self, path: str | Path, opset: int = 23) -> tuple[Judged, ...]:
+        """An ONNX model of the literal stack in float64, run in ONNX Runtime before it is kept."""
+        return self.export("onnx", path, opset=opset)
+
+    def export(self, to: str, path: str | Path, *, opset: int = 23) -> tuple[Judged, ...]:
+        """Write "onnx", or "mha" (also "torch"), the state of `to_torch()`; run and compared with the stack before it is kept."""
+        from maxaffine.stack import export
+
+        return export.write(self, to, path, opset)
 
     # -- keep
 

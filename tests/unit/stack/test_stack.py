@@ -230,3 +230,29 @@ def test_the_attack_finds_nothing_above_a_bound_and_refuses_every_forged_record(
     tally = attack_stacks(ma.compile, 2, seed=5)
     assert tally.stacks >= 1 and tally.violations == [] and tally.caught == tally.lies > 0
     assert tally.unconfirmed == 0 and 0.0 < tally.worst <= 1.0 and 0.1 < tally.worst_moved <= 1.0
+
+
+def test_literal_blocks_stay_within_their_statement_as_matrices_modules_and_onnx(stack, tmp_path):
+    pytest.importorskip("onnxruntime")
+    torch = pytest.importorskip("torch")
+    from maxaffine.export.write import onnx_answers
+    from maxaffine.stack.blocks import run
+
+    x = np.concatenate([stack.box.sample(500, np.random.default_rng(6)), [stack.observed.at, stack.box.low, stack.box.high]])
+    exact = stack.target.values(x)[:, 0, 0]
+    assert len(stack.matrices()) == stack.layers and stack.statement("matrices").bound <= 1.01 * stack.bound
+    module = stack.to_torch()
+    assert all(isinstance(block.attention, torch.nn.MultiheadAttention) for block in module.blocks)
+    (row,) = stack.to_onnx(tmp_path / "s.onnx")
+    answers = {
+        "matrices": run(stack, x),
+        "multihead": module(torch.tensor(x)).detach().numpy(),
+        "onnx": onnx_answers((tmp_path / "s.onnx").read_bytes(), "float64", ((4, 1),))(x),
+    }
+    for route, found in answers.items():
+        assert np.abs(found - exact).max() <= stack.statement(route).bound, route
+        assert np.abs(found - stack(x)).max() < 1e-8  # the same stack: only rounded differently
+    assert row.statement.bound == stack.statement("onnx").bound
+    stack.export("mha", tmp_path / "s.safetensors")
+    with pytest.raises(BadInput, match="to"):
+        stack.export("csv", tmp_path / "s.csv")
