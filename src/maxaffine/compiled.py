@@ -27,7 +27,7 @@ from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
 from maxaffine.proofs.routes import literal_bounds, narrow_tolerance, statement, statements
 from maxaffine.proofs.statement import Bound, Statement
-from maxaffine.report import text
+from maxaffine.report import outputs, text
 from maxaffine.runtime import chooser
 from maxaffine.runtime.collapse import SHARE
 from maxaffine.runtime.named import points_of
@@ -66,6 +66,7 @@ class Compiled:
     standing: str = field(default="proved", compare=False)  # "proved" here, "stated" in a file, or "checked" from it
     declared: Mapping[str, Any] = field(default_factory=dict)  # constants that the user declared
     file: str | None = field(default=None, compare=False)
+    errors: tuple[float, ...] | None = None  # asked for of every output, row by row, where they differ; `error` is the largest
 
     # -- evaluate
 
@@ -138,6 +139,11 @@ class Compiled:
         made = self.certificate
         where = made.where if made.norm_label == "entries" else ""
         return None if made.bound is None else Bound(made.bound, self.standing, where)
+
+    @property
+    def bounds(self) -> Array | None:
+        """What is proved of every output, in the target's shape; None where nothing is."""
+        return outputs.bounds(self)
 
     @cached_property
     def literal(self) -> Mapping[str, float | str]:

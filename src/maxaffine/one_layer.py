@@ -51,6 +51,7 @@ def _finished(request: Request, found: Found, kind: str, begun: float) -> Compil
         certificate=_read_from(request, found.certificate),
         observed=found.observed or search_worst(request, found),
         error=request.asked(found.certificate),
+        errors=request.errors if found.method == "outputs" else None,
         method=found.method,
         attention_kind=kind,
         plan=found.plan.to_json(),

@@ -16,6 +16,7 @@ from maxaffine.layer.file import from_tensors, to_tensors
 from maxaffine.layer.temperature import Sharpened
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
+from maxaffine.report import outputs
 from maxaffine.target.target import Target
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def record_of(compiled: Compiled) -> tuple[dict[str, Any], dict[str, Any]]:
         "method": c.method,
         "attention": c.attention_kind,
         "error": c.error,
+        **({} if c.errors is None else {"errors": list(c.errors)}),
         "norm": c.certificate.norm_label,
         "certificate": c.certificate.to_json(),
         "literal": {name: claim(bound) for name, bound in c.literal.items()},
@@ -60,6 +62,7 @@ def summary_of(compiled: Compiled) -> dict[str, Any]:
         "counts": list(c.weights.keys.shape),
         "layout": c.weights.layout(),
         "error": c.error,
+        **({} if c.errors is None else {"errors": list(c.errors)}),
         "norm": c.certificate.norm_label,
         "bound": None if c.bound is None else float(c.bound),
         "standing": c.standing,
@@ -75,6 +78,7 @@ def summary_of(compiled: Compiled) -> dict[str, Any]:
         "assumptions": list(c.certificate.assumptions),
         "scope": c.certificate.scope.to_json(),
         **({} if c.certificate.least is None else {"least": c.certificate.least}),
+        **({} if not c.weights.several else {"outputs": outputs.rows(c)}),
         "bytes": c.weights.nbytes,
         "seconds": c.seconds,
         "calls": c.calls,
@@ -109,6 +113,7 @@ def parts_of(tensors: dict[str, Any], record: dict[str, Any], file: str) -> dict
             "plan": dict(record["plan"]),
             "cost": Cost(*(int(record["cost"][name]) for name in COST)),
             "declared": dict(record["declared"]),
+            "errors": None if record.get("errors") is None else tuple(float(one) for one in record["errors"]),
             "file": file,
             "stated": claims_in(record.get("literal", {})),
         }

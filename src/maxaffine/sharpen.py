@@ -51,14 +51,16 @@ def with_sharpness(compiled: Compiled, r: Any, require: str | None = None) -> Co
     now = Sharpened((*before.by, r), before.asked)
     return replace(
         compiled, weights=found.layer, certificate=found.certificate, observed=found.observed,
-        error=promised, plan={**found.plan.to_json(), **now.record()}, found=found, stated=None, standing="proved", file=None,
+        error=promised, errors=None, plan={**found.plan.to_json(), **now.record()}, found=found, stated=None, standing="proved",
+        file=None,
     )  # fmt: skip
 
 
 def again(compiled: Compiled) -> Found:
     """The search that made a loaded layer, repeated; at another temperature with its numbers multiplied as they were."""
     told = Sharpened.of(compiled.plan, compiled.error)
-    asked: dict[str, Any] = {"error": told.asked, "norm": compiled.norm, "gap": compiled.certificate.scope.gap}
+    each = None if compiled.errors is None else list(compiled.errors)
+    asked: dict[str, Any] = {"error": each or told.asked, "norm": compiled.norm, "gap": compiled.certificate.scope.gap}
     asked |= {"relative": "pointwise"} if compiled.certificate.pointwise else {}
     found = found_again(compiled.target, compiled.weights, compiled.method, compiled.declared, told.by, **asked)
     if not told.by:
@@ -124,7 +126,7 @@ def _aimed(request: Request, error: float) -> Request:
     """The request for another error, which is relative where the first one is."""
     asked = request.pointwise
     if asked is None:
-        return replace(request, error=error)
+        return replace(request, error=error, errors=None)
     relative = replace(asked, error=error)
     return replace(request, error=relative.absolute, pointwise=relative)
 

@@ -130,10 +130,13 @@ def _names(text: str, option: str) -> Iterator[str]:
 
 
 def target(
-    text: str, boxes: Sequence[str], two: "tuple[Box, Box] | None" = None
+    text: str, boxes: Sequence[str], other: "Box | tuple[Box, Box] | None" = None
 ) -> tuple[Any, Any]:
-    """What to compile, and where: an expression with its box or two, or an entry of the gallery on its own box or another."""
-    where = two or (box(boxes) if boxes else None)
+    """What to compile, and where: an expression with its box, or an entry of the gallery on its own box or another.
+
+    `other`: the box of a sequence, or two boxes, in the place of --box.
+    """
+    where = other or (box(boxes) if boxes else None)
     names = [name for one in (where if isinstance(where, tuple) else (where,)) if one is not None for name in one.names]
     if _NAME.fullmatch(text.strip()) and text.strip() not in names:
         from maxaffine.target.gallery import gallery

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from maxaffine.cli import arguments, completion, options, tables
+from maxaffine.cli import arguments, completion, options, sequences, tables
 from maxaffine.cli.command import CompileCommand, single
 from maxaffine.cli.streams import complain, progress_bar, say, say_json, stage
 from maxaffine.core.errors import BadInput
@@ -30,7 +30,7 @@ def run(
         ),
     ] = None,
     error: Annotated[
-        str | None, typer.Option(metavar="E", help="The largest error allowed, such as 1e-2; not needed with --method nearest.")
+        str | None, typer.Option(metavar="E", help="The largest error allowed, such as 1e-2; or one for every output: 1e-4,1e-6.")
     ] = None,
     table: options.TableFile = None,
     values: options.Values = None,
@@ -39,6 +39,7 @@ def run(
     box: options.BoxOption = None,
     query: options.Query = None,
     context: options.Context = None,
+    sequence: options.Sequence = None,
     relative: options.Relative = None,
     method: options.Method = "auto",
     norm: options.Norm = "inf",
@@ -78,9 +79,10 @@ def run(
     factor = _factor(sharpness, layers)
     limits = arguments.whole(seed, "`seed`"), arguments.maybe(arguments.constant, timeout, "`timeout`")
     of_tables = {"--values": values, "--axes": axes, "--missing": missing, "--method nearest": method == NEAREST}
-    of_functions = {"the expression": expression, "--box": box or query or context, "--lipschitz": lipschitz, "--gap": gap}
+    boxed = box or query or context or sequence
+    of_functions = {"the expression": expression, "--box": boxed, "--lipschitz": lipschitz, "--gap": gap}
     named = tables.named(table, of_tables, of_functions, memory)
-    source, where = (None, None) if named is not None else _target(expression, box, query, context)
+    source, where = (None, None) if named is not None else _target(expression, box, query, context, sequence)
 
     from maxaffine.compiler import compile as compile_layer
     from maxaffine.request import Run
@@ -106,7 +108,7 @@ def run(
 def _numbers(error: str | None, relative: str | None, lipschitz: str | None, gap: str | None) -> dict[str, Any]:
     """What the options say that are numbers of the request."""
     return {
-        "error": arguments.maybe(arguments.constant, error, "`error`"), "relative": arguments.relative(relative),
+        "error": None if error is None else sequences.errors(error), "relative": arguments.relative(relative),
         "lipschitz": arguments.lipschitz(lipschitz), "gap": arguments.maybe(arguments.constant, gap, "`gap`"),
     }  # fmt: skip
 
@@ -147,12 +149,12 @@ def _layers(text: str) -> int | str:
 
 
 def _target(
-    expression: str | None, box: list[str] | None, query: list[str] | None, context: list[str] | None
+    expression: str | None, box: list[str] | None, query: list[str] | None, context: list[str] | None, sequence: str | None
 ) -> tuple[Any, Any]:
     """What to compile, and where."""
     if expression is None:
         raise BadInput("there is nothing to compile: give EXPR, NAME or --table FILE. See maxaffine compile --help.")
-    return arguments.target(expression, box or (), arguments.pair(query, context, box))
+    return arguments.target(expression, box or (), sequences.where(sequence, box, query, context))
 
 
 def _write(compiled: "Compiled | Stack", layer: Path | None, figure: Path | None, progress: "Progress") -> None:

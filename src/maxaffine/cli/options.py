@@ -22,6 +22,9 @@ Query = Annotated[
 Context = Annotated[
     list[str] | None, typer.Option("--context", metavar="k=LOW:HIGH,..", help="And the context's, of which keys are made.")
 ]
+Sequence = Annotated[
+    str | None, typer.Option("--sequence", metavar="d=D,n=N", help="N tokens of D numbers x[i,j]; x=LOW:HIGH is their range.")
+]
 Norm = Annotated[str, typer.Option(metavar="inf|1|2|P", help="The norm of the error: sup norm, or L_p.")]
 Relative = Annotated[
     str | None, typer.Option(metavar="[pointwise]", help="In units of sup |f|; pointwise: of |f(x)| at every x.")

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from maxaffine.cli import arguments, options
+from maxaffine.cli import arguments, options, sequences
 from maxaffine.cli.command import ExpressionCommand, single
 from maxaffine.cli.streams import printable, progress_bar, say, say_json, table
 
@@ -20,6 +20,7 @@ def run(
     box: options.BoxOption = None,
     query: options.Query = None,
     context: options.Context = None,
+    sequence: options.Sequence = None,
     norm: options.Norm = "inf",
     dtype: options.Dtype = "float64",
     lipschitz: options.Lipschitz = None,
@@ -35,7 +36,7 @@ def run(
       maxaffine plan "sin(x)+cos(y)" --box x=-pi:pi,y=-pi:pi --error 0.1,0.01,1e-3
     """
     errors = arguments.numbers(error, "`error`")
-    source, where = arguments.target(expression, box or (), arguments.pair(query, context, box))
+    source, where = arguments.target(expression, box or (), sequences.where(sequence, box, query, context))
 
     from maxaffine.frontier import plan
     from maxaffine.request import Run

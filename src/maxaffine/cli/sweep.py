@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from maxaffine.cli import arguments, options
+from maxaffine.cli import arguments, options, sequences
 from maxaffine.cli.command import ExpressionCommand, single
 from maxaffine.cli.streams import printable, progress_bar, say, say_json, table
 from maxaffine.core.errors import BadInput
@@ -20,6 +20,7 @@ def run(
     box: options.BoxOption = None,
     query: options.Query = None,
     context: options.Context = None,
+    sequence: options.Sequence = None,
     method: options.Method = "auto",
     norm: options.Norm = "inf",
     dtype: options.Dtype = "float64",
@@ -41,11 +42,12 @@ def run(
     ends = [arguments.constant(text, f"`{name}`") for text, name in ((lowest, "from"), (highest, "to"))]
     number = arguments.whole(count, "`count`")
     saved = expression.endswith(".safetensors")
-    if saved and (error is not None or box or query or context):
+    if saved and (error is not None or box or query or context or sequence):
         raise BadInput("a saved layer has its own box and error; leave out --box, --query, --context and --error.")
     if not saved and error is None:
         raise BadInput("--error is missing; give the error that the layer is compiled for, such as --error 1e-2.")
-    source, where = (None, None) if saved else arguments.target(expression, box or (), arguments.pair(query, context, box))
+    given = None if saved else sequences.where(sequence, box, query, context)
+    source, where = (None, None) if saved else arguments.target(expression, box or (), given)
 
     from maxaffine.compiled import Compiled
     from maxaffine.compiler import compile as compile_layer

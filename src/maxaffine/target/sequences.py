@@ -35,7 +35,7 @@ def read(text: str, box: Box, boxes: tuple[Box, Box] | None = None) -> tuple[Exp
     if not sequence:
         raise BadInput(
             f"the expression has semicolons, which separate output tokens, and its box ({', '.join(box.names[:8])}) is no "
-            "sequence: separate outputs by commas, or give a sequence box such as Box.sequence(d=1, n=3)."
+            "sequence: separate outputs by commas, or give a sequence box, Box.sequence(d=1, n=3) or --sequence d=1,n=3."
         )
     if not all(one for column in columns for one in column):
         Expression.parse(with_commas(spelled), box.names)  # which says where a value is missing
