@@ -13,7 +13,7 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.expression.expression import Expression
-from maxaffine.expression.texts import pieces
+from maxaffine.expression.texts import pieces, standing_alone
 from maxaffine.target.box import Box
 from maxaffine.target.calls import Evaluate
 from maxaffine.target.target import Target
@@ -50,7 +50,7 @@ def part_of(target: Target, entries: Sequence[int]) -> tuple[tuple[int, ...], Ta
     texts = [one for column in zip(*pieces(target.text), strict=True) for one in column]  # row by row
     if len(texts) != target.expression.count:
         raise BadInput("the outputs of the expression cannot be told apart in its text.")
-    text = ", ".join(texts[e] for e in entries)
+    text = standing_alone(", ".join(texts[e] for e in entries), target.text)
     used = Expression.parse(text, box.names).used
     sizes = [one.dimension for one in target.boxes or (box,)]
     boxes, variables, first = [], list[int](), 0
