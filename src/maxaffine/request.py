@@ -16,7 +16,6 @@ from maxaffine.core.errors import BadInput, Refused, rounded_up
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import compute_dtype, dtype_of
 from maxaffine.layer.maxaffine import MaxAffine
-from maxaffine.layer.query import query_size
 from maxaffine.proofs.certificate import LEAST_INTEGRAL, Certificate
 from maxaffine.proofs.pointwise import Pointwise, is_pointwise, pointwise_of
 from maxaffine.target.asked import errors_of
@@ -106,11 +105,6 @@ class Request:
         """Points of the box (B, D) and the target there (B, d_out, n_out): what a first look at a layer compares."""
         x = self.target.box.sample(PROBE, np.random.default_rng(17))
         return x, self.target.values(x)
-
-    @property
-    def query(self) -> int:
-        """How many coordinates, the first ones, are the query's, in which values may not be affine; 0 of one input."""
-        return query_size(self.target.input_shapes)
 
     def asked(self, certificate: Certificate) -> float:
         """The error asked for in the measure that a certificate speaks in: absolute, or relative to |f(x)|.

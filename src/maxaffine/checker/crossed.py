@@ -38,11 +38,10 @@ def doubt_values(layer: Layer, target: Target) -> None:
     """Refuse values that are affine in the query, which the tokens of cross-attention cannot hold."""
     if target.inputs != "pair":
         return
-    d, n = target.input_shapes[0]
-    tilted = layer.affine_part is not None and bool(np.any(layer.affine_part[:, : d * n]))
+    tilted = layer.affine_part is not None and bool(np.any(layer.affine_part[:, : target.query]))
     for group in layer.groups:
         for part in group.factors if isinstance(group, Factored) else (group,):
-            own = np.any(part.matrix[:, : d * n] != 0.0, axis=1)
+            own = np.any(part.matrix[:, : target.query] != 0.0, axis=1)
             held = part.slopes if isinstance(part, Clusters) else [] if part.slopes is None else [part.slopes]
             tilted = tilted or any(bool(np.any(slopes[..., own])) for slopes in held)
     if tilted:

@@ -32,8 +32,7 @@ MOST_PARTS = 64
 
 def check_sums(layer: Layer, record: Mapping[str, Any], target: Target, error: float) -> Proved:
     """sup |layer - target| of groups of clusters and groups of product keys whose functions add up to the target."""
-    query = math.prod(target.input_shapes[0]) if target.inputs == "pair" else 0
-    found = sum_of(expression_of(target, "sums"), target.box, query)
+    found = sum_of(expression_of(target, "sums"), target.box, target.query)
     if found is None or len(found.parts) > MOST_PARTS:
         raise NotProved("its target is not a sum of parts some of which switch.")
     doubt_parts(target, lambda x: _value(found, target, x), "the sum of its parts is not its target.")

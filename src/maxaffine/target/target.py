@@ -143,6 +143,11 @@ class Target:
         return tuple((box.d, box.n) for box in (self.boxes or (self.box,)))
 
     @property
+    def query(self) -> int:
+        """How many coordinates, the first ones, are the query's, in which values may not be affine; 0 of one input."""
+        return 0 if self.boxes is None else self.boxes[0].dimension
+
+    @property
     def dimension(self) -> int:
         """The number of coordinates D."""
         return self.box.dimension

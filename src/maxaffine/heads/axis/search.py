@@ -121,7 +121,7 @@ def _problem(request: Request) -> tuple[OneDirection | None, Problem]:
     found = one_direction(target.expression)
     if found is None:
         raise Refused("not a function of one direction plus an affine function")
-    if any(found.slopes[: request.query]):
+    if any(found.slopes[: request.target.query]):
         raise Refused(LEANS)
     problem = expression_problem(found, target.box.low, target.box.high, request.error)
     if needs_gap and any(link.kind == "jump" for link in problem.links):
@@ -172,7 +172,7 @@ def _plan(request: Request, problem: Problem, share: float, asked: Asked, most: 
     fit = error * BELOW * min(share + 0.04 * (not curved), 1.0 - (kinks + 0.02) * curved)
     gap = 0.0 if asked.gap is None else asked.gap * abs(_scale(problem))
     blur = 0.0 if soft is None else soft.blur(problem, error, request.dtype)
-    aim, affine = Aim(fit, kinks * error, error, 0.9 * gap), not any(problem.direction[: request.query])
+    aim, affine = Aim(fit, kinks * error, error, 0.9 * gap), not any(problem.direction[: request.target.query])
     return make_plan(problem, aim, request.dtype, most, asked.gap, affine, blur=blur)
 
 

@@ -50,7 +50,7 @@ class Sums(_Composite[SumPlan]):
         """Sums where some parts switch, and each of those has one direction."""
         request, target = search.request, search.request.target
         assert target.expression is not None
-        found = sum_of(target.expression, target.box, request.query)
+        found = sum_of(target.expression, target.box, request.target.query)
         if found is None:
             raise Refused("not a sum whose non-smooth terms each depend on one direction")
         if any(found.is_product(n) for n in range(len(found.parts))):
@@ -80,7 +80,7 @@ class Products(_Composite[ProductPlan | SumPlan]):
         assert target.expression is not None
         found = product_of(target.expression, target.box)
         if found is None:
-            parts = sum_of(target.expression, target.box, request.query)
+            parts = sum_of(target.expression, target.box, request.target.query)
             if parts is None or not any(parts.is_product(n) for n in range(len(parts.parts))):
                 raise Refused("not a product of one-direction factors, nor a sum containing one")
             yield from _sum_plans(parts, search)
@@ -88,7 +88,7 @@ class Products(_Composite[ProductPlan | SumPlan]):
         if fewest is not None and fewest <= (6 if any(found.switching) else FEW):
             raise Refused(f"another head has {fewest:,} tokens, and a product would hardly need fewer")
         asked = target.box, request.error, request.dtype, None
-        yield from _aimed(lambda soft: ProductPlanner(found, *asked, soft, request.query), search)
+        yield from _aimed(lambda soft: ProductPlanner(found, *asked, soft, request.target.query), search)
 
     def build(self, plan: ProductPlan | SumPlan, request: Request) -> GroupedLayer:
         """One group over all directions, or one per part of a sum."""
@@ -108,7 +108,8 @@ def _sum_plans(found: Sum, search: Search) -> Iterator[SumPlan]:
     request = search.request
     if search.fewest is not None and 2 * len(found.parts) > search.fewest:
         raise Refused(f"{len(found.parts)} parts are no fewer than {search.fewest:,} tokens")
-    return _aimed(lambda soft: SumPlanner(found, request.target.box, request.error, request.dtype, soft, request.query), search)
+    target = request.target
+    return _aimed(lambda soft: SumPlanner(found, target.box, request.error, request.dtype, soft, target.query), search)
 
 
 def _aimed(planner_of: Callable[[Soft | None], Any], search: Search) -> Iterator[Any]:

@@ -101,7 +101,7 @@ def _plans(search: Search) -> Iterator[RegionsPlan]:
         rest = 1.0 - (JUMPS if jumps else 0.0) - (KINKS if kinks else 0.0)
         shares = [(share * rest, KINKS) for share in REST]
         steep = sum(kinks) * soft_gap(count) / (2.0 * KINKS * sup)
-    fits = BranchFits([found.branch(signs) for signs in found.regions], box, sup, request.dtype, steep, request.query)
+    fits = BranchFits([found.branch(signs) for signs in found.regions], box, sup, request.dtype, steep, request.target.query)
     if not fits.finite:
         raise Refused("a branch of the target is not defined on the whole box")
     before, (_, half) = 0, half_widths(box)

@@ -17,14 +17,14 @@ LOOKS = 1500  # pieces that the quick look for singular points takes at most
 
 
 def spectral_plans(
-    target: Target, error: float, dtype: str, guess: bool = True, most: int | None = None, query: int = 0
+    target: Target, error: float, dtype: str, guess: bool = True, most: int | None = None
 ) -> Iterator[SpectralPlan]:
     """Plans aimed at smaller and smaller expected errors; of several sets of directions the one with the fewest tokens.
 
     Plans of more than `most` tokens are not looked for.  `guess` lets a callable be taken for a ridge where samples say so, which
-    no proof can follow.  In the first `query` coordinates values are not affine.
+    no proof can follow.
     """
-    choices = _choices(target, error, dtype, guess, query)
+    choices = _choices(target, error, dtype, guess)
     if not choices:
         return
     streams = [_stream(choices, error, affine, most) for affine in (True, False)]
@@ -75,9 +75,9 @@ def _carry_out(planners: list[GroupPlanner], error: float, affine: bool, most: i
     return made if most is None or made.cells <= most else None
 
 
-def _choices(target: Target, error: float, dtype: str, guess: bool, query: int) -> list[list[GroupPlanner]]:
+def _choices(target: Target, error: float, dtype: str, guess: bool) -> list[list[GroupPlanner]]:
     """The directions that the expression shows; where it shows none, rotated ones beside its variables."""
-    planners = _planners(target, error, dtype, guess, query)
+    planners = _planners(target, error, dtype, guess)
     if not planners:
         return []
     choices = [planners]
@@ -87,7 +87,7 @@ def _choices(target: Target, error: float, dtype: str, guess: bool, query: int) 
     for directions in _rotations(target):
         turned = rotated_group(target.expression, directions)
         if turned is not None:
-            planner = GroupPlanner(turned, target.box.low, target.box.high, error, dtype, query=query)
+            planner = GroupPlanner(turned, target.box.low, target.box.high, error, dtype, query=target.query)
             if np.isfinite(planner.f(2.0 * np.random.default_rng(5).random((400, turned.dimension)) - 1.0)).all():
                 choices.append([planner])
     return choices
@@ -124,14 +124,14 @@ def _snapped(vector: Array, used: list[int], dimension: int) -> Direction:
     return tuple(row)
 
 
-def _planners(target: Target, error: float, dtype: str, guess: bool, query: int) -> list[GroupPlanner]:
+def _planners(target: Target, error: float, dtype: str, guess: bool) -> list[GroupPlanner]:
     """One planner per group; none where the target is not one that spectral heads serve."""
     low, high = target.box.low, target.box.high
     if target.n_out != 1:
         return []
     if target.expression is None:
         found = (_ridge(target) if guess else None) or _all_variables(target)
-        return [] if found is None else [GroupPlanner(found[0], low, high, error, dtype, found[1], query=query)]
+        return [] if found is None else [GroupPlanner(found[0], low, high, error, dtype, found[1], query=target.query)]
     if not target.expression.is_continuous or not target.expression.used:
         return []
     with np.errstate(all="ignore"):
@@ -142,7 +142,7 @@ def _planners(target: Target, error: float, dtype: str, guess: bool, query: int)
     if many or not all(is_analytic(group, low, high) for group in groups):
         return []
     bonus = 60.0 if len(groups) > 1 else 0.0  # about what keeps groups apart
-    return [GroupPlanner(group, low, high, error / len(groups), dtype, bonus=bonus, query=query) for group in groups]
+    return [GroupPlanner(group, low, high, error / len(groups), dtype, bonus=bonus, query=target.query) for group in groups]
 
 
 def is_analytic(group: Group, low: Array, high: Array) -> bool:

@@ -48,7 +48,7 @@ class Spectral(Head[SpectralPlan]):
         """Plans aimed at smaller and smaller errors."""
         request, plan = search.request, None
         most = None if search.fewest is None else search.fewest - 1
-        for plan in spectral_plans(request.target, request.error, request.dtype, not _declared(request), most, request.query):
+        for plan in spectral_plans(request.target, request.error, request.dtype, not _declared(request), most):
             yield plan
             if isinstance(search.failure, TooManyPoints) and not self.observable(request):
                 return

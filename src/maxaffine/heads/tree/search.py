@@ -40,7 +40,7 @@ class Trees(Head[TreePlan]):
             return "only for up to three variables and one output token, in the sup norm"
         if target.expression is None and (request.require == "proved" or lookup.provable(request.evidence)):
             return "not proved for callables"
-        if request.query:
+        if request.target.query:
             return LEANS
         return "trees cannot follow jumps" if target.expression is not None and not target.expression.is_continuous else None
 
