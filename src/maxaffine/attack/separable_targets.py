@@ -13,7 +13,10 @@ from maxaffine.attack.case import PATTERNS, Case, Rng, Sides, number
 from maxaffine.expression.expression import Expression
 from maxaffine.target.box import Box
 
-POSITIVE: Sides = ((1.0, 5.0), (1.0, 3.0), (0.5, 2.0), (0.2, 1.0), (10.0, 14.0), (1000.0, 3000.0), (1e-3, 2e-3), (1.0, 20.0))
+POSITIVE: Sides = (
+    (1.0, 5.0), (1.0, 3.0), (0.5, 2.0), (0.2, 1.0), (10.0, 14.0), (1000.0, 3000.0), (1e-3, 2e-3), (1.0, 20.0), (100.0, 30000.0),
+    (0.01, 1.0),
+)  # fmt: skip
 CENTRED: Sides = ((-1.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (-0.5, 2.0), (-2.0, 2.0), (0.25, 0.75))
 POWERS = (1.0, 1.0, 1.0, 2.0, -1.0, -1.0, 3.0, -2.0, 0.5, -0.5, 1.5, 1 / 3, -0.25)
 
