@@ -135,13 +135,17 @@ def exceptions(record: dict[str, Any]) -> Iterator[str]:
     yield "| formula | why | reached |"
     yield "|---|---|---|"
     for name, why in SINGULAR.items():
-        reached = []
+        reached, reasons = [], dict[str, None]()
         for error in ERRORS:
             row = rows(record, "feynman", error).get(name)
-            if row is not None:
-                told = f"proved to {relative(row, row['bound'], error):.1e} ({row['method']})" if proved(row) else row["kind"]
-                reached.append(f"{error:g}: {told}")
-        yield f"| {name} | {why} | {'; '.join(reached)} |"
+            if row is None:
+                continue
+            if proved(row):
+                reached.append(f"{error:g}: proved to {relative(row, row['bound'], error):.1e} ({row['method']})")
+            else:
+                reached.append(f"{error:g}: {row['kind']}")
+                reasons.setdefault(escaped(shortened(str(row["reason"]), 300)))
+        yield f"| {name} | {why} | {'; '.join(reached)}{'. ' if reasons else ''}{next(iter(reasons), '')} |"
 
 
 def refusals(record: dict[str, Any]) -> Iterator[str]:
@@ -161,7 +165,8 @@ def on_gpu() -> Iterator[str]:
     """What benchmarks/gpu_variables.py measured, a row per layer and dtype: queries per second beside the formula's own."""
     made = json.loads(GPU.read_text())
     where = f"an {made['gpu']}, torch {made['torch']}"
-    yield from (f"`benchmarks/gpu_variables.py`, one run on {where}; billions of queries per second.", "")
+    told = "inverse-D is 1/(1 + |x|^2) in D variables, wave-10 exp(sin |x|^2) in 10, alignment-4 tanh(q.k) with 2 + 2"
+    yield from (f"`benchmarks/gpu_variables.py`, one run on {where}; billions of queries per second; {told}.", "")
     yield "| layer | dtype | formula, torch.compile | eager | layer | how it runs | layer / formula | error seen | proved |"
     yield "|---|---|---|---|---|---|---|---|---|"
     found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
@@ -186,7 +191,8 @@ def page(record: dict[str, Any]) -> str:
         "ranges of its authors, and classical functions of up to 100 variables, each through `auto`. Errors are relative to the "
         "formula's largest value. *Proved* is what `compile` proves, *confirmed* what the independent checker proves again; "
         "*observed* is the largest error among random points, corners, faces and what climbing from them finds, and has to stay "
-        "below the bound. Seconds are processor seconds of one `compile`, the proof included, on one thread.", "",
+        "below the bound. Seconds are processor seconds of one `compile`, the proof included, on one thread"
+        f"{record.get('note', '')}.", "",
         "![proved digits, tokens and seconds against the number of variables](images/formulas.png)", "",
         "## The hundred", "",
         *COUNTS, *summary(record, "feynman"), "",

@@ -17,9 +17,10 @@ from maxaffine.structure.separation import Outer, Parts, Separation, Term
 
 Cell = tuple[tuple[int, int], ...]  # pairs of a constant and a node, multiplied and added up
 
-CHOICES = ("sums", "blocks")  # factors of several directions become functions of sums wherever they can, or where they must
+CHOICES = ("sums", "blocks", "fours")
+"""Factors of several directions become functions of sums wherever they can, or where they must; or blocks of four may be held."""
 MOST_TERMS = 64
-MOST_BLOCK = 3
+SMALL_BLOCK, MOST_BLOCK = 3, 4
 MOST_NODES = 3_000
 
 
@@ -53,19 +54,20 @@ class _Separator(Outers):
     def separation(self, output: int, choice: str) -> Separation:
         rows = self.monomials(self.place[output])
         wraps, kept = dict[int, Wrapped](), set[int]()
+        most = MOST_BLOCK if choice == "fours" else SMALL_BLOCK
         if choice == "sums":
             self._wrap(self._wide(rows), wraps)
         while True:
             products = self._products(rows, wraps)
             blocks = self._blocks(products, wraps)
-            small = [block for block in blocks if len(block) <= MOST_BLOCK]
+            small = [block for block in blocks if len(block) <= most]
             idle = [n for n in wraps if any(all(self.frame(part) <= block for part in wraps[n].parts) for block in small)]
             if idle:  # functions of one block that are held as they are
                 kept.update(idle)
                 for n in idle:
                     del wraps[n]
                 continue
-            large = [block for block in blocks if len(block) > MOST_BLOCK]
+            large = [block for block in blocks if len(block) > most]
             if not large:
                 break
             inside = [n for n in self._wide(rows) if n not in kept and any(self.frame(n) <= block for block in large)]

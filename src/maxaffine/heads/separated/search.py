@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from maxaffine.core.deadline import OutOfTime
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import compute_format
+from maxaffine.expression.expression import Expression
 from maxaffine.heads.assemble import layer_of
 from maxaffine.heads.found import Found
 from maxaffine.heads.head import Example, Head
@@ -27,6 +28,7 @@ from maxaffine.proofs.observe import Observed
 from maxaffine.request import Request
 from maxaffine.structure.groups import groups_of
 from maxaffine.structure.separate import CHOICES, NotSeparated, separate
+from maxaffine.structure.separation import Separation
 from maxaffine.target.calls import Calls
 
 FEW = 2  # variables in which no separated head was seen to have fewer tokens than a head that is proved already
@@ -124,13 +126,17 @@ class Separated(Head[AnyPlan]):
             raise Refused("; ".join(reasons))
 
     def _planners(self, request: Request, reasons: dict[str, None]) -> Iterator[Planner]:
-        expression, box, seen = request.target.expression, request.target.box, []
+        expression, box = request.target.expression, request.target.box
+        seen = list[Separation]()
         assert expression is not None
         for choice in CHOICES:
+            if choice == "fours" and (seen or not _tangled(expression)):
+                return  # slow to prove, and for what nothing else holds
             try:
                 separation = separate(expression, box.low, box.high, choice)
             except NotSeparated as why:
-                reasons[together(why, request)] = None
+                if choice != "sums" or not why.together:
+                    reasons[together(why, request)] = None
                 continue
             if separation not in seen:
                 seen.append(separation)
@@ -171,6 +177,11 @@ def _sampled(search: Search) -> Iterator[SampledPlan]:
         search.note(sought.why())
         raise
     search.note(sought.why())
+
+
+def _tangled(expression: Expression) -> bool:
+    """Whether a part of a sum depends on more directions than other heads list values for."""
+    return any(group.dimension > LISTED and group.factors is None for group in groups_of(expression))
 
 
 def _many(request: Request) -> bool:

@@ -16,7 +16,7 @@ from maxaffine.structure.separate import MOST_BLOCK, NotSeparated
 def together(why: NotSeparated, request: Request) -> str:
     """The reason, and about how many values the combinations of keys would be."""
     expression, box = request.target.expression, request.target.box
-    if not why.together or expression is None:
+    if expression is None or len(why.together) <= MOST_BLOCK:
         return str(why)
     used = [i for i in range(box.dimension) if any(w[i] for w in why.together)]
 

@@ -66,6 +66,20 @@ def test_what_no_separation_holds_is_refused_with_the_directions():
         ma.compile("1/(2+sin(a*b*c*d+a*h+b**2*h))", box("abcdh", -1, 1), error=1e-3, method="separated")
 
 
+def test_four_directions_that_stay_together_are_held_as_one_block():
+    text, names = "g/(5 + cos(a*b) + a*c*d + b*d*d)", "abcdg"
+    made = ma.compile(text, dict.fromkeys(names, (0.0, 1.0)), error=0.05)
+    verdict = made.check()
+    assert made.method == "separated" and made.plan["choice"] == "fours" and made.plan["sizes"] == [4, 1]
+    assert verdict.passed and verdict.confirmed and made.observed.error <= made.bound <= 0.05
+
+
+def test_a_refusal_says_in_figures_what_was_missed():
+    box = dict.fromkeys("abcdh", (0.0, 1.0))
+    with pytest.raises(ma.Refused, match=r"5 directions \(a, b, c, d, h\) .* about \d+ x .* = [\d,]+, and blocks of more than 4"):
+        ma.compile("sin(a*b + exp(c*d) + a*h*c*b)", box, error=1e-4)
+
+
 def test_explain_says_how_a_formula_was_taken_apart():
     text = ma.compile("h/(a*b+c*d)", box("abcdh", 1, 3), error=1e-3).explain()
     assert "products over" in text and "exponential" in text and "by sums of two products by their ratio" in text
