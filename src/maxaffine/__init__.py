@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from maxaffine.layer.layer import Layer
     from maxaffine.layer.maxaffine import MaxAffine
     from maxaffine.proofs.certificate import Certificate
+    from maxaffine.proofs.statistical import Statistical
     from maxaffine.regressor import MaxAffineRegressor
     from maxaffine.report.diagnosis import diagnose
-    from maxaffine.request import Run
+    from maxaffine.run import Run
     from maxaffine.stack.stack import Stack
     from maxaffine.target.box import Box
     from maxaffine.target.declare import Analytic, ConcaveModulus, Derivatives, IntegralModulus, TotalVariation
@@ -48,7 +49,8 @@ _NAMES = {
     "regressor": "MaxAffineRegressor",
     "temperatures": "sweep",
     "report.diagnosis": "diagnose",
-    "request": "Run",
+    "run": "Run",
+    "proofs.statistical": "Statistical",
     "stack.stack": "Stack",
     "target.box": "Box",
     "target.declare": "Analytic ConcaveModulus Derivatives IntegralModulus TotalVariation",
@@ -64,8 +66,8 @@ _HOMES = {name: f"maxaffine.{module}" for module, names in _NAMES.items() for na
 __all__ = [
     "Analytic", "BadInput", "Box", "Certificate", "Compiled", "ConcaveModulus", "Derivatives", "IntegralModulus", "Layer",
     "MaxAffine", "MaxAffineRegressor", "MaxaffineError", "PiecewiseAffine", "Refused", "ReluNetwork", "Run", "Samples", "Stack",
-    "Table", "Target", "TotalVariation", "__version__", "check", "compile", "diagnose", "gallery", "inspect", "load",
-    "meanfield", "plan", "sweep",
+    "Statistical", "Table", "Target", "TotalVariation", "__version__", "check", "compile", "diagnose", "gallery", "inspect",
+    "load", "meanfield", "plan", "sweep",
 ]  # fmt: skip
 
 

@@ -13,7 +13,9 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.threads import one_blas_thread
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.one_layer import one_layer
-from maxaffine.request import NEAREST, Run, check_choice, request_of, without_old_names
+from maxaffine.proofs.statistical import Statistical
+from maxaffine.request import NEAREST, check_choice, request_of, without_old_names
+from maxaffine.run import Run
 from maxaffine.search import METHODS
 from maxaffine.stack.saved import is_stack
 from maxaffine.stack.search import Layers, check_layers, in_layers, with_offer
@@ -37,7 +39,7 @@ def compile(
     keys: MaxAffine | ArrayLike | None = None,
     literal: bool = False,
     layers: Layers = 1,
-    require: str | None = None,
+    require: str | Statistical | None = None,
     vectorize: bool = False,
     trace: bool = True,
     lipschitz: ArrayLike | None = None,
@@ -67,7 +69,8 @@ def compile(
             kinks are softer then, and more tokens may be needed.
         layers: 1, or how many layers a formula may take at most: it is cut into heads of one or two directions, and their errors
             add up in one proof; "auto" takes as many as need the fewest tokens.
-        require: "proved" turns a layer without a proof into a refusal.
+        require: "proved" turns a layer without a proof into a refusal; "statistical", or ma.Statistical(share, confidence),
+            accepts as well what a draw of fresh points says of the final layer.
         vectorize: call a scalar callable point by point.
         trace: whether a Python function is read first, by calling it with symbols: what it computes becomes an expression, which
             can be proved; what cannot be read is compiled as a black box, and `target.traced` says why.
@@ -76,8 +79,8 @@ def compile(
         analytic: declared Analytic(radii, bound) facts.
         derivatives: declared Derivatives(order, bound) facts.
         breaks: where a callable of one variable has kinks, jumps or singular points, in any order.
-        run: Run(max_bytes, max_seconds, max_calls, seed, progress, executor, out): memory, time, evaluations of a callable, where
-            the layer is saved, who is told.
+        run: Run(max_bytes, max_seconds, max_calls, cache, seed, progress, executor, out): memory, time, evaluations of a callable
+            and where they are kept, where the layer is saved, who is told.
 
     Returns:
         A Compiled layer, or a Stack of several: call it, look at `.certificate`, `.observed`, `.matrices()`, `.save()`.

@@ -20,7 +20,8 @@ from maxaffine.heads.lookup.plan import Plan
 from maxaffine.heads.lookup.search import constant_plan, plan_cost, proposals
 from maxaffine.heads.spectral.directions import spectral_plans
 from maxaffine.heads.spectral.plan import SpectralPlan
-from maxaffine.request import Request, Run, absolute_error, check_error, request_of
+from maxaffine.request import Request, absolute_error, check_error, request_of
+from maxaffine.run import Run
 from maxaffine.search import attempt
 
 DECADES = tuple(10.0**-k for k in range(1, 11))
@@ -57,7 +58,7 @@ def plan(
     facts = {"lipschitz": lipschitz, "modulus": modulus, "analytic": analytic}
     first = request_of(
         target, box, error=max(asked, default=1.0), norm=norm, dtype=dtype, gap=gap, vectorize=vectorize, trace=trace,
-        run=replace(run, progress=None, max_calls=None), **facts,
+        run=replace(run, progress=None, max_calls=None, cache=None), **facts,
     )  # fmt: skip
     with one_blas_thread():
         for index, error in enumerate(asked):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from maxaffine.compiled import Compiled
 from maxaffine.core.errors import Refused
+from maxaffine.drawing import with_draw
 from maxaffine.heads.found import Found, literal_failure, search_worst
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.request import Request
@@ -18,7 +19,7 @@ def one_layer(request: Request, method: str, kind: str, begun: float) -> Compile
     """Searched for, finished, and nothing left behind."""
     found: Found | None = None
     try:
-        found = search(request, method)
+        found = with_draw(request, search(request, method), lambda other: search(other, method))
         return _finished(request, found, "cross" if request.target.inputs == "pair" else kind, begun)
     finally:
         if found is not None and found.pending is not None:

@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,60 +18,23 @@ from maxaffine.core.rounding import compute_dtype, dtype_of
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.proofs.certificate import LEAST_INTEGRAL, Certificate
 from maxaffine.proofs.pointwise import Pointwise, is_pointwise, pointwise_of
+from maxaffine.proofs.statistical import Statistical
+from maxaffine.run import RUN, Run, number_of, rule
 from maxaffine.target.asked import errors_of
-from maxaffine.target.calls import LEAST, Calls
+from maxaffine.target.calls import closed_on_failure
+from maxaffine.target.counted import counted
 from maxaffine.target.evidence import Evidence, Facts, gather
 from maxaffine.target.interpolant import Interpolant, first_points
+from maxaffine.target.store import kept_shape
 from maxaffine.target.target import Target
 from maxaffine.tracing.source import target_of
 
+REQUIRE = (None, "proved", "statistical")
 NEAREST = "nearest"  # the method of tables and samples that returns the nearest entry's value
 FOR_ENTRIES = ("auto", "spectral", "lookup", NEAREST)  # the methods of tables and samples
 NARROWEST = 1e-30  # the width of a variable where keys are stored in fewer digits than float64
 SMALLEST = 1e-200  # the volume of a box in L_p
 PROBE = 16_384  # points at which layers are looked at before they are proved
-
-
-@dataclass(frozen=True)
-class Run:
-    """How a compile runs, as opposed to what it makes.
-
-    Args:
-        max_bytes: memory the compile may take; by default half of what is free.  A quarter of it, and at most 256 MiB, may hold
-            the values of a callable.
-        max_seconds: time that the search may take: the best proved layer found so far, or a refusal that says how close it came.
-        max_calls: points at which a callable may be evaluated (points asked again come from memory): the best layer for so many,
-            labelled with the error observed, which may be above the one asked for, or a refusal that says how close it came.
-        seed: of the search for the observed error.
-        progress: a callback progress(stage, done, total).
-        executor: a concurrent.futures.Executor (of processes, of a Dask cluster) that computes the values of a lookup with `out`.
-        out: save the layer here; the values of a large lookup are written as they are made, and mapped from the file afterwards.
-    """
-
-    max_bytes: int | None = None
-    seed: int = 0
-    progress: Progress | None = None
-    executor: Any | None = None
-    out: str | Path | None = None
-    max_seconds: float | None = None
-    max_calls: int | None = None
-
-    def __post_init__(self) -> None:
-        number, whole = (int, float, np.integer), (int, np.integer)
-        size, seed, out = self.max_bytes, self.seed, self.out
-        _rule(size is None or (_is(size, number) and size > 0), "max_bytes", size, "must be a positive number of bytes")
-        _rule(self.max_seconds is None or 0.0 < _number(self.max_seconds) < math.inf, "max_seconds", self.max_seconds,
-              "must be a positive number of seconds")  # fmt: skip
-        _rule(self.max_calls is None or (_is(self.max_calls, whole) and self.max_calls >= LEAST), "max_calls", self.max_calls,
-              f"must be a whole number, at least {LEAST}: fewer points say nothing about a function")  # fmt: skip
-        _rule(_is(seed, whole) and seed >= 0, "seed", seed, "must be a whole number that is not negative")
-        _rule(self.progress is None or callable(self.progress), "progress", self.progress, "must be a function")
-        has_submit = self.executor is None or callable(getattr(self.executor, "submit", None))
-        _rule(has_submit, "executor", self.executor, "must be a concurrent.futures.Executor: it has no `submit`")
-        _rule(out is None or isinstance(out, (str, Path)), "out", out, "must be the path of a file, such as 'f.safetensors'")
-
-
-RUN = tuple(field.name for field in fields(Run))
 
 
 @dataclass(frozen=True)
@@ -86,6 +49,7 @@ class Request:
     partition: MaxAffine | None = None
     centres: Array | None = None
     require: str | None = None
+    statistical: Statistical | None = None  # what a draw must say where nothing is proved
     max_bytes: int | None = None
     seed: int = 0
     progress: Progress = silent
@@ -128,10 +92,22 @@ def request_of(
 ) -> Request:  # fmt: skip
     """The arguments of `compile`, checked; `facts` are lipschitz, modulus, analytic and derivatives."""
     dtype_of(dtype)
-    p, run, pointwise = check_norm(norm), run or Run(), None
-    _rule(isinstance(run, Run), "run", run, f"must be ma.Run({'=.., '.join(RUN)}=..)")
-    _rule(isinstance(trace, (bool, np.bool_)), "trace", trace, "must be True or False")
-    made = _counted(resolve(target, box, vectorize, bool(trace) and run.max_calls is None), target, run)
+    p, run = check_norm(norm), run or Run()
+    rule(isinstance(run, Run), "run", run, f"must be ma.Run({'=.., '.join(RUN)}=..)")
+    rule(isinstance(trace, (bool, np.bool_)), "trace", trace, "must be True or False")
+    draw, black_box = _asked_draw(require), run.max_calls is not None or run.cache is not None
+    made = _counted(resolve(target, box, vectorize, bool(trace) and not black_box, run.cache), target, run, draw)
+    with closed_on_failure(made.calls):
+        return _request_for(made, run, draw, p, error=error, relative=relative, dtype=dtype, method=method, gap=gap, keys=keys,
+                            literal=literal, require=require, norm=norm, breaks=breaks, **facts)  # fmt: skip
+
+
+def _request_for(
+    made: Target, run: Run, draw: Statistical | None, p: float, *, error: Any, relative: Any, norm: Any, dtype: str, method: str,
+    gap: Any, keys: Any, literal: Any, require: Any, breaks: Any, **facts: Any,
+) -> Request:  # fmt: skip
+    """The request about a target whose calls are counted."""
+    pointwise = None
     _check_scales(p, made, dtype)
     by_point = is_pointwise(relative, made, p, gap)
     if made.entries is not None:
@@ -152,11 +128,12 @@ def request_of(
         each = None if each is None else tuple(absolute_error(check_error(one), relative, largest, dtype) for one in each)
         _check_power(p, wanted)
         given = gather(made, norm=p, **{"lipschitz": None, "modulus": None, "analytic": None, **facts})
-    _rule(isinstance(literal, (bool, np.bool_)), "literal", literal, "must be True or False")
+    rule(isinstance(literal, (bool, np.bool_)), "literal", literal, "must be True or False")
     return Request(
         target=made, error=wanted, norm=p, dtype=dtype, facts=given, largest=largest, seen_spread=spread,
         pointwise=pointwise, errors=each, **_keys(keys, made),
-        require=check_choice("require", require, (None, "proved")), breaks=_check_breaks(breaks, made), gap=check_gap(gap, made),
+        require=None if draw is not None else check_choice("require", require, REQUIRE), statistical=draw,
+        breaks=_check_breaks(breaks, made), gap=check_gap(gap, made),
         literal=bool(literal), max_bytes=None if run.max_bytes is None else int(run.max_bytes), seed=int(run.seed),
         max_seconds=None if run.max_seconds is None else float(run.max_seconds),
         progress=run.progress or silent, executor=run.executor, out=None if run.out is None else Path(run.out),
@@ -178,54 +155,40 @@ def without_old_names(
         elif name == "attention":
             matrices = check_choice(name, value, ("self", "cross"))
         elif name == "hard":
-            _rule(isinstance(value, bool), name, value, "must be True or False")
-            _rule(not value or method == "auto", "method", method, "does not go with `hard`; leave one of them out")
+            rule(isinstance(value, bool), name, value, "must be True or False")
+            rule(not value or method == "auto", "method", method, "does not go with `hard`; leave one of them out")
             method = NEAREST if value else method
         elif value is not None:
-            _rule(keys is None, name, value, "does not go with `keys`; leave one of them out")
+            rule(keys is None, name, value, "does not go with `keys`; leave one of them out")
             keys = value
     return method, keys, run, matrices
 
 
-def _rule(kept: bool, name: str, value: Any, rule: str) -> None:
-    """Refuse an argument in the one form: its name, its value, the rule."""
-    if not kept:
-        shown = f"{value:g}" if isinstance(value, float) else repr(value)
-        raise BadInput(f"`{name}` (={shown}) {rule}.")
-
-
-def _is(value: Any, kinds: tuple[type, ...]) -> bool:
-    return isinstance(value, kinds) and not isinstance(value, bool)
-
-
-def _number(value: Any) -> float:
-    """As a float; not a number where it is none."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
+def _asked_draw(require: Any) -> Statistical | None:
+    """What a draw is asked to say, where a statistical certificate is accepted."""
+    return require if isinstance(require, Statistical) else Statistical() if require == "statistical" else None
 
 
 def check_error(error: Any) -> float:
     """The error as a positive finite number."""
     if error is None:
         raise BadInput("`error` is missing; ask for one such as 1e-3.")
-    _rule(0.0 < _number(error) < math.inf, "error", error, "must be a positive finite number; ask for an error such as 1e-3")
-    return _number(error)
+    rule(0.0 < number_of(error) < math.inf, "error", error, "must be a positive finite number; ask for an error such as 1e-3")
+    return number_of(error)
 
 
 def check_norm(norm: Any) -> float:
     """p of the norm, infinite for the sup norm."""
-    p = _number(norm)
-    _rule(p >= 1.0, "norm", norm, 'must be "inf" or a number p >= 1 of L_p')
-    _rule(p <= 64.0 or math.isinf(p), "norm", norm, "is above 64; ask for the sup norm instead")
+    p = number_of(norm)
+    rule(p >= 1.0, "norm", norm, 'must be "inf" or a number p >= 1 of L_p')
+    rule(p <= 64.0 or math.isinf(p), "norm", norm, "is above 64; ask for the sup norm instead")
     return p
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
     """The value, where it is among the choices."""
     known = ", ".join(str(choice) for choice in choices if choice is not None)
-    _rule(value in choices, name, value, f"is not known; choose one of {known}")
+    rule(value in choices, name, value, f"is not known; choose one of {known}")
     return value
 
 
@@ -233,9 +196,9 @@ def check_gap(gap: Any, target: Target) -> float | None:
     """A positive distance below the width of the box, or None."""
     if gap is None:
         return None
-    inside = 0.0 < _number(gap) < float(target.box.width.min())
-    _rule(inside, "gap", gap, "must be a positive distance below the width of the box, such as 1e-6")
-    return _number(gap)
+    inside = 0.0 < number_of(gap) < float(target.box.width.min())
+    rule(inside, "gap", gap, "must be a positive distance below the width of the box, such as 1e-6")
+    return number_of(gap)
 
 
 def _check_scales(p: float, target: Target, dtype: str) -> None:
@@ -279,7 +242,7 @@ def _check_breaks(breaks: Any, target: Target) -> tuple[float, ...] | None:
         raise BadInput(f"`breaks` are places on one axis, and the box has {target.box.dimension}; leave them out.")
     low, high = float(target.box.low[0]), float(target.box.high[0])
     inside = np.isfinite(points).all() and ((low <= points) & (points <= high)).all()
-    _rule(bool(inside), "breaks", points.tolist(), f"must lie in the box [{low:g}, {high:g}]")
+    rule(bool(inside), "breaks", points.tolist(), f"must lie in the box [{low:g}, {high:g}]")
     return tuple(float(point) for point in points if low < point < high)
 
 
@@ -378,20 +341,23 @@ def _entries_error(error: Any, relative: bool, target: Target, dtype: str, neare
     return _held(check_error(error), largest if relative else 1.0, 0.0 if nearest else 4.0, largest, dtype)
 
 
-def _counted(made: Target, given: Any, run: Run) -> Target:
-    """A callable whose evaluations are counted, kept and limited."""
+def _counted(made: Target, given: Any, run: Run, draw: Statistical | None) -> Target:
+    """A callable whose evaluations are counted, limited, kept and sent out; half of the limit may be kept for a draw."""
     if made.expression is not None or made.entries is not None or isinstance(made.calls, Interpolant):
-        _rule(run.max_calls is None, "max_calls", run.max_calls, "is about callables, and the target is none; leave it out")
+        for name, value in (("max_calls", run.max_calls), ("cache", run.cache)):
+            rule(value is None, name, value, "is about callables, and the target is none; leave it out")
         return made
-    _rule(run.max_calls is None or run.executor is None, "max_calls", run.max_calls, "cannot be kept by an `executor`")
     most = None if run.max_calls is None else int(run.max_calls)
-    return replace(made, calls=Calls(most, allowed(run.max_bytes) / 4, 0 if made is given else made.probed))
+    reserve = 0 if draw is None or most is None else min(draw.points(), most // 2)
+    room, tell = allowed(run.max_bytes) / 4, run.progress or silent
+    return counted(made, made is not given, most, room, run.cache, run.executor, reserve, tell)
 
 
-def resolve(target: Any, box: Any, vectorize: bool, trace: bool = True) -> Target:
+def resolve(target: Any, box: Any, vectorize: bool, trace: bool = True, cache: Any = None) -> Target:
     """The Target of whatever was given; a text without a box is the name of a gallery entry; functions are read by tracing."""
     if isinstance(target, str) and box is None:
         from maxaffine.target.gallery import gallery
 
         target = gallery[target]
-    return target_of(target, box, vectorize=vectorize, trace=trace)
+    kept = kept_shape(cache, vectorize) if cache is not None and callable(target) else None
+    return target_of(target, box, vectorize=vectorize, trace=trace, shape=kept)

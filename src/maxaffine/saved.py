@@ -79,6 +79,7 @@ def summary_of(compiled: Compiled) -> dict[str, Any]:
         "scope": c.certificate.scope.to_json(),
         **({} if c.certificate.least is None else {"least": c.certificate.least}),
         **({} if not c.weights.several else {"outputs": outputs.rows(c)}),
+        **({} if c.certificate.drawn is None else {"drawn": c.certificate.drawn.to_json()}),
         "bytes": c.weights.nbytes,
         "seconds": c.seconds,
         "calls": c.calls,

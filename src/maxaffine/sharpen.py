@@ -100,6 +100,8 @@ def sharpened(found: Found, r: float) -> tuple[Found, float]:
     blank = replace(made, certificate=replace(made.certificate, least=least))
     observed = head.observe(request, blank) or search_worst(request, blank)
     certificate, why, asked = None, found.certificate.theorem, _error(request)
+    if found.certificate.drawn is not None:
+        why = "the points were drawn for the layer at its own temperature, and nothing is known of it at another"
     if found.certificate.bound is not None:
         certificate, asked, why = _proved(made, request, observed.error)
     if certificate is not None:

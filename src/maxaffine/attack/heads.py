@@ -29,7 +29,7 @@ from maxaffine.layer.file import from_tensors
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import face_biased
 from maxaffine.proofs.routes import dense_is_counted, literal_bounds
-from maxaffine.request import Run
+from maxaffine.run import Run
 from maxaffine.runtime import chooser
 from maxaffine.target.target import Target
 

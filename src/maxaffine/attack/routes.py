@@ -15,7 +15,7 @@ from maxaffine.attack.walk import Row, walk
 from maxaffine.compiled import Compiled
 from maxaffine.core.errors import MaxaffineError
 from maxaffine.core.progress import Progress, silent
-from maxaffine.request import Run
+from maxaffine.run import Run
 
 MOST_TOKENS = 3000
 TRIES = 10  # requests per layer that a head may refuse

@@ -19,7 +19,7 @@ from maxaffine.checker import check
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.progress import Progress, silent
-from maxaffine.request import Run
+from maxaffine.run import Run
 from maxaffine.stack.observe import observe
 from maxaffine.stack.saved import record_of
 from maxaffine.stack.stack import Stack

@@ -75,6 +75,12 @@ RULES: dict[str, Rule] = {
 CONFIRMS = 1.2
 
 
+STATISTICAL = (
+    "its certificate is statistical: it comes from a draw of points at which a Python callable was evaluated, which a file "
+    "does not hold. No checker can prove it again; whoever has the function can draw again."
+)
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Whether everything that the file promises was proved again: the checker's own bound, the file's, the error, and why.
@@ -126,6 +132,8 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table |
     refuse_outdated(record)
     certificate = record["certificate"]
     error, claimed = float(record["error"]), certificate.get("bound")
+    if certificate.get("kind") == "statistical":
+        return Verdict(False, None, None, error, STATISTICAL)
     if certificate.get("kind") != "proved":
         return Verdict(False, None, claimed, error, f"the file promises nothing proved (kind {certificate.get('kind')!r}).")
     target = Target.from_json(record["target"])

@@ -1,12 +1,15 @@
 """`maxaffine check`: prove a saved layer again, from its file alone, by code that the compiler does not share."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from maxaffine.cli import arguments, options, tables
 from maxaffine.cli.command import Command, single
 from maxaffine.cli.streams import complain, progress_bar, stage, tell
+
+if TYPE_CHECKING:
+    from maxaffine.checker import Verdict
 
 NOT_PROVED = 1
 
@@ -53,31 +56,55 @@ def run(
     reason = verdict.reason
     if not verdict.passed and about.get("kind") == "callable" and "callable" not in reason:
         reason += " Its target is a Python callable, which a file cannot hold, so it cannot be proved again from the file."
-    claims = verdict.claims
-    literal = {one.arithmetic: {"stated": one.stated, "checked": one.checked, "confirmed": one.confirmed} for one in claims}
+    literal = {
+        one.arithmetic: {"stated": one.stated, "checked": one.checked, "confirmed": one.confirmed} for one in verdict.claims
+    }
     found = {
         "file": file, "target": _target(about), "passed": verdict.passed, "error": verdict.error, "bound": verdict.bound,
         "claimed": claimed, "bound_confirmed": verdict.confirmed, "literal": literal, "how": verdict.how, "reason": reason,
     }  # fmt: skip
     of = " |f(x)| at every x" if record.get("norm") == "pointwise" else ""
-    lines = [("file", file), ("target", _target(about)), ("promised", f"error <= {verdict.error!r}{of}")]
+    lines = [("file", file), ("target", _target(about)), (_word(record), f"error <= {verdict.error!r}{of}")]
     if verdict.passed:
         norm = record.get("norm")
         integral = "" if norm in ("inf", "entries", "pointwise") else f", in L_{norm}"
         if norm == "pointwise":
             integral = f", relative to |f(x)|, which stays above {record['certificate']['least']:.6g}"
         lines.append(("scope", f"{in_words(Scope.of(record['certificate']))}{integral}"))
-    lines += [
-        ("claimed", f"bound {_number(claimed)}, by the compiler"),
-        ("checked", f"bound {_number(verdict.bound)}, by the checker{f': {verdict.how}' if verdict.how else ''}"),
-        *(("literal", f"{one.arithmetic}: stated {_number(one.stated)}, checked {_number(one.checked)}") for one in claims),
-        ("verdict", "proved" if verdict.passed else "not proved"),
-    ]
+    lines += _claims(record, verdict)
     tell(json, found, lines)
     if verdict.passed:
         return 0
     complain(f"{file} is not proved: {reason}")
     return NOT_PROVED
+
+
+def _word(record: dict[str, Any]) -> str:
+    """What a file says of the error: a draw promises nothing."""
+    return "asked" if record["certificate"].get("kind") == "statistical" else "promised"
+
+
+def _claims(record: dict[str, Any], verdict: "Verdict") -> list[tuple[str, str]]:
+    """What the file claims, and what was made of it."""
+    from maxaffine.proofs.certificate import Certificate
+
+    drawn = Certificate.from_json(record["certificate"]).drawn if record["certificate"].get("kind") == "statistical" else None
+    if drawn is not None:
+        return [
+            ("claimed", f"statistical: {drawn.words}, {drawn.how}"),
+            ("checked", "nothing: a draw can be repeated with the function, not from the file"),
+            ("verdict", "statistical, which no checker can confirm"),
+        ]
+    claimed = verdict.claimed if isinstance(verdict.claimed, (int, float)) else None
+    return [
+        ("claimed", f"bound {_number(claimed)}, by the compiler"),
+        ("checked", f"bound {_number(verdict.bound)}, by the checker{f': {verdict.how}' if verdict.how else ''}"),
+        *(
+            ("literal", f"{one.arithmetic}: stated {_number(one.stated)}, checked {_number(one.checked)}")
+            for one in verdict.claims
+        ),
+        ("verdict", "proved" if verdict.passed else "not proved"),
+    ]
 
 
 def _target(target: dict[str, Any]) -> str:

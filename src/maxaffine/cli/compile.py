@@ -85,7 +85,7 @@ def run(
     source, where = (None, None) if named is not None else _target(expression, box, query, context, sequence)
 
     from maxaffine.compiler import compile as compile_layer
-    from maxaffine.request import Run
+    from maxaffine.run import Run
 
     with progress_bar(quiet) as progress:
         source, contents = (source, None) if named is None else named.read(progress)

@@ -39,7 +39,7 @@ def run(
     source, where = arguments.target(expression, box or (), sequences.where(sequence, box, query, context))
 
     from maxaffine.frontier import plan
-    from maxaffine.request import Run
+    from maxaffine.run import Run
 
     if figure is not None:
         from maxaffine.report.style import suffix_of

@@ -51,7 +51,7 @@ def run(
 
     from maxaffine.compiled import Compiled
     from maxaffine.compiler import compile as compile_layer
-    from maxaffine.request import Run
+    from maxaffine.run import Run
     from maxaffine.temperatures import spread, sweep
 
     factors = spread(ends[0], ends[1], number)

@@ -10,7 +10,7 @@ from typing import Any
 
 from maxaffine.core.errors import BadInput
 
-OVER = ("box", "integral", "centres", "entries", "nothing")
+OVER = ("box", "integral", "centres", "entries", "share", "nothing")
 INPUTS = ("real", "float64")
 MEASURES = ("distance", "direction", "outputs")
 
@@ -18,7 +18,8 @@ MEASURES = ("distance", "direction", "outputs")
 @dataclass(frozen=True)
 class Scope:
     """Over "box" every x of it, over "integral" |layer - target|^p integrated over it, over "centres" the x of the box within
-    `radius` of one of `count` centres, over "entries" the `count` entries of a table or of samples and no other x.
+    `radius` of one of `count` centres, over "entries" the `count` entries of a table or of samples and no other x, over "share"
+    all of it but a share that a draw limits.
 
     inputs: "real", every real x, its rounding to float64 included; or "float64", the x whose coordinates are float64 numbers.
     gap: of the x of the box those closer than this to one of the target's `jumps` are excluded; the `measure` is Euclidean

@@ -84,12 +84,12 @@ def spent(seen: Seen, ask: Ask) -> Found:
             break
     if best is None or not np.isfinite(_observed_error(best)):
         raise Refused(
-            f"`max_calls` (={calls.most:,}) is spent after {calls.count:,} points, and the interpolant through them is off by "
+            f"{calls.limit} is spent after {calls.count:,} points, and the interpolant through them is off by "
             f"{off:.3g}: no head follows it. Allow more calls, or ask for a larger error.",
             nearest_error=off,
         )
     why = (
-        f"`max_calls` (={calls.most:,}) ended the search after {calls.count:,} points; {request.error:g} was asked, and an error "
+        f"{calls.limit} ended the search after {calls.count:,} points; {request.error:g} was asked, and an error "
         f"of {_observed_error(best):.3g} is observed"
     )
     return replace(best, certificate=Certificate.nothing(request.norm, why, request.dtype))

@@ -9,3 +9,8 @@ LITERAL_SOFTMAX = "exp is accurate to 32 ulp; sums, products and quotients follo
 DECLARED = "the declared bounds on ellipses or of a derivative; the callable's returned values are the target's exact values"
 CALLABLE = "the callable's returned values are the target's exact values"
 ENTRIES = "the entries are the exact float64 numbers of the table that the hash names"
+DRAW = (
+    "the function says the same whenever it is called with the same point",
+    "the points of NumPy's generator are as good as independent and uniform, and the seed was not chosen by their outcome",
+    "the layer runs as it ran for the draw, layer(x) with its own runtime",
+)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from maxaffine.core.errors import BadInput
 from maxaffine.core.scope import Scope
+from maxaffine.proofs.assumptions import DRAW
+from maxaffine.proofs.statistical import Drawn, stated
 
 if TYPE_CHECKING:
     from maxaffine.proofs.literal_form import ProvedBlend
@@ -22,6 +24,7 @@ EVERY_X = Scope()
 class Certificate:
     """||layer - target|| <= bound in the stated norm, dtype and scope; kind "none" makes no statement.
 
+    Kind "statistical" has no bound: `drawn` says what a draw of fresh points shows, with which confidence (statistical.py).
     Where `least` is a number, |layer(x) - target(x)| <= bound |target(x)| at every x, and |target| >= least (pointwise.py).
     """
 
@@ -37,6 +40,7 @@ class Certificate:
     scope: Scope = EVERY_X
     details: Mapping[str, float] = field(default_factory=dict)
     least: float | None = None
+    drawn: Drawn | None = None  # of kind "statistical": what a draw says; then `bound` is None
     # per group what the proof knows of its clusters, for the literal form (proofs/literal.py); no part of a file
     blends: tuple["ProvedBlend | None", ...] = field(default=(), compare=False, repr=False)
     within: tuple["Certificate", ...] = field(default=(), repr=False)  # of layers side by side those of the parts
@@ -54,6 +58,13 @@ class Certificate:
     def nothing(cls, norm: float, reason: str, dtype: str) -> "Certificate":
         """No statement, and why."""
         return cls("none", norm, None, theorem=reason, dtype=dtype, scope=Scope("nothing"))
+
+    @classmethod
+    def statistical(cls, drawn: Drawn, dtype: str) -> "Certificate":
+        """What a draw says."""
+        theorem = f"{drawn.words}, {drawn.how}"
+        return cls("statistical", drawn.norm, None, argument="draw", theorem=theorem, assumptions=DRAW, dtype=dtype,
+                   scope=Scope("share"), drawn=drawn)  # fmt: skip
 
     def with_details(self, **details: float) -> "Certificate":
         """The same statement with more numbers told."""
@@ -74,6 +85,8 @@ class Certificate:
         return "in the sup norm" if math.isinf(self.norm) else f"in the L_{self.norm:g} norm"
 
     def __str__(self) -> str:
+        if self.drawn is not None:
+            return f"statistical: {self.theorem}"
         if self.bound is None:
             return f"nothing proved: {self.theorem}"
         return f"{self.kind}: error <= {self.bound:.6g} {self.where} ({self.argument}, {self.dtype})"
@@ -101,6 +114,7 @@ class Certificate:
             "details": dict(self.details),
             **({} if self.least is None else {"least": self.least}),
             **({} if not self.within else {"within": [one.to_json() for one in self.within]}),
+            **({} if self.drawn is None else {"drawn": self.drawn.to_json()}),
         }
 
     @classmethod
@@ -110,7 +124,7 @@ class Certificate:
         norm = math.inf if data["norm"] in ("inf", "entries", "pointwise") else float(data["norm"])
         if (data["norm"] == "pointwise") != _positive(data.get("least")):
             raise BadInput("its certificate is relative to |f(x)| without a lower bound of it, or the other way round")
-        data = {**data, "norm": norm, "scope": Scope.of(data), "assumptions": tuple(data["assumptions"])}
+        data = {**data, "drawn": stated(data), "norm": norm, "scope": Scope.of(data), "assumptions": tuple(data["assumptions"])}
         if "within" in data:
             if any("within" in one for one in data["within"]):
                 raise BadInput("a part of its certificate has parts of its own")

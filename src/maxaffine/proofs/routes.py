@@ -17,7 +17,7 @@ come out of a float64 layer) is added.  Nothing here is proved anew: a statement
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -46,6 +46,7 @@ TENSORS = ("tensors", "tensors with gradients", "factorised tensors")
 LITERAL = ("dense", "literal module", "multihead", "matrices", "literal onnx", "safetensors")
 ROUGHER = 1.8  # what the checker, which takes heads at entries over the whole box there, counts up to 2.1 times
 LARGEST = 3.4e38  # number of float32
+UNDRAWN = "the draw was made through layer(x), and says nothing of other ways to run the layer"
 DIFFERENT = "the nearest entry answers; the softmax is another function"
 
 
@@ -110,7 +111,7 @@ def literal_bounds(layer: AnyLayer, certificate: Certificate) -> dict[str, float
     found: dict[str, float | str] = {}
     for arithmetic in dict.fromkeys(("float64", own)):
         if certificate.bound is None:
-            found[arithmetic] = certificate.theorem
+            found[arithmetic] = certificate.theorem if certificate.drawn is None else UNDRAWN
         elif certificate.runtime == "hard":
             found[arithmetic] = DIFFERENT
         else:
@@ -198,6 +199,12 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
         bound = math.fsum(parts.values()) * (1 + 2.0**-50) if len(parts) > 1 else next(iter(parts.values()))
         return Statement(route.name, dtype, bound, why, parts, assumptions=(*certificate.assumptions, *assumed), **more)
 
+    if certificate.drawn is not None:
+        own = route.name in ("arrays", chooser.choose(layer, source.reserve)[0])
+        if own or (route.name == "tensors" and device == "cpu" and dtype == layer.dtype == "float64"):
+            said = refuse("as it ran for the draw" if own else "as arrays are")
+            return replace(said, statistical=certificate.drawn.words, assumptions=certificate.assumptions)
+        return refuse(UNDRAWN)
     if certificate.bound is None:
         return refuse(certificate.theorem)
     if route.name == "attention":

@@ -43,6 +43,7 @@ class Bound(float):
 class Statement:
     """|what this route computes - target| <= bound on the box; where `bound` is None, `why` says why the route is not covered.
 
+    Where `statistical` is a sentence, it is what a draw says of this route; nothing is proved of it then.
     `parts` adds up to the bound: what is proved of the layer, and what this route adds.  `outside` says what happens to queries
     outside the box, `gradient` whether gradients are covered.
     """
@@ -57,6 +58,14 @@ class Statement:
     outside: str = "an error is raised"
     gradient: str = NONE
     assumptions: tuple[str, ...] = ()
+    statistical: str | None = None
+
+    @property
+    def short(self) -> str:
+        """The bound in a word, or that there is none."""
+        if self.statistical is not None:
+            return "statistical"
+        return "not covered" if self.bound is None else f"{self.bound:.4g}"
 
     @property
     def covered(self) -> bool:
@@ -81,11 +90,13 @@ class Statement:
 
     def withdrawn(self, why: str) -> Statement:
         """The same route after something was changed that the bound did not allow for."""
-        return replace(self, bound=None, parts={}, why=why)
+        return replace(self, bound=None, parts={}, why=why, statistical=None)
 
     def __str__(self) -> str:
         where = f"{self.route}, {self.dtype}" + ("" if self.device == "cpu" else f", {self.device}")
         place = " at the entries; nothing between them" if self.norm == "entries" else ""
+        if self.statistical is not None:
+            return f"{where}: statistical: {self.statistical} ({self.why})"
         if self.bound is None:
             return f"{where}: not covered: {self.why}"
         return f"{where}: error <= {self.bound:.6g}{place} ({self.why})"
@@ -97,4 +108,5 @@ class Statement:
             "route": self.route, "dtype": self.dtype, "device": self.device, "covered": bound is not None, "bound": bound,
             "why": self.why, "parts": dict(self.parts), "norm": self.norm, "outside": self.outside, "gradient": self.gradient,
             "assumptions": list(self.assumptions),
+            **({} if self.statistical is None else {"statistical": self.statistical}),
         }  # fmt: skip

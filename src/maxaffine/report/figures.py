@@ -80,6 +80,8 @@ def headline(compiled: Compiled) -> str:
     if certificate.bound is not None and certificate.kind != "none":
         said = f"{certificate.kind} {norm}bound {style.above(certificate.bound)}"
         said = said if certificate.norm_label != "entries" else f"{said} {certificate.where}"
+    if certificate.drawn is not None:
+        said = f"statistical: {certificate.drawn.words}"
     parts = [compiled.method, f"{count_text(tokens)} token{'s' if tokens != 1 else ''}", said]
     if math.isfinite(observed.error):
         noise = f" ± {style.number(observed.standard_error)}" if observed.standard_error else ""

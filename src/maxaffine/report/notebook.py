@@ -35,13 +35,14 @@ def as_html(compiled: Compiled) -> str:
 
 def _rows(c: Compiled) -> list[tuple[str, str]]:
     """The numbers, a line each."""
-    proved = "nothing" if c.bound is None else f"error <= {style.above(c.bound)} {c.certificate.where}, "
+    proved = "nothing" if c.certificate.drawn is None else c.certificate.theorem
+    proved = proved if c.bound is None else f"error <= {style.above(c.bound)} {c.certificate.where}, "
     if c.bound is not None:
         proved += in_words(c.certificate.scope)
     return [
         ("target", c.target.name or c.target.text or "a Python function"),
         ("layer", f"{count_text(c.tokens)} tokens, {c.method}, {c.dtype}, {size(c.weights.nbytes)}"),
-        (c.certificate.kind if c.bound is not None else "proved", proved),
+        (c.certificate.kind if c.certificate.kind != "none" else "proved", proved),
         ("asked", f"{c.error:g}"),
         ("observed", f"{observed_text(c.observed, c.bound)} (not a bound)"),
     ]

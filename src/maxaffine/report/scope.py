@@ -19,6 +19,8 @@ def in_words(scope: Scope) -> str:
         what = "entries of the table" if scope.kind == "table" else "samples"
         without = f" ({scope.missing:,} missing ones left out)" if scope.missing else ""
         return f"the {scope.count:,} {what} with SHA-256 {scope.sha256}{without} and no other x: nothing is claimed between them"
+    if scope.over == "share":
+        return "all of the box but a share that a draw limits"
     if scope.over == "nothing":
         return "no x"
     words = INPUTS[scope.inputs]

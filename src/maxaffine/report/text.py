@@ -26,6 +26,7 @@ def short(compiled: Compiled) -> str:
     """A layer in a line."""
     c = compiled
     bound = "no bound" if c.bound is None else f"bound {c.bound:.4g}"
+    bound = bound if c.certificate.drawn is None else c.certificate.drawn.words
     bound += " (stated, not checked)" if c.standing == "stated" and c.bound is not None else ""
     what = c.target.name or c.target.text or "callable"
     where = f" {c.certificate.where}" if c.certificate.scope.over == "entries" else ""
@@ -60,7 +61,10 @@ def summary(compiled: Compiled) -> str:
     if told.by:
         lines.append(f"sharpened  every logit times {told.factor:.6g}; it was compiled for an error of {told.asked:g} at 1")
         word = "promised"
-    if c.bound is None:
+    drawn = c.certificate.drawn
+    if drawn is not None:
+        lines += [f"statistical {drawn.words} ({word}: {c.error:g})", f"           {drawn.how}"]
+    elif c.bound is None:
         lines.append(f"proved     nothing: {c.certificate.theorem}")
     else:
         lines.append(f"{c.certificate.kind:<10} error <= {c.bound:.6g} {c.certificate.where} ({word}: {c.error:g})")
@@ -74,8 +78,12 @@ def summary(compiled: Compiled) -> str:
     lines.append(f"observed   {observed_text(c.observed, c.bound, relative)} (not a bound)")
     if c.found is not None and c.found.smaller is not None:
         lines.append(_smaller(c.found.smaller))
-    if c.calls is not None:
+    if drawn is not None:
+        lines.append(f"calls      the function was evaluated at {drawn.fit:,} points to fit, and at {drawn.calls:,} drawn ones")
+    elif c.calls is not None:
         lines.append(f"calls      the function was evaluated at {c.calls:,} points")
+    if c.standing == "stated" and drawn is not None:
+        lines.append("standing   stated in the file; a draw can be repeated with the function, not from the file")
     if c.standing == "stated" and c.bound is not None:
         lines.append("standing   stated in the file, not checked; layer.check() proves it again")
     return "\n".join(lines + _literal(c))
@@ -151,6 +159,8 @@ def explain(compiled: Compiled, batch: int | None = None, device: str = "cpu") -
                 f"{between}, and nothing is claimed about it"
             )
         lines += ["assumes", *(f"  {line}" for line in c.certificate.assumptions)]
+    elif c.certificate.drawn is not None:
+        lines += ["assumes", *(f"  {line}" for line in c.certificate.assumptions)]
     else:
         lines.append("advice     give an expression, or declare `lipschitz=` or `modulus=`, to have the error proved")
     name, reason = c.runtime()
@@ -158,10 +168,11 @@ def explain(compiled: Compiled, batch: int | None = None, device: str = "cpu") -
     lines.append(f"batches    {chooser.how_it_runs(c.weights, c.reserve, None, None, name)}")
     if batch is not None:
         lines.append(f"batch      {chooser.how_it_runs(c.weights, c.reserve, batch, None, name)}")
-    if c.bound is None:
+    if c.bound is None and c.certificate.drawn is None:
         return "\n".join([*lines, "routes     nothing is proved of any way to run this layer"])
     at = " at the entries" if c.certificate.scope.over == "entries" else ""
-    lines.append(f"routes     the proved error{at} of every way to run this layer")
+    head = f"the proved error{at}" if c.bound is not None else "what the draw says"
+    lines.append(f"routes     {head} of every way to run this layer")
     lines += routes(c, device)
     return "\n".join(lines)
 
@@ -187,7 +198,7 @@ def routes(compiled: Compiled, device: str = "cpu") -> list[str]:
     """Every way to run a layer on a device with what is proved of it, a line each."""
     found = [one for one in compiled.statements() if one.device in ("cpu", device)]
     width = max(len(_route(one)) for one in found)
-    shown = ["not covered" if one.bound is None else f"{one.bound:.4g}" for one in found]
+    shown = [one.short for one in found]
     return [f"  {_route(one):<{width}}  {bound:<11}  {one.why}" for one, bound in zip(found, shown, strict=True)]
 
 

@@ -16,7 +16,8 @@ from maxaffine.heads.found import must_hold
 from maxaffine.one_layer import one_layer
 from maxaffine.proofs.assumptions import ELEMENTARY
 from maxaffine.proofs.certificate import Certificate
-from maxaffine.request import Request, Run, request_of
+from maxaffine.request import Request, request_of
+from maxaffine.run import Run
 from maxaffine.stack.cut import STYLES, cut
 from maxaffine.stack.cutting import Cutting
 from maxaffine.stack.evaluate import node_values

@@ -146,7 +146,7 @@ class Bench:
         self.pipe.send(("progress", stage, int(done), int(total)))
 
     def _run(self) -> Any:
-        from maxaffine.request import Run
+        from maxaffine.run import Run
 
         return Run(max_bytes=LAYER, max_seconds=SECONDS, progress=self._progress)
 

@@ -72,6 +72,7 @@ class Target:
         vectorize: bool = False,
         output_shape: Sequence[int] | None = None,
         name: str | None = None,
+        probe: bool = True,
     ) -> Target:
         """A target from an expression (str), a callable, another target, a gallery entry, a ReluNetwork or a PiecewiseAffine law.
 
@@ -79,6 +80,7 @@ class Target:
         target or a gallery entry.
         `vectorize`: call the function one point at a time.  `output_shape`: (), (K,) or (d_out, n_out); an expression's K
         outputs fill (d_out, n_out) row by row; on a sequence, semicolons between output tokens say it (target/sequences.py).
+        `probe`: whether a callable is called to see the shape of its values; without, `output_shape` is believed.
         """
         source = getattr(source, "target", source)
         if isinstance(source, Target):
@@ -106,8 +108,8 @@ class Target:
                 "a Target or a gallery entry."
             )
         title = name or getattr(source, "__name__", None) or type(source).__name__
-        probe = cls(joined, shape or (), inputs, None, source, None, title, bool(vectorize), boxes)
-        found = probe._shape_of_values()
+        blank = cls(joined, shape or (), inputs, None, source, None, title, bool(vectorize), boxes)
+        found = blank._shape_of_values() if probe or shape is None else shape
         if shape is not None and found != shape:
             raise BadInput(f"the target returns entries of shape {found}, and `output_shape` says {shape}.")
         return cls(joined, found, inputs, None, source, None, title, bool(vectorize), boxes)
@@ -198,22 +200,33 @@ class Target:
         return result
 
     def _chunk(self, points: Array) -> Array:
-        if self.expression is not None:
-            found = self.expression.evaluate(points)
-        else:
-            found, shape = self._call(points)
-            if shape != self.output_shape:
-                raise BadInput(
-                    f"the target returned entries of shape {shape} for one batch and {self.output_shape} for another; "
-                    "its output must not depend on the batch."
-                )
+        if self.expression is None:
+            return self.judged(points, self._call(points))
+        found = self.expression.evaluate(points)
         check_finite(found, points, self.box, self.description)
         return found.reshape(len(points), self.d_out, self.n_out)
 
+    def judged(self, points: Array, called: tuple[Array, tuple[int, ...]]) -> Array:
+        """What a callable returned for points, as values (B, d_out, n_out), where nothing is wrong with it."""
+        found, shape = called
+        if shape != self.output_shape:
+            raise BadInput(
+                f"the target returned entries of shape {shape} for one batch and {self.output_shape} for another; "
+                "its output must not depend on the batch."
+            )
+        check_finite(found, points, self.box, self.description)
+        return found.reshape(len(points), self.d_out, self.n_out)
+
+    def task(self, points: Array) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """What calls a callable at points, anywhere: a function and its arguments, for `judged` to look at the result."""
+        call = call_points if self.vectorize else call_batch
+        return call, (self.function, self.split(points), len(points))
+
     def _call(self, points: Array) -> tuple[Array, tuple[int, ...]]:
         assert self.function is not None
-        call = call_points if self.vectorize else call_batch
-        return call(self.function, self.split(points), len(points))
+        call, arguments = self.task(points)
+        found: tuple[Array, tuple[int, ...]] = call(*arguments)
+        return found
 
     @property
     def probed(self) -> int:

@@ -18,8 +18,13 @@ from maxaffine.tracing.trace import read
 LONGEST = 60  # characters of a name
 
 
-def target_of(source: Any, box: BoxOrPair, *, vectorize: bool = False, trace: bool = True) -> Target:
-    """The target of an expression, a function, a torch module, a formula of SymPy, or of what `Target.of` takes."""
+def target_of(
+    source: Any, box: BoxOrPair, *, vectorize: bool = False, trace: bool = True, shape: tuple[int, ...] | None = None
+) -> Target:
+    """The target of an expression, a function, a torch module, a formula of SymPy, or of what `Target.of` takes.
+
+    `shape` of the outputs, where it is known: then nobody has to call a black box to see it.
+    """
     if _is_formula(source):
         from maxaffine.tracing.sympy_formulas import read_formula
 
@@ -38,7 +43,7 @@ def target_of(source: Any, box: BoxOrPair, *, vectorize: bool = False, trace: bo
         reading, called = read(called, joined, boxes, vectorize, name)
     if reading.text is None:
         try:
-            return replace(_black_box(called, where, vectorize, name), traced=reading if trace else None)
+            return replace(_black_box(called, where, vectorize, name, shape), traced=reading if trace else None)
         except BadInput as failure:
             point = None if vectorize or boxes is not None else _by_point(called, joined, name)
             if point is None:
@@ -52,10 +57,11 @@ def target_of(source: Any, box: BoxOrPair, *, vectorize: bool = False, trace: bo
     return replace(made, traced=reading)
 
 
-def _black_box(called: Called, box: BoxOrPair, vectorize: bool, name: str) -> Target:
+def _black_box(called: Called, box: BoxOrPair, vectorize: bool, name: str, shape: tuple[int, ...] | None = None) -> Target:
     """The function as it is, or behind its signature where that is not one batch of NumPy's."""
     plain = called.order is None and called.tensors is None
-    return Target.of(called.function if plain else called, box, vectorize=vectorize, name=name)
+    source = called.function if plain else called
+    return Target.of(source, box, vectorize=vectorize, name=name, output_shape=shape, probe=shape is None)
 
 
 def _by_point(called: Called, box: Box, name: str) -> Called | None:

@@ -29,6 +29,7 @@ from maxaffine.layer.layer import Layer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.literal import MOST_TOKENS
 from maxaffine.request import Request
+from maxaffine.target.calls import Calls
 from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 
@@ -326,6 +327,9 @@ def plan_cost(plan: Plan, request: Request) -> Cost:
 def _is_streamed(plan: lookup.GridPlan, request: Request) -> bool:
     """Whether values go straight to the file: there is one, values are f at the sites, and they are many."""
     if request.out is None or math.isfinite(request.norm) or plan.argument in ("G4", "C"):
+        return False
+    calls = request.target.calls
+    if isinstance(calls, Calls) and calls.is_watched:  # workers that evaluate by themselves would neither count nor keep
         return False
     if not lookup.provable(request.evidence):
         return False

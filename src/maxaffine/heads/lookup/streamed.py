@@ -7,7 +7,7 @@ and what the certificate must know of them, so that nothing looks at all values 
 import json
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -43,6 +43,7 @@ class Task:
     start: int
     stop: int
     dtype: str
+    function: Any = None  # of a callable: sent beside the target, as executors send functions in ways of their own
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def _target(text: str) -> Target:
 
 def values_of(task: Task) -> tuple[NDArray[Any], Seen]:
     """Values (n, d_out, n_out) of a piece in the layer's dtype, and what was seen; runs in any process."""
-    target = _target(task.target) if isinstance(task.target, str) else task.target
+    target = _target(task.target) if isinstance(task.target, str) else replace(task.target, function=task.function)
     coordinates = Coordinates(np.array(task.centre), np.diag(task.scale))
     sites = site_intervals(coordinates, task.counts, task.start, task.stop)
     blur = tuple(float(width) for width in (sites.hi - sites.lo).max(axis=0))
@@ -84,7 +85,7 @@ def tasks(plan: GridPlan, target: Target, dtype: str) -> Iterator[Task]:
     carried = canonical_json(target.to_json()) if target.expression is not None else target
     centre, scale = tuple(coordinates.centre.tolist()), tuple(np.diag(coordinates.matrix).tolist())
     for start, stop in chunks(plan.cells, max(1, CELLS // (target.d_out * target.n_out))):
-        yield Task(carried, centre, scale, plan.counts, start, stop, dtype)
+        yield Task(carried, centre, scale, plan.counts, start, stop, dtype, target.function)
 
 
 def computed(pieces: Iterator[Task], executor: Any | None) -> Iterator[tuple[NDArray[Any], Seen]]:

@@ -1,0 +1,68 @@
+"""Evaluations by pieces: in this process or by an executor, each handed on as soon as it is there.
+
+An executor gets the function itself and some points at a time; any concurrent.futures.Executor serves, of threads, of processes,
+of loky, of a Dask cluster.  Without one, pieces double while that makes a point cheaper or a piece takes less than BRIEF.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, as_completed
+from typing import Any
+
+import numpy as np
+
+from maxaffine.core.arrays import Array
+from maxaffine.core.errors import BadInput, Refused
+
+PIECES = 64  # that an executor gets at a time
+FIRST = 4  # points: some functions do not like to be called with one
+BRIEF = 0.1  # seconds of a piece in this process, unless larger ones make points cheaper
+CHEAPER = 0.75  # times the seconds per point of the piece before
+
+Task = Callable[[Array], tuple[Callable[..., Any], tuple[Any, ...]]]
+Piece = tuple[slice, Array]
+
+
+def pieces(points: Array, evaluate: Callable[[Array], Array], single: bool) -> Iterator[Piece]:
+    """Values piece by piece in this process; one point at a time where the function is called with single points anyway."""
+    start, size, before = 0, 1 if single else FIRST, np.inf
+    while start < len(points):
+        part = slice(start, min(start + size, len(points)))
+        begun = time.perf_counter()
+        yield part, evaluate(points[part])
+        each = (time.perf_counter() - begun) / (part.stop - part.start)
+        if not single and (each * size < BRIEF or each < CHEAPER * before):
+            size *= 2
+        start, before = part.stop, each
+
+
+def spread(points: Array, task: Task, judge: Callable[[Array, Any], Array], executor: Any) -> Iterator[Piece]:
+    """Values piece by piece from an executor, in the order in which they are done; `judge` looks at what came back."""
+    futures: dict[Future[Any], slice] = {}
+    try:
+        start = 0
+        for part in np.array_split(points, min(PIECES, len(points))):
+            function, arguments = task(part)
+            futures[executor.submit(function, *arguments)] = slice(start, start + len(part))
+            start += len(part)
+        for future in as_completed(list(futures)):
+            place = futures.pop(future)
+            yield place, judge(points[place], _result(future))
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _result(future: Future[Any]) -> Any:
+    """What a worker found; what went wrong on the way in a sentence."""
+    try:
+        return future.result()
+    except (BadInput, Refused):
+        raise
+    except Exception as failure:
+        if "pickle" in f"{type(failure).__name__} {failure}".lower():
+            raise BadInput(
+                f"`executor` cannot send the function to its workers ({failure}): define it at the top of a module, or use an "
+                "executor that sends code, such as those of loky and Dask."
+            ) from None
+        raise Refused(f"`executor`: a worker did not answer ({type(failure).__name__}: {failure}).") from failure
