@@ -119,7 +119,8 @@ def sharpened(found: Found, r: float) -> tuple[Found, float]:
 def _scaled(found: Found, r: float) -> Found:
     """Layer and plan with every logit times r; what was proved of the one before is gone."""
     layer = at_temperature(found.layer, r)
-    plan = HEADS[found.method].sharpened(found.plan, r) if found.method in HEADS else found.plan
+    of_entries = isinstance(found.plan, EntriesPlan)
+    plan = found.plan if of_entries else HEADS[found.method].sharpened(found.plan, r)
     nothing = Certificate.nothing(found.certificate.norm, "its temperature was changed", layer.dtype)
     return replace(found, layer=layer, plan=plan, certificate=nothing, observed=None, prove=None, pending=None)
 

@@ -90,8 +90,9 @@ def test_what_no_temperature_makes_sense_of_is_said():
     table = ma.Table([np.linspace(0, 1, 5)], np.arange(5.0) ** 2)
     with pytest.raises(ma.Refused, match="its sharpness is infinite already"):
         ma.compile(table, method="nearest").with_sharpness(2.0)
-    entries = ma.compile(table, error=0.5).with_sharpness(0.5)
-    assert entries.certificate.scope.over == "entries" and entries.observed.error <= entries.bound
+    for entries in (ma.compile(table, error=0.5), ma.compile(ma.Table([np.arange(3.0)], np.arange(3.0) ** 2), error=0.3)):
+        other = entries.with_sharpness(0.5)
+        assert other.certificate.scope.over == "entries" and other.observed.error <= other.bound
     seen = ma.compile(lambda x: np.sin(x[:, 0]), LINE, error=1e-2, trace=False).with_sharpness(2.0)
     assert seen.certificate.kind == "none" and seen.observed.error > 1e-2
     with pytest.raises(ma.Refused, match="the error is only observed"):
