@@ -100,9 +100,9 @@ class Recorder:
         self.failure: Untraceable | None = None
         self.torch_seen = False
 
-    def stop(self, what: str, instead: str = "") -> Untraceable:
+    def stop(self, what: str, instead: str = "", line: Line | None = None) -> Untraceable:
         """The end of the trace, to be raised."""
-        self.failure = self.failure or Untraceable(what, instead)
+        self.failure = self.failure or Untraceable(what, instead, line)
         return self.failure
 
     def make(self, op: str, *args: Symbol) -> Symbol:

@@ -5,6 +5,7 @@ The text goes the way of any text.  It is the target that is proved; what number
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -64,15 +65,38 @@ def understood(called: Called, box: Box, boxes: tuple[Box, Box] | None, vectoriz
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             found = function(*given)
-    except Untraceable:
-        raise r.failure or Untraceable("the trace ended") from None
     except Exception as error:
+        seen = _of_jax(called, box, boxes, vectorize) if _may_be_jax(error, r) else None
+        if seen is not None:
+            return seen
+        if isinstance(error, Untraceable):
+            raise r.failure or error from None
         if r.failure is not None:
             raise r.failure from None
         words = " ".join(str(error).split())[:160]
         raise Untraceable(f"{type(error).__name__}{f' ({words})' if words else ''}", "", _line_of(error)) from error
     if r.failure is not None:  # the user's code went on after it
         raise r.failure
+    return _result(found, r, box, vectorize)
+
+
+def _may_be_jax(error: Exception, r: Recorder) -> bool:
+    """Whether JAX is there and something did not know what to do with a traced array."""
+    wanted = r.failure is not None and "an array is wanted" in r.failure.what
+    return "jax" in sys.modules and (wanted or not isinstance(error, Untraceable))
+
+
+def _of_jax(called: Called, box: Box, boxes: tuple[Box, Box] | None, vectorize: bool) -> Understood | None:
+    """The same for functions of JAX, by the program that it makes of them; None where it makes none."""
+    from maxaffine.tracing import jax_programs
+
+    r = Recorder()
+    try:
+        found = jax_programs.outputs(called.function, _inputs(called, box, boxes, vectorize, r), r)
+    except Exception:
+        if r.failure is not None:
+            raise r.failure from None
+        return None
     return _result(found, r, box, vectorize)
 
 
