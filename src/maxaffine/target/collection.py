@@ -12,6 +12,7 @@ from math import pi
 from typing import Any
 
 from maxaffine.target.box import Box
+from maxaffine.target.sequence_collection import MAPS
 from maxaffine.target.target import Target
 
 TAGS = ("smooth", "oscillating", "edge-singular", "kinked", "discontinuous", "sequence", "pair")
@@ -260,20 +261,20 @@ _SEQUENCES = (
     Entry("mixed_2x2", Box.sequence(d=2, n=2, low=-1, high=1),
         "sin(2*x11) + x12*x21, cos(x11 - x22), tanh(x21 + 2*x22), x11*x12/2 + x21**2",
         "a sequence map that no permutation of tokens commutes with", ("smooth", "sequence"), None, None, None, (2, 2)),
-    Entry("sort_2", Box.sequence(d=1, n=2, low=-1, high=1), "min(x11, x12), max(x11, x12)", "elementary: sorting two tokens",
+    Entry("sort_2", Box.sequence(d=1, n=2, low=-1, high=1), "min(x1, x2), max(x1, x2)", "elementary: sorting two tokens",
         ("kinked", "sequence"), (1.0, 1.0), None, None, (1, 2)),
-    Entry("prefix_maximum_3", Box.sequence(d=1, n=3, low=-1, high=1), "x11, max(x11, x12), max(x11, x12, x13)",
+    Entry("prefix_maximum_3", Box.sequence(d=1, n=3, low=-1, high=1), "x1, max(x1, x2), max(x1, x2, x3)",
         "elementary: the largest token so far", ("kinked", "sequence"), (1.0, 1.0, 1.0), None, None, (1, 3)),
-    Entry("reverse_3", Box.sequence(d=1, n=3, low=-1, high=1), "x13, x12, x11", "elementary: tokens in reverse",
+    Entry("reverse_3", Box.sequence(d=1, n=3, low=-1, high=1), "x3, x2, x1", "elementary: tokens in reverse",
         ("smooth", "sequence"), (1.0, 1.0, 1.0), None, None, (1, 3)),
     Entry("softmax_3", Box.sequence(d=1, n=3, low=-1, high=1),
-        "1/(1 + exp(x12 - x11) + exp(x13 - x11)), 1/(1 + exp(x11 - x12) + exp(x13 - x12)),"
-        " 1/(1 + exp(x11 - x13) + exp(x12 - x13))",
+        "1/(1 + exp(x2 - x1) + exp(x3 - x1)), 1/(1 + exp(x1 - x2) + exp(x3 - x2)),"
+        " 1/(1 + exp(x1 - x3) + exp(x2 - x3))",
         "elementary: the softmax of three tokens", ("smooth", "sequence"), (0.25, 0.25, 0.25), None, None, (1, 3)),
     Entry("attention_2", Box.sequence(d=1, n=2, low=-1, high=1),
-        "x11 + (x12 - x11)*sigmoid(x11*(x12 - x11)), x11 + (x12 - x11)*sigmoid(x12*(x12 - x11))",
+        "x1 + (x2 - x1)*sigmoid(x1*(x2 - x1)), x1 + (x2 - x1)*sigmoid(x2*(x2 - x1))",
         "Vaswani et al. 2017: one attention head on two scalar tokens", ("smooth", "sequence"), None, None, None, (1, 2)),
-    Entry("threshold_gate_2", Box.sequence(d=1, n=2, low=-1, high=1), "where(x11 > 0, x12, 0), where(x12 > 0, x11, 0)",
+    Entry("threshold_gate_2", Box.sequence(d=1, n=2, low=-1, high=1), "where(x1 > 0, x2, 0), where(x2 > 0, x1, 0)",
         "elementary: one token gates the other", ("discontinuous", "sequence"), None, None, None, (1, 2)),
     Entry("query_context", (Box.named(["q1", "q2"], -1, 1), Box.named(["k1", "k2"], -1, 1)),
         "sin(q1 + k1) + q2*k2, cos(q1 - k2) + q2/2", _PAPER + ": two inputs, cross-attention", ("smooth", "pair"), None, None,
@@ -283,5 +284,7 @@ _SEQUENCES = (
         (-math.tanh(2), math.tanh(2))),
 )  # fmt: skip
 
-ENTRIES = _LINE + _PLANE + _SPACE + _MANY + _SEQUENCES
+_MAPS = tuple(Entry(name, box, text, source, tags) for name, box, text, source, tags, _ in MAPS)
+
+ENTRIES = _LINE + _PLANE + _SPACE + _MANY + _SEQUENCES + _MAPS
 """Every entry, by number of variables."""
