@@ -177,8 +177,9 @@ def _rather_proved(best: Found, request: Request, reasons: dict[str, list[str]])
 
 
 def _asked(request: Request) -> list[str]:
-    """All heads but lookups in the order in which they are asked."""
-    return sorted((name for name in HEADS if name != "lookup"), key=lambda name: not HEADS[name].early(request))
+    """All heads but lookups, and those asked by name alone, in the order in which they are asked."""
+    names = (name for name, head in HEADS.items() if name != "lookup" and not head.by_name)
+    return sorted(names, key=lambda name: not HEADS[name].early(request))
 
 
 def _settles(best: Found, request: Request) -> bool:

@@ -173,6 +173,7 @@ UNSERVED = {  # a request that the head does not serve
     "spectral": ("abs(x*y)", 1e-6, {}), "products": ("sin(x*y)", 1e-3, {}), "tree": ("sign(x)*y", 1e-3, {}),
     "lookup": ("sign(x)*y", 1e-3, {}), "separated": ("abs(x*y)", 1e-6, {}),
     "outputs": ("x, floor(9*x*y)", 1e-3, {}),
+    "ramp": ("sin(x*y)", 1e-3, {}),
 }  # fmt: skip
 
 

@@ -113,6 +113,9 @@ EXTREMES = {
     "curved, the soft kink": Extreme("max(x**2 + y**2, .5)", SQUARE, 1e-1, {"method": "curved"}, "leakage"),
     "curved, a blunt kink": Extreme("max(x**2 + y**2, .5)", SQUARE, 1e-1, {"method": "curved"}, "leakage", steepness(0.3)),
     "curved maximum, polygons": Extreme("max(sin(3*x), y)", SQUARE, 1e-1, {"method": "curved"}, "approximation"),
+    "ramp, ramps and chords": Extreme("sin(3*x)", LINE, 0.2, {"method": "ramp"}, "approximation"),
+    "ramp, moved values": Extreme("sin(3*x)", LINE, 0.2, {"method": "ramp"}, "approximation", values(0.3)),
+    "ramp, groups leak": Extreme("sin(3*x)", LINE, 0.2, {"method": "ramp"}, "leakage", group_bias(22.0), "dense"),
     "tree, pieces differ": Extreme("sqrt(.4 + x**2 + y**2)", SQUARE, 1e-1, {"method": "tree"}, "approximation"),
     "tree, moved values": Extreme("sqrt(.4 + x**2 + y**2)", SQUARE, 1e-1, {"method": "tree"}, "approximation", values(0.3)),
 }
@@ -173,4 +176,4 @@ def test_the_checker_bounds_the_same_layer(name: str) -> None:
 def test_every_part_that_can_be_large_has_an_extremal_layer() -> None:
     assert {case.part for case in EXTREMES.values()} == {"approximation", "leakage", "rounding"}
     methods = {case.options["method"] for case in EXTREMES.values()}
-    assert methods == {"spectral", "axis", "piecewise", "sums", "products", "regions", "curved", "tree"}
+    assert methods == {"spectral", "axis", "piecewise", "sums", "products", "regions", "curved", "tree", "ramp"}

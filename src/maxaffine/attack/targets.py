@@ -179,6 +179,12 @@ def _along(patterns: str, fine: float, rng: Rng) -> Case:
     return Case(text, box, _error(rng, 1.0, fine, dtype), dtype, "axis")
 
 
+def _ramp(rng: Rng) -> Case:
+    """A function of one variable or direction, at errors that chords reach."""
+    made = _along("kinked" if rng.random() < 0.7 else "singular", 2.0, rng)
+    return replace(made, error=float(10.0 ** -rng.uniform(0.2, 1.2)), method="ramp")
+
+
 def _gapped(make: Callable[[Rng], Case], finest: float) -> Callable[[Rng], Case]:
     return lambda rng: replace(make(rng), gap=float(10.0 ** -rng.uniform(1.0, finest)))
 
@@ -330,6 +336,7 @@ HEADS: dict[str, Callable[[Rng], Case]] = {
     "curved": partial(_listed, "curves", "curved", 0.6, 1.7),
     "curved, maximum": partial(_listed, "maxima", "curved", 0.6, 4.5),
     "level": _level,
+    "ramp": _ramp,
     "tree": partial(_listed, "local", "tree", 0.5, 1.7),
     "products": _products,
     "spectral": _spectral,

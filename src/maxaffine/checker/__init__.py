@@ -27,6 +27,7 @@ from maxaffine.checker.piecewise import check_piecewise
 from maxaffine.checker.pointwise import absolutely, is_pointwise, relatively, shown_least
 from maxaffine.checker.products import check_products
 from maxaffine.checker.proved import Form, NotProved, Proved
+from maxaffine.checker.ramp import check_ramp
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.regions import check_regions
 from maxaffine.checker.relative_products import check_relative_products
@@ -61,6 +62,7 @@ RULES: dict[str, Rule] = {
     "piecewise": Rule(check_piecewise),
     "axis": Rule(check_axis, integral=True, own_scope=True),
     "tree": Rule(check_tree),
+    "ramp": Rule(check_ramp),
     "curved": Rule(check_curved),
     "regions": Rule(check_regions, integral=True, own_scope=True),
     "level": Rule(check_level_sets, integral=True),

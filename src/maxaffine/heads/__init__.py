@@ -5,7 +5,20 @@ Lookups come last: they are asked where nothing else is proved.
 
 from typing import Any
 
-from maxaffine.heads import axis, composite, curved, level, lookup, outputs, piecewise, regions, separated, spectral, tree
+from maxaffine.heads import (
+    axis,
+    composite,
+    curved,
+    level,
+    lookup,
+    outputs,
+    piecewise,
+    ramp,
+    regions,
+    separated,
+    spectral,
+    tree,
+)
 from maxaffine.heads.head import Example, Head
 
 __all__ = ["HEADS", "Example", "Head"]
@@ -24,6 +37,7 @@ HEADS: dict[str, Head[Any]] = {
         separated.HEAD,
         outputs.HEAD,
         tree.HEAD,
+        ramp.HEAD,
         lookup.HEAD,
     )
 }

@@ -33,6 +33,7 @@ class Head(ABC, Generic[P]):
     summary: ClassVar[str]  # what it is, in a line
     serves: ClassVar[str]  # which targets, in a line
     slow: ClassVar[bool] = False  # asked last, and only where it may win
+    by_name: ClassVar[bool] = False  # asked only where it is the method that is named
     fitted: ClassVar[bool] = True  # whether values are fitted, so that rounding leaves an error of its own
     relative: ClassVar[bool] = False  # whether it proves errors relative to |f(x)| where absolute ones are too coarse
     examples: ClassVar[tuple[Example, ...]] = ()

@@ -18,7 +18,7 @@ FAMILIES = {
     "multiplicative": "prod_i cos(x_i)",
     "non-separable": "1 / (1 + (x_1 x_2 + x_2 x_3 + ... + x_D x_1) / (2 D))",
 }
-SEARCHES = tuple(name for name in HEADS if name != "lookup")
+SEARCHES = tuple(name for name, head in HEADS.items() if name != "lookup" and not head.by_name)
 METHODS = ("lookup", *SEARCHES, "auto")
 # `auto` takes what another method found: an open ring around its point, no line of its own.
 MARKS = {"lookup": "o", "spectral": "s", "tree": "^", "piecewise": "v", "axis": "<", "regions": ">", "curved": "D", "level": "P"}

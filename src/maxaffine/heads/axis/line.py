@@ -17,7 +17,7 @@ from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
 from maxaffine.layer.clusters import ClusterGroup
-from maxaffine.layer.grouped import GroupedLayer
+from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.proofs.literal_form import ProvedBlend
 from maxaffine.runtime.grouped import tree_terms
 from maxaffine.structure.directions import Direction
@@ -55,7 +55,7 @@ class Axis:
     real: float  # what rounding x to float64 does to z
 
     @classmethod
-    def of(cls, layer: GroupedLayer, group: ClusterGroup, target: AxisTarget) -> Axis:
+    def of(cls, layer: GroupedLayer, group: ClusterGroup | Group, target: AxisTarget) -> Axis:
         """From the stored matrix and centre."""
         w, row = target.direction, group.matrix[0]
         lead = max(range(len(w)), key=lambda i: abs(w[i]))
