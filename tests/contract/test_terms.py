@@ -115,7 +115,7 @@ EXTREMES = {
     "curved maximum, polygons": Extreme("max(sin(3*x), y)", SQUARE, 1e-1, {"method": "curved"}, "approximation"),
     "ramp, ramps and chords": Extreme("sin(3*x)", LINE, 0.2, {"method": "ramp"}, "approximation"),
     "ramp, moved values": Extreme("sin(3*x)", LINE, 0.2, {"method": "ramp"}, "approximation", values(0.3)),
-    "ramp, groups leak": Extreme("sin(3*x)", LINE, 0.2, {"method": "ramp"}, "leakage", group_bias(22.0), "dense"),
+    "ramp, groups leak": Extreme("sin(3*x)", LINE, 0.2, {"method": "ramp"}, "leakage", group_bias(8.0), "dense", promised=1e12),
     "tree, pieces differ": Extreme("sqrt(.4 + x**2 + y**2)", SQUARE, 1e-1, {"method": "tree"}, "approximation"),
     "tree, moved values": Extreme("sqrt(.4 + x**2 + y**2)", SQUARE, 1e-1, {"method": "tree"}, "approximation", values(0.3)),
 }

@@ -16,7 +16,8 @@ from maxaffine.lab.experiment import Experiment
 
 NAMES = (
     "norms-under-noise", "explicit-weights", "temperature-sweep", "noise-and-precision", "learnability", "dimension",
-    "robustness", "failure-signatures", "mean-field",
+    "robustness", "failure-signatures", "mean-field", "margin-direction", "margin-rate", "margin-path", "margin-joint",
+    "margin-basins", "margin-meeting", "ramp-rate", "ramp-universality", "ramp-trained", "ramp-sharpening",
 )  # fmt: skip
 # name: "module:attribute", in the order of the report
 EXPERIMENTS = {name: f"maxaffine.lab.{name.replace('-', '_')}:EXPERIMENT" for name in NAMES}

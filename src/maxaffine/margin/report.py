@@ -4,7 +4,7 @@
 |---|---|---|---|
 | ATT-SVM is solved | all residuals < 1e-8 | some residual above | |
 | the direction is p_mm | m(u)\\|p_mm\\| >= .999, locally optimal | the certificate falls while T grows tenfold | not yet |
-| what is not locally optimal does not attract | every such choice met was left | | not yet |
+| what is not locally optimal does not attract | every such choice met was left | held while T gap -> \\|p_mm\\|^2 | not yet |
 | \\|p\\| grows like \\|p_mm\\| log T | within 3 % where the least slack is > .1 | off by > 10 % there | not yet |
 | T times the loss gap tends to \\|p_mm\\|^2 | as above | as above | not yet |
 | path and flow share a line | the offset's distance falls from R to 2R | it grows | |
@@ -171,7 +171,10 @@ def _left(problem: Tokens, run: Trajectory, descent: Trajectory) -> list[Finding
         return []
     stays = met[-1] in wrong
     sentence = f"{len(wrong)} such choices were met, " + ("the last is still held" if stays else "all were left")
-    return [Finding(claim, NOT_YET if stays else PASS, sentence, {"met": len(wrong)})]
+    svm = is_locally_optimal(problem, run.selected).svm
+    # held, and the loss falls by the law: then it does attract
+    settled = stays and svm is not None and abs(run.time[-1] * run.gap[-1] / svm.length**2 - 1) <= CLOSE
+    return [Finding(claim, FAIL if settled else NOT_YET if stays else PASS, sentence, {"met": len(wrong)})]
 
 
 def _law(claim: str, what: str, found: float, law: float, room: float) -> Finding:

@@ -26,8 +26,8 @@ from maxaffine.core.errors import BadInput
 BEST = 5.44  # the sharpness of the smallest kappa
 HARD = 0.5  # kappa as rho grows without end
 SOFTEST, SHARPEST = 0.5, 400.0
-STEP, COARSE = 1.0 / 4096, 1.0 / 1024  # of the grids; powers of two, so that their points are exact
-NEAR = 4.0  # steps from a knot within which the meeting of two heads is followed
+STEP, COARSE = 1.0 / 4096, 1.0 / 512  # of the grids; powers of two, so that their points are exact
+NEAR = 3.0  # steps from a knot within which the meeting of two heads is followed
 ROUNDED = 1.0 + 1e-9  # sums of a few dozen positive terms in float64
 
 
@@ -96,24 +96,28 @@ def beyond(rho: float, start: float) -> float:
 
 def tail(t: Array, rho: float) -> Array:
     """M_oo(-t), t >= 0: what a head says at t steps before its first site, or lacks behind its last one."""
-    k = np.arange(_sites(rho) + 8)
+    k = np.arange(2 + math.ceil(math.sqrt(100.0 / rho)))  # the others weigh less than e^-50
     weights = np.exp(-0.5 * rho * (k**2 + 2.0 * k * t[..., None]))
     return np.asarray((weights * k).sum(axis=-1) / weights.sum(axis=-1))
 
 
-def meeting(rho: float, other: Array, ratio: Array) -> Array:
-    """sup over t >= 0 of |profile(t) - other tail(ratio t)|, proved: two heads beside the knot where their ramps meet.
+def met(rho: float, other: Array, ratio: Array, step: float = 1.0 / 64) -> Array:
+    """max |profile(t) - other tail(ratio t)| on a grid, two heads beside the knot where their ramps meet: an estimate.
 
     Heights are those of the own step: `other` (n,) is the height of the other head's step, `ratio` how many of its steps one is.
     """
-    t: Array = np.arange(round(NEAR / COARSE) + 1, dtype=np.float64) * COARSE
+    t: Array = np.arange(round(NEAR / step) + 1, dtype=np.float64) * step
     own, worst = profile(t, checked(rho)), np.empty(len(other))
-    for i in range(0, len(other), 256):
-        part = slice(i, i + 256)
-        both = own - other[part, None] * tail(ratio[part, None] * t, rho)
-        worst[part] = np.abs(both).max(axis=1)
-    worst = worst + _bend(rho) * (1.0 + np.abs(other) * ratio**2) * COARSE**2 / 8.0
-    return np.asarray(np.maximum(worst, beyond(rho, NEAR) + np.abs(other) * tail(ratio * NEAR, rho)) * ROUNDED + 1e-13)
+    for i in range(0, len(other), 64):
+        part = slice(i, i + 64)
+        worst[part] = np.abs(own - other[part, None] * tail(ratio[part, None] * t, rho)).max(axis=1)
+    return np.maximum(worst, beyond(rho, NEAR) + np.abs(other) * tail(ratio * NEAR, rho))
+
+
+def meeting(rho: float, other: Array, ratio: Array) -> Array:
+    """The supremum over t >= 0, proved: what happens between the points of the grid is added."""
+    between = _bend(rho) * (1.0 + np.abs(other) * ratio**2) * COARSE**2 / 8.0
+    return np.asarray((met(rho, other, ratio, COARSE) + between) * ROUNDED + 1e-13)
 
 
 @lru_cache(maxsize=64)

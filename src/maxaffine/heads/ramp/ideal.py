@@ -8,6 +8,7 @@ Weights off by e^{+-eta} move head k by at most (e^{2 eta} - 1) sum w |v - head|
 elsewhere twice its tail.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.ramp.constants import corner, cut, far_sum, kappa, meeting, spread
 
 UP = 1.0 + 1e-12
+Follow = Callable[[float, Array, Array], Array]  # `meeting`, or an estimate of it
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Ramps:
     eta: Array
 
 
-def ideal_error(ramps: Ramps, rho: float) -> tuple[float, float]:
+def ideal_error(ramps: Ramps, rho: float, follow: Follow = meeting) -> tuple[float, float]:
     """max over half cells of what the ideal heads err by in all, and of what wrong logits do to them."""
     K, middle = len(ramps.p), ramps.low + (ramps.high - ramps.low) / 2.0
     step = (ramps.high - ramps.low) / ramps.p
@@ -48,11 +50,11 @@ def ideal_error(ramps: Ramps, rho: float) -> tuple[float, float]:
         table[rows, own] = 0.0
         table[rows[here], near[here]] = 0.0
     shake[rows, own] = np.expm1(np.minimum(2.0 * ramps.eta[own], 50.0)) * np.abs(ramps.height[own]) * spread(rho)
-    total = np.maximum(above.sum(axis=1), below.sum(axis=1)) + _pair(ramps, own, np.where(here, near, -1), rho)
+    total = np.maximum(above.sum(axis=1), below.sum(axis=1)) + _pair(ramps, own, np.where(here, near, -1), rho, follow)
     return float(total.max()) * UP, float(shake.sum(axis=1).max()) * UP
 
 
-def _pair(ramps: Ramps, own: Array, near: Array, rho: float) -> Array:
+def _pair(ramps: Ramps, own: Array, near: Array, rho: float, follow: Follow) -> Array:
     """Of every half cell what its own head and the neighbour beyond its nearer knot (-1: none) err by together.
 
     Sites beyond the far end of either are missing, which moves a mean by `cut` at most.
@@ -65,7 +67,7 @@ def _pair(ramps: Ramps, own: Array, near: Array, rho: float) -> Array:
     lost += np.array([cuts[p][1] for p in ramps.p[near].tolist()]) * np.abs(other)
     crude = np.abs(mine) * kappa(rho) + np.abs(other) * corner(rho)
     share = np.divide(other, mine, out=np.zeros_like(other), where=mine != 0)
-    follow = (mine != 0) & (other != 0) & (np.abs(share) < 100.0) & (ratio < 100.0)
+    some = (mine != 0) & (other != 0) & (np.abs(share) < 100.0) & (ratio < 100.0)
     found = crude.copy()
-    found[follow] = np.abs(mine[follow]) * meeting(rho, share[follow], ratio[follow]) + lost[follow]
+    found[some] = np.abs(mine[some]) * follow(rho, share[some], ratio[some]) + lost[some]
     return np.asarray(np.minimum(found, crude))

@@ -20,7 +20,7 @@ from maxaffine.heads.assemble import layer_of
 from maxaffine.heads.ramp.ideal import Ramps, ideal_error
 from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
-from maxaffine.ramp.constants import BEST, joint, kappa
+from maxaffine.ramp.constants import BEST, joint, kappa, met
 from maxaffine.structure.directions import Direction
 from maxaffine.structure.one_direction import OneDirection
 from maxaffine.target.target import Target
@@ -28,7 +28,7 @@ from maxaffine.target.target import Target
 FIRST = 4  # cells to begin with
 MOST_RAMPS = 800
 DEEPEST = 60  # halvings
-ROUNDS = 12
+ROUNDS = 6
 
 
 @dataclass(frozen=True)
@@ -119,10 +119,10 @@ def _steps(knots: Array, rises: Array, room: float, rho: float) -> Array:
     height = room / max(kappa(rho), joint(rho))
     for _ in range(ROUNDS):
         p = np.maximum(np.ceil(np.abs(rises) / height), 1.0)
-        found = ideal_error(Ramps(knots[:-1], knots[1:], p, rises / p, np.zeros(len(p))), rho)[0]
+        found = ideal_error(Ramps(knots[:-1], knots[1:], p, rises / p, np.zeros(len(p))), rho, met)[0] * 1.01
         if found <= room:
             break
-        height *= max(0.5, min(0.995, room / found))
+        height *= max(0.5, min(0.99, room / found))
     return p
 
 
