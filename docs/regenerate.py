@@ -22,7 +22,7 @@ from maxaffine.heads import HEADS
 from maxaffine.proofs.routes import CLAMPS, RAISES, ROUTES, UNSAID
 
 ROOT = Path(__file__).resolve().parent.parent
-NAMES = ("choosing", "functions", "paper", "stacks", "routes", "margin", "architecture")
+NAMES = ("choosing", "functions", "paper", "stacks", "routes", "margin", "ramp", "architecture")
 MADE = ("README.md", *(f"docs/{name}.md" for name in NAMES))
 PAGES = tuple(ROOT / name for name in MADE)
 IMAGES = ROOT / "docs" / "images"
