@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
@@ -92,6 +91,8 @@ def _reflected(f: Callable[..., Any], sites: Array, low: float, high: float) -> 
 
 
 def _bernstein_weights(z: Array, count: int, delta: float) -> Array:
+    from scipy.special import gammaln  # here: whoever compiles imports this package, and needs no such function
+
     j = np.arange(count)
     n = count - 1
     logs = gammaln(n + 1) - gammaln(j + 1) - gammaln(n - j + 1)
