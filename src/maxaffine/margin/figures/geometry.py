@@ -96,7 +96,7 @@ def walls_before_and_after(path: Path) -> None:
             ax.scatter(*points.T, s=14, color=[style.CURVES[c] for c in found.cells])
             if title != "built (W = 1)":
                 ax.scatter(*points[touched].T, s=70, facecolors="none", edgecolors=style.WORST, label="support points")
-                ax.legend(fontsize=7, loc="upper right")
+                ax.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.06))
             ax.scatter(*sites.T, marker="+", s=60, color=style.INK)
             ax.set(title=f"{title}: margin / |W| = {margin:.4f}", aspect="equal", xlim=(-1.25, 1.25), ylim=(-1.25, 1.25))
             ax.grid(False)
