@@ -58,15 +58,14 @@ def compile(
             Table or Samples, of which the error at every entry is proved.
         box: a Box or a dictionary of pairs {"x": (-1, 1), "y": (0, 1)}; or two of them (query, context) for a function of two
             inputs, which is cross-attention.
-        error: the error asked for, absolute unless `relative`.
+        error: the error asked for, absolute unless `relative`; a list gives every output its own.
         norm: "inf" for the sup norm, or p >= 1 for L_p.
         relative: True measures `error` in units of sup |f|, "pointwise" in units of |f(x)| at every x, where f has no zero.
         dtype: what keys and values are stored and run in: float64, float32 or bfloat16.
         method: "auto", the name of a head, or "nearest" for a Table or Samples: the nearest entry's value, no `error` needed.
         gap: in the sup norm, exclude points within this distance of a jump, where no continuous layer can follow the target.
         keys: where the keys go instead of a grid: a MaxAffine, whose cells are used, or points (M, D) to cover.
-        literal: whether the literal softmax over all tokens (`matrices()`, MultiheadAttention) must meet the error as well;
-            kinks are softer then, and more tokens may be needed.
+        literal: whether the literal softmax over all tokens (`matrices()`) must meet the error as well; it may need more tokens.
         layers: 1, or how many layers a formula may take at most: it is cut into heads of one or two directions, and their errors
             add up in one proof; "auto" takes as many as need the fewest tokens.
         require: "proved" turns a layer without a proof into a refusal; "statistical", or ma.Statistical(share, confidence),
