@@ -37,6 +37,7 @@ def run(
     """
     from maxaffine.core.container import read_container
     from maxaffine.core.scope import Scope
+    from maxaffine.report.outputs import asked
     from maxaffine.report.scope import in_words
     from maxaffine.validate import verdict_of
 
@@ -64,7 +65,9 @@ def run(
         "claimed": claimed, "bound_confirmed": verdict.confirmed, "literal": literal, "how": verdict.how, "reason": reason,
     }  # fmt: skip
     of = " |f(x)| at every x" if record.get("norm") == "pointwise" else ""
-    lines = [("file", file), ("target", _target(about)), (_word(record), f"error <= {verdict.error!r}{of}")]
+    each = record.get("errors") if isinstance(record.get("errors"), list) else None
+    errors = repr(verdict.error) if each is None else f"{asked(verdict.error, each)}, output by output"
+    lines = [("file", file), ("target", _target(about)), (_word(record), f"error <= {errors}{of}")]
     if verdict.passed:
         norm = record.get("norm")
         integral = "" if norm in ("inf", "entries", "pointwise") else f", in L_{norm}"

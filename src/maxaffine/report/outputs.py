@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +50,13 @@ def rows(compiled: Compiled) -> list[dict[str, Any]]:
         places = [[e // c.weights.n_out + 1, e % c.weights.n_out + 1] for e in part.entries]
         made.append({"outputs": places, "tokens": part.layer.tokens, "method": planned["method"], "bound": bound})
     return made
+
+
+def asked(error: float, errors: Sequence[float] | None) -> str:
+    """The error asked for, or those of the outputs in their order, row by row; of many their range."""
+    if errors is None:
+        return f"{error:g}"
+    return ", ".join(f"{one:g}" for one in errors) if len(errors) <= MOST else f"{min(errors):g} to {max(errors):g}"
 
 
 def lines(compiled: Compiled) -> list[str]:

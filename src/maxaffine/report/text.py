@@ -67,7 +67,8 @@ def summary(compiled: Compiled) -> str:
     elif c.bound is None:
         lines.append(f"proved     nothing: {c.certificate.theorem}")
     else:
-        lines.append(f"{c.certificate.kind:<10} error <= {c.bound:.6g} {c.certificate.where} ({word}: {c.error:g})")
+        asked = outputs.asked(c.error, c.errors)
+        lines.append(f"{c.certificate.kind:<10} error <= {c.bound:.6g} {c.certificate.where} ({word}: {asked})")
         lines.append(f"           by {c.certificate.theorem}")
         lines.append(f"           for {in_words(c.certificate.scope)}")
         if c.certificate.least is not None:
