@@ -91,7 +91,8 @@ def _searched(request: Request, trees: bool, refused: list[dict[str, Any]]) -> l
     """The heads that are found by searching for them, and why the others are not."""
     rows: list[dict[str, Any]] = []
     for name, head in HEADS.items():
-        if name in ("spectral", "lookup") or head.by_name or (head.slow and not trees):
+        beside = name == "outputs" and request.target.d_out * request.target.n_out == 1  # nothing to put side by side
+        if name in ("spectral", "lookup") or beside or head.by_name or (head.slow and not trees):
             continue
         reasons: list[str] = []
         begun = time.process_time()
