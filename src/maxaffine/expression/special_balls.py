@@ -112,7 +112,6 @@ def _betainc(z: Any, ab: tuple[Fraction, Fraction]) -> Any:
     return z.beta_lower(flint.acb(rational(ab[0])), flint.acb(rational(ab[1])), 1) if between_nought_and_one(z) else None
 
 
-
 def _zeta(z: Any, n: int) -> Any:
     """The n-th derivative of the zeta function, n! times a coefficient of its series."""
     if n == 0:

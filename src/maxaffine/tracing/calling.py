@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,19 +28,26 @@ class Called:
     order: tuple[int, ...] | None = None
     tensors: str | None = None
     single: bool = False  # whether it is called one point at a time
+    keywords: tuple[str, ...] = ()  # names that the arguments are given by, where they are not the first ones
 
     def __call__(self, *inputs: Any) -> Any:
         """What the function returns, several results stacked behind one another."""
         given = inputs if self.order is None else tuple(inputs[0][..., i] for i in self.order)
         if self.tensors is None:
-            return self.gathered(self.function(*given))
+            return self.gathered(self.given(self.function, given))
         import torch
 
         dtype = torch.float32 if self.tensors == "float32" else torch.float64
         with torch.no_grad():
-            found = self.function(*(torch.as_tensor(np.array(part), dtype=dtype) for part in given))
+            found = self.given(self.function, [torch.as_tensor(np.array(part), dtype=dtype) for part in given])
         many = isinstance(found, (tuple, list))
         return self.gathered([_plain(one) for one in found] if many else _plain(found))
+
+    def given(self, function: Callable[..., Any], values: Sequence[Any]) -> Any:
+        """The function of these values, by position or by name."""
+        if self.keywords:
+            return function(**dict(zip(self.keywords, values, strict=True)))
+        return function(*values)
 
     @staticmethod
     def gathered(found: Any) -> Any:
@@ -70,22 +77,23 @@ def _plain(value: Any) -> Any:
 
 def signature(function: Callable[..., Any], box: Box, pair: bool) -> Called:
     """The signature of a function: BadInput where it fits neither a batch nor the variables of the box."""
-    if pair or box.is_sequence or box.dimension == 1:
-        return Called(function)
-    parameters = _positional(function)
+    parameters = None if pair or box.is_sequence else _positional(function)
     if parameters is None:
         return Called(function)
     required, most, names = parameters
-    if required == 1 or (required == 0 and most != box.dimension):
+    D, by_name = box.dimension, set(box.names) <= set(names) and set(names[:required]) <= set(box.names)
+    if D > 1 and by_name:  # whatever the order of the arguments
+        taken = tuple(name for name in names if name in box.names)
+        plain = taken == names[:D]
+        return Called(function, tuple(box.names.index(name) for name in taken), keywords=() if plain else taken)
+    if required <= 1 <= most and (D == 1 or required == 1 or most != D):
         return Called(function)
-    if required <= box.dimension <= most:
-        taken = names[: box.dimension]
-        if sorted(taken) == sorted(box.names):  # by name, whatever their order
-            return Called(function, tuple(box.names.index(name) for name in taken))
-        return Called(function, tuple(range(box.dimension)))
+    if required == D or (required == 0 and most == D):
+        return Called(function, tuple(range(D)))
+    shown, variables = ", ".join(names[: max(required, 1)][:8]), f"variable{'s' if D > 1 else ''}"
     raise BadInput(
-        f"the target takes {required} arguments ({', '.join(names[:8])}) and the box has {box.dimension} variables "
-        f"({', '.join(box.names[:8])}); it must take one batch X of shape (B, {box.dimension}), or one argument per variable."
+        f"the target takes {required} arguments ({shown}) and the box has {D} {variables} ({', '.join(box.names[:8])}); it must take "
+        f"one batch X of shape (B, {D}), or one argument per variable."
     )
 
 

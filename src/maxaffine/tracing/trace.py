@@ -64,7 +64,7 @@ def understood(called: Called, box: Box, boxes: tuple[Box, Box] | None, vectoriz
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            found = function(*given)
+            found = called.given(function, given)
     except Exception as error:
         seen = _of_jax(called, box, boxes, vectorize) if _may_be_jax(error, r) else None
         if seen is not None:
@@ -92,7 +92,9 @@ def _of_jax(called: Called, box: Box, boxes: tuple[Box, Box] | None, vectorize: 
 
     r = Recorder()
     try:
-        found = jax_programs.outputs(called.function, _inputs(called, box, boxes, vectorize, r), r)
+        found = jax_programs.outputs(
+            lambda *values: called.given(called.function, values), _inputs(called, box, boxes, vectorize, r), r
+        )
     except Exception:
         if r.failure is not None:
             raise r.failure from None

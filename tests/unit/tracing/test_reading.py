@@ -1,5 +1,6 @@
 """Python functions are read into the expression that they compute, or it is said at which line that ends."""
 
+import functools
 import math
 
 import numpy as np
@@ -157,6 +158,38 @@ def test_a_function_that_is_not_what_was_read_is_an_error_with_the_worst_point()
 def test_signatures_that_fit_nothing_are_refused():
     with pytest.raises(ma.BadInput, match=r"takes 3 arguments \(a, b, c\) and the box has 2 variables"):
         ma.compile(lambda a, b, c: a, PLANE, error=0.1)
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (lambda x, y, scale=2.0: scale * x + y, "2*x + y"),
+        (lambda a=0.5, y=0.0, x=0.0: a * x - y, "0.5*x - y"),
+        (lambda *X: X[0][:, 0], "x"),
+        (functools.partial(lambda k, x, y: k * x + y, 2.0), "2*x + y"),
+        (np.hypot, "hypot(x, y)"),
+    ],
+)
+def test_arguments_go_by_name_else_by_position_and_defaults_stay(function, text):
+    assert target_of(function, PLANE).text == text
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda a, b: a, "takes 2 arguments (a, b) and the box has 1 variable"),
+        (lambda x: None, "None"),
+        (lambda x: "sin", "values"),
+        (lambda x: {"a": x}, "dict"),
+        (lambda x: 1j * x, "complex"),
+        (lambda x: 1 / 0, "ZeroDivisionError"),
+        (type("F", (), {}), "the class F"),
+    ],
+)
+def test_what_is_no_function_of_points_is_refused(function, words):
+    with pytest.raises(ma.BadInput) as refusal:
+        ma.compile(function, LINE, error=0.1)
+    assert words in str(refusal.value)
 
 
 def test_loops_share_what_they_computed():
