@@ -196,8 +196,8 @@ _SPACE = (
     Entry("borehole",
         Box(rw=(0.05, 0.15), r=(100, 50000), Tu=(63070, 115600), Hu=(990, 1110), Tl=(63.1, 116), Hl=(700, 820),
             L=(1120, 1680), Kw=(9855, 12045)),
-        "2*pi*(Hu - Hl)/(log(r/rw)*(1/Tu + 1/Tl) + 2*L/(rw**2*Kw))", "Harper, Gupta 1983: water flow through a borehole",
-        ("smooth",)),
+        "2*pi*Tu*(Hu - Hl)/(log(r/rw)*(1 + 2*L*Tu/(log(r/rw)*rw**2*Kw) + Tu/Tl))",
+        "Harper, Gupta 1983: water flow through a borehole", ("smooth",)),
     Entry("robot_arm",
         Box(t1=(0, 2 * pi), t2=(0, 2 * pi), t3=(0, 2 * pi), t4=(0, 2 * pi), L1=(0, 1), L2=(0, 1), L3=(0, 1), L4=(0, 1)),
         "hypot(L1*cos(t1) + L2*cos(t1 + t2) + L3*cos(t1 + t2 + t3) + L4*cos(t1 + t2 + t3 + t4),"
