@@ -96,7 +96,8 @@ def chords(f: Expression, first: float, last: float, error: float) -> Chords:
         low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
         if len(low) + sum(len(rows) for rows in done) > MOST_RAMPS:
             break
-    raise Refused(f"more than {MOST_RAMPS} ramps are needed, or the target jumps: chords on them leave more than {error:.3g}")
+    told = f"chords on {MOST_RAMPS} ramps leave more than {error:.3g}, or the target jumps"
+    raise Refused(f'{told}: ask for a larger error, or leave the method at "auto"')
 
 
 def make_plan(

@@ -13,7 +13,7 @@ from maxaffine.heads.axis.line import outward
 from maxaffine.heads.axis.plan import axis_row, best_centre
 from maxaffine.heads.found import BELOW
 from maxaffine.heads.head import Example, Head
-from maxaffine.heads.ramp.plan import RampPlan, build_ramps, chords, make_plan
+from maxaffine.heads.ramp.plan import Chords, RampPlan, build_ramps, chords, make_plan
 from maxaffine.heads.ramp.prove import certify_ramp
 from maxaffine.heads.search import Search
 from maxaffine.layer.grouped import GroupedLayer
@@ -54,7 +54,7 @@ class Ramp(Head[RampPlan]):
         request = search.request
         found = one_direction(request.target.expression) if request.target.expression is not None else None
         if found is None or any(found.slopes):
-            raise Refused("the target is not a function of one direction w . x")
+            raise Refused("the target is not a function of one direction w . x alone, which method=\"auto\" does not ask for")
         low, high = request.target.box.low, request.target.box.high
         centre = best_centre(found, low, high)
         row, scale = axis_row(found.direction, low, high, centre)
@@ -62,14 +62,13 @@ class Ramp(Head[RampPlan]):
         if max(-first, last) > 1.0 - 2.0**-20:  # room for what is computed of z
             row, scale = row / 2.0, scale / 2
             f, first, last = on_axis(found, centre, low, high, scale)
-        knots = [chords(f, first, last, SHARES[-1] * request.error)]  # refused where there are too many
-        knots += [chords(f, first, last, share * request.error) for share in SHARES[:-1]]
+        knots = _served(f, first, last, request.error)
         for part in ROOM:
             rooms = [(BELOW * request.error - made.error) * part for made in knots]
             plans = [make_plan(found, f, row, centre, *pair, BEST, request.dtype) for pair in zip(knots, rooms, strict=True)]
             plan = min(plans, key=lambda plan: plan.cells)
             if plan.cells > MOST:
-                raise Refused(f"{plan.cells:,} tokens are needed, and ramps are built with {MOST:,} at most")
+                raise Refused(f"{plan.cells:,} tokens are needed, and ramps are built with {MOST:,} at most: ask for a larger error")
             yield plan
 
     def build(self, plan: RampPlan, request: Request) -> GroupedLayer:
@@ -79,6 +78,19 @@ class Ramp(Head[RampPlan]):
     def prove(self, layer: GroupedLayer, plan: RampPlan, request: Request, runtime: str) -> Certificate:
         """Theorem B1 and its budget."""
         return certify_ramp(layer, plan, request.error, runtime)
+
+
+def _served(f: Expression, first: float, last: float, error: float) -> list[Chords]:
+    """Knots for every share of the error that chords reach; Refused where they reach none."""
+    found = []
+    for share in SHARES:
+        try:
+            found.append(chords(f, first, last, share * error))
+        except Refused:
+            if not found:
+                raise
+            break  # smaller shares need more knots
+    return found
 
 
 def on_axis(found: OneDirection, centre: Array, low: Array, high: Array, scale: Fraction) -> tuple[Expression, float, float]:
