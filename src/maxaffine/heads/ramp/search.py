@@ -68,7 +68,8 @@ class Ramp(Head[RampPlan]):
             plans = [make_plan(found, f, row, centre, *pair, BEST, request.dtype) for pair in zip(knots, rooms, strict=True)]
             plan = min(plans, key=lambda plan: plan.cells)
             if plan.cells > MOST:
-                raise Refused(f"{plan.cells:,} tokens are needed, and ramps are built with {MOST:,} at most: ask for a larger error")
+                told = f"{plan.cells:,} tokens are needed, and ramps are built with {MOST:,} at most"
+                raise Refused(f"{told}: ask for a larger error")
             yield plan
 
     def build(self, plan: RampPlan, request: Request) -> GroupedLayer:
