@@ -44,7 +44,7 @@ def test_the_command_takes_expressions_and_saved_layers(tmp_path, capsys):
     assert [one["r"] for one in rows] == [0.25, 1.0, 4.0]
     assert [one["bound"] * one["r"] for one in rows] == pytest.approx([rows[1]["bound"]] * 3, rel=1e-6)
     asked = ["sweep", "max(x, y)", "--box", "x=-1:1,y=-1:1", "--error", "1e-2"]
-    assert main([*asked, "--count", "2"]) == 0 and "decided" in capsys.readouterr().out
+    assert main([*asked, "--count", "2", "--from", "1/2", "--to", "2"]) == 0 and "decided" in capsys.readouterr().out
     backwards, one = [*asked, "--from", "2", "--to", "1"], [*asked, "--count", "1"]
     for wrong in (backwards, one, ["sweep", str(path), "--error", "1"], asked[:4]):
         assert main(wrong) == 2
