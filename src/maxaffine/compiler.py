@@ -14,7 +14,7 @@ from maxaffine.core.threads import one_blas_thread
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.one_layer import one_layer
 from maxaffine.proofs.statistical import Statistical
-from maxaffine.request import NEAREST, check_choice, request_of, without_old_names
+from maxaffine.request import NEAREST, Request, check_choice, request_of, without_old_names
 from maxaffine.run import Run
 from maxaffine.search import METHODS
 from maxaffine.stack.saved import is_stack
@@ -103,9 +103,18 @@ def compile(
             try:
                 return one_layer(request, method, kind, begun)
             except Refused as refusal:
-                raise with_offer(refusal, request, method) from None
+                raise with_offer(_unread(refusal, request), request, method) from None
     except OutOfCalls as spent:
         raise Refused(f"{spent}; allow more of them.") from None
+
+
+def _unread(refusal: Refused, request: Request) -> Refused:
+    """A refusal with the reason why a function was not read, where it was not."""
+    reading = request.target.traced
+    if reading is None or reading.text is not None:
+        return refusal
+    reason = f"{refusal.reason.rstrip('.')}. The function was not read as a formula: {reading.why}."
+    return Refused(reason, nearest_error=refusal.nearest_error, remedy=refusal.remedy, tried=refusal.tried)
 
 
 def load(path: str | Path, check: bool = False) -> Compiled | Stack:

@@ -52,7 +52,7 @@ class Traced:
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise self.recorder.stop(
             "an array is wanted whose numbers are not known while the function is read",
-            "stack results with np.stack([..], axis=-1), and fill no array made by np.zeros",
+            "leave out np.asarray, put results together with np.stack([..], axis=-1), and fill arrays made by np.zeros_like",
         )
 
     def __float__(self) -> float:

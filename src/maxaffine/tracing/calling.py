@@ -92,8 +92,8 @@ def signature(function: Callable[..., Any], box: Box, pair: bool) -> Called:
         return Called(function, tuple(range(D)))
     shown, variables = ", ".join(names[: max(required, 1)][:8]), f"variable{'s' if D > 1 else ''}"
     raise BadInput(
-        f"the target takes {required} arguments ({shown}) and the box has {D} {variables} ({', '.join(box.names[:8])}); it must take "
-        f"one batch X of shape (B, {D}), or one argument per variable."
+        f"the target takes {required} arguments ({shown}) and the box has {D} {variables} ({', '.join(box.names[:8])}); it must "
+        f"take one batch X of shape (B, {D}), or one argument per variable."
     )
 
 

@@ -210,3 +210,8 @@ def test_sequences_and_pairs_are_read():
     ) and target.output_shape == (2, 3)
     pair = target_of(lambda Q, K: np.sin(Q[:, 0] * K[:, 0]), (ma.Box(q=(-1, 1)), ma.Box(k=(-1, 1))))
     assert pair.text == "sin(q*k)" and pair.inputs == "pair"
+
+
+def test_a_refusal_of_a_black_box_says_why_it_was_not_read():
+    with pytest.raises(ma.Refused, match=r"without facts cannot be proved.*not read as a formula: line \d+ .*math.sin"):
+        ma.compile(lambda x: math.sin(x), LINE, error=1e-3, require="proved")
