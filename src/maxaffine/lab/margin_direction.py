@@ -10,7 +10,7 @@ from maxaffine.lab.figures import figure
 from maxaffine.lab.margin_data import by_outcomes, problem_of
 from maxaffine.margin.descent import gd, ngd
 from maxaffine.margin.report import examine
-from maxaffine.report.style import CURVES
+from maxaffine.report.style import CURVES, logarithmic
 
 CLAIMS = ("ATT-SVM is solved", "the direction is p_mm", "what is not locally optimal does not attract")
 
@@ -92,9 +92,11 @@ def draw(results: Rows, parameters: Parameters, path: Path) -> None:
                     [200, 400, 600, 800, 1000], np.maximum(1 - np.array(v["ngd"]), 1e-12), color=CURVES[k], lw=0.8, alpha=0.7
                 )
         left.axhline(1e-3, lw=0.8, ls="--", color="black")
-        left.set(title="1 - certified cosine (x: flow, o: descent)", yscale="log")
+        left.set(title="1 - certified cosine (x: flow, o: descent)")
+        for axes in (left, right):
+            logarithmic(axes, x=False)
         left.set_xticks(range(len(names)), labels=names)
-        right.set(title="1 - cosine of normalised descent", xlabel="step", yscale="log")
+        right.set(title="1 - cosine of normalised descent", xlabel="step")
 
 
 EXPERIMENT = Experiment.described(__file__, units, run, verdict, draw, table)
