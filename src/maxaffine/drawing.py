@@ -33,6 +33,8 @@ from maxaffine.target.calls import Calls
 STREAM = 0x647261776E  # keeps the points of draws apart from all others of a seed
 BLOCK = 4096  # points at a time
 MOST = 50_000_000  # points of a draw
+ASKED_AGAIN = 3  # points
+STILL = 0.01  # of the error: what two calls may differ by
 AIMS = (1.0, 0.5, 0.1)  # of the error, for the layers of one attempt after the other
 
 
@@ -44,6 +46,7 @@ def with_draw(request: Request, found: Found, again: Callable[[Request], Found])
     calls = request.target.calls
     if isinstance(calls, Calls):
         calls.release()
+    _still(request)
     seen = math.inf
     for attempt, aim in enumerate(AIMS):
         if attempt:
@@ -67,6 +70,16 @@ def with_draw(request: Request, found: Found, again: Callable[[Request], Found])
         "layer that was found after it passed its own; ask for a larger error, or declare more about the function.",
         nearest_error=seen,
     )
+
+
+def _still(request: Request) -> None:
+    """Refuse a function that says something else when it is asked again: a draw is about one that does not."""
+    off = request.target.restless(request.target.box.sample(ASKED_AGAIN, np.random.default_rng([request.seed, STREAM, 1 << 20])))
+    if off > STILL * request.error:
+        raise Refused(
+            f"the function says something else when it is asked again: two calls at the same points are {off:.3g} apart, and a "
+            "draw is about functions that say the same. Fix its seed, or average its values."
+        )
 
 
 def _drawn(request: Request, asked: Statistical, found: Found, attempt: int) -> tuple[Drawn | None, Observed]:

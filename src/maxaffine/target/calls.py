@@ -14,7 +14,7 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.core.deadline import OutOfCalls
 from maxaffine.core.progress import Progress, silent
-from maxaffine.target.spread import Task, pieces, spread
+from maxaffine.target.spread import Spread, pieces
 from maxaffine.target.store import Store
 
 PER_POINT = 200  # bytes that a kept point takes beside its coordinates and values: its key and its place
@@ -29,20 +29,18 @@ class Way:
     """How new values are had: pieces in this process or by an executor, kept in a file, told as they come."""
 
     store: Store | None = None
-    executor: Any = None
-    task: Task | None = None  # what an executor runs for some points,
-    judge: Callable[[Array, Any], Array] | None = None  # and what is made of its result
+    spread: Spread | None = None  # over an executor
     single: bool = False  # whether the function is called with single points
     progress: Progress = silent
 
     def values(self, points: Array, evaluate: Evaluate, count: int, most: int | None) -> Array:
         """evaluate(points), by pieces where that serves something."""
-        if self.executor is None and self.store is None and not self.single:
+        if self.spread is None and self.store is None and not self.single:
             return evaluate(points)
-        if self.executor is not None and self.task is not None and self.judge is not None:
-            parts = spread(points, self.task, self.judge, self.executor)
-        else:
+        if self.spread is None or self.spread.is_cheap(points):
             parts = pieces(points, evaluate, self.single)
+        else:
+            parts = self.spread(points)
         found, done = np.empty((0,)), 0
         for part, values in parts:
             if done == 0:
@@ -106,6 +104,13 @@ class Calls:
         """The limit in words."""
         kept = 0 if self.allowed is None or self.most is None else self.allowed - self.most
         return f"`max_calls` (={self.allowed:,}{f', {kept:,} of them kept for the draw' if kept else ''})"
+
+    def again(self, points: Array, evaluate: Evaluate) -> Array | None:
+        """evaluate(points) whatever is known of them, counted; None where no call may be made for that."""
+        if self._way.store is not None or (self.left is not None and self.left < len(points)):
+            return None
+        self.count += len(points)
+        return evaluate(points)
 
     def release(self) -> None:
         """What was kept for a draw may be asked for now."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from maxaffine.core.progress import Progress, silent
 from maxaffine.target.calls import Calls, Way
+from maxaffine.target.spread import Spread
 from maxaffine.target.store import Store
 from maxaffine.target.target import Target
 
@@ -15,7 +16,8 @@ def counted(
 ) -> Target:  # fmt: skip
     """The target with its calls; `probed` says whether its function was called already to see the shape of its values."""
     store = None if cache is None else Store(cache, made.box.names, made.output_shape, made.function, made.vectorize)
-    way = Way(store, executor, made.task, made.judged, made.vectorize, progress)
+    spread = None if executor is None else Spread(executor, made.task, made.judged)
+    way = Way(store, spread, made.vectorize, progress)
     try:
         count = made.probed if probed else 0
         if store is not None:

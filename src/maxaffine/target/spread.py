@@ -1,7 +1,8 @@
 """Evaluations by pieces: in this process or by an executor, each handed on as soon as it is there.
 
-An executor gets the function itself and some points at a time; any concurrent.futures.Executor serves, of threads, of processes,
-of loky, of a Dask cluster.  Without one, pieces double while that makes a point cheaper or a piece takes less than BRIEF.
+An executor gets the function itself and some points at a time, as many as take about BRIEF, and nothing that takes less in all:
+then sending would cost more than it saves.  Any concurrent.futures.Executor serves, of threads, of processes, of loky, of a Dask
+cluster.  Without one, pieces double while that makes a point cheaper or a piece takes less than BRIEF.
 """
 
 import time
@@ -14,7 +15,8 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput, Refused
 
-PIECES = 64  # that an executor gets at a time
+PIECES = 64  # that an executor gets first, when nobody knows how long a point takes,
+MOST = 1024  # and at most
 FIRST = 4  # points: some functions do not like to be called with one
 BRIEF = 0.1  # seconds of a piece in this process, unless larger ones make points cheaper
 CHEAPER = 0.75  # times the seconds per point of the piece before
@@ -36,21 +38,43 @@ def pieces(points: Array, evaluate: Callable[[Array], Array], single: bool) -> I
         start, before = part.stop, each
 
 
-def spread(points: Array, task: Task, judge: Callable[[Array, Any], Array], executor: Any) -> Iterator[Piece]:
-    """Values piece by piece from an executor, in the order in which they are done; `judge` looks at what came back."""
-    futures: dict[Future[Any], slice] = {}
-    try:
-        start = 0
-        for part in np.array_split(points, min(PIECES, len(points))):
-            function, arguments = task(part)
-            futures[executor.submit(function, *arguments)] = slice(start, start + len(part))
-            start += len(part)
-        for future in as_completed(list(futures)):
-            place = futures.pop(future)
-            yield place, judge(points[place], _result(future))
-    finally:
-        for future in futures:
-            future.cancel()
+class Spread:
+    """Evaluations by an executor: `task` says what it runs for some points, `judge` looks at what came back."""
+
+    def __init__(self, executor: Any, task: Task, judge: Callable[[Array, Any], Array]) -> None:
+        self._executor, self._task, self._judge = executor, task, judge
+        self._each: float | None = None  # seconds of a point, the least that was seen
+
+    def is_cheap(self, points: Array) -> bool:
+        """Whether these points take less here than it takes to send them."""
+        return self._each is not None and self._each * len(points) < BRIEF
+
+    def __call__(self, points: Array) -> Iterator[Piece]:
+        """Values piece by piece, in the order in which they are done."""
+        count = PIECES if self._each is None else int(np.clip(self._each * len(points) / BRIEF, 1, MOST))
+        futures: dict[Future[Any], slice] = {}
+        try:
+            start = 0
+            for part in np.array_split(points, min(count, len(points))):
+                function, arguments = self._task(part)
+                futures[self._executor.submit(timed, function, arguments)] = slice(start, start + len(part))
+                start += len(part)
+            for future in as_completed(list(futures)):
+                place = futures.pop(future)
+                seconds, found = _result(future)
+                each = seconds / (place.stop - place.start)
+                self._each = each if self._each is None else min(self._each, each)
+                yield place, self._judge(points[place], found)
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def timed(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[float, Any]:
+    """What runs in a worker: the seconds, and what was found."""
+    begun = time.perf_counter()
+    found = function(*arguments)
+    return time.perf_counter() - begun, found
 
 
 def _result(future: Future[Any]) -> Any:

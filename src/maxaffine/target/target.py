@@ -26,7 +26,7 @@ from maxaffine.expression.expression import Expression
 from maxaffine.expression.removable import extended
 from maxaffine.target.box import Box
 from maxaffine.target.call import call_batch, call_points, check_finite
-from maxaffine.target.calls import Answers
+from maxaffine.target.calls import Answers, Calls
 from maxaffine.target.carried import carried
 from maxaffine.target.entries import KINDS, Entries
 from maxaffine.target.piecewise_affine import written
@@ -192,6 +192,14 @@ class Target:
         if points.ndim != 2 or points.shape[1] != self.dimension:
             raise BadInput(f"points must have shape (B, {self.dimension}), and {points.shape} came.")
         return self._computed(points) if self.calls is None else self.calls.ask(points, self._computed)
+
+    def restless(self, points: ArrayLike) -> float:
+        """How far a callable is from what it said before at these points, when it is asked there again."""
+        x, calls = np.asarray(points, dtype=np.float64), self.calls
+        if self.expression is not None or not isinstance(calls, Calls):
+            return 0.0
+        first, second = self.values(x), calls.again(x, self._computed)
+        return 0.0 if second is None else float(np.abs(first - second).max())
 
     def _computed(self, points: Array) -> Array:
         result = np.empty((len(points), self.d_out, self.n_out))

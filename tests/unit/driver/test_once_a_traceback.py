@@ -13,7 +13,7 @@ from maxaffine.core import balls
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.known_error import known_errors, worst_known
 from maxaffine.proofs.observe import Observed
-from maxaffine.report.text import _observed
+from maxaffine.report.text import observed_text
 from maxaffine.runtime import grouped
 from maxaffine.target.target import Target
 
@@ -162,8 +162,8 @@ def test_an_estimate_above_its_bound_by_noise_says_so():
 
 def test_more_than_noise_is_not_excused():
     far = Observed(1.0, (0.0,), 100, 0, 1.0, 0.01)
-    assert far.surely == pytest.approx(0.96) and "noise" not in _observed(far, 0.9) and "noise" in _observed(far, 0.97)
-    assert "noise" not in _observed(Observed(1.0, (0.0,), 100, 0, 1.0), 0.9)
+    assert far.surely == pytest.approx(0.96) and "noise" not in observed_text(far, 0.9) and "noise" in observed_text(far, 0.97)
+    assert "noise" not in observed_text(Observed(1.0, (0.0,), 100, 0, 1.0), 0.9)
     assert Observed(1.0, (0.0,), 100, 0).surely == 1.0
 
 

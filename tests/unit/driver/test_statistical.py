@@ -157,6 +157,12 @@ def test_a_layer_that_does_not_pass_its_draw_is_not_handed_out():
         ma.compile(spiked, ma.Box(x=(0, 2)), error=1e-6, require="statistical", trace=False)
 
 
+def test_a_random_function_is_found_out():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ma.Refused, match="says something else when it is asked again"):
+        ma.compile(lambda x: twin(x) + 1e-2 * rng.random(len(x)), BOX, error=0.1, require="statistical", trace=False)
+
+
 def test_an_integral_is_limited_where_a_range_is_declared():
     def step(x):
         return (x[:, 0] > 0.3) * 1.0
