@@ -102,7 +102,7 @@ WALKED = {  # through every route
     "tree": _walked("exp(-9*((x - .2)**2 + y**2))", SQUARE, (1e-1, 1e-1), 15, method="tree"),
     "piecewise": _walked("max(x, y, .3)", SQUARE, (1e-4, 1e-4, 1e-2), 80),
     "level, L_1": _walked("where(x**2 + y**2 < .5, 1, 0)", SQUARE, (4e-1, 4e-1), 15, norm=1, method="level"),
-    "ramp": _walked("abs(sin(3*x) - .3)", LINE, (1e-1, 2e-1), 30, method="ramp"),
+    "ramp": _walked("abs(sin(3*x) - .3)", LINE, (1e-1, 2e-1), 4, method="ramp"),
     "spectral, listed": _walked("sin(x*y)", SQUARE, (1e-2, 1e-2), 50, method="spectral"),
     "spectral, factored": _walked("sin(x)*cos(2*y)", SQUARE, (1e-3, 1e-2, 0.1), 50, method="spectral"),
     "spectral, affine": _walked("sin(x)", LINE, (1e-3, 1e-3, 0.1), 60, method="spectral"),
