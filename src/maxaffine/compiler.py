@@ -11,10 +11,11 @@ from maxaffine.core.container import read_container
 from maxaffine.core.deadline import OutOfCalls
 from maxaffine.core.errors import Refused
 from maxaffine.core.threads import one_blas_thread
+from maxaffine.expression.grammar import MAX_CHARACTERS
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.one_layer import one_layer
 from maxaffine.proofs.statistical import Statistical
-from maxaffine.request import NEAREST, Request, check_choice, request_of, without_old_names
+from maxaffine.request import LONGEST, NEAREST, Request, check_choice, request_of, without_old_names
 from maxaffine.run import Run
 from maxaffine.search import METHODS
 from maxaffine.stack.saved import is_stack
@@ -97,6 +98,7 @@ def compile(
                 target, box, error=error, relative=relative, norm=norm, dtype=dtype, method=method, gap=gap, keys=keys,
                 literal=literal, require=require, vectorize=vectorize, trace=trace, lipschitz=lipschitz, modulus=modulus,
                 analytic=analytic, derivatives=derivatives, breaks=breaks, run=run,
+                longest=LONGEST if layers == 1 else MAX_CHARACTERS,
             )  # fmt: skip
             if layers != 1:
                 return in_layers(request, layers, kind, begun)

@@ -15,6 +15,7 @@ from maxaffine.core.budget import allowed
 from maxaffine.core.errors import BadInput, Refused, rounded_up
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import compute_dtype, dtype_of
+from maxaffine.expression.grammar import MAX_CHARACTERS
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.proofs.certificate import LEAST_INTEGRAL, Certificate
 from maxaffine.proofs.pointwise import Pointwise, is_pointwise, pointwise_of
@@ -34,6 +35,7 @@ NEAREST = "nearest"  # the method of tables and samples that returns the nearest
 FOR_ENTRIES = ("auto", "spectral", "lookup", NEAREST)  # the methods of tables and samples
 NARROWEST = 1e-30  # the width of a variable where keys are stored in fewer digits than float64
 SMALLEST = 1e-200  # the volume of a box in L_p
+LONGEST = 10_000  # characters of an expression for which one layer is looked for
 PROBE = 16_384  # points at which layers are looked at before they are proved
 
 
@@ -88,15 +90,23 @@ class Request:
 def request_of(
     target: Any, box: Any = None, *, error: Any, relative: Any = False, norm: Any = "inf", dtype: str = "float64",
     method: str = "auto", gap: Any = None, keys: Any = None, literal: Any = False, require: Any = None, vectorize: bool = False,
-    run: Run | None = None, breaks: Any = None, trace: bool = True, **facts: Any,
+    run: Run | None = None, breaks: Any = None, trace: bool = True, longest: int = LONGEST, **facts: Any,
 ) -> Request:  # fmt: skip
-    """The arguments of `compile`, checked; `facts` are lipschitz, modulus, analytic and derivatives."""
+    """The arguments of `compile`, checked; `facts` are lipschitz, modulus, analytic and derivatives.
+
+    `longest`: the characters that an expression may have; one layer is looked for in shorter ones than stacks are.
+    """
     dtype_of(dtype)
     p, run = check_norm(norm), run or Run()
     rule(isinstance(run, Run), "run", run, f"must be ma.Run({'=.., '.join(RUN)}=..)")
     rule(isinstance(trace, (bool, np.bool_)), "trace", trace, "must be True or False")
     draw, black_box = _asked_draw(require), run.max_calls is not None or run.cache is not None
-    made = _counted(resolve(target, box, vectorize, bool(trace) and not black_box, run.cache), target, run, draw)
+    made = _counted(resolve(target, box, vectorize, bool(trace) and not black_box, longest, run.cache), target, run, draw)
+    if made.expression is not None and len(made.text or "") > longest:
+        raise BadInput(
+            f"the expression has {len(made.text or ''):,} characters; at most {longest:,} are read for one layer, and "
+            f'{MAX_CHARACTERS:,} for several: `layers="auto"` (--layers auto).'
+        )
     with closed_on_failure(made.calls):
         return _request_for(made, run, draw, p, error=error, relative=relative, dtype=dtype, method=method, gap=gap, keys=keys,
                             literal=literal, require=require, norm=norm, breaks=breaks, **facts)  # fmt: skip
@@ -353,11 +363,11 @@ def _counted(made: Target, given: Any, run: Run, draw: Statistical | None) -> Ta
     return counted(made, made is not given, most, room, run.cache, run.executor, reserve, tell)
 
 
-def resolve(target: Any, box: Any, vectorize: bool, trace: bool = True, cache: Any = None) -> Target:
+def resolve(target: Any, box: Any, vectorize: bool, trace: bool = True, longest: int = LONGEST, cache: Any = None) -> Target:
     """The Target of whatever was given; a text without a box is the name of a gallery entry; functions are read by tracing."""
     if isinstance(target, str) and box is None:
         from maxaffine.target.gallery import gallery
 
         target = gallery[target]
     kept = kept_shape(cache, vectorize) if cache is not None and callable(target) else None
-    return target_of(target, box, vectorize=vectorize, trace=trace, shape=kept)
+    return target_of(target, box, vectorize=vectorize, trace=trace, longest=longest, shape=kept)

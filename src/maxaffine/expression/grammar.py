@@ -21,7 +21,7 @@ from maxaffine.expression.building import WrongArgument, build
 from maxaffine.expression.functions import ALIASES, ARITIES, CONSTANTS, FUNCTIONS, WORDS
 from maxaffine.expression.graph import Graph
 
-MAX_CHARACTERS = 10_000
+MAX_CHARACTERS = 64_000
 MAX_LEVELS = 200
 MAX_DIGITS = 400
 MAX_OUTPUTS = 1_000

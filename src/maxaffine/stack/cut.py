@@ -20,11 +20,14 @@ from maxaffine.expression import evaluate, printing
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
 from maxaffine.stack.cutting import Cutting, written
+from maxaffine.stack.rewrites import cleared
 from maxaffine.stack.ridges import Emitter, Ridge, Uncut, Value, carried, logarithm, replaced
 from maxaffine.structure.stacked import MOST_NODES, rebuilt
 from maxaffine.target.box import Box
 
-STYLES = ("lean", "log", "fused")
+STYLES = ("lean", "log", "fused", "lean, cleared", "log, cleared")
+"""How products are put together, and whether denominators are multiplied into each other before (rewrites.py)."""
+
 FEW_LOGS = 3  # positive factors from which on exp(sum of logarithms) may pay
 
 
@@ -32,10 +35,14 @@ class Cutter:
     """One cutting of one formula in one style."""
 
     def __init__(self, expression: Expression, box: Box, style: str) -> None:
-        self.style = style
+        self.style, _, first = style.partition(", ")
         self.source = Graph()
         variables = [self.source.variable(i) for i in range(expression.dimension)]
         self.output = rebuilt(self.source, expression, variables)
+        if first == "cleared":
+            before, self.output = self.output, cleared(self.source, self.output)
+            if self.output == before:
+                raise Uncut("there are no denominators to clear")
         self.emit = Emitter(expression.dimension)
         self.values: dict[int, Value] = {}
         order = range(len(self.source.nodes))

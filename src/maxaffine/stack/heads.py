@@ -22,12 +22,11 @@ Compile = Callable[[str, Box, float], Compiled]
 HOMOGENEOUS = {"abs(u)": 1, "max(u, 0)": 1}
 """Functions with phi(2^a u) = 2^(a n) phi(u) whose heads have two tokens on any box, and n."""
 
-WIDE = frozenset({"tanh(u)", "sigmoid(u)"})
-"""Functions that a head of two tokens computes on [-2^k, 2^k]."""
+WIDE = {"tanh(u)": (2.0, 8.0), "sigmoid(u)": (4.0, 16.0)}
+"""Functions that a head of two tokens computes on [-2^k, 2^k], and the least and the largest such box where it is found."""
 
 FINER = 16.0  # what heads of two tokens are asked for beyond their share: it costs no token
 FEW = 4  # tokens of a head that is not asked for less than it proved
-WIDEST = 64.0  # of the boxes of tanh and sigmoid
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,8 @@ def asked(function: Expression, box: Interval, error: float) -> Asked:
     if text in HOMOGENEOUS:
         wanted = _power_of_two(math.ldexp(error, -power) / FINER)
         return Asked(text, (-1.0,), (1.0,), wanted, (power,), power * HOMOGENEOUS[text])
-    if text in WIDE and most <= WIDEST:
-        edge = 2.0 ** max(power, 0)
+    if text in WIDE and most <= WIDE[text][1]:
+        edge = max(2.0**power, WIDE[text][0])
         return Asked(text, (-edge,), (edge,), _power_of_two(error / FINER), (0,), 0)
     plain = (0,) * len(box)
     return Asked(text, tuple(map(float, box.lo)), tuple(map(float, box.hi)), _short(error), plain, 0)

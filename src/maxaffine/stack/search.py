@@ -98,7 +98,8 @@ def candidates(request: Request, most: int | None = None) -> tuple[list[Foreseen
             share, tokens = foreseen(cutting, target.box, request.error)
             found.append(Foreseen(style, cutting, share, tokens, depth))
         except (Uncut, Unbounded, Refused) as failure:
-            reasons.append(f"{style}: {getattr(failure, 'reason', failure)}")
+            if "cleared" not in style or not isinstance(failure, Uncut):
+                reasons.append(f"{style}: {getattr(failure, 'reason', failure)}")
     return sorted(found, key=lambda one: one.tokens), reasons
 
 

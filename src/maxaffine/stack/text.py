@@ -59,7 +59,9 @@ def _level(stack: Stack, level: tuple[int, ...]) -> str:
 def explain(stack: Stack) -> str:
     """The summary, every node with its share of the bound, and every way to run the stack."""
     s = stack
-    lines = [summary(s), f"cut        {STYLES.get(s.style, s.style)}"]
+    style, _, first = s.style.partition(", ")
+    how = STYLES.get(style, style) + ("; denominators multiplied into each other first" if first == "cleared" else "")
+    lines = [summary(s), f"cut        {how}"]
     lines += [f"tried      {one}" for one in s.tried]
     lines.append("nodes      error <= sum of W beta, and rounding: beta is the error of a head, W what it weighs in the answer")
     lines += _table(s)

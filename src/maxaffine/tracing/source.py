@@ -8,6 +8,7 @@ from typing import Any
 
 from maxaffine.core.errors import BadInput
 from maxaffine.expression.expression import Expression
+from maxaffine.expression.grammar import MAX_CHARACTERS
 from maxaffine.target.box import Box
 from maxaffine.target.piecewise_affine import PiecewiseAffine, ReluNetwork
 from maxaffine.target.target import BoxOrPair, Target, boxes_of
@@ -19,8 +20,9 @@ LONGEST = 60  # characters of a name
 
 
 def target_of(
-    source: Any, box: BoxOrPair, *, vectorize: bool = False, trace: bool = True, shape: tuple[int, ...] | None = None
-) -> Target:
+    source: Any, box: BoxOrPair, *, vectorize: bool = False, trace: bool = True, longest: int = MAX_CHARACTERS,
+    shape: tuple[int, ...] | None = None,
+) -> Target:  # fmt: skip
     """The target of an expression, a function, a torch module, a formula of SymPy, or of what `Target.of` takes.
 
     `shape` of the outputs, where it is known: then nobody has to call a black box to see it.
@@ -40,7 +42,7 @@ def target_of(
     where = boxes or joined
     reading = Reading(name, called.says(joined), why="it was not asked for")
     if trace:
-        reading, called = read(called, joined, boxes, vectorize, name)
+        reading, called = read(called, joined, boxes, vectorize, name, longest)
     if reading.text is None:
         try:
             return replace(_black_box(called, where, vectorize, name, shape), traced=reading if trace else None)
@@ -50,7 +52,7 @@ def target_of(
                 raise BadInput(f"{failure} Nor could it be read as a formula: {reading.why}.") from None if trace else failure
         reading = replace(reading, how=point.says(joined))
         if trace:
-            reading, point = read(point, joined, boxes, True, name)
+            reading, point = read(point, joined, boxes, True, name, longest)
         if reading.text is None:
             return replace(_black_box(point, where, True, name), traced=reading if trace else None)
     made = Target.of(reading.text, where, output_shape=reading.output_shape, name=None if name == "lambda" else name)

@@ -31,8 +31,10 @@ class Understood:
     shape: tuple[int, ...]
 
 
-def read(called: Called, box: Box, boxes: tuple[Box, Box] | None, vectorize: bool, name: str) -> tuple[Reading, Called]:
-    """What the function computes, and the way to call it that fits what it was seen to do."""
+def read(
+    called: Called, box: Box, boxes: tuple[Box, Box] | None, vectorize: bool, name: str, longest: int
+) -> tuple[Reading, Called]:
+    """What the function computes, in so many characters, and the way to call it that fits what it was seen to do."""
     reading, r = Reading(name, called.says(box)), Recorder()
     try:
         first = understood(called, box, boxes, vectorize, r)
@@ -43,6 +45,8 @@ def read(called: Called, box: Box, boxes: tuple[Box, Box] | None, vectorize: boo
         if written(again.outputs, box.names) != text:
             line, says = _changed(first.outputs, again.outputs)
             raise Untraceable(f"the function is not the same when it is called again{says}", "give random numbers a seed", line)
+        if len(text) > longest:
+            raise BadInput(f"its expression has {len(text):,} characters, and {longest:,} are read for one layer")
         expression = Expression.parse(text, box.names)
         evaluate = _evaluation(called, box, boxes, vectorize)
         difference = compared(evaluate, expression, box, name)

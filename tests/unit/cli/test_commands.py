@@ -187,7 +187,7 @@ def test_options_reach_the_compiler(run):
         (("foo(x)", *BOX, "--error", "1"), "`foo`"),
         (('__import__("os")', *BOX, "--error", "1"), "`__import__`"),
         (("x.__class__", *BOX, "--error", "1"), "malformed"),
-        (("(" * 10_000 + "x" + ")" * 10_000, *BOX, "--error", "1"), "20,001 characters"),
+        (("(" * 40_000 + "x" + ")" * 40_000, *BOX, "--error", "1"), "80,001 characters"),
         (("(" * 4000 + "x" + ")" * 4000, *BOX, "--error", "1"), "200"),
         (("x**(10**9)", *BOX, "--error", "1"), "exponent"),
         (("sin(", *BOX, "--error", "1"), "malformed"),

@@ -111,7 +111,7 @@ REFUSALS = [
     "not part"), ("x\0", BadInput, "not part"),
     ("é", BadInput, "not part"), ("x, ", BadInput, "ends"), (",x", BadInput, "value should be"), ("(x, y)",
     BadInput, "comma"),
-    ("x" + " " * 10_000, BadInput, "10,000"), ("(" * 10_000 + "x" + ")" * 10_000, BadInput, "characters"),
+    ("x" + " " * 64_000, BadInput, "64,000"), ("(" * 40_000 + "x" + ")" * 40_000, BadInput, "characters"),
     ("(" * 4_000 + "x" + ")" * 4_000, BadInput, "200 levels"), ("-" * 9_000 + "x", BadInput, "200 levels"),
     ("**".join(["x"] * 3_000), BadInput, "200 levels"), ("sin(" * 1_900 + "x" + ")" * 1_900, BadInput, "200 levels"),
 ]  # fmt: skip

@@ -1,0 +1,90 @@
+"""Rewritings of a formula before it is cut, each an identity that the checker proves again by canonical forms.
+
+    cleared     a/(b (1 + c/(b d)))  =  a/(b 1 + c/d)          a denominator that divides terms of another one is multiplied in
+"""
+
+from collections.abc import Iterable
+
+from maxaffine.expression.graph import Graph
+
+Factors = dict[int, int]
+
+
+def cleared(graph: Graph, place: int) -> int:
+    """The place with every such quotient multiplied out, from the innermost outwards."""
+    done: dict[int, int] = {}
+
+    def walk(at: int) -> int:
+        if at not in done:
+            node = graph.nodes[at]
+            again = graph.again(node, [walk(a) for a in node.args]) if node.args and not graph.is_constant(at) else at
+            done[at] = _cleared(graph, again)
+        return done[at]
+
+    return walk(place)
+
+
+def _cleared(graph: Graph, place: int) -> int:
+    """One quotient."""
+    if graph.nodes[place].op != "div":
+        return place
+    factors = _factors(graph, place)
+    below = [a for a, n in factors.items() if n < 0]
+    for total in below:
+        if graph.nodes[total].op != "lin" or factors[total] != -1:
+            continue
+        for base in below:
+            if base == total or graph.is_constant(base) or not _divides(graph, base, total):
+                continue
+            rest = {a: n for a, n in factors.items() if a not in (base, total)}
+            if factors[base] < -1:
+                rest[base] = factors[base] + 1
+            rest[_times(graph, base, total)] = -1
+            return _cleared(graph, _product(graph, rest.items()))
+    return place
+
+
+def _divides(graph: Graph, base: int, total: int) -> bool:
+    """Whether some term of a sum is divided by a factor."""
+    return any(_factors(graph, a).get(base, 0) < 0 for a in graph.terms(total)[1])
+
+
+def _times(graph: Graph, base: int, total: int) -> int:
+    """base * total: what is divided by base loses it, the rest stays together."""
+    c0, terms = graph.terms(total)
+    kept, moved = [c0], []
+    for a, c in terms.items():
+        factors = _factors(graph, a)
+        if factors.get(base, 0) < 0:
+            factors[base] += 1
+            moved.append(graph.multiply(c, _product(graph, factors.items())))
+        else:
+            kept.append(graph.multiply(c, a))
+    return graph.total([graph.multiply(base, graph.total(kept)), *moved])
+
+
+def _factors(graph: Graph, place: int) -> Factors:
+    """place = prod a^n with whole n, through products and quotients; constant factors of single terms included."""
+    node, found = graph.nodes[place], Factors()
+    inside: list[tuple[int, int]]
+    scale, rest = graph.unscaled(place)
+    if scale != graph.one:
+        inside = [(scale, 1), (rest, 1)]
+    elif node.op == "prod":
+        inside = list(zip(node.args, node.data, strict=True))
+    elif node.op == "div":
+        inside = [(node.args[0], 1), (node.args[1], -1)]
+    else:
+        return {place: 1}
+    for a, n in inside:
+        for b, m in _factors(graph, a).items():
+            found[b] = found.get(b, 0) + n * m
+    return {a: n for a, n in found.items() if n}
+
+
+def _product(graph: Graph, factors: Iterable[tuple[int, int]]) -> int:
+    """prod a^n as one quotient."""
+    pairs = list(factors)
+    above = graph.monomial((a, n) for a, n in pairs if n > 0)
+    below = graph.monomial((a, -n) for a, n in pairs if n < 0)
+    return above if below == graph.one else graph.divide(above, below)
