@@ -36,9 +36,9 @@ SMOOTH = ("tanh", "sigmoid", "sin", "cos", "exp", "square", "erf", "atan")
 POSITIVE = ("log", "sqrt", "inverse", "power")
 
 
-def random_formula(rng: Rng) -> tuple[str, Box]:
-    """A formula and its box."""
-    D, operations = int(rng.integers(3, 21)), int(rng.integers(5, 61))
+def random_formula(rng: Rng, most: int = 60) -> tuple[str, Box]:
+    """A formula of 5 to so many operations and its box."""
+    D, operations = int(rng.integers(3, 21)), int(rng.integers(5, most + 1))
     box = Box(**{f"x{i + 1}": SIDES[int(rng.integers(len(SIDES)))] for i in range(D)})
     pool = [Part(name, Interval(np.asarray(low), np.asarray(high))) for name, low, high in box]
     for _ in range(operations):

@@ -69,19 +69,20 @@ class Tally:
 
 
 def attack_stacks(
-    compile_formula: Callable[..., Any], formulas: int, seed: int, seconds: float | None = None, progress: Progress = silent
-) -> Tally:
-    """Attack the stacks of so many random formulas."""
+    compile_formula: Callable[..., Any], formulas: int, seed: int, seconds: float | None = None, progress: Progress = silent,
+    operations: int = 60, each: float | None = SECONDS,
+) -> Tally:  # fmt: skip
+    """Attack the stacks of so many random formulas of at most so many operations, each compiled in at most so many seconds."""
     rng, tally, begun = np.random.default_rng(seed), Tally(), time.perf_counter()
     for i in range(formulas):
         progress("stacks of random formulas", i, formulas)
         if seconds is not None and time.perf_counter() - begun > seconds:
             break
-        text, box = random_formula(rng)
+        text, box = random_formula(rng, operations)
         error = float(10.0 ** rng.uniform(-7.0, -1.5))
         tally.formulas += 1
         try:
-            made = compile_formula(text, box, error=error, relative=True, layers="auto", run=Run(max_seconds=SECONDS, seed=i))
+            made = compile_formula(text, box, error=error, relative=True, layers="auto", run=Run(max_seconds=each, seed=i))
         except (Refused, BadInput) as refusal:
             tally.refused += 1
             reason = f"{str(refusal).partition(': ')[2][:60] or str(refusal)[:60]}"

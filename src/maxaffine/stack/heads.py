@@ -26,6 +26,7 @@ WIDE = {"tanh(u)": (2.0, 8.0), "sigmoid(u)": (4.0, 16.0)}
 """Functions that a head of two tokens computes on [-2^k, 2^k], and the least and the largest such box where it is found."""
 
 FINER = 16.0  # what heads of two tokens are asked for beyond their share: it costs no token
+ROUGHEST = 2.0**-20  # error of heads of tanh and sigmoid: for larger ones a search may stop at heads of three tokens
 FEW = 4  # tokens of a head that is not asked for less than it proved
 
 
@@ -78,7 +79,7 @@ def asked(function: Expression, box: Interval, error: float) -> Asked:
         return Asked(text, (-1.0,), (1.0,), wanted, (power,), power * HOMOGENEOUS[text])
     if text in WIDE and most <= WIDE[text][1]:
         edge = max(2.0**power, WIDE[text][0])
-        return Asked(text, (-edge,), (edge,), _power_of_two(error / FINER), (0,), 0)
+        return Asked(text, (-edge,), (edge,), _power_of_two(min(error / FINER, ROUGHEST)), (0,), 0)
     plain = (0,) * len(box)
     return Asked(text, tuple(map(float, box.lo)), tuple(map(float, box.hi)), _short(error), plain, 0)
 

@@ -245,7 +245,7 @@ def test_maxima_are_written_as_one_direction():
 def test_the_attack_finds_nothing_above_a_bound_and_refuses_every_forged_record():
     from maxaffine.attack.stacks import attack_stacks
 
-    tally = attack_stacks(ma.compile, 2, seed=5)
+    tally = attack_stacks(ma.compile, 2, seed=5, operations=8, each=None)
     assert tally.stacks >= 1 and tally.violations == [] and tally.caught == tally.lies > 0
     assert tally.unconfirmed == 0 and 0.0 < tally.worst <= 1.0 and 0.1 < tally.worst_moved <= 1.0
 
