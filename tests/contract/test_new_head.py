@@ -64,7 +64,7 @@ def package(tmp_path: Path) -> Path:
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(text)
     heads, checker = (tmp_path / "src" / "maxaffine" / name / "__init__.py" for name in ("heads", "checker"))
-    insert(heads, r"from maxaffine\.heads import (\w)", r"from maxaffine.heads import middle, \1")
+    insert(heads, r"from maxaffine\.heads import (\(?\s*)(\w)", r"from maxaffine.heads import \1middle, \2")
     insert(heads, r"(\s+)lookup\.HEAD,", r"\1middle.HEAD,\1lookup.HEAD,")
     insert(checker, r"\nfrom maxaffine\.checker", r"\nfrom maxaffine.checker.middle import check_middle\nfrom maxaffine.checker")
     insert(checker, r'(\s+)("piecewise"): ', r'\1"middle": Rule(check_middle),\1\2: ')

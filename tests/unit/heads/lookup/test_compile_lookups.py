@@ -197,7 +197,7 @@ def sentence(*arguments, error=0.1, kind=ma.BadInput, **options):
     return text
 
 
-@pytest.mark.parametrize("error", [0, -1, -0.0, math.nan, math.inf, "small", None, [1]])
+@pytest.mark.parametrize("error", [0, -1, -0.0, math.nan, math.inf, "small", None, [1, 2]])
 def test_an_error_that_is_not_a_positive_number_is_named(error):
     assert "`error`" in sentence("sin(x)", LINE, error=error)
 
