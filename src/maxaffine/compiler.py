@@ -54,7 +54,8 @@ def compile(
     """Compile a function into one softmax attention layer with ||layer - target|| <= error, or a formula into a few of them.
 
     Args:
-        target: an expression such as "sin(x) + cos(y)", a callable on batches (B, D) -> (B,) or (B, K), a sequence
+        target: an expression such as "sin(x) + cos(y)", a function of batches (B, D) -> (B,) or (B, K) or of one argument per
+            variable, in NumPy, torch or JAX, a torch module, a formula of SymPy, a sequence
             function (B, d, n) -> (B, d_out, n_out), a Target, or the name of a gallery entry (then `box` may be left out); or a
             Table or Samples, of which the error at every entry is proved.
         box: a Box or a dictionary of pairs {"x": (-1, 1), "y": (0, 1)}; or two of them (query, context) for a function of two

@@ -24,7 +24,7 @@ from maxaffine.core.intervals import Interval
 from maxaffine.expression.balls import Rule
 
 BITS = 80
-KEPT = 400_000  # points that a function remembers
+KEPT = 100_000  # points that a function remembers
 PIECES = 32  # of an interval, at most
 NARROW = 1e-3  # of their size that images by the mean value theorem may be wide
 
