@@ -82,7 +82,8 @@ def modules() -> str:
         if path.name in ("__init__.py", "__main__.py", "_version.py"):
             continue
         idea = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0]
-        lines.append(f"| `{path.relative_to(package)}` | {' '.join(idea.split()).replace('|', chr(92) + '|')} |")
+        told = " ".join(idea.split()).replace("|", r"\|").replace("](", r"]\(")  # no cells and no links
+        lines.append(f"| `{path.relative_to(package)}` | {told} |")
     return "\n".join(lines)
 
 
