@@ -164,7 +164,9 @@ def measure(ask: Ask) -> dict[str, Any]:
     """What compiling gives: tokens, both bounds, the SHA-256 of weights and of the file, seconds; or the kind of refusal."""
     begun = time.perf_counter()
     try:
-        made = ma.compile(ask.target, ask.box, **({} if ask.error is None else {"error": ask.error}), **ask.options)
+        # callables stay black boxes
+        options = {"trace": False} | ask.options | ({} if ask.error is None else {"error": ask.error})
+        made = ma.compile(ask.target, ask.box, **options)
     except ma.Refused as refusal:
         return {"verdict": "refused", "why": str(refusal)[:200], "seconds": round(time.perf_counter() - begun, 3)}
     seconds = time.perf_counter() - begun
