@@ -54,10 +54,9 @@ def compile(
     """Compile a function into one softmax attention layer with ||layer - target|| <= error, or a formula into a few of them.
 
     Args:
-        target: an expression such as "sin(x) + cos(y)", a function of batches (B, D) -> (B,) or (B, K) or of one argument per
-            variable, in NumPy, torch or JAX, a torch module, a formula of SymPy, a sequence
-            function (B, d, n) -> (B, d_out, n_out), a Target, or the name of a gallery entry (then `box` may be left out); or a
-            Table or Samples, of which the error at every entry is proved.
+        target: an expression such as "sin(x) + cos(y)"; a function of one argument per variable or of batches (B, D) -> (B,) or
+            (B, K), sequences (B, d, n) -> (B, d_out, n_out), in NumPy, torch or JAX; a torch module; a formula of SymPy; a Target;
+            the name of a gallery entry (`box` may be left out); or a Table or Samples, whose error at every entry is proved.
         box: a Box or a dictionary of pairs {"x": (-1, 1), "y": (0, 1)}; or two of them (query, context) for a function of two
             inputs, which is cross-attention.
         error: the error asked for, absolute unless `relative`; a list gives every output its own.
@@ -73,8 +72,7 @@ def compile(
         require: "proved" turns a layer without a proof into a refusal; "statistical", or ma.Statistical(share, confidence),
             accepts as well what a draw of fresh points says of the final layer.
         vectorize: call a scalar callable point by point.
-        trace: whether a Python function is read first, by calling it with symbols: what it computes becomes an expression, which
-            can be proved; what cannot be read is compiled as a black box, and `target.traced` says why.
+        trace: whether a Python function is read as an expression, by calling it with symbols; `target.traced` says what was read.
         lipschitz: declared constants, one per axis, or one number, the Euclidean constant.
         modulus: a declared modulus w(r) in max_i |x_i - y_i|; ConcaveModulus, TotalVariation or IntegralModulus.
         analytic: declared Analytic(radii, bound) facts.
