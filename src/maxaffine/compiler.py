@@ -55,7 +55,7 @@ def compile(
 
     Args:
         target: an expression such as "sin(x) + cos(y)"; a function of one argument per variable or of batches (B, D) -> (B,) or
-            (B, K), sequences (B, d, n) -> (B, d_out, n_out), in NumPy, torch or JAX; a torch module; a formula of SymPy; a Target;
+            (B, K), sequences (B, d, n) -> (B, d_out, n_out), in NumPy, torch, JAX; a torch module; a formula of SymPy; a Target;
             the name of a gallery entry (`box` may be left out); or a Table or Samples, whose error at every entry is proved.
         box: a Box or a dictionary of pairs {"x": (-1, 1), "y": (0, 1)}; or two of them (query, context) for a function of two
             inputs, which is cross-attention.
