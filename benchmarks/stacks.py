@@ -86,7 +86,7 @@ def row(name: str, target: Any, box: dict[str, tuple[float, float]], error: floa
     longest = max((node.tokens for node in getattr(stack, "nodes", ())), default=stack.tokens)
     assert stack.bound is not None
     return (
-        f"| {name} | {len(box)} | {error:g} | {layers} | {stack.tokens} | {longest} | {stack.bound * unit:.1e} | "
+        f"| {name} | {len(box)} | {error:g} | {layers} | {stack.tokens:,} | {longest:,} | {stack.bound * unit:.1e} | "
         f"{stack.observed.error * unit:.1e} | {seconds:.1f} | {'yes' if passed else 'no'} |"
     )
 

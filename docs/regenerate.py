@@ -28,6 +28,11 @@ PAGES = tuple(ROOT / name for name in MADE)
 IMAGES = ROOT / "docs" / "images"
 ERRORS = (1e-1, 1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
 SQUARE = ma.Box(x=(-pi, pi), y=(-pi, pi))
+BOREHOLE = "2*pi*Tu*(Hu-Hl)/(log(r/rw)*(1+2*L*Tu/(log(r/rw)*rw**2*Kw)+Tu/Tl))"
+BOREHOLE_BOX = ma.Box(
+    rw=(0.05, 0.15), r=(100, 50000), Tu=(63070, 115600), Hu=(990, 1110), Tl=(63.1, 116), Hl=(700, 820), L=(1120, 1680),
+    Kw=(9855, 12045),
+)  # fmt: skip
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 
 
@@ -39,10 +44,20 @@ def pictures() -> None:
     temperature = IMAGES / "temperature.png"
     ma.sweep(ma.compile("sin(x) + cos(y)", SQUARE, error=0.5, method="lookup")).draw(temperature)
     small(temperature)
+    stack = IMAGES / "stack.png"
+    stack_of(BOREHOLE, BOREHOLE_BOX).draw(stack)
+    small(stack)
     frontier_picture = IMAGES / "frontier.png"
     command = ["maxaffine", "plan", "sin(x) + cos(y)", "--box", "x=-pi:pi,y=-pi:pi", "--figure", str(frontier_picture)]
     subprocess.run(command, check=True, env=environment(), capture_output=True)
     small(frontier_picture)
+
+
+def stack_of(text: str, box: ma.Box) -> ma.Stack:
+    """A formula as a stack, at a ten-thousandth of its largest value."""
+    made = ma.compile(text, box, error=1e-4, relative=True, layers="auto")
+    assert isinstance(made, ma.Stack)
+    return made
 
 
 def small(path: Path) -> None:

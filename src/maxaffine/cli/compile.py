@@ -168,7 +168,7 @@ def _write(compiled: "Compiled | Stack", layer: Path | None, figure: Path | None
         if isinstance(compiled, Compiled):
             draw_figure(compiled, path, progress=progress)
         else:
-            raise BadInput("--figure draws one layer; leave it out with --layers.")
+            compiled.draw(path)
 
     def save(path: Path) -> None:
         with stage(progress, "prove again and save"):

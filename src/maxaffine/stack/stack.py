@@ -166,6 +166,12 @@ class Stack:
         """The theorems and papers behind this stack."""
         return text.cite(self)
 
+    def draw(self, path: str | Path) -> None:
+        """Draw the stack: its layers and nodes, their tokens, and their shares of the bound."""
+        from maxaffine.stack.picture import draw
+
+        draw(self, path)
+
     def __repr__(self) -> str:
         bound = "no bound" if self.bound is None else f"bound {self.bound:.4g}"
         bound += " (stated, not checked)" if self.standing == "stated" else ""

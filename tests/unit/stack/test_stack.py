@@ -186,6 +186,14 @@ def test_forged_stacks_are_refused(stack, lie, tmp_path):
     assert not verdict.passed, verdict.reason
 
 
+def test_a_stack_is_drawn_and_told_node_by_node(stack, tmp_path):
+    stack.draw(tmp_path / "s.png")
+    assert (tmp_path / "s.png").stat().st_size > 10_000
+    told = stack.explain()
+    assert all(f"{node.name} = {node.function}" in told for node in stack.nodes) and "dominates" in told
+    assert str(stack.tokens) in stack.summary() and stack.cite()
+
+
 def test_the_record_of_a_stack_is_canonical(stack):
     assert container_bytes(*saved.record_of(stack)) == stack.to_bytes()
 
