@@ -214,7 +214,7 @@ def test_options_reach_the_compiler(run):
         (("sin(x)", *BOX, "--error", "1", "--foo"), "--foo"),
         (("sin(x)", *BOX, "--erro", "1"), "did you mean --error?"),
         (("sin(x)", *BOX, "--error", "1", "--figre=f.png"), "did you mean --figure?"),
-        (("sin(x)", *BOX, "--error", "1", "-o", "f"), "no option -o"),
+        (("sin(x)", *BOX, "--error", "1", "-z", "f"), "no option -z"),
         (("sin(x)", "+", "1", *BOX, "--error", "1"), 'blanks: "sin(x) + 1"'),
         (("no_such_entry", "--error", "1"), "`no_such_entry`"),
     ],
