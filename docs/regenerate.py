@@ -23,7 +23,7 @@ from maxaffine.proofs.routes import CLAMPS, RAISES, ROUTES, UNSAID
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = ("choosing", "functions", "paper", "stacks", "routes", "margin", "ramp", "architecture")
-MADE = ("README.md", *(f"docs/{name}.md" for name in NAMES))
+MADE = ("README.md", "docs/first-steps.md", *(f"docs/{name}.md" for name in NAMES))
 PAGES = tuple(ROOT / name for name in MADE)
 IMAGES = ROOT / "docs" / "images"
 ERRORS = (1e-1, 1e-2, 1e-4, 1e-6, 1e-8, 1e-10)

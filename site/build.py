@@ -30,11 +30,11 @@ FENCES = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 PLACES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 
 NAV: list[tuple[str, list[str]]] = [
-    ("Start", ["index.md", "studio.md", "choosing.md", "paths/paper.md", "paths/function.md", "paths/variables.md",
-               "paths/models.md", "paths/training.md", "paths/break.md"]),
+    ("Start", ["index.md", "first-steps.md", "studio.md", "choosing.md", "paths/paper.md", "paths/function.md",
+               "paths/variables.md", "paths/models.md", "paths/training.md", "paths/break.md"]),
     ("Functions", ["functions.md", "targets.md", "expressions.md", "formulas.md", "tables-and-data.md", "stacks.md", "gallery.md",
                    "hard-targets.md", "pictures.md"]),
-    ("Proofs", ["paper.md", "theory.md", "routes.md", "attack.md", "tables.md", "architecture.md"]),
+    ("Proofs", ["proofs.md", "paper.md", "theory.md", "routes.md", "attack.md", "tables.md", "architecture.md"]),
     ("Models", ["exports.md", "inspect.md", "regression.md", "examples/README.md", "benchmarks.md"]),
     ("Training", ["meanfield.md", "margin.md", "ramp.md", "experiments.md"]),
     ("Reference", ["api/compile.md", "api/targets.md", "api/data.md", "api/layers.md", "api/models.md", "commands.md",
