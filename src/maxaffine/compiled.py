@@ -27,7 +27,7 @@ from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
 from maxaffine.proofs.routes import literal_bounds, narrow_tolerance, statement, statements
 from maxaffine.proofs.statement import Bound, Statement
-from maxaffine.report import outputs, text
+from maxaffine.report import by_output, text
 from maxaffine.runtime import chooser
 from maxaffine.runtime.collapse import SHARE
 from maxaffine.runtime.named import points_of
@@ -143,7 +143,7 @@ class Compiled:
     @property
     def bounds(self) -> Array | None:
         """What is proved of every output, in the target's shape; None where nothing is."""
-        return outputs.bounds(self)
+        return by_output.bounds(self)
 
     @cached_property
     def literal(self) -> Mapping[str, float | str]:

@@ -31,7 +31,7 @@ def compile(
     target: Any,
     box: Any = None,
     *,
-    error: float | None = None,
+    error: ArrayLike | None = None,
     norm: float | str = "inf",
     relative: bool | str = False,
     dtype: str = "float64",

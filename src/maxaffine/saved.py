@@ -16,7 +16,7 @@ from maxaffine.layer.file import from_tensors, to_tensors
 from maxaffine.layer.temperature import Sharpened
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
-from maxaffine.report import outputs
+from maxaffine.report import by_output
 from maxaffine.target.target import Target
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def summary_of(compiled: Compiled) -> dict[str, Any]:
         "assumptions": list(c.certificate.assumptions),
         "scope": c.certificate.scope.to_json(),
         **({} if c.certificate.least is None else {"least": c.certificate.least}),
-        **({} if not c.weights.several else {"outputs": outputs.rows(c)}),
+        **({} if not c.weights.several else {"outputs": by_output.rows(c)}),
         **({} if c.certificate.drawn is None else {"drawn": c.certificate.drawn.to_json()}),
         "bytes": c.weights.nbytes,
         "seconds": c.seconds,

@@ -37,7 +37,7 @@ def run(
     """
     from maxaffine.core.container import read_container
     from maxaffine.core.scope import Scope
-    from maxaffine.report.outputs import asked
+    from maxaffine.report.by_output import asked
     from maxaffine.report.scope import in_words
     from maxaffine.validate import verdict_of
 

@@ -9,7 +9,7 @@ from maxaffine.core.budget import count_text, size
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.temperature import Sharpened
 from maxaffine.proofs.literal import MOST_TOKENS
-from maxaffine.report import advice, outputs
+from maxaffine.report import advice, by_output
 from maxaffine.report.scope import in_words
 from maxaffine.runtime import chooser
 
@@ -67,13 +67,13 @@ def summary(compiled: Compiled) -> str:
     elif c.bound is None:
         lines.append(f"proved     nothing: {c.certificate.theorem}")
     else:
-        asked = outputs.asked(c.error, c.errors)
+        asked = by_output.asked(c.error, c.errors)
         lines.append(f"{c.certificate.kind:<10} error <= {c.bound:.6g} {c.certificate.where} ({word}: {asked})")
         lines.append(f"           by {c.certificate.theorem}")
         lines.append(f"           for {in_words(c.certificate.scope)}")
         if c.certificate.least is not None:
             lines.append(f"           where |f| >= {c.certificate.least:.6g}, so that no error is divided by zero")
-    lines += outputs.lines(c)
+    lines += by_output.lines(c)
     lines += _size(c)
     relative = " of |f(x)|" if c.certificate.pointwise else ""
     lines.append(f"observed   {observed_text(c.observed, c.bound, relative)} (not a bound)")
