@@ -69,6 +69,19 @@ CASES: dict[str, Case] = {
         "(y1*exp(x1)+y2*exp(x2)+y3*exp(x3))/(exp(x1)+exp(x2)+exp(x3))",
         {**{f"x{i}": (-1, 1) for i in (1, 2, 3)}, **{f"y{i}": (-1, 1) for i in (1, 2, 3)}},
     ),
+    "Sobol g, 8": (
+        "*".join(f"(abs(4*x{i + 1}-2)+{a})/{1 + a}" for i, a in enumerate((0, 1, 4.5, 9, 99, 99, 99, 99))),
+        {f"x{i}": (0, 1) for i in range(1, 9)},
+    ),
+    "Feynman I.32.17": (
+        "(1/2*epsilon*c*Ef**2)*(8*pi*r**2/3)*(omega**4/(omega**2-omega_0**2)**2)",
+        {"epsilon": (1, 2), "c": (1, 2), "Ef": (1, 2), "r": (1, 2), "omega": (1, 2), "omega_0": (3, 5)},
+    ),
+    "Feynman I.40.1": ("n_0*exp(-m*g*x/(kb*T))", dict.fromkeys(("n_0", "m", "g", "x", "kb", "T"), (1, 5))),
+    "Feynman I.41.16": (
+        "h/(2*pi)*omega**3/(pi**2*c**2*(exp((h/(2*pi))*omega/(kb*T))-1))",
+        dict.fromkeys(("omega", "T", "h", "kb", "c"), (1, 5)),
+    ),
     "log-sum-exp, 20": ("log(" + "+".join(f"exp(x{i})" for i in TWENTY) + ")", {f"x{i}": (-1, 1) for i in TWENTY}),
 }  # fmt: skip
 
