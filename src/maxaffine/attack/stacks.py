@@ -161,10 +161,16 @@ Forgery = Callable[[dict[str, Any], dict[str, Any], Rng], bool]
 
 
 def _bound(record: dict[str, Any], tensors: dict[str, Any], rng: Rng) -> bool:
-    parts = record["certificate"]["parts"]
-    record["certificate"]["parts"] = {name: part * 0.5 for name, part in parts.items()}
-    record["certificate"]["bound"] *= 0.5
-    return True
+    return _below_what_was_seen(record)
+
+
+def _below_what_was_seen(record: dict[str, Any]) -> bool:
+    """A bound of half the error that was observed, which is surely false; halving a bound need not be."""
+    certificate = record["certificate"]
+    factor = 0.5 * record["observed"]["error"] / certificate["bound"]
+    certificate["parts"] = {name: part * factor for name, part in certificate["parts"].items()}
+    certificate["bound"] *= factor
+    return bool(factor > 0.0)
 
 
 def _argument(record: dict[str, Any], tensors: dict[str, Any], rng: Rng) -> bool:
@@ -200,10 +206,7 @@ def _lift(record: dict[str, Any], tensors: dict[str, Any], rng: Rng) -> bool:
 
 
 def _head_bound(record: dict[str, Any], tensors: dict[str, Any], rng: Rng) -> bool:
-    head = record["heads"][int(rng.integers(len(record["heads"])))]
-    head["certificate"]["bound"] *= 0.5
-    head["certificate"]["parts"] = {name: part * 0.5 for name, part in head["certificate"]["parts"].items()}
-    return True
+    return _below_what_was_seen(record["heads"][int(rng.integers(len(record["heads"])))])
 
 
 def _box(record: dict[str, Any], tensors: dict[str, Any], rng: Rng) -> bool:
