@@ -40,6 +40,7 @@ from maxaffine.core.container import read_container
 from maxaffine.core.errors import BadInput
 from maxaffine.core.outdated import refuse_outdated
 from maxaffine.core.progress import Progress, silent
+from maxaffine.core.rounding import FLOAT32
 from maxaffine.core.threads import one_blas_thread
 from maxaffine.target.samples import Samples
 from maxaffine.target.table import Table
@@ -211,7 +212,17 @@ def _check_stack(tensors: Mapping[str, Any], record: Mapping[str, Any], target: 
         return replace(verdict, passed=False, reason=only)
     if not _adds_up(record["certificate"].get("parts"), float(claimed)):
         return replace(verdict, passed=False, reason="the bound that it states is not the sum of its parts.")
+    if not found.narrow <= CONFIRMS * _stated_narrow(record["certificate"], float(claimed)):
+        told = f"its target is shown to stay below {found.largest:.6g}, and its certificate states another size."
+        return replace(verdict, passed=False, reason=told)
     return _literally(verdict, Proved(found.bound, found.how, _stack_literal(found)), claims)
+
+
+def _stated_narrow(certificate: Mapping[str, Any], claimed: float) -> float:
+    """The bound of a stack whose answers are rounded to float32, by the size of its target that its file states."""
+    size = certificate["details"].get("largest")
+    good = type(size) in (int, float) and 0.0 <= size < math.inf
+    return claimed + FLOAT32.unit * (size + claimed) if good else math.nan
 
 
 def _stack_literal(found: StackProof) -> Callable[[Form, float], float]:

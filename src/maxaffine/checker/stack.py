@@ -19,6 +19,7 @@ from maxaffine.checker.same_function import doubt_same
 from maxaffine.core import balls
 from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
+from maxaffine.core.rounding import FLOAT32
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
 from maxaffine.structure.stacked import AffineMap, StackNode, StackPlan, composed, rebuilt
@@ -45,12 +46,21 @@ class HeadProof:
 
 @dataclass(frozen=True)
 class StackProof:
-    """The bound of a stack, and of the stack of its heads' literal forms (None, and why, where that is not proved)."""
+    """The bound of a stack, and of the stack of its heads' literal forms (None, and why, where that is not proved).
+
+    `largest` is a bound of the target's own values.
+    """
 
     bound: float
+    largest: float
     literal: float | None
     why: str
     how: str
+
+    @property
+    def narrow(self) -> float:
+        """The bound where the answer is rounded to float32."""
+        return (self.bound + FLOAT32.unit * (self.largest + self.bound)) * UP + FLOAT32.tiny
 
 
 CheckHead = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
@@ -70,16 +80,16 @@ def check_stack(tensors: Mapping[str, Any], record: Mapping[str, Any], target: T
     _doubt_identity(plan, target)
     for node in plan.nodes:
         _doubt_head(node, heads[node.head])
-    bound = _bound(plan, target, heads, [head.bound for head in heads])
+    bound, largest = _bound(plan, target, heads, [head.bound for head in heads])
     how = f"nodes put back, {len(heads)} heads each by its rule, ranges and weights by enclosures"
     unsaid = next((head.why for head in heads if head.literal is None), "")
     if unsaid:
-        return StackProof(bound, None, unsaid, how)
+        return StackProof(bound, largest, None, unsaid, how)
     try:
-        literal = _bound(plan, target, heads, [float(head.literal or math.inf) for head in heads])
+        literal, _ = _bound(plan, target, heads, [float(head.literal or math.inf) for head in heads])
     except NotProved as failure:
-        return StackProof(bound, None, str(failure), how)
-    return StackProof(bound, literal, "", how)
+        return StackProof(bound, largest, None, str(failure), how)
+    return StackProof(bound, largest, literal, "", how)
 
 
 def _heads(tensors: Mapping[str, Any], records: Any, check_head: CheckHead) -> list[HeadProof]:
@@ -152,8 +162,8 @@ def _homogeneous(graph: Graph, function: Expression, wanted: int, plain: list[in
 # ---------------------------------------------------------------------- ranges, slopes, weights
 
 
-def _bound(plan: StackPlan, target: Target, heads: list[HeadProof], betas: list[float]) -> float:
-    """sum_k W_k eps_k and the rounding of inputs and output, for heads with these errors."""
+def _bound(plan: StackPlan, target: Target, heads: list[HeadProof], betas: list[float]) -> tuple[float, float]:
+    """sum_k W_k eps_k and the rounding of inputs and output, for heads with these errors; and a bound of |f|."""
     D, m = len(plan.inputs), len(plan.nodes)
     low, high = np.concatenate([target.box.low, np.zeros(m)]), np.concatenate([target.box.high, np.zeros(m)])
     follow = _Followed(D, m)
@@ -175,12 +185,12 @@ def _bound(plan: StackPlan, target: Target, heads: list[HeadProof], betas: list[
         low[D + k], high[D + k] = _below(float(value.lo) - eps[k]), _above(float(value.hi) + eps[k])
         follow.node(k, node.maps, slopes)
     weights = follow.weights(plan.result)
-    _, _, lost = _argument(plan.result, low, high)
+    least, most, lost = _argument(plan.result, low, high)
     inputs = np.maximum(np.abs(target.box.low), np.abs(target.box.high)) * DOUBLE
     with balls.precision(BITS):
         pairs = zip(weights, np.concatenate([inputs, eps]), strict=True)
         total = sum((flint.arb(float(w)) * flint.arb(float(e)) for w, e in pairs), flint.arb(float(lost)))
-        return float(balls.bounds(total)[1]) * UP
+        return float(balls.bounds(total)[1]) * UP, max(abs(least), abs(most))
 
 
 def _below(x: float) -> float:

@@ -12,6 +12,7 @@ from maxaffine.target.declare import ConcaveModulus, Fact, Modulus
 
 COUNT = 2048  # points that pairs are made of
 ROUNDING = 64 * 2.0**-53
+ROUNDED = 4 * 2.0**-53  # of a coordinate: what a formula makes of x first, such as 5*x, is rounded like x
 """Relative rounding granted to the values of the target: a difference must exceed it to count against a declaration."""
 
 
@@ -49,14 +50,15 @@ def contradicts(
     rng = np.random.default_rng(0)
     allowed = _allowance(lipschitz, modulus)
     x = np.concatenate([box.sample(count, rng), _edges(box, rng, count // 4)])
+    size = float(np.max(np.abs(values(x)), initial=0.0))
     pairs = [(x, x[rng.permutation(len(x))])]
-    for size in (1e-1, 1e-2, 1e-4, 1e-6):
-        pairs += [_close_pairs(x, box, rng, size)]
+    for apart in (1e-1, 1e-2, 1e-4, 1e-6):
+        pairs += [_close_pairs(x, box, rng, apart)]
     for a, b in pairs:
         for _ in range(3):
-            found, ratio = _judge(values, allowed, a, b)
+            found, ratio = _judge(values, allowed, a, b, size)
             top = np.argsort(-ratio)[: max(8, len(a) // 16)]
-            found = found or _halve(values, allowed, a[top], b[top])
+            found = found or _halve(values, allowed, a[top], b[top], size)
             if found is not None:
                 return found
             step = b[top] - a[top]
@@ -69,13 +71,13 @@ def contradicts(
 
 
 def _halve(
-    values: Callable[[Array], Array], allowed: Callable[[Array, Array], Array], a: Array, b: Array
+    values: Callable[[Array], Array], allowed: Callable[[Array, Array], Array], a: Array, b: Array, size: float
 ) -> Contradiction | None:
     """Halve pairs towards the half that uses up more of what is allowed: a jump between them is run to ground."""
     for _ in range(40):
         middle = 0.5 * a + 0.5 * b
-        left, ratio_left = _judge(values, allowed, a, middle)
-        right, ratio_right = _judge(values, allowed, middle, b)
+        left, ratio_left = _judge(values, allowed, a, middle, size)
+        right, ratio_right = _judge(values, allowed, middle, b, size)
         if left is not None or right is not None:
             return left or right
         first = (ratio_left >= ratio_right)[:, None]
@@ -100,12 +102,14 @@ def _allowance(lipschitz: Fact | None, modulus: Modulus | None) -> Callable[[Arr
 
 
 def _judge(
-    values: Callable[[Array], Array], allowed: Callable[[Array, Array], Array], a: Array, b: Array
+    values: Callable[[Array], Array], allowed: Callable[[Array, Array], Array], a: Array, b: Array, size: float
 ) -> tuple[Contradiction | None, Array]:
+    """The pair that is most beyond what is allowed, if any: values of up to `size` are rounded, and so is what they come from."""
     fa, fb = values(a).reshape(len(a), -1), values(b).reshape(len(b), -1)
     difference = np.max(np.abs(fa - fb), axis=1)
     limit = allowed(a, b)
-    grant = ROUNDING * np.maximum(np.max(np.abs(fa), axis=1), np.max(np.abs(fb), axis=1))
+    largest = np.maximum(np.max(np.abs(fa), axis=1), np.max(np.abs(fb), axis=1))
+    grant = ROUNDING * np.maximum(largest, size) + allowed(a, a + ROUNDED * np.abs(a))
     over = difference - grant - limit * (1 + 1e-12)
     with np.errstate(all="ignore"):
         ratio = np.where(limit > 0, (difference - grant) / limit, 0.0)

@@ -166,9 +166,13 @@ def _literal(record, tensors):
     record["literal"]["float64"] = {"bound": record["certificate"]["bound"] / 3}
 
 
+def _no_size(record, tensors):
+    del record["certificate"]["details"]["largest"]
+
+
 LIES = (
     _lower_error, _smaller_bound, _other_target, _other_function, _other_scale, _other_arguments, _wider_box, _other_value,
-    _self_reading, _foreign_tensor, _literal,
+    _self_reading, _foreign_tensor, _literal, _no_size,
 )  # fmt: skip
 
 
@@ -192,6 +196,19 @@ def test_a_stack_is_drawn_and_told_node_by_node(stack, tmp_path):
     told = stack.explain()
     assert all(f"{node.name} = {node.function}" in told for node in stack.nodes) and "dominates" in told
     assert str(stack.tokens) in stack.summary() and stack.cite()
+
+
+def test_the_size_that_rounding_to_float32_rests_on_is_proved_again():
+    stack = ma.compile("1000*abs(sin(3*x) + abs(y)) + 2000*abs(y)", {"x": (-1, 1), "y": (-1, 1)}, error=1e-4, layers=3)
+    x = stack.box.sample(4000, np.random.default_rng(1))
+    seen = np.abs(stack(x).astype(np.float32) - stack.target.values(x)[:, 0, 0]).max()
+    assert stack.bound < seen <= stack.statement("tensors", "float32").bound
+    tensors, record = saved.record_of(stack)
+    assert checker.check(tensors, record).passed
+    record = copy.deepcopy(record)
+    record["certificate"]["details"]["largest"] /= 10  # the statement would be exceeded
+    verdict = checker.check(tensors, record)
+    assert not verdict.passed and "another size" in verdict.reason
 
 
 def test_the_record_of_a_stack_is_canonical(stack):

@@ -240,6 +240,14 @@ def test_true_declarations_are_not_refuted() -> None:
     assert contradicts(step.values, box, lipschitz=check_lipschitz(1e3, 2)) is not None
 
 
+def test_the_exact_constant_of_a_rounded_formula_is_not_contradicted_where_its_values_are_near_zero():
+    for low in (-1.0, 1e6):
+        box = Box(x=(low, low + 2))
+        target = Target.of("sin(5*x)", box)
+        assert contradicts(target.values, box, lipschitz=check_lipschitz(5, 1)) is None
+        assert contradicts(target.values, box, lipschitz=check_lipschitz(4.999, 1)) is not None
+
+
 def test_facts_know_their_origin() -> None:
     assert not Fact(None, "none").finite
     assert not Fact(np.array([1, np.inf]), "derived").finite
