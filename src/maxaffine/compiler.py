@@ -1,6 +1,7 @@
 """The driver: check the request, then one layer for it (one_layer.py), or a stack of several (stack/)."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike
 from maxaffine.compiled import Compiled
 from maxaffine.core.container import read_container
 from maxaffine.core.deadline import OutOfCalls
-from maxaffine.core.errors import Refused
+from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.threads import one_blas_thread
 from maxaffine.expression.grammar import MAX_CHARACTERS
 from maxaffine.layer.maxaffine import MaxAffine
@@ -21,6 +22,8 @@ from maxaffine.search import METHODS
 from maxaffine.stack.saved import is_stack
 from maxaffine.stack.search import Layers, check_layers, in_layers, with_offer
 from maxaffine.stack.stack import Stack
+from maxaffine.target.calls import Calls
+from maxaffine.target.contradict import AGAIN, other_when_called_again
 
 
 @overload
@@ -99,14 +102,29 @@ def compile(
                 analytic=analytic, derivatives=derivatives, breaks=breaks, run=run,
                 longest=LONGEST if layers == 1 else MAX_CHARACTERS,
             )  # fmt: skip
-            if layers != 1:
-                return in_layers(request, layers, kind, begun)
             try:
+                if layers != 1:
+                    return in_layers(request, layers, kind, begun)
                 return one_layer(request, method, kind, begun)
             except Refused as refusal:
+                _doubt_repeated(request)
+                if layers != 1:
+                    raise
                 raise with_offer(_unread(refusal, request), request, method) from None
     except OutOfCalls as spent:
         raise Refused(f"{spent}; allow more of them.") from None
+
+
+def _doubt_repeated(request: Request) -> None:
+    """BadInput where a callable was refused that does not say the same twice, as far as its calls allow to ask."""
+    target, calls = request.target, request.target.calls
+    if target.expression is not None or target.entries is not None or not isinstance(calls, Calls):
+        return
+    if calls.allowed is not None and calls.count + 2 * AGAIN > calls.allowed:
+        return
+    told = other_when_called_again(replace(target, calls=None).values, target.box, request.error)
+    if told is not None:
+        raise BadInput(told)
 
 
 def _unread(refusal: Refused, request: Request) -> Refused:

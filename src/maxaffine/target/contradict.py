@@ -12,6 +12,8 @@ from maxaffine.target.declare import ConcaveModulus, Fact, Modulus
 
 COUNT = 2048  # points that pairs are made of
 ROUNDING = 64 * 2.0**-53
+AGAIN = 3  # points that a callable is asked twice
+MATTERS = 0.01  # of the error asked for, between two calls
 ROUNDED = 4 * 2.0**-53  # of a coordinate: what a formula makes of x first, such as 5*x, is rounded like x
 """Relative rounding granted to the values of the target: a difference must exceed it to count against a declaration."""
 
@@ -68,6 +70,23 @@ def contradicts(
             near = box.clip(near + rng.normal(size=near.shape) * spread)
             a, b = near, box.clip(near + np.repeat(step, repeat, axis=0))
     return None
+
+
+def other_when_called_again(values: Callable[[Array], Array], box: Box, error: float) -> str | None:
+    """Where a callable's values at a few points are others in a second call, by what matters beside the error: a sentence."""
+    x = box.sample(AGAIN, np.random.default_rng(2))
+    first, second = (values(x).reshape(len(x), -1) for _ in range(2))
+    apart = np.abs(second - first).max(axis=1)
+    worst = int(np.argmax(apart))
+    if not apart[worst] > MATTERS * error:
+        return None
+    k = int(np.argmax(np.abs(second - first)[worst]))
+    at = ", ".join(f"{name} = {value:.6g}" for name, value in zip(box.names[:8], x[worst], strict=False))
+    return (
+        f"the target gives other values when it is called again: at {at} first {first[worst, k]:.6g}, "
+        f"then {second[worst, k]:.6g}. A target is a function of its point alone: give random numbers "
+        "a seed inside of it, and let it count nothing."
+    )
 
 
 def _halve(

@@ -12,7 +12,8 @@ from maxaffine.tracing.array import BATCH, Traced, constant, elementwise, lifted
 from maxaffine.tracing.record import Recorder
 from maxaffine.tracing.vocabulary import MEANINGS, PI
 
-IGNORED = ("out", "where", "dtype", "order", "subok", "like", "device")
+IGNORED = ("out", "where", "dtype", "subok", "like", "device")
+UNREAD = ("initial", "weights", "left", "right", "period", "correction", "order")  # options that change what is computed
 
 
 def call(r: Recorder, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -22,11 +23,19 @@ def call(r: Recorder, function: Any, args: Sequence[Any], kwargs: dict[str, Any]
         raise r.stop(f"`np.linalg.{name}` is not an operation of the language")
     if any(kwargs.get(option) is not None for option in ("out", "where")):
         raise r.stop(f"`np.{name}` is called with `out` or `where`", "use its result, and np.where")
-    kwargs = {key: value for key, value in kwargs.items() if key not in IGNORED}
     found = FUNCTIONS.get(name)
     if found is None:
         raise r.stop(f"`np.{name}` is not an operation of the language", "docs/functions.md lists those that are")
-    return found(r, *args, **kwargs)
+    return found(r, *args, **_options(r, name, kwargs))
+
+
+def _options(r: Recorder, name: str, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """What is asked of a function beside its arrays; an option that is not read ends the trace."""
+    for option in UNREAD:
+        value = kwargs.get(option)
+        if not (value is None or value is np._NoValue or (option == "order" and value in ("C", "K", "A"))):
+            raise r.stop(f"`np.{name}` is called with `{option}`, which is not read", "write out what it computes")
+    return {key: value for key, value in kwargs.items() if key not in (*IGNORED, *UNREAD)}
 
 
 def method(array: Traced, name: str) -> Any:
@@ -42,7 +51,7 @@ def method(array: Traced, name: str) -> Any:
         tensors = {"dim", "keepdim", "start_dim", "end_dim"} & set(kwargs) or (name == "flatten" and args and args[0] != "C")
         if tensors:
             return torch_functions.method(array, name)(*args, **kwargs)
-        return METHODS[name](array.recorder, array, *args, **kwargs)
+        return METHODS[name](array.recorder, array, *args, **_options(array.recorder, name, kwargs))
 
     return called
 
@@ -205,8 +214,10 @@ def _infinite(value: Any) -> bool:
     return not isinstance(value, Traced) and bool(np.isinf(constant(value)).all())
 
 
-def _interpolated(r: Recorder, x: Any, xp: Any, fp: Any, *_: Any, **__: Any) -> Traced:
+def _interpolated(r: Recorder, x: Any, xp: Any, fp: Any, *more: Any, **_: Any) -> Traced:
     """Straight pieces between known points, constant beyond them: the last slope, and its change at every point."""
+    if any(one is not None for one in more):
+        raise r.stop("`np.interp` is called with values beyond its ends, or a period", "use np.where for what lies beyond")
     at, f = np.asarray(xp, dtype=np.float64), np.asarray(fp, dtype=np.float64)
     u = clip(r, x, float(at[0]), float(at[-1]))
     result: Any = float(f[-1])

@@ -114,6 +114,9 @@ NOT_READ = [
     (lambda x: np.sin(x) + 1e-3 * calls(), "called again", "line"),
     (loop, "for row in X", "loop runs over the points"),
     (lambda X: np.sort(X, axis=1), "np.sort", "not an operation"),
+    (lambda X: np.average(X, axis=1, weights=[2.0]), "average", "`weights`"),
+    (lambda x: x.sum(axis=-1, initial=1e-6), "sum", "`initial`"),
+    (lambda x: np.interp(x, [-1, 1], [0, 1], 0.5), "np.interp", "beyond its ends"),
     (swallowed, "float(x)", "single number"),
     (lambda X: X[X[:, 0] > 0], "values choose", "np.where"),
 ]
@@ -136,6 +139,16 @@ def test_black_boxes_go_on_with_a_warning_that_says_why():
     assert "one point at a time" in layer.explain()
     assert layer([0.25]) == pytest.approx(0.25, abs=0.1)
     assert ma.compile(lambda x: np.sin(x), LINE, error=0.1, trace=False).target.expression is None
+
+
+@pytest.mark.parametrize("trace", [True, False])
+def test_a_function_that_says_something_else_every_time_is_told_so_and_not_that_it_jumps(trace):
+    rng = np.random.default_rng(1)
+    for function in (lambda x: x + rng.random(), lambda x: x + 0.5 * (calls() % 2), lambda x: x + rng.random(x.shape)):
+        with pytest.raises(ma.BadInput, match=r"other values when it is called again: at x = .* first .*, then "):
+            ma.compile(function, LINE, error=0.05, trace=trace)
+    with pytest.raises(ma.Refused, match="seems to jump"):
+        ma.compile(lambda x: np.where(x > 0.1, 1.0, 0.0), LINE, error=0.05, trace=False)
 
 
 def test_the_certificate_names_the_expression_and_every_number_exactly():
