@@ -187,7 +187,8 @@ def test_the_list_of_combinations_is_off_by_its_roundings():
     (heard,) = layer.certificate.blends
     form, stands = dtype_of("float64"), Softmax.of(layer.weights)
     before = factor_column(layer.weights, group, heard, form, stands).lost
-    assert factor_column(layer.weights, group, replace(heard, weight=heard.weight + 1e12), form, stands).lost - before >= 3e12 * 2.0**-53
+    more = factor_column(layer.weights, group, replace(heard, weight=heard.weight + 1e12), form, stands).lost - before
+    assert more >= 3e12 * 2.0**-53
     largest = np.abs(group.combined.site_offsets).max()
     more = factor_column(layer.weights, group, replace(heard, blend=heard.blend + 1e8), form, stands).lost - before
     assert more >= 2e8 * 2.0**-53 * largest
