@@ -34,14 +34,14 @@ def _total(work, count, many, out):
     [
         nb.void(
             TABLE, ROW, TABLE, TABLE, ROW, TABLE, TABLE, INDEX_TABLE, INDEX_TABLE, given(kind, 1), given(kind, 1), INDICES,
-            ROW, INTEGER, ROW, ROW, OUT, INTEGER, INTEGER,
+            ROW, INTEGER, ROW, OUT, INTEGER, INTEGER,
         )
         for kind in (nb.float64, nb.float32)
     ],
     **OPTIONS,
 )  # fmt: skip
 def two_level(
-    x, centre, matrix, sites, offsets, origin, radius, first, count, slopes, betas, at, values, width, floors, powers, out,
+    x, centre, matrix, sites, offsets, origin, radius, first, count, slopes, betas, at, values, width, floors, out,
     start, stop,
 ):  # fmt: skip
     """Adds queries start..stop of a group of clusters to `out`; see two_level.Program for the tables."""
@@ -124,7 +124,7 @@ def two_level(
             for e in range(E):
                 rest *= count[k, e]
             for i in range(many):
-                mass[i] = exponential(scores[k, picked[i]] - best[picked[i]], powers)
+                mass[i] = exponential(scores[k, picked[i]] - best[picked[i]])
                 norm[i] = 1.0
             for e in range(E):
                 n, begin, o, r = count[k, e], first[k, e], origin[k, e], radius[k, e]
@@ -151,7 +151,7 @@ def two_level(
                 for j in range(n):
                     for i in range(many):
                         y = np.float64(logits[j, i] - top[i])
-                        held = exponential(y if y > UNSEEN else UNSEEN, powers)
+                        held = exponential(y if y > UNSEEN else UNSEEN)
                         held = held if y >= UNSEEN else 0.0
                         weights[j, i] = held
                         work[j, i] = held

@@ -16,14 +16,14 @@ BLOCK = 256  # queries at a time
 @nb.njit(
     [
         nb.float64(
-            TABLE, given(nb.int32, 1), ROW, ROW, ROW, nb.float64, INTEGER, INDICES, ROW, ROW, INDICES, given(kind, 1), OUT,
+            TABLE, given(nb.int32, 1), ROW, ROW, ROW, nb.float64, INTEGER, INDICES, ROW, INDICES, given(kind, 1), OUT,
             INTEGER, INTEGER,
         )
         for kind in (nb.float64, nb.float32)
     ],
     **OPTIONS,
 )  # fmt: skip
-def windowed(x, order, centre, scale, middle, rho, reach, widths, fades, powers, strides, values, out, start, stop):
+def windowed(x, order, centre, scale, middle, rho, reach, widths, fades, strides, values, out, start, stop):
     """Queries order[start..stop] (start..stop where `order` is empty) of a lookup on a uniform grid; see runtime/windowed.py."""
     D = x.shape[1]
     K = out.shape[1]
@@ -62,7 +62,7 @@ def windowed(x, order, centre, scale, middle, rho, reach, widths, fades, powers,
                 z = scale[i] * (point[q] - c)
                 low = min(max(np.floor(z + m), least), most)
                 t = (z - (low - m)) - 0.5
-                p = exponential(min(max(half * t, -345.0), 345.0), powers)
+                p = exponential(min(max(half * t, -345.0), 345.0))
                 at[q] += np.uint64((np.int64(low) - reach + 1) * strides[i])
                 up[q] = p
                 down[q] = 1.0 / p

@@ -33,7 +33,7 @@ from maxaffine.runtime import grouped, parallel
 from maxaffine.runtime.grouped import BRANCH
 from maxaffine.runtime.kept import once
 from maxaffine.runtime.softmax import outer_products
-from maxaffine.runtime.windowed import POWERS, exponential
+from maxaffine.runtime.windowed import exponential
 
 SKIP = 2.0**-120  # masses below this are left out; their values would have to be 1e36 times the others' to be seen
 UNSEEN = -345.0  # logits below the largest of their cluster by more have the weight zero: exp of it is below SKIP^4
@@ -126,7 +126,7 @@ class Program:
     def tables(self) -> tuple[Any, ...]:
         """What the kernel takes between the centre of the layer and its output."""
         places = (self.matrix, self.sites, self.offsets, self.origin, self.radius, self.first, self.count)
-        return (*places, self.slopes, self.betas, self.at, self.values, self.width, self.floors, POWERS)
+        return (*places, self.slopes, self.betas, self.at, self.values, self.width, self.floors)
 
 
 @once

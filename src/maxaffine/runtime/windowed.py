@@ -154,7 +154,7 @@ def evaluate(layer: Layer, x: Array, threads: int | None = None) -> AnyArray:
     kernel = parallel.kernel("windowed", work, len(x))
     mapped = layer.values if is_mapped(layer) else None
     grid = (made.centre, made.scale, made.middle, made.rho, made.reach)
-    tables = (*grid, made.widths, made.fades, POWERS, made.strides, made.values)
+    tables = (*grid, made.widths, made.fades, made.strides, made.values)
 
     def as_they_come(start: int, stop: int) -> None:
         if kernel is not None:
