@@ -70,8 +70,8 @@ def compile(
         gap: in the sup norm, exclude points within this distance of a jump, where no continuous layer can follow the target.
         keys: where the keys go instead of a grid: a MaxAffine, whose cells are used, or points (M, D) to cover.
         literal: whether the literal softmax over all tokens (`matrices()`) must meet the error as well; it may need more tokens.
-        layers: 1, or how many layers a formula may be cut into at most, with one proof; "auto": as many as need the fewest tokens.
-        require: "proved", or "statistical" (ma.Statistical(..)), which accepts as well what a draw of fresh points says of the layer.
+        layers: 1, or how many layers a formula may be cut into at most, with one proof; "auto": what takes fewest tokens.
+        require: "proved", or "statistical" (ma.Statistical(..)), which accepts as well what a draw of fresh points says.
         vectorize: call a scalar callable point by point.
         trace: whether a Python function is read as an expression, by calling it with symbols; `target.traced` says what was read.
         lipschitz: declared constants, one per axis, or one number, the Euclidean constant.
@@ -79,7 +79,7 @@ def compile(
         analytic: declared Analytic(radii, bound) facts.
         derivatives: declared Derivatives(order, bound) facts.
         breaks: where a callable of one variable has kinks, jumps or singular points, in any order.
-        run: Run(max_bytes, max_seconds, max_calls, cache, seed, progress, executor, out): how it runs, as opposed to what it makes.
+        run: Run(max_bytes, max_seconds, max_calls, cache, seed, progress, executor, out): how it runs, not what it makes.
 
     Returns:
         A Compiled layer, or a Stack of several: call it, look at `.certificate`, `.observed`, `.matrices()`, `.save()`.
