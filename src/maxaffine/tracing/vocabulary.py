@@ -106,6 +106,17 @@ def _gelu_tanh(r: Recorder, a: Symbol) -> Symbol:
     return r.make("*", r.make("/", a, r.number(2)), r.make("+", r.number(1), r.make("tanh", inner)))
 
 
+def _second(name: str, usual: int) -> Meaning:
+    """A function of one number in the language, whose second argument is the usual one."""
+
+    def meaning(r: Recorder, a: Symbol, second: Symbol, *_: Symbol) -> Symbol:
+        if second.value != usual:
+            raise r.stop(f"`{name}` is called with a second argument that is not {usual}", "the language has the usual one only")
+        return r.make(name, number(r, a))
+
+    return meaning
+
+
 def _first(r: Recorder, a: Symbol, *_: Symbol) -> Symbol:
     return number(r, a)
 
@@ -136,8 +147,8 @@ MEANINGS: dict[str, Meaning] = {
     "bitwise_xor": exclusive,
     "where": choice,
     # scipy.special
-    "gammaln": call("loggamma"), "_lambertw": lambda r, a, *_: r.make("lambertw", a),
-    "_zeta": lambda r, a, *_: r.make("zeta", a), "_riemann_zeta": call("zeta"), "jn": call("jv"), "_ellip_k": call("ellipk"),
+    "gammaln": call("loggamma"), "_lambertw": _second("lambertw", 0),
+    "_zeta": _second("zeta", 1), "_riemann_zeta": call("zeta"), "jn": call("jv"), "_ellip_k": call("ellipk"),
     "log_expit": lambda r, a: r.make("neg", r.make("softplus", r.make("neg", a))),
     "xlogy": _xlogy, "xlog1py": lambda r, a, b: r.make("*", a, r.make("log1p", b)),
     "cosm1": lambda r, a: r.make("*", r.number(-2), r.make("**", r.make("sin", r.make("/", a, r.number(2))), r.number(2))),

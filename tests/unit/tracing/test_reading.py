@@ -116,6 +116,8 @@ NOT_READ = [
     (lambda X: np.sort(X, axis=1), "np.sort", "not an operation"),
     (lambda X: np.average(X, axis=1, weights=[2.0]), "average", "`weights`"),
     (lambda x: x.sum(axis=-1, initial=1e-6), "sum", "`initial`"),
+    (lambda x: scipy.special.zeta(2.0, x + 3), "zeta", "second argument"),
+    (lambda x: scipy.special.lambertw(x - 0.9, -1).real, "lambertw", "second argument"),
     (lambda x: np.interp(x, [-1, 1], [0, 1], 0.5), "np.interp", "beyond its ends"),
     (swallowed, "float(x)", "single number"),
     (lambda X: X[X[:, 0] > 0], "values choose", "np.where"),
