@@ -139,6 +139,9 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table |
         return Verdict(False, None, None, error, STATISTICAL)
     if certificate.get("kind") != "proved":
         return Verdict(False, None, claimed, error, f"the file promises nothing proved (kind {certificate.get('kind')!r}).")
+    if record.get("errors") is not None and record.get("layer", {}).get("keys") != "parts":
+        told = "it promises an error of every output, which only layers of parts do."
+        return Verdict(False, None, claimed, error, told)
     target = Target.from_json(record["target"])
     if target.expression is None and target.entries is None:
         return Verdict(

@@ -54,3 +54,10 @@ def test_a_certificate_that_speaks_of_something_else_than_was_proved_is_not_conf
     edited = copy.deepcopy(record)
     edited["certificate"][field] = lie
     assert not check(tensors, edited).passed
+
+
+def test_errors_of_single_outputs_are_promised_by_layers_of_parts_alone():
+    tensors, record = compile("x*exp(x), sin(x)", Box(x=(-1, 1)), error=0.01, method="spectral")._record()
+    assert check(tensors, record).passed
+    verdict = check(tensors, {**record, "errors": [0.01, 1e-9]})
+    assert not verdict.passed and "error of every output" in verdict.reason
