@@ -171,6 +171,12 @@ class Shown:
 
             exact = ui.input("r").props("outlined dense").classes("w-20")
             exact.on("keydown.enter", lambda: self._typed(exact.value))
+        if not self.page.from_table:
+            ui.label("The paper's lookup on a grid of cells instead: choose how many per variable, and see what is proved of it.")
+            with ui.row().classes("w-full items-center no-wrap"):
+                cells = ui.slider(min=1, max=64, step=1, value=8).props('label aria-label="cells per variable" data-name="cells"')
+                cells.on("change", lambda: self._keys(int(cells.value)))
+                ui.button("Back to the layer", on_click=lambda: self._sharpen(1.0)).props("flat dense")
         ui.label("Noise on the literal matrices, as a share of every entry. The certificate speaks of the stored numbers alone.")
         with ui.row().classes("w-full items-center"):
             sliders = {name: ui.slider(min=-8, max=0, step=0.25, value=-8).props(f'aria-label="noise on {name}, power of ten"')
@@ -191,6 +197,10 @@ class Shown:
     def _sharpen(self, factor: float) -> None:
         self.page.progress.text = "proving at this temperature .."
         self.page.request("sharpen", factor, then=self.page.turned)
+
+    def _keys(self, count: int) -> None:
+        self.page.progress.text = "a lookup on a grid .."
+        self.page.request("keys", self.page.asked, count, then=self.page.turned)
 
     def _noisy(self, found: dict[str, Any]) -> None:
         self.noise.clear()

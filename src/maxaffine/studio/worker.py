@@ -22,6 +22,7 @@ from maxaffine.studio.ask import Ask
 MEMORY = 6 << 30  # address space of the process, most of it never touched
 LAYER = 1 << 30  # what a compile may plan with
 SECONDS = 120.0  # of one request
+MOST_KEYS = 65_536  # of a grid that is asked for by its cells
 TABLE = 2_000_000  # bytes of a table that is dropped on the page
 
 
@@ -177,6 +178,25 @@ class Bench:
         from maxaffine.studio import views
 
         self.layer = self.compiled if factor == 1.0 else self.compiled.with_sharpness(factor)
+        return views.summary(self.layer)
+
+    def do_keys(self, ask: Ask, count: int) -> dict[str, Any]:
+        """The paper's lookup on a grid of so many cells per variable, whatever its error is."""
+        import numpy as np
+
+        from maxaffine.compiler import compile as compile_layer
+        from maxaffine.core.errors import BadInput
+        from maxaffine.layer.maxaffine import MaxAffine
+        from maxaffine.studio import views
+
+        box = self.compiled.box
+        if count**box.dimension > MOST_KEYS:
+            many = f"{count} cells per variable are {count**box.dimension:,} keys here"
+            raise BadInput(f"{many}, and {MOST_KEYS:,} are shown at most.")
+        target, _, asked = ask.request()
+        spread = float(np.ptp(self.compiled.target.values(box.sample(1000, np.random.default_rng(0)))))
+        options = {"norm": asked["norm"], "dtype": asked["dtype"], "error": 10.0 * spread + 1e-6}
+        self.layer = compile_layer(target, box, **options, keys=MaxAffine.grid(box, count), run=self._run())
         return views.summary(self.layer)
 
     def do_compare(self, ask: Ask) -> dict[str, Any]:

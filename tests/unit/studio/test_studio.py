@@ -109,6 +109,15 @@ def fill(page, label, value):
     time.sleep(0.3)
 
 
+def fill_slider(page, name, steps):
+    """Move a slider so many steps to the left by its keys."""
+    page.evaluate(f"document.querySelector('[data-name={name}] [tabindex]').focus()")
+    for _ in range(steps):
+        for kind in ("keyDown", "keyUp"):
+            page.call("Input.dispatchKeyEvent", type=kind, key="ArrowLeft", code="ArrowLeft", windowsVirtualKeyCode=37)
+    page.evaluate("document.activeElement.blur()")
+
+
 def press(page, name):
     page.evaluate(f"document.querySelector('[data-name={name}]').click()")
 
@@ -154,6 +163,9 @@ def test_a_function_is_typed_proved_looked_at_turned_and_taken(page, tmp_path):
     bound = re.search(r"error <= (\S+)", turned)
     assert "nothing is proved" in turned or float(bound[1]) > 1e-3  # the promise of before is gone
 
+    fill_slider(page, "cells", 1)
+    until(page, "document.body.innerText.includes('49 tokens, lookup')")
+    assert page.evaluate(text("proof")).startswith("proved")
     page.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     until(page, f"!{text('progress')}")
     press(page, "take-onnx")
