@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxaffine import checker, literal_matrices, saved, sharpen
 from maxaffine.checker import Verdict
+from maxaffine.confirmed import confirmed
 from maxaffine.core.budget import Cost, afford_bytes, count_text
 from maxaffine.core.container import container_bytes, write_container
 from maxaffine.core.errors import BadInput, Refused
@@ -66,6 +67,7 @@ class Compiled:
     standing: str = field(default="proved", compare=False)  # "proved" here, "stated" in a file, or "checked" from it
     declared: Mapping[str, Any] = field(default_factory=dict)  # constants that the user declared
     file: str | None = field(default=None, compare=False)
+    filed: Any = field(default=None, compare=False, repr=False)  # of a checked layer, what its file states
     errors: tuple[float, ...] | None = None  # asked for of every output, row by row, where they differ; `error` is the largest
 
     # -- evaluate
@@ -159,10 +161,14 @@ class Compiled:
         return statements(self)
 
     def check(self) -> Verdict:
-        """Prove this layer again by the independent checker; what passes is no longer merely stated."""
+        """Prove this layer again by the independent checker; what passes is no longer merely stated, nor below what it proved."""
         verdict = checker.check(*self._record(), self._table)
         if verdict.passed and self.standing == "stated":
-            object.__setattr__(self, "standing", "checked")
+            filed = self.certificate, dict(self.literal)
+            certificate, literal = confirmed(*filed, verdict)
+            self.__dict__.pop("literal", None)
+            for name, value in {"certificate": certificate, "stated": literal, "filed": filed, "standing": "checked"}.items():
+                object.__setattr__(self, name, value)
         return verdict
 
     @property

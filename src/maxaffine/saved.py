@@ -31,6 +31,7 @@ def record_of(compiled: Compiled) -> tuple[dict[str, Any], dict[str, Any]]:
     """Tensors and record of a layer."""
     c = compiled
     tensors, description = to_tensors(c.weights)
+    certificate, literal = c.filed or (c.certificate, c.literal)
     return tensors, {
         "layer": description,
         "target": c.target.to_json(),
@@ -38,9 +39,9 @@ def record_of(compiled: Compiled) -> tuple[dict[str, Any], dict[str, Any]]:
         "attention": c.attention_kind,
         "error": c.error,
         **({} if c.errors is None else {"errors": list(c.errors)}),
-        "norm": c.certificate.norm_label,
-        "certificate": c.certificate.to_json(),
-        "literal": {name: claim(bound) for name, bound in c.literal.items()},
+        "norm": certificate.norm_label,
+        "certificate": certificate.to_json(),
+        "literal": {name: claim(bound) for name, bound in literal.items()},
         "observed": c.observed.to_json(),
         "plan": dict(c.plan),
         "cost": c.cost.to_json(),

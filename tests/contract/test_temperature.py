@@ -58,7 +58,8 @@ def test_what_is_proved_of_it_is_checked_from_its_file_and_said_again_by_a_loade
         return
     assert made.observed.surely <= made.bound <= made.error
     made.save(tmp_path / "f.safetensors")
-    loaded = ma.load(tmp_path / "f.safetensors", check=True)
+    loaded = ma.load(tmp_path / "f.safetensors")
+    assert ma.check(tmp_path / "f.safetensors").passed
     x = layer.box.sample(20, np.random.default_rng(0))
     assert np.array_equal(made(x), loaded(x)) and loaded.to_json()["sharpened"] == {"by": [1.25], "asked": layer.error}
     mine, other = ([one.certificate_for(name) for name in one.runtimes()] for one in (made, loaded))

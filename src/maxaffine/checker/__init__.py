@@ -99,6 +99,8 @@ class Verdict:
     reason: str
     how: str = ""
     claims: tuple[Claim, ...] = ()
+    parts: tuple[float, ...] = ()  # of layers side by side, the checker's own bound of every part, in the part's norm
+    largest: float | None = None  # of a stack, what its target is shown to stay below
 
     @property
     def confirmed(self) -> bool:
@@ -181,7 +183,7 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table |
             nearer = prove(aim)
             found = nearer if nearer.bound <= aim else found
     reason = f"proved again{where}: error <= {found.bound:.6g}, and {error:g} was promised."
-    verdict = Verdict(True, found.bound, claimed, error, reason, found.how)
+    verdict = Verdict(True, found.bound, claimed, error, reason, found.how, parts=found.parts)
     if not verdict.confirmed:
         only = f"the error is {reason} The bound that the file states ({str(claimed)[:30]}) is not confirmed, only the error is."
         return replace(verdict, passed=False, reason=only)
@@ -209,7 +211,7 @@ def _check_stack(tensors: Mapping[str, Any], record: Mapping[str, Any], target: 
         reason = f"the checker's own bound is {found.bound:.6g}, above the {error:g} promised."
         return Verdict(False, found.bound, claimed, error, reason, found.how)
     reason = f"proved again: error <= {found.bound:.6g}, and {error:g} was promised."
-    verdict = Verdict(True, found.bound, claimed, error, reason, found.how)
+    verdict = Verdict(True, found.bound, claimed, error, reason, found.how, largest=found.largest)
     if not verdict.confirmed:
         only = f"the error is {reason} The bound that the file states ({str(claimed)[:30]}) is not confirmed, only the error is."
         return replace(verdict, passed=False, reason=only)

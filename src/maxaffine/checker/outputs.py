@@ -74,7 +74,10 @@ def check_outputs(
     bias = float(description["bonus"])
     bound = max(part.scale * part.proved.bound for part in parts)
     how = "; ".join(dict.fromkeys(part.proved.how for part in parts))
-    return Proved(bound, f"{len(parts)} parts: {how}", lambda form, claimed: _literal(parts, bias, target, norm, form, claimed))
+    return Proved(
+        bound, f"{len(parts)} parts: {how}", lambda form, claimed: _literal(parts, bias, target, norm, form, claimed),
+        tuple(part.proved.bound for part in parts),
+    )  # fmt: skip
 
 
 def _collapses(layer: Layer) -> bool:

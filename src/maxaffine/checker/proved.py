@@ -70,3 +70,4 @@ class Proved:
     bound: float
     how: str
     literal: Callable[[Form, float], float] | None = None
+    parts: tuple[float, ...] = ()  # of layers side by side, every part's own bound in its own norm

@@ -29,6 +29,7 @@ def record_of(stack: Stack) -> tuple[dict[str, Any], dict[str, Any]]:
         own, record = layers.record_of(head)
         tensors |= {f"head.{i}.{name}": tensor for name, tensor in own.items()}
         heads.append(record)
+    certificate, literal = stack.filed or (stack.certificate, stack.literal)
     return tensors, {
         "stack": stack.plan.to_json(),
         "heads": heads,
@@ -37,9 +38,9 @@ def record_of(stack: Stack) -> tuple[dict[str, Any], dict[str, Any]]:
         "method": "stack",
         "style": stack.style,
         "error": stack.error,
-        "norm": stack.certificate.norm_label,
-        "certificate": stack.certificate.to_json(),
-        "literal": {name: claim(bound) for name, bound in stack.literal.items()},
+        "norm": certificate.norm_label,
+        "certificate": certificate.to_json(),
+        "literal": {name: claim(bound) for name, bound in literal.items()},
         "observed": stack.observed.to_json(),
         "cost": {"tokens": stack.tokens, "layers": stack.layers},
         "provenance": {"maxaffine": __version__},

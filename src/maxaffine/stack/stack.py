@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from maxaffine import checker
 from maxaffine.checker import Verdict
 from maxaffine.compiled import Compiled
+from maxaffine.confirmed import confirmed
 from maxaffine.core.container import container_bytes, write_container
 from maxaffine.core.errors import Refused
 from maxaffine.proofs.certificate import Certificate
@@ -73,6 +74,7 @@ class Stack:
     seconds: float = 0.0
     standing: str = field(default="proved", compare=False)
     file: str | None = field(default=None, compare=False)
+    filed: Any = field(default=None, compare=False, repr=False)  # of a checked stack, what its file states
 
     # -- evaluate
 
@@ -209,10 +211,13 @@ class Stack:
     # -- keep
 
     def check(self) -> Verdict:
-        """Prove this stack again by the independent checker; what passes is no longer merely stated."""
+        """Prove this stack again by the independent checker; what passes is no longer merely stated, nor below what it proved."""
         verdict = checker.check(*saved.record_of(self))
         if verdict.passed and self.standing == "stated":
-            object.__setattr__(self, "standing", "checked")
+            filed = self.certificate, dict(self.literal)
+            certificate, literal = confirmed(*filed, verdict)
+            for name, value in {"certificate": certificate, "literal": literal, "filed": filed, "standing": "checked"}.items():
+                object.__setattr__(self, name, value)
         return verdict
 
     def to_bytes(self) -> bytes:

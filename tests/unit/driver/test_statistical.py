@@ -159,7 +159,7 @@ def test_a_layer_that_does_not_pass_its_draw_is_not_handed_out():
 
 def test_a_random_function_is_found_out():
     rng = np.random.default_rng(0)
-    with pytest.raises(ma.Refused, match="says something else when it is asked again"):
+    with pytest.raises(ma.BadInput, match="gives other values when it is called again"):
         ma.compile(lambda x: twin(x) + 1e-2 * rng.random(len(x)), BOX, error=0.1, require="statistical", trace=False)
 
 
