@@ -9,7 +9,7 @@ export PIP_NO_INPUT := 1
 # Modules are compiled when they are imported; most never are.
 export PIP_NO_COMPILE := 1
 
-.PHONY: help run quick test docs-check mutants mutants-all house gate venv bench tables gallery formulas functions stacks hard-targets regression docs site dist lint clean
+.PHONY: help run quick test docs-check mutants mutants-all house gate venv bench tables gallery cards formulas functions stacks hard-targets regression docs site dist lint clean
 
 help:
 	@echo "make run     install the core, compile sin(x)+cos(y), print what is proved, save layer and picture in out/"
@@ -24,6 +24,7 @@ help:
 	@echo "make tables  regenerate the tables of the construction (docs/tables.md)"
 	@echo "make gallery every target of the gallery through auto (docs/gallery.md), some minutes"
 	@echo "make functions 10,000 random NumPy functions read and compared with their text, node by node and bit by bit, a minute"
+	@echo "make cards   a picture of every gallery entry and its tokens at three errors, for the site, ten minutes"
 	@echo "make formulas  AI Feynman's hundred and classical functions of up to 100 variables through auto (docs/formulas.md), half an hour"
 	@echo "make stacks    known formulas and networks as stacks at three errors (docs/stacks.md), some minutes"
 	@echo "make hard-targets  67 kinked, jumping, oblique and local targets through auto (docs/hard-targets.md), half an hour"
@@ -77,6 +78,9 @@ gallery: $(VENV)/.core
 
 functions: $(VENV)/.test
 	@MAXAFFINE_FUNCTIONS=10000 OMP_NUM_THREADS=1 $(BIN)/pytest -q tests/unit/tracing/test_random_functions.py
+
+cards: $(VENV)/.core
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cards.py
 
 formulas: $(VENV)/.core
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/formulas.py

@@ -58,7 +58,8 @@ def page(rows: Sequence[Any], beyond: Sequence[Any], errors: Sequence[float], kn
         "",
         "Made by `make hard-targets`. Kinks, jumps, singular edges, oblique and local features on [-1, 1]^D. Errors are relative "
         "to sup |f|; expressions are compiled by the command line and proved, callables by Python, which are read and proved as "
-        "well. Jumps are asked for outside a gap of 1e-6 (`--gap 1e-6`). In brackets the tokens set as a yardstick, `-` where there was none. "
+        "well. Jumps are asked for outside a gap of 1e-6 (`--gap 1e-6`). In brackets the tokens set as a yardstick, `-` where "
+        "there was none. "
         "Seconds are those of one run, start of Python included, some of them on a machine busy with other work.",
         "",
         f"{total['cells']} cells: {total['met']} met, {total['proved']} of them proved. Of the {total['compared']} that the "

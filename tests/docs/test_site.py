@@ -65,6 +65,15 @@ def test_every_refusal_of_the_source_is_listed(site):
     assert told.count("<li>") > 400
 
 
+def test_every_entry_of_the_gallery_has_a_card_with_its_picture(site):
+    told = (site / "pictures.html").read_text()
+    for name in ma.gallery:
+        assert f'id="{name}"' in told, f"{name}: run `make cards`"
+    for source in re.findall(r'src="(images/cards/[^"]+)"', told):
+        assert (site / source).read_bytes().startswith(b"\x89PNG")
+    assert told.count("images/cards/") > 0.9 * len(ma.gallery)
+
+
 def test_the_search_finds_what_readers_ask_for(site):
     path = browser.chromium()
     if path is None:
