@@ -117,7 +117,7 @@ WALKED = {  # through every route
     "partition": _walked("x + y/2", SQUARE, (1.2, 1.2), 60, method="lookup", keys=_sites()),
     "centres": _walked("sin(2*x) + y/2", WIDE, (0.8, 0.8), 60, method="lookup", keys=_ring(60)),
     "matrix": _walked(MATRIX, None, (0.3, 0.3), 40, method="lookup"),
-    "sequence": _walked(sequence_answer, ma.Box.sequence(2, 2), (0.9, 0.9), method="lookup", lipschitz=[1, 1, 1, 1]),
+    "sequence": _walked(sequence_answer, ma.Box.sequence(2, 2), (0.9, 0.9), method="lookup", lipschitz=[1, 1, 1, 1], trace=False),
     "table": _walked(_table(), None, (1e-2, 1e-2, 0.1), 60),
     "hard table": _walked(_irregular(), None, (None, None, None), method="nearest"),
 }

@@ -211,7 +211,8 @@ class LiteralAttention(Exported):
     def _linear(self, name: str, X: Tensor) -> Tensor:
         """Linear(X) in float64, where x - centre and value + slope (x - centre) cancel; rounded once."""
         P, Q, R = (getattr(self, f"{name}_{letter}").double() for letter in "PQR")
-        moved: Tensor = torch.einsum("ipd,bdn,inm->bpm", P, X, Q) + R
+        # Two at a time: a path over three, where opt_einsum is installed, depends on the batch size, and graphs with it.
+        moved: Tensor = torch.einsum("bipn,inm->bpm", torch.einsum("ipd,bdn->bipn", P, X), Q) + R
         return moved.to(self.dtype)
 
     def forward(self, *x: Tensor) -> Tensor:

@@ -101,6 +101,7 @@ def test_every_route_of_the_list_is_walked():
         ma.compile("abs(x)", ma.Box(x=(-1, 1)), error=1e-2, method="axis"),
         ma.compile("sin(x)", ma.Box(x=(-1, 1)), error=1e-2, method="spectral"),
         ma.compile(ma.Table([np.arange(4.0)], np.arange(4.0) ** 2), method="nearest"),
+        ma.compile("abs(x), sin(y)", ma.Box(x=(-1, 1), y=(-1, 1)), error=1e-2),
     ]
     assert {way.route for layer in layers for way in ways(layer)} == set(ROUTES)
     for layer in layers:  # and every arithmetic of it

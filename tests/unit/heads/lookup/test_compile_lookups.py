@@ -90,7 +90,7 @@ def test_a_callable_of_sequences_with_declared_constants_is_proved():
     def f(X):
         return np.stack([X[:, 0].sum(axis=1), X[:, 1, ::-1].max(axis=1)], axis=1)[:, :, None]
 
-    layer = lookup(f, ma.Box.sequence(d=2, n=2, low=-1, high=1), error=1.5, lipschitz=[1, 1, 1, 1])
+    layer = lookup(f, ma.Box.sequence(d=2, n=2, low=-1, high=1), error=1.5, lipschitz=[1, 1, 1, 1], trace=False)
     assert layer.certificate.kind == "proved"
     assert layer(np.zeros((3, 2, 2))).shape == (3, 2, 1)
     assert any("callable" in word for word in layer.certificate.assumptions)
@@ -137,18 +137,18 @@ def test_callables_of_one_variable_are_proved_in_lp_by_total_variation_or_a_cons
 
 
 def test_a_callable_without_facts_is_compiled_and_only_observed():
-    layer = lookup(lambda X: np.sin(X[:, 0]), LINE, error=0.1)
+    layer = lookup(lambda X: np.sin(X[:, 0]), LINE, error=0.1, trace=False)
     assert (layer.certificate.kind, layer.bound) == ("none", None)
     assert layer.observed.error <= 0.1
     with pytest.raises(ma.Refused, match=r"facts|lipschitz"):
-        lookup(lambda X: np.sin(X[:, 0]), LINE, error=0.1, require="proved")
+        lookup(lambda X: np.sin(X[:, 0]), LINE, error=0.1, require="proved", trace=False)
 
 
 def test_a_scalar_callable_runs_with_vectorize():
     layer = lookup(lambda x: math.sin(x[0]), LINE, error=0.2, vectorize=True, lipschitz=[1.0])
     assert abs(layer(0.3) - math.sin(0.3)) <= 0.2
-    with pytest.raises(ma.BadInput, match="vectorize"):
-        lookup(lambda x: math.sin(x[0]), LINE, error=0.2)
+    one = lookup(lambda x: math.sin(x[0]), LINE, error=0.2, trace=False, lipschitz=[1.0])  # found out to take points
+    assert one(0.3) == layer(0.3)
 
 
 def test_a_relative_error_is_measured_in_units_of_the_target():
@@ -244,7 +244,6 @@ def test_ten_thousand_nested_parentheses_are_refused():
 
 
 @pytest.mark.parametrize(("function", "word"), [
-    (lambda X: np.zeros((len(X) + 1,)), "shape"),
     (lambda X: np.zeros((2, 3, 4, 5)), "shape"),
     (lambda X: X[:, 0] * np.nan, "x="),
     (lambda X: np.where(X[:, 0] > 0.2, np.inf, 0.0), "x="),
@@ -253,7 +252,7 @@ def test_ten_thousand_nested_parentheses_are_refused():
     (lambda X: None, "None"),
 ])  # fmt: skip
 def test_a_callable_that_returns_nonsense_or_raises_is_refused(function, word):
-    text = sentence(function, LINE, lipschitz=[1.0])
+    text = sentence(function, LINE, lipschitz=[1.0], trace=False)
     assert word in text or "vectorize" in text
 
 

@@ -99,7 +99,8 @@ def test_expressions_are_refused_with_the_reason_of_the_nearest_head():
     text = "abs(" + "*".join(names) + " + x1 - .3)"
     with pytest.raises(ma.Refused, match=r"^no head was proved to 0\.001: ") as caught:
         ma.compile(text, ma.Box(**dict.fromkeys(names, (-1, 1))), error=1e-3)
-    assert "tokens" not in caught.value.reason and "`error" not in caught.value.reason
+    reason = caught.value.reason.partition("A stack is foreseen")[0]
+    assert "tokens" not in reason and "`error" not in reason
     assert any(line.startswith("lookup:") and "tokens" in line for line in caught.value.tried)
 
 
