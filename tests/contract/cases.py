@@ -135,6 +135,7 @@ KINDS = {  # other shapes of the same heads
     "spectral, four factors": _kind("exp(-x**2-y**2-z**2-u**2)", dict.fromkeys("xyzu", (-1, 1)), 1e-2, method="spectral"),
     "spectral, oblique": _kind("sin(x+y)/1000", SQUARE, 0.05, "float32", method="spectral"),
     "spectral, three outputs": _kind("sin(x)*cos(y), x - y, exp(x)", SQUARE, 1e-3, method="spectral"),
+    "spectral, shared directions": _kind("sin(x) + cos(y), sin(x) - cos(y)", SQUARE, 1e-3, "float32", method="spectral"),
     "spectral, far away": _kind("sin(x - 1000)", LATE, 1e-6, method="spectral"),
     "products, waves": _kind("abs(sin(7*x))*exp(y)", SQUARE, 1e-2, method="products"),
     "products, roots": _kind("sqrt(x*y)", {"x": (0, 1), "y": (0, 2)}, 1e-2, method="products"),

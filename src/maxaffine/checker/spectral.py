@@ -18,7 +18,7 @@ from maxaffine.checker.reader import Layer
 from maxaffine.checker.target_parts import doubt_parts, expression_of, group_at
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import compute_format
-from maxaffine.structure.groups import Group, groups_of, rotated_group, whole_group
+from maxaffine.structure.groups import Group, groups_of, rotated_group, shared_groups, whole_group
 from maxaffine.target.target import Target
 
 FRACTION = re.compile(r"-?[0-9]{1,40}(/[1-9][0-9]{0,39})?")
@@ -56,9 +56,12 @@ def _fraction(text: Any) -> Fraction:
 def _match(target: Target, rows: Any) -> list[Group]:
     """The expression's groups in the file's order; every one exactly once, and together the target."""
     expression = expression_of(target, "spectral layers", one_output=False)
-    own = groups_of(expression) if target.d_out == 1 else (whole_group(expression),)
-    found = {group.directions: group for group in own}
     wanted = [tuple(tuple(_fraction(c) for c in w) for w in row["directions"]) for row in rows]
+    if target.d_out == 1:
+        own = groups_of(expression)
+    else:  # sums over directions that the outputs share, or all in one group
+        own = shared_groups(expression) if len(wanted) > 1 else (whole_group(expression),)
+    found = {group.directions: group for group in own}
     if len(wanted) == 1 and wanted[0] not in found:  # one group of other directions: the target rewritten in them
         turned = rotated_group(expression, wanted[0])
         if turned is not None:

@@ -61,18 +61,40 @@ def groups_of(expression: Expression, apart: bool = False) -> tuple[Group, ...]:
     """
     work = _Work(expression)
     constant, terms = work.terms(expression.outputs[0])
+    groups = []
+    for index, (key, products) in enumerate(_merged(work, terms, apart).items()):
+        groups.append(work.group(sorted(key, reverse=True), products, constant if index == 0 else None))
+    return tuple(groups)
+
+
+def _merged(work: _Work, terms: Sequence[list[int]], apart: bool = False) -> dict[frozenset[Direction], list[list[int]]]:
+    """Products by what they depend on; a function of fewer directions is one of more: product keys hold it for free."""
     gathered: dict[frozenset[Direction], list[list[int]]] = {}
     for factors in terms:
         gathered.setdefault(work.key(factors), []).append(factors)
     alone = {key for key, terms in gathered.items() if apart and any(work.switches(f) for factors in terms for f in factors)}
-    keys = sorted(gathered, key=lambda key: (-len(key), sorted(key, reverse=True)))
     merged: dict[frozenset[Direction], list[list[int]]] = {}
-    for key in keys:  # a function of fewer directions is one of more: product keys hold it for free
+    for key in sorted(gathered, key=lambda key: (-len(key), sorted(key, reverse=True))):
         home = next((big for big in merged if key < big and not alone & {big, key}), key)
         merged.setdefault(home, []).extend(gathered[key])
+    return merged
+
+
+def shared_groups(expression: Expression) -> tuple[Group, ...]:
+    """The groups of all outputs of an expression: each has a value for every output, zero where that has no term of it.
+
+    Constants of the outputs are added to the first group.
+    """
+    work = _Work(expression)
+    found = [work.terms(place) for place in expression.outputs]
+    merged = _merged(work, [factors for _, terms in found for factors in terms])
     groups = []
-    for index, (key, products) in enumerate(merged.items()):
-        groups.append(work.group(sorted(key, reverse=True), products, constant if index == 0 else None))
+    for index, key in enumerate(merged):
+        rows = []
+        for constant, terms in found:
+            own = [factors for factors in terms if any(factors is one for one in merged[key])]
+            rows.append((own, constant if index == 0 else None))
+        groups.append(work.several(sorted(key, reverse=True), rows))
     return tuple(groups)
 
 
@@ -207,6 +229,17 @@ class _Work(Directed):
         whole = fresh.graph.total(total)
         expression = Expression.of_graph(f"a group of {len(products)} terms", fresh.names, fresh.graph, (whole,))
         return Group(tuple(directions), expression, tuple(factors) if factors else None)
+
+    def several(self, directions: Sequence[Direction], outputs: Sequence[tuple[list[list[int]], int | None]]) -> Group:
+        """For every output a sum of products and a constant, in the new variables."""
+        fresh = Rewrite(self, directions)
+        places = []
+        for products, constant in outputs:
+            total = [] if constant is None else [fresh.copy(constant)]
+            total += [fresh.graph.product([fresh.copy(f) for f in product]) for product in products]
+            places.append(fresh.graph.total(total) if total else fresh.graph.zero)
+        text = f"a group of {len(outputs)} outputs"
+        return Group(tuple(directions), Expression.of_graph(text, fresh.names, fresh.graph, places), None)
 
     def _row(
         self, product: list[int], places: list[int], directions: Sequence[Direction], fresh: Rewrite

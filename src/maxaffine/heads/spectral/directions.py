@@ -1,6 +1,6 @@
 """Which directions a spectral head has: groups of an expression, rotated ones, a ridge of a callable; and plans for them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +10,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.heads.fitting import Function, from_unit_box
 from maxaffine.heads.spectral.plan import GroupPlanner, SpectralPlan, share
 from maxaffine.structure.directions import Direction
-from maxaffine.structure.groups import Group, groups_of, rotated_group, whole_group
+from maxaffine.structure.groups import Group, groups_of, rotated_group, shared_groups, whole_group
 from maxaffine.target.target import Target
 
 LOOKS = 1500  # pieces that the quick look for singular points takes at most
@@ -78,11 +78,13 @@ def _carry_out(planners: list[GroupPlanner], error: float, affine: bool, most: i
 def _choices(target: Target, error: float, dtype: str, guess: bool) -> list[list[GroupPlanner]]:
     """The directions that the expression shows; where it shows none, rotated ones beside its variables."""
     planners = _planners(target, error, dtype, guess)
-    if not planners:
-        return []
-    choices = [planners]
+    choices = [planners] if planners else []
+    if target.expression is not None and target.d_out > 1 and (shared := _shared_planners(target, error, dtype)):
+        choices.append(shared)
+    if target.expression is None or len(planners) != 1:
+        return choices
     group = planners[0].group
-    if target.expression is None or len(planners) > 1 or group.dimension not in (2, 3) or group.factors is not None:
+    if group.dimension not in (2, 3) or group.factors is not None:
         return choices
     for directions in _rotations(target):
         turned = rotated_group(target.expression, directions)
@@ -138,6 +140,20 @@ def _planners(target: Target, error: float, dtype: str, guess: bool) -> list[Gro
         if not np.isfinite(target.expression.evaluate(target.box.sample(256, np.random.default_rng(1)))).all():
             return []
     groups = groups_of(target.expression) if target.d_out == 1 else (whole_group(target.expression),)
+    return _of_groups(groups, target, error, dtype)
+
+
+def _shared_planners(target: Target, error: float, dtype: str) -> list[GroupPlanner]:
+    """One planner per group of several outputs, where these are sums over some directions that they share."""
+    assert target.expression is not None
+    if target.n_out != 1 or not target.expression.is_continuous or not target.expression.used:
+        return []
+    groups = shared_groups(target.expression)
+    return _of_groups(groups, target, error, dtype) if len(groups) > 1 else []
+
+
+def _of_groups(groups: Sequence[Group], target: Target, error: float, dtype: str) -> list[GroupPlanner]:
+    low, high = target.box.low, target.box.high
     many = any(group.dimension > 4 and group.factors is None for group in groups)
     if many or not all(is_analytic(group, low, high) for group in groups):
         return []

@@ -142,6 +142,18 @@ def test_outputs_that_are_smooth_in_the_same_variables_share_keys():
     assert shared.tokens < sum(alone)
 
 
+def test_outputs_that_are_sums_over_the_same_directions_share_keys():
+    layer = ma.compile("sin(a) + cos(b), sin(a) - cos(b)", SQUARE, error=1e-6)
+    assert layer.tokens == ma.compile("sin(a) + cos(b)", SQUARE, error=1e-6).tokens and layer.check().passed
+    partly = ma.compile("sin(a) + cos(b), exp(b) + c, sin(2*a) + c**3", CUBE, error=1e-5)
+    assert [len(group.matrix) for group in partly.weights.groups] == [1, 1, 1] and partly.check().passed
+    tensors, record = partly._record()
+    for g, k in np.ndindex(3, 3):  # outputs that a group has no term of have values too
+        moved = {name: np.array(one) for name, one in tensors.items()}
+        moved[f"group.{g}.values"][0, k] += 1e-3
+        assert not check(moved, record).passed
+
+
 def test_callables_of_sequences_are_read_output_by_output():
     layer = ma.compile(lambda X: X - X.mean(axis=2, keepdims=True), ma.Box.sequence(1, 3), error=1e-8)
     assert layer.certificate.kind == "proved" and layer.tokens == 3 and layer.check().passed
