@@ -12,9 +12,11 @@ import numpy as np
 
 from maxaffine.attack.case import Rng, number
 from maxaffine.core.intervals import Interval
+from maxaffine.expression.expression import Expression
 from maxaffine.target.box import Box
 
 SIDES = ((1.0, 2.0), (0.5, 3.0), (-1.0, 1.0), (-2.0, 0.5), (0.0, 1.0), (10.0, 40.0), (100.0, 105.0), (1e-3, 5e-3))
+LEAST, MOST = 5, 60  # operations
 WIDTH = 3.0  # of the range of a part, about
 
 
@@ -36,12 +38,26 @@ SMOOTH = ("tanh", "sigmoid", "sin", "cos", "exp", "square", "erf", "atan")
 POSITIVE = ("log", "sqrt", "inverse", "power")
 
 
-def random_formula(rng: Rng, most: int = 60) -> tuple[str, Box]:
-    """A formula of 5 to so many operations and its box."""
-    D, operations = int(rng.integers(3, 21)), int(rng.integers(5, most + 1))
+def random_formula(rng: Rng, most: int = MOST) -> tuple[Expression, Box]:
+    """A formula of 5 to so many operations that reads every variable of its box."""
+    while True:
+        text, box = _drawn(rng, most)
+        formula = Expression.parse(text, box.names)
+        read = sum(node.op == "var" for node in formula.nodes)
+        if read == box.dimension and LEAST <= operations(formula) <= most:
+            return formula, box
+
+
+def operations(formula: Expression) -> int:
+    """How many operations a formula takes, those that occur twice once: a sum of many terms is one."""
+    return sum(node.op not in ("var", "const") for node in formula.nodes)
+
+
+def _drawn(rng: Rng, most: int) -> tuple[str, Box]:
+    D, count = int(rng.integers(3, 21)), int(rng.integers(LEAST, most + 1))
     box = Box(**{f"x{i + 1}": SIDES[int(rng.integers(len(SIDES)))] for i in range(D)})
     pool = [Part(name, Interval(np.asarray(low), np.asarray(high))) for name, low, high in box]
-    for _ in range(operations):
+    for _ in range(count):
         part = _next(rng, pool)
         if len(part.text) > 600:  # texts repeat what is shared
             continue

@@ -1,51 +1,73 @@
 """The attack on stacks: random formulas, the worst point of each, nodes that err as much as they may, and forged files.
 
-Three things are tried of every stack.  The error |stack - formula| is maximised.  Exact nodes are moved by their beta, each to
-the side that makes the answer worse: the theorem says that this moves it by no more than sum W beta.  And its record is changed,
-number by number and text by text: what no longer describes a proof must not pass the checker.
+Four things are tried of every stack.  The error |stack - formula| is maximised.  Exact nodes are moved by their beta
+(moved_nodes.py).  The literal blocks are run at the worst points.  And the record is changed: what no longer describes a proof
+must not pass the checker (forged_stacks.py).  Every formula has a seed of its own, so that an attack can stop and go on.
 """
 
-import copy
+import json
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from maxaffine.attack.case import Rng
-from maxaffine.attack.stack_targets import random_formula
-from maxaffine.checker import check
-from maxaffine.core.arrays import Array
+from maxaffine.attack.forged_stacks import passed_lies
+from maxaffine.attack.moved_nodes import moved
+from maxaffine.attack.stack_targets import MOST, operations, random_formula
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.run import Run
+from maxaffine.stack.blocks import run as run_literally
 from maxaffine.stack.observe import observe
-from maxaffine.stack.saved import record_of
 from maxaffine.stack.stack import Stack
 
-POINTS = 96  # at which nodes are moved
 LIES = 4  # forged records of every stack
 SECONDS = 30.0  # that one formula may take
 
 
 @dataclass
-class Tally:
-    """What was attacked and what was found; ratios are in units of the bound, below 1 if all is well."""
+class Attacked:
+    """What was found of one formula; ratios are in units of the bound, below 1 if all is well."""
 
-    formulas: int = 0
-    stacks: int = 0
-    refused: int = 0
+    number: int
+    formula: str
+    box: dict[str, tuple[float, float]]
+    operations: int
+    error: float
+    refused: str = ""  # why there is no stack
+    layers: int = 0
+    tokens: int = 0
     nodes: int = 0
-    deepest: int = 0
+    bound: float = 0.0
     worst: float = 0.0
     worst_moved: float = 0.0
-    unconfirmed: int = 0
+    worst_literal: float = 0.0
+    unconfirmed: str = ""  # why the checker does not confirm it
     lies: int = 0
-    caught: int = 0
-    violations: list[dict[str, Any]] = field(default_factory=list)
-    reasons: dict[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
+    violations: list[str] = field(default_factory=list)
+    seconds: float = 0.0  # of the processor
+
+
+@dataclass
+class Tally:
+    """All formulas that were attacked."""
+
+    seed: int
+    rows: list[Attacked] = field(default_factory=list)
+
+    @property
+    def stacks(self) -> list[Attacked]:
+        """Those that became stacks."""
+        return [row for row in self.rows if not row.refused]
+
+    @property
+    def violations(self) -> list[tuple[Attacked, str]]:
+        """What was found above a bound, or passed and should not."""
+        return [(row, what) for row in self.rows for what in row.violations]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -53,173 +75,137 @@ class Tally:
 
     def lines(self) -> list[str]:
         """As a person reads it."""
+        made, lies = self.stacks, sum(row.lies for row in self.rows)
+        passed = sum("forged" in what for _, what in self.violations)
         told = [
-            f"formulas   {self.formulas:,} of 3 to 20 variables and 5 to 60 operations",
-            f"served     {self.stacks:,} stacks, {self.refused:,} refused",
-            f"stacks     {self.nodes:,} nodes in all, at most {self.deepest} layers",
-            f"worst      {self.worst:.3f} of the bound, the largest error found of a stack",
-            f"moved      {self.worst_moved:.3f} of the bound, exact nodes moved as far as their heads may err",
-            f"checker    {self.stacks - self.unconfirmed:,} of {self.stacks:,} confirmed",
-            f"forged     {self.caught:,} of {self.lies:,} records refused",
+            f"formulas   {len(self.rows):,}: {_spread([len(row.box) for row in self.rows])} variables, "
+            f"{_spread([row.operations for row in self.rows])} operations",
+            f"served     {len(made):,} stacks, {len(self.rows) - len(made):,} refused",
         ]
-        told += [
-            f"refused    {count:,} x {reason}" for reason, count in sorted(self.reasons.items(), key=lambda one: -one[1])[:6]
-        ]
+        if made:
+            told += [
+                f"stacks     {_spread([row.nodes for row in made])} nodes, {_spread([row.layers for row in made])} layers",
+                f"worst      {max(row.worst for row in made):.3f} of the bound, the largest error found of a stack",
+                f"moved      {max(row.worst_moved for row in made):.3f} of the bound, exact nodes moved as far as heads may err",
+                f"literal    {max(row.worst_literal for row in made):.3f} of their own bound, the literal blocks",
+                f"checker    {sum(not row.unconfirmed for row in made):,} of {len(made):,} confirmed",
+                f"forged     {lies - passed:,} of {lies:,} records refused",
+            ]
+        reasons: dict[str, int] = {}
+        for row in self.rows:
+            if row.refused:
+                reasons[_kind(row.refused)] = reasons.get(_kind(row.refused), 0) + 1
+        told += [f"refused    {count:,} x {reason}" for reason, count in sorted(reasons.items(), key=lambda one: -one[1])]
         return [*told, f"above      {len(self.violations)} points or records above a bound"]
+
+
+def _spread(numbers: Sequence[int]) -> str:
+    """From the least to the largest, and the middle."""
+    return f"{min(numbers)} to {max(numbers)} (median {np.median(numbers):g})" if numbers else "no"
+
+
+def _kind(reason: str) -> str:
+    """A reason without its numbers."""
+    kinds = {
+        "is not shown to be bounded": "a part is not shown to be bounded or in its domain",
+        "is not shown to be of bounded slope": "a part is not shown to have a bounded slope",
+        "rounding of the nodes": "rounding in float64 takes the whole error",
+        "more digits than float64": "rounding in float64 takes the whole error",
+        "max_seconds": "not within the time that one formula may take",
+        "could not be shown to be finite": "the formula is not shown to be finite",
+    }
+    return next((kind for sign, kind in kinds.items() if sign in reason), reason.partition(": ")[2][:80] or reason[:80])
 
 
 def attack_stacks(
     compile_formula: Callable[..., Any], formulas: int, seed: int, seconds: float | None = None, progress: Progress = silent,
-    operations: int = 60, each: float | None = SECONDS,
+    operations: int = MOST, each: float | None = SECONDS, record: Path | None = None,
 ) -> Tally:  # fmt: skip
-    """Attack the stacks of so many random formulas of at most so many operations, each compiled in at most so many seconds."""
-    rng, tally, begun = np.random.default_rng(seed), Tally(), time.perf_counter()
-    for i in range(formulas):
-        progress("stacks of random formulas", i, formulas)
+    """Attack the stacks of so many random formulas of at most so many operations, each compiled in at most so many seconds.
+
+    `record`: a file that gets a line for every formula; those that it holds are not attacked again.
+    """
+    tally, begun = Tally(seed, _recorded(record, seed)), time.perf_counter()
+    tally.rows = [row for row in tally.rows if row.number < formulas]
+    done = {row.number for row in tally.rows}
+    for number in range(formulas):
+        progress("stacks of random formulas", number, formulas)
+        if number in done:
+            continue
         if seconds is not None and time.perf_counter() - begun > seconds:
             break
-        text, box = random_formula(rng, operations)
-        error = float(10.0 ** rng.uniform(-7.0, -1.5))
-        tally.formulas += 1
-        try:
-            made = compile_formula(text, box, error=error, relative=True, layers="auto", run=Run(max_seconds=each, seed=i))
-        except (Refused, BadInput) as refusal:
-            tally.refused += 1
-            reason = f"{str(refusal).partition(': ')[2][:60] or str(refusal)[:60]}"
-            tally.reasons[reason] = tally.reasons.get(reason, 0) + 1
-            continue
-        if isinstance(made, Stack):
-            _attack(made, rng, tally)
-    tally.seconds = time.perf_counter() - begun
+        row = attack_formula(compile_formula, seed, number, operations, each)
+        tally.rows.append(row)
+        if record is not None:
+            with record.open("a") as file:
+                file.write(json.dumps({"seed": seed, **asdict(row)}) + "\n")
     return tally
 
 
-def _attack(stack: Stack, rng: Rng, tally: Tally) -> None:
-    bound = float(stack.certificate.bound or 0.0)
-    tally.stacks += 1
-    tally.nodes += len(stack.nodes)
-    tally.deepest = max(tally.deepest, stack.layers)
-    found = observe(lambda x: stack.values(x)[-1], stack.target, int(rng.integers(1 << 30)))
-    tally.worst = max(tally.worst, found.error / bound)
-    if found.error > bound:
-        _violated(tally, stack, "an error above the bound", found.error)
-    moved = _moved(stack, rng)
-    tally.worst_moved = max(tally.worst_moved, moved / bound)
-    if moved > bound:
-        _violated(tally, stack, "moved nodes above the bound", moved)
-    if not stack.check().passed:
-        tally.unconfirmed += 1
-    for _ in range(LIES):
-        tensors, record = record_of(stack)
-        tensors, record = dict(tensors), copy.deepcopy(record)
-        what = str(rng.choice(list(FORGERIES)))
-        if not FORGERIES[what](record, tensors, rng):
-            continue
-        tally.lies += 1
+def _recorded(path: Path | None, seed: int) -> list[Attacked]:
+    """The formulas of a file of an earlier attack with this seed."""
+    if path is None or not path.exists():
+        return []
+    names, rows = {one.name for one in fields(Attacked)}, list[Attacked]()
+    for line in path.read_text().splitlines():
         try:
-            passed = check(tensors, record).passed
-        except BadInput:
-            passed = False
-        if passed:
-            _violated(tally, stack, f"a forged record passes: {what}", bound)
-        tally.caught += not passed
+            found = json.loads(line)
+            row = Attacked(**{name: found[name] for name in names})
+        except (ValueError, KeyError, TypeError):
+            raise BadInput(f"`--record` (={str(path)!r}) holds a line that is no record of this attack: {line[:60]!r}.") from None
+        rows += [row] if found.get("seed") == seed else []
+    return rows
 
 
-def _violated(tally: Tally, stack: Stack, what: str, found: float) -> None:
-    bound = float(stack.certificate.bound or 0.0)
-    tally.violations.append({"what": what, "found": found, "bound": bound, "target": stack.target.text, "box": repr(stack.box)})
+def attack_formula(compile_formula: Callable[..., Any], seed: int, number: int, most: int, each: float | None) -> Attacked:
+    """One random formula."""
+    rng, begun = np.random.default_rng([seed, number]), time.process_time()
+    formula, box = random_formula(rng, most)
+    error = float(10.0 ** rng.uniform(-7.0, -1.5))
+    row = Attacked(number, formula.text, {name: (a, b) for name, a, b in box}, operations(formula), error)
+    run = Run(max_seconds=each, seed=number)
+    try:
+        made = compile_formula(formula.text, box, error=error, relative=True, layers="auto", run=run)
+    except (Refused, BadInput) as refusal:
+        row.refused = str(refusal)
+    else:
+        if isinstance(made, Stack):
+            _attack(row, made, rng)
+        else:
+            row.refused = f"one layer does, {made.method}"
+    row.seconds = round(time.process_time() - begun, 2)
+    return row
 
 
-def _moved(stack: Stack, rng: Rng) -> float:
-    """The most that exact nodes, each moved by its beta, were seen to move the answer: signs by the slope of what follows."""
-    x = stack.box.sample(POINTS, rng)
-    betas = np.array([node.beta for node in stack.nodes])
-    plain = _exact(stack, x, np.zeros((len(betas), 1)))
-    slopes = []
-    for k in range(len(betas)):
-        one = np.zeros((len(betas), 1))
-        one[k] = betas[k]
-        slopes.append(_exact(stack, x, one) - plain)
-    signs = np.where(np.array(slopes) >= 0.0, 1.0, -1.0)
-    ends = [np.abs(_exact(stack, x, side * signs * betas[:, None]) - plain) for side in (1.0, -1.0)]
-    noise = 1e-13 * float(np.abs(plain).max())
-    return max(0.0, float(np.nanmax(ends)) - noise)
+def _attack(row: Attacked, stack: Stack, rng: Rng) -> None:
+    bound = row.bound = float(stack.certificate.bound or 0.0)
+    row.layers, row.tokens, row.nodes = stack.layers, stack.tokens, len(stack.nodes)
+    found = observe(lambda x: stack.values(x)[-1], stack.target, int(rng.integers(1 << 30)))
+    row.worst = found.error / bound
+    pushed = moved(stack, rng)
+    row.worst_moved = pushed.most / bound
+    if row.worst > 1.0:
+        row.violations.append(f"an error of {found.error!r} at {list(found.at)} above the bound {bound!r}")
+    if row.worst_moved > 1.0:
+        row.violations.append(f"moved nodes err by {pushed.most!r} at {pushed.at.tolist()}, above the bound {bound!r}")
+    if pushed.escaped:
+        row.violations.append(f"the arguments of {pushed.escaped} leave the box of its head")
+    _literally(row, stack, np.concatenate([stack.box.sample(60, rng), [found.at, pushed.at, stack.box.low, stack.box.high]]))
+    verdict = stack.check()
+    row.unconfirmed = "" if verdict.passed else verdict.reason
+    row.lies, passed = passed_lies(stack, rng, LIES)
+    row.violations += [f"a forged record passes: {what}" for what in passed]
 
 
-def _exact(stack: Stack, x: Array, shifts: Array) -> Array:
-    """The formula node by node, with so much added at every node (m, 1) or (m, B)."""
-    known: list[Any] = list(x.T)
-    for node, shift in zip(stack.plan.nodes, shifts, strict=True):
-        rows = np.stack([row(known) for row in node.maps], axis=1)
-        known.append(node.function.evaluate(rows)[:, 0] + shift)
-    return np.asarray(stack.plan.result(known))
-
-
-# ---------------------------------------------------------------------- forgeries: record, tensors, rng -> whether it was changed
-
-Forgery = Callable[[dict[str, Any], dict[str, Any], Rng], bool]
-
-
-def _bound(record: dict[str, Any], tensors: dict[str, Any], rng: Rng) -> bool:
-    return _below_what_was_seen(record)
-
-
-def _below_what_was_seen(record: dict[str, Any]) -> bool:
-    """A bound of half the error that was observed, which is surely false; halving a bound need not be."""
-    certificate = record["certificate"]
-    factor = 0.5 * record["observed"]["error"] / certificate["bound"]
-    certificate["parts"] = {name: part * factor for name, part in certificate["parts"].items()}
-    certificate["bound"] *= factor
-    return bool(factor > 0.0)
-
-
-def _argument(record: dict[str, Any], tensors: dict[str, Any], rng: Rng) -> bool:
-    node = record["stack"]["nodes"][int(rng.integers(len(record["stack"]["nodes"])))]
-    node["arguments"][0] += " + 1e-9"
-    return True
-
-
-def _output(record: dict[str, Any], tensors: dict[str, Any], rng: Rng) -> bool:
-    record["stack"]["output"] = f"1.00001*({record['stack']['output']})"
-    return True
-
-
-def _function(record: dict[str, Any], tensors: dict[str, Any], rng: Rng) -> bool:
-    node = record["stack"]["nodes"][int(rng.integers(len(record["stack"]["nodes"])))]
-    node["function"] = f"({node['function']})*1.000001"
-    return True
-
-
-def _head(record: dict[str, Any], tensors: dict[str, Any], rng: Rng) -> bool:
-    """Another head with the same number of arguments but another function."""
-    node = record["stack"]["nodes"][int(rng.integers(len(record["stack"]["nodes"])))]
-    own = record["heads"][node["head"]]["target"]["text"]
-    others = [i for i, head in enumerate(record["heads"]) if head["target"]["text"] != own]
-    if others:
-        node["head"] = int(rng.choice(others))
-    return bool(others)
-
-
-def _lift(record: dict[str, Any], tensors: dict[str, Any], rng: Rng) -> bool:
-    record["stack"]["nodes"][int(rng.integers(len(record["stack"]["nodes"])))]["lift"] += 1
-    return True
-
-
-def _head_bound(record: dict[str, Any], tensors: dict[str, Any], rng: Rng) -> bool:
-    return _below_what_was_seen(record["heads"][int(rng.integers(len(record["heads"])))])
-
-
-def _box(record: dict[str, Any], tensors: dict[str, Any], rng: Rng) -> bool:
-    record["target"]["box"]["high"] = [3.0 * high + 1.0 for high in record["target"]["box"]["high"]]
-    return True
-
-
-def _target(record: dict[str, Any], tensors: dict[str, Any], rng: Rng) -> bool:
-    record["target"]["text"] += " + 0.001"
-    return True
-
-
-FORGERIES: dict[str, Forgery] = {
-    "bound": _bound, "argument": _argument, "output": _output, "function": _function, "head": _head, "lift": _lift,
-    "head bound": _head_bound, "box": _box, "target": _target,
-}  # fmt: skip
+def _literally(row: Attacked, stack: Stack, x: Any) -> None:
+    """The literal blocks against their own statement, where it states a bound and they fit into memory."""
+    stated = stack.statement("matrices").bound
+    if stated is None:
+        return
+    try:
+        away = float(np.abs(run_literally(stack, x) - stack.target.values(x)[:, 0, 0]).max())
+    except Refused:
+        return
+    row.worst_literal = away / stated
+    if away > stated:
+        row.violations.append(f"the literal blocks err by {away!r}, above their bound {stated!r}")

@@ -1,7 +1,8 @@
 """Stacks re-proved: nodes put back give the target, heads by their rules, ranges and weights by its own enclosures.
 
 Where the compiler encloses on equal pieces and goes backwards from the output, this cuts in thirds, takes the ends where a
-function is monotone, follows an error at every node forwards to the output, and adds up in balls of 128 bits.
+function is monotone, follows an error at every node forwards to the output, and adds up in balls of 128 bits.  Where errors that
+part and meet again would count twice forwards, the weights by its own slopes backwards are smaller, and are taken.
 """
 
 import math
@@ -259,6 +260,7 @@ class _Followed:
     def __init__(self, inputs: int, nodes: int) -> None:
         self.inputs, count = inputs, inputs + nodes
         self.low, self.high = np.eye(count), np.eye(count)
+        self.passed: list[tuple[tuple[AffineMap, ...], Interval]] = []
 
     def _moved(self, row: AffineMap) -> Interval:
         at = np.array(row.indices, dtype=np.intp)
@@ -272,10 +274,27 @@ class _Followed:
         total = Interval(np.zeros(len(self.low)), np.zeros(len(self.low)))
         for e, row in enumerate(rows):
             total = total + slopes[e] * self._moved(row)
+        self.passed.append((rows, slopes))
         place = self.inputs + k
         own = np.arange(len(self.low)) == place
         self.low[place], self.high[place] = np.where(own, 1.0, total.lo), np.where(own, 1.0, total.hi)
 
     def weights(self, result: AffineMap) -> Array:
-        """|d output| for one unit of error at every input and node."""
-        return self._moved(result).magnitude
+        """|d output| for one unit of error at every input and node: what is less, forwards or backwards."""
+        return np.minimum(self._moved(result).magnitude, self._backwards(result))
+
+    def _backwards(self, result: AffineMap) -> Array:
+        """The same from the last node on: what one unit of error at it does, handed on to all that it reads."""
+        low, high = np.zeros(len(self.low)), np.zeros(len(self.low))
+
+        def hand(row: AffineMap, amount: Interval) -> None:
+            at = np.array(row.indices, dtype=np.intp)
+            handed = Interval(low[at], high[at]) + amount * row.exact_weights
+            low[at], high[at] = handed.lo, handed.hi
+
+        hand(result, Interval(np.asarray(1.0), np.asarray(1.0)))
+        for place, (rows, slopes) in reversed([*enumerate(self.passed, self.inputs)]):
+            own = Interval(low[place], high[place])
+            for e, row in enumerate(rows):
+                hand(row, own * slopes[e])
+        return Interval(low, high).magnitude

@@ -1,5 +1,6 @@
 """`maxaffine attack`: try to break the proofs with random layers, perturbed layers and a search for the worst point."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,6 +28,9 @@ def run(
     stacks: Annotated[
         int | None, typer.Option("--stacks", help="Stacks of so many random formulas, and forged files of them.")
     ] = None,
+    record: Annotated[
+        Path | None, typer.Option("--record", metavar="F.jsonl", help="With --stacks: a line per formula, to go on from.")
+    ] = None,
     table: Annotated[bool, typer.Option("--table", help="With --routes: the table as Markdown.")] = False,
     json: options.Json = False,
 ) -> int:
@@ -36,15 +40,18 @@ def run(
     anew by the checker and by its certificate.
     With --routes every way to run a layer (arrays, tensors, gradients, modules, matrices, ONNX, files) is attacked against what
     is stated of that way alone, and the table shows the largest error found in units of that statement.
-    With --stacks random formulas of 3 to 20 variables become stacks, whose nodes are moved as far as their heads may err.
+    With --stacks random formulas of 3 to 20 variables become stacks, whose nodes are moved as far as their heads may err;
+    --record keeps what was found, formula by formula, and the same command goes on from there.
     Exit code 0 when no point lies above a proved bound, 1 otherwise.
     """
     if (layers is not None and layers < 1) or seed < 0 or (seconds is not None and not seconds > 0):
         raise BadInput("`--layers` must be at least 1, `--seed` not negative and `--seconds` positive.")
     if table and not routes:
         raise BadInput("`--table` goes with `--routes`.")
+    if record is not None and stacks is None:
+        raise BadInput("`--record` goes with `--stacks`.")
     if stacks is not None:
-        return _stacks(stacks, seed, seconds, json)
+        return _stacks(stacks, seed, seconds, record, json)
     if routes:
         return _routes(heads, layers or 2, seed, seconds, json, table)
     from maxaffine.attack.heads import attack_heads
@@ -67,20 +74,20 @@ def _named(heads: str | None) -> list[str] | None:
     return None if heads in (None, "all") else [name.strip() for name in str(heads).split(";")]
 
 
-def _stacks(formulas: int, seed: int, seconds: float | None, json: bool) -> int:
+def _stacks(formulas: int, seed: int, seconds: float | None, record: Path | None, json: bool) -> int:
     from maxaffine.attack.stacks import attack_stacks
     from maxaffine.compiler import compile
 
     if formulas < 1:
         raise BadInput(f"`--stacks` (={formulas}) must be at least 1.")
     with progress_bar() as progress:
-        tally = attack_stacks(compile, formulas, seed, seconds, progress)
+        tally = attack_stacks(compile, formulas, seed, seconds, progress, record=record)
     if json:
         say_json(tally.to_json())
     else:
         say("\n".join(tally.lines()))
-    for one in tally.violations[:20]:
-        complain(f"{one['what']}: {one['found']!r} against the bound {one['bound']!r} for {one['target']}")
+    for row, what in tally.violations[:20]:
+        complain(f"formula {row.number} of seed {seed}: {what}; {row.formula[:200]}")
     return VIOLATED if tally.violations else 0
 
 

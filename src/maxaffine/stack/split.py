@@ -71,7 +71,7 @@ def shared(cutting: Cutting, box: Box, error: float, costs: Array, fixed: dict[i
             least = (found.rounding(box.low, box.high) + held) / AIM
             raise Refused("rounding of the nodes in float64 takes the whole error", nearest_error=1.05 * least)
         open_ = np.array([k not in fixed for k in range(m)])
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             even = np.where(open_, costs / costs[open_].sum() * left / found.weights if open_.any() else 0.0, 0.0)
         wanted = np.where(open_, np.minimum(even, CAP * np.maximum(width, 1e-300)), eps) if open_.any() else eps
         wanted = np.where(open_ & ~np.isfinite(wanted), CAP * np.maximum(width, 1e-300), wanted)

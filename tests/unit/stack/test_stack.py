@@ -267,12 +267,21 @@ def test_maxima_are_written_as_one_direction():
     assert place == graph.add(y, graph.apply("max", graph.subtract(x, y), graph.zero))
 
 
-def test_the_attack_finds_nothing_above_a_bound_and_refuses_every_forged_record():
+def test_the_attack_finds_nothing_above_a_bound_refuses_every_forged_record_and_goes_on_where_it_stopped(tmp_path):
     from maxaffine.attack.stacks import attack_stacks
 
-    tally = attack_stacks(ma.compile, 2, seed=5, operations=8, each=None)
-    assert tally.stacks >= 1 and tally.violations == [] and tally.caught == tally.lies > 0
-    assert tally.unconfirmed == 0 and 0.0 < tally.worst <= 1.0 and 0.1 < tally.worst_moved <= 1.0
+    record = tmp_path / "attack.jsonl"
+    attack_stacks(ma.compile, 1, seed=5, operations=8, each=None, record=record)
+    before = record.read_text()
+    tally = attack_stacks(ma.compile, 2, seed=5, operations=8, each=None, record=record)
+    assert record.read_text().startswith(before) and [row.number for row in tally.rows] == [0, 1]
+    assert tally.violations == [] and len(tally.stacks) == 2 and all(row.lies > 0 and not row.unconfirmed for row in tally.stacks)
+    assert all(0.0 < ratio <= 1.0 for row in tally.stacks for ratio in (row.worst, row.worst_moved, row.worst_literal))
+    assert max(row.worst_moved for row in tally.stacks) > 0.4  # a search that finds nothing is no search
+    assert all(3 <= len(row.box) <= 20 and 5 <= row.operations <= 8 for row in tally.rows)
+    record.write_text("{}")
+    with pytest.raises(BadInput, match="record"):
+        attack_stacks(ma.compile, 2, seed=5, record=record)
 
 
 def test_literal_blocks_stay_within_their_statement_as_matrices_modules_and_onnx(stack, tmp_path):
