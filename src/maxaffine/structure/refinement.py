@@ -25,6 +25,8 @@ from maxaffine.target.box import Box
 MOST_CELLS = 12_000
 MOST_MERGED = 160  # tokens whose cells are listed
 
+Region = tuple[tuple[Piece, ...], set[Point]]  # values, and the corners of the cells that have them
+
 
 @dataclass(frozen=True)
 class Token:
@@ -165,20 +167,50 @@ def merged(tokens: Sequence[Token]) -> tuple[list[Token], Fraction] | None:
 
     Cells of the tokens are listed exactly.  New scores s_r with s_r - s_q >= |v_r - v_q| at the vertices of region r, for all q,
     have it on the region's cells, where f = v_r; a linear program proposes them, and how far they miss it is computed exactly:
-    |v_q - f| <= s_r - s_q + slack.  They exist where the merged regions are the cells of a power diagram.
+    |v_q - f| <= s_r - s_q + slack.  They exist where the merged regions are the cells of a power diagram; where the regions of
+    equal values are none, those of cells that share facets may be: of n numbers x_i is the second largest below any other x_j.
     """
-    from scipy.optimize import linprog
-    from scipy.sparse import csr_matrix, hstack, identity, kron, vstack
-
     D = len(tokens[0].score) - 1
     if D > 4 or len(tokens) > MOST_MERGED:
         return None
-    groups: dict[tuple[Piece, ...], set[Point]] = {}
+    cells: list[Region] = []
     for k, token in enumerate(tokens):
         others = (ap.subtract(other.score, token.score) for j, other in enumerate(tokens) if j != k)
         cell = _cube(D).clipped(others)  # where token k has the largest score, exactly
-        groups.setdefault(token.values, set()).update(() if cell is None else cell.vertices)
-    regions = list(groups.items())
+        cells.append((token.values, set() if cell is None else set(cell.vertices)))
+    whole: dict[tuple[Piece, ...], set[Point]] = {}
+    for own, points in cells:
+        whole.setdefault(own, set()).update(points)
+    connected = _connected(cells, D)
+    found = _scored(list(whole.items()), D)
+    return found if found is not None or not len(whole) < len(connected) < len(cells) else _scored(connected, D)
+
+
+def _connected(cells: Sequence[Region], D: int) -> list[Region]:
+    """Cells of equal values put together where they share a facet."""
+    left, made = list(cells), list[Region]()
+    while left:
+        own, points = left.pop(0)
+        reach, grown = [points], True
+        while grown:
+            near = [one for one in left if one[0] == own and any(_share_facet(one[1], other, D) for other in reach)]
+            left = [one for one in left if not any(one is other for other in near)]
+            reach += [one for _, one in near]
+            grown = bool(near)
+        made.append((own, set().union(*reach)))
+    return made
+
+
+def _share_facet(one: set[Point], other: set[Point], D: int) -> bool:
+    common = [[float(c) for c in x] for x in one & other]
+    return len(common) >= D and np.linalg.matrix_rank(np.array(common[1:]) - np.array(common[0]), tol=1e-9) >= D - 1
+
+
+def _scored(regions: list[Region], D: int) -> tuple[list[Token], Fraction] | None:
+    """Scores of regions by a linear program, and how far they miss what they must keep, exactly."""
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_matrix, hstack, identity, kron, vstack
+
     width, span = len(regions) * (D + 1), np.arange(D + 1)
     columns: list[Array] = []
     entries: list[Array] = []

@@ -22,8 +22,8 @@ T4 = "sin(2*x11) + x12*x21, tanh(x21 + 2*x22); cos(x11 - x22), x11*x12/2 + x21**
 SHOWN = {  # target, box, error, most tokens
     "two natures": ("abs(a), sin(b)", SQUARE, 1e-4, 12),
     "three natures": ("sin(a)*cos(b), max(a,c), exp(-c**2)", CUBE, 1e-6, 60),
-    "sort of 3": (gallery["sort_3"].target, None, 1e-8, 24),
-    "sort of 4": (gallery["sort_4"].target, None, 1e-6, 96),
+    "sort of 3": (gallery["sort_3"].target, None, 1e-8, 12),
+    "sort of 4": (gallery["sort_4"].target, None, 1e-6, 32),
     "running mean of 5": (gallery["running_mean_5"].target, None, 1e-10, 15),
     "softmax of 3": (gallery["softmax_3"].target, None, 1e-6, 300),
     "products of 3": (gallery["pairwise_products_3"].target, None, 1e-8, 80),
@@ -62,7 +62,7 @@ def test_t4_by_lookup_is_what_it_was():
     assert layer.method == "lookup" and layer.tokens > 500 and layer.bound <= 0.88
 
 
-AS_IN_THEORY = [row for row in MAPS if row[5] is not None and row[0] not in ("sort_4", "top_2_of_4", "argmax_2")]
+AS_IN_THEORY = [row for row in MAPS if row[5] is not None and row[0] != "argmax_2"]
 
 
 @pytest.mark.parametrize("row", AS_IN_THEORY, ids=[row[0] for row in AS_IN_THEORY])
