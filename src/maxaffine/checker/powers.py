@@ -33,7 +33,7 @@ class Powers:
 
     def __init__(self, algebra: Algebra, signed: SignedForms) -> None:
         self.algebra, self.signed = algebra, signed
-        self.vanishing = Vanishing(algebra, self.sum_atom, self.exponential)
+        self.vanishing = Vanishing(algebra, self.exponential)
         self._alike: dict[str, list[int]] = {}
 
     # ------------------------------------------------------------------ atoms

@@ -11,16 +11,19 @@ from collections.abc import Callable
 from fractions import Fraction
 from math import floor
 
-from maxaffine.checker.monomials import ONE, Algebra, Atom, Form
+from maxaffine.checker.monomials import ONE, Algebra, Atom, Form, key_of
 
 UNFOLDED = frozenset({"sum", "sin", "cos", "sinh", "cosh", "tanh", "sigmoid", "abs"})
 
 
 class Vanishing:
-    """Decides by expansion; `sum_atom` makes an atom of a sum, `exponential` the exponential of a form."""
+    """Decides by expansion; `exponential` makes the exponential of a form.
 
-    def __init__(self, algebra: Algebra, sum_atom: Callable[[Form], int], exponential: Callable[[Form], Form]) -> None:
-        self.algebra, self._sum_atom, self._exponential = algebra, sum_atom, exponential
+    Sums that unfolding puts into denominators are atoms as they are written: to look for an equal one would unfold again.
+    """
+
+    def __init__(self, algebra: Algebra, exponential: Callable[[Form], Form]) -> None:
+        self.algebra, self._exponential = algebra, exponential
 
     def same(self, a: Form, b: Form) -> bool:
         """Whether two forms are shown to be the same function."""
@@ -82,7 +85,7 @@ class Vanishing:
         below = algebra.plus(square, ONE)
         if len(below) < 2:
             return algebra.scaled(above, 1 / next(iter(below.values())) if below else Fraction(0))
-        return algebra.times(above, algebra.power(self._sum_atom(below), -1))
+        return algebra.times(above, algebra.power(algebra.atom(Atom("sum", None, (key_of(below),))), -1))
 
     def _circular(self, form: Form) -> Form:
         """exp(i u), a product over the terms of u."""

@@ -23,6 +23,7 @@ from maxaffine.target.box import Box
 
 ROUNDS = 40
 CAP = 0.02  # of the width of a node's range: the most that its error may be
+FINEST = 2.0**-38  # of its size: what an error may always be, for heads of two tokens of the size of what they read
 AIM = 0.985  # of the error, shared out: heads are compiled to three digits
 LITTLE = 1e-4  # of the width of a node's range: what its head's box may be wider without costing tokens
 MARGIN = 1.002  # on what a refusal calls the nearest error
@@ -64,7 +65,7 @@ def shared(cutting: Cutting, box: Box, error: float, costs: Array, fixed: dict[i
     damp = 1.0
     for _ in range(ROUNDS):
         D = len(box.low)
-        width = found.values.width[D:]
+        most = caps(cutting, found, D)
         held = sum(found.weights[k] * e for k, e in fixed.items())
         left = AIM * error - found.rounding(box.low, box.high) - held
         if left <= 0.0:
@@ -73,8 +74,8 @@ def shared(cutting: Cutting, box: Box, error: float, costs: Array, fixed: dict[i
         open_ = np.array([k not in fixed for k in range(m)])
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             even = np.where(open_, costs / costs[open_].sum() * left / found.weights if open_.any() else 0.0, 0.0)
-        wanted = np.where(open_, np.minimum(even, CAP * np.maximum(width, 1e-300)), eps) if open_.any() else eps
-        wanted = np.where(open_ & ~np.isfinite(wanted), CAP * np.maximum(width, 1e-300), wanted)
+        wanted = np.where(open_, np.minimum(even, most), eps) if open_.any() else eps
+        wanted = np.where(open_ & ~np.isfinite(wanted), most, wanted)
         wanted = np.where(open_, wanted * damp, eps)
         try:
             new = ranges(cutting, box, wanted)
@@ -92,6 +93,14 @@ def shared(cutting: Cutting, box: Box, error: float, costs: Array, fixed: dict[i
     if best is None:
         raise Refused("no errors of the nodes were found that keep every function inside its domain")
     return best
+
+
+def caps(cutting: Cutting, found: Ranges, dimension: int) -> Array:
+    """The most that nodes may err: a part of the width of their range, and where that has none what float64 holds anyway."""
+    values = found.values[dimension:]
+    read = np.array([float(np.max(box.magnitude)) for box in found.boxes])
+    exact = np.array([is_exact(function.text) for function in cutting.functions])
+    return np.maximum(CAP * values.width, FINEST * np.maximum(values.magnitude, np.where(exact, read, 1e-280)))
 
 
 def costs_of(cutting: Cutting, share: Share) -> Array:

@@ -68,6 +68,7 @@ EQUAL = [
     ("tan(x)", "sin(x)/cos(x)", BOTH),
     ("tanh(x + y)", "1 - 2/(exp(2*x)*exp(2*y) + 1)", BOTH),
     ("sigmoid(x - y)", "exp(x)/(exp(x) + exp(y))", BOTH),
+    ("1/(x + 3) + sqrt(tanh(y) + 2)", "sqrt(2 + tanh(y)) + 2/(2*x + 6)", BOTH),
     ("cosh(x + y)", "cosh(x)*cosh(y) + sinh(x)*sinh(y)", BOTH),
     ("cos(x + pi)", "-cos(x)", BOTH),
     ("atan(y - x)", "-atan(x - y)", BOTH),

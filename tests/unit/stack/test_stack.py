@@ -227,6 +227,19 @@ def test_tensors_give_what_arrays_give(stack):
         stack(t + 100.0)
 
 
+def test_nodes_that_are_constant_on_the_box_may_err():
+    box = {"x": (0, 1), "y": (10, 40), "z": (1, 2), "t": (0, 1)}
+    made = ma.compile("sqrt(max(x - y, 0) + z + t) + x*y*z", box, error=1e-4, layers=9)
+    assert "max(u, 0)" in [node.function for node in made.nodes] and made.check().passed
+
+
+def test_the_checker_takes_the_lesser_of_weights_forwards_and_backwards():
+    # forwards the two ways from x*y to the output are added as if they did not nearly cancel
+    box = {"x": (-1, 1), "y": (-1, 1), "z": (-0.01, 0.01)}
+    made = ma.compile("exp(sin(3*x*y)/10 + z) - sin(3*x*y)/10", box, error=1e-4, layers=9)
+    assert made.check().passed
+
+
 @pytest.mark.parametrize("layers", [0, 1.5, "many", True, None])
 def test_layers_must_be_a_number_or_auto(layers):
     with pytest.raises(BadInput, match="layers"):
