@@ -29,7 +29,7 @@ FILE_LIMIT = 64 << 30  # bytes
 BIG = 256 << 20  # bytes of a file from which on large tensors are mapped
 PIECE = 16 << 20  # bytes read at a time; smaller tensors of a big file are loaded
 DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "BF16": np.dtype("<u2")}
-NAME = re.compile(r"[a-z_]+(\.[a-z0-9_]+){0,7}")
+NAME = re.compile(r"[a-z_]+(\.[a-z0-9_]+){0,11}")
 
 Tensors = dict[str, NDArray[Any]]
 

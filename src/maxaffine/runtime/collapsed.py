@@ -5,6 +5,7 @@ Small batches run in NumPy; large ones in compiled blocks on several threads.  B
 order, so a query's value depends neither on its batch nor on the number of threads.
 """
 
+import itertools
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
@@ -24,8 +25,11 @@ CHUNK = 1 << 12  # queries at a time in NumPy
 
 @dataclass(frozen=True)
 class Program:
-    """A collapsed layer as tables: one row of `groups` (products?, first direction, directions), one row of `directions`
-    (offset of its coefficients, their number, columns in, columns out, 0 powers or 1 Chebyshev) and one of `rows` per direction.
+    """A collapsed layer as tables: one row of `groups` (kind, first direction, directions), one row of `directions` (offset of
+    its coefficients, their number, columns in, columns out, basis, whether it ends a block) and one of `rows` per direction.
+
+    Kinds: 0 a train, 1 products of single directions, 2 of blocks, 3 of complex blocks.  Bases: 0 powers, 1 Chebyshev, 2 powers
+    of z^2, which Horner's rule in the rounded z^2 meets with no more roundings than Horner's rule in z.
     """
 
     centre: Array
@@ -45,13 +49,17 @@ def program(collapsed: Collapsed, outputs: int) -> Program:
     groups, directions = [], []
     at, width = 0, outputs
     for group in collapsed.groups:
-        groups.append((int(group.products), len(rows), len(group.cores)))
-        for row, core in zip(group.matrix, group.cores, strict=True):
-            columns = core.T[None] if group.products else np.moveaxis(core, 1, 2)  # (in, out, degree + 1)
+        kind = 3 if group.parts == 2 else 2 if group.parts == 1 and max(group.blocks) > 1 else group.parts
+        groups.append((kind, len(rows), len(group.cores)))
+        ends = set(itertools.accumulate(group.blocks))
+        for e, (row, core) in enumerate(zip(group.matrix, group.cores, strict=True)):
+            columns = np.moveaxis(core, 1, 2)  # (in, out, degree + 1)
+            even = group.basis == "powers" and columns.shape[2] > 2 and not columns[:, :, 1::2].any()
+            columns = columns[:, :, ::2] if even else columns
             left, right, count = columns.shape
             pieces.append(columns[:, :, ::-1].reshape(-1))
             rows.append(row)
-            directions.append((at, count, left, right, int(group.basis == "chebyshev")))
+            directions.append((at, count, left, right, 2 if even else int(group.basis == "chebyshev"), int(e + 1 in ends)))
             at, width = at + columns.size, max(width, right)
     return Program(
         np.ascontiguousarray(collapsed.centre), np.ascontiguousarray(rows), np.concatenate(pieces),
@@ -85,29 +93,42 @@ def in_numpy(made: Program, x: Array) -> Array:
     points = (x - made.centre).T.copy()
     total = np.zeros((made.outputs, len(x)))
     z = []
-    for row in made.rows:
+    for row, direction in zip(made.rows, made.directions, strict=True):
         one = np.zeros(len(x))
         for n, i in enumerate(np.flatnonzero(row)):
             one = row[i] * points[i] if n == 0 else one + row[i] * points[i]
-        z.append(np.clip(one, -1.0, 1.0))
-    for products, first, E in made.groups:
+        one = np.clip(one, -1.0, 1.0)
+        z.append(one * one if direction[4] == 2 else one)
+    for kind, first, E in made.groups:
+        held: list[Array] = []
         state: list[Array] = []
-        for e in range(E):
-            at, count, left, right, kind = (int(n) for n in made.directions[first + e])
+        begins = True
+        for e in range(first, first + E):
+            at, count, left, right, basis, ends = (int(n) for n in made.directions[e])
             table = made.coefficients[at : at + left * right * count].reshape(left, right, count)
-            rule = partial(_clenshaw if kind else _horner, z=z[first + e])
-            if e == 0:
+            rule = partial(_clenshaw if basis == 1 else _horner, z=z[e])
+            if begins:
                 state = [rule(table[0, b]) for b in range(right)]
-            elif products:
-                state = [one * rule(table[0, b]) for b, one in enumerate(state)]
             else:
                 state = [reduce(add, [state[a] * rule(table[a, b]) for a in range(left)]) for b in range(right)]
-        if products:
-            for one in state:
-                total[0] += one
+            begins = bool(ends)
+            if ends:
+                held = state if not held else _multiplied(held, state, bool(kind == 3))
+        if kind == 0:
+            total += np.stack(held)
         else:
-            total += np.stack(state)
+            for one in held[: len(held) // 2] if kind == 3 else held:
+                total[0] += one
     return np.asarray(total.T)
+
+
+def _multiplied(held: list[Array], more: list[Array], complex_: bool) -> list[Array]:
+    """Columns times columns, where complex the imaginary parts after the real ones."""
+    if not complex_:
+        return [a * b for a, b in zip(held, more, strict=True)]
+    R = len(held) // 2
+    a, b, p, q = held[:R], held[R:], more[:R], more[R:]
+    return [a[r] * p[r] - b[r] * q[r] for r in range(R)] + [a[r] * q[r] + b[r] * p[r] for r in range(R)]
 
 
 def _horner(coefficients: Array, z: Array) -> Array:

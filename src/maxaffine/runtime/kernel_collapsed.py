@@ -79,6 +79,27 @@ def _clenshaw(coefficients, at, count, z, out, before):
             out[q] = (c0 - before[q]) + z[q] * out[q]
 
 
+@nb.njit(inline="always")
+def _multiply(held, fresh, columns, form, first):
+    """held *= fresh, column by column; where form is 3 complex ones, their imaginary parts after the real ones."""
+    if first:
+        for b in range(columns):
+            for q in range(BLOCK):
+                held[b, q] = fresh[b, q]
+    elif form == 3:
+        R = columns // 2
+        for r in range(R):
+            for q in range(BLOCK):
+                a, b = held[r, q], held[R + r, q]
+                u, v = fresh[r, q], fresh[R + r, q]
+                held[r, q] = a * u - b * v
+                held[R + r, q] = a * v + b * u
+    else:
+        for b in range(columns):
+            for q in range(BLOCK):
+                held[b, q] = held[b, q] * fresh[b, q]
+
+
 @nb.njit(nb.void(TABLE, ROW, TABLE, ROW, INDEX_TABLE, INDEX_TABLE, INTEGER, OUT, INTEGER, INTEGER), **OPTIONS)
 def collapsed(x, centre, rows, coefficients, groups, directions, work, out, start, stop):
     """Queries start..stop of a collapsed layer; see runtime/collapsed.py for the tables."""
@@ -90,6 +111,7 @@ def collapsed(x, centre, rows, coefficients, groups, directions, work, out, star
     total = np.empty((K, BLOCK))
     state = np.empty((work, BLOCK))
     fresh = np.empty((work, BLOCK))
+    held = np.empty((work, BLOCK))
     one = np.empty(BLOCK)
     before = np.empty(BLOCK)
     for base in range(start, stop, BLOCK):
@@ -119,17 +141,20 @@ def collapsed(x, centre, rows, coefficients, groups, directions, work, out, star
                     z[d, q] = 0.0
             for q in range(BLOCK):
                 z[d, q] = min(max(z[d, q], -1.0), 1.0)
+            if directions[d, 4] == 2:
+                for q in range(BLOCK):
+                    z[d, q] = z[d, q] * z[d, q]
         for k in range(K):
             for q in range(BLOCK):
                 total[k, q] = 0.0
         for g in range(groups.shape[0]):
-            products, first_direction, E = groups[g, 0], groups[g, 1], groups[g, 2]
-            if products:
+            form, first_direction, E = groups[g, 0], groups[g, 1], groups[g, 2]
+            if form == 1:
                 for r in range(directions[first_direction, 3]):
                     for e in range(E):
                         d = first_direction + e
                         at, count, kind = directions[d, 0], directions[d, 1], directions[d, 4]
-                        if kind == 0:
+                        if kind != 1:
                             _horner(coefficients, at + r * count, count, z[d], one)
                         else:
                             _clenshaw(coefficients, at + r * count, count, z[d], one, before)
@@ -142,17 +167,18 @@ def collapsed(x, centre, rows, coefficients, groups, directions, work, out, star
                     for q in range(BLOCK):
                         total[0, q] = total[0, q] + state[0, q]
                 continue
+            begins, first_block = True, True
             for e in range(E):
                 d = first_direction + e
                 at, count, kind = directions[d, 0], directions[d, 1], directions[d, 4]
                 left, right = directions[d, 2], directions[d, 3]
                 for b in range(right):
                     for a in range(left):
-                        if kind == 0:
+                        if kind != 1:
                             _horner(coefficients, at + (a * right + b) * count, count, z[d], one)
                         else:
                             _clenshaw(coefficients, at + (a * right + b) * count, count, z[d], one, before)
-                        if e == 0:
+                        if begins:
                             for q in range(BLOCK):
                                 fresh[b, q] = one[q]
                         elif a == 0:
@@ -161,12 +187,23 @@ def collapsed(x, centre, rows, coefficients, groups, directions, work, out, star
                         else:
                             for q in range(BLOCK):
                                 fresh[b, q] = fresh[b, q] + state[a, q] * one[q]
-                for b in range(right):
+                begins = directions[d, 5] != 0
+                if begins:
+                    _multiply(held, fresh, right, form, first_block)
+                    first_block = False
+                else:
+                    for b in range(right):
+                        for q in range(BLOCK):
+                            state[b, q] = fresh[b, q]
+                last = right
+            if form == 0:
+                for k in range(K):
                     for q in range(BLOCK):
-                        state[b, q] = fresh[b, q]
-            for k in range(K):
-                for q in range(BLOCK):
-                    total[k, q] = total[k, q] + state[k, q]
+                        total[k, q] = total[k, q] + held[k, q]
+            else:
+                for r in range(last // 2 if form == 3 else last):
+                    for q in range(BLOCK):
+                        total[0, q] = total[0, q] + held[r, q]
         for k in range(K):
             if size == BLOCK:
                 for q in range(BLOCK):

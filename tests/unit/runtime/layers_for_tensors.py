@@ -35,6 +35,20 @@ def grouped_layers() -> dict[str, GroupedLayer]:
     found["three coupled directions"] = _grouped([Group(eye, (keys(4), keys(5), keys(4)), rng.normal(size=(4, 5, 4, 1)))], 3)
     even = np.cos(np.linspace(-3, 3, 11))[:, None]
     found["an even function"] = _grouped([Group(np.eye(1), (keys(11),), even)], 1)
+    matrices = np.array([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5], [0.0, 0.5, -0.5]])
+
+    def values(*shape: int) -> np.ndarray:
+        return 0.6 * rng.normal(size=shape)
+
+    triple = values(5, 3), values(4, 3), values(5, 3)
+    found["three complex products"] = _grouped(
+        [Group(matrices, (keys(5), keys(4), keys(5)), None, triple, None, tuple(values(*one.shape) for one in triple))], 3
+    )
+    pair = values(4, 2), values(3, 4, 2)
+    found["a block of two directions"] = _grouped([Group(eye, (keys(4), keys(3), keys(4)), None, pair)], 3)
+    found["a complex block"] = _grouped(
+        [Group(eye, (keys(4), keys(3), keys(4)), None, pair, None, tuple(values(*one.shape) for one in pair))], 3
+    )
     return found
 
 

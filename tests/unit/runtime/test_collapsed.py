@@ -91,7 +91,7 @@ def test_the_error_is_of_the_size_that_is_seen_and_a_smaller_tolerance_takes_mor
         made = collapse(layer, tolerance)
         away = float(np.abs(collapsed.in_numpy(collapsed.program(made, 1), x) - exact(layer, x)).max())
         assert made.error <= 4 * away + 1e-12  # a proof that is far too careful would be dropped by the chooser
-        terms.append(len(made.groups[0].cores[0]))
+        terms.append(made.groups[0].cores[0].shape[1])
     assert terms == sorted(set(terms))
 
 

@@ -1,15 +1,17 @@
 """Sums of products over blocks of directions, complex ones among them, say in every runtime what complex einsum says."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import maxaffine as ma
 from maxaffine.core.errors import Refused
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.exact_layer import exact_value
-from maxaffine.runtime import chooser, grouped
+from maxaffine.runtime import chooser, collapsed, grouped, parallel
 from maxaffine.runtime.collapse import collapse, collapsible
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -74,11 +76,56 @@ def test_memory_per_query_of_a_hundred_directions_is_that_of_one_and_not_of_all(
     assert grouped.bytes_per_query(layer) < 8 * 4 * sum(layer.groups[0].shape) / 10
 
 
-def test_complex_and_block_factors_do_not_collapse_and_say_so() -> None:
-    for kept in (made(), made((2,), complex_values=False), made((1, 1))):
-        assert not collapsible(kept)
-        with pytest.raises(Refused, match="complex, or of blocks"):
-            collapse(kept, 1e-3)
+COLLAPSED = ("a block between two directions", "real", "a block of three", "one block", "complex directions", "float32",
+             "a hundred directions", "many directions and blocks")  # fmt: skip
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-7])
+@pytest.mark.parametrize("name", COLLAPSED)
+def test_complex_and_block_factors_collapse_within_their_proved_error(name: str, tolerance: float, monkeypatch) -> None:
+    layer = made(**CASES[name])
+    x = points(layer)
+    corners = np.random.default_rng(4).choice([-1.0, 1.0], (60, layer.dimension))
+    x = np.concatenate([x, corners])
+    found = collapse(layer, tolerance)
+    monkeypatch.setattr(parallel, "_loaded", {"collapsed": None})
+    said = collapsed.evaluate(layer, x, tolerance)[:, 0, 0].astype(np.float64)
+    away = float(np.abs(said - by_definition(layer, x)).max())
+    assert away <= found.error + (1e-6 if layer.dtype == "float32" else 1e-13) and found.error <= found.allowed
+    assert found.allowed <= 1.001 * tolerance + 1e-9
+    monkeypatch.setattr(parallel, "_loaded", {})
+    monkeypatch.setattr(parallel, "ENOUGH", 0)
+    monkeypatch.setattr(parallel, "SHARE", 1)
+    assert np.array_equal(collapsed.evaluate(layer, x, tolerance, 2)[:, 0, 0].astype(np.float64), said)
+
+
+def test_a_coefficient_that_is_off_by_what_is_proved_is_seen() -> None:
+    layer = made()
+    found = collapse(layer, 1e-4)
+    (group,) = found.groups
+    first, *others = group.cores
+    moved = replace(group, cores=(first + np.eye(1, first.shape[1])[:, :, None] * 2e-2, *others))
+    x = points(layer, 2000)
+    said = collapsed.in_numpy(collapsed.program(replace(found, groups=(moved,)), 1), x)[:, 0]
+    assert np.abs(said - by_definition(layer, x)).max() > found.error
+
+
+def test_squares_take_half_the_coefficients() -> None:
+    box = ma.Box(**{f"x{i}": (-1, 1) for i in range(1, 6)})
+    layer = ma.compile("exp(sin(x1**2 + x2**2 + x3**2 + x4**2 + x5**2))", box, error=1e-3)
+    program = collapsed.prepared(layer.weights, layer.reserve)
+    assert layer.runtime()[0] == "collapsed" and program.groups[0, 0] == 3 and set(program.directions[:, 4]) == {2}
+    x = layer.target.box.sample(2000, np.random.default_rng(0))
+    wanted = np.exp(np.sin((x**2).sum(axis=1)))
+    assert np.abs(layer(x, runtime="collapsed") - wanted).max() <= layer.statement("collapsed").bound <= 1e-3
+    assert layer.certificate_for("factorised").bound < layer.certificate_for("collapsed").bound
+    assert layer.check().passed
+
+
+def test_steep_and_large_blocks_do_not_collapse_and_say_so() -> None:
+    layer = made((4,), keys=8, rank=2)
+    with pytest.raises(Refused, match=r"too steep for one polynomial|too many directions at once"):
+        collapse(layer, 1e-9)
 
 
 def test_a_hundred_real_directions_collapse_within_their_tolerance() -> None:

@@ -1,6 +1,6 @@
 """Triton kernels of collapsed layers: short Chebyshev series per direction, no exponentials, no gathers.
 
-    products   out_k = sum_terms sum_r prod_e p_er(z_e),     train   out_k = sum_rs p_r(z_1) P_rs(z_2) q_sk(z_3)
+    products   out_k = Re sum_terms sum_r prod_e p_er(z_e),     train   out_k = sum_rs p_r(z_1) P_rs(z_2) q_sk(z_3)
 
 T_k comes from S_{k+1} = (-1)^k 2 z S_k + S_{k-1}, S_k = T_k up to the signs + + - - which the table absorbs: one fused
 multiply-add per degree, shared by up to four series, and one more per coefficient.  Every query is computed by the same
@@ -173,15 +173,25 @@ def _direction(x_ptr, rows, inside, x0, x1, table, once, NUMBERS: tl.constexpr, 
 @triton.jit
 def _chunk(x_ptr, rows, inside, x0, x1, table, once, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
            TERM: tl.constexpr, FIRST: tl.constexpr, WIDTH: tl.constexpr, SLOPE: tl.constexpr, D: tl.constexpr):  # fmt: skip
-    """sum over WIDTH products of one term; direction SLOPE enters with its derivative."""
-    q0, q1, q2, q3 = _direction(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, TERM + 3, FIRST,
+    """sum over WIDTH products of one term, or the real part of half as many complex ones; direction SLOPE by its derivative."""
+    q0, q1, q2, q3 = _direction(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, TERM + 4, FIRST,
                                 FORM[TERM + 1], WIDTH, SLOPE == 0, D)  # fmt: skip
     DIRECTIONS: tl.constexpr = FORM[TERM]
     for e in tl.static_range(1, DIRECTIONS):
-        p0, p1, p2, p3 = _direction(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, TERM + 3 + 6 * e, FIRST,
+        p0, p1, p2, p3 = _direction(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, TERM + 4 + 6 * e, FIRST,
                                     FORM[TERM + 1], WIDTH, e == SLOPE, D)  # fmt: skip
-        q0, q1, q2, q3 = q0 * p0, q1 * p1, q2 * p2, q3 * p3
-    if WIDTH == 1:
+        if FORM[TERM + 3] == 1:
+            q0, q1 = q0 * p0 - q1 * p1, q0 * p1 + q1 * p0
+            if WIDTH > 2:
+                q2, q3 = q2 * p2 - q3 * p3, q2 * p3 + q3 * p2
+        else:
+            q0, q1, q2, q3 = q0 * p0, q1 * p1, q2 * p2, q3 * p3
+    if FORM[TERM + 3] == 1:
+        if WIDTH > 2:
+            return q0 + q2
+        else:
+            return q0
+    elif WIDTH == 1:
         return q0
     elif WIDTH == 2:
         return q0 + q1
@@ -235,7 +245,7 @@ def products(x_ptr, out_ptr, table, count, once, NUMBERS: tl.constexpr, MAPS: tl
 @triton.constexpr_function
 def _bends(MAPS, FORM, TERM, e, d):
     """Whether the term has a direction e, and that direction the variable d."""
-    return e < FORM[TERM] and MAPS[FORM[TERM + 3 + 6 * e] + 2 + 5 * d] != 0.0
+    return e < FORM[TERM] and MAPS[FORM[TERM + 4 + 6 * e] + 2 + 5 * d] != 0.0
 
 
 @triton.jit(do_not_specialize=["once"])
@@ -250,10 +260,10 @@ def product_slopes(x_ptr, weight_ptr, out_ptr, table, count, once, NUMBERS: tl.c
         out = tl.full(x0.shape, 0.0, x0.dtype)
         for g in tl.static_range(TERMS):
             weight = tl.load(weight_ptr + rows * K + FORM[g * STRIDE + 2], mask=inside, other=0.0)
-            for e in tl.static_range((STRIDE - 3) // 6):
+            for e in tl.static_range((STRIDE - 4) // 6):
                 if _bends(MAPS, FORM, g * STRIDE, e, d):
                     slope = _term(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, g * STRIDE, e, D)
-                    scale = tl.full(x0.shape, MAPS[FORM[g * STRIDE + 3 + 6 * e] + 2 + 5 * d], x0.dtype)
+                    scale = tl.full(x0.shape, MAPS[FORM[g * STRIDE + 4 + 6 * e] + 2 + 5 * d], x0.dtype)
                     out = tl.fma(weight * scale, slope, out)
         tl.store(out_ptr + rows * D + d, out, mask=inside)
 

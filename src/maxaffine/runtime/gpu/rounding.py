@@ -40,12 +40,12 @@ def points(degree: int, oversampling: int = OVERSAMPLING) -> tuple[Array, float]
     return z, 1.0 / math.cos(math.pi * degree / (2.0 * count)) * (1 + 1e-9)
 
 
-def series(core: Array, unit: float) -> tuple[Array, Array, Array]:
-    """Per column of (degree + 1, R): sup |p|, sup |p'| and the rounding of the kernels' evaluation."""
+def series(core: Array, unit: float, complex_: bool = False) -> tuple[Array, Array, Array]:
+    """Per column of (degree + 1, R): sup |p|, sup |p'| and the rounding of the kernels' evaluation; moduli of complex pairs."""
     if is_even(core):  # p(z) = q(w), w = 2 z^2 - 1 rounded once; p' = 4 z q'
-        size, slope, lost = _series(core[::2], unit)
+        size, slope, lost = _series(core[::2], unit, complex_)
         return size, 4.0 * slope, lost + unit * (1 + 1e-6) * slope
-    return _series(core, unit)
+    return _series(core, unit, complex_)
 
 
 def is_even(core: Array) -> bool:
@@ -53,15 +53,17 @@ def is_even(core: Array) -> bool:
     return len(core) > 4 and not core[1::2].any()
 
 
-def _series(core: Array, unit: float) -> tuple[Array, Array, Array]:
+def _series(core: Array, unit: float, complex_: bool) -> tuple[Array, Array, Array]:
     count, rank = core.shape
+    of = moduli if complex_ else np.abs
     z, factor = points(count - 1)
     T = np.cos(np.multiply.outer(np.arange(count), np.arccos(z)))  # (n, M)
     terms = core[:, None, :] * T[:, :, None]  # (n, M, R)
     cut = split(core)
     lower, upper = np.cumsum(terms[:cut], axis=0), np.cumsum(terms[cut:], axis=0)
     sums = np.abs(lower).max(axis=1)[1:].sum(axis=0) + np.abs(upper).max(axis=1).sum(axis=0)
-    whole = np.abs(terms.sum(axis=0)).max(axis=0)
+    values = terms.sum(axis=0)
+    whole = np.abs(values).max(axis=0)
     b_next, b_after = np.zeros((len(z), rank)), np.zeros((len(z), rank))
     shaken = np.zeros(rank)
     for j in range(count - 1, 1, -1):
@@ -72,8 +74,8 @@ def _series(core: Array, unit: float) -> tuple[Array, Array, Array]:
     slack = 1.0 + 8.0 * count * count * unit + 1e-6
     lost = (unit * (factor * (sums + shaken + whole) + np.abs(core).sum(axis=0)) + stored) * slack
     steep = np.polynomial.chebyshev.chebder(core, axis=0) if count > 1 else np.zeros((1, rank))
-    slope = np.abs(np.tensordot(T[: len(steep)], steep, axes=(0, 0))).max(axis=0) * factor * (1 + 1e-9)
-    return whole * factor * (1 + 1e-9), slope, lost
+    slope = of(np.tensordot(T[: len(steep)], steep, axes=(0, 0))).max(axis=0) * factor * (1 + 1e-9)
+    return of(values).max(axis=0) * factor * (1 + 1e-9), slope, moduli(lost) if complex_ else lost
 
 
 def coordinate(row: Array, centre: Array, reach: Array, unit: float) -> float:
@@ -90,9 +92,19 @@ def coordinate(row: Array, centre: Array, reach: Array, unit: float) -> float:
     return (error + exact * float(size.sum()) + 4.0 * FLOAT64.unit * float((np.abs(row) * np.abs(centre)).sum())) * (1 + 1e-6)
 
 
-def of_products(rows: Array, cores: tuple[Array, ...], centre: Array, reach: Array, unit: float) -> tuple[float, float]:
-    """Rounding of one term sum_r prod_e p_er, and what rounded coordinates cost, over the box."""
-    found = [series(core, unit) for core in cores]
+def moduli(columns: Array) -> Array:
+    """Of columns in pairs, real and imaginary: (.., 2R) -> (.., R), rounded up a little."""
+    return np.asarray(np.hypot(columns[..., ::2], columns[..., 1::2]) * (1 + 2.0**-50))
+
+
+def of_products(
+    rows: Array, cores: tuple[Array, ...], centre: Array, reach: Array, unit: float, complex_: bool = False
+) -> tuple[float, float]:
+    """Rounding of one term sum_r prod_e p_er, and what rounded coordinates cost, over the box.
+
+    A complex product is off by at most sqrt(2) gamma(2) of its modulus, less than three roundings.
+    """
+    found = [series(core, unit, complex_) for core in cores]
     sizes = np.stack([one[0] for one in found])  # (E, R)
     lost = np.stack([one[2] for one in found])
     moved = 0.0
@@ -103,7 +115,7 @@ def of_products(rows: Array, cores: tuple[Array, ...], centre: Array, reach: Arr
     evaluated = float((whole - np.prod(sizes, axis=0)).sum()) + 1e-15 * float(whole.sum())
     rank = cores[0].shape[1]
     additions = min(rank - 1, 2) + -(-rank // 4) - 1  # inside a chunk of four, then chunk by chunk
-    evaluated += gamma(len(rows) - 1 + additions, unit) * float(whole.sum())
+    evaluated += gamma((3 if complex_ else 1) * (len(rows) - 1) + additions, unit) * float(whole.sum())
     return evaluated, moved
 
 

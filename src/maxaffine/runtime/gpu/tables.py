@@ -1,6 +1,6 @@
 """From a collapsed layer to the tables that the kernels read, with a bound on what the kernels may be off by.
 
-    products   a list of terms, each for one output: sum_r prod_e p_er(z_e)
+    products   a list of terms, each for one output: sum_r prod_e p_er(z_e), or its real part where the series are complex
     train      sum_rs p_r(z_1) P_rs(z_2) q_sk(z_3), three directions whose values do not separate
 
 Coefficients that do not matter in the dtype are left out; what they sum to is part of the bound.  The remaining parts are bounded
@@ -9,7 +9,7 @@ in runtime/gpu/rounding.py.
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,11 +54,15 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Term:
-    """One sum of products for output k: for every direction its row (1, D) of M and coefficients (degree + 1, R)."""
+    """One sum of products for output k: for every direction its row (1, D) of M and coefficients (degree + 1, R).
+
+    Where they are complex the columns 2r and 2r + 1 are the real and the imaginary part of product r.
+    """
 
     output: int
     rows: Array  # (E, D)
     cores: tuple[Array, ...]
+    complex_: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,7 @@ class Polynomials:
         total = 0
         for term in self.terms:
             rank = term.cores[0].shape[1]
+            total += 2 * rank * (len(term.cores) - 1) if term.complex_ else 0
             for core in term.cores:  # zeros in the code are left out, zeros in memory are not
                 kept = int(np.count_nonzero(core)) if self.dtype == "float32" else core.size
                 total += kept + (len(core) - 2) * -(-rank // 4)
@@ -132,31 +137,41 @@ def polynomials(layer: GroupedLayer, dtype: str, tolerance: float = 0.0) -> Poly
     evaluated, moved = 0.0, 0.0
     every: list[Term | Train] = [*terms, *trains]
     for part in every:
-        bounds = rounding.of_products if isinstance(part, Term) else rounding.of_train
-        one, other = bounds(part.rows, part.cores, found.centre, reach, unit)
+        arguments = (part.rows, part.cores, found.centre, reach, unit)
+        if isinstance(part, Term):
+            one, other = rounding.of_products(*arguments, part.complex_)
+        else:
+            one, other = rounding.of_train(*arguments)
         evaluated, moved = evaluated + one, moved + other
-    whole = sum(size(term.cores) for term in terms) + sum(size(train.cores) for train in trains)
+    whole = sum(size(term.cores, term.complex_) for term in terms) + sum(size(train.cores) for train in trains)
     evaluated += gamma(len(terms) + len(trains) - 1, unit) * whole
     parts = {"collapse": collapsed, "left out": left_out, "evaluation": evaluated, "query": moved}
     bound = math.fsum(parts.values()) * (1 + 1e-9)
     return Polynomials(tuple(terms), tuple(trains), found.centre, layer.low, layer.high, layer.d_out, dtype, bound, parts)
 
 
-def size(cores: tuple[Array, ...]) -> float:
+def size(cores: tuple[Array, ...], complex_: bool = False) -> float:
     """A bound of the sum that the cores of a term or train stand for."""
     if cores[0].ndim == 2:
-        return float(np.prod([np.abs(core).sum(axis=0) for core in cores], axis=0).sum())
+        return float(np.prod(_sizes(cores, complex_), axis=0).sum()) / (2.0 if complex_ else 1.0)
     state = np.ones(1)
     for core in cores:
         state = state @ np.abs(core).sum(axis=1)
     return float(state.max())
 
 
+def _sizes(cores: Sequence[Array], complex_: bool) -> Array:
+    """Sums of |coefficients| of every column, (E, columns); of complex ones a bound of the modulus, for both of their columns."""
+    sums = np.stack([np.abs(core).sum(axis=0) for core in cores])
+    return np.repeat(rounding.moduli(sums), 2, axis=1) if complex_ else sums
+
+
 def _parts(group: CollapsedGroup, room: float) -> tuple[list[Term | Train], float]:
     """The terms of a group, one or more per output, or a train of three directions; and what was left out."""
     E = len(group.matrix)
-    if group.products:
-        term, lost = _short(0, group.matrix, group.cores, room)
+    if group.parts:
+        complex_ = group.parts == 2
+        term, lost = _short(0, group.matrix, multiplied_out(group.cores, group.blocks, complex_), room, complex_)
         return [term], lost
     if E > 3:
         raise Refused(f"the kernels take values that couple at most 3 directions, and a group couples {E}.")
@@ -179,11 +194,47 @@ def _parts(group: CollapsedGroup, room: float) -> tuple[list[Term | Train], floa
     return terms, dropped + total
 
 
-def _short(output: int, rows: Array, cores: tuple[Array, ...], room: float) -> tuple[Term, float]:
+def multiplied_out(cores: tuple[Array, ...], blocks: tuple[int, ...], complex_: bool) -> tuple[Array, ...]:
+    """Products of trains over blocks as products of series (degree + 1, R'), one per direction; complex columns in pairs.
+
+    Product r with ranks k, .. between the directions of a block becomes one product for every choice of them.
+    """
+    R = cores[blocks[0] - 1].shape[2] // (2 if complex_ else 1)
+    inner = [core.shape[2] for core, ends in zip(cores, _ends(blocks), strict=True) if not ends]
+    if math.prod(inner) * R * sum(core.shape[1] for core in cores) > MOST_SERIES:
+        raise Refused("the layer's blocks of directions couple too many series for unrolled code.")
+    choices = np.indices((R, *inner)).reshape(1 + len(inner), -1)  # product, then a rank for every direction inside a block
+    found, place, left = [], 1, np.zeros(choices.shape[1], dtype=np.int64)
+    for core, ends in zip(cores, _ends(blocks), strict=True):
+        if not ends:
+            right = choices[place]
+            found.append(_paired(core[left, :, right].T, None, complex_))
+            left, place = right, place + 1
+        else:
+            imaginary = core[left, :, R + choices[0]].T if complex_ else None
+            found.append(_paired(core[left, :, choices[0]].T, imaginary, complex_))
+            left = np.zeros_like(left)
+    return tuple(found)
+
+
+def _ends(blocks: tuple[int, ...]) -> list[bool]:
+    """For every direction whether it is the last one of its block."""
+    return [i + 1 == count for count in blocks for i in range(count)]
+
+
+def _paired(real: Array, imaginary: Array | None, complex_: bool) -> Array:
+    """(degree + 1, R) as it is, or with its imaginary parts (or 0) in every second column."""
+    if not complex_:
+        return real
+    pair = np.stack([real, np.zeros_like(real) if imaginary is None else imaginary], axis=-1)
+    return pair.reshape(len(real), -1)
+
+
+def _short(output: int, rows: Array, cores: tuple[Array, ...], room: float, complex_: bool = False) -> tuple[Term, float]:
     """The term with few products and without coefficients that matter less than `room`; what was left out at most."""
-    cores, dropped = fewest_products(cores, 2.0 / 3.0 * room)
+    cores, dropped = (cores, 0.0) if complex_ else fewest_products(cores, 2.0 / 3.0 * room)
     kept = [np.array(core, dtype=np.float64) for core in cores]
-    sizes = np.stack([np.abs(core).sum(axis=0) for core in kept])  # (E, R)
+    sizes = _sizes(kept, complex_)  # (E, R)
     lost = 0.0
     for e, core in enumerate(kept):
         others = np.prod(np.delete(sizes, e, axis=0), axis=0)  # what a coefficient of this direction is multiplied by
@@ -196,7 +247,7 @@ def _short(output: int, rows: Array, cores: tuple[Array, ...], room: float) -> t
         alive = np.flatnonzero(np.abs(core).max(axis=1))
         last = int(alive[-1]) + 1 if len(alive) else 1
         kept[e] = np.pad(core[:last], ((0, max(2 - last, 0)), (0, 0)))
-    return Term(output, rows, tuple(kept)), dropped + lost * (1 + 1e-12)
+    return Term(output, rows, tuple(kept), complex_), dropped + lost * (1 + 1e-12)
 
 
 # -- what the kernels read
@@ -222,7 +273,7 @@ def signs(count: int) -> Array:
 def program(found: Polynomials, slopes: bool = False) -> Program:
     """Maps, form and table of all terms; with `slopes` the derivatives' coefficients as well."""
     most = max(len(term.cores) for term in found.terms)
-    stride = 3 + 6 * most
+    stride = 4 + 6 * most
     maps: list[float] = []
     form: list[float] = []
     table: list[Array] = []
@@ -230,7 +281,7 @@ def program(found: Polynomials, slopes: bool = False) -> Program:
     for term in found.terms:
         rank = term.cores[0].shape[1]
         padded = rank + 1 if rank % 4 == 3 else rank
-        entry: list[float] = [len(term.cores), padded, term.output]
+        entry: list[float] = [len(term.cores), padded, term.output, int(term.complex_)]
         for row, plain in zip(term.rows, term.cores, strict=True):
             core = np.pad(plain, ((0, 0), (0, padded - rank)))
             even = not slopes and rounding.is_even(core)

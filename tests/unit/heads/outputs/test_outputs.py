@@ -217,3 +217,12 @@ def test_the_command_line_takes_sequences_and_an_error_for_every_output(tmp_path
     ):  # fmt: skip
         assert main(["compile", "x1; x2 + x3", *wrong, "--error", "0.1"]) == 2
         assert why in capsys.readouterr().err
+
+
+def test_products_beside_other_outputs_are_saved_and_exported(tmp_path):
+    box = ma.Box(x=(-1, 1), y=(-1, 1), z=(0, 1))
+    layer = ma.compile("abs(x - 0.3)*abs(y)*exp(z), abs(x)", box, error=0.05)
+    assert any(group.factored for part in layer.weights.parts for group in part.layer.groups)
+    layer.save(tmp_path / "f.safetensors")
+    assert ma.load(tmp_path / "f.safetensors", check=True).standing == "checked"
+    layer.to_safetensors(tmp_path / "g.safetensors")
