@@ -3,6 +3,7 @@
 server.py    address, token, limits; starts and stops everything
 page.py      what stands on the page, and what happens when something on it is touched
 worker.py    the process beside a page in which layers are compiled, with limits of memory and time
-views.py     a layer as plain data to show: numbers, curves, maps, weights at a point, matrices
+views.py     a layer as plain data to show: numbers, curves, maps, query and attention at a point, matrices
+keys.py      what the keyboard does
 ask.py       what the form asks for; the link that restores it
 """

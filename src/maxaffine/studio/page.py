@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from nicegui import ui
 
 from maxaffine.core.errors import MaxaffineError
-from maxaffine.studio import show
+from maxaffine.studio import keys, show
 from maxaffine.studio.ask import DTYPES, NORMS, Ask
 from maxaffine.studio.worker import TABLE, Worker
 
@@ -75,13 +76,16 @@ class Page:
             self.go = ui.button("Compile", on_click=self.compile).props('data-name="compile"')
             self.stop = ui.button("Cancel", on_click=self.cancel).props('outline data-name="cancel"')
         self.stop.disable()
-        self.expression.on("keydown.ctrl.enter", self.compile)
+        for field in (self.expression, self.box, self.error):
+            keys.on_enter(field, self.compile)
+        keys.whole_page(self.escape)
         self.progress = ui.label().classes("text-sm opacity-70").props('data-name="progress"')
         ui.select(list(gallery), label="or from the gallery", with_input=True, on_change=self._from_gallery).props(
             "outlined dense"
         ).classes("w-full")
-        table = ui.upload(label="or a table (.csv)", on_upload=self._dropped, max_file_size=TABLE, auto_upload=True)
-        table.on("rejected", lambda: self.tell(f"a table may have at most {TABLE:,} bytes here."))
+        page = weakref.proxy(self)  # the web server keeps the addresses of uploads, and with them what receives one
+        table = ui.upload(label="or a table (.csv)", on_upload=lambda e: page.dropped(e), max_file_size=TABLE, auto_upload=True)
+        table.on("rejected", lambda: page.tell(f"a table may have at most {TABLE:,} bytes here."))
         table.props('flat bordered accept=.csv data-name="table"').classes("w-full")
 
     def _slide(self, event: Any) -> None:
@@ -137,7 +141,8 @@ class Page:
         self.request(name, *arguments, then=self._compiled)
         return True
 
-    async def _dropped(self, event: Any) -> None:
+    async def dropped(self, event: Any) -> None:
+        """A table came."""
         from maxaffine.cli import arguments
 
         try:
@@ -156,6 +161,11 @@ class Page:
         self.summary = self._wanted = None
         self.results.clear()
         self.tell("cancelled.")
+
+    def escape(self) -> None:
+        """Cancel a compile that is under way; where none is, nothing happens."""
+        if id(self) in busy:
+            self.cancel()
 
     def _over(self) -> None:
         busy.discard(id(self))
@@ -214,8 +224,8 @@ class Page:
         self._wanted = (self.axes, self.point)
 
     def _looked(self, found: dict[str, Any]) -> None:
-        self.shown.view(found["view"])
-        self.shown.attention(found["attention"])
+        self.shown.pictures.view(found["view"])
+        self.shown.pictures.attention(found["attention"])
 
 
 def _one_of(value: str, known: Any) -> str:

@@ -1,4 +1,4 @@
-"""What the page shows of a layer: numbers and proof, pictures, attention at a point, what can be turned and what be taken."""
+"""What the page shows of a layer: numbers and proof, pictures, what can be turned and what be taken."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from nicegui import ui
 
 from maxaffine.report import style
-from maxaffine.studio import charts
+from maxaffine.studio import charts, keys
+from maxaffine.studio.pictures import Pictures
 
 if TYPE_CHECKING:
     from maxaffine.studio.page import Page
 
-MAP = 360  # pixels of a map
 COMPARED = {"method": "method", "tokens": "tokens_text", "proved bound": "bound", "observed": "observed", "size": "bytes"}
 
 
@@ -23,8 +23,7 @@ class Shown:
         self.page = page
         self.top = ui.column().classes("w-full gap-1")
         self.numbers()
-        self.body = ui.column().classes("w-full gap-1")
-        self.weights = ui.column().classes("w-full gap-1")
+        self.pictures = Pictures(page)
         with ui.expansion("Turn: temperature and matrices", icon="tune").classes("w-full") as self.turning:
             self._turn()
         with ui.expansion("Compare: frontier, another method", icon="compare_arrows").classes("w-full"):
@@ -47,8 +46,9 @@ class Shown:
             else:
                 bound, asked = style.above(s["bound"]), f"{s['asked']:g}"
                 said = f"{s['kind']}: error <= {bound} {s['where']} (asked: {asked}), for {s['scope']}"
-            ui.label(said).props('data-name="proof"').classes("font-mono text-sm")
-            ui.label(f"observed: error {s['observed']:.6g} (not a bound)").props('data-name="observed"').classes(
+            ui.label(said).props('data-name="proof" role=status').classes("font-mono text-sm")
+            took = f"; compiled in {s['took']:.1f} s of processor time" if "took" in s else ""
+            ui.label(f"observed: error {s['observed']:.6g} (not a bound){took}").props('data-name="observed"').classes(
                 "font-mono text-sm"
             )
             bar = charts.proof(s)
@@ -60,95 +60,6 @@ class Shown:
                 )
             with ui.expansion("why, in words").classes("w-full"):
                 ui.label(s["explained"]).classes("whitespace-pre-wrap font-mono text-xs")
-
-    # -- pictures
-
-    def view(self, view: dict[str, Any]) -> None:
-        """Curves or maps."""
-        s = self.page.summary or {}
-        self.body.clear()
-        with self.body:
-            if len(s["names"]) > 1:
-                self._axes(s)
-            if view["kind"] == "curves":
-                name = s["names"][view["axes"][0]]
-                ui.echart(charts.values(view, name), on_click=None).classes("w-full h-56")
-                ui.echart(charts.errors(view, name)).classes("w-full h-44")
-                low, high, axis = s["low"][view["axes"][0]], s["high"][view["axes"][0]], view["axes"][0]
-                move = ui.slider(min=low, max=high, step=(high - low) / 400, value=self.page.point[axis])
-                move.on_value_change(lambda e: self._moved({axis: float(e.value)}))
-                move.props(f'label aria-label="{name}" data-name="point"')
-            else:
-                self._maps(view, s)
-
-    def _maps(self, view: dict[str, Any], s: dict[str, Any]) -> None:
-        i, j = view["axes"]
-        with ui.row().classes("w-full gap-4"):
-            for name in ("target", "layer", "error"):
-                low, high = view["range"] if name != "error" else (0.0, view["worst"])
-                with ui.column().classes("gap-0"):
-                    ui.label(f"{name}: {low:.3g} to {high:.3g}").classes("text-xs")
-                    over = charts.overlay(view, self.page.point, MAP)
-                    image = ui.interactive_image(view[name], content=over, size=(MAP, MAP), cross=True)
-                    image.on_mouse(lambda e: self._clicked(e, view))
-                    image.props(f'data-name="map-{name}"').style(f"width:{MAP * 3 // 4}px;height:{MAP * 3 // 4}px")
-                    ui.label(f"{s['names'][i]} to the right, {s['names'][j]} upwards; click for the weights").classes(
-                        "text-xs opacity-60"
-                    )
-
-    def _axes(self, s: dict[str, Any]) -> None:
-        """Which variables are drawn, and where the others are held."""
-        names, held = dict(enumerate(s["names"])), [k for k in range(len(s["names"])) if k not in self.page.axes]
-        with ui.row().classes("items-center"):
-            first = ui.select(names, label="across", value=self.page.axes[0]).props("outlined dense").classes("w-28")
-            both = {-1: "(a curve)"} | names
-            second = ui.select(both, label="up", value=self.page.axes[1] if len(self.page.axes) > 1 else -1)
-            second.props("outlined dense").classes("w-28")
-
-            def chosen() -> None:
-                axes = (first.value,) if second.value in (-1, first.value) else (first.value, second.value)
-                self.page.look(axes=axes)
-
-            first.on_value_change(chosen)
-            second.on_value_change(chosen)
-        with ui.row().classes("w-full gap-4"):
-            for k in held[:8]:
-                with ui.column().classes("w-40 gap-0"):
-                    ui.label(f"{s['names'][k]} = {self.page.point[k]:.4g}").classes("text-xs")
-                    low, high = s["low"][k], s["high"][k]
-                    move = ui.slider(min=low, max=high, step=(high - low) / 200, value=self.page.point[k])
-                    move.on_value_change(lambda e, k=k: self._moved({k: float(e.value)}))
-                    move.props(f'aria-label="{s["names"][k]}"')
-
-    def _clicked(self, event: Any, view: dict[str, Any]) -> None:
-        i, j = view["axes"]
-        x = view["low"][0] + (view["high"][0] - view["low"][0]) * event.image_x / MAP
-        y = view["high"][1] - (view["high"][1] - view["low"][1]) * event.image_y / MAP
-        self._moved({i: x, j: y})
-
-    def _moved(self, coordinates: dict[int, float]) -> None:
-        self.page.look(point=[coordinates.get(k, value) for k, value in enumerate(self.page.point)])
-
-    def attention(self, found: dict[str, Any]) -> None:
-        """Who answers at the point, and with what."""
-        s = self.page.summary or {}
-        self.weights.clear()
-        with self.weights:
-            if "why" in found:
-                ui.label(f"no weights are shown: {found['why']}").classes("text-sm")
-                return
-            where = ", ".join(f"{name} = {value:.4g}" for name, value in zip(s["names"], found["point"], strict=True))
-            value, target = (", ".join(f"{one:.10g}" for one in found[key]) for key in ("value", "target"))
-            ui.label(f"at {where}: the layer says {value}, the target {target}").classes("font-mono text-sm").props(
-                'data-name="value"'
-            )
-            with ui.row().classes("w-full"):
-                for group in found["groups"][:6]:
-                    with ui.column().classes("gap-0 grow min-w-64"):
-                        told = f"attention of {group['count']:,} tokens (query column {group['group']}): "
-                        told += f"weights sum to {group['sum']:.12g}"
-                        ui.label(told).classes("text-xs").props('data-name="weights"')
-                        ui.echart(charts.weights(group)).classes("w-full h-40")
 
     # -- turn
 
@@ -170,7 +81,7 @@ class Shown:
                 self._sharpen(1.0)
 
             exact = ui.input("r").props("outlined dense").classes("w-20")
-            exact.on("keydown.enter", lambda: self._typed(exact.value))
+            keys.on_enter(exact, lambda: self._typed(exact.value))
         if not self.page.from_table:
             ui.label("The paper's lookup on a grid of cells instead: choose how many per variable, and see what is proved of it.")
             with ui.row().classes("w-full items-center no-wrap"):

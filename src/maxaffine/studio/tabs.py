@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from nicegui import ui
 
 from maxaffine.core.errors import MaxaffineError
@@ -27,12 +29,23 @@ def tabs(query: dict[str, str]) -> Page:
     with ui.tab_panels(bar, value=layer).classes("w-full"):
         with ui.tab_panel(layer):
             page = Page(ask)
-        with ui.tab_panel(field):
-            training.mean_field()
-        with ui.tab_panel(margin):
-            training.max_margin()
-        with ui.tab_panel(report):
-            training.report()
+        later = {
+            name: (ui.tab_panel(tab), build)
+            for name, tab, build in (
+                ("field", field, training.mean_field),
+                ("margin", margin, training.max_margin),
+                ("report", report, training.report),
+            )
+        }
+
+    def opened(event: Any) -> None:
+        """The tabs about training are built when they are first looked at."""
+        panel, build = later.pop(str(event.value), (None, None))
+        if panel is not None and build is not None:
+            with panel:
+                build()
+
+    bar.on_value_change(opened)
     if mistake:
         page.tell(mistake)
     elif query.get("go") == "1":

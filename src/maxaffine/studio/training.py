@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from nicegui import run, ui
 
 from maxaffine.core.errors import MaxaffineError
 from maxaffine.report import style
-from maxaffine.studio import charts
+from maxaffine.studio import charts, keys
 from maxaffine.studio.views import picture
 
 SIZE = 360  # pixels of a picture
@@ -29,7 +30,8 @@ RESULTS = Path("results")  # what `maxaffine lab keep` fills, in the folder wher
 def mean_field() -> None:
     """Click a point (alpha, gamma): theory and simulation of training there."""
     ui.label("Single-location regression: alpha = log(L-1)/d, gamma the token noise. Retrieval is possible in the bright region. "
-             "Click a point to train a softmax layer there: the theory's recursion, and a simulation over it.")  # fmt: skip
+             "Click a point to train a softmax layer there: the theory's recursion, and a simulation over it. "
+             "By keyboard: arrows move the ring, Enter trains.")  # fmt: skip
     with ui.row().classes("w-full items-start"):
         with ui.column().classes("gap-1"):
             beta = ui.slider(min=0.2, max=3.0, step=0.1, value=1.0).props('label-always aria-label="beta"').classes("w-80 mt-6")
@@ -41,18 +43,21 @@ def mean_field() -> None:
             )
         shown = ui.column().classes("grow min-w-80")
     under_way: list[int] = []
+    at = [0.2, 0.5]
 
-    async def clicked(event: Any) -> None:
+    def ring() -> None:
+        x, y = SIZE * (at[0] - ALPHA[0]) / (ALPHA[1] - ALPHA[0]), SIZE * (GAMMA[1] - at[1]) / (GAMMA[1] - GAMMA[0])
+        chart.content = charts.ring(x, y)
+
+    async def train() -> None:
         if under_way:
             return
         under_way.append(1)
         shown.clear()
-        alpha = ALPHA[0] + (ALPHA[1] - ALPHA[0]) * event.image_x / SIZE
-        gamma = GAMMA[1] - (GAMMA[1] - GAMMA[0]) * event.image_y / SIZE
         try:
             with shown:
                 ui.spinner()
-            found = await run.io_bound(_trained, alpha, gamma, float(beta.value)) or {}
+            found = await run.io_bound(_trained, at[0], at[1], float(beta.value)) or {}
             shown.clear()
             with shown:
                 _show_training(found)
@@ -63,10 +68,24 @@ def mean_field() -> None:
         finally:
             under_way.clear()
 
+    async def clicked(event: Any) -> None:
+        at[0] = ALPHA[0] + (ALPHA[1] - ALPHA[0]) * event.image_x / SIZE
+        at[1] = GAMMA[1] - (GAMMA[1] - GAMMA[0]) * event.image_y / SIZE
+        ring()
+        await train()
+
+    def stepped(right: int, up: int) -> None:
+        for k, (steps, (low, high)) in enumerate(zip((right, up), (ALPHA, GAMMA), strict=True)):
+            at[k] = min(max(at[k] + steps * (high - low) / 30, low), high)
+        ring()
+
+    ring()
     chart.on_mouse(clicked)
+    keys.moves(chart, "phases: arrow keys move the point, Enter trains there", stepped, "Enter", lambda _: train())
     beta.on("change", lambda: chart.set_source(_phases(float(beta.value))))
 
 
+@lru_cache(maxsize=32)
 def _phases(beta: float) -> str:
     """The phases at mu = 1: retrieval bright, uncondensed dark, condensed darkest."""
     from maxaffine.meanfield.limit import MeanField
@@ -118,16 +137,18 @@ def _show_training(found: dict[str, Any]) -> None:
 def max_margin() -> None:
     """Three tokens to drag, and where gradient descent takes the query."""
     ui.label("One input with three tokens; the number is a token's score. Drag a token: the arrow is the query of gradient flow, "
-             "the ray the max-margin query of the tokens it selects (ATT-SVM).")  # fmt: skip
+             "the ray the max-margin query of the tokens it selects (ATT-SVM). "
+             "By keyboard: 1, 2 and 3 choose a token, arrows move it.")  # fmt: skip
     tokens = [[-0.1, 1.0], [1.0, 0.0], [0.0, 0.0]]
     scores = [1.0, 0.9, 0.9]
     held: list[int] = []
+    chosen = [0]  # what the arrow keys move
     with ui.row().classes("w-full items-start"):
         board = ui.interactive_image(
             picture(np.ones((2, 2)), 0.0, 1.0, "Greys"), size=(SIZE, SIZE), events=["mousedown", "mousemove", "mouseup"]
         )
         board.props('data-name="tokens"').style(f"width:{SIZE}px;height:{SIZE}px;border:1px solid {charts.GREY}")
-        words = ui.label().classes("font-mono text-sm whitespace-pre-wrap").props('data-name="margin"')
+        words = ui.label().classes("font-mono text-sm whitespace-pre-wrap").props('data-name="margin" role=status')
 
     def redraw() -> None:
         board.content, words.text = _board(tokens, scores)
@@ -143,7 +164,16 @@ def max_margin() -> None:
             tokens[held[0]] = [max(-REACH, min(REACH, one)) for one in at]
             redraw()
 
+    def stepped(right: int, up: int) -> None:
+        x, y = tokens[chosen[0]]
+        tokens[chosen[0]] = [max(-REACH, min(REACH, one)) for one in (x + 0.1 * right, y + 0.1 * up)]
+        redraw()
+
+    def choose(key: str) -> None:
+        chosen[0] = int(key) - 1
+
     board.on_mouse(moused)
+    keys.moves(board, "tokens: 1, 2 and 3 choose one, arrow keys move it", stepped, "1 2 3", choose)
     redraw()
 
 

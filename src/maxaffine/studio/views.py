@@ -19,7 +19,7 @@ from maxaffine.report import maps, style
 from maxaffine.report.advice import meaning
 from maxaffine.report.sampling import Probe, Window
 from maxaffine.report.scope import in_words
-from maxaffine.report.weights import columns
+from maxaffine.report.weights import asked
 
 SIDE = 120  # pixels of a map
 POINTS = 600  # of a curve
@@ -101,20 +101,19 @@ def picture(values: Array, low: float, high: float, colours: str) -> str:
 
 
 def attend(layer: Compiled, point: list[float]) -> dict[str, Any]:
-    """Query, weights and logits of every group at one point, largest first, and the value they add up to."""
-    x = np.clip(np.asarray(point, dtype=float), layer.box.low, layer.box.high)[None]
-    groups, whole = [], columns(layer, x)
-    for number, found in enumerate(whole):
-        weights = found[0]
-        order = np.argsort(-weights, kind="stable")[:BARS]
-        logs = np.log(np.maximum(weights[order], 1e-300)) - np.log(weights[order[0]])
-        groups.append({
-            "group": number + 1, "count": len(weights), "sum": float(weights.sum()), "tokens": [int(k) + 1 for k in order],
-            "weights": weights[order].tolist(), "logits": logs.tolist(), "shown": float(weights[order].sum()),
+    """Query, logits and weights of every query column at one point, largest first, and the value they add up to."""
+    x = np.clip(np.asarray(point, dtype=float), layer.box.low, layer.box.high)
+    said = []
+    for number, found in enumerate(asked(layer, x)):
+        order = np.lexsort((-found.logits, -found.weights))[:BARS]
+        said.append({
+            "number": number + 1, "count": len(found.weights), "sum": float(found.weights.sum()), "query": found.query.tolist(),
+            "tokens": [int(k) + 1 for k in order], "weights": found.weights[order].tolist(),
+            "logits": found.logits[order].tolist(), "adds": found.adds.tolist(),
         })  # fmt: skip
-    value = np.atleast_1d(np.asarray(layer(*layer.target.split(x)), dtype=float).ravel())
-    truth = np.asarray(layer.target.values(x), dtype=float).ravel()
-    return {"point": x[0].tolist(), "groups": groups, "value": value.tolist(), "target": truth.tolist()}
+    value = np.atleast_1d(np.asarray(layer(*layer.target.split(x[None])), dtype=float).ravel())
+    truth = np.asarray(layer.target.values(x[None]), dtype=float).ravel()
+    return {"point": x.tolist(), "columns": said, "value": value.tolist(), "target": truth.tolist()}
 
 
 def matrices(layer: Compiled) -> dict[str, Any]:

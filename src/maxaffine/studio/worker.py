@@ -105,6 +105,7 @@ def serve(pipe: Connection) -> None:
                 arrived.wait()
             name, arguments = queue.pop(0)
         pipe.send(_answer(getattr(bench, f"do_{name}"), arguments))
+        bench.begun = time.process_time()
 
 
 def _limited() -> None:
@@ -142,6 +143,7 @@ class Bench:
         self.pipe = pipe
         self.compiled: Any = None
         self.layer: Any = None
+        self.begun = 0.0  # processor seconds of this process before the request; its own start counts to the first
 
     def _progress(self, stage: str, done: int, total: int) -> None:
         self.pipe.send(("progress", stage, int(done), int(total)))
@@ -158,7 +160,7 @@ class Bench:
 
         target, box, asked = ask.request()
         self.layer = self.compiled = compile_layer(target, box, **asked, run=self._run())
-        return views.summary(self.layer)
+        return views.summary(self.layer) | {"took": time.process_time() - self.begun}
 
     def do_table(self, name: str, contents: bytes, error: float) -> dict[str, Any]:
         """The layer of a table or of samples, from the bytes of a file."""

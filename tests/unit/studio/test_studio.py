@@ -1,5 +1,6 @@
 """The studio in a real browser, and what it answers to those who should not speak to it."""
 
+import ast
 import http.client
 import importlib.util
 import json
@@ -26,14 +27,29 @@ browser = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(browser)
 
 
+# The program, and for every line that it is sent a line of how many of its objects are alive.
+COUNTED = """
+import gc, runpy, sys, threading
+def census():
+    for _ in sys.stdin:
+        gc.collect()
+        kinds = [type(one) for one in gc.get_objects()]
+        names = [kind.__name__ for kind in kinds if str(kind.__module__).startswith(("maxaffine.studio.", "nicegui."))]
+        print({name: names.count(name) for name in ("Page", "Worker", "Shown", "Pictures", "Client")}, flush=True)
+threading.Thread(target=census, daemon=True).start()
+sys.argv[0] = "maxaffine"
+runpy.run_module("maxaffine", run_name="__main__")
+"""
+
+
 class Studio:
     """The program in a process of its own, without results of a lab."""
 
     def __init__(self, folder):
-        command = [sys.executable, "-m", "maxaffine", "studio", "--no-browser"]
+        command = [sys.executable, "-c", COUNTED, "studio", "--no-browser"]
         known = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}  # NiceGUI looks for them
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder, env=known
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder, env=known
         )
         self.address = self.process.stdout.readline().strip()
         parts = urlsplit(self.address)
@@ -48,6 +64,12 @@ class Studio:
             return said.status, said.read().decode("utf-8", "replace")
         finally:
             connection.close()
+
+    def census(self):
+        """How many objects of every kind that belongs to a page are alive."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return ast.literal_eval(self.process.stdout.readline())
 
     def workers(self):
         """The processes that the studio started."""
@@ -64,6 +86,7 @@ def studio(tmp_path_factory):
     made.process.send_signal(signal.SIGINT)
     assert made.process.wait(timeout=30) in (0, 130, -signal.SIGINT)
     made.process.stdout.close()
+    made.process.stdin.close()
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +141,59 @@ def fill_slider(page, name, steps):
     page.evaluate("document.activeElement.blur()")
 
 
+def key(page, name, **more):
+    """A real key."""
+    codes = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "a": 65}
+    shown = {"text": "\r"} if name == "Enter" else {}
+    for kind in ("keyDown", "keyUp"):
+        page.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=codes[name], **shown, **more)
+
+
+def focused(page):
+    """What a screen reader says of the element with the focus: its name and its role; the focus must be seen on the screen."""
+    found = page.call("Runtime.evaluate", expression="document.activeElement")["result"]
+    (node,) = page.call("Accessibility.getPartialAXTree", objectId=found["objectId"], fetchRelatives=False)["nodes"][:1]
+    style = page.evaluate(
+        "(() => { const e = document.activeElement, s = getComputedStyle(e.closest('.q-field__control') || e);"
+        "return [s.outlineStyle, s.outlineWidth]; })()"
+    )
+    name, role = node.get("name", {}).get("value", ""), node.get("role", {}).get("value", "")
+    if page.evaluate("document.activeElement === document.body"):
+        return None, None
+    assert name and style == ["solid", "2px"], (name, role, style)
+    return name, role
+
+
+def walked(page):
+    """Every stop of the Tab key from the top of the page to its end."""
+    page.evaluate("document.activeElement.blur(); window.getSelection().removeAllRanges(); window.scrollTo(0, 0)")
+    page.evaluate("(() => { const e = document.body; e.tabIndex = -1; e.focus(); e.removeAttribute('tabindex'); })()")
+    stops = []
+    while len(stops) < 100:
+        key(page, "Tab")
+        found = focused(page)
+        if found == (None, None):
+            return stops
+        stops.append(found)
+    raise AssertionError(stops)
+
+
+def reach(page, name):
+    """Go to what a screen reader calls so."""
+    for _ in range(100):
+        key(page, "Tab")
+        if focused(page)[0] == name:
+            return
+    raise AssertionError((name, walked(page)))
+
+
+def typed_into(page, name, value):
+    """Reach a field, and type over what it says."""
+    reach(page, name)
+    key(page, "a", modifiers=2, commands=["selectAll"])
+    page.call("Input.insertText", text=value)
+
+
 def press(page, name):
     page.evaluate(f"document.querySelector('[data-name={name}]').click()")
 
@@ -142,9 +218,10 @@ def clicked(page, name, across, up):
 
 
 def test_a_function_is_typed_proved_looked_at_turned_and_taken(page, tmp_path):
-    begun = time.monotonic()
     proof = compiled(page, "sin(x)+cos(y)", "x=-3:3,y=-3:3")
-    assert time.monotonic() - begun < 60.0 and proof.startswith("proved: error <= ")
+    assert proof.startswith("proved: error <= ")
+    took = float(re.search(r"compiled in ([\d.]+) s of processor time", page.evaluate(text("observed")))[1])
+    assert 0.0 < took < 10.0  # its process was started for it, and that counts
     before = until(page, text("value"))
     clicked(page, "map-layer", 0.75, 0.5)
     told = until(page, f"{text('value')} !== {json.dumps(before)} ? {text('value')} : null")
@@ -153,6 +230,14 @@ def test_a_function_is_typed_proved_looked_at_turned_and_taken(page, tmp_path):
     assert says == pytest.approx(np.sin(x) + np.cos(y), abs=2e-3)  # the point is shown in four digits
     sums = page.evaluate("[...document.querySelectorAll('[data-name=weights]')].map(e => +e.innerText.split('sum to ')[1])")
     assert sums == pytest.approx([1.0, 1.0], abs=1e-12)
+    queries = page.evaluate("[...document.querySelectorAll('[data-name=query]')].map(e => e.innerText)")
+    queries = [[float(number) for number in re.findall(r"-?[\d.]+(?:e-?\d+)?", told)] for told in queries]
+    assert [query[0] for query in queries] == [1, 2] and sum(query[-1] for query in queries) == pytest.approx(says, abs=2e-3)
+    assert sorted(query[1] for query in queries) == pytest.approx(sorted([x / 3, y / 3]), abs=1e-3)  # the box is [-3, 3]
+    drawn = "e => getElement(+e.id.slice(1)).options.series.map(s => s.data)"
+    drawn = page.evaluate(f"JSON.stringify([...document.querySelectorAll('[data-name=attention]')].map({drawn}))")
+    for weights, logits in json.loads(drawn):
+        assert weights == pytest.approx(np.exp(logits) / np.exp(logits).sum(), abs=1e-9) and len(weights) > 4
 
     page.evaluate("[...document.querySelectorAll('.q-expansion-item__container .q-item')].forEach(e => e.click())")
     time.sleep(1.0)
@@ -228,20 +313,63 @@ def test_training_is_theory_and_simulation_and_tokens_can_be_dragged(page):
     clicked(page, "phases", 0.1, 0.5)
     assert "retrieval at mu = 1" in until(page, text("phase"))
     page.evaluate("[...document.querySelectorAll('.q-tab')].find(e => e.innerText === 'Max-margin').click()")
-    assert "|p_mm|          0.9950" in until(page, text("margin"))
+    stood = until(page, text("margin"))
+    assert "|p_mm|          0.9950" in stood
+    reach(page, "tokens: 1, 2 and 3 choose one, arrow keys move it")
+    key(page, "ArrowLeft")
+    until(page, f"{text('margin')} !== {json.dumps(stood)}")
 
 
-def test_a_page_that_is_closed_leaves_no_process(studio, chromium):
+def test_pages_that_are_closed_leave_no_process_and_nothing_in_memory(studio, chromium):
     with browser.Browser(chromium) as opened:
-        opened.open(studio.address)
-        until(opened, "document.querySelector('[data-name=compile]') !== null")
-        time.sleep(0.5)
-        compiled(opened, "x**3", "x=-1:1")
-        assert studio.workers()
+        for k in range(2):
+            opened.events.clear()
+            opened.open(studio.address)
+            until(opened, "document.querySelector('[data-name=compile]') !== null")
+            time.sleep(0.5)
+            compiled(opened, f"x**{k + 2}", "x=-1:1")
+            until(opened, text("value"))
+        assert studio.workers() and studio.census()["Shown"] >= 1
     end = time.monotonic() + 60.0
-    while studio.workers() and time.monotonic() < end:
-        time.sleep(0.2)
+    while (studio.workers() or studio.census()["Page"]) and time.monotonic() < end:
+        time.sleep(0.5)
     assert studio.workers() == []
+    assert set(studio.census().values()) == {0}, studio.census()
+
+
+def test_everything_is_reached_and_done_by_keys_alone(page):
+    stops = walked(page)
+    assert [name for name, _ in stops[:4]] == ["A layer", "function", "box", "error"]  # one tab is a stop, arrows choose another
+    assert {"norm", "dtype", "method", "COMPILE", "or from the gallery", "Choose File: No file chosen"} <= {
+        name for name, _ in stops
+    }
+    assert ("error, power of ten", "slider") in stops
+    typed_into(page, "function", "exp(sin(9*x*y*z))")
+    typed_into(page, "box", "x=-1:1,y=-1:1,z=-1:1")
+    key(page, "Enter")
+    until(page, text("progress"))
+    key(page, "Escape")
+    assert "cancelled" in until(page, "document.getElementById('said').innerText")
+    typed_into(page, "box", "x=-3:3,y=-3:3")
+    typed_into(page, "function", "sin(x) + cos(y)")
+    key(page, "Enter")
+    proof = until(page, f"{text('value')} && !{text('progress')} ? {text('proof')} : null")
+    before = page.evaluate(text("value"))
+    reach(page, "layer, x to the right, y upwards: arrow keys move the point")
+    key(page, "ArrowLeft")
+    moved = until(page, f"{text('value')} !== {json.dumps(before)} ? {text('value')} : null")
+    x, y = ([float(re.search(rf"{name} = (-?[\d.e-]+)", said)[1]) for said in (before, moved)] for name in "xy")
+    assert x[0] - x[1] == pytest.approx(6 / 40, abs=2e-3) and y[0] == y[1]
+    assert page.evaluate("document.activeElement.dataset.name") == "map-layer"  # the picture stays, and so does the focus
+    reach(page, 'Expand "Turn: temperature and matrices"')
+    key(page, "Enter")
+    time.sleep(0.5)
+    assert {"cells per variable", "noise on W_Q, power of ten", "r", "MOVE"} <= {name for name, _ in walked(page)}
+    reach(page, "temperature, power of ten")
+    for _ in range(5):
+        key(page, "ArrowLeft")
+    turned = until(page, f"{text('proof')} !== {json.dumps(proof)} ? {text('proof')} : null")
+    assert "error <= " in turned or "nothing is proved" in turned
 
 
 @pytest.mark.parametrize(
@@ -284,9 +412,6 @@ def test_two_hundred_requests_at_once_are_answered_and_the_studio_lives(studio):
 
 
 def test_the_process_beside_a_page_cannot_take_all_memory():
-    code = (
-        "from maxaffine.studio import worker; worker._limited()\n"
-        "print(worker._answer(lambda: bytearray(worker.MEMORY), ()))"
-    )
+    code = "from maxaffine.studio import worker; worker._limited()\nprint(worker._answer(lambda: bytearray(worker.MEMORY), ()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert "more memory than a layer may take" in done.stdout, done.stderr
