@@ -2,7 +2,8 @@
 
 Where the compiler encloses on equal pieces and goes backwards from the output, this cuts in thirds, takes the ends where a
 function is monotone, follows an error at every node forwards to the output, and adds up in balls of 128 bits.  Where errors that
-part and meet again would count twice forwards, the weights by its own slopes backwards are smaller, and are taken.
+part and meet again would count twice forwards, the weights by its own slopes backwards are smaller, and are taken.  Norms that
+are folded have a rule of their own (folded_norms.py).
 """
 
 import math
@@ -14,8 +15,11 @@ from typing import Any
 import flint
 import numpy as np
 
+from maxaffine.checker.affine_rows import TINY, Vector, reach, rounding, vector
 from maxaffine.checker.certificate import stated_scope
-from maxaffine.checker.proved import DOUBLE, NotProved, rounded
+from maxaffine.checker.folded_norms import check_norm
+from maxaffine.checker.folded_norms import slopes as norm_slopes
+from maxaffine.checker.proved import DOUBLE, NotProved
 from maxaffine.checker.same_function import doubt_same
 from maxaffine.core import balls
 from maxaffine.core.arrays import Array
@@ -28,7 +32,6 @@ from maxaffine.target.target import Target
 
 THIRDS = {1: 5, 2: 3}  # times that a range is cut in three, per direction
 BITS = 128
-TINY = 2.0**-1074
 UP = 1.0 + 2.0**-48
 MOST_HEADS = 2_000
 
@@ -79,7 +82,7 @@ def check_stack(tensors: Mapping[str, Any], record: Mapping[str, Any], target: T
     heads = _heads(tensors, record["heads"], check_head)
     plan = StackPlan.read(record["stack"], target.box.names, len(heads))
     _doubt_identity(plan, target)
-    for node in plan.nodes:
+    for node in plan.flat.nodes:
         _doubt_head(node, heads[node.head])
     bound, largest = _bound(plan, target, heads, [head.bound for head in heads])
     how = f"nodes put back, {len(heads)} heads each by its rule, ranges and weights by enclosures"
@@ -165,33 +168,71 @@ def _homogeneous(graph: Graph, function: Expression, wanted: int, plain: list[in
 
 def _bound(plan: StackPlan, target: Target, heads: list[HeadProof], betas: list[float]) -> tuple[float, float]:
     """sum_k W_k eps_k and the rounding of inputs and output, for heads with these errors; and a bound of |f|."""
-    D, m = len(plan.inputs), len(plan.nodes)
-    low, high = np.concatenate([target.box.low, np.zeros(m)]), np.concatenate([target.box.high, np.zeros(m)])
-    follow = _Followed(D, m)
-    eps = np.zeros(m)
-    for k, node in enumerate(plan.nodes):
-        head = heads[node.head]
-        arguments = [_argument(row, low, high) for row in node.maps]
-        rho = np.array([one[2] for one in arguments])
-        wide_low = np.array([_below(lo - r) for lo, _, r in arguments])
-        wide_high = np.array([_above(hi + r) for _, hi, r in arguments])
+    walk = _Walk(plan, target, heads, betas)
+    with balls.precision(BITS):
+        for k, node in enumerate(plan.nodes):
+            (walk.norm if node.folds else walk.plain)(k, node)
+        weights = walk.follow.weights(plan.result)
+        least, most = reach(plan.result, walk.low, walk.high)
+        lost = rounding(plan.flat.result, vector(plan.result, walk.known), walk.size)
+        inputs = np.maximum(np.abs(target.box.low), np.abs(target.box.high)) * DOUBLE
+        pairs = zip(weights, np.concatenate([inputs, walk.eps]), strict=True)
+        total = sum((flint.arb(float(w)) * flint.arb(float(e)) for w, e in pairs), flint.arb(float(lost)))
+        return float(balls.bounds(total)[1]) * UP, max(abs(least), abs(most))
+
+
+class _Walk:
+    """Node after node: ranges of values, what they are of the numbers that run and how large those are, and errors."""
+
+    def __init__(self, plan: StackPlan, target: Target, heads: list[HeadProof], betas: list[float]) -> None:
+        self.plan, self.heads, self.betas = plan, heads, betas
+        D, m, box = len(plan.inputs), len(plan.nodes), target.box
+        self.inputs, self.eps = D, np.zeros(m)
+        self.low, self.high = np.concatenate([box.low, np.zeros(m)]), np.concatenate([box.high, np.zeros(m)])
+        self.size = np.concatenate([np.maximum(np.abs(box.low), np.abs(box.high)), np.zeros(len(plan.flat.nodes))])
+        self.known: list[Vector] = [{i: flint.arb(1)} for i in range(D)]
+        self.follow = _Followed(D, m)
+
+    def plain(self, k: int, node: StackNode) -> None:
+        """A node that one head computes."""
+        head, (runs,) = self.heads[node.head], self.plan.parts[k]
+        rows = zip(node.maps, self.plan.flat.nodes[runs].maps, strict=True)
+        rho = np.array([rounding(stored, vector(row, self.known), self.size) for row, stored in rows])
+        ends = [reach(row, self.low, self.high) for row in node.maps]
+        wide_low = np.array([_below(lo - r) for (lo, _), r in zip(ends, rho, strict=True)])
+        wide_high = np.array([_above(hi + r) for (_, hi), r in zip(ends, rho, strict=True)])
         shift = np.array([2.0**s for s in node.scales])
         if not ((head.low * shift <= wide_low) & (wide_high <= head.high * shift)).all():
             raise NotProved(f"the arguments of its node {node.name} leave the box of its head.")
         value, slopes = _image(node.function, wide_low, wide_high)
         if not np.isfinite(value.magnitude) or not np.isfinite(slopes.magnitude).all():
             raise NotProved(f"its node {node.name} is not shown to be finite and of bounded slope where it is asked.")
-        beta = math.ldexp(betas[node.head], node.lift)
-        eps[k] = (beta + 2.0 * TINY + float(np.sum(slopes.magnitude * rho)) * UP) * UP
-        low[D + k], high[D + k] = _below(float(value.lo) - eps[k]), _above(float(value.hi) + eps[k])
-        follow.node(k, node.maps, slopes)
-    weights = follow.weights(plan.result)
-    least, most, lost = _argument(plan.result, low, high)
-    inputs = np.maximum(np.abs(target.box.low), np.abs(target.box.high)) * DOUBLE
-    with balls.precision(BITS):
-        pairs = zip(weights, np.concatenate([inputs, eps]), strict=True)
-        total = sum((flint.arb(float(w)) * flint.arb(float(e)) for w, e in pairs), flint.arb(float(lost)))
-        return float(balls.bounds(total)[1]) * UP, max(abs(least), abs(most))
+        beta = math.ldexp(self.betas[node.head], node.lift)
+        eps = (beta + 2.0 * TINY + float(np.sum(slopes.magnitude * rho)) * UP) * UP
+        self._add(k, node, value, slopes, eps)
+        self.size[self.inputs + runs] = max(abs(self.low[self.inputs + k]), abs(self.high[self.inputs + k]))
+        self.known.append({self.inputs + runs: flint.arb(1)})
+
+    def norm(self, k: int, node: StackNode) -> None:
+        """A norm, which several absolute values compute."""
+        head, part = self.heads[node.head], self.plan.parts[k]
+        steps = [self.plan.flat.nodes[f] for f in part]
+        sides = np.array([reach(row, self.low, self.high) for row in node.maps])
+        low, high = sides[:, 0], sides[:, 1]
+        value = Interval.stack([Interval(a, b) for a, b in sides]).square().sum().sqrt()
+        first, second = (vector(row, self.known) for row in node.maps)
+        beta = math.ldexp(self.betas[node.head], node.lift)
+        found = check_norm(node, steps, self.inputs + part.start, (first, second), low, float(value.hi), beta, self.size)
+        shift = 2.0 ** node.scales[0]
+        if not (head.low[0] * shift <= -found.size and found.size <= head.high[0] * shift):
+            raise NotProved(f"the absolute values of its norm {node.name} leave the box of their head.")
+        self._add(k, node, value, Interval(*norm_slopes(low, high)), found.error * UP)
+        self.known.append(found.value)
+
+    def _add(self, k: int, node: StackNode, value: Interval, slopes: Interval, eps: float) -> None:
+        at, self.eps[k] = self.inputs + k, eps
+        self.low[at], self.high[at] = _below(float(value.lo) - eps), _above(float(value.hi) + eps)
+        self.follow.node(k, node.maps, slopes)
 
 
 def _below(x: float) -> float:
@@ -200,30 +241,6 @@ def _below(x: float) -> float:
 
 def _above(x: float) -> float:
     return math.nextafter(x, math.inf)
-
-
-def _argument(row: AffineMap, low: Array, high: Array) -> tuple[float, float, float]:
-    """Ends of an affine form over ranges, in balls, and a bound of its rounding in float64 by any order of summation."""
-    alone = len(row.indices) == 1 and row.constant == 0.0 and abs(math.frexp(row.weights[0])[0]) == 0.5
-    gamma = 0.0 if alone else rounded(2 * len(row.indices) + 1, DOUBLE)
-    with balls.precision(BITS):
-        least, most = flint.arb(float(row.exact_constant.lo)), flint.arb(float(row.exact_constant.hi))
-        size, drift = flint.arb(abs(row.constant)), flint.arb(_apart(row.constant, row.exact_constant))
-        for i, c, lo, hi in zip(row.indices, row.weights, row.exact_weights.lo, row.exact_weights.hi, strict=True):
-            products = [flint.arb(float(a)) * flint.arb(float(b)) for a in (lo, hi) for b in (low[i], high[i])]
-            least, most = least + min(products), most + max(products)  # exact: 106 of 128 bits
-            far = flint.arb(float(max(abs(low[i]), abs(high[i]))))
-            size += flint.arb(abs(float(c))) * far
-            drift += flint.arb(_apart(float(c), Interval(lo, hi))) * far
-        smallest = (2 * len(row.indices) + 1 + 2.0**900) * TINY
-        rho = size * flint.arb(gamma) + drift + flint.arb(smallest)
-        return balls.bounds(least)[0], balls.bounds(most)[1], balls.bounds(rho)[1]
-
-
-def _apart(stored: float, exact: Interval) -> float:
-    """How far a stored number may be from the one it stands for."""
-    ends = (flint.arb(float(end)) for end in (exact.lo, exact.hi))
-    return max(balls.magnitude(flint.acb(flint.arb(float(stored)) - end)) for end in ends)
 
 
 def _thirds(low: float, high: float, times: int) -> Array:

@@ -206,7 +206,8 @@ class Graph:
                 if self.rational(c) == 0 and self._total[other]:
                     return self.zero
                 c0, terms = self.terms(other)
-                return self._join(self._multiply_constants(c, c0), {p: self._multiply_constants(c, k) for p, k in terms.items()})
+                first = c0 if terms and self.is_zero(c0) else self._multiply_constants(c, c0)
+                return self._join(first, {p: self._multiply_constants(c, k) for p, k in terms.items()})
         scale_a, a = self.unscaled(a)
         scale_b, b = self.unscaled(b)
         product = self._product(a, b)

@@ -89,9 +89,10 @@ def last_map(stack: Stack) -> tuple[Array, float]:
     D = stack.box.dimension
     place = {**{i: i for i in range(D)}, **{D + k: D + i for i, k in enumerate(order)}}
     weights = np.zeros(len(place))
-    for i, c in zip(stack.plan.result.indices, stack.plan.result.weights, strict=True):
+    result = stack.plan.flat.result
+    for i, c in zip(result.indices, result.weights, strict=True):
         weights[place[i]] = c
-    return weights, stack.plan.result.constant
+    return weights, result.constant
 
 
 def run(stack: Stack, points: Array) -> Array:
@@ -104,7 +105,7 @@ def run(stack: Stack, points: Array) -> Array:
 
 
 def _block(stack: Stack, level: tuple[int, ...], place: dict[int, int]) -> Block:
-    nodes = [stack.plan.nodes[k] for k in level]
+    nodes = [stack.plan.flat.nodes[k] for k in level]
     heads = [head_of(stack.heads[node.head].weights) for node in nodes]
     sizes = [len(head.centre) for head in heads]
     n_q, m = max(len(head.mix) for head in heads), max(len(head.keys) for head in heads)

@@ -2,6 +2,7 @@
 
 lin      ridges of one direction are added up and become one node; everything else goes into the linear maps
 f(...)   a function of one direction stays a ridge: chains such as exp(-0.2*sqrt(u)) are one head
+sqrt(a^2 + b^2 + ..)  where that may touch 0, a tree of hypot(u, w), which are folded (structure/folding.py)
 a*b/c    factors are grouped by direction; then, by the style,
          lean    one head per group that is not affine, and bilinear nodes u*w
          fused   the last two groups together as one node of two directions
@@ -12,21 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.expression import evaluate, printing
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
 from maxaffine.stack.cutting import Cutting, written
-from maxaffine.stack.rewrites import cleared
+from maxaffine.stack.ranges import argument
+from maxaffine.stack.rewrites import cleared, squares_of
 from maxaffine.stack.ridges import Emitter, Ridge, Uncut, Value, carried, logarithm, replaced
-from maxaffine.structure.stacked import MOST_NODES, rebuilt
+from maxaffine.structure.stacked import MOST_NODES, AffineMap, rebuilt
 from maxaffine.target.box import Box
 
-STYLES = ("lean", "log", "fused", "lean, cleared", "log, cleared")
-"""How products are put together, and whether denominators are multiplied into each other before (rewrites.py)."""
+STYLES = ("lean", "log", "fused", "lean, cleared", "log, cleared", "lean, folded")
+"""How products are put together; denominators multiplied into each other before (rewrites.py), or all norms folded."""
+
+NEAR = 1e-4  # part of its range: a sum of squares that may be as small is no sum of squares under a root, but a norm
 
 FEW_LOGS = 3  # positive factors from which on exp(sum of logarithms) may pay
 
@@ -36,9 +42,11 @@ class Cutter:
 
     def __init__(self, expression: Expression, box: Box, style: str) -> None:
         self.style, _, first = style.partition(", ")
+        self.names, self.box = expression.names, Interval(box.low, box.high)
         self.source = Graph()
         variables = [self.source.variable(i) for i in range(expression.dimension)]
         self.output = rebuilt(self.source, expression, variables)
+        self.folded = first == "folded"
         if first == "cleared":
             before, self.output = self.output, cleared(self.source, self.output)
             if self.output == before:
@@ -47,12 +55,8 @@ class Cutter:
         self.values: dict[int, Value] = {}
         order = range(len(self.source.nodes))
         found = evaluate.enclosures(self.source.nodes, order, Interval(box.low[None], box.high[None]))
-        self.low = {
-            place: -np.inf
-            if (one.ok is not None and not one.ok.all()) or not isinstance(one.value, Interval)
-            else float(np.min(one.value.lo))
-            for place, one in found.items()
-        }
+        self.low = {place: _end(one, np.min) for place, one in found.items()}
+        self.high = {place: _end(one, np.max) for place, one in found.items()}
         uses = [a for node in self.source.nodes for a in node.args]
         self.uses = {place: uses.count(place) for place in set(uses)}
 
@@ -79,6 +83,10 @@ class Cutter:
             return G.variable(node.data)
         if node.op in ("prod", "div"):
             return self._product(place)
+        if node.op == "sqrt" and (self.folded or self.low[node.args[0]] <= NEAR * self.high[node.args[0]]):
+            squares = squares_of(self.source, node.args[0])
+            if squares is not None:
+                return self._norm(*squares)
         if node.op in ("sqrt", "powr") and self.style == "log" and self._splits(node.args[0]):
             return self._product(place)
         if node.op == "log" and self.style == "log" and self._splits(node.args[0]):
@@ -138,6 +146,30 @@ class Cutter:
         for one in grouped:
             total = G.add(total, emit.affine(one))
         return total
+
+    # ------------------------------------------------------------------ norms
+
+    def _norm(self, scale: int, squared: Sequence[tuple[int, int]]) -> Value:
+        """scale * sqrt(sum (c a)^2) as a tree of hypot(u, w)."""
+        emit, G = self.emit, self.emit.G
+        waiting = list[tuple[int, bool]]()
+        for c, a in squared:
+            value = self.value(a)
+            leaf = G.multiply(carried(self.source, G, c), emit.affine(value))
+            waiting.append((leaf, self._never_negative(leaf)))
+        while len(waiting) > 1:
+            waiting.sort(key=lambda one: emit.level(one[0]))
+            (u, first), (w, second) = waiting.pop(0), waiting.pop(0)
+            waiting.append((emit.norm(u, w, (first, second)), False))
+        return G.multiply(carried(self.source, G, scale), waiting[0][0])
+
+    def _never_negative(self, affine: int) -> bool:
+        """Whether an affine form of the inputs alone is at least 0 on the box."""
+        terms = self.emit.G.terms(affine)[1]
+        if any(self.emit.G.nodes[a].data >= self.emit.inputs for a in terms):
+            return False
+        row = AffineMap.of(Expression.of_graph("a leaf", self.names, self.emit.G, (affine,)))
+        return bool(argument(row, self.box).lo >= 0.0)
 
     # ------------------------------------------------------------------ products
 
@@ -259,10 +291,11 @@ class Cutter:
         return Ridge(emit.product(logs, emit.affine(exponent)), F.apply("exp", emit.u))
 
 
-def _least(found: evaluate.Enclosed) -> float:
-    """A lower bound of a part of the formula on the box."""
-    unknown = not isinstance(found.value, Interval) or (found.ok is not None and not found.ok.all())
-    return -np.inf if unknown else float(np.min(found.value.lo))
+def _end(found: evaluate.Enclosed, which: Callable[[Array], Any]) -> float:
+    """The lower or the upper end of a part of the formula on the box."""
+    if not isinstance(found.value, Interval) or (found.ok is not None and not found.ok.all()):
+        return -np.inf if which is np.min else np.inf
+    return float(which(found.value.lo if which is np.min else found.value.hi))
 
 
 def cut(expression: Expression, box: Box, style: str) -> Cutting:

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from maxaffine.expression import printing
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
-from maxaffine.stack.ridges import Emitter, Uncut
-from maxaffine.structure.stacked import LOCAL, AffineMap, StackNode, StackPlan
+from maxaffine.stack.ridges import PLANNED, Emitter, Uncut
+from maxaffine.structure.stacked import LOCAL, NORM, AffineMap, StackNode, StackPlan
 
 PREFIXES = ("v", "h", "node", "node_of_the_stack_")
 
 
 @dataclass(frozen=True)
 class Cutting:
-    """Names of inputs and nodes, phi of every node and its arguments, and the output."""
+    """Names of inputs and nodes, phi of every node and its arguments, and the output.
+
+    `folds`: of nodes that are norms the number of folds, else 0; `bare` which of their arguments are never negative.
+    """
 
     inputs: tuple[str, ...]
     names: tuple[str, ...]
     functions: tuple[Expression, ...]
     arguments: tuple[tuple[Expression, ...], ...]
     output: Expression
+    folds: tuple[int, ...]
+    bare: tuple[tuple[bool, ...], ...]
+
+    def folded(self, folds: Sequence[int]) -> Cutting:
+        """The same with other numbers of folds."""
+        return self if tuple(folds) == self.folds else replace(self, folds=tuple(folds))
 
     @cached_property
     def maps(self) -> tuple[tuple[AffineMap, ...], ...]:
@@ -35,15 +44,20 @@ class Cutting:
         """The affine map of the output."""
         return AffineMap.of(self.output)
 
+    @cached_property
+    def planned(self) -> StackPlan:
+        """Before heads are known: what runs, and the layer of every node."""
+        count = len(self.names)
+        return self.plan([0] * count, [(0,) * len(rows) for rows in self.arguments], [0] * count)
+
     @property
     def depth(self) -> int:
         """The number of layers."""
-        count = len(self.names)
-        return self.plan([0] * count, [(0,) * len(rows) for rows in self.arguments], [0] * count).depth
+        return self.planned.depth
 
     def plan(self, heads: Sequence[int], scales: Sequence[tuple[int, ...]], lifts: Sequence[int]) -> StackPlan:
         """With the heads of the nodes."""
-        rows = zip(self.names, self.functions, self.arguments, heads, scales, lifts, strict=True)
+        rows = zip(self.names, self.functions, self.arguments, heads, scales, lifts, self.folds, self.bare, strict=True)
         return StackPlan(self.inputs, tuple(StackNode(*row) for row in rows), self.output)
 
 
@@ -66,12 +80,14 @@ def written(emit: Emitter, output: int, inputs: tuple[str, ...]) -> Cutting:
     functions, arguments = [], []
     for i, k in enumerate(kept):
         node = emit.nodes[k]
-        functions.append(Expression.parse(_exact(emit.F, LOCAL, node.function), LOCAL[: len(node.arguments)]))
+        text = NORM if node.bare else _exact(emit.F, LOCAL, node.function)
+        functions.append(Expression.parse(text, LOCAL[: len(node.arguments)]))
         visible = [*inputs, *names[:i]]
         arguments.append(tuple(Expression.parse(_exact(G, known, a), visible) for a in node.arguments))
-    return Cutting(
-        inputs, tuple(names), tuple(functions), tuple(arguments), Expression.parse(_exact(G, known, output), [*inputs, *names])
-    )
+    last = Expression.parse(_exact(G, known, output), [*inputs, *names])
+    bare = tuple(emit.nodes[k].bare for k in kept)
+    folds = tuple(PLANNED if one else 0 for one in bare)
+    return Cutting(inputs, tuple(names), tuple(functions), tuple(arguments), last, folds, bare)
 
 
 def _exact(graph: Graph, names: Sequence[str], place: int) -> str:

@@ -21,7 +21,7 @@ def node_values(plan: StackPlan, heads: Sequence[Compiled], points: Array, threa
     Scales are powers of two: nothing is rounded there.  By the proof no argument leaves the box of its head.
     """
     known = [np.ascontiguousarray(column) for column in np.asarray(points, dtype=np.float64).T]
-    inputs = len(known)
+    inputs, plan = len(known), plan.flat
     for node in plan.nodes:
         rows = [np.ldexp(row(known), -s) for row, s in zip(node.maps, node.scales, strict=True)]
         said = heads[node.head](np.stack(rows, axis=1), outside="clamp", threads=threads)
@@ -43,7 +43,7 @@ def tensor_values(plan: StackPlan, heads: Sequence[Compiled], target: Target, x:
         beyond = ((points < low - slack) | (points > high + slack)).any()
         if outside == "error" and bool(beyond):
             raise BadInput('a query lies outside the box of the stack; outside="clamp" takes the nearest point of the box.')
-    known = list(torch.minimum(torch.maximum(points, low), high).unbind(1))
+    known, plan = list(torch.minimum(torch.maximum(points, low), high).unbind(1)), plan.flat
     for node in plan.nodes:
         rows = [row(known) * 2.0**-s for row, s in zip(node.maps, node.scales, strict=True)]
         said: Any = heads[node.head](torch.stack(rows, dim=1), outside="clamp")

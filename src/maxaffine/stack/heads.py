@@ -44,19 +44,21 @@ class Asked:
 
 @dataclass(frozen=True)
 class Made:
-    """The head of a node: the layer, and its error in the units of the node."""
+    """The head of a node: the layer, its error in the units of the node, and of a norm the number of folds."""
 
     asked: Asked
     head: Compiled
+    folds: int = 0
+    uses: int = 1  # how often the node uses it
 
     @property
     def tokens(self) -> int:
-        """Of the head."""
-        return self.head.tokens
+        """Of the node."""
+        return self.head.tokens * self.uses
 
     @property
     def beta(self) -> float:
-        """|2^lift head(2^-a u) - phi(u)| on the box of the node."""
+        """|2^lift head(2^-a u) - phi(u)| on the box of the node; of a norm that of one absolute value."""
         return in_units(float(self.head.certificate.bound or math.inf), self.asked.lift)
 
 

@@ -22,7 +22,9 @@ def draw(stack: Stack, path: str | Path) -> Path:
     style.suffix_of(path)
     if len(stack.nodes) > MOST:
         raise Refused(f"a picture shows at most {MOST} nodes, and this stack has {len(stack.nodes)}; `explain()` lists them.")
-    columns = [list(stack.box.names), *[[stack.nodes[k].name for k in level] for level in stack.levels], ["output"]]
+    layers = sorted({node.layer for node in stack.nodes})  # a norm stands where its value is known
+    levels = [[node for node in stack.nodes if node.layer == layer] for layer in layers]
+    columns = [list(stack.box.names), *[[node.name for node in level] for level in levels], ["output"]]
     rows = max(len(column) for column in columns)
     places: Places = {
         name: (float(x), -(i + 0.5) * rows / len(column)) for x, column in enumerate(columns) for i, name in enumerate(column)
@@ -34,9 +36,10 @@ def draw(stack: Stack, path: str | Path) -> Path:
         axes.set_xlim(-0.6, len(columns) - 0.4)
         axes.set_ylim(-rows - 0.2, 1.0)
         axes.axis("off")
-        for x in range(1, stack.layers + 1):
-            tokens = sum(stack.nodes[k].tokens for k in stack.levels[x - 1])
-            axes.text(x, 0.55, f"layer {x}: {tokens} tokens", ha="center", fontsize=9, fontweight="bold")
+        for x, (before, layer, level) in enumerate(zip([0, *layers], layers, levels, strict=False), 1):
+            which = f"layer {layer}" if layer == before + 1 else f"to layer {layer}"
+            tokens = sum(node.tokens for node in level)
+            axes.text(x, 0.55, f"{which}: {tokens} tokens", ha="center", fontsize=9, fontweight="bold")
         what = style.shortened(stack.target.name or stack.target.text or "a formula", 90)
         proved = f"{stack.tokens} tokens in {stack.layers} layers, proved to {stack.certificate.bound:.2g}"
         style.headline(figure, f"{what}: {proved}; darker boxes take more of the bound")

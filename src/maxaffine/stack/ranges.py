@@ -6,6 +6,10 @@
     A_k  contains  c_k + sum over j > k of A_j G_jk
     |stack - f|  <=  sum W_k eps_k + rounding of the output map + W_i u |x_i|,    W = max |A|, eps_k = beta_k + sup |G_k| rho_k
 
+A norm is one node: phi = hypot is 1-Lipschitz, and beta is proved of all its absolute values together (structure/folding.py),
+
+    beta_k  =  R tan(t_K/2)^2  +  2/(1 + cos t_K) sum over its |.| of (error of the head + rounding of its argument)
+
 Theorem and proof: docs/theory.md, "Stacks".
 """
 
@@ -23,11 +27,13 @@ from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.expression.expression import Expression
 from maxaffine.stack.cutting import Cutting
+from maxaffine.structure.folding import angle
 from maxaffine.structure.stacked import AffineMap
 from maxaffine.target.box import Box
 
 PIECES = {1: 192, 2: 28}  # per direction, over which functions and slopes are enclosed
 SHIFT = 900  # the most that an argument is divided by, as a power of two: what falls below the smallest number then
+LOOSE = 1.0 + 1e-12  # on sines and cosines of angles that are floats themselves
 UP = 1.0 + 2.0**-50  # outward rounding of a few sums and products of positive numbers
 
 
@@ -40,43 +46,69 @@ class Unbounded(Exception):
 
 
 @dataclass(frozen=True)
+class Norm:
+    """A norm that is folded: a bound of it on its range, t_K of its folds, and how many absolute values it takes."""
+
+    reach: float
+    angle: float
+    count: int
+
+    @property
+    def gain(self) -> float:
+        """2 / (1 + cos t_K): what errors of absolute values are multiplied by at most."""
+        return 2.0 / (1.0 + math.cos(self.angle)) * LOOSE
+
+    @property
+    def identity(self) -> float:
+        """R tan(t_K/2)^2: how far the folded norm is from hypot where absolute values are exact."""
+        return self.reach * math.tan(0.5 * self.angle) ** 2 * LOOSE
+
+
+@dataclass(frozen=True)
 class Ranges:
     """What is proved of every node, given its eps: boxes of the heads, ranges, slopes, and the weights W."""
 
     values: Interval  # (D + m,): inputs, then nodes
-    boxes: tuple[Interval, ...]  # (E,) each: B_k
+    boxes: tuple[Interval, ...]  # (E,) each: B_k; of a norm (1,), of its absolute values
     slopes: tuple[Interval, ...]  # (E,) each: partials on B_k
-    rho: tuple[Array, ...]  # (E,) each
+    rho: tuple[Array, ...]  # (E,) each; of a norm (1,), the largest
+    lost: Array  # (m,): what the rounding of its arguments does to a node
+    norms: dict[int, Norm]
     weights: Array  # (m,): W_k
     inputs: Array  # (D,): W of the inputs
     result: Interval  # (): of the output, but for the error
     output_rounding: float
 
-    def slope_rounding(self, k: int) -> float:
-        """What the rounding of its arguments does to a node: sum over directions of sup |slope| rho."""
-        return float(np.sum(self.slopes[k].magnitude * self.rho[k])) * UP
+    def beta(self, k: int, head: float) -> float:
+        """The error of a node whose head has this error, without the rounding of arguments."""
+        norm = self.norms.get(k)
+        return head if norm is None else (norm.identity + norm.gain * norm.count * head) * UP
 
     def rounding(self, low: Array, high: Array) -> float:
         """All of the bound that is not an error of a head."""
-        nodes = math.fsum(self.weights[k] * self.slope_rounding(k) for k in range(len(self.weights)))
+        nodes = math.fsum(self.weights * self.lost)
         inputs = math.fsum(self.inputs * np.maximum(np.abs(low), np.abs(high)) * FLOAT64.unit)
         return (nodes + inputs + self.output_rounding) * UP
 
 
-def argument(row: AffineMap, values: Interval) -> tuple[Interval, float]:
-    """The range of an affine form over ranges of what it reads, and a bound of its rounding as it runs."""
+def argument(row: AffineMap, values: Interval) -> Interval:
+    """The range of an affine form over ranges of what it reads."""
     if not row.indices:
-        return row.exact_constant, float(_drift(row.exact_constant, row.constant))
-    read = values[np.array(row.indices)]
-    found = (row.exact_weights * read).sum() + row.exact_constant
-    size = read.magnitude
-    terms = np.abs(row.weights) * size
+        return row.exact_constant
+    return (row.exact_weights * values[np.array(row.indices)]).sum() + row.exact_constant
+
+
+def rounding(row: AffineMap, size: Array) -> float:
+    """A bound of the rounding of an affine form as it runs, for values of at most this size."""
+    if not row.indices:
+        return float(_drift(row.exact_constant, row.constant))
+    terms = np.abs(row.weights) * size[np.array(row.indices)]
     total = (float(np.sum(terms)) + abs(row.constant)) * UP
     count = 2 * len(row.indices)  # products and sums
-    drift = float(np.sum(_drift(row.exact_weights, row.weights) * size) + _drift(row.exact_constant, row.constant))
+    away = float(np.sum(_drift(row.exact_weights, row.weights) * size[np.array(row.indices)]))
     exact = len(row.indices) == 1 and row.constant == 0.0 and abs(math.frexp(row.weights[0])[0]) == 0.5
-    rho = (0.0 if exact else gamma(count, FLOAT64.unit) * total) + drift + (count + 2.0**SHIFT) * FLOAT64.tiny
-    return found, rho * UP
+    rho = (0.0 if exact else gamma(count, FLOAT64.unit) * total) + away + float(_drift(row.exact_constant, row.constant))
+    return (rho + (count + 2.0**SHIFT) * FLOAT64.tiny) * UP
 
 
 def _drift(exact: Interval, stored: Array | float) -> Array:
@@ -114,27 +146,55 @@ def image(function: Expression, box: Interval) -> tuple[Interval, Interval]:
     )
 
 
-def forward(cutting: Cutting, box: Box, eps: Array) -> tuple[Interval, list[Interval], list[Interval], list[Array]]:
-    """Ranges, boxes, slopes and rounding of arguments, node by node; Unbounded where a node is not finite or not Lipschitz."""
-    lo, hi = np.concatenate([box.low, np.zeros(len(cutting.names))]), np.concatenate([box.high, np.zeros(len(cutting.names))])
-    D = len(box.low)
-    boxes, slopes, rhos = list[Interval](), list[Interval](), list[Array]()
-    for k, (function, rows) in enumerate(zip(cutting.functions, cutting.maps, strict=True)):
-        found = [argument(row, Interval(lo[: D + k], hi[: D + k])) for row in rows]
-        rho = np.array([one for _, one in found])
-        plain = Interval.stack([one for one, _ in found])
-        wide = plain + Interval(-rho, rho)
+class _Forward:
+    """One pass over the nodes, in order: ranges of values, and sizes of what runs."""
+
+    def __init__(self, cutting: Cutting, box: Box) -> None:
+        self.cutting, self.inputs = cutting, len(box.low)
+        nodes = np.zeros(len(cutting.names))
+        self.lo, self.hi = np.concatenate([box.low, nodes]), np.concatenate([box.high, nodes])
+        self.flat, self.parts = cutting.planned.flat, cutting.planned.parts
+        self.size = np.concatenate([np.maximum(np.abs(box.low), np.abs(box.high)), np.zeros(len(self.flat.nodes))])
+        self.norms: dict[int, Norm] = {}
+
+    def arguments(self, k: int) -> list[Interval]:
+        """Exact ranges of the arguments of a node."""
+        return [argument(row, Interval(self.lo, self.hi)) for row in self.cutting.maps[k]]
+
+    def plain(self, k: int, eps: float) -> tuple[Interval, Interval, Array, float]:
+        """Box, slopes, rounding of the arguments, and what it does to the node."""
+        function = self.cutting.functions[k]
+        rho = np.array([rounding(row, self.size) for row in self.flat.nodes[self.parts[k].start].maps])
+        wide = Interval.stack(self.arguments(k)) + Interval(-rho, rho)
         value, slope = image(function, wide)
         if not np.isfinite(value.magnitude) or not np.isfinite(slope.magnitude).all():
             reach = ", ".join(f"[{a:.4g}, {b:.4g}]" for a, b in zip(wide.lo, wide.hi, strict=True))
             what = "bounded" if not np.isfinite(value.magnitude) else "of bounded slope"
             raise Unbounded(k, f"`{function.text}` is not shown to be {what} on {reach}")
-        reached = value + Interval(np.asarray(-eps[k]), np.asarray(eps[k]))
-        lo[D + k], hi[D + k] = reached.lo, reached.hi
-        boxes.append(wide)
-        slopes.append(slope)
-        rhos.append(rho)
-    return Interval(lo, hi), boxes, slopes, rhos
+        self._reached(k, value, eps)
+        return wide, slope, rho, float(np.sum(slope.magnitude * rho)) * UP
+
+    def norm(self, k: int, eps: float) -> tuple[Interval, Interval, Array, float]:
+        """The same of a norm."""
+        sides = self.arguments(k)
+        value = (sides[0].square() + sides[1].square()).sqrt()
+        self._reached(k, value, eps)
+        part, size = self.parts[k], float(value.hi) + eps
+        self.size[self.inputs + part.start : self.inputs + part.stop] = size
+        rho = [rounding(self.flat.nodes[f].maps[0], self.size) for f in part]
+        norm = self.norms[k] = Norm(float(value.hi), angle(self.cutting.folds[k]), len(part))
+        if any(b and side.lo < 0.0 for b, side in zip(self.cutting.bare[k], sides, strict=True)):
+            raise Unbounded(k, "an argument of a norm may be negative")
+        most = np.array([max(rho)])
+        slope = Interval.stack([Interval(np.where(s.lo < 0.0, -1.0, 0.0), np.where(s.hi > 0.0, 1.0, 0.0)) for s in sides])
+        return Interval(-(size + most), size + most), slope, most, norm.gain * math.fsum(rho) * UP
+
+    def _reached(self, k: int, value: Interval, eps: float) -> None:
+        at = self.inputs + k
+        reached = value + Interval(np.asarray(-eps), np.asarray(eps))
+        self.lo[at], self.hi[at] = reached.lo, reached.hi
+        if not self.cutting.folds[k]:
+            self.size[self.inputs + self.parts[k].start] = reached.magnitude
 
 
 def adjoints(cutting: Cutting, slopes: Sequence[Interval], dimension: int) -> Array:
@@ -156,9 +216,15 @@ def adjoints(cutting: Cutting, slopes: Sequence[Interval], dimension: int) -> Ar
 
 
 def ranges(cutting: Cutting, box: Box, eps: Array) -> Ranges:
-    """Everything that the theorem needs, for errors of the nodes of at most eps (beta and rounding of arguments together)."""
-    D = len(box.low)
-    values, boxes, slopes, rho = forward(cutting, box, eps)
-    weights = adjoints(cutting, slopes, D)
-    result, lost = argument(cutting.result, values)
-    return Ranges(values, tuple(boxes), tuple(slopes), tuple(rho), weights[D:], weights[:D], result, lost)
+    """Everything that the theorem needs, for errors of the nodes of at most eps (beta and rounding of arguments together).
+
+    Unbounded where a node is not finite or not Lipschitz.
+    """
+    D, walk = len(box.low), _Forward(cutting, box)
+    found = [(walk.norm if n else walk.plain)(k, float(eps[k])) for k, n in enumerate(cutting.folds)]
+    boxes, slopes, rhos, lost = zip(*found, strict=True) if found else ((), (), (), ())
+    weights, values = adjoints(cutting, slopes, D), Interval(walk.lo, walk.hi)
+    return Ranges(
+        values, tuple(boxes), tuple(slopes), tuple(rhos), np.array(lost), walk.norms, weights[D:], weights[:D],
+        argument(cutting.result, values), rounding(walk.flat.result, walk.size),
+    )  # fmt: skip

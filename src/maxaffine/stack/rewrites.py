@@ -1,9 +1,11 @@
 """Rewritings of a formula before it is cut, each an identity that the checker proves again by canonical forms.
 
     cleared     a/(b (1 + c/(b d)))  =  a/(b 1 + c/d)          a denominator that divides terms of another one is multiplied in
+    squares     sqrt(c a^2 + d b^2)  =  sqrt(c) sqrt(a^2 + (sqrt(d/c) b)^2)
 """
 
 from collections.abc import Iterable
+from fractions import Fraction
 
 from maxaffine.expression.graph import Graph
 
@@ -88,3 +90,36 @@ def _product(graph: Graph, factors: Iterable[tuple[int, int]]) -> int:
     above = graph.monomial((a, n) for a, n in pairs if n > 0)
     below = graph.monomial((a, -n) for a, n in pairs if n < 0)
     return above if below == graph.one else graph.divide(above, below)
+
+
+# ---------------------------------------------------------------------- sums of squares
+
+Squares = tuple[int, list[tuple[int, int]]]
+"""scale and (c, a): constants and places with place = scale^2 sum (c a)^2."""
+
+
+def squares_of(graph: Graph, place: int) -> Squares | None:
+    """A place as a sum of at least two squares, which are not constant, with positive coefficients; None where it is none."""
+    c0, terms = graph.terms(place)
+    first, coefficients = graph.rational(c0), [graph.rational(c) for c in terms.values()]
+    numbers = [c for c in coefficients if c is not None and c > 0]
+    if first is None or first < 0 or len(numbers) < max(2, len(terms)):
+        return None
+    halves = [_half(graph, a) for a in terms]
+    known = [a for a in halves if a is not None]
+    if len(known) < len(halves):
+        return None
+
+    def root(c: Fraction) -> int:
+        return graph.apply("sqrt", graph.number(c))
+
+    found = [(root(c / numbers[0]), a) for c, a in zip(numbers, known, strict=True)]
+    return root(numbers[0]), found + ([(root(first / numbers[0]), graph.one)] if first else [])
+
+
+def _half(graph: Graph, place: int) -> int | None:
+    """The place of a with a^2 at this one, where all exponents are even."""
+    node = graph.nodes[place]
+    if node.op != "prod" or any(n % 2 for n in node.data):
+        return None
+    return graph.monomial((a, n // 2) for a, n in zip(node.args, node.data, strict=True))

@@ -15,6 +15,9 @@ from maxaffine.expression.graph import Graph
 EXACT = frozenset({"tanh", "sigmoid", "abs", "max"})
 """Operations that a head of two tokens computes on any range."""
 
+PLANNED = 8
+"""Folds of a norm before its share of the error is known."""
+
 
 class Uncut(Exception):
     """What stands in the way of cutting a formula, as a sentence."""
@@ -34,10 +37,11 @@ Value = int | Ridge
 
 @dataclass(frozen=True)
 class CutNode:
-    """A node: phi in `F`, and its one or two arguments in `G`."""
+    """A node: phi in `F`, and its one or two arguments in `G`; of a norm, which is folded, whether they are bare."""
 
     function: int
     arguments: tuple[int, ...]
+    bare: tuple[bool, ...] = ()
 
 
 @dataclass
@@ -69,13 +73,13 @@ class Emitter:
             found = max(found, 0 if index < self.inputs else self.levels[index - self.inputs])
         return found
 
-    def node(self, function: int, *arguments: int) -> int:
+    def node(self, function: int, *arguments: int, bare: tuple[bool, ...] = ()) -> int:
         """The place in `G` of the value of a node, the same one where it was emitted before."""
-        made = CutNode(function, arguments)
+        made = CutNode(function, arguments, bare)
         place = self._places.get(made)
         if place is None:
             place = self.G.variable(self.inputs + len(self.nodes))
-            self.levels.append(1 + max(self.level(a) for a in arguments))
+            self.levels.append((PLANNED if bare else 1) + max(self.level(a) for a in arguments))
             self.nodes.append(made)
             self._places[made] = place
         return place
@@ -87,6 +91,11 @@ class Emitter:
     def back(self, place: int) -> int:
         """A constant of `F`, in `G`."""
         return carried(self.F, self.G, place)
+
+    def norm(self, first: int, second: int, bare: tuple[bool, bool]) -> int:
+        """hypot of two affine forms, by folding."""
+        squares = self.F.add(self.F.integer_power(self.u, 2), self.F.integer_power(self.w, 2))
+        return self.node(self.F.apply("sqrt", squares), first, second, bare=bare)
 
     # ------------------------------------------------------------------ directions
 

@@ -221,7 +221,7 @@ def _finished(
     distinct = list(dict.fromkeys(head.asked for head in made_heads))
     first = {head.asked: head.head for head in made_heads}
     heads = tuple(first[want] for want in distinct)
-    plan = cutting.plan(
+    plan = cutting.folded([head.folds for head in made_heads]).plan(
         [distinct.index(head.asked) for head in made_heads],
         [head.asked.scales for head in made_heads],
         [head.asked.lift for head in made_heads],
@@ -241,11 +241,13 @@ def _finished(
 def certified(heads: Sequence[Made], proof: Proof, box: Box) -> Certificate:
     """The bound and its parts: those of the heads, each times W, and all rounding of the linear maps."""
     parts = dict.fromkeys(("approximation", "leakage", "rounding", "target_rounding"), 0.0)
-    for head, weight, beta in zip(heads, proof.ranges.weights, proof.betas, strict=True):
-        own = head.head.certificate
+    for k, (head, weight, beta) in enumerate(zip(heads, proof.ranges.weights, proof.betas, strict=True)):
+        own, norm = head.head.certificate, proof.ranges.norms.get(k)
         assert own.bound is not None
+        identity = 0.0 if norm is None else norm.identity
+        parts["approximation"] += float(weight) * identity * UP
         for name, part in own.parts.items():
-            parts[name] += float(weight) * beta * (part / own.bound) * UP
+            parts[name] += float(weight) * (beta - identity) * (part / own.bound) * UP
     parts["rounding"] += proof.rounding
     assumptions = dict.fromkeys([*(a for head in heads for a in head.head.certificate.assumptions), ELEMENTARY])
     result = proof.ranges.result

@@ -2,14 +2,14 @@
 
 First in proportion to what a head is predicted to cost: tokens grow like a + b log(1/eps), so eps_k is proportional to b_k / W_k.
 Token counts are steps: then heads of few tokens, and heads that proved far less than they were asked for, keep what they proved,
-and the rest of the error is shared out over the others.
+and the rest of the error is shared out over the others.  Norms are folded as often as their share says.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.stack.cutting import Cutting
 from maxaffine.stack.heads import FEW, Made, Shop, is_exact, predicted
-from maxaffine.stack.ranges import UP, Ranges, Unbounded, forward, ranges
+from maxaffine.stack.ranges import UP, Ranges, Unbounded, ranges
+from maxaffine.structure.folding import MOST_FOLDS, absolutes, angle
+from maxaffine.structure.stacked import ABSOLUTE
 from maxaffine.target.box import Box
 
 ROUNDS = 40
@@ -26,6 +28,8 @@ CAP = 0.02  # of the width of a node's range: the most that its error may be
 FINEST = 2.0**-38  # of its size: what an error may always be, for heads of two tokens of the size of what they read
 AIM = 0.985  # of the error, shared out: heads are compiled to three digits
 LITTLE = 1e-4  # of the width of a node's range: what its head's box may be wider without costing tokens
+FOLDED = 0.97  # of the share of a norm: what the identity of its folding may take
+LITTLE_OF_NORMS = 1e-3  # of the share of a norm: what an absolute value of it is asked for
 MARGIN = 1.002  # on what a refusal calls the nearest error
 
 
@@ -105,13 +109,25 @@ def caps(cutting: Cutting, found: Ranges, dimension: int) -> Array:
 
 def costs_of(cutting: Cutting, share: Share) -> Array:
     """Predicted tokens of the nodes, little where a head of two tokens does on any box."""
-    found = [predicted(function, share.ranges.boxes[k], float(share.eps[k])) for k, function in enumerate(cutting.functions)]
+    found = [
+        2.0 * absolutes(folds_for(share, k), cutting.bare[k]) if cutting.folds[k]
+        else predicted(function, share.ranges.boxes[k], float(share.eps[k]))
+        for k, function in enumerate(cutting.functions)
+    ]  # fmt: skip
     return np.array(found)
+
+
+def folds_for(share: Share, k: int) -> int:
+    """The fewest folds of a norm whose identity leaves a little of its share; at least two, so that there is an |.| to take."""
+    for folds in range(2, MOST_FOLDS):
+        if replace(share.ranges.norms[k], angle=angle(folds)).identity <= FOLDED * share.eps[k]:
+            return folds
+    return MOST_FOLDS
 
 
 def weighed(cutting: Cutting, tokens: Sequence[float]) -> Array:
     """What shares are in proportion to."""
-    exact = [is_exact(function.text) for function in cutting.functions]
+    exact = [is_exact(function.text) for function in cutting.functions]  # norms are not: they pay for every digit
     return np.array([0.02 if e else max(0.3, t - 2.0) for e, t in zip(exact, tokens, strict=True)])
 
 
@@ -129,7 +145,8 @@ def made(cutting: Cutting, box: Box, error: float, share: Share, shop: Shop) -> 
     proof = prove(cutting, box, first)
     if proof is None or proof.bound > error:
         raise Refused("the heads were proved, and the stack was not")
-    fixed = {k: 1.1 * one.beta for k, one in enumerate(first) if one.tokens <= FEW or one.beta < 0.3 * share.eps[k]}
+    few = [one.tokens <= FEW or proof.betas[k] < 0.3 * share.eps[k] for k, one in enumerate(first)]
+    fixed = {k: 1.1 * float(proof.betas[k]) for k, one in enumerate(few) if one}
     if len(fixed) == len(first):
         return first, proof
     try:
@@ -149,7 +166,7 @@ def _total(heads: Sequence[Made]) -> int:
 
 def _heads(cutting: Cutting, box: Box, error: float, share: Share, kept: dict[int, Made], shop: Shop) -> tuple[list[Made], Share]:
     """One head per node; where float64 does not hold a share, that node gets more and the others less."""
-    floors = {k: 1.1 * one.beta for k, one in kept.items()}
+    floors = {k: 1.1 * float(share.eps[k]) if one.folds else 1.1 * one.beta for k, one in kept.items()}
     for _ in range(6):
         refused: dict[int, float] = {}
         heads: dict[int, Made] = {}
@@ -158,7 +175,7 @@ def _heads(cutting: Cutting, box: Box, error: float, share: Share, kept: dict[in
             try:
                 found = kept.get(k)
                 if found is None or not covers(found, share.ranges.boxes[k].lo, share.ranges.boxes[k].hi):
-                    found = shop.head(function, boxes[k], float(share.eps[k]))
+                    found = _head(cutting, share, k, boxes[k], shop)
                 heads[k] = found
             except Refused as refusal:
                 if refusal.nearest_error is None:
@@ -172,16 +189,24 @@ def _heads(cutting: Cutting, box: Box, error: float, share: Share, kept: dict[in
     raise Refused("its nodes need more digits than float64 has")
 
 
+def _head(cutting: Cutting, share: Share, k: int, box: Interval, shop: Shop) -> Made:
+    """The head of one node; of a norm |u| on its range, and how often it is folded."""
+    if not cutting.folds[k]:
+        return shop.head(cutting.functions[k], box, float(share.eps[k]))
+    found, folds = shop.head(ABSOLUTE, box, LITTLE_OF_NORMS * float(share.eps[k])), folds_for(share, k)
+    return replace(found, folds=folds, uses=absolutes(folds, cutting.bare[k]))
+
+
 def roomy(cutting: Cutting, box: Box, share: Share) -> list[Interval]:
     """Boxes for heads with room for more: errors of literal heads, the constants of the checker, rounding."""
     width = share.ranges.values.width[len(box.low) :]
     for room in (8.0, 1.3, 1.0):
         eps = np.minimum(room * share.eps, np.maximum(min(room, 1.3) * share.eps, LITTLE * width))
         try:
-            _, boxes, _, rhos = forward(cutting, box, eps)
+            found = ranges(cutting, box, eps)
         except Unbounded:
             continue
-        return [Interval(_down(b.lo - 2.0 * rho), _up(b.hi + 2.0 * rho)) for b, rho in zip(boxes, rhos, strict=True)]
+        return [Interval(_down(b.lo - 2.0 * rho), _up(b.hi + 2.0 * rho)) for b, rho in zip(found.boxes, found.rho, strict=True)]
     return list(share.ranges.boxes)
 
 
@@ -204,12 +229,14 @@ def prove(cutting: Cutting, box: Box, heads: Sequence[Made]) -> Proof | None:
     return proved(cutting, box, heads, np.array([one.beta for one in heads]))
 
 
-def proved(cutting: Cutting, box: Box, heads: Sequence[Made], betas: Array) -> Proof | None:
+def proved(cutting: Cutting, box: Box, heads: Sequence[Made], errors: Array) -> Proof | None:
     """The same for heads with these errors."""
-    eps = betas * (1.0 + 1e-9)
+    cutting = cutting.folded([one.folds for one in heads])
+    eps = errors * (1.0 + 1e-9)
     for _ in range(8):
         found = ranges(cutting, box, eps)
-        needed = np.array([betas[k] + found.slope_rounding(k) for k in range(len(heads))]) * UP
+        betas = np.array([found.beta(k, float(one)) for k, one in enumerate(errors)])
+        needed = (betas + found.lost) * UP
         if (needed <= eps).all():
             inside = (covers(one, b.lo, b.hi) for one, b in zip(heads, found.boxes, strict=True))
             return Proof(needed, betas, found, found.rounding(box.low, box.high)) if all(inside) else None

@@ -89,7 +89,7 @@ class Stack:
         return form.give(self.target.present(self.values(points, threads)[-1][:, None, None]))
 
     def values(self, points: Array, threads: int | None = None) -> list[Array]:
-        """What every node says at points (B, D) of the box, in order, and last the output: (B,) each."""
+        """What every node says at points (B, D) of the box, in order, those of `plan.flat`, and last the output: (B,) each."""
         return node_values(self.plan, self.heads, points, threads)
 
     # -- what it is
@@ -102,7 +102,7 @@ class Stack:
     @property
     def tokens(self) -> int:
         """Key tokens of all heads together; a head that several nodes share counts once per node."""
-        return sum(self.heads[node.head].tokens for node in self.plan.nodes)
+        return sum(self.heads[node.head].tokens * node.heads for node in self.plan.nodes)
 
     @property
     def largest(self) -> float:
@@ -148,9 +148,9 @@ class Stack:
 
     @cached_property
     def levels(self) -> tuple[tuple[int, ...], ...]:
-        """The nodes of every layer."""
+        """The nodes of every layer, as they run: those of `plan.flat`."""
         found: list[list[int]] = [[] for _ in range(self.plan.depth)]
-        for k, level in enumerate(self.plan.levels):
+        for k, level in enumerate(self.plan.flat.levels):
             found[level - 1].append(k)
         return tuple(tuple(one) for one in found)
 
@@ -248,7 +248,7 @@ def node_proofs(plan: StackPlan, heads: Sequence[Compiled], betas: Array, weight
     rows = zip(plan.nodes, plan.levels, betas, weights, shares, strict=True)
     return tuple(
         NodeProof(
-            node.name, node.function.text, level, heads[node.head].tokens, heads[node.head].method,
+            node.name, node.function.text, level, heads[node.head].tokens * node.heads, heads[node.head].method,
             float(beta), float(weight), float(share),
         )
         for node, level, beta, weight, share in rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 from typing import TYPE_CHECKING
 
 from maxaffine.report.scope import in_words
@@ -32,7 +33,7 @@ def summary(stack: Stack) -> str:
         f"stack      {counted(s.layers, 'attention layer')}, {counted(s.tokens, 'token')} in "
         f"{counted(len(s.nodes), 'head')}, {s.dtype}",
     ]
-    lines += [f"           layer {i + 1}: {_level(s, level)}" for i, level in enumerate(s.levels)]
+    lines += _layers(s)
     proved = f"error <= {s.certificate.bound or 0.0:.6g} in the sup norm"
     lines += [
         f"{s.certificate.kind:<10} {proved} (asked: {s.error:g})",
@@ -45,15 +46,25 @@ def summary(stack: Stack) -> str:
     return "\n".join(lines)
 
 
+def _layers(stack: Stack) -> list[str]:
+    """A line per layer, or for several in a row that are alike."""
+    lines, told = list[str](), [_level(stack, level) for level in stack.levels]
+    for what, group in itertools.groupby(range(len(told)), key=told.__getitem__):
+        first, *rest = group
+        which = f"layers {first + 1} to {rest[-1] + 1}, each" if rest else f"layer {first + 1}"
+        lines.append(f"           {which}: {what}")
+    return lines
+
+
 def _level(stack: Stack, level: tuple[int, ...]) -> str:
-    nodes = [stack.nodes[k] for k in level]
+    nodes = [stack.plan.flat.nodes[k] for k in level]
     kinds: dict[str, int] = {}
     for node in nodes:
-        kinds[node.function] = kinds.get(node.function, 0) + 1
+        kinds[node.function.text] = kinds.get(node.function.text, 0) + 1
     shown = [f"{n} x {text}" if n > 1 else text for text, n in kinds.items()]
     if len(shown) > 6:
         shown = [*shown[:5], f"{len(shown) - 5} more"]
-    return f"{counted(sum(node.tokens for node in nodes), 'token')}: {', '.join(shown)}"
+    return f"{counted(sum(stack.heads[node.head].tokens for node in nodes), 'token')}: {', '.join(shown)}"
 
 
 def explain(stack: Stack) -> str:

@@ -1,11 +1,12 @@
 """Stacks as data: nodes v_k = phi_k(T_k v) over inputs and earlier nodes, and the expression that they are together.
 
 phi_k is an expression of one or two variables, T_k affine, both exact; the output is affine in inputs and nodes.  A node is
-computed by a head, v_k = 2^lift head(2^-a u, 2^-b w): heads are shared where only powers of two lie between.
+computed by a head, v_k = 2^lift head(2^-a u, 2^-b w): heads are shared where only powers of two lie between.  A norm hypot(u, w)
+is computed by several nodes |.| (folding.py): `StackPlan.flat` has them one by one, as they run.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,9 +18,13 @@ from maxaffine.core.intervals import Interval
 from maxaffine.expression import evaluate
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
+from maxaffine.structure.folding import MOST_FOLDS, absolutes, unfolded
 
 LOCAL = ("u", "w")
 """What the variables of phi are called."""
+
+NORM = "hypot(u, w)"
+"""phi of what is computed by folding."""
 
 MOST_NODES = 2_000
 MOST_POWER = 900  # of two, in scales and lifts
@@ -67,7 +72,10 @@ class AffineMap:
 
 @dataclass(frozen=True)
 class StackNode:
-    """One node: its name, phi, the affine maps of its arguments, and how its head is asked."""
+    """One node: its name, phi, the affine maps of its arguments, and how its head is asked.
+
+    `folds`: of a norm, the K of folding.py; its head is |u|, with one scale.  `bare`: which of its arguments are never negative.
+    """
 
     name: str
     function: Expression
@@ -75,6 +83,13 @@ class StackNode:
     head: int
     scales: tuple[int, ...]
     lift: int
+    folds: int = 0
+    bare: tuple[bool, ...] = ()
+
+    @property
+    def heads(self) -> int:
+        """How many times its head is used."""
+        return absolutes(self.folds, self.bare) if self.folds else 1
 
     @cached_property
     def maps(self) -> tuple[AffineMap, ...]:
@@ -86,6 +101,7 @@ class StackNode:
         return {
             "name": self.name, "function": self.function.text, "arguments": [one.text for one in self.arguments],
             "head": self.head, "scales": list(self.scales), "lift": self.lift,
+            **({"folds": self.folds, "bare": list(self.bare)} if self.folds else {}),
         }  # fmt: skip
 
 
@@ -103,8 +119,47 @@ class StackPlan:
         return AffineMap.of(self.output)
 
     @cached_property
+    def flat(self) -> "StackPlan":
+        """The same with the absolute values of norms one by one: what runs."""
+        return self._flattened[0] if any(node.folds for node in self.nodes) else self
+
+    @cached_property
+    def parts(self) -> tuple[range, ...]:
+        """The nodes of `flat` that compute every node."""
+        return self._flattened[1]
+
+    @cached_property
+    def _flattened(self) -> "tuple[StackPlan, tuple[range, ...]]":
+        graph, D = Graph(), len(self.inputs)
+        known = [graph.variable(i) for i in range(D)]
+        names, nodes, parts = list(self.inputs), list[StackNode](), list[range]()
+
+        def absolute(place: int) -> int:
+            name = f"{node.name}.{len(nodes) - first + 1}"
+            read = Expression.of_graph(f"a turn of {node.name}", tuple(names), graph, (place,))
+            nodes.append(StackNode(name, ABSOLUTE, (read,), node.head, node.scales, node.lift))
+            names.append(name)
+            return graph.variable(D + len(nodes) - 1)
+
+        for node in self.nodes:
+            first, inner = len(nodes), [rebuilt(graph, one, known) for one in node.arguments]
+            if node.folds:
+                known.append(unfolded(graph, inner[0], inner[1], node.folds, node.bare, absolute))
+            else:
+                pairs, seen = zip(node.arguments, inner, strict=True), tuple(names)
+                read = tuple(Expression.of_graph(one.text, seen, graph, (place,)) for one, place in pairs)
+                nodes.append(replace(node, arguments=read))
+                names.append(node.name)
+                known.append(graph.variable(D + len(nodes) - 1))
+            parts.append(range(first, len(nodes)))
+        last = Expression.of_graph(self.output.text, tuple(names), graph, (rebuilt(graph, self.output, known),))
+        return StackPlan(self.inputs, tuple(nodes), last), tuple(parts)
+
+    @cached_property
     def levels(self) -> tuple[int, ...]:
-        """The layer of every node: one more than the largest layer it reads, from 1; inputs are at 0."""
+        """The layer of every node: one more than the largest layer it reads, from 1; inputs are at 0.  Of a norm its last one."""
+        if self.flat is not self:
+            return tuple(max((self.flat.levels[f] for f in part), default=0) for part in self.parts)
         D, found = len(self.inputs), list[int]()
         for node in self.nodes:
             below = [0 if i < D else found[i - D] for one in node.maps for i in one.indices]
@@ -115,6 +170,11 @@ class StackPlan:
     def depth(self) -> int:
         """The number of layers."""
         return max(self.levels, default=0)
+
+    @property
+    def uses(self) -> tuple[int, ...]:
+        """How many times every node uses its head."""
+        return tuple(node.heads for node in self.nodes)
 
     def to_json(self) -> dict[str, Any]:
         """What a file keeps."""
@@ -136,29 +196,46 @@ class StackPlan:
             raise BadInput("the output of a stack must be a text")
         made = cls(tuple(names), tuple(nodes), Expression.parse(record["output"], known))
         made.result  # noqa: B018  (BadInput where it is not affine)
+        if len(made.flat.nodes) > MOST_NODES:
+            raise BadInput(f"a stack must have at most {MOST_NODES} nodes, those of norms included")
+        made.flat.result  # noqa: B018
         return made
 
 
 def _read_node(one: Any, known: Sequence[str], heads: int) -> StackNode:
     """One node of a file."""
     keys = {"name", "function", "arguments", "head", "scales", "lift"}
-    if not isinstance(one, Mapping) or set(one) != keys or not isinstance(one["function"], str):
+    folds, bare = _read_folds(one)
+    if not isinstance(one, Mapping) or set(one) - {"folds", "bare"} != keys or not isinstance(one["function"], str):
         raise BadInput("a node of a stack must have " + ", ".join(sorted(keys)))
     name, texts, scales, lift, head = (one[key] for key in ("name", "arguments", "scales", "lift", "head"))
     if not isinstance(name, str) or not name.isidentifier() or name in known or len(name) > 64:
         raise BadInput(f"a node of a stack cannot be called {str(name)[:60]!r}")
-    lists = isinstance(texts, list) and isinstance(scales, list) and len(texts) == len(scales) and 1 <= len(texts) <= 2
+    lists = isinstance(texts, list) and isinstance(scales, list) and 1 <= len(texts) <= 2
+    lists = lists and (len(texts), len(scales)) in ([(2, 1)] if folds else [(1, 1), (2, 2)])
     if not lists or not all(isinstance(text, str) for text in texts):
         raise BadInput(f"the node {name!r} must have one or two arguments, each with its scale")
     whole = all(type(n) is int and abs(n) <= MOST_POWER for n in (*scales, lift))
     if not whole or type(head) is not int or not 0 <= head < heads:
         raise BadInput(f"the node {name!r} must have whole numbers as scales and lift, and one of the stack's heads")
     function = Expression.parse(one["function"], LOCAL[: len(texts)])
-    node = StackNode(name, function, tuple(Expression.parse(text, known) for text in texts), head, tuple(scales), lift)
-    if function.count != 1:
-        raise BadInput(f"the node {name!r} must have one value")
+    arguments = tuple(Expression.parse(text, known) for text in texts)
+    node = StackNode(name, function, arguments, head, tuple(scales), lift, folds, bare)
+    if function.count != 1 or (folds and one["function"] != NORM):
+        raise BadInput(f"the node {name!r} must have one value, and what is folded must be {NORM}")
     node.maps  # noqa: B018  (BadInput where they are not affine)
     return node
+
+
+def _read_folds(one: Any) -> tuple[int, tuple[bool, ...]]:
+    """The number of folds of a node in a file, 0 for one without, and which of its arguments are bare."""
+    if not isinstance(one, Mapping) or ("folds" not in one and "bare" not in one):
+        return 0, ()
+    folds, bare = one.get("folds"), one.get("bare")
+    good = type(folds) is int and 1 <= folds <= MOST_FOLDS and isinstance(bare, list) and [type(b) for b in bare] == [bool, bool]
+    if folds is not None and bare is not None and good and absolutes(folds, tuple(bare)) >= 1:
+        return folds, tuple(bare)
+    raise BadInput(f"a norm must be folded 1 to {MOST_FOLDS} times and say of both arguments whether they are bare")
 
 
 def rebuilt(graph: Graph, expression: Expression, variables: Sequence[int]) -> int:
@@ -188,3 +265,7 @@ def composed(plan: StackPlan, graph: Graph) -> int:
         inner = [rebuilt(graph, one, known) for one in node.arguments]
         known.append(rebuilt(graph, node.function, inner))
     return rebuilt(graph, plan.output, known)
+
+
+ABSOLUTE = Expression.parse("abs(u)", LOCAL[:1])
+"""phi of the nodes that a norm consists of."""
