@@ -82,6 +82,14 @@ def test_a_compiled_layer_improves_on_itself_when_it_is_fine_tuned(run) -> None:
     assert float(after[1]) < float(random[1]) and float(after[3]) < float(random[3])
 
 
+def test_data_correct_a_constant_inside_a_stack_and_a_frozen_stack_helps_a_transformer(run) -> None:  # type: ignore[no-untyped-def]
+    _, said, _ = run("stack_in_training.py", "--seeds", "1")
+    before, after = re.search(r"right formula: ([\d.]+)% before, ([\d.]+)% after", said).groups()  # type: ignore[union-attr]
+    inside, without = re.search(r"bars: ([\d.]+) with the block, ([\d.]+) without", said).groups()  # type: ignore[union-attr]
+    assert float(after) < 0.1 * float(before) and float(inside) < 0.8 * float(without)
+    assert "not covered: the module's numbers were changed" in said and "numbers are the same: True" in said
+
+
 def test_the_index_names_every_example_and_its_command() -> None:
     index = (EXAMPLES / "README.md").read_text()
     for path in EXAMPLES.glob("*.py"):

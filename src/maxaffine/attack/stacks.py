@@ -27,6 +27,7 @@ from maxaffine.stack.stack import Stack
 
 LIES = 4  # forged records of every stack
 SECONDS = 30.0  # that one formula may take
+DEEPEST = 1_000  # layers; a number, so that what no stack serves is not tried with one layer
 
 
 @dataclass
@@ -165,7 +166,7 @@ def attack_formula(compile_formula: Callable[..., Any], seed: int, number: int, 
     row = Attacked(number, formula.text, {name: (a, b) for name, a, b in box}, operations(formula), error)
     run = Run(max_seconds=each, seed=number)
     try:
-        made = compile_formula(formula.text, box, error=error, relative=True, layers="auto", run=run)
+        made = compile_formula(formula.text, box, error=error, relative=True, layers=DEEPEST, run=run)
     except (Refused, BadInput) as refusal:
         row.refused = str(refusal)
     else:

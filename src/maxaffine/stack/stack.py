@@ -192,11 +192,14 @@ class Stack:
 
     # -- export
 
-    def to_torch(self) -> StackModule:
-        """A torch.nn.Module of stock torch.nn.MultiheadAttention blocks; its `statement` says what is proved of it."""
+    def to_torch(self, trainable: bool = False) -> StackModule:
+        """A torch.nn.Module of stock torch.nn.MultiheadAttention blocks; its `statement` says what is proved of it.
+
+        `trainable`: the linear maps, keys and values are parameters that learn.
+        """
         from maxaffine.stack.torch_stack import module_of
 
-        return module_of(self)
+        return module_of(self, trainable)
 
     def to_onnx(self, path: str | Path, opset: int = 23) -> tuple[Judged, ...]:
         """An ONNX model of the literal stack in float64, run in ONNX Runtime before it is kept."""

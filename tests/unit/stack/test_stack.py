@@ -323,6 +323,26 @@ def test_literal_blocks_stay_within_their_statement_as_matrices_modules_and_onnx
         stack.export("csv", tmp_path / "s.csv")
 
 
+def test_a_module_of_a_stack_withdraws_its_statement_and_learns_only_where_it_is_told_to(stack):
+    torch = pytest.importorskip("torch")
+    plain, tuned = stack.to_torch(), stack.to_torch(trainable=True)
+    assert not any(p.requires_grad for p in plain.parameters()) and plain.statement.bound == tuned.statement.bound
+    x = torch.tensor(stack.box.sample(50, np.random.default_rng(0)))
+    assert torch.equal(plain(x), tuned(x).detach())
+    zeros = {name: p.detach() == 0 for name, p in tuned.named_parameters() if name.endswith(("before.weight", "last.weight"))}
+    optimiser = torch.optim.SGD([p for p in tuned.parameters() if p.requires_grad], lr=1e-3)
+    (tuned(x) - 1.01 * plain(x)).square().mean().backward()
+    optimiser.step()
+    assert not tuned.statement.covered and plain.statement.covered and not torch.equal(plain(x), tuned(x))
+    assert all((dict(tuned.named_parameters())[name][where] == 0).all() for name, where in zeros.items())
+    again = stack.to_torch()
+    again.load_state_dict(tuned.state_dict())
+    assert not again.statement.covered and torch.equal(again(x), tuned(x))
+    narrow = stack.to_torch().float()
+    assert not narrow.statement.covered and "float32" in str(narrow.statement)
+    assert (narrow(x.float()) - plain(x)).abs().max() < 1e-3 and narrow(x.float()).dtype == torch.float32
+
+
 def test_a_tanh_network_of_torch_has_two_tokens_per_unit():
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
