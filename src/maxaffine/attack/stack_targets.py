@@ -79,10 +79,13 @@ def _take(rng: Rng, pool: list[Part]) -> Part:
 def _next(rng: Rng, pool: list[Part]) -> Part:
     """One operation on parts of the pool."""
     kind = str(
-        rng.choice(["sum", "product", "quotient", "smooth", "positive", "kink", "ridge"], p=[0.2, 0.25, 0.1, 0.15, 0.1, 0.1, 0.1])
+        rng.choice(
+            ["sum", "product", "quotient", "smooth", "positive", "kink", "ridge", "norm"],
+            p=[0.18, 0.25, 0.1, 0.15, 0.1, 0.09, 0.09, 0.04],
+        )
     )
     a = _take(rng, pool)
-    if kind in ("sum", "product", "ridge", "kink"):
+    if kind in ("sum", "product", "ridge", "kink", "norm"):
         return _two(rng, kind, a, _take(rng, pool))
     if kind == "smooth":
         return _smooth(str(rng.choice(SMOOTH)), a)
@@ -94,6 +97,8 @@ def _two(rng: Rng, kind: str, a: Part, b: Part) -> Part:
     moved = b.range * float(c)
     if kind == "product":
         return Part(f"({a.text})*({b.text})", a.range * b.range)
+    if kind == "norm":
+        return Part(f"sqrt(({a.text})**2 + ({b.text})**2)", (a.range.square() + b.range.square()).sqrt())
     if kind == "sum":
         return Part(f"{a.text} + {c}*({b.text})", a.range + moved)
     if kind == "ridge":
