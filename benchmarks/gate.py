@@ -1,7 +1,7 @@
 """The gate: about sixty targets over all heads, dtypes and norms, with what compiling them gave when it was recorded.
 
     python benchmarks/gate.py            compare with benchmarks/results/gate.json; exit code 1 where something moved
-    python benchmarks/gate.py --write    record anew
+    python benchmarks/gate.py --write    record anew; with --only those targets, the others stay as they are
 
 A change that only moves code keeps every SHA-256.  A change of an argument keeps verdicts and tokens, and bounds within 1.001.
 """
@@ -132,6 +132,11 @@ def asks() -> list[Ask]:
         # level sets
         Ask("where(x**2+y**2<.5, 1, 0)", XY, 0.2, {"norm": 1.0, "method": "level"}),
         Ask("sign(.4-x**2-y**2)", XY, 0.5, {"norm": 2.0, "method": "level"}),
+        # several outputs
+        Ask("abs(x), sin(y)", XY, 1e-4),
+        Ask("sin(x) + cos(y), sin(x) - cos(y)", XY, 1e-6),
+        Ask("abs(x) + cos(y), abs(x) - cos(y)", XY, 1e-3, {"dtype": "float32"}),
+        Ask("max(x1, x2) + cos(x1); cos(x1) - max(x1, x2)", ma.Box.sequence(d=1, n=2), 1e-6),
         # trees
         Ask("sqrt(.1+x**2+y**2)", XY, 3e-2, {"method": "tree"}),
         Ask("exp(-20*((x-.3)**2+(y+.2)**2))", XY, 5e-2, {"method": "tree"}),
@@ -226,7 +231,7 @@ def main() -> int:
     given = parser.parse_args()
     chosen = [ask for ask in asks() if given.only in ask.name]
     if given.write:
-        made = {}
+        made = json.loads(RECORD.read_text()) if given.only and RECORD.exists() else {}
         for ask in chosen:
             made[ask.name] = measure(ask)
             shown = ("verdict", "method", "tokens", "bound", "seconds")

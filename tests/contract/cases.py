@@ -76,7 +76,8 @@ def _sequence() -> Target:
 
 
 def _tokens() -> Target:
-    return Target.of("max(x1, x2), sin(x1); x2, x1*x2", ma.Box.sequence(d=1, n=2, low=-1, high=1))
+    text = "max(x1, x2) + cos(x1), x1*x2; cos(x1) - max(x1, x2), x2"  # tokens with terms in common
+    return Target.of(text, ma.Box.sequence(d=1, n=2, low=-1, high=1))
 
 
 def _walked(target: Any, box: Any, errors: tuple[float | None, ...], forged: int = 0, **options: Any) -> Case:

@@ -72,6 +72,17 @@ def group_bias(to: float) -> Move:
     return move
 
 
+def told(bound: float, move: Move) -> Move:
+    """That bound is stated of every part, and another move."""
+
+    def both(tensors: Tensors, record: dict[str, Any]) -> None:
+        for one in record["certificate"]["within"]:
+            one["bound"] = bound
+        move(tensors, record)
+
+    return both
+
+
 @dataclass(frozen=True)
 class Extreme:
     """A layer, what is moved in it, the part of the bound that this is about, and how the layer is run."""
@@ -116,6 +127,10 @@ EXTREMES = {
     "ramp, ramps and chords": Extreme("sin(3*x)", LINE, 0.2, {"method": "ramp"}, "approximation"),
     "ramp, moved values": Extreme("sin(3*x)", LINE, 0.2, {"method": "ramp"}, "approximation", values(0.3)),
     "ramp, groups leak": Extreme("sin(3*x)", LINE, 0.2, {"method": "ramp"}, "leakage", group_bias(8.0), "dense", promised=1e12),
+    "outputs, terms err together": Extreme(
+        "abs(x) + cos(y), abs(x) - cos(y)", SQUARE, 1e-2, {"method": "outputs"}, "approximation", told(0.1, values(3e-2))
+    ),
+    "outputs, one blends": Extreme("abs(x) + cos(y), abs(x) - cos(y)", SQUARE, 1e-2, {"method": "outputs"}, "leakage"),
     "tree, pieces differ": Extreme("sqrt(.4 + x**2 + y**2)", SQUARE, 1e-1, {"method": "tree"}, "approximation"),
     "tree, moved values": Extreme("sqrt(.4 + x**2 + y**2)", SQUARE, 1e-1, {"method": "tree"}, "approximation", values(0.3)),
 }
@@ -176,4 +191,4 @@ def test_the_checker_bounds_the_same_layer(name: str) -> None:
 def test_every_part_that_can_be_large_has_an_extremal_layer() -> None:
     assert {case.part for case in EXTREMES.values()} == {"approximation", "leakage", "rounding"}
     methods = {case.options["method"] for case in EXTREMES.values()}
-    assert methods == {"spectral", "axis", "piecewise", "sums", "products", "regions", "curved", "tree", "ramp"}
+    assert methods == {"spectral", "axis", "piecewise", "sums", "products", "regions", "curved", "tree", "ramp", "outputs"}

@@ -3,6 +3,9 @@
 What makes them one layer is looked at here: every output is answered by one part, parts speak of the target's box and dtype, the
 error promised of an output and the bound stated of its part hold, and what is said of all of them holds of each.
 
+Where an entry is a sum of parts, with signs, the file has the text of every part: in the normal form of expressions these sums
+are the target, and the errors of its parts and of adding them up are added.
+
 The literal form is one softmax over the tokens of all parts: each part's own proof of its literal form counts all tokens, all
 query columns and the common bias (`Beside`); what groups of other parts say in a column is added here, from the ranges of the
 normalisers of all groups and the largest value of a token of each.
@@ -21,12 +24,14 @@ from maxaffine.checker.literal_clusters import Tokens
 from maxaffine.checker.literal_groups import MARGIN, Column, Coordinates, Frame, leak
 from maxaffine.checker.normaliser import log_normaliser
 from maxaffine.checker.product_keys import numbers_of
-from maxaffine.checker.proved import Beside, Form, NotProved, Proved
+from maxaffine.checker.proved import DOUBLE, Beside, Form, NotProved, Proved
 from maxaffine.checker.reader import FRAME, Clusters, Factored, Group, Layer, ProductKeys
 from maxaffine.checker.target_parts import POINTS
+from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
+from maxaffine.core.rounding import compute_format
 from maxaffine.core.scope import Scope
-from maxaffine.target.parts import part_of
+from maxaffine.target.parts import adds_up, of_text, part_of
 from maxaffine.target.target import Target
 
 CONFIRMS = 1.2  # times the bound that is stated of a part, for the checker's constants
@@ -37,9 +42,9 @@ Prove = Callable[[Mapping[str, Any], Mapping[str, Any], Target, float], Proved]
 
 @dataclass(frozen=True)
 class Part:
-    """One part: its entries, its record, its layer, what is proved of it, and what its error is multiplied by."""
+    """One part: the entries it is added to, its record, its layer, what is proved of it, and what its error is multiplied by."""
 
-    entries: tuple[int, ...]
+    reach: tuple[int, ...]
     record: Mapping[str, Any]
     layer: Layer
     proved: Proved
@@ -57,22 +62,25 @@ def check_outputs(
     if plan.get("method") != "outputs" or not len(rows) == len(planned) == len(told) or not 1 <= len(rows) <= MOST_PARTS:
         raise NotProved("its parts are not those of its plan.")
     promised = _promised(record, target)
-    answered = sorted(e for row in rows for e in row["entries"])
-    if answered != list(range(target.d_out * target.n_out)):
-        raise NotProved("its parts do not answer every output once.")
+    writes = [_writes(row, target) for row in rows]
+    goals = _goals(target, rows, planned, told, writes, [min(error, one) for one in promised], norm)
     parts = []
     for p, (row, made, stated) in enumerate(zip(rows, planned, told, strict=True)):
         own = {name.removeprefix(f"part.{p}."): tensor for name, tensor in tensors.items() if name.startswith(f"part.{p}.")}
-        goals = [min(error, promised[e]) for e in row["entries"]]
-        planned_for = made["plan"] if made["entries"] == row["entries"] else {}
-        parts.append(_checked(own, row, planned_for, stated, record, target, goals, norm, prove))
+        if made["entries"] != row["entries"]:
+            raise NotProved("the outputs of a part are not those of its plan.")
+        reach = tuple(e for _, e, _ in writes[p])
+        parts.append(_checked(own, row, made, stated, record, target, goals[p], norm, prove, reach))
     _doubt_scope(record, [stated_scope(part.record["certificate"]) for part in parts], norm)
     reserve = stated_reserve(record)
     for part in parts:
         if _collapses(part.layer) and stated_reserve(part.record) < reserve:
             raise NotProved("it reserves more for a collapse than one of its outputs does.")
     bias = float(description["bonus"])
-    bound = max(part.scale * part.proved.bound for part in parts)
+    bounds = _added(parts, [part.scale * part.proved.bound for part in parts], target) + _adding(parts, target)
+    if not np.all(bounds <= [min(error, one) for one in promised]):
+        raise NotProved("the errors of the parts of an output add up to more than is promised of it.")
+    bound = float(bounds.max())
     how = "; ".join(dict.fromkeys(part.proved.how for part in parts))
     return Proved(
         bound, f"{len(parts)} parts: {how}", lambda form, claimed: _literal(parts, bias, target, norm, form, claimed),
@@ -114,25 +122,22 @@ def _promised(record: Mapping[str, Any], target: Target) -> list[float]:
 
 def _checked(
     tensors: Mapping[str, Any], row: Mapping[str, Any], plan: Mapping[str, Any], certificate: Mapping[str, Any],
-    whole: Mapping[str, Any], target: Target, promised: Sequence[float], norm: float, prove: Prove,
+    whole: Mapping[str, Any], target: Target, promised: float, norm: float, prove: Prove, reach: tuple[int, ...],
 ) -> Part:  # fmt: skip
-    """One part, proved to the errors promised of its outputs and to the bound stated of it."""
+    """One part, proved to the error promised of its outputs, or to its share of that, and to the bound stated of it."""
     entries = tuple(row["entries"])
-    if any(type(e) is not int for e in entries) or len({e % target.n_out for e in entries}) != 1:
-        raise NotProved("the outputs of a part are not of one output token.")
-    if not plan:
-        raise NotProved("the outputs of a part are not those of its plan.")
     if row["layer"]["keys"] != "grouped" or row["layer"]["dtype"] != whole["layer"]["dtype"]:
         raise NotProved("a part is no layer of groups in the dtype of all.")
-    variables, own = part_of(target, entries)
+    variables, own = part_of(target, entries) if "term" not in plan else of_text(target, plan["term"], len(entries))
     if list(variables) != row["variables"]:
         raise NotProved("the variables of a part are not those that its outputs depend on.")
-    _doubt_part(target, own, entries, variables)
-    record = {"layer": row["layer"], "plan": plan, "norm": certificate["norm"], "certificate": certificate}
+    if "term" not in plan:
+        _doubt_part(target, own, entries, variables)
+    record = {"layer": row["layer"], "plan": plan["plan"], "norm": certificate["norm"], "certificate": certificate}
     if certificate.get("kind") != "proved" or certificate.get("least") is not None:
         raise NotProved("nothing absolute is proved of one of its parts.")
     scale = _scale(target, own, norm, stated_norm(record, 64.0))
-    goal, claimed = min(promised) / scale, stated_bound(certificate.get("bound"))
+    goal, claimed = promised / scale, stated_bound(certificate.get("bound"))
     proved = prove(tensors, record, own, goal)
     aim = CONFIRMS * claimed
     if proved.bound > min(goal, aim):
@@ -140,7 +145,75 @@ def _checked(
     if not proved.bound <= min(goal, aim):
         reached, needed = proved.bound * scale, min(goal, aim) * scale
         raise NotProved(f"of output {entries[0] + 1} only {reached:.6g} is proved again, and {needed:.6g} is needed.")
-    return Part(entries, record, Layer.read(tensors, row["layer"], own), proved, scale)
+    return Part(reach, record, Layer.read(tensors, row["layer"], own), proved, scale)
+
+
+def _writes(row: Mapping[str, Any], target: Target) -> list[tuple[int, int, int]]:
+    """(k, e, sign): output k of a part is added to entry e, in its first output token and in further ones."""
+    entries, also, n_out = row["entries"], row.get("also", []), target.n_out
+    known = all(type(e) is int and 0 <= e < target.d_out * n_out for e in entries)
+    if not entries or not known or len(set(entries)) < len(entries) or len({e % n_out for e in entries}) != 1:
+        raise NotProved("the outputs of a part are not of one output token.")
+    if any(type(c) is not int or type(sign) is not int or not 0 <= c < n_out or sign not in (1, -1) for c, sign in also):
+        raise NotProved("a part is added to what is no output token, or with what is no sign.")
+    tokens = [(entries[0] % n_out, 1), *((c, sign) for c, sign in also)]
+    if len({c for c, _ in tokens}) < len(tokens):
+        raise NotProved("a part is added to an output token twice.")
+    return [(k, e // n_out * n_out + c, sign) for c, sign in tokens for k, e in enumerate(entries)]
+
+
+def _goals(
+    target: Target, rows: Sequence[Mapping[str, Any]], planned: Sequence[Mapping[str, Any]], told: Sequence[Mapping[str, Any]],
+    writes: Sequence[Sequence[tuple[int, int, int]]], promised: Sequence[float], norm: float,
+) -> list[float]:  # fmt: skip
+    """What every part is to be proved to: what is promised of its outputs, shared out over the parts of a sum by their bounds."""
+    counts = np.zeros(target.d_out * target.n_out)
+    for own in writes:
+        for _, e, _ in own:
+            counts[e] += 1
+    if not np.all(counts > 0):
+        raise NotProved("its parts do not answer every output.")
+    if np.all(counts == 1) and not any("term" in plan for plan in planned) and not any("also" in row for row in rows):
+        return [min(promised[e] for _, e, _ in own) for own in writes]
+    if math.isfinite(norm) or target.expression is None:
+        raise NotProved("sums of parts are proved in the sup norm alone, and of expressions.")
+    texts = []
+    for row, plan in zip(rows, planned, strict=True):
+        text = plan["term"] if "term" in plan else part_of(target, row["entries"])[1].text
+        if not isinstance(text, str):
+            raise NotProved("a part of a sum is no expression.")
+        of_text(target, text, len(row["entries"]))  # it is an expression of as many outputs by itself
+        texts.append(text)
+    if not adds_up(target, list(zip(texts, writes, strict=True))):
+        raise NotProved("the sums of its parts are not its target.")
+    claimed = [stated_bound(one.get("bound")) for one in told]
+    whole = np.zeros(len(counts))
+    for own, bound in zip(writes, claimed, strict=True):
+        for _, e, _ in own:
+            whole[e] += bound
+    shares = [min(promised[e] / max(whole[e], 1e-300) for _, e, _ in own) for own in writes]
+    return [float(one * bound * (1 - 1e-4)) for one, bound in zip(shares, claimed, strict=True)]
+
+
+def _added(parts: Sequence[Part], numbers: Sequence[float], target: Target) -> Array:
+    """Of every entry the sum of the numbers of its parts, rounded up."""
+    found, counts = np.zeros((2, target.d_out * target.n_out))
+    for part, number in zip(parts, numbers, strict=True):
+        found[list(part.reach)] += number
+        counts[list(part.reach)] += 1
+    return np.where(counts > 1, found * MARGIN, found)
+
+
+def _adding(parts: Sequence[Part], target: Target) -> Array:
+    """What rounding does to the sums: every term and every partial sum is at most what the tokens of its parts say."""
+    sizes = []
+    for part in parts:
+        span = part.layer.high - part.layer.low
+        tilt = 0.0 if part.layer.affine_part is None else float((np.abs(part.layer.affine_part) @ part.layer.reach).max())
+        sizes.append((sum(group.largest(span) for group in part.layer.groups) + tilt) * MARGIN)
+    counts = _added(parts, [1.0] * len(parts), target)
+    unit = compute_format(parts[0].layer.dtype).unit
+    return np.where(counts > 1, (2.0 * unit + 2.0 * DOUBLE * (counts + 1.0)) * _added(parts, sizes, target), 0.0)
 
 
 def _doubt_part(target: Target, own: Target, entries: Sequence[int], variables: Sequence[int]) -> None:
@@ -194,11 +267,13 @@ def _literal(parts: Sequence[Part], bias: float, target: Target, norm: float, fo
     """The literal form: every part's own, in a softmax over the tokens of all, and what the others say in its columns."""
     tokens, groups = sum(part.layer.tokens for part in parts), sum(len(part.layer.groups) for part in parts)
     here = replace(form, beside=Beside(tokens, groups, bias))
-    worst = 0.0
+    found, whole = [], _added(parts, [part.scale * part.proved.bound for part in parts], target)
     for part in parts:
         if part.proved.literal is None:
             raise NotProved("this checker proves no such claim of one of its parts.")
-        worst = max(worst, part.scale * part.proved.literal(here, claimed / part.scale))
+        share = min(1.0, max(part.scale * part.proved.bound / max(float(whole[e]), 1e-300) for e in part.reach))
+        found.append(part.scale * part.proved.literal(here, share * claimed / part.scale))
+    worst = float(_added(parts, found, target).max())
     return (worst + _between(parts, bias, here) * float(target.box.volume ** (1.0 / norm))) * MARGIN
 
 

@@ -118,12 +118,15 @@ def _alone(graph: Fast, layer: Layer | GroupedLayer, inside: str) -> str:
 
 
 def _parts(graph: Fast, layer: OutputsLayer, inside: str) -> str:
-    """Layers side by side: the answers of every part below one another, then put in order, (d_out n_out, B)."""
+    """Layers side by side: the answers of every part below one another, put in order or added up, (d_out n_out, B)."""
     order, found = [e for part in layer.parts for e in part.entries], []
     for part in layer.parts:
         found.append(_alone(graph, part.layer, graph("Gather", inside, graph.const(part.variables, np.int64), axis=0)))
+    whole = graph("Concat", *found, axis=0)
+    if layer.adds:
+        return graph("MatMul", graph.const(layer.mixing()), whole)
     places = [order.index(entry) for entry in range(len(order))]
-    return graph("Gather", graph("Concat", *found, axis=0), graph.const(places, np.int64), axis=0)
+    return graph("Gather", whole, graph.const(places, np.int64), axis=0)
 
 
 def _groups(graph: Fast, layer: GroupedLayer, away: str) -> str:

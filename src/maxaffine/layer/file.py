@@ -79,7 +79,8 @@ def _parts_tensors(layer: OutputsLayer) -> tuple[Tensors, dict[str, Any]]:
     for p, part in enumerate(layer.parts):
         own, record = _grouped_tensors(part.layer)
         tensors |= {f"part.{p}.{name}": tensor for name, tensor in own.items()}
-        parts.append({"entries": list(part.entries), "variables": list(part.variables), "layer": record})
+        also = {"also": [list(one) for one in part.also]} if part.also else {}
+        parts.append({"entries": list(part.entries), **also, "variables": list(part.variables), "layer": record})
     inputs, shape = [list(one) for one in layer.inputs], [layer.d_out, layer.n_out]
     return tensors, {
         "dtype": layer.dtype, "bonus": layer.bonus, "inputs": inputs, "keys": "parts", "outputs": shape, "parts": parts,
@@ -95,7 +96,8 @@ def _parts_layer(tensors: Mapping[str, Any], record: Mapping[str, Any], common: 
         known |= {f"part.{p}.{name}" for name in own}
         layer = from_tensors(own, one["layer"])
         assert isinstance(layer, GroupedLayer)
-        parts.append(Part(tuple(int(e) for e in one["entries"]), tuple(int(i) for i in one["variables"]), layer))
+        also = tuple((int(c), int(sign)) for c, sign in one.get("also", ()))
+        parts.append(Part(tuple(int(e) for e in one["entries"]), tuple(int(i) for i in one["variables"]), layer, also))
     _expect(tensors, known)
     d_out, n_out = (int(n) for n in record["outputs"])
     made = OutputsLayer(tuple(parts), d_out, n_out, float(record["bonus"]), common["low"], common["high"], common["inputs"])

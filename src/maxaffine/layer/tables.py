@@ -112,9 +112,9 @@ def layer_tables(layer: Layer, correction: str, bonus: float | None) -> Tables:
 def group_tables(layer: GroupedLayer | OutputsLayer) -> Tables:
     """All keys of a grouped layer, or of the parts of an output, side by side: coordinates stacked, slopes zero outside the own.
 
-    W_O adds one query column of every group, to the output token that the group writes to; the exact correction B^-1 does not
-    apply, since groups have keys of their own, and the leak of order e^-Lambda is part of the certificate.  A part has its own
-    centre: where two of them count a variable from different places, it has a row for each.
+    W_O adds one query column of every group to the output tokens that it writes to, or takes it from them; the exact correction
+    B^-1 does not apply, since groups have keys of their own, and the leak of order e^-Lambda is part of the certificate.  A part
+    has its own centre: where two of them count a variable from different places, it has a row for each.
     """
     parts = layer.parts if layer.several else (Part(tuple(range(layer.d_out)), tuple(range(layer.dimension)), layer),)
     groups = [group for part in parts for group in part.layer.groups]
@@ -141,7 +141,8 @@ def group_tables(layer: GroupedLayer | OutputsLayer) -> Tables:
             if own.tilt is not None and number == 0:
                 lean = lean + own.tilt.astype(np.float64)[:, :, None]
             in_x[np.ix_(rows, place, range(block.start, block.stop))] = lean
-            output[g, part.entries[0] % n_out] = 1.0
+            for token, sign in part.columns(n_out):
+                output[g, token] = sign
             row, column, g = here.stop, block.stop, g + 1
     first = np.cumsum([0, *(group.count for group in groups[:-1])])
     affine = in_x if layer.is_affine else None

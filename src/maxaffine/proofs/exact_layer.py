@@ -17,10 +17,12 @@ from maxaffine.layer.side_by_side import OutputsLayer
 def exact_value(layer: GroupedLayer | OutputsLayer, x: Sequence[Any]) -> list[Any]:
     """F(x) at a real point, one ball per output: groups added up, without leak between them and without rounding."""
     if layer.several:
-        found: dict[int, Any] = {}
-        for part in layer.parts:
-            found |= dict(zip(part.entries, exact_value(part.layer, [x[i] for i in part.variables]), strict=True))
-        return [found[e] for e in sorted(found)]
+        found = [flint.arb(0)] * (layer.d_out * layer.n_out)
+        for part, rows in zip(layer.parts, layer.writes(), strict=True):
+            said = exact_value(part.layer, [x[i] for i in part.variables])
+            for k, e, sign in rows:
+                found[e] = found[e] + sign * said[k]
+        return found
     shift = [one - flint.arb(float(c)) for one, c in zip(x, layer.centre, strict=True)]
     total = [flint.arb(0)] * layer.d_out
     if layer.tilt is not None:

@@ -32,7 +32,7 @@ from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import token_values
 from maxaffine.proofs.literal import literal, literal_parts
 from maxaffine.proofs.pointwise import per_size
-from maxaffine.proofs.side_by_side import scale_of
+from maxaffine.proofs.side_by_side import over_entries, scale_of
 from maxaffine.proofs.statement import NO_GRADIENT, NONE, Statement
 from maxaffine.runtime import chooser
 from maxaffine.runtime.gpu.choice import choose as choose_kernel
@@ -123,7 +123,7 @@ def literal_bounds(layer: AnyLayer, certificate: Certificate) -> dict[str, float
 
 
 def literal_bound(layer: AnyLayer, certificate: Certificate, arithmetic: str) -> float:
-    """Of the literal form in one arithmetic; of layers side by side the largest of those of the parts."""
+    """Of the literal form in one arithmetic; of layers side by side the largest over entries, parts added up."""
     assert certificate.bound is not None
     if layer.several:
         added = literal_parts(layer, [one.blends for one in certificate.within], arithmetic)
@@ -132,7 +132,7 @@ def literal_bound(layer: AnyLayer, certificate: Certificate, arithmetic: str) ->
             assert one.bound is not None
             scale = scale_of(width, part.layer.high - part.layer.low, certificate.norm, one.norm)
             bounds.append(float(scale * (one.bound + more.total * counted(part.layer, one)) * (1 + 1e-12)))
-        return max(bounds)
+        return float(over_entries(layer, bounds).max())
     more_here = literal(layer, certificate.blends, arithmetic).total * counted(layer, certificate)
     more_here *= ROUGHER if certificate.scope.over == "entries" else 1.0
     return (certificate.bound + more_here) * (1 + 1e-12)
@@ -290,5 +290,5 @@ def _size(target: Target, layer: AnyLayer) -> float:
 def most_said(layer: AnyLayer) -> float:
     """A bound of |F| over the box from the values of tokens alone."""
     if layer.several:
-        return max(token_values(part.layer) for part in layer.parts)
+        return float(over_entries(layer, [token_values(part.layer) for part in layer.parts]).max())
     return token_values(layer) if layer.grouped else float(layer.largest)

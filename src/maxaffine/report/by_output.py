@@ -9,7 +9,7 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.budget import count_text
-from maxaffine.proofs.side_by_side import scale_of
+from maxaffine.proofs.side_by_side import adding_up, over_entries, scale_of
 
 if TYPE_CHECKING:
     from maxaffine.compiled import Compiled
@@ -24,8 +24,7 @@ def bounds(compiled: Compiled) -> Array | None:
         return None
     found = np.full(c.weights.d_out * c.weights.n_out, c.certificate.bound)
     if c.weights.several and c.certificate.within:
-        for part, bound in zip(c.weights.parts, _part_bounds(c), strict=True):
-            found[list(part.entries)] = bound
+        found = over_entries(c.weights, _part_bounds(c)) + adding_up(c.weights)
     return found.reshape(c.target.output_shape)
 
 
@@ -40,15 +39,16 @@ def _part_bounds(c: Compiled) -> list[float]:
 
 
 def rows(compiled: Compiled) -> list[dict[str, Any]]:
-    """Every part as plain data: its outputs (row, token) counted from 1, its tokens, method and bound."""
+    """Every part as plain data: its outputs (row, token) counted from 1, its tokens, method and bound; what it is a term of."""
     c = compiled
     if not c.weights.several:
         return []
     told = _part_bounds(c) if c.certificate.within else [None] * len(c.weights.parts)
-    made = []
-    for part, bound, planned in zip(c.weights.parts, told, c.plan["parts"], strict=True):
-        places = [[e // c.weights.n_out + 1, e % c.weights.n_out + 1] for e in part.entries]
-        made.append({"outputs": places, "tokens": part.layer.tokens, "method": planned["method"], "bound": bound})
+    made, several = [], over_entries(c.weights, [1.0] * len(c.weights.parts)) > 1.0
+    for part, own, bound, planned in zip(c.weights.parts, c.weights.writes(), told, c.plan["parts"], strict=True):
+        places = [[e // c.weights.n_out + 1, e % c.weights.n_out + 1] for _, e, _ in own]
+        row = {"outputs": places, "tokens": part.layer.tokens, "method": planned["method"], "bound": bound}
+        made.append({**row, "term": True} if any(several[e] for _, e, _ in own) else row)
     return made
 
 
@@ -69,7 +69,7 @@ def lines(compiled: Compiled) -> list[str]:
     for row in found[:MOST]:
         places = ", ".join(f"({r}, {c})" if tokens else str(r) for r, c in row["outputs"])
         many = f"{count_text(row['tokens'])} token{'' if row['tokens'] == 1 else 's'}"
-        bound = "" if row["bound"] is None else f"error <= {row['bound']:.6g}"
+        bound = "" if row["bound"] is None else f"{'adds ' if 'term' in row else ''}error <= {row['bound']:.6g}"
         cells.append((places, many, row["method"], bound))
     widths = [max(len(cell[i]) for cell in cells) for i in range(3)]
     texts = ["  ".join((*(text.ljust(width) for text, width in zip(cell, widths, strict=False)), cell[3])) for cell in cells]

@@ -26,7 +26,9 @@ def evaluate(layer: OutputsLayer, x: Array) -> AnyArray:
     for g, (part, _) in enumerate(layer.members()):
         scores = np.concatenate(logits, axis=1)
         scores[:, edges[g] : edges[g + 1]] += compute.type(layer.bonus)
-        out[:, :, layer.column(part)] += grouped.tree_sum(grouped.weights(scores)[:, None, :] * values)
+        column = grouped.tree_sum(grouped.weights(scores)[:, None, :] * values)
+        for token, sign in part.columns(layer.n_out):
+            out[:, :, token] += sign * column
     return out.astype(compute)
 
 

@@ -62,15 +62,14 @@ def evaluate(structure: Structure, tensors: Tensors, x: Tensor) -> Tensor:
 
 
 def _parts(structure: Structure, tensors: Tensors, x: Tensor) -> Tensor:
-    """Layers side by side: the answers of every part, put into their places."""
-    found: list[Tensor] = []
-    order: list[int] = []
+    """Layers side by side: the answers of every part, put into their places and added up."""
+    found: list[Tensor | None] = [None] * (structure.d_out * structure.n_out)
     for p, part in enumerate(structure.parts):
         answer = evaluate(part.structure, _of_part(tensors, p), x[:, list(part.variables)])
-        found.append(answer[:, :, 0])
-        order += part.entries
-    places = [order.index(entry) for entry in range(len(order))]
-    return torch.cat(found, dim=1)[:, places].reshape(x.shape[0], structure.d_out, structure.n_out)
+        for k, e, sign in part.writes:
+            signed, so_far = sign * answer[:, k, 0], found[e]
+            found[e] = signed if so_far is None else so_far + signed
+    return torch.stack([one for one in found if one is not None], dim=1).reshape(x.shape[0], structure.d_out, structure.n_out)
 
 
 def _of_part(tensors: Tensors, p: int) -> Tensors:

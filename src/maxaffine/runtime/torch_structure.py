@@ -77,9 +77,9 @@ class Structure:
 
 @dataclass(frozen=True)
 class PartStructure:
-    """Of layers side by side: which entries of the output a part answers, from which variables, and its structure."""
+    """Of layers side by side: (k, e, sign), its output k is added to entry e of the output; its variables; its structure."""
 
-    entries: tuple[int, ...]
+    writes: tuple[tuple[int, int, int], ...]
     variables: tuple[int, ...]
     structure: Structure
 
@@ -87,7 +87,8 @@ class PartStructure:
 def structure_of(layer: AnyLayer) -> Structure:
     """The structure of a layer."""
     if layer.several:
-        parts = tuple(PartStructure(part.entries, part.variables, structure_of(part.layer)) for part in layer.parts)
+        pairs = zip(layer.parts, layer.writes(), strict=True)
+        parts = tuple(PartStructure(tuple(rows), part.variables, structure_of(part.layer)) for part, rows in pairs)
         return Structure(layer.dimension, layer.d_out, layer.n_out, 1.0, parts=parts)
     if not layer.grouped:
         return Structure(layer.dimension, layer.d_out, layer.n_out, layer.sharpness)

@@ -32,6 +32,27 @@ class Seen:
         return np.ascontiguousarray(found.reshape(len(points), -1)[:, list(self.entries), None])
 
 
+def adds_up(target: Target, parts: Sequence[tuple[str, Sequence[tuple[int, int, int]]]]) -> bool:
+    """Whether sums of outputs of some texts are the entries of a target: (k, e, sign), output k of a text is added to entry e.
+
+    Decided by the expression's normal form: both are written into one graph, in which equal sums are one node.
+    """
+    assert target.expression is not None
+    count = target.expression.count
+    if any(":=" in text or len(pieces(text)) != 1 for text, _ in parts):
+        return False
+    terms: list[list[str]] = [[] for _ in range(count)]
+    for text, writes in parts:
+        (outputs,) = pieces(text)
+        for k, e, sign in writes:
+            terms[e].append(f"{'+' if sign > 0 else '-'} ({outputs[k]})")
+    if not all(terms):
+        return False
+    sums = [f"0 {' '.join(one)}" for one in terms]
+    both = Expression.parse(", ".join([_alone(target, range(count)), *sums]), target.box.names)
+    return both.outputs[:count] == both.outputs[count:]
+
+
 def part_of(target: Target, entries: Sequence[int]) -> tuple[tuple[int, ...], Target]:
     """The variables that some entries depend on, numbered, and the target of these entries on the box of these variables.
 
@@ -46,11 +67,21 @@ def part_of(target: Target, entries: Sequence[int]) -> tuple[tuple[int, ...], Ta
         calls, inputs = Seen(target, tuple(entries)), target.inputs if target.boxes else "points"
         made = replace(target, box=plain, inputs=inputs, output_shape=shape, calls=calls, vectorize=False)
         return tuple(range(box.dimension)), made
-    assert target.text is not None
+    return of_text(target, _alone(target, entries), len(entries))
+
+
+def _alone(target: Target, entries: Sequence[int]) -> str:
+    """The text of some entries of an expression."""
+    assert target.text is not None and target.expression is not None
     texts = [one for column in zip(*pieces(target.text), strict=True) for one in column]  # row by row
     if len(texts) != target.expression.count:
         raise BadInput("the outputs of the expression cannot be told apart in its text.")
-    text = standing_alone(", ".join(texts[e] for e in entries), target.text)
+    return standing_alone(", ".join(texts[e] for e in entries), target.text)
+
+
+def of_text(target: Target, text: str, count: int) -> tuple[tuple[int, ...], Target]:
+    """The same of the text of some outputs, in the variables of a target."""
+    box, shape = target.box, () if count == 1 else (count,)
     used = Expression.parse(text, box.names).used
     sizes = [one.dimension for one in target.boxes or (box,)]
     boxes, variables, first = [], list[int](), 0

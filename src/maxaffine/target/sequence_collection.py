@@ -1,8 +1,10 @@
 """Maps of sequences that people ask for, written out: sorting, pooling, means, filters, products, one step of a method.
 
-The k-th largest of n numbers is the largest of the minima of all sets of k of them.  `tokens` is what theory gives for piecewise
-affine maps, each output by itself: a token per convex region on which it is one affine function.  The k-th largest is x_i where
-k - 1 of the others are above it: n times (n - 1 over k - 1) regions, for all of them n 2^(n-1) instead of n! each.
+The k-th largest of n numbers is the sum of the k largest less that of the k - 1 largest, each the maximum of the sums of all
+sets of so many.  `tokens` is what theory gives for piecewise affine maps: a token per affine piece of each convex term, which
+outputs share.  A sum of the k largest has (n over k) pieces, so that sorting takes 2^n - 1 tokens.  An output by itself takes one
+per convex region on which it is one affine function: x_i is the k-th largest where k - 1 of the others are above it, n times
+(n - 1 over k - 1) regions; for all of them that is n 2^(n-1).
 """
 
 from collections.abc import Sequence
@@ -22,20 +24,20 @@ def _names(n: int) -> list[str]:
     return [f"x{i}" for i in range(1, n + 1)]
 
 
+def _largest_sum(names: Sequence[str], k: int) -> str:
+    """The sum of the k largest."""
+    sums = [" + ".join(one) for one in combinations(names, k)]
+    return f"max({', '.join(sums)})" if len(sums) > 1 else sums[0]
+
+
 def largest(names: Sequence[str], k: int) -> str:
     """The k-th largest."""
-    sets = [f"min({', '.join(one)})" if k > 1 else one[0] for one in combinations(names, k)]
-    return f"max({', '.join(sets)})" if len(sets) > 1 else sets[0]
-
-
-def _largest_tokens(n: int, k: int) -> int:
-    """Where x_i is the k-th largest, by which k - 1 are above it: convex for every choice of i and of these."""
-    return n * comb(n - 1, k - 1)
+    return _largest_sum(names, k) if k == 1 else f"{_largest_sum(names, k)} - {_largest_sum(names, k - 1)}"
 
 
 def _sort(n: int) -> Map:
     text = "; ".join(largest(_names(n), k) for k in range(n, 0, -1))
-    tokens = sum(_largest_tokens(n, k) for k in range(1, n + 1))
+    tokens = sum(comb(n, k) for k in range(1, n + 1))
     return (f"sort_{n}", _row(n), text, f"elementary: sorting {n} tokens", ("kinked", "sequence"), tokens)
 
 
@@ -49,16 +51,16 @@ _X3, _X4, _X5 = _names(3), _names(4), _names(5)
 MAPS: tuple[Map, ...] = (
     _sort(3),
     _sort(4),
-    ("median_3", _row(3), largest(_X3, 2), "elementary: the middle of three tokens", _KINKED, _largest_tokens(3, 2)),
+    ("median_3", _row(3), largest(_X3, 2), "elementary: the middle of three tokens", _KINKED, 3 * comb(2, 1)),
     ("top_2_of_4", _row(4), f"{largest(_X4, 1)}; {largest(_X4, 2)}", "elementary: the two largest tokens", _KINKED,
-     _largest_tokens(4, 1) + _largest_tokens(4, 2)),
+     comb(4, 1) + comb(4, 2)),
     ("max_pooling_4", _row(4), "max(x1, x2); max(x3, x4)", "elementary: the larger of every two tokens", _KINKED, 4),
     ("sliding_maximum_5", _row(5), "; ".join(f"max(x{i}, x{i + 1}, x{i + 2})" for i in (1, 2, 3)),
      "elementary: the largest of three tokens side by side", _KINKED, 9),
     ("relu_network_2", Box.sequence(d=2, n=2, low=-1, high=1),
      "; ".join(f"max(x1{t} + x2{t}/2, 0) - max(x2{t} - x1{t}/3, 0), max(x1{t}, x2{t}, 0)" for t in (1, 2)),
      "elementary: the same small ReLU network on every token", _KINKED, 14),
-    ("mean_5", _row(5), "; ".join([_mean(_X5)] * 5), "elementary: every token becomes their mean", _SMOOTH, 5),
+    ("mean_5", _row(5), "; ".join([_mean(_X5)] * 5), "elementary: every token becomes their mean", _SMOOTH, 1),
     ("running_mean_5", _row(5), "; ".join(_mean(_X5[:i]) for i in range(1, 6)), "elementary: the mean so far", _SMOOTH, 5),
     ("difference_4", _row(4), "; ".join(f"x{i + 1} - x{i}" for i in (1, 2, 3)), "elementary: differences of neighbours",
      _SMOOTH, 3),

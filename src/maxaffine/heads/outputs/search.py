@@ -95,6 +95,8 @@ class Outputs(Head[OutputsPlan]):
         """The largest of what was observed of the parts."""
         plan, box = found.plan, request.target.box
         assert isinstance(plan, OutputsPlan)
+        if any(part.term is not None for part in plan.parts):
+            return None  # what terms err by may cancel
         seen = []
         for part in plan.parts:
             observed = part.found.observed or search_worst(part.request, part.found)

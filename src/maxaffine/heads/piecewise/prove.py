@@ -39,6 +39,7 @@ def certify_piecewise(layer: GroupedLayer, plan: PiecewisePlan, runtime: str = "
     if not math.isfinite(rounded):
         raise Refused(f"its logits overflow in {layer.dtype}.")
     exact = plan.pieces.error
+    lagging = kappa if plan.cells > 1 else 0.0  # one token has all of the weight, whatever its score
     parts = {
         "approximation": _up(exact) if exact else 0.0,
         "leakage": blend,
@@ -49,7 +50,7 @@ def certify_piecewise(layer: GroupedLayer, plan: PiecewisePlan, runtime: str = "
         math.inf, parts, argument="PWA", theorem=THEOREM, dtype=layer.dtype, runtime=runtime,
         assumptions=(LOGARITHM, CONSTANTS) if exact else (LOGARITHM,),
         details={"tokens": float(plan.cells), "sharpness": plan.sharpness},
-        blends=(ProvedBlend(blend + 2.0 * kappa * scores + values + (_up(exact) if exact else 0.0), size, kappa=kappa),),
+        blends=(ProvedBlend(blend + 2.0 * kappa * scores + values + (_up(exact) if exact else 0.0), size, kappa=lagging),),
     )  # fmt: skip
 
 
