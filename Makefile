@@ -8,6 +8,8 @@ export PIP_QUIET := 1
 export PIP_NO_INPUT := 1
 # Modules are compiled when they are imported; most never are.
 export PIP_NO_COMPILE := 1
+# Compiled once, though: tests and benchmarks start many interpreters.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run quick test docs-check mutants mutants-all house gate venv bench tables gallery cards formulas functions stacks hard-targets regression docs site dist lint clean
 

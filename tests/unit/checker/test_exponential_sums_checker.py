@@ -58,11 +58,11 @@ def test_outer_functions_that_are_not_defined_on_the_range_are_refused(text, low
 
 @pytest.mark.parametrize("exponent", [1e150 + 0j, -1e150 + 0j, 1e150j, complex(-1e9, 1e12)])
 def test_enormous_exponents_take_no_time_and_prove_nothing_wrong(exponent):
-    start = time.perf_counter()
+    start = time.process_time()
     with contextlib.suppress(NotProved):
         found = deviation(g("1/(1 + u)"), ExponentialSum(0.0, (1.0 + 0j,), (exponent,), ((0.0, 1.0),)), 0.0, 3.0, 1e-3)
         assert found >= 0.6
-    assert time.perf_counter() - start < 5.0
+    assert time.process_time() - start < 5.0
 
 
 def test_the_range_of_a_sum_is_that_of_its_parts():

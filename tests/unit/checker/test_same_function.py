@@ -178,10 +178,10 @@ def test_products_of_many_sums_stay_together():
 )
 def test_hostile_expressions_take_a_few_seconds_at_most(text):
     other = "(x + y)*(x - y) + " + text
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(NotProved):
         same(text, other, PLUS)
-    assert time.perf_counter() - start < 10.0
+    assert time.process_time() - start < 10.0
 
 
 def test_signs_on_a_box():

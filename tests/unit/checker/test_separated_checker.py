@@ -157,20 +157,20 @@ def test_forged_numbers_are_refused_quickly(lie):
     for field in ("exponents", "coefficients", "ends"):
         tensors, record = made("exponentials")
         record["plan"]["sums"][0][field][0][0] = lie
-        start = time.perf_counter()
+        start = time.process_time()
         assert refused(tensors, record)
-        assert time.perf_counter() - start < 5.0
+        assert time.process_time() - start < 5.0
 
 
 def test_a_million_terms_are_refused_quickly():
     tensors, record = made("exponentials")
     one = record["plan"]["sums"][0]
     one["exponents"], one["coefficients"] = one["exponents"] * 300_000, one["coefficients"] * 300_000
-    start = time.perf_counter()
+    start = time.process_time()
     assert refused(tensors, record)
     record["plan"]["sums"] = record["plan"]["sums"] * 100_000
     assert refused(tensors, record)
-    assert time.perf_counter() - start < 5.0
+    assert time.process_time() - start < 5.0
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,18 @@ def call(*arguments: str, **options):
     return subprocess.run([*COMMAND, *arguments], **options)
 
 
+def processor_seconds() -> float:
+    """Of all processes started here that have ended."""
+    used = os.times()
+    return used.children_user + used.children_system
+
+
 def test_version_starts_fast():
     def once() -> float:
-        begun = time.perf_counter()
+        begun = processor_seconds()
         done = call("--version")
         assert (done.returncode, done.stdout, done.stderr) == (0, f"maxaffine {ma.__version__}\n", "")
-        return time.perf_counter() - begun
+        return processor_seconds() - begun
 
     assert min(once() for _ in range(5)) < 0.5
 

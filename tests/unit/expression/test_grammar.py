@@ -119,10 +119,10 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("text", "error", "words"), REFUSALS, ids=[repr(r[0])[:40] for r in REFUSALS])
 def test_malformed_text_is_refused_with_its_own_sentence(text: str, error: type[MaxaffineError], words: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(error, match=words):
         Expression.parse(text, NAMES)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_text_that_is_not_text_is_refused() -> None:
@@ -163,7 +163,7 @@ def _frames() -> list[object]:
 
 
 def test_long_flat_expressions_are_read_quickly() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     long_sum = "+".join(f"x**{n}" for n in range(2, 1_300))
     long_product = "*".join(["(x+y)"] * 1_600)
     for text in (long_sum, long_product, "+".join(["x"] * 5_000), "-".join(f"sin({n}*x)" for n in range(1, 700))):
@@ -171,7 +171,7 @@ def test_long_flat_expressions_are_read_quickly() -> None:
         expression = Expression.parse(text, NAMES)
         expression.gradient()
         expression.enclose(Interval(np.zeros((1, 2)), np.ones((1, 2))))
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_several_outputs_are_separated_by_commas() -> None:

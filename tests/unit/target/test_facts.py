@@ -70,11 +70,11 @@ INFINITE = [
 
 @pytest.mark.parametrize(("text", "box", "words"), INFINITE, ids=[e[0] for e in INFINITE])
 def test_unbounded_slopes_are_infinite_with_the_reason_and_quickly(text: str, box: Box, words: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     fact = derive_lipschitz(*_of(text, box))
     assert np.isinf(fact.value).any() and words in fact.how
     assert np.isinf(derive_euclidean(*_of(text, box)).value)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_only_the_axis_with_the_singularity_is_infinite() -> None:
