@@ -38,9 +38,11 @@ def certificate(p: Any, svm: AttSvm) -> Certificate:
     margins = svm.differences @ query
     inputs = np.unique(svm.pairs[:, 0])
     others = [margins[svm.pairs[:, 0] == i] for i in inputs]
-    leak = np.array([len(own) * np.exp(-own.min()) for own in others])
+    leak = np.array([len(own) * np.exp(-max(float(own.min()), 0.0)) for own in others])  # beyond 1 it says nothing
     asked = svm.wanted > 0
     # rows that ask for 0 have no share in sum lambda wanted = |p_mm|^2: where their margins are >= 0 they may be left out
-    counted = margins[asked] if (~asked).any() and margins[~asked].min() >= 0 else margins
+    eased = (~asked).any()
+    counted = margins[asked] if eased and margins[~asked].min() >= 0 else margins
     least = float(counted.min()) / length
-    return Certificate(least, least * svm.length, float(query @ svm.p) / (length * svm.length), np.minimum(leak, 1.0))
+    bound = -1.0 if eased and least < 0 else least * svm.length
+    return Certificate(least, bound, float(query @ svm.p) / (length * svm.length), np.minimum(leak, 1.0))

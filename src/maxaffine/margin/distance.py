@@ -4,6 +4,9 @@
 
 r = 0: the weights u have G^T u = 0 and h.u = 1, so G p >= h is impossible (Farkas). Else p = -r[:d] / r[d] and the
 multipliers are u / -r[d]; the non-negative least squares end on an exact active set, from which p is solved again.
+
+|r| is about 1/|p| in units of G, so a long p looks like none: the problem is then solved again in units in which p is short,
+and called impossible only where the weighted sum of rows is 0 to rounding.
 """
 
 from dataclasses import dataclass
@@ -16,7 +19,8 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 
 TOUCHES = 1e-7  # slack below which a constraint is active
-NOTHING = 1e-9  # a residual of least squares that counts as none
+ROUNDING = 1e-13  # a weighted sum of rows this small beside its terms is 0
+SHORT = 1e3  # a p that is no longer than this in the units of the solver is told from none
 
 
 class NotSeparable(Refused):
@@ -52,24 +56,36 @@ def shortest(G: Array, h: Array, reason: str = "no p satisfies G p >= h") -> Sho
     """argmin |p| subject to G p >= h; NotSeparable with a certificate where nothing satisfies it."""
     if not (h > 0).any():
         return _found(np.zeros(G.shape[1]), np.zeros(len(G)), G, h)
-    size = float(np.abs(G).max()) or 1.0
-    E = np.concatenate([G.T / size, h[None]])
-    e = np.zeros(len(E))
-    e[-1] = 1.0
-    try:
-        u, _ = nnls(E, e, maxiter=100 * (len(h) + 10))
-    except RuntimeError:
-        what = f"least squares for {len(h)} constraints in {G.shape[1]} dimensions"
-        raise Refused(f"{what} did not settle: rescale the keys.") from None
-    r = E @ u - e
-    if float(np.linalg.norm(r)) < NOTHING:
+    lengths = np.linalg.norm(G, axis=1)
+    size = float(lengths.max()) or 1.0
+    while True:
+        u, r = _least_squares(G / size, h)
         weights = u / float(h @ u)
         off = float(np.linalg.norm(G.T @ weights))
-        raise NotSeparable.by(reason, weights, np.inf if off == 0 else 1.0 / off)
+        if off <= ROUNDING * float(weights @ lengths):
+            raise NotSeparable.by(reason, weights, np.inf if off == 0 else 1.0 / off)
+        if -r[-1] * SHORT**2 >= 1:
+            break
+        size *= float(np.linalg.norm(r))
     p, duals = -r[:-1] / r[-1] / size, u / -r[-1] / size**2
     rough = _found(p, duals, G, h)
     again = _solved(G, h, duals > 0)
     return again if again is not None and again.residual <= rough.residual else rough
+
+
+def _least_squares(G: Array, h: Array) -> tuple[Array, Array]:
+    """u and r; columns of E have length 1 while it is solved."""
+    E = np.concatenate([G.T, h[None]])
+    e = np.zeros(len(E))
+    e[-1] = 1.0
+    columns = np.linalg.norm(E, axis=0)
+    columns[columns == 0] = 1.0
+    try:
+        u, _ = nnls(E / columns, e, maxiter=100 * (len(h) + 10))
+    except RuntimeError:
+        what = f"least squares for {len(h)} constraints in {G.shape[1]} dimensions"
+        raise Refused(f"{what} did not settle: rescale the keys.") from None
+    return u / columns, E @ (u / columns) - e
 
 
 def _solved(G: Array, h: Array, active: Array) -> Shortest | None:
@@ -77,12 +93,13 @@ def _solved(G: Array, h: Array, active: Array) -> Shortest | None:
     rows = G[active]
     if not len(rows) or len(rows) > G.shape[1]:
         return None
-    Q, R = qr(rows.T, mode="economic")
+    lengths = np.exp2(np.round(np.log2(np.linalg.norm(rows, axis=1))))  # powers of 2, which do not round
+    Q, R = qr((rows / lengths[:, None]).T, mode="economic")
     if np.abs(np.diag(R)).min() <= 1e-14 * np.abs(np.diag(R)).max():
         return None
-    lower = solve_triangular(R, h[active], trans="T")
+    lower = solve_triangular(R, h[active] / lengths, trans="T")
     duals = np.zeros(len(h))
-    duals[active] = solve_triangular(R, lower)
+    duals[active] = solve_triangular(R, lower) / lengths
     return None if duals.min() < 0 else _found(Q @ lower, duals, G, h)
 
 

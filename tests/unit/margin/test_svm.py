@@ -37,6 +37,21 @@ def test_two_hundred_random_problems_are_solved_to_1e_10_and_the_infeasible_ones
     assert infeasible == 60
 
 
+@pytest.mark.parametrize("short", [1e-6, 1e-9, 1e-12, 1e-15])
+def test_a_query_that_must_be_very_long_is_found_and_not_called_impossible(short):
+    keys = np.array([[[short, 0], [0, 0]], [[0, 1.0], [0, 0]]])
+    assert att_svm(keys, [0, 0]).p == pytest.approx([1 / short, 1], rel=1e-12)
+
+
+def test_inputs_of_very_different_sizes_in_enough_dimensions_are_separable():
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        keys = rng.standard_normal((3, 3, 12)) * 10.0 ** rng.uniform(-5, 5, (3, 1, 1))
+        svm = att_svm(keys, [0, 1, 2])  # six rows in twelve dimensions
+        sizes = np.linalg.norm(svm.differences, axis=1) * svm.length
+        assert (svm.slack >= -1e-15 * sizes - 1e-10).all() and svm.kkt["gap"] < 1e-10
+
+
 def test_the_numbers_of_the_papers_figures():
     assert att_svm(single().keys, [0]).length ** 2 / 2 == pytest.approx(0.495050, abs=5e-7)
     tight = joint_svm(joint("tight"))
@@ -60,6 +75,13 @@ def test_the_relaxed_problem_asks_only_for_sides():
     svm = joint_svm(joint("loose"))
     assert svm.support == (0, 1) and svm.relaxed.length < svm.p.length
     assert (svm.relaxed.slack >= -1e-12).all() and svm.relaxed.wanted.tolist() == [1, 1, 0]
+
+
+def test_a_relaxed_certificate_is_a_bound_in_every_direction():
+    svm = joint_svm(joint("loose")).relaxed
+    for u in np.random.default_rng(0).standard_normal((500, 2)):
+        found = certificate(u, svm)
+        assert found.least_cosine <= found.cosine + 1e-12 and (found.leak <= 1).all()
 
 
 def test_a_token_of_one_input_is_selectable_iff_it_is_a_corner_of_the_hull():
