@@ -19,6 +19,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 
 TOUCHES = 1e-7  # slack below which a constraint is active
+LEAST = 1e-100
 ROUNDING = 1e-13  # a weighted sum of rows this small beside its terms is 0
 SHORT = 1e3  # a p that is no longer than this in the units of the solver is told from none
 
@@ -56,6 +57,8 @@ def shortest(G: Array, h: Array, reason: str = "no p satisfies G p >= h") -> Sho
     """argmin |p| subject to G p >= h; NotSeparable with a certificate where nothing satisfies it."""
     if not (h > 0).any():
         return _found(np.zeros(G.shape[1]), np.zeros(len(G)), G, h)
+    if 0 < np.abs(G).max() < LEAST:
+        raise Refused(f"the differences of the keys are below {LEAST:g}, whose squares are lost in float64: rescale the keys.")
     lengths = np.linalg.norm(G, axis=1)
     size = float(lengths.max()) or 1.0
     while True:

@@ -45,7 +45,7 @@ def _npz(path: Path) -> Given:
     try:
         with np.load(path, allow_pickle=False) as archive:
             held = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as failure:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as failure:
         raise BadInput(f"cannot read {str(path)!r} as .npz: {failure}.") from None
     form = next((form for form in FORMS if set(form) <= set(held)), None)
     if form is None:

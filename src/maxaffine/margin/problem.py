@@ -13,18 +13,25 @@ import numpy as np
 from maxaffine.core.arrays import AnyArray, Array
 from maxaffine.core.errors import BadInput
 
+LARGEST = 1e100  # of any entry: squares must not overflow
+
 
 def numbers(name: str, value: Any, dimensions: int, rule: str) -> Array:
     """The value as finite float64 numbers of that many dimensions."""
     try:
-        found = np.asarray(value, dtype=np.float64)
+        found = np.asarray(value)
+        if np.iscomplexobj(found):
+            raise TypeError
+        found = np.asarray(found, dtype=np.float64)
     except (TypeError, ValueError):
-        raise BadInput(f"`{name}` must be numbers, {rule}.") from None
+        raise BadInput(f"`{name}` must be real numbers, {rule}.") from None
     if found.ndim != dimensions:
         raise BadInput(f"`{name}` has the shape {found.shape}; it must be {rule}.")
     if not np.isfinite(found).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(found))[0])
         raise BadInput(f"`{name}` has {found[where]:g} at {where}; every entry must be a finite number: leave such tokens out.")
+    if found.size and (worst := float(np.abs(found).max())) > LARGEST:
+        raise BadInput(f"`{name}` has an entry of size {worst:.3g}; the largest that is served is {LARGEST:g}: rescale it.")
     return found
 
 

@@ -5,7 +5,7 @@
 | ATT-SVM is solved | all residuals < 1e-8 | some residual above | |
 | the direction is p_mm | m(u)\\|p_mm\\| >= .999, locally optimal | the certificate falls while T grows tenfold | not yet |
 | what is not locally optimal does not attract | every such choice met was left | held while T gap -> \\|p_mm\\|^2 | not yet |
-| \\|p\\| grows like \\|p_mm\\| log T | within 3 % where the least slack is > .1 | off by > 10 % there | not yet |
+| \\|p\\| grows like \\|p_mm\\| log T | within 3 %, locally optimal, least slack > .1 | off by > 10 %, T >= 1e12 | not yet |
 | T times the loss gap tends to \\|p_mm\\|^2 | as above | as above | not yet |
 | path and flow share a line | the offset's distance falls from R to 2R | it grows | |
 
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.margin.asymptote import Asymptote, asymptote
@@ -26,14 +27,17 @@ from maxaffine.margin.distance import NotSeparable
 from maxaffine.margin.flow import gradient_flow, slope
 from maxaffine.margin.gradient import log_attention
 from maxaffine.margin.local import NEAR, Locality, is_locally_optimal
+from maxaffine.margin.losses import loss_of
 from maxaffine.margin.path import regularisation_path
 from maxaffine.margin.problem import Tokens
-from maxaffine.margin.svm import SOLVED, AttSvm
+from maxaffine.margin.svm import SOLVED, AttSvm, att_svm
 from maxaffine.margin.trajectory import Trajectory
 
 PASS, FAIL, NOT_YET = "pass", "fail", "not yet"
 CERTAIN = 0.999
 CLOSE, FAR = 0.03, 0.10
+LONG = 1e12  # T before which no law is failed: its corrections fall like T^-slack
+CANCELS = 1e-6  # a sum of pulls this small beside them is none
 FLOOR = 1e-6  # an offset this close to its limit has arrived
 STEP, BLOCK, BLOCKS = 0.5, 500, 40  # normalised descent until certified, up to |p| of about 1e4
 
@@ -94,6 +98,8 @@ def examine(
     progress("gradient flow", 0, 3)
     run = gradient_flow(problem, loss, start, end)
     locality = is_locally_optimal(problem, run.selected)
+    if not locality.attracts and _settled(problem, loss, run.p[-1]):
+        raise Refused(_why_settled(problem, run))
     if locality.svm is None or not np.linalg.norm(run.p[-1]):
         raise Refused(
             f"at T = {end:g} attention has not chosen one token per input (the query is {np.linalg.norm(run.p[-1]):.3g} long): "
@@ -106,11 +112,32 @@ def examine(
     now, late = certificate(run.p[-1], svm), certificate(descent.p[-1], svm)
     progress("regularisation path", 2, 3)
     findings = [_solved(svm), _direction(run, descent, locality, late), *_left(problem, run, descent)]
-    findings += [_growth(run, svm), _gap(run, svm)]
+    findings += [_growth(run, svm, locality), _gap(run, svm, locality)]
     if line is not None and (run.selected == problem.best).all():
         findings += _path(problem, svm, line, loss, seed)
     progress("regularisation path", 3, 3)
     return Report(problem, run, descent, locality, line, now, late, tuple(findings))
+
+
+def _settled(problem: Tokens, loss: str, p: Array) -> bool:
+    """Whether the pulls of the tokens cancel: the query stays where it is, at a finite length."""
+    a = np.exp(log_attention(problem.keys, p))
+    said = (a * problem.scores).sum(axis=1)
+    weights = a * (problem.scores - said[:, None]) * np.exp(loss_of(loss).log_slope(said))[:, None]
+    pulls = weights[..., None] * (problem.keys - (a[..., None] * problem.keys).sum(axis=1, keepdims=True))
+    size = float(np.linalg.norm(pulls, axis=-1).sum())
+    return size > 0 and float(np.linalg.norm(pulls.sum(axis=(0, 1)))) <= CANCELS * size
+
+
+def _why_settled(problem: Tokens, run: Trajectory) -> str:
+    i = int(run.leak[-1].argmax())
+    rest = f"where input {i} has {run.leak[-1][i]:.3g} of its attention on other tokens than {run.selected[i]}"
+    told = f"there is no direction to compare: descent settles at a query of length {run.length[-1]:.3g}, {rest}; "
+    try:
+        att_svm(problem.keys, problem.best)
+    except NotSeparable as failure:
+        return f"{told}of the best tokens, {failure}"
+    return f"{told}begin at another query."
 
 
 def _certified(problem: Tokens, run: Trajectory, svm: AttSvm) -> Trajectory:
@@ -177,21 +204,29 @@ def _left(problem: Tokens, run: Trajectory, descent: Trajectory) -> list[Finding
     return [Finding(claim, FAIL if settled else NOT_YET if stays else PASS, sentence, {"met": len(wrong)})]
 
 
-def _law(claim: str, what: str, found: float, law: float, room: float) -> Finding:
-    off = abs(found / law - 1)
-    judged = room > NEAR
-    outcome = PASS if off <= CLOSE and judged else FAIL if off > FAR and judged else NOT_YET
-    late = "" if judged else f"; the least slack {room:.4f} is below {NEAR}, so the law comes late"
+def _law(claim: str, what: str, found: float, law: float, run: Trajectory, locality: Locality) -> Finding:
+    assert locality.svm is not None
+    off, room, long = abs(found / law - 1), locality.svm.room, run.time[-1] >= LONG * (1 - 1e-9)
+    judged = room > NEAR and locality.attracts
+    outcome = PASS if off <= CLOSE and judged else FAIL if off > FAR and judged and long else NOT_YET
+    late = ""
+    if not locality.attracts:
+        late = "; it speaks of locally optimal choices, and this is none"
+    elif room <= NEAR:
+        late = f"; the least slack {room:.4f} is below {NEAR}, so the law comes late"
+    elif off > FAR and not long:
+        late = f"; T below {LONG:.0e} is too short to fail it"
     return Finding(claim, outcome, f"{what} {found:.5g}, the law says {law:.5g}{late}", {"found": found, "law": law})
 
 
-def _growth(run: Trajectory, svm: AttSvm) -> Finding:
-    return _law("|p| grows like |p_mm| log T", "slope over the last two decades", slope(run), svm.length, svm.room)
+def _growth(run: Trajectory, svm: AttSvm, locality: Locality) -> Finding:
+    told = "slope over the last two decades"
+    return _law("|p| grows like |p_mm| log T", told, slope(run), svm.length, run, locality)
 
 
-def _gap(run: Trajectory, svm: AttSvm) -> Finding:
-    found = float(run.time[-1] * run.gap[-1])
-    return _law("T times the loss gap tends to |p_mm|^2", f"at T = {run.time[-1]:.0e}", found, svm.length**2, svm.room)
+def _gap(run: Trajectory, svm: AttSvm, locality: Locality) -> Finding:
+    found, told = float(run.time[-1] * run.gap[-1]), f"at T = {run.time[-1]:.0e}"
+    return _law("T times the loss gap tends to |p_mm|^2", told, found, svm.length**2, run, locality)
 
 
 def _path(problem: Tokens, svm: AttSvm, line: Asymptote, loss: str, seed: int) -> list[Finding]:

@@ -62,8 +62,10 @@ def test_a_file_that_is_wrong_is_a_sentence(tmp_path, capsys, text, sentence):
 
 def test_a_name_that_is_none_and_an_archive_without_tokens_are_sentences(tmp_path, capsys):
     np.savez(tmp_path / "e.npz", Z=[1.0])
+    (tmp_path / "g.npz").touch()
     for name, sentence in ((str(tmp_path / "e.npz"), "it must hold X, Y and v"), ("nobody", "single, single-local, multi"),
-                           (str(tmp_path / "f.csv"), "there is no such file")):  # fmt: skip
+                           (str(tmp_path / "f.csv"), "there is no such file"),
+                           (str(tmp_path / "g.npz"), "cannot read")):  # fmt: skip
         assert main(["margin", name]) == 2
         assert sentence in capsys.readouterr().err
 

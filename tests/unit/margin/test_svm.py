@@ -130,6 +130,12 @@ def test_local_optimality_is_by_scores_on_the_margin():
     assert not seen.decided and seen.undetermined == (2,) and seen.svm.room == pytest.approx(0.0071, abs=5e-5)
 
 
+def test_no_law_is_failed_before_its_time():
+    early = {one.claim: one for one in examine(random_tokens(7), end=100.0).findings}["|p| grows like |p_mm| log T"]
+    assert abs(early.numbers["found"] / early.numbers["law"] - 1) > 0.1
+    assert early.outcome == "not yet" and "is too short to fail it" in early.sentence
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
@@ -144,7 +150,11 @@ def test_local_optimality_is_by_scores_on_the_margin():
         (lambda: hard_margin([[1.0, 0], [1, 0]], [1, -1]), "no plane through the origin separates"),
         (lambda: examine(single(), loss="hinge"), "must be one of log, exp, linear"),
         (lambda: examine(single(), end=1e400), "must lie between 1 and"),
-        (lambda: examine(Tokens(np.ones((1, 2, 2)), [[0, 1]])), "attention has not chosen|no query separates"),
+        (lambda: examine(Tokens(np.ones((1, 2, 2)), [[0, 1]])), "attention has not chosen"),
+        (lambda: examine(Tokens([[[0.0], [1.0], [2.0]]], [[0, 1, 0]])), "descent settles at .* no query separates the tokens 1"),
+        (lambda: examine(Tokens(np.full((1, 2, 2), 1e101), [[0, 1]])), "an entry of size 1e\\+101"),
+        (lambda: att_svm([[[0.0], [1e-120]]], [0]), "differences of the keys are below 1e-100"),
+        (lambda: Tokens([[[1j], [0]]], [[0, 1]]), "`keys` must be real numbers"),
         (lambda: certificate([0.0, 0.0], att_svm(single().keys, [0])), "has no direction"),
         (lambda: random_tokens(0).query([1.0]), "has 1 entries where keys have 12"),
     ],
