@@ -31,6 +31,7 @@ from maxaffine.checker.ramp import check_ramp
 from maxaffine.checker.reader import Layer
 from maxaffine.checker.regions import check_regions
 from maxaffine.checker.relative_products import check_relative_products
+from maxaffine.checker.same_function import doubt_rewritten
 from maxaffine.checker.separated import check_separated
 from maxaffine.checker.spectral import check_spectral
 from maxaffine.checker.stack import StackProof, check_stack
@@ -150,6 +151,10 @@ def _check(tensors: Mapping[str, Any], record: Mapping[str, Any], table: Table |
             False, None, claimed, error,
             "its target is a Python callable, which a file cannot hold; only expressions can be proved again.",
         )  # fmt: skip
+    try:
+        doubt_rewritten(target)
+    except NotProved as failure:
+        return Verdict(False, None, claimed, error, str(failure))
     if record.get("method") == "stack":
         return _check_stack(tensors, record, target, progress)
     try:

@@ -70,7 +70,8 @@ class Forms:
         if op == "e":
             return self.powers.exponential(ONE)
         if op == "lin":
-            return algebra.plus(args[0], *(algebra.times(c, a) for c, a in zip(args[1::2], args[2::2], strict=True)))
+            total = algebra.plus(args[0], *(algebra.times(c, a) for c, a in zip(args[1::2], args[2::2], strict=True)))
+            return self.powers.beside_root(total)
         if op == "prod":
             return self._product(args, node)
         if op == "div":

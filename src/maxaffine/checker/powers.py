@@ -1,6 +1,7 @@
 """Roots, inverses, logarithms and exponentials of forms, where something is known of their signs on the box.
 
-    (a^p b^q)^r = a^pr b^qr        log(a^p b^q) = p log a + q log b        exp(k log a) = a^k        (2x + 2y)^-1 = (x + y)^-1 / 2
+    (a^p b^q)^r = a^pr b^qr        log(a^p b^q) = p log a + q log b        exp(k log a) = a^k
+    exp(k asinh u) = (u + sqrt(u^2 + 1))^k                         (2x + 2y)^-1 = (x + y)^-1 / 2
 
 Sums under a root are taken apart into content, common factors and, where they are small, irreducible factors; a factor leaves a
 root only with a sign that is proved.
@@ -91,6 +92,7 @@ class Powers:
         whole: list[Form] = []
         for m, c in form.items():
             sums = [(a, e) for a, e in m if self.algebra.atoms[a].op == "sum" and e.denominator == 1 and e > 0]
+            sums = [(a, e) for a, e in sums if not self._holds_root(a)]
             forms = [(dict(self.algebra.atoms[a].args[0]), int(e)) for a, e in sums]
             if not sums or any(expanded_terms(f, n) > EAGER for f, n in forms):
                 whole.append({m: c})
@@ -98,6 +100,10 @@ class Powers:
                 others: Form = {tuple(pair for pair in m if pair not in sums): c}
                 whole.append(self.algebra.product(others, *(self.algebra.raised(f, n) for f, n in forms)))
         return self.algebra.plus(*whole)
+
+    def _holds_root(self, a: int) -> bool:
+        """Whether a sum that stands for itself has a root for a term, beside which its sign is known."""
+        return any(e.denominator > 1 for m, _ in self.algebra.atoms[a].args[0] for _, e in m)
 
     def inverse(self, form: Form, place: int | None = None) -> Form:
         """1/form of what is not 0; it stands at `place`."""
@@ -120,7 +126,7 @@ class Powers:
         k, settled = self.algebra.settle({a: -e for a, e in m})
         return {settled: k / c}
 
-    def root(self, form: Form, place: int, exponent: Fraction) -> Form:
+    def root(self, form: Form, place: int | None, exponent: Fraction) -> Form:
         """form^exponent of what is not negative; it stands at `place`."""
         if not form:
             return {}
@@ -147,7 +153,7 @@ class Powers:
         """exp(form): exp(c m) is the atom exp(m) to the power c, and exp(c log a) is a^c."""
         whole: Form = ONE
         for m, c in form.items():
-            part = self._of_logarithm(m, c)
+            part = self._of_logarithm(m, c) or self._of_area(m, c)
             whole = self.algebra.times(whole, part or self.algebra.power(self.algebra.atom(Atom("exp", m)), c))
         return whole
 
@@ -163,6 +169,36 @@ class Powers:
             return self._number_to(scale, c)
         return self.algebra.power(n[0][0], c) if scale == 1 and len(n) == 1 and n[0][1] == 1 else None
 
+    def _of_area(self, m: Monomial, c: Fraction) -> Form | None:
+        """exp(c asinh u) = (u + sqrt(u^2 + 1))^c."""
+        if len(m) != 1 or m[0][1] != 1 or self.algebra.atoms[m[0][0]].op != "asinh":
+            return None
+        u: Form = dict(self.algebra.atoms[m[0][0]].args[0])
+        square = self.algebra.plus(self.algebra.raised(u, 2), ONE)
+        whole = self.algebra.plus(u, self.root(square, None, Fraction(1, 2)))
+        return self.root(self.beside_root(whole), None, c)
+
+    def beside_root(self, form: Form) -> Form:
+        """A sum r + t of a root and what it outweighs, as one atom: its powers, taken apart, would not show that it is not 0.
+
+        Where r and the leading term of t have two signs it is (r^2 - t^2)/(r - t).
+        """
+        if not self.signed.may_outweigh(form):
+            return form
+        scale, common, rest = self.content(form)
+        found = self.signed.outweighed(rest)
+        if found is None:
+            return form
+        root, apart = found
+        others = {m: c for m, c in rest.items() if m != root}
+        whole = self.algebra.power(self.sum_atom(rest), 1)
+        if (min(others.items())[1] > 0) != (rest[root] > 0):
+            other = self.algebra.plus({root: rest[root]}, self.algebra.scaled(others, Fraction(-1)))
+            lead = min(other.items())[1]
+            below = self.algebra.power(self.sum_atom(self.algebra.scaled(other, 1 / lead)), -1)
+            whole = self.algebra.scaled(self.algebra.times(self.root(apart, None, Fraction(1)), below), 1 / lead)
+        return self.algebra.times({common: scale}, whole)
+
     def _number_to(self, value: Fraction, exponent: Fraction) -> Form:
         """value^exponent of a positive rational number, by its primes."""
         exponents = {self.algebra.atom(Atom("prime", p)): n * exponent for p, n in _primes(value)}
@@ -171,7 +207,7 @@ class Powers:
 
     # ------------------------------------------------------------------ what stands under a root
 
-    def _apart(self, form: Form, place: int) -> tuple[Fraction, list[tuple[int, Fraction]]]:
+    def _apart(self, form: Form, place: int | None) -> tuple[Fraction, list[tuple[int, Fraction]]]:
         """form = positive number * prod atom^exponent, for a form that is not negative; no atom is negative."""
         if len(form) == 1:
             ((m, c),) = form.items()

@@ -11,6 +11,18 @@ from maxaffine.checker.proved import NotProved
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.expression.expression import Expression
+from maxaffine.target.target import Target
+
+
+def doubt_rewritten(target: Target) -> None:
+    """NotProved unless the expression of a target is the published one where that was rewritten (expression/conjugate.py)."""
+    if target.published is None or target.expression is None:
+        return
+    for k in range(target.expression.count):
+        try:
+            doubt_same(target.published.output(k), target.expression.output(k), target.box.low, target.box.high)
+        except NotProved as failure:
+            raise NotProved(f"its target was rewritten, and is not shown to be what was written: {failure}") from None
 
 
 def doubt_same(target: Expression, other: Expression, low: Array, high: Array) -> None:

@@ -12,6 +12,9 @@ from maxaffine.checker.signs import POSITIVE, UNKNOWN, Sign, Signs
 from maxaffine.core.arrays import Array
 from maxaffine.expression.graph import Graph
 
+HALF = Fraction(1, 2)
+MOST_BESIDE = 40  # terms of a sum with a root that are squared
+
 ALWAYS_POSITIVE = frozenset({"exp", "pi", "prime", "cosh", "sigmoid"})
 
 
@@ -33,6 +36,9 @@ class SignedForms:
         if not found.strict:
             by_terms = self._by_terms(form)
             found = by_terms if by_terms.strict or not found.value else found
+        if not found.strict:
+            beside = self.outweighed(form)
+            found = found if beside is None else Sign(self._by_terms({beside[0]: form[beside[0]]}).value, True)
         if not found.strict:
             seen = self.signs.of(self.build(form) if place is None else place)
             found = seen if seen.strict or not found.value else found
@@ -57,6 +63,28 @@ class SignedForms:
         if len(values) != 1:
             return UNKNOWN
         return Sign(values.pop(), any(sign.strict for sign in signs))
+
+    def may_outweigh(self, form: Form) -> bool:
+        """Whether just one term of a sum has a root of a sum."""
+        return 1 < len(form) <= MOST_BESIDE and sum(self._rooted(m) is not None for m in form) == 1
+
+    def outweighed(self, form: Form) -> tuple[Monomial, Form] | None:
+        """The term r of r + t that has a root, and r^2 - t^2, where that is positive: then r + t has the sign of r."""
+        if not self.may_outweigh(form):
+            return None
+        (root,) = (m for m in form if self._rooted(m) is not None)
+        a, algebra = self._rooted(root), self.algebra
+        assert a is not None
+        others = {m: c for m, c in form.items() if m != root}
+        inside: Form = dict(algebra.atoms[a].args[0])
+        square = algebra.product(algebra.raised({root: form[root]}, 2), algebra.power(a, -1), inside)
+        apart = algebra.minus(square, algebra.raised(others, 2))
+        good = apart and self._by_terms(apart) == POSITIVE and self._by_terms({root: form[root]}).value
+        return (root, apart) if good else None
+
+    def _rooted(self, m: Monomial) -> int | None:
+        """The sum under a square root in a monomial."""
+        return next((a for a, e in m if e == HALF and self.algebra.atoms[a].op == "sum"), None)
 
     def _power_sign(self, a: int, e: Fraction) -> Sign:
         sign = self.of_atom(a)

@@ -57,6 +57,8 @@ def summary(compiled: Compiled) -> str:
         lines.insert(1, f"inputs     two: the query {query}, and the context {context}, which keys and values are made of")
     if c.target.continued:
         lines.insert(1, "continued  quotients such as sin(u)/u are their limits where they are 0/0: the continuous extension")
+    if c.target.published is not None:
+        lines.insert(1, "rewritten  sqrt(r**2 + b) + r as sqrt(b)*exp(asinh(r/sqrt(b))), where b is positive")
     told, word = Sharpened.of(c.plan, c.error), "asked"
     if told.by:
         lines.append(f"sharpened  every logit times {told.factor:.6g}; it was compiled for an error of {told.asked:g} at 1")

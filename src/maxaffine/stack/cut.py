@@ -24,13 +24,15 @@ from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
 from maxaffine.stack.cutting import Cutting, written
 from maxaffine.stack.ranges import argument
-from maxaffine.stack.rewrites import cleared, squares_of
+from maxaffine.stack.rewrites import cleared, gathered, squares_of
 from maxaffine.stack.ridges import Emitter, Ridge, Uncut, Value, carried, logarithm, replaced
 from maxaffine.structure.stacked import MOST_NODES, AffineMap, rebuilt
 from maxaffine.target.box import Box
 
-STYLES = ("lean", "log", "fused", "lean, cleared", "log, cleared", "lean, folded")
-"""How products are put together; denominators multiplied into each other before (rewrites.py), or all norms folded."""
+STYLES = ("lean", "log", "fused", "lean, cleared", "log, cleared", "lean, gathered", "log, gathered", "lean, folded")
+"""How products are put together; the formula rewritten before (rewrites.py), or all norms folded."""
+
+REWRITES = {"cleared": (cleared, "there are no denominators to clear"), "gathered": (gathered, "there are no factors to gather")}
 
 NEAR = 1e-4  # part of its range: a sum of squares that may be as small is no sum of squares under a root, but a norm
 
@@ -47,10 +49,11 @@ class Cutter:
         variables = [self.source.variable(i) for i in range(expression.dimension)]
         self.output = rebuilt(self.source, expression, variables)
         self.folded = first == "folded"
-        if first == "cleared":
-            before, self.output = self.output, cleared(self.source, self.output)
+        if first in REWRITES:
+            rewrite, nothing = REWRITES[first]
+            before, self.output = self.output, rewrite(self.source, self.output)
             if self.output == before:
-                raise Uncut("there are no denominators to clear")
+                raise Uncut(nothing)
         self.emit = Emitter(expression.dimension)
         self.values: dict[int, Value] = {}
         order = range(len(self.source.nodes))

@@ -1,6 +1,8 @@
 """Rewritings of a formula before it is cut, each an identity that the checker proves again by canonical forms.
 
     cleared     a/(b (1 + c/(b d)))  =  a/(b 1 + c/d)          a denominator that divides terms of another one is multiplied in
+    gathered    a b/(b c)  =  a/c        a b + a c  =  a (b + c)
+                                                               what several terms or both sides of a quotient share is taken out
     squares     sqrt(c a^2 + d b^2)  =  sqrt(c) sqrt(a^2 + (sqrt(d/c) b)^2)
 """
 
@@ -24,6 +26,55 @@ def cleared(graph: Graph, place: int) -> int:
         return done[at]
 
     return walk(place)
+
+
+def gathered(graph: Graph, place: int) -> int:
+    """The place with factors cancelled in every product and quotient, and common factors taken out of sums."""
+    done: dict[int, int] = {}
+
+    def walk(at: int) -> int:
+        if at not in done:
+            node = graph.nodes[at]
+            again = graph.again(node, [walk(a) for a in node.args]) if node.args and not graph.is_constant(at) else at
+            done[at] = _shared(graph, again) if graph.nodes[again].op == "lin" else _cancelled(graph, again)
+        return done[at]
+
+    return walk(place)
+
+
+def _cancelled(graph: Graph, place: int) -> int:
+    """A product or a quotient, every factor once."""
+    if graph.is_constant(place) or graph.nodes[place].op not in ("prod", "div", "lin"):
+        return place
+    return _product(graph, _with_one_exponential(graph, _factors(graph, place)).items())
+
+
+def _with_one_exponential(graph: Graph, factors: Factors) -> Factors:
+    """exp(a)^m exp(b)^n = exp(m a + n b), never in a denominator."""
+    found = [(a, n) for a, n in factors.items() if graph.nodes[a].op == "exp"]
+    if all(n == 1 for _, n in found) and len(found) < 2:
+        return factors
+    angle = graph.total(graph.multiply(graph.number(n), graph.nodes[a].args[0]) for a, n in found)
+    return {a: n for a, n in factors.items() if graph.nodes[a].op != "exp"} | {graph.apply("exp", angle): 1}
+
+
+def _shared(graph: Graph, place: int) -> int:
+    """A sum as common factors times a sum."""
+    c0, terms = graph.terms(place)
+    if not graph.is_zero(c0) or len(terms) < 2:
+        return place if len(terms) != 1 else graph.total([c0, _scaled(graph, *next(iter(terms.items())))])
+    found = [_factors(graph, a) for a in terms]
+    common = {a: min(one.get(a, 0) for one in found) for a in found[0]}
+    common = {a: n for a, n in common.items() if n > 0}
+    if not common:
+        return place
+    left = [_product(graph, {a: n - common.get(a, 0) for a, n in one.items()}.items()) for one in found]
+    inner = graph.total(graph.multiply(c, a) for c, a in zip(terms.values(), left, strict=True))
+    return _product(graph, [*common.items(), (inner, 1)])
+
+
+def _scaled(graph: Graph, place: int, scale: int) -> int:
+    return graph.multiply(scale, _cancelled(graph, place))
 
 
 def _cleared(graph: Graph, place: int) -> int:

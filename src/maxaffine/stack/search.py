@@ -18,7 +18,7 @@ from maxaffine.proofs.assumptions import ELEMENTARY
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.request import Request, request_of
 from maxaffine.run import Run
-from maxaffine.stack.cut import STYLES, cut
+from maxaffine.stack.cut import REWRITES, STYLES, cut
 from maxaffine.stack.cutting import Cutting
 from maxaffine.stack.evaluate import node_values
 from maxaffine.stack.heads import Made, Shop
@@ -98,7 +98,7 @@ def candidates(request: Request, most: int | None = None) -> tuple[list[Foreseen
             share, tokens = foreseen(cutting, target.box, request.error)
             found.append(Foreseen(style, cutting, share, tokens, depth))
         except (Uncut, Unbounded, Refused) as failure:
-            if "cleared" not in style or not isinstance(failure, Uncut):
+            if style.partition(", ")[2] not in REWRITES or not isinstance(failure, Uncut):
                 reasons.append(f"{style}: {getattr(failure, 'reason', failure)}")
     return sorted(found, key=lambda one: one.tokens), reasons
 

@@ -17,6 +17,11 @@ STYLES = {
     "log": "products of positive factors as exponentials of sums of logarithms",
     "fused": "the last two factors of a product in one head",
 }
+FIRST = {
+    "cleared": "; denominators multiplied into each other first",
+    "gathered": "; factors cancelled and common ones taken out first",
+    "folded": "; every norm folded",
+}
 LISTED = 60  # nodes that `explain` lists
 
 
@@ -71,8 +76,10 @@ def explain(stack: Stack) -> str:
     """The summary, every node with its share of the bound, and every way to run the stack."""
     s = stack
     style, _, first = s.style.partition(", ")
-    how = STYLES.get(style, style) + ("; denominators multiplied into each other first" if first == "cleared" else "")
+    how = STYLES.get(style, style) + FIRST.get(first, "")
     lines = [summary(s), f"cut        {how}"]
+    if s.target.published is not None:
+        lines.append("rewritten  sqrt(r**2 + b) + r as sqrt(b)*exp(asinh(r/sqrt(b))), where b is positive")
     lines += [f"tried      {one}" for one in s.tried]
     lines.append("nodes      error <= sum of W beta, and rounding: beta is the error of a head, W what it weighs in the answer")
     lines += _table(s)

@@ -13,7 +13,7 @@ Outputs (B,) are 1 x 1, outputs (B, K) are K x 1: d_out = K numbers in n_out = 1
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,13 +23,13 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
-from maxaffine.expression.removable import extended
 from maxaffine.target.box import Box
 from maxaffine.target.call import call_batch, call_points, check_finite
 from maxaffine.target.calls import Answers, Calls
 from maxaffine.target.carried import carried
 from maxaffine.target.entries import KINDS, Entries
 from maxaffine.target.piecewise_affine import written
+from maxaffine.target.rewritten import continued, without_cancellation
 from maxaffine.target.sequences import read
 
 Inputs = Literal["points", "sequence", "pair"]
@@ -60,6 +60,7 @@ class Target:
     boxes: tuple[Box, Box] | None = None
     data: Any = field(default=None, repr=False)  # a Table or Samples; of a file only their Entries
     continued: bool = False  # whether quotients that are 0/0 somewhere on the box stand for their limits there
+    published: Expression | None = field(default=None, repr=False)  # as it was written, where `expression` has roots rewritten
     traced: Any = field(default=None, repr=False)  # what was read of a Python function (tracing/reading.py); None for others
     calls: Answers | None = field(default=None, repr=False)  # of a callable: counts and keeps its values, or stands in for it
 
@@ -99,9 +100,10 @@ class Target:
         if isinstance(source, Expression):
             if source.names != joined.names:
                 raise BadInput(f"the expression's variables {source.names} are not those of the box {joined.names}.")
-            whole = _continued(source, joined)
-            shape = _fill(source, shape)
-            return cls(joined, shape, inputs, whole, None, source.text, name, False, boxes, continued=whole is not source)
+            whole, shape = continued(source, joined), _fill(source, shape)
+            made = cls(joined, shape, inputs, whole, None, source.text, name, False, boxes, continued=whole is not source)
+            other = None if made.continued else without_cancellation(source, joined)
+            return made if other is None else replace(made, expression=other, published=source)
         if not callable(source):
             raise BadInput(
                 f"the target (a {type(source).__name__}) must be an expression such as 'sin(x)', a function of batches, "
@@ -325,15 +327,6 @@ class Target:
         if record["kind"] == "callable" and record["text"] is None:
             return cls(box, shape, inputs, None, _gone, None, name, False, boxes)
         raise BadInput("the record of a target must be an expression with its text, or a callable without.")
-
-
-def _continued(expression: Expression, box: Box) -> Expression:
-    """The expression, with its removable singularities removed where it has some on the box and none then."""
-    whole = Interval(box.low[None], box.high[None])
-    if expression.defined(whole).all() or np.isfinite(expression.enclose(whole).magnitude).all():
-        return expression
-    other = extended(expression)
-    return expression if other is None or not other.defined(whole).all() else other
 
 
 def _gone(*_: Any) -> Any:
