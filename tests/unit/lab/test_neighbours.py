@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maxaffine.cli.app import main
-from maxaffine.lab import margin_basins, margin_data, margin_rate, ramp_sharpening, ramp_trained
+from maxaffine.lab import margin_basins, margin_data, margin_rate, ramp_layers, ramp_sharpening, ramp_trained
 from maxaffine.lab.experiment import Context
 from maxaffine.lab.folder import checked_units
 from maxaffine.lab.registry import EXPERIMENTS, find, resolve
@@ -76,17 +76,35 @@ def test_selection_sharpens_a_ramp_head_and_regression_keeps_it(tmp_path):
 
 
 def test_trained_curves_never_confirm_the_theorem():
-    rows = [
-        {"unit": {"setting": "truncated", "axis": axis, "heads": 1, "p": 60, "range": 50.0, axis: value, "seed": seed},
-         "values": {"mse": 1.0 / value, "target": 32.0 / value}}
-        for axis in ("heads", "p", "range") for value in (60, 120) for seed in (0, 1)
-    ]  # fmt: skip
-    for heads in (1, 4):
-        unit = {"setting": "sequence", "axis": "sequence", "heads": heads, "seed": 0}
-        rows.append({"unit": unit, "values": {"mse": 1.0, "target": 1.0}})
+    rows = []
+    for unit in ramp_trained.units({**ramp_trained.EXPERIMENT.quick, "seeds": 2}):
+        size = unit.get("p", 30) * unit.get("heads", 1)
+        rows.append({"unit": unit, "values": {"mse": 1.0 / size, "target": 32.0 / size, "spread": 64.0, "apart": 0.5}})
     said = ramp_trained.verdict(rows, {})
     assert said.outcome == "not reproduced" and "neither confirm nor refute" in said.sentence
-    assert said.numbers["slope against p"] == pytest.approx(-1)
+    for axis, slope in (("heads", -1), ("p", -1), ("range", 0), ("sequence heads", -1), ("sequence p", -1)):
+        assert said.numbers[f"slope against {axis}"] == pytest.approx(slope, abs=1e-12)
+    assert [row[:3] for row in ramp_trained.table(rows, {}).rows[:2]] == [("heads", 1, 2), ("heads", 4, 2)]
+    found = next(row for row in rows if row["unit"]["setting"] == "truncated")
+    found["values"]["target"] = 0.9 * (0.0619 * found["unit"]["range"] / found["unit"]["p"]) ** 2
+    assert ramp_trained.verdict(rows, {}).outcome == "reproduced"
+
+
+def test_the_trained_layers_are_those_of_the_paper():
+    torch = pytest.importorskip("torch")
+    model = ramp_layers.attention_model(4, 3, 6, 2, 32, 1)
+    (mapping, attention, *_), x = model, torch.randn(5, 4, 3)
+    z = mapping(x)
+    assert z.shape == (5, 6, 32) and model(x).shape == (5, 4, 32)
+    assert torch.equal(z[:, 4:], mapping.extra.expand(5, 2, 32))  # tokens that no input changes
+    moved = x.clone()
+    moved[:, 0] += 1.0
+    assert torch.equal(mapping(moved)[:, 1:], z[:, 1:])  # and none that mixes two of them
+    q, k, v = (one(z).reshape(5, 6, 2, 16).transpose(1, 2) for one in (attention.query, attention.key, attention.value))
+    weights = torch.softmax(q @ k.transpose(2, 3) / 4.0, dim=-1)
+    assert torch.allclose(attention(z), attention.out((weights @ v).transpose(1, 2).reshape(5, 6, 32)), atol=1e-5)
+    maps, _ = ramp_layers.map_model(4, 3, 1.5, 0).attention(x)
+    assert torch.allclose(maps.sum(dim=-1), torch.ones(5, 4))
 
 
 def test_a_quick_run_of_ramp_rate_is_recorded_with_every_variable(tmp_path, monkeypatch, capsys):
