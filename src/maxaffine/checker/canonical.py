@@ -22,6 +22,7 @@ from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import PARTIAL, Node
 
 NODES = 20_000
+MOST_SHOWN = 40  # forms that one of which something is required is compared with
 UNDEFINED = "its target could not be shown to be defined on the whole box."
 
 
@@ -34,6 +35,7 @@ class Forms:
         self.powers = Powers(self.algebra, self.signed)
         self._forms: dict[int, Form] = {}
         self._defined: set[Any] = set()
+        self._shown: list[tuple[Form, Sign]] = []  # forms of which something was required and shown
         self._pending: list[tuple[str, Any, int]] = []  # kind, key, and the sign of a form's leading coefficient
 
     def of(self, expression: Expression) -> Form:
@@ -56,8 +58,18 @@ class Forms:
         """NotProved unless all that had to be positive, not 0 or defined was shown to be so, here or where it was the same."""
         for kind, key, lead in self._pending:
             known = key in self._defined if kind == "defined" else _meets(kind, self.signed.recalled(key, lead))
-            if not known:
+            if not known and not (kind != "defined" and self._met_elsewhere(kind, key, lead)):
                 raise NotProved(UNDEFINED)
+
+    def _met_elsewhere(self, kind: str, key: Any, lead: int) -> bool:
+        """Whether a form is the same function as one of which this was shown, such as sums of squares written apart."""
+        form = {m: c * lead for m, c in key}
+        return any(_meets(kind, sign) and self._multiple(form, other) for other, sign in self._shown[:MOST_SHOWN])
+
+    def _multiple(self, form: Form, other: Form) -> bool:
+        """Whether a form is another one times a positive number; tried is the ratio of a term that both have."""
+        ratios = {form[m] / other[m] for m in form if m in other}
+        return any(r > 0 and self.same(form, self.algebra.scaled(other, r)) for r in sorted(ratios)[:2])
 
     # ------------------------------------------------------------------ nodes
 
@@ -160,7 +172,11 @@ class Forms:
         if not form:
             if kind != "nonnegative":
                 raise NotProved(UNDEFINED)
-        elif not _meets(kind, self.signed.sign(form, place)):
+            return
+        sign = self.signed.sign(form, place)
+        if _meets(kind, sign):
+            self._shown.append((form, sign))
+        else:
             self._pending.append((kind, *normal(form)))
 
     def _require_defined(self, place: int, node: Node, args: list[Form]) -> None:

@@ -15,7 +15,7 @@ from maxaffine.target.target import Target
 
 
 def doubt_rewritten(target: Target) -> None:
-    """NotProved unless the expression of a target is the published one where that was rewritten (expression/conjugate.py)."""
+    """NotProved unless the expression of a target is the published one where that was rewritten (target/rewritten.py)."""
     if target.published is None or target.expression is None:
         return
     for k in range(target.expression.count):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from maxaffine.heads.found import Found
     from maxaffine.proofs.observe import Observed
     from maxaffine.proofs.statement import Statement
+    from maxaffine.target.target import Target
 
 LONGEST = 400  # characters of a target that are shown
 
@@ -34,6 +35,13 @@ def short(compiled: Compiled) -> str:
         f"<maxaffine.Compiled {what[:40]!r}: {c.method}, {count_text(c.tokens)} tokens, {bound}, "
         f"{c.certificate.kind}{where}, observed {c.observed.error:.3g}, {c.dtype}>"
     )
+
+
+def rewritten(target: Target) -> list[str]:
+    """A line where a target was rewritten, so that differences do not cancel (target/rewritten.py): as what."""
+    if target.published is None or target.expression is None:
+        return []
+    return [f"as         {target.expression.describe(target.expression.outputs[0])}    the same function"]
 
 
 def summary(compiled: Compiled) -> str:
@@ -57,8 +65,7 @@ def summary(compiled: Compiled) -> str:
         lines.insert(1, f"inputs     two: the query {query}, and the context {context}, which keys and values are made of")
     if c.target.continued:
         lines.insert(1, "continued  quotients such as sin(u)/u are their limits where they are 0/0: the continuous extension")
-    if c.target.published is not None:
-        lines.insert(1, "rewritten  sqrt(r**2 + b) + r as sqrt(b)*exp(asinh(r/sqrt(b))), where b is positive")
+    lines[1:1] = rewritten(c.target)
     told, word = Sharpened.of(c.plan, c.error), "asked"
     if told.by:
         lines.append(f"sharpened  every logit times {told.factor:.6g}; it was compiled for an error of {told.asked:g} at 1")

@@ -182,12 +182,16 @@ def stack_of(request: Request, most: int | None, begun: float) -> Stack:
         except (Refused, Unbounded) as failure:
             reasons.append(f"{one.style}: {getattr(failure, 'reason', failure)}")
             continue
-        reasons.append(f"{one.style}: {_tokens(heads)} tokens in {one.depth} layers, proved to {proof.bound:.3g}")
+        reasons.append(f"{one.style}: {_tokens(heads)} tokens in {_depth(one, heads)} layers, proved to {proof.bound:.3g}")
         if best is None or _tokens(heads) < _tokens(best[1]):
             best = one, heads, proof
     if best is None:
         raise _refusal(request, reasons)
     return _finished(request, *best, tried=tuple(reasons), begun=begun)
+
+
+def _depth(one: Foreseen, heads: Sequence[Made]) -> int:
+    return one.cutting.folded([head.folds for head in heads]).depth
 
 
 def _tokens(heads: Sequence[Made]) -> int:

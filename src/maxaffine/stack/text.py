@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from maxaffine.report.scope import in_words
-from maxaffine.report.text import OURS, PAPER
+from maxaffine.report.text import OURS, PAPER, rewritten
 
 if TYPE_CHECKING:
     from maxaffine.stack.stack import NodeProof, Stack
@@ -38,6 +38,7 @@ def summary(stack: Stack) -> str:
         f"stack      {counted(s.layers, 'attention layer')}, {counted(s.tokens, 'token')} in "
         f"{counted(len(s.nodes), 'head')}, {s.dtype}",
     ]
+    lines[1:1] = rewritten(s.target)
     lines += _layers(s)
     proved = f"error <= {s.certificate.bound or 0.0:.6g} in the sup norm"
     lines += [
@@ -78,8 +79,6 @@ def explain(stack: Stack) -> str:
     style, _, first = s.style.partition(", ")
     how = STYLES.get(style, style) + FIRST.get(first, "")
     lines = [summary(s), f"cut        {how}"]
-    if s.target.published is not None:
-        lines.append("rewritten  sqrt(r**2 + b) + r as sqrt(b)*exp(asinh(r/sqrt(b))), where b is positive")
     lines += [f"tried      {one}" for one in s.tried]
     lines.append("nodes      error <= sum of W beta, and rounding: beta is the error of a head, W what it weighs in the answer")
     lines += _table(s)

@@ -4,6 +4,7 @@ import numpy as np
 
 from maxaffine.core.intervals import Interval
 from maxaffine.expression.conjugate import conjugated
+from maxaffine.expression.cosine_law import as_norms
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.removable import extended
 from maxaffine.target.box import Box
@@ -19,11 +20,14 @@ def continued(expression: Expression, box: Box) -> Expression:
 
 
 def without_cancellation(expression: Expression, box: Box) -> Expression | None:
-    """The same function with sums of a root and what its square is near to rewritten, where that shows that it is defined."""
+    """The same function with differences rewritten that may nearly cancel, where that shows that it is defined; else None."""
     whole = Interval(box.low[None], box.high[None])
     if expression.defined(whole).all():
         return None
-    made = conjugated(expression)
+    squares = as_norms(expression)
+    if squares is not None and squares.defined(whole).all():
+        return squares
+    made = conjugated(expression if squares is None else squares)
     if made is None or not (made[1].enclose(whole).lo > 0.0).all() or not made[0].defined(whole).all():
         return None
     return made[0]
