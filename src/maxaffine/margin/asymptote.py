@@ -43,7 +43,7 @@ class Asymptote:
 
 def asymptote(problem: Tokens, svm: AttSvm, loss: str = "log") -> Asymptote:
     """The line for a locally optimal choice; refused where a support pair has no positive multiplier or no better score."""
-    on = svm.touching
+    on = svm.touching & (svm.wanted > 0)
     g, (i, t) = svm.differences[on], svm.pairs[on].T
     own = problem.scores[i, svm.tokens[i]]
     lead = own - problem.scores[i, t]

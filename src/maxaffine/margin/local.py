@@ -3,6 +3,9 @@
 Locally optimal: ATT-SVM(alpha) is feasible and gamma_i,alpha_i > gamma_it for every support pair (i, t). Two warnings go with
 it: a pair with a small slack is nearly a support pair, and an input without any support pair is not decided by the limit at
 all, since its own drive vanishes too fast ever to correct it.
+
+Tokens of one score pull the query neither way, to first order. A choice is locally optimal up to ties if it is so in the
+machine that asks of such pairs >= 0 alone; descent then goes in direction to that machine's query.
 """
 
 from dataclasses import dataclass
@@ -10,7 +13,7 @@ from enum import Enum
 
 import numpy as np
 
-from maxaffine.core.arrays import AnyArray
+from maxaffine.core.arrays import AnyArray, Array
 from maxaffine.margin.distance import NotSeparable
 from maxaffine.margin.problem import Tokens
 from maxaffine.margin.svm import AttSvm, att_svm
@@ -23,6 +26,7 @@ class Optimality(Enum):
 
     GLOBAL = "globally optimal: every input has its token of the highest score"
     LOCAL = "locally optimal: better than every token that it touches on the margin"
+    TIED = "locally optimal up to ties: better than every token on the margin but those of its own score"
     NOT = "not locally optimal: a token on the margin has at least the same score, so descent leaves it"
     INFEASIBLE = "not separable: no query selects these tokens"
 
@@ -40,7 +44,7 @@ class Locality:
     @property
     def attracts(self) -> bool:
         """Whether descent can end here."""
-        return self.status in (Optimality.GLOBAL, Optimality.LOCAL)
+        return self.status in (Optimality.GLOBAL, Optimality.LOCAL, Optimality.TIED)
 
     @property
     def decided(self) -> bool:
@@ -49,21 +53,46 @@ class Locality:
 
 
 def is_locally_optimal(problem: Tokens, tokens: AnyArray) -> Locality:
-    """Decide it for one token per input."""
+    """Decide it for one token per input; where ties decide, the machine is the one up to ties."""
     alpha = problem.chosen(tokens)
+    plain = _machine(problem, alpha, None)
+    if plain is not None and _status(problem, plain) is not Optimality.NOT:
+        return _told(problem, plain)
+    tied = _machine(problem, alpha, problem.scores)
+    if tied is not None and ((tied.wanted == 0).all() or (plain is not None and _status(problem, tied) is Optimality.NOT)):
+        tied = None
+    svm = plain if tied is None else tied
+    return Locality(Optimality.INFEASIBLE, None, (), (), ()) if svm is None else _told(problem, svm)
+
+
+def _machine(problem: Tokens, alpha: AnyArray, scores: Array | None) -> AttSvm | None:
     try:
-        svm = att_svm(problem.keys, alpha)
+        return att_svm(problem.keys, alpha, scores=scores)
     except NotSeparable:
-        return Locality(Optimality.INFEASIBLE, None, (), (), ())
+        return None
+
+
+def _told(problem: Tokens, svm: AttSvm) -> Locality:
+    asked, touching = svm.wanted > 0, svm.touching
+    worse, near = asked & touching & ~_better(problem, svm), asked & ~touching & (svm.slack < NEAR)
+    alone = sorted(set(range(problem.shape[0])) - {int(i) for i in svm.pairs[asked & touching, 0]})
+    return Locality(_status(problem, svm), svm, _pairs(svm.pairs[worse]), _pairs(svm.pairs[near]), tuple(alone))
+
+
+def _better(problem: Tokens, svm: AttSvm) -> AnyArray:
     i, t = svm.pairs.T
-    better = problem.scores[i, alpha[i]] - problem.scores[i, t] > 0
-    worse, near = svm.touching & ~better, ~svm.touching & (svm.slack < NEAR)
-    alone = sorted(set(range(problem.shape[0])) - {i for i, _ in svm.supports})
-    status = Optimality.NOT if worse.any() else Optimality.LOCAL
-    top = problem.scores[np.arange(len(alpha)), alpha] >= problem.scores.max(axis=1)
-    if status is Optimality.LOCAL and top.all():
-        status = Optimality.GLOBAL
-    return Locality(status, svm, _pairs(svm.pairs[worse]), _pairs(svm.pairs[near]), tuple(alone))
+    found: AnyArray = problem.scores[i, svm.tokens[i]] > problem.scores[i, t]
+    return found
+
+
+def _status(problem: Tokens, svm: AttSvm) -> Optimality:
+    asked = svm.wanted > 0
+    if (asked & svm.touching & ~_better(problem, svm)).any():
+        return Optimality.NOT
+    chosen = problem.scores[np.arange(len(svm.tokens)), svm.tokens]
+    if (chosen >= problem.scores.max(axis=1)).all():
+        return Optimality.GLOBAL
+    return Optimality.LOCAL if asked.all() else Optimality.TIED
 
 
 def _pairs(rows: AnyArray) -> tuple[tuple[int, int], ...]:

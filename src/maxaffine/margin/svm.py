@@ -72,8 +72,10 @@ def rows_of(keys: Array, tokens: AnyArray) -> tuple[AnyArray, Array]:
     return pairs, keys[pairs[:, 0], tokens[pairs[:, 0]]] - keys[pairs[:, 0], pairs[:, 1]]
 
 
-def att_svm(keys: Any, tokens: Any, relax: Sequence[int] | None = None) -> AttSvm:
+def att_svm(keys: Any, tokens: Any, relax: Sequence[int] | None = None, scores: Any = None) -> AttSvm:
     """Solve it for keys (n, T, d) and one chosen token per input; inputs in `relax` ask for >= 0 instead of >= 1.
+
+    With `scores` (n, T) pairs of one score ask for >= 0 as well: the machine up to ties.
 
     Raises NotSeparable, with weights that certify it, where no query separates the chosen tokens.
     """
@@ -87,6 +89,12 @@ def att_svm(keys: Any, tokens: Any, relax: Sequence[int] | None = None) -> AttSv
         raise BadInput(f"`relax` (={eased}) must name inputs, 0 to {n - 1}.")
     pairs, G = rows_of(checked, alpha)
     wanted = np.where(np.isin(pairs[:, 0], eased), 0.0, 1.0)
+    if scores is not None:
+        said = numbers("scores", scores, 2, "(inputs, tokens)")
+        if said.shape != (n, T):
+            raise BadInput(f"`scores` has the shape {said.shape}; with keys {checked.shape} it must be {(n, T)}.")
+        i, t = pairs.T
+        wanted[said[i, alpha[i]] == said[i, t]] = 0.0
     try:
         found = shortest(G, wanted)
     except NotSeparable as failure:

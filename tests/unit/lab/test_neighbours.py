@@ -40,8 +40,10 @@ def test_rates_are_judged_where_the_slack_is_above_a_tenth():
     assert margin_rate.verdict([rate(room=0.0)], {}).outcome == "incomplete"
 
 
-def basin(n, best, data=None):
-    return {"unit": {"n": n, "data": data}, "values": {"global": best, "not": 0.0, "choices": 1}}
+def basin(n, best, data=None, held=0, certified=0, vacuous=1):
+    shares = {"global": best, "local": 0.9 - best, "tied": 0.1, "not": 0.0}
+    told = {"choices": 1, "several": 1, "vacuous": vacuous, "starts": 40, "held": held, "certified": certified}
+    return {"unit": {"n": n, "data": data}, "values": {**shares, **told}}
 
 
 def test_basins_of_three_inputs_need_not_be_global():
@@ -50,6 +52,10 @@ def test_basins_of_three_inputs_need_not_be_global():
     assert margin_basins.verdict([*rows[:2], basin(3, 1.0)], {}).outcome == "reproduced"
     assert margin_basins.verdict([rows[0], basin(1, 0.9), rows[2]], {}).outcome == "not reproduced"
     assert margin_basins.verdict([basin(None, 0.5, "single-local"), *rows[1:]], {}).outcome == "not reproduced"
+    assert margin_basins.verdict([*rows, basin(3, 0.8, vacuous=0)], {}).outcome == "not reproduced"
+    still = margin_basins.verdict([*rows, basin(3, 0.8, held=5)], {})
+    assert still.outcome.startswith("reproduced, but") and "160 starts 5 are still" in still.sentence
+    assert margin_basins.verdict([*rows, basin(3, 0.8, held=5, certified=1)], {}).outcome == "not reproduced"
 
 
 def sharpening(way, growth):

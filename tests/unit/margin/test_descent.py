@@ -148,6 +148,14 @@ def test_basins_of_the_single_input_are_69_and_31_percent():
     assert found.share(margin.Optimality.NOT) == 0 and found.choices == ((0,), (1,))
 
 
+def test_starts_at_a_choice_that_is_not_locally_optimal_are_followed_until_they_leave():
+    problem = single()  # token 1 has a worse score than token 0 on its margin
+    starts = np.array([(6.0, 0.0), (4.0, -3.0)])
+    early, late = margin.basins(problem, starts, steps=5), margin.basins(problem, starts, steps=5, further=1)
+    assert early.share(margin.Optimality.NOT) == 1 and len(early.held()) == 2 and early.held().max() < 0.999
+    assert late.share(margin.Optimality.GLOBAL) == 1 and late.held().size == 0
+
+
 def test_trained_walls_have_a_larger_margin_at_the_same_norm_and_their_support_points_are_named():
     sites, points = np.linspace(-0.8, 0.8, 5)[:, None], np.array([-0.95, -0.5, -0.31, 0.02, 0.13, 0.33, 0.52, 0.68, 0.9])[:, None]
     found = walls(sites, points, steps=1500)

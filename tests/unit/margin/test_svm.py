@@ -136,6 +136,26 @@ def test_no_law_is_failed_before_its_time():
     assert early.outcome == "not yet" and "is too short to fail it" in early.sentence
 
 
+def test_tokens_of_one_score_do_not_spoil_a_choice_and_the_laws_are_those_of_the_machine_without_them():
+    problem = random_tokens(15, 3, 4, 4, equal=True)
+    start = np.random.default_rng(15).standard_normal(4)
+    found = examine(problem, start=start, end=1e100)
+    assert found.locality.status is Optimality.TIED and found.svm.length < att_svm(problem.keys, found.run.selected).length
+    assert found.locality.undetermined == (1,)
+    outcomes = {one.claim: one for one in found.findings}
+    for claim in ("|p| grows like |p_mm| log T", "T times the loss gap tends to |p_mm|^2"):
+        assert outcomes[claim].outcome == "pass"
+        assert outcomes[claim].numbers["found"] == pytest.approx(outcomes[claim].numbers["law"], rel=1e-3)
+    assert found.late.least_cosine >= 0.999
+
+
+def test_of_two_best_tokens_either_is_globally_optimal_even_where_they_are_one():
+    for second in ((1.0, -0.3), (1.0, 0.2)):
+        problem = Tokens([[(1.0, 0.2), second, (0.0, 0.0)]], [[1.0, 1.0, 0.0]])
+        assert is_locally_optimal(problem, [0]).status is is_locally_optimal(problem, [1]).status is Optimality.GLOBAL
+    assert is_locally_optimal(Tokens(problem.keys, [[1.0, 1.0, 1.0]]), [0]).status is not Optimality.GLOBAL  # nothing pulls
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [

@@ -17,7 +17,8 @@ from maxaffine.report import style
 
 HEIGHTS = (1.0, 0.5, 0.0, -0.5, -1.0, -1.5)  # of the paper's six starts
 COLOURS = {
-    Optimality.GLOBAL: style.BLUE, Optimality.LOCAL: style.ORANGE, Optimality.NOT: style.RED, Optimality.INFEASIBLE: style.INK,
+    Optimality.GLOBAL: style.BLUE, Optimality.LOCAL: style.ORANGE, Optimality.TIED: style.GREEN,
+    Optimality.NOT: style.RED, Optimality.INFEASIBLE: style.INK,
 }  # fmt: skip
 
 
