@@ -2,6 +2,8 @@
 
     sin(u)^n / (v_1^{m_1} v_2^{m_2} ..) = c^n sinc(u)^n / (v_1^{m_1 - n k_1} ..)    for u = c v_1^{k_1} v_2^{k_2} .., m_i >= n k_i
 
+The other way round as well, as u/(exp(u) - 1) = 1/exprel(u).
+
 The new expression is the old one wherever that is defined, and its continuous extension where u = 0.
 """
 
@@ -35,29 +37,55 @@ def _quotient(graph: Graph, above: int, below: int) -> int | None:
     """above/below with what is removable removed; None where nothing is."""
     scale_above, rest_above = graph.unscaled(above)
     scale_below, rest_below = graph.unscaled(below)
-    if _entire(graph, rest_above) is not None:  # exp(u) - 1 may come scaled
-        factors, scale = {rest_above: 1}, graph.divide(scale_above, scale_below)
-    else:
-        factors, scale = dict(graph.factors(rest_above)), graph.divide(scale_above, scale_below)
-    left, kept, removed = dict(graph.factors(rest_below)), list[int](), False
-    for base, n in factors.items():
-        named = _entire(graph, base)
-        if named is not None:
-            name, u, outer = named
-            c, rest = graph.unscaled(u)
-            needed = {v: n * k for v, k in graph.factors(rest).items()}
-            if all(left.get(v, 0) >= m for v, m in needed.items()):
-                for v, m in needed.items():
-                    left[v] -= m
-                kept += [graph.integer_power(c, n), graph.integer_power(outer, n), graph.integer_power(graph.apply(name, u), n)]
-                removed = True
-                continue
-        kept.append(graph.integer_power(base, n))
-    if not removed:
+    top, bottom = dict(graph.factors(rest_above)), dict(graph.factors(rest_below))
+    over, under = _removed(graph, top, bottom), _removed(graph, bottom, top)
+    if not over and not under:
         return None
-    bottom = [graph.integer_power(v, m) for v, m in left.items() if m]
-    top = graph.product([scale, *kept])
-    return graph.divide(top, graph.product(bottom)) if bottom else top
+    kept = [[*more, *(graph.integer_power(v, m) for v, m in side.items())] for side, more in ((top, over), (bottom, under))]
+    whole = graph.product([graph.divide(scale_above, scale_below), *kept[0]])
+    return graph.divide(whole, graph.product(kept[1])) if kept[1] else whole
+
+
+def _removed(graph: Graph, side: dict[int, int], other: dict[int, int]) -> list[int]:
+    """What stands for the factors of a side that have their zeros in the factors of the other; both lose them."""
+    found = list[int]()
+    for base, n in list(side.items()):
+        named = _entire(graph, base)
+        if named is None:
+            continue
+        name, u, outer = named
+        scale, rest = graph.unscaled(u)
+        left = dict(other)
+        for v, k in graph.factors(rest).items():
+            apart = _multiple(graph, v, left, n * k)
+            if apart is None:
+                break
+            c, w = apart
+            left[w] -= n * k
+            scale = graph.multiply(scale, graph.integer_power(c, k))
+        else:
+            found += [graph.integer_power(one, n) for one in (scale, outer, graph.apply(name, u))]
+            del side[base]
+            other.clear()
+            other.update({v: m for v, m in left.items() if m})
+    return found
+
+
+def _multiple(graph: Graph, v: int, among: dict[int, int], needed: int) -> tuple[int, int] | None:
+    """c and w with v = c w, for a factor w of at least this power; None where there is none."""
+    for w, m in among.items():
+        if m < needed:
+            continue
+        if v == w:
+            return graph.one, w
+        (_, terms), (_, others) = graph.terms(v), graph.terms(w)
+        for a, k in others.items():
+            by = graph.rational(k)
+            if by and a in terms:
+                c = graph.multiply(graph.number(1 / by), terms[a])
+                if not graph.is_zero(c) and graph.multiply(c, w) == v:
+                    return c, w
+    return None
 
 
 def _entire(graph: Graph, place: int) -> tuple[str, int, int] | None:

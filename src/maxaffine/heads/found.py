@@ -34,6 +34,11 @@ from maxaffine.target.table import Table
 # can confirm it.
 BELOW = 1.0 - 2e-3
 NO_FACTS = "the target is a callable and nothing was declared about it; the error is only observed"
+PROOF = (
+    "a proof would need the function as an expression, or in at most 4 variables its ellipses (`analytic=`) or derivatives "
+    "(`derivatives=`) declared"
+)
+MANY = 4  # variables, from which a layer that is only observed says so
 
 
 class Discontinuous(Refused):

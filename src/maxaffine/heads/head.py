@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic
 
-from maxaffine.heads.found import NO_FACTS, Ask, Found, P
+from maxaffine.heads.found import MANY, NO_FACTS, PROOF, Ask, Found, P
 from maxaffine.heads.search import Search, search
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
@@ -70,7 +70,7 @@ class Head(ABC, Generic[P]):
 
     def why_unproved(self, plan: P, request: Request) -> str:
         """What the certificate of such a layer says."""
-        return NO_FACTS
+        return f"{NO_FACTS}; {PROOF}" if request.target.box.dimension >= MANY else NO_FACTS
 
     def asks_checker(self, certificate: Certificate, request: Request) -> bool:
         """Whether the checker is asked now; when the layer is saved it is asked in any case."""

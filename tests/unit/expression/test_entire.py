@@ -50,6 +50,11 @@ def test_balls_hold_the_function(name):
         ("expm1(x)/(3*x)", 0.0, 1 / 3),
         ("cos(x)*sin(x*x)/(2*x**2)", 0.0, 0.5),
         ("(2*exp(x)-2)/x", 0.0, 2.0),
+        ("sin(2*x-1)/(1-2*x)", 0.5, -1.0),
+        ("sin(pi*(x-1))**2/(2*x-2)**2", 1.0, np.pi**2 / 4),
+        ("(1-exp(-2*x-2))/(3*x+3)", -1.0, 2 / 3),
+        ("x/(exp(x)-1)", 0.0, 1.0),
+        ("x**2/((1-exp(-x))*sin(x))", 0.0, 1.0),
     ],
 )
 def test_a_quotient_is_its_limit_where_it_is_nought_over_nought(text, at, limit):
@@ -62,7 +67,8 @@ def test_a_quotient_is_its_limit_where_it_is_nought_over_nought(text, at, limit)
 
 
 def test_only_removable_quotients_are_continued():
-    for text in ("sin(x)/x**2", "cos(x)/x", "(exp(x)-2)/x", "1/x", "sin(x)/(x*(1+x))", "sin(x)/y"):
+    for text in ("sin(x)/x**2", "cos(x)/x", "(exp(x)-2)/x", "1/x", "sin(x)/(x*(1+x))", "sin(x)/y", "sin(x-y)/(x-2*y)",
+                 "sin(x)/(1+x)", "x/(exp(x)-1)**2", "x/sin(2*x-1)"):  # fmt: skip
         expression = Expression.parse(text, ("x", "y"))
         other = extended(expression)
         origin = Interval.point(np.zeros((1, 2)))

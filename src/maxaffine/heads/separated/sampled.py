@@ -18,6 +18,7 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Missed, Refused
 from maxaffine.core.rounding import compute_format, numpy_dtype
+from maxaffine.heads.found import PROOF
 from maxaffine.heads.separated.least_squares import Factors, Fitted, Work, fit, one_more, values
 from maxaffine.heads.separated.points import RESOLUTIONS, ROUNDS, climbed, fibres, spread
 from maxaffine.heads.spectral.fit import AxisCurve
@@ -47,11 +48,6 @@ WORK = 5e11  # multiplications
 AHEAD = 4.0  # times closer, from which the other kind of terms is not followed
 TREND = 4  # terms after which it is asked whether the way is too long
 DISTINCT = 1e-7  # of the largest singular value, above which keys tell functions apart
-
-PROOF = (
-    "a proof would need the function as an expression, or in at most 4 variables its ellipses (`analytic=`) or derivatives "
-    "(`derivatives=`) declared"
-)
 
 
 @dataclass(frozen=True)
@@ -209,7 +205,8 @@ class SampledSearch:
         self.bases = []
         rough = int(np.argmax(tails))
         if tails[rough] > 0:
-            left = f"{RESOLUTIONS[-1]} Chebyshev points leave {tails[rough] * self.error:.2g}"
+            asked = f"where {share / 2.0 * self.error:.2g} is asked of it"
+            left = f"{RESOLUTIONS[-1]} Chebyshev points leave {tails[rough] * self.error:.2g}, {asked}"
             self.ended = f"along `{self.names[rough]}` it is not smooth enough ({left})"
             return False
         for name, c in zip(self.names, rows, strict=True):

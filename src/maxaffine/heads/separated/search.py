@@ -11,7 +11,7 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import compute_format
 from maxaffine.expression.expression import Expression
 from maxaffine.heads.assemble import layer_of
-from maxaffine.heads.found import Found
+from maxaffine.heads.found import PROOF, Found
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.search import FITTED, Search
@@ -20,7 +20,7 @@ from maxaffine.heads.separated.plan import SeparatedPlan
 from maxaffine.heads.separated.planner import NotPlanned, Planner
 from maxaffine.heads.separated.prove import certify_separated
 from maxaffine.heads.separated.relative import certify_relative
-from maxaffine.heads.separated.sampled import MOST_VARIABLES, PROOF, SampledPlan, SampledSearch
+from maxaffine.heads.separated.sampled import MOST_VARIABLES, SampledPlan, SampledSearch
 from maxaffine.heads.separated.together import together
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
@@ -74,8 +74,9 @@ class Separated(Head[AnyPlan]):
         return request.target.expression is None and request.require is None and not lookup.provable(request.evidence)
 
     def why_unproved(self, plan: AnyPlan, request: Request) -> str:
-        """The house's words, and what would be needed."""
-        return f"{super().why_unproved(plan, request)}; {PROOF}"
+        """The house's words, and what would be needed, in few variables as well."""
+        said = super().why_unproved(plan, request)
+        return said if PROOF in said else f"{said}; {PROOF}"
 
     def observe(self, request: Request, found: Found) -> Observed | None:
         """Of what was fitted, also at points drawn towards centre, faces and corners."""
