@@ -2,26 +2,29 @@
 
 A `Traced` has the shape that the user's code expects, its batch axis as long as BATCH.  It holds the symbols of one point, an
 array of objects whose batch axis has length 1.  What rearranges an array (indexing, reshape, stack) is done to these and, beside
-them, to the numbers of the points, which must come out in order: nothing may pick, mix or repeat points.
+them, to the numbers of the points, which must come out in order: nothing may pick, mix or repeat points.  What is a view in NumPy
+is a view of the symbols as well: what is written into one array is seen in all that share it.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.tracing.record import Recorder, Symbol, is_ours
-from maxaffine.tracing.vocabulary import MEANINGS, SEVERAL, Meaning
+from maxaffine.tracing.record import Recorder, is_ours
+from maxaffine.tracing.vocabulary import MEANINGS, Meaning, condition, number, truth
 
 BATCH = 10_007
 """Points of the batch that a traced function believes to get: a prime that no other length of an array will be."""
 
 Cells = NDArray[Any]
+ATTRIBUTE = "has no meaning while the function is read"
 
 
 class Traced:
@@ -36,7 +39,9 @@ class Traced:
     # ------------------------------------------------------------------ protocols
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        return numpy_ufunc(self.recorder, ufunc, method, inputs, options)
+        from maxaffine.tracing import numpy_functions
+
+        return numpy_functions.universal(self.recorder, ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         from maxaffine.tracing import numpy_functions
@@ -83,9 +88,11 @@ class Traced:
         from maxaffine.tracing import numpy_functions
 
         found = numpy_functions.method(self, name)
-        if found is None:
-            raise AttributeError(f"'{name}' has no meaning in the language of expressions")
-        return found
+        if found is not None:
+            return found
+        if not name.startswith("__") and hasattr(np.ndarray, name):  # also for who asks with hasattr and goes on without
+            raise self.recorder.stop(f"an array is asked for its `{name}`, which {ATTRIBUTE}")
+        raise AttributeError(f"'{name}' has no meaning in the language of expressions")
 
     # ------------------------------------------------------------------ shape
 
@@ -95,16 +102,25 @@ class Traced:
         return tuple(BATCH if i == self.axis else n for i, n in enumerate(self.cells.shape))
 
     ndim = property(lambda self: self.cells.ndim)
-    size = property(lambda self: int(np.prod(self.shape)))
+    size = property(lambda self: Count(self.shape))
     T = property(lambda self: self.transpose())
 
     @property
+    def is_mask(self) -> bool:
+        """Whether every entry is true or false."""
+        return self.cells.size > 0 and all(one.is_condition for one in self.cells.flat)
+
+    @property
     def dtype(self) -> Any:
-        """float64, as the library has it that was seen at work."""
-        return sys.modules["torch"].float64 if self.recorder.torch_seen else np.dtype(np.float64)
+        """float64 or bool, as the library has it that was seen at work."""
+        library = sys.modules["torch"] if self.recorder.torch_seen else np
+        found = library.bool if self.is_mask else library.float64
+        return found if self.recorder.torch_seen else np.dtype(found)
 
     def transpose(self, *axes: Any) -> Traced:
-        """The axes in another order."""
+        """The axes in another order; torch names two that change places."""
+        if self.recorder.torch_seen and len(axes) == 2:
+            return rearranged(self.recorder, lambda a: np.swapaxes(a, *axes), self)
         order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes or None
         return rearranged(self.recorder, lambda a: np.transpose(a, order), self)
 
@@ -120,8 +136,16 @@ class Traced:
         filled = elementwise(self.recorder, lambda _, a, __: a, given, place)
         if filled.shape != place.shape:
             raise ValueError(f"could not broadcast input array from shape {filled.shape} into shape {place.shape}")
-        self.cells = self.cells.copy()
-        self.cells[_for(self.cells, key)] = filled.cells
+        self.cells[_for(self.cells, key)] = alike(filled, place).cells
+
+    def written_over(self, found: Traced) -> Traced:
+        """This array with other entries, as `+=` leaves it; a single number is not changed, its name gets another one."""
+        if self.ndim == 0:
+            return found
+        if found.shape != self.shape:
+            raise ValueError(f"an array of shape {self.shape} cannot hold one of shape {found.shape}")
+        self.cells[...] = alike(found, self).cells
+        return self
 
     # ------------------------------------------------------------------ operators
 
@@ -157,12 +181,22 @@ def _operator(name: str, reflected: bool = False) -> Any:
     return method
 
 
+def _in_place(name: str) -> Any:
+    def method(self: Traced, other: Any) -> Any:
+        if not _is_operand(other):
+            return NotImplemented
+        return self.written_over(elementwise(self.recorder, MEANINGS[name], self, other))
+
+    return method
+
+
 for _name, _meaning in {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power", "floordiv": "floor_divide",
     "mod": "remainder", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
 }.items():  # fmt: skip
     setattr(Traced, f"__{_name}__", _operator(_meaning))
     setattr(Traced, f"__r{_name}__", _operator(_meaning, True))
+    setattr(Traced, f"__i{_name}__", _in_place(_meaning))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Traced, f"__{_name}__", _operator(_name))
 
@@ -179,6 +213,22 @@ def _for(array: Any, key: Any) -> Any:
         whole = key.start in (None, 0) and key.stop in (None, BATCH) and key.step in (None, 1)
         return slice(None) if whole else key
     return constant(key) if hasattr(key, "detach") else key
+
+
+class Count(int):
+    """How many entries an array has, which torch asks for by calling it."""
+
+    shape: tuple[int, ...]
+
+    def __new__(cls, shape: tuple[int, ...]) -> Count:
+        """The product of a shape."""
+        made = super().__new__(cls, math.prod(shape))
+        made.shape = shape
+        return made
+
+    def __call__(self, axis: int | None = None) -> Any:
+        """The shape, or one length of it."""
+        return self.shape if axis is None else self.shape[axis]
 
 
 # ---------------------------------------------------------------------- numbers
@@ -224,9 +274,13 @@ def one_point(r: Recorder, array: NDArray[Any]) -> tuple[NDArray[Any], int | Non
 def _symbols(r: Recorder, array: NDArray[Any]) -> Cells:
     cells = np.empty(array.shape, dtype=object)
     for place in np.ndindex(array.shape):
-        value = array[place]
-        cells[place] = r.number(int(value) if array.dtype.kind == "b" else value)
+        cells[place] = truth(r, bool(array[place])) if array.dtype.kind == "b" else r.number(array[place])
     return cells
+
+
+def alike(found: Traced, place: Traced) -> Traced:
+    """Entries as an array holds them that they are written into: conditions in an array of conditions, else numbers."""
+    return elementwise(found.recorder, condition if place.is_mask else number, found)
 
 
 # ---------------------------------------------------------------------- number by number
@@ -236,6 +290,7 @@ def elementwise(r: Recorder, meaning: Meaning, *operands: Any) -> Traced:
     """An operation on every entry of arrays that broadcast."""
     arrays: list[NDArray[Any]] = []
     behind: set[int] = set()  # the batch axis, counted from the last
+    masked = any(isinstance(operand, Traced) and operand.is_mask for operand in operands)
     for operand in operands:
         if isinstance(operand, Traced):
             arrays.append(operand.cells)
@@ -244,6 +299,8 @@ def elementwise(r: Recorder, meaning: Meaning, *operands: Any) -> Traced:
             array, axis = one_point(r, constant(operand))
             if array.dtype.kind not in "fiub":
                 raise r.stop(f"a value of type {type(operand).__name__} stands in a formula", "it has real numbers only")
+            if array.dtype.kind in "iu" and array.dtype.itemsize < 8 and masked:
+                raise r.stop(f"conditions meet numbers of type {array.dtype}, which may overflow", "use floats")
             arrays.append(array)
             ndim = array.ndim
         if axis is not None:
@@ -258,38 +315,10 @@ def elementwise(r: Recorder, meaning: Meaning, *operands: Any) -> Traced:
     if axis is not None and shape[axis] != 1:
         raise r.stop("an axis as long as another array's meets the points of a batch", "write X[:, i] or add an axis with None")
     cells = np.empty(shape, dtype=object)
-    spread = [np.broadcast_to(a, shape) for a in arrays]
+    spread = [np.broadcast_to(a if a.dtype == object else _symbols(r, a), shape) for a in arrays]
     for place in np.ndindex(shape):
-        cells[place] = meaning(r, *(a[place] if isinstance(a[place], Symbol) else _number(r, a, place) for a in spread))
+        cells[place] = meaning(r, *(a[place] for a in spread))
     return Traced(cells, axis, r)
-
-
-def _number(r: Recorder, array: NDArray[Any], place: tuple[int, ...]) -> Symbol:
-    value = array[place]
-    return r.number(int(value) if array.dtype.kind == "b" else value)
-
-
-def numpy_ufunc(r: Recorder, ufunc: Any, method: str, inputs: Sequence[Any], options: Any) -> Any:
-    """A universal function of NumPy or SciPy on traced arrays."""
-    name = ufunc.__name__
-    if any(options.get(option) is not None for option in ("out", "where") if options.get(option) is not True):
-        raise r.stop(f"`np.{name}` is called with `out` or `where`", "use its result, and np.where")
-    if method == "reduce" and len(inputs) == 1:
-        return reduced(r, name, inputs[0], options.get("axis", 0), options.get("keepdims", False))
-    if method != "__call__":
-        raise r.stop(f"`np.{name}.{method}` is not an operation of the language")
-    if name in ("matmul", "vecdot", "matvec", "vecmat"):
-        if name != "matmul":
-            raise r.stop(f"`np.{name}` is not an operation of the language", "write it with @ or np.sum")
-        return matmul(r, *inputs)
-    if name in SEVERAL and ufunc.nout == len(SEVERAL[name]):
-        return tuple(elementwise(r, one, *inputs) for one in SEVERAL[name])
-    orders = {"jv": 1, "yv": 1, "iv": 1, "kv": 1, "jn": 1, "betainc": 2, "gammainc": 1, "gammaincc": 1}.get(name, 0)
-    if any(isinstance(a, Traced) for a in inputs[:orders]):
-        raise r.stop(f"the first argument of `{name}` depends on the point", "in the language it is a number")
-    if name not in MEANINGS:
-        raise r.stop(f"`{name}` is not a function of the language", "docs/expressions.md lists those that are")
-    return elementwise(r, MEANINGS[name], *inputs)
 
 
 def named(r: Recorder, name: str, *operands: Any) -> Traced:
@@ -303,8 +332,10 @@ def named(r: Recorder, name: str, *operands: Any) -> Traced:
 
 
 def reduced(r: Recorder, name: str, array: Any, axis: Any = None, keepdims: bool = False) -> Traced:
-    """An operation of two numbers along axes, from the first to the last; never over points."""
+    """An operation of two numbers along axes, from the first to the last; never over points.  Conditions are counted."""
     traced = lifted(r, array)
+    if name in ("add", "multiply"):
+        traced = elementwise(r, number, traced)
     every = tuple(range(traced.ndim))
     axes = every if axis is None else tuple(a % max(1, traced.ndim) for a in np.atleast_1d(axis).tolist())
     if traced.axis is not None and traced.axis in axes:
@@ -332,7 +363,7 @@ def matmul(r: Recorder, a: Any, b: Any) -> Traced:
         raise ValueError(f"matmul: shapes {first.shape} and {second.shape} do not match")
     factors = [left[..., :, :, None], right[..., None, :, :]]
     products = named(r, "multiply", *(factors if isinstance(second, Traced) else factors[::-1]))
-    found = reduced(r, "add", products, products.ndim - 2)
+    found = reduced(r, "logical_or" if products.is_mask else "add", products, products.ndim - 2)
     if flat[1]:
         found = found[..., 0]
     return found[..., 0, :] if flat[0] and not flat[1] else found[..., 0] if flat[0] else found

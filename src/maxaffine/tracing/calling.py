@@ -52,8 +52,11 @@ class Called:
     @staticmethod
     def gathered(found: Any) -> Any:
         """Several results, each one per point, as the columns of one array."""
-        if isinstance(found, (tuple, list)) and found and all(np.ndim(one) <= 1 for one in found):
-            return np.stack(np.broadcast_arrays(*found), axis=-1)
+        if not isinstance(found, (tuple, list)) or not found:
+            return found
+        columns = [one[:, 0] if np.ndim(one) == 2 and np.shape(one)[1] == 1 else one for one in found]
+        if all(np.ndim(one) <= 1 for one in columns):
+            return np.stack(np.broadcast_arrays(*columns), axis=-1)
         return found
 
     @property
@@ -72,7 +75,11 @@ class Called:
 
 
 def _plain(value: Any) -> Any:
-    return value.detach().cpu().numpy() if hasattr(value, "detach") else value
+    """A tensor as an array of NumPy, which lacks bfloat16."""
+    if not hasattr(value, "detach"):
+        return value
+    tensor = value.detach().cpu()
+    return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
 
 
 def signature(function: Callable[..., Any], box: Box, pair: bool) -> Called:

@@ -17,6 +17,7 @@ from maxaffine.target.box import Box
 POINTS = 4_096
 ROOM = 8.0  # widths of an enclosure that a function's own rounding may be off by
 SINGLE = 2.0**29  # float32's rounding in that of float64
+COMPANIES = (slice(-1, None), slice(-130, -66), slice(-1, -65, -1))  # of the points: one, some, some the other way round
 SLACK = 2.0**-42  # of the largest value, where both computed something in another order
 
 
@@ -41,7 +42,8 @@ def points(box: Box) -> Array:
 def compared(evaluate: Callable[[Array], Any], expression: Expression, box: Box, name: str) -> float:
     """The largest difference, relative to the largest value; Disagreement with the worst point where it is beyond rounding.
 
-    `evaluate` gives the values (B, ..) at points (B, D) as the function returns them.
+    `evaluate` gives the values (B, ..) at points (B, D) as the function returns them.  Some points are asked for again, alone, in
+    batches of another length and in the opposite order: what depends on the company of a point is no function of it.
     """
     x = points(box)
     found = np.asarray(evaluate(x))
@@ -55,20 +57,28 @@ def compared(evaluate: Callable[[Array], Any], expression: Expression, box: Box,
         enclosed = expression.enclose(Interval(x, x))
         known = enclosed.finite & np.isfinite(own)
         width = np.where(known, enclosed.hi - enclosed.lo, 0.0)
-        away = np.where(known, np.maximum(np.maximum(enclosed.lo - values, values - enclosed.hi), 0.0), 0.0)
         size = float(np.max(np.abs(own), initial=0.0, where=known))
         allowed = (ROOM * width + SLACK * size) * (SINGLE if single else 1.0)
-        bad = known & ~(away <= allowed)
-    if bad.any():
-        row, k = np.unravel_index(int(np.argmax(np.where(bad, np.nan_to_num(away - allowed, nan=np.inf), -1.0))), bad.shape)
-        at = ", ".join(f"{n}={v!r}" for n, v in zip(box.names[:8], x[row].tolist(), strict=False))
-        raise Disagreement(
-            f"the function {name} and the expression that was read from it differ: at {at} the function gives "
-            f"{values[row, k]:.12g}, and `{_shown(expression.text)}` is {own[row, k]:.12g}. A target is a function of its point "
-            "alone, in real numbers; trace=False compiles the function as a black box."
-        )
+        for rows in (slice(None), *COMPANIES):
+            if rows != slice(None):
+                values[rows] = np.asarray(evaluate(x[rows])).astype(np.float64).reshape(values[rows].shape)
+            away = np.maximum(np.maximum(enclosed.lo - values, values - enclosed.hi), 0.0)
+            bad = known & ~(away <= allowed)
+            if bad.any():
+                worst = int(np.argmax(np.where(bad, np.nan_to_num(away - allowed, nan=np.inf), -1.0)))
+                row, k = np.unravel_index(worst, bad.shape)
+                raise _disagreement(name, expression, box, x[row], float(values[row, k]), float(own[row, k]))
     gap = np.where(known, np.abs(values - own), 0.0)
     return float(gap.max(initial=0.0)) / size if size else 0.0
+
+
+def _disagreement(name: str, expression: Expression, box: Box, point: Array, value: float, own: float) -> Disagreement:
+    at = ", ".join(f"{n}={v!r}" for n, v in zip(box.names[:8], point.tolist(), strict=False))
+    return Disagreement(
+        f"the function {name} and the expression that was read from it differ: at {at} the function gives "
+        f"{value:.12g}, and `{_shown(expression.text)}` is {own:.12g}. A target is a function of its point "
+        "alone, in real numbers; trace=False compiles the function as a black box."
+    )
 
 
 def _shown(text: str) -> str:

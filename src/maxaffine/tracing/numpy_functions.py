@@ -8,12 +8,35 @@ from typing import Any
 
 import numpy as np
 
-from maxaffine.tracing.array import BATCH, Traced, constant, elementwise, lifted, matmul, named, rearranged, reduced
+from maxaffine.tracing.array import BATCH, Traced, alike, constant, elementwise, lifted, matmul, named, rearranged, reduced
 from maxaffine.tracing.record import Recorder
-from maxaffine.tracing.vocabulary import MEANINGS, PI
+from maxaffine.tracing.vocabulary import MEANINGS, PI, SEVERAL, number
 
-IGNORED = ("out", "where", "dtype", "subok", "like", "device")
-UNREAD = ("initial", "weights", "left", "right", "period", "correction", "order")  # options that change what is computed
+IGNORED = ("out", "where", "dtype", "subok", "like", "device", "casting", "optimize")
+UNREAD = ("initial", "weights", "left", "right", "period", "correction", "order", "returned", "prepend", "append")
+"""Options that change what is computed."""
+
+ORDERS = {"jv": 1, "yv": 1, "iv": 1, "kv": 1, "jn": 1, "betainc": 2, "gammainc": 1, "gammaincc": 1}
+"""How many first arguments are numbers in the language."""
+
+
+def universal(r: Recorder, ufunc: Any, method: str, inputs: Sequence[Any], options: dict[str, Any]) -> Any:
+    """A universal function of NumPy or SciPy on traced arrays."""
+    name = ufunc.__name__
+    if any(options.get(option) is not None for option in ("out", "where") if options.get(option) is not True):
+        raise r.stop(f"`np.{name}` is called with `out` or `where`", "use its result, and np.where")
+    options = _options(r, name, options)
+    if method == "reduce" and len(inputs) == 1:
+        return reduced(r, name, inputs[0], options.get("axis", 0), options.get("keepdims", False))
+    if method != "__call__":
+        raise r.stop(f"`np.{name}.{method}` is not an operation of the language")
+    if name == "matmul":
+        return matmul(r, *inputs)
+    if name in SEVERAL and ufunc.nout == len(SEVERAL[name]):
+        return tuple(elementwise(r, one, *inputs) for one in SEVERAL[name])
+    if any(isinstance(a, Traced) for a in inputs[: ORDERS.get(name, 0)]):
+        raise r.stop(f"the first argument of `{name}` depends on the point", "in the language it is a number")
+    return named(r, name, *inputs)
 
 
 def call(r: Recorder, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -35,16 +58,43 @@ def _options(r: Recorder, name: str, kwargs: dict[str, Any]) -> dict[str, Any]:
         value = kwargs.get(option)
         if not (value is None or value is np._NoValue or (option == "order" and value in ("C", "K", "A"))):
             raise r.stop(f"`np.{name}` is called with `{option}`, which is not read", "write out what it computes")
+    if kwargs.get("dtype") is not None and _kind(kwargs["dtype"]) != "f":
+        raise r.stop(f"`np.{name}` is called with dtype={kwargs['dtype']}, which changes numbers", "leave the dtype out")
     return {key: value for key, value in kwargs.items() if key not in (*IGNORED, *UNREAD)}
+
+
+PLAIN = {"device": "cpu", "requires_grad": False, "is_cuda": False}
+"""Attributes that are the same for all arrays."""
+
+
+def _kind(dtype: Any) -> str:
+    """The kind of numbers of NumPy or torch, "" for those of fewer bits than float32 has."""
+    try:
+        found = np.dtype(str(dtype).removeprefix("torch.") if "torch" in str(dtype) else dtype)
+    except TypeError:
+        return ""
+    return found.kind if found.kind == "b" or found.itemsize >= 4 else ""
+
+
+def cast(r: Recorder, array: Traced, dtype: Any = None) -> Traced:
+    """The same numbers in another type: as they are in one of floats; integers of conditions only, as others are cut off."""
+    kind = "f" if dtype is None else _kind(dtype)
+    if kind == "b":
+        return named(r, "logical_and", array, True)
+    if kind != "f" and not (kind == "i" and array.is_mask):
+        raise r.stop(f"values are turned into {dtype}, which changes them", "use np.floor or np.where")
+    return named(r, "positive", array)
 
 
 def method(array: Traced, name: str) -> Any:
     """A method or an attribute of arrays and tensors; None for what has no meaning."""
-    if name in ("real",):
+    if name in PLAIN:
+        return PLAIN[name]
+    if name == "real":
         return array
     from maxaffine.tracing import torch_functions
 
-    if name not in METHODS:
+    if name not in METHODS or (array.recorder.torch_seen and name in torch_functions.FUNCTIONS):
         return torch_functions.method(array, name)
 
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -70,8 +120,9 @@ def _one(shape: Sequence[int], array: Any) -> tuple[int, ...]:
     return tuple(n if whole or n != BATCH else 1 for n in shape)
 
 
-def reshape(r: Recorder, array: Traced, *shape: Any, **_: Any) -> Traced:
+def reshape(r: Recorder, array: Traced, *given: Any, shape: Any = None, **_: Any) -> Traced:
     """Another shape with the batch in its place."""
+    shape = given or (shape,)
     flat = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     return rearranged(r, lambda a: np.reshape(a, _one([int(n) for n in flat], a)), array)
 
@@ -87,6 +138,8 @@ def joined(change: Callable[..., Any]) -> Callable[..., Traced]:
         parts = [arrays[i] for i in range(len(arrays))] if isinstance(arrays, Traced) else list(arrays)
         like = next((one for one in parts if isinstance(one, Traced)), None)
         made = [lifted(r, one, like) for one in parts]
+        if not all(one.is_mask for one in made):  # conditions beside numbers become numbers
+            made = [elementwise(r, number, one) for one in made]
         if like is not None:
             made = [_like(r, one, like) for one in made]
         return rearranged(r, lambda *a: change(list(a), *args, **kwargs), *made)
@@ -101,12 +154,15 @@ def _like(r: Recorder, one: Traced, like: Traced) -> Traced:
     return one
 
 
+def _full_like(r: Recorder, array: Any, fill_value: Any, shape: Any = None, **_: Any) -> Traced:
+    if shape is not None:
+        raise r.stop("an array like another is made in another shape", "put it together with np.stack([..], axis=-1)")
+    filled = elementwise(r, lambda __, ___, b: b, array, fill_value)
+    return alike(filled, lifted(r, array))
+
+
 def _filled(value: float) -> Callable[..., Traced]:
-    return lambda r, array, **_: elementwise(r, lambda q, __: q.number(value), array)
-
-
-def _full_like(r: Recorder, array: Any, fill_value: Any, **_: Any) -> Traced:
-    return elementwise(r, lambda __, ___, b: b, array, fill_value)
+    return lambda r, array, **more: _full_like(r, array, value, **more)
 
 
 # ---------------------------------------------------------------------- along axes
@@ -138,6 +194,8 @@ def _variance(r: Recorder, array: Any, axis: Any = None, ddof: Any = 0, keepdims
 
 def norm(r: Recorder, x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False, **_: Any) -> Traced:
     """The norms of vectors that the language can write."""
+    if ord is not None and axis is not None and np.size(axis) == 2:
+        raise r.stop("`norm` of matrices with `ord` is not an operation of the language", "leave `ord` out, or use np.sum")
     if ord in (None, 2, "fro"):
         return named(r, "sqrt", total(r, named(r, "square", x), axis, keepdims))
     if ord in (np.inf, -np.inf):
@@ -152,7 +210,7 @@ def norm(r: Recorder, x: Any, ord: Any = None, axis: Any = None, keepdims: Any =
 
 def _cumulative(name: str) -> Callable[..., Traced]:
     def function(r: Recorder, array: Any, axis: Any = None, **_: Any) -> Traced:
-        traced = lifted(r, array)
+        traced = elementwise(r, number, lifted(r, array))
         at = 0 if axis is None and traced.ndim == 1 else axis
         if at is None or traced.axis == at % traced.ndim:
             raise r.stop("a cumulative sum goes over the points of a batch", "give the axis of the coordinates")
@@ -182,7 +240,8 @@ def einsum(r: Recorder, rule: str, *operands: Any, **_: Any) -> Traced:
         parts.append(array[tuple(slice(None) if c in rule_in else None for c in order)])
     product = reduce(partial(named, r, "multiply"), parts)
     product = product if isinstance(product, Traced) else lifted(r, product)
-    return reduced(r, "add", product, tuple(range(len(out), len(order)))) if len(order) > len(out) else product
+    added = "logical_or" if product.is_mask else "add"
+    return reduced(r, added, product, tuple(range(len(out), len(order)))) if len(order) > len(out) else product
 
 
 # ---------------------------------------------------------------------- choosing
@@ -205,13 +264,14 @@ def _select(r: Recorder, conditions: Sequence[Any], choices: Sequence[Any], defa
 def clip(r: Recorder, a: Any, a_min: Any = None, a_max: Any = None, min: Any = None, max: Any = None, **_: Any) -> Traced:
     """min(max(a, low), high), either side left out where it is None or infinite."""
     low, high = a_min if a_min is not None else min, a_max if a_max is not None else max
-    low, high = (None if x is None or _infinite(x) else x for x in (low, high))
-    found = lifted(r, a) if low is None else named(r, "maximum", a, low)
+    low = None if low is None or _everywhere(low, -np.inf) else low
+    high = None if high is None or _everywhere(high, np.inf) else high
+    found = named(r, "positive", a) if low is None else named(r, "maximum", a, low)
     return found if high is None else named(r, "minimum", found, high)
 
 
-def _infinite(value: Any) -> bool:
-    return not isinstance(value, Traced) and bool(np.isinf(constant(value)).all())
+def _everywhere(value: Any, one: float) -> bool:
+    return not isinstance(value, Traced) and bool((constant(value) == one).all())
 
 
 def _interpolated(r: Recorder, x: Any, xp: Any, fp: Any, *more: Any, **_: Any) -> Traced:
@@ -219,6 +279,8 @@ def _interpolated(r: Recorder, x: Any, xp: Any, fp: Any, *more: Any, **_: Any) -
     if any(one is not None for one in more):
         raise r.stop("`np.interp` is called with values beyond its ends, or a period", "use np.where for what lies beyond")
     at, f = np.asarray(xp, dtype=np.float64), np.asarray(fp, dtype=np.float64)
+    if len(at) < 2 or not (np.diff(at) > 0.0).all():
+        raise r.stop("the points of `np.interp` do not increase", "sort them, and leave out those that stand twice")
     u = clip(r, x, float(at[0]), float(at[-1]))
     result: Any = float(f[-1])
     for i in range(len(at) - 2, -1, -1):
@@ -258,7 +320,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "zeros_like": _filled(0), "ones_like": _filled(1), "empty_like": _filled(0), "full_like": _full_like,
     "real": lambda r, a: lifted(r, a), "real_if_close": lambda r, a, **_: lifted(r, a),
     "shape": lambda r, a: a.shape, "ndim": lambda r, a: a.ndim, "size": lambda r, a, **_: a.size,
-    "nan_to_num": lambda r, a, **_: lifted(r, a), "iscomplexobj": lambda r, a: False, "isrealobj": lambda r, a: True,
+    "iscomplexobj": lambda r, a: False, "isrealobj": lambda r, a: True,
     "diff": lambda r, a, n=1, axis=-1: named(r, "subtract", *_neighbours(r, a, n, axis)),
 }  # fmt: skip
 
@@ -272,18 +334,13 @@ def _neighbours(r: Recorder, a: Any, n: int, axis: int) -> tuple[Traced, Traced]
     return traced[(*before, slice(1, traced.shape[at]))], traced[(*before, slice(0, traced.shape[at] - 1))]
 
 
-def _astype(r: Recorder, array: Traced, dtype: Any = None, *_: Any, **__: Any) -> Traced:
-    if dtype is not None and np.dtype(dtype).kind != "f":
-        raise r.stop(f"values are turned into {np.dtype(dtype)}", "use np.floor or np.where")
-    return named(r, "positive", array)
-
-
 METHODS: dict[str, Callable[..., Any]] = {
     **{name: FUNCTIONS[name] for name in (
         "sum", "prod", "mean", "max", "min", "clip", "dot", "var", "std", "squeeze", "ravel", "take", "repeat", "copy", "cumsum",
         "cumprod", "swapaxes",
     )},
-    "reshape": reshape, "flatten": FUNCTIONS["ravel"], "astype": _astype, "conj": lambda r, a: a, "conjugate": lambda r, a: a,
+    "reshape": reshape, "flatten": lambda r, a, *_, **__: FUNCTIONS["copy"](r, FUNCTIONS["ravel"](r, a)),
+    "astype": lambda r, a, dtype=None, *_, **__: cast(r, a, dtype), "conj": lambda r, a: a, "conjugate": lambda r, a: a,
 }  # fmt: skip
 
 

@@ -95,10 +95,10 @@ class Symbol:
 class Recorder:
     """Makes the symbols of one trace, and remembers what ended it even where the user's code goes on."""
 
-    def __init__(self) -> None:
+    def __init__(self, torch_seen: bool = False) -> None:
         self.count = 0
         self.failure: Untraceable | None = None
-        self.torch_seen = False
+        self.torch_seen = torch_seen
 
     def stop(self, what: str, instead: str = "", line: Line | None = None) -> Untraceable:
         """The end of the trace, to be raised."""
@@ -113,9 +113,11 @@ class Recorder:
         plain = _without(op, args)
         return plain if plain is not None else Symbol(op, args, "", user_line())
 
-    def number(self, value: Any) -> Symbol:
+    def number(self, given: Any) -> Symbol:
         """A literal of a number's exact value."""
-        value = int(value) if isinstance(value, (int, np.integer)) else float(value)
+        value = int(given) if isinstance(given, (int, np.integer)) else float(given)
+        if isinstance(given, np.longdouble) and value != given:
+            raise self.stop(f"the number {given} stands in a formula", "the language has the numbers of float64 only")
         if value and not 1e-300 <= abs(value) <= 1e300:
             raise self.stop(f"the number {value} stands in a formula", "the language has numbers from 1e-300 to 1e300")
         return Symbol("number", (), literal(value), user_line())

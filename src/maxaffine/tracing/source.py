@@ -47,14 +47,16 @@ def target_of(
         try:
             return replace(_black_box(called, where, vectorize, name, shape), traced=reading if trace else None)
         except BadInput as failure:
-            point = None if vectorize or boxes is not None else _by_point(called, joined, name)
-            if point is None:
+            other = _by_tensors(called, where, vectorize, name)
+            if other is None and not vectorize and boxes is None:
+                other, vectorize = _by_point(called, joined, name), True
+            if other is None:
                 raise BadInput(f"{failure} Nor could it be read as a formula: {reading.why}.") from None if trace else failure
-        reading = replace(reading, how=point.says(joined))
+        reading = replace(reading, how=other.says(joined))
         if trace:
-            reading, point = read(point, joined, boxes, True, name, longest)
+            reading, other = read(other, joined, boxes, vectorize, name, longest)
         if reading.text is None:
-            return replace(_black_box(point, where, True, name), traced=reading if trace else None)
+            return replace(_black_box(other, where, vectorize, name), traced=reading if trace else None)
     made = Target.of(reading.text, where, output_shape=reading.output_shape, name=None if name == "lambda" else name)
     return replace(made, traced=reading)
 
@@ -64,6 +66,20 @@ def _black_box(called: Called, box: BoxOrPair, vectorize: bool, name: str, shape
     plain = called.order is None and called.tensors is None
     source = called.function if plain else called
     return Target.of(source, box, vectorize=vectorize, name=name, output_shape=shape, probe=shape is None)
+
+
+def _by_tensors(called: Called, box: BoxOrPair, vectorize: bool, name: str) -> Called | None:
+    """The function given tensors, where it takes those and not NumPy's arrays; None where torch was not imported."""
+    if "torch" not in sys.modules or called.tensors is not None:
+        return None
+    for dtype in ("float64", "float32"):
+        one = replace(called, tensors=dtype)
+        try:
+            _black_box(one, box, vectorize, name)
+        except BadInput:
+            continue
+        return one
+    return None
 
 
 def _by_point(called: Called, box: Box, name: str) -> Called | None:

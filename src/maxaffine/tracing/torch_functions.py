@@ -13,6 +13,9 @@ from maxaffine.tracing.array import Traced, constant, elementwise, lifted, matmu
 from maxaffine.tracing.record import Recorder, Symbol
 from maxaffine.tracing.vocabulary import MEANINGS, SEVERAL, choice
 
+CASTS = {"float": "float32", "double": "float64", "bool": "bool", "int": "int32", "long": "int64"}
+"""Methods that give the same numbers in another type."""
+
 IGNORED = ("out", "dtype", "inplace", "memory_format", "_stacklevel")
 
 
@@ -20,15 +23,31 @@ def call(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """A function of torch by its name."""
     r = _recorder((*args, *kwargs.values()))
     r.torch_seen = True
-    name = getattr(function, "__name__", str(function)).strip("_").removeprefix("linalg_")
+    full = getattr(function, "__name__", str(function))
+    name = full.strip("_").removeprefix("linalg_")
+    if name == "norm" and full.startswith("linalg_"):
+        name = "linalg_norm"
     for prefix in ("special_", "modified_", "bessel_"):
         name = name.removeprefix(prefix)
     if kwargs.get("out") is not None:
         raise r.stop(f"`torch.{name}` is called with `out`", "use its result")
+    if _is_in_place(full) or kwargs.get("inplace"):
+        plain = {key: value for key, value in kwargs.items() if key != "inplace"}
+        return args[0].written_over(_called(r, name, full, args, plain))
+    return _called(r, name, full, args, kwargs)
+
+
+def _is_in_place(name: str) -> bool:
+    return name.endswith("_") and not name.endswith("__")
+
+
+def _called(r: Recorder, name: str, full: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if kwargs.get("dtype") is not None and name not in ("zeros_like", "ones_like", "full_like"):
+        args = (of_numpy.cast(r, lifted(r, args[0]), kwargs["dtype"]), *args[1:])
     kwargs = {key: value for key, value in kwargs.items() if key not in IGNORED}
     if name in FUNCTIONS:
         return FUNCTIONS[name](r, *args, **kwargs)
-    if name.startswith("r") and name[1:] in MEANINGS:
+    if full.startswith("__r") and name[1:] in MEANINGS:
         name, args = name[1:], args[::-1]
     if name in MEANINGS and not kwargs:
         return elementwise(r, MEANINGS[name], *args)
@@ -41,15 +60,33 @@ def method(array: Traced, name: str) -> Any:
     """A method of tensors; None for what has no meaning."""
     r = array.recorder
     r.torch_seen = r.torch_seen or name in FUNCTIONS
-    if name in ("float", "double", "detach", "clone", "contiguous", "to", "cpu"):
+    if name in CASTS:
+        return lambda: of_numpy.cast(r, array, CASTS[name])
+    if name in ("detach", "contiguous", "cpu"):
         return lambda *_, **__: array
-    if name in ("size", "dim"):
-        return (lambda i=None: array.shape if i is None else array.shape[i]) if name == "size" else lambda: array.ndim
+    if name == "to":
+        return lambda *given, **more: _to(r, array, *given, **more)
+    if name == "clone":
+        return lambda *_, **__: of_numpy.FUNCTIONS["copy"](r, array)
+    if name == "dim":
+        return lambda: array.ndim
+    if _is_in_place(name):
+        plain = method(array, name[:-1])
+        return plain and (lambda *args, **kwargs: array.written_over(plain(*args, **kwargs)))
     if name in FUNCTIONS:
         return partial(FUNCTIONS[name], r, array)
     if name in MEANINGS:
         return partial(elementwise, r, MEANINGS[name], array)
     return None
+
+
+def _to(r: Recorder, array: Traced, *given: Any, **more: Any) -> Traced:
+    """Another type or another device, the numbers as they are."""
+    for one in (*given, *more.values()):
+        dtype = getattr(one, "dtype", one)
+        if "torch." in str(dtype):
+            return of_numpy.cast(r, array, dtype)
+    return array
 
 
 def _recorder(values: Sequence[Any]) -> Recorder:
@@ -64,10 +101,25 @@ def _recorder(values: Sequence[Any]) -> Recorder:
 def _along(function: Callable[..., Any]) -> Callable[..., Any]:
     """torch's `dim` and `keepdim` are NumPy's `axis` and `keepdims`."""
 
-    def reduced(r: Recorder, array: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
-        return function(r, array, axis=dim, keepdims=keepdim)
+    def reduced(
+        r: Recorder, array: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False
+    ) -> Any:
+        return function(r, array, axis=axis if dim is None else dim, keepdims=keepdim or keepdims)
 
     return reduced
+
+
+def _spread(name: str) -> Callable[..., Any]:
+    """torch's std and var: over one less than there are, if nothing else is said."""
+
+    def function(
+        r: Recorder, array: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
+    ) -> Traced:
+        less = int(unbiased) if correction is None else correction
+        found: Traced = of_numpy.FUNCTIONS[name](r, array, axis=dim, ddof=less, keepdims=keepdim)
+        return found
+
+    return function
 
 
 class Extreme(NamedTuple):
@@ -78,9 +130,10 @@ class Extreme(NamedTuple):
 
 
 def _extreme(name: str) -> Callable[..., Any]:
-    def function(r: Recorder, array: Any, other: Any = None, keepdim: bool = False, dim: Any = None) -> Any:
+    def function(r: Recorder, array: Any, other: Any = None, keepdim: bool = False, dim: Any = None, axis: Any = None) -> Any:
         if isinstance(other, Traced) or hasattr(other, "detach"):
             return named(r, name, array, other)
+        dim = axis if dim is None else dim
         axis = other if dim is None else dim
         found = (of_numpy.most if name == "maximum" else of_numpy.least)(r, array, axis, keepdim)
         return found if axis is None else Extreme(found, None)
@@ -107,8 +160,10 @@ def _divided(r: Recorder, a: Any, b: Any, *, rounding_mode: str | None = None) -
 
 
 def _softplus(r: Recorder, x: Any, beta: float = 1.0, threshold: float = 20.0) -> Traced:
-    """log(1 + e^(beta x))/beta; beyond the threshold torch gives x, which is as much as rounding in float32."""
-    return named(r, "divide", named(r, "softplus", named(r, "multiply", beta, x)), beta)
+    """log(1 + e^(beta x))/beta; beyond the threshold torch gives x, from 20 on as much as rounding in float32."""
+    steep = named(r, "multiply", beta, x)
+    found = named(r, "divide", named(r, "softplus", steep), beta)
+    return found if threshold >= 20.0 else named(r, "where", named(r, "greater", steep, threshold), x, found)
 
 
 def _gelu(r: Recorder, x: Any, approximate: str = "none") -> Traced:
@@ -188,8 +243,13 @@ def _squeeze(r: Recorder, x: Traced, dim: Any = None) -> Traced:
 
 
 def _norm(r: Recorder, x: Any, p: Any = None, dim: Any = None, keepdim: bool = False, ord: Any = None, **_: Any) -> Traced:
+    """torch's norms of vectors; of matrices the root of the sum of squares, unless another one is asked for."""
     order = ord if ord is not None else p
-    return of_numpy.norm(r, x, 2 if order in (None, "fro") else order, dim, keepdim)
+    return of_numpy.norm(r, x, None if order in (None, "fro", 2) else order, dim, keepdim)
+
+
+def _matrix_norm(r: Recorder, x: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, **_: Any) -> Traced:
+    return of_numpy.norm(r, x, ord, dim, keepdim)
 
 
 def _like(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -203,7 +263,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "rsub": lambda r, a, b: named(r, "subtract", b, a), "rdiv": lambda r, a, b: named(r, "divide", b, a),
     "sum": _along(of_numpy.total), "mean": _along(of_numpy.mean), "prod": _along(of_numpy.product),
     "amax": _along(of_numpy.most), "amin": _along(of_numpy.least), "max": _extreme("maximum"), "min": _extreme("minimum"),
-    "norm": _norm, "vector_norm": lambda r, x, ord=2, dim=None, keepdim=False, **_: _norm(r, x, ord, dim, keepdim),
+    "std": _spread("std"), "var": _spread("var"),
+    "repeat": lambda r, x, *n: rearranged(r, lambda a: np.tile(a, n[0] if np.ndim(n[0]) else n), x),
+    "tile": lambda r, x, n: rearranged(r, lambda a: np.tile(a, n), x),
+    "norm": _norm, "linalg_norm": _matrix_norm,
+    "vector_norm": lambda r, x, ord=2, dim=None, keepdim=False, **_: _norm(r, x, ord, dim, keepdim),
     "stack": _like(of_numpy.stack), "cat": _like(of_numpy.concatenate), "concat": _like(of_numpy.concatenate),
     "concatenate": _like(of_numpy.concatenate), "unbind": _pieces,
     "unsqueeze": lambda r, x, dim: rearranged(r, lambda a: np.expand_dims(a, dim), x), "squeeze": _squeeze, "flatten": _flatten,

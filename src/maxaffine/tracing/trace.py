@@ -16,7 +16,7 @@ import numpy as np
 from maxaffine.core.errors import BadInput, MaxaffineError
 from maxaffine.expression.expression import Expression
 from maxaffine.target.box import Box
-from maxaffine.tracing.array import Traced, lifted, one_point, rearranged
+from maxaffine.tracing.array import ATTRIBUTE, Traced, lifted, one_point, rearranged
 from maxaffine.tracing.calling import Called, is_module
 from maxaffine.tracing.compare import POINTS, compared
 from maxaffine.tracing.reading import Reading
@@ -35,13 +35,16 @@ def read(
     called: Called, box: Box, boxes: tuple[Box, Box] | None, vectorize: bool, name: str, longest: int
 ) -> tuple[Reading, Called]:
     """What the function computes, in so many characters, and the way to call it that fits what it was seen to do."""
-    reading, r = Reading(name, called.says(box)), Recorder()
+    tensors = called.tensors is not None or is_module(called.function)
+    reading, r = Reading(name, called.says(box)), Recorder(tensors)
     try:
         first = understood(called, box, boxes, vectorize, r)
+        if r.torch_seen and not tensors:  # from the beginning now, as some methods of tensors mean something else
+            first = understood(called, box, boxes, vectorize, r := Recorder(True))
         called = _spoken(called, r, box, boxes, vectorize)
         reading = replace(reading, how=called.says(box))
         text = written(first.outputs, box.names)
-        again = understood(called, box, boxes, vectorize, Recorder())
+        again = understood(called, box, boxes, vectorize, Recorder(r.torch_seen))
         if written(again.outputs, box.names) != text:
             line, says = _changed(first.outputs, again.outputs)
             raise Untraceable(f"the function is not the same when it is called again{says}", "give random numbers a seed", line)
@@ -49,8 +52,8 @@ def read(
             raise BadInput(f"its expression has {len(text):,} characters, and {longest:,} are read for one layer")
         expression = Expression.parse(text, box.names)
         evaluate = _evaluation(called, box, boxes, vectorize)
-        difference = compared(evaluate, expression, box, name)
         _same_twice(evaluate, box)
+        difference = compared(evaluate, expression, box, name)
         return replace(reading, text=text, compared=POINTS, difference=difference, output_shape=first.shape), called
     except Untraceable as failure:
         called = _spoken(called, r, box, boxes, vectorize)
@@ -77,16 +80,20 @@ def understood(called: Called, box: Box, boxes: tuple[Box, Box] | None, vectoriz
             raise r.failure or error from None
         if r.failure is not None:
             raise r.failure from None
-        words = " ".join(str(error).split())[:160]
-        raise Untraceable(f"{type(error).__name__}{f' ({words})' if words else ''}", "", _line_of(error)) from error
+        raise _ended_by(error) from error
     if r.failure is not None:  # the user's code went on after it
         raise r.failure
     return _result(found, r, box, vectorize)
 
 
+def _ended_by(error: Exception) -> Untraceable:
+    words = " ".join(str(error).split())[:160]
+    return Untraceable(f"{type(error).__name__}{f' ({words})' if words else ''}", "", _line_of(error))
+
+
 def _may_be_jax(error: Exception, r: Recorder) -> bool:
     """Whether JAX is there and something did not know what to do with a traced array."""
-    wanted = r.failure is not None and "an array is wanted" in r.failure.what
+    wanted = r.failure is not None and ("an array is wanted" in r.failure.what or ATTRIBUTE in r.failure.what)
     return "jax" in sys.modules and (wanted or not isinstance(error, Untraceable))
 
 
@@ -107,7 +114,10 @@ def _of_jax(called: Called, box: Box, boxes: tuple[Box, Box] | None, vectorize: 
 
 
 def _plain_module(function: Any) -> Callable[..., Any]:
-    return function.forward if is_module(function) and not function._forward_hooks else function  # type: ignore[no-any-return]
+    """A module's `forward` where nothing else happens in its call."""
+    if not is_module(function) or function._forward_hooks or function._forward_pre_hooks:
+        return function  # type: ignore[no-any-return]
+    return function.forward  # type: ignore[no-any-return]
 
 
 def _inputs(called: Called, box: Box, boxes: tuple[Box, Box] | None, vectorize: bool, r: Recorder) -> list[Traced]:
@@ -139,7 +149,7 @@ def _result(found: Any, r: Recorder, box: Box, vectorize: bool) -> Understood:
     if found is None:
         raise r.stop("the function returns nothing")
     if isinstance(found, (tuple, list)):
-        parts = [lifted(r, one) for one in found]
+        parts = [_column(lifted(r, one), vectorize) for one in found]
         if any(p.ndim > (0 if vectorize else 1) for p in parts) and box.dimension > 1:
             raise r.stop(f"the function returns a {type(found).__name__} of arrays", "use np.stack([..], axis=-1)")
         like = next((p for p in parts if p.axis is not None), None)
@@ -162,6 +172,12 @@ def _result(found: Any, r: Recorder, box: Box, vectorize: bool) -> Understood:
     from maxaffine.tracing.vocabulary import number
 
     return Understood(tuple(number(r, s) for s in cells.ravel()), cells.shape)
+
+
+def _column(part: Traced, vectorize: bool) -> Traced:
+    """One of several results: (B, 1) counts as (B,)."""
+    extra = part.ndim == (1 if vectorize else 2) and part.cells.shape[-1] == 1
+    return part[..., 0] if extra else part
 
 
 def _spoken(called: Called, r: Recorder, box: Box, boxes: tuple[Box, Box] | None, vectorize: bool) -> Called:
@@ -192,9 +208,12 @@ def _evaluation(called: Called, box: Box, boxes: tuple[Box, Box] | None, vectori
     def evaluate(x: Any) -> Any:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            if vectorize:
-                return np.stack([np.asarray(called(*(part[i] for part in split(x)))) for i in range(len(x))])
-            return called(*(np.array(part) for part in split(x)))
+            try:
+                if vectorize:
+                    return np.stack([np.asarray(called(*(part[i] for part in split(x)))) for i in range(len(x))])
+                return called(*(np.array(part) for part in split(x)))
+            except Exception as error:
+                raise _ended_by(error) from error
 
     return evaluate
 

@@ -32,6 +32,15 @@ def filled(X):
     return out
 
 
+def shared(X):
+    a, Y = X[:, 0], np.zeros_like(X)
+    X += 1
+    for column in Y.T:
+        column += X[:, 1]
+    Y[:, :1] *= 2
+    return a + Y[:, 0] - Y[:, 1]  # a is a view of X
+
+
 READ = [
     (lambda x, y: np.sin(x) * np.cos(y), PLANE, "sin(x)*cos(y)"),
     (lambda y, x: y - 10 * x, PLANE, "y - 10*x"),
@@ -66,6 +75,12 @@ READ = [
      "ellipk(x/2) + kv(1, x + 2) + gammainc(2.5, x + 1)"),
     (lambda p: p[0] * p[1] ** 2, PLANE, "x*y**2"),
     (np.arctan2, PLANE, "atan2(x, y)"),
+    (shared, PLANE, "x + 1 + (y + 1)*2 - (y + 1)"),
+    (lambda x: ((x > 0) + (x > 0.5)) * 1.0 + ((x > 0) * np.array([True])).astype(int), LINE,
+     "where(x > 0 or x > 0.5, 1, 0) + where(x > 0, 1, 0)"),
+    (lambda X: (X > 0).sum(axis=1) + (X > 1) @ np.array([1, 2]) + ((X > 2) @ np.array([True, True])), PLANE,
+     "where(x > 0, 1, 0) + where(y > 0, 1, 0) + (where(x > 1, 1, 0) + where(y > 1, 2, 0)) + where(x > 2 or y > 2, 1, 0)"),
+    (lambda x: (x, x**2, x**3), LINE, "x, x**2, x**3"),
     (lambda X: ~((X[:, 0] > 0) & (X[:, 1] > 0)) * 2.0, PLANE, "where(not (x > 0 and y > 0), 2, 0)"),
 ]  # fmt: skip
 
@@ -121,6 +136,16 @@ NOT_READ = [
     (lambda x: np.interp(x, [-1, 1], [0, 1], 0.5), "np.interp", "beyond its ends"),
     (swallowed, "float(x)", "single number"),
     (lambda X: X[X[:, 0] > 0], "values choose", "np.where"),
+    (lambda x: np.where((x > 0) & 2, 1.0, 0.0), "conditions", "numbers"),
+    (lambda x: (x > 0.99) * np.int8(100) * np.int8(3), "int8", "overflow"),
+    (lambda x: np.full_like(x, 0.7, dtype=int) + x, "full_like", "dtype"),
+    (lambda x: np.add(x, 1, dtype="float16"), "float16", "changes numbers"),
+    (lambda x: np.add.reduce(x, axis=1, initial=1e-12), "add", "`initial`"),
+    (lambda x: x.imag + x if hasattr(x, "imag") else x, "`imag`", "no meaning"),
+    (lambda X: np.linalg.norm(X[:, :, None] * X[:, None, :], 2, axis=(1, 2)), "norm", "matrices"),
+    (lambda x: np.interp(x, [-1, 0, 0, 1], [0, 1, 2, 3]), "np.interp", "increase"),
+    (lambda x: np.nan_to_num(np.sin(x) / x), "nan_to_num", "not an operation"),
+    (lambda x: x * (np.longdouble(1) / 3), "numbers of float64", "line"),
 ]
 
 
@@ -168,6 +193,17 @@ def test_a_function_that_is_not_what_was_read_is_an_error_with_the_worst_point()
 
     with pytest.raises(Disagreement, match=r"at x=.*y=.*trace=False"):
         target_of(sly, PLANE)
+
+
+def test_what_depends_on_the_company_of_a_point_is_found():
+    seen = {}
+
+    def remembered(X):
+        return seen.setdefault(X.shape, X[:, 0] * 2)
+
+    for function in (remembered, lambda X: X[:, 0] + (len(X) == 1), lambda X: X[:, 0] * (len(X) > 64)):
+        with pytest.raises(Disagreement, match="function of its point alone"):
+            target_of(function, PLANE)
 
 
 def test_signatures_that_fit_nothing_are_refused():

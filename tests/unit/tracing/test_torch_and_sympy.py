@@ -44,6 +44,13 @@ def test_a_module_is_read(case):
         lambda X: torch.where(X[:, 0] > 0, torch.exp(X[:, 1]), X.sum(dim=-1).relu()),
         lambda X: torch.stack([X.max(dim=1).values, X @ torch.tensor([1.0, 2.0], dtype=X.dtype)], dim=-1),
         lambda x, y: torch.special.ndtr(x) + torch.erfc(y) * torch.special.bessel_j0(x) + torch.lgamma(x + 3),
+        lambda X: torch.sin(X).std(1) + X.var(dim=1, unbiased=False) + torch.rsqrt(X[:, 0] + 3) + X.max(1)[0],
+        lambda X: (
+            torch.sin(X).repeat(1, 2)[:, 3].view(X.size(0), -1) + ((X > 0).long() + (X < 1).bool()).sum(axis=1, keepdim=True)
+        ),
+        lambda X: torch.nn.functional.relu(X.mul_(2), inplace=True).sum(1) + X[:, 0],
+        lambda X: torch.tensor(2.0, dtype=X.dtype, device=X.device) * torch.clamp(X[:, 0], max=0.5).clone().add_(1),
+        lambda X: torch.nn.functional.softplus(X[:, 0], beta=3.0, threshold=1.0),
         lambda X: torch.linalg.vector_norm(X + 3, dim=1) + 1 / (3 + X[:, 0]) - torch.tensor(2.0) * X[:, 1],
     ],
 )
@@ -53,6 +60,33 @@ def test_a_function_of_torch_is_read(function):
     x = PLANE.sample(200, np.random.default_rng(0))
     inputs = list(torch.tensor(x).T) if "per variable" in target.traced.how else [torch.tensor(x)]
     assert np.allclose(target.values(x).reshape(200, -1), function(*inputs).numpy().reshape(200, -1), atol=1e-12)
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.act = nn.Linear(2, 2), nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        h = self.linear(x)
+        return (h + self.act(h)).sum(1)  # h is changed by then
+
+
+@pytest.mark.parametrize("make", [Residual, lambda: nn.utils.spectral_norm(nn.Linear(2, 1)).eval()])
+def test_a_module_that_changes_its_tensors_or_hooks_its_weights_is_read_as_it_computes(make):
+    torch.manual_seed(0)
+    module = make()
+    target = target_of(module, PLANE)
+    assert target.expression is not None, target.traced
+    x = PLANE.sample(200, np.random.default_rng(0)).astype(np.float32)
+    wanted = module(torch.tensor(x)).detach().numpy().reshape(200)
+    assert np.allclose(target.values(x.astype(float)).reshape(200), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_function_that_takes_tensors_alone_is_a_black_box_of_tensors():
+    target = target_of(lambda X: X[:, 0].masked_fill(X[:, 1] > 0, 3.0), PLANE)
+    assert target.expression is None and "masked_fill" in str(target.traced) and "float64 tensors" in target.traced.how
+    assert target.values(np.array([[1.0, 1.0], [1.0, -1.0]])).ravel().tolist() == [3.0, 1.0]
 
 
 def test_dropout_in_training_is_no_function():
