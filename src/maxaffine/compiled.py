@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike, NDArray
 
-from maxaffine import checker, literal_matrices, saved, sharpen
+from maxaffine import checker, literal_matrices, running, saved, sharpen
 from maxaffine.checker import Verdict
 from maxaffine.confirmed import confirmed
 from maxaffine.core.budget import Cost, afford_bytes, count_text
@@ -80,18 +80,19 @@ class Compiled:
         Keywords, dictionaries, frames and labelled arrays go by name and are answered in kind (runtime/named.py).  Tensors of
         PyTorch give tensors on the same device and in the same dtype, differentiable in x (runtime/torch_runtime.py).
         `threads` of large batches: by default OMP_NUM_THREADS, else all processors; the values do not depend on it.
+        `runtime` "direct" is not the layer but its target's own formula, within a bound of its own (proofs/direct.py).
         """
         if any(_is_tensor(one) for one in x):
+            if runtime == "direct":
+                raise BadInput("`runtime` (='direct') takes arrays, and a tensor came; pass `tensor.numpy()`.")
             from maxaffine.runtime import torch_runtime
 
             return torch_runtime.evaluate(
                 self.target, self.weights, *x, runtime=runtime, outside=outside, narrow=narrow_tolerance(self),
                 reserve=self.reserve or 0.0,
             )  # fmt: skip
-        if runtime == "collapsed" and self.reserve is None:
-            raise BadInput("`runtime` (='collapsed') cannot run this layer: its certificate leaves no margin for it.")
         points, form = points_of(self.target, x, by_name, outside)
-        return form.give(self.target.present(chooser.evaluate(self.weights, points, runtime, self.reserve, threads)))
+        return form.give(self.target.present(running.values(self, points, runtime, threads)))
 
     @property
     def reserve(self) -> float | None:
@@ -103,8 +104,7 @@ class Compiled:
 
     def runtimes(self) -> tuple[str, ...]:
         """The runtimes that can run this layer."""
-        names = chooser.available(self.weights, self.reserve or 0.0)
-        return tuple(name for name in names if name != "collapsed" or self.reserve is not None)
+        return running.runtimes(self)
 
     def runtime(self, batch: int | None = None, threads: int | None = None) -> tuple[str, str]:
         """The runtime that runs this layer, and why; for a batch of so many queries also how (bits do not depend on that)."""
@@ -208,21 +208,7 @@ class Compiled:
 
     def certificate_for(self, runtime: str = "arrays", dtype: str | None = None) -> Certificate:
         """The certificate for one runtime alone (and this layer's dtype)."""
-        if dtype not in (None, self.dtype):
-            raise BadInput(f"`dtype` (={dtype!r}) is not this layer's ({self.dtype}); compile it in that dtype.")
-        if runtime not in ("arrays", *self.runtimes()):
-            names = ", ".join(self.runtimes())
-            raise BadInput(f"`runtime` (={runtime!r}) cannot run this layer; choose any of {names}.")
-        if self.certificate.kind != "proved":
-            raise Refused(f"nothing is proved of this layer: {self.certificate.theorem}.")
-        if runtime == "dense" and self.weights.has_clusters:
-            found = self.statement("dense")
-            if found.bound is None:
-                raise Refused(f"{found.why}.")
-            rounding = self.certificate.parts["rounding"] + found.bound - float(self.certificate.bound or 0.0)
-            parts = {**self.certificate.parts, "rounding": rounding}
-            return replace(self.certificate, bound=found.bound, parts=parts, runtime="dense")
-        return self.certificate if runtime in ("arrays", self.certificate.runtime) else self.prove(runtime)
+        return running.certificate_for(self, runtime, dtype)
 
     @cached_property
     def search(self) -> Found:

@@ -20,7 +20,7 @@ from maxaffine.run import Run
 MOST_TOKENS = 3000
 TRIES = 10  # requests per layer that a head may refuse
 GROUPS: dict[str, tuple[str, ...]] = {
-    "NumPy": ("arrays", "collapsed", "windowed", "two-level", "factorised", "blocked", "nearest"),
+    "NumPy": ("arrays", "direct", "collapsed", "windowed", "two-level", "factorised", "blocked", "nearest"),
     "tensors": ("tensors",),
     "gradient, factorised": ("tensors with gradients", "factorised tensors"),
     "to_torch, ONNX": ("module", "onnx"),

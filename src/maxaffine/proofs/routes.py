@@ -2,6 +2,7 @@
 
     arrays                          layer(x), and `maxaffine eval`
     parts .. blocked, nearest       layer(x, runtime=..)
+    direct                          layer(x, runtime="direct"): the target's own formula, with a bound of its own
     tensors                         layer(t) for tensors of PyTorch, with gradients, and by runtime="factorised"
     module                          layer.to_torch(), by the structure; all inside in float64
     literal module, multihead       layer.to_torch(form="literal"), layer.to_multihead_attention()
@@ -12,7 +13,8 @@
 
 What follows the structure (one softmax per direction, two levels for clusters) is proved to the bound of the layer, rounding
 included.  The literal forms have a bound of their own (proofs/literal.py).  What a route adds (a kernel, float32 numbers that
-come out of a float64 layer) is added.  Nothing here is proved anew: a statement is arithmetic on what was proved.
+come out of a float64 layer) is added.  Nothing here is proved anew but the direct form, which owes nothing to the layer
+(proofs/direct.py): a statement is arithmetic on what was proved.
 """
 
 import math
@@ -27,6 +29,7 @@ from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT32, compute_format
 from maxaffine.layer.side_by_side import AnyLayer
+from maxaffine.proofs import direct_form
 from maxaffine.proofs.assumptions import LITERAL_SOFTMAX
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.combine import token_values
@@ -67,6 +70,7 @@ ROUTES: dict[str, Route] = {
     for route in (
         Route("arrays", "layer(x)", ("own",), RAISES),
         *(Route(name, f'layer(x, runtime="{name}")', ("own",), RAISES) for name in RUNTIMES),
+        Route("direct", 'layer(x, runtime="direct")', ("own",), RAISES),
         Route("tensors", "layer(tensor)", ("float64", "float32"), RAISES, devices=("cpu", "cuda")),
         Route(
             "tensors with gradients", "layer(tensor.requires_grad_())", ("float64", "float32"), RAISES, True, ("cpu", "cuda")
@@ -176,6 +180,8 @@ def statements(source: Source) -> list[Statement]:
     for route in ROUTES.values():
         if route.name in RUNTIMES and _runtime(route.name) not in chooser.available(source.weights, source.reserve or 0.0):
             continue
+        if route.name == "direct" and direct_form.why_not(source) is not None:
+            continue
         for device in route.devices:
             found += [statement(source, route.name, own if one == "own" else one, device) for one in route.dtypes]
     return found
@@ -207,6 +213,11 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
         return refuse(UNDRAWN)
     if certificate.bound is None:
         return refuse(certificate.theorem)
+    if route.name == "direct":
+        made = direct_form.form(source)
+        if isinstance(made, str):
+            return refuse(f"it cannot run this layer: {made}")
+        return replace(prove({"direct": made.bound}, direct_form.THEOREM), assumptions=direct_form.ASSUMED)
     if route.name == "attention":
         return refuse("no bound is stated for single weights; each row sums to one up to rounding")
     if route.name in RUNTIMES:

@@ -1,0 +1,52 @@
+"""How a compiled layer is run on arrays: by a named runtime or its own, and the certificate of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from maxaffine.core.arrays import AnyArray, Array
+from maxaffine.core.errors import BadInput, Refused
+from maxaffine.proofs import direct_form
+from maxaffine.proofs.certificate import Certificate
+from maxaffine.runtime import chooser
+
+if TYPE_CHECKING:
+    from maxaffine.compiled import Compiled
+
+
+def values(compiled: Compiled, points: Array, runtime: str | None, threads: int | None) -> AnyArray:
+    """Values (B, d_out, n_out) at points (B, D) of the box, by the named runtime or the layer's own."""
+    if runtime == "direct":
+        return direct_form.evaluate(compiled, points, threads)
+    if runtime == "collapsed" and compiled.reserve is None:
+        raise BadInput("`runtime` (='collapsed') cannot run this layer: its certificate leaves no margin for it.")
+    return chooser.evaluate(compiled.weights, points, runtime, compiled.reserve, threads)
+
+
+def runtimes(compiled: Compiled) -> tuple[str, ...]:
+    """The runtimes that can run a layer, the direct form of its target among them."""
+    names = chooser.available(compiled.weights, compiled.reserve or 0.0)
+    found = tuple(name for name in names if name != "collapsed" or compiled.reserve is not None)
+    return found if direct_form.why_not(compiled) is not None else (*found, "direct")
+
+
+def certificate_for(compiled: Compiled, runtime: str, dtype: str | None) -> Certificate:
+    """The certificate for one runtime alone (and the layer's dtype)."""
+    if dtype not in (None, compiled.dtype):
+        raise BadInput(f"`dtype` (={dtype!r}) is not this layer's ({compiled.dtype}); compile it in that dtype.")
+    if runtime not in ("arrays", *runtimes(compiled)):
+        names = ", ".join(runtimes(compiled))
+        raise BadInput(f"`runtime` (={runtime!r}) cannot run this layer; choose any of {names}.")
+    if compiled.certificate.kind != "proved":
+        raise Refused(f"nothing is proved of this layer: {compiled.certificate.theorem}.")
+    if runtime == "direct":
+        return direct_form.certificate_of(compiled)
+    if runtime == "dense" and compiled.weights.has_clusters:
+        found = compiled.statement("dense")
+        if found.bound is None:
+            raise Refused(f"{found.why}.")
+        rounding = compiled.certificate.parts["rounding"] + found.bound - float(compiled.certificate.bound or 0.0)
+        parts = {**compiled.certificate.parts, "rounding": rounding}
+        return replace(compiled.certificate, bound=found.bound, parts=parts, runtime="dense")
+    return compiled.certificate if runtime in ("arrays", compiled.certificate.runtime) else compiled.prove(runtime)
