@@ -122,8 +122,8 @@ def meeting(rho: float, other: Array, ratio: Array) -> Array:
 
 @lru_cache(maxsize=64)
 def joint(rho: float) -> float:
-    """The same where both ramps have one step and one slope."""
-    return float(meeting(rho, np.ones(1), np.ones(1))[0])
+    """The same where both ramps have one step and one slope; or each on its own, where the grid is too coarse."""
+    return min(float(meeting(rho, np.ones(1), np.ones(1))[0]), kappa(rho) + corner(rho))
 
 
 def cut(rho: float, away: float) -> float:
@@ -134,10 +134,10 @@ def cut(rho: float, away: float) -> float:
 
 def kappa(rho: float = BEST) -> float:
     """sup |head - ramp| / step over every argument and every number of sites, proved."""
-    return max(beyond(checked(rho), 0.0), corner(rho))
+    return max(min(beyond(checked(rho), 0.0), looser(rho) * ROUNDED), corner(rho))
 
 
 def looser(rho: float) -> float:
-    """The closed form 1/2 + 2q/(1-q) of the soft lookup, which holds for any values of slope 1."""
+    """The closed form 1/2 + 2q/(1-q): the two sites next to t err by 1/2 at most together, the others by less than 2q/(1-q)."""
     q = math.exp(-checked(rho) / 2.0)
     return 0.5 + 2.0 * q / (1.0 - q)

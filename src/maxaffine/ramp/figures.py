@@ -43,11 +43,11 @@ def error_of_a_ramp(path: Path) -> None:
 
 def best_sharpness(path: Path) -> None:
     """kappa against rho."""
-    rhos = np.geomspace(0.6, 100, 90)
+    rhos = np.sort(np.append(np.geomspace(0.6, 100, 120), [BEST]))
     with style.sheet(path, (7.6, 4.4)) as (figure, ((axes,),)):
         axes.plot(rhos, [kappa(float(rho)) for rho in rhos], color=style.BLUE, lw=1.8, label="κ(ρ), one head, proved")
         axes.plot(rhos, [joint(float(rho)) for rho in rhos], color=style.GREEN, lw=1.2, ls="--", label="where two meet, proved")
-        axes.axhline(0.5, color=style.QUIET, lw=0.8)
+        axes.axhline(0.5, color=style.QUIET, lw=0.8, label="a hard head: 1/2")
         axes.plot([BEST], [kappa()], "o", color=style.RED, label=f"ρ = {BEST}: {kappa():.4f}")
         axes.set(xlabel="sharpness ρ", ylabel="sup error in steps", ylim=(0.005, 1))
         style.logarithmic(axes)

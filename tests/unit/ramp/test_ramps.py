@@ -30,6 +30,17 @@ def test_the_error_of_a_ramp_is_kappa_steps_for_every_number_of_sites(rho, told)
     assert max(constants) <= ramp.kappa(rho) <= min(1.004 * max(constants), proved.looser(rho))
 
 
+@pytest.mark.parametrize("rho", [0.5, 2.0, 20.0, 60.0, 400.0])
+def test_a_sharp_head_errs_by_half_a_step_and_no_bound_says_much_more(rho):
+    head, heads = ramp.ramp_head(0.0, 8.0, 8, rho), ramp.ramp_heads(0.0, 21.0, 8, 3, rho)
+    s = np.linspace(-3, 24, 54_001)
+    for one in (head, heads):
+        assert np.abs(one(s) - one.ramp(s)).max() <= one.bound()
+    assert ramp.kappa(rho) <= proved.looser(rho) * 1.000001
+    if rho >= 20:
+        assert head.bound() <= 0.5001 and heads.bound() <= 0.5001
+
+
 def test_no_argument_of_any_head_errs_more_than_kappa():
     rng = np.random.default_rng(0)
     for _ in range(25):
