@@ -46,7 +46,7 @@ def with_draw(request: Request, found: Found, again: Callable[[Request], Found])
     calls = request.target.calls
     if isinstance(calls, Calls):
         calls.release()
-    _still(request)
+    off = _still(request)
     seen = math.inf
     for attempt, aim in enumerate(AIMS):
         if attempt:
@@ -64,7 +64,7 @@ def with_draw(request: Request, found: Found, again: Callable[[Request], Found])
         seen = worst.error
         if drawn is not None:
             larger = worst if worst.error > looked.error and math.isinf(request.norm) else looked
-            return replace(found, certificate=Certificate.statistical(drawn, request.dtype), observed=larger)
+            return replace(found, certificate=_certificate(drawn, request.dtype, off), observed=larger)
     raise Refused(
         f'`require` (="statistical"): a draw found an error of {seen:.3g} where {request.error:g} is asked for, and no '
         "layer that was found after it passed its own; ask for a larger error, or declare more about the function.",
@@ -72,14 +72,23 @@ def with_draw(request: Request, found: Found, again: Callable[[Request], Found])
     )
 
 
-def _still(request: Request) -> None:
-    """Refuse a function that says something else when it is asked again: a draw is about one that does not."""
+def _certificate(drawn: Drawn, dtype: str, off: float) -> Certificate:
+    made = Certificate.statistical(drawn, dtype)
+    if not off:
+        return made
+    seen = f"seen not to hold to the last digit: two calls at the same {ASKED_AGAIN} points were {off:.2g} apart"
+    return replace(made, assumptions=(*made.assumptions, seen))
+
+
+def _still(request: Request) -> float:
+    """How far a function is from what it says when it is asked again; Refused where that matters to a draw."""
     off = request.target.restless(request.target.box.sample(ASKED_AGAIN, np.random.default_rng([request.seed, STREAM, 1 << 20])))
     if off > STILL * request.error:
         raise Refused(
             f"the function says something else when it is asked again: two calls at the same points are {off:.3g} apart, and a "
             "draw is about functions that say the same. Fix its seed, or average its values."
         )
+    return off
 
 
 def _drawn(request: Request, asked: Statistical, found: Found, attempt: int) -> tuple[Drawn | None, Observed]:

@@ -183,7 +183,7 @@ RUNTIMES = {
         ),
         Runtime(
             "collapsed", _no_collapse, _collapsed,
-            lambda layer: "every head as a polynomial of its directions, to within a stated part of the bound",
+            lambda layer: "every head as a polynomial of its directions, to within a stated remainder",
             lambda layer, tolerance: tolerance is not None,
             lambda layer, tolerance: Ways("collapsed", _collapsed_work(layer, tolerance)),
         ),

@@ -24,6 +24,7 @@ BATCH = 10_007
 """Points of the batch that a traced function believes to get: a prime that no other length of an array will be."""
 
 Cells = NDArray[Any]
+WITHOUT_ARRAYS = "leave out np.asarray, put results together with np.stack([..], axis=-1), and fill arrays made by np.zeros_like"
 ATTRIBUTE = "has no meaning while the function is read"
 
 
@@ -55,10 +56,12 @@ class Traced:
         return torch_functions.call(function, args, kwargs or {})
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise self.recorder.stop(
-            "an array is wanted whose numbers are not known while the function is read",
-            "leave out np.asarray, put results together with np.stack([..], axis=-1), and fill arrays made by np.zeros_like",
-        )
+        caller = sys._getframe(1)
+        library = str(caller.f_globals.get("__name__", "")).partition(".")[0]
+        what, instead = "an array is wanted whose numbers are not known while the function is read", WITHOUT_ARRAYS
+        if library in ("scipy", "numpy"):
+            what, instead = f"{what}, by `{caller.f_code.co_name}` of {library}", "write out what it computes"
+        raise self.recorder.stop(what, instead)
 
     def __float__(self) -> float:
         caller = sys._getframe(1).f_globals.get("__name__", "")

@@ -32,7 +32,10 @@ class Called:
 
     def __call__(self, *inputs: Any) -> Any:
         """What the function returns, several results stacked behind one another."""
-        given = inputs if self.order is None else tuple(inputs[0][..., i] for i in self.order)
+        given = inputs
+        if self.order is not None:  # of a single point numbers, not arrays without axes, which are no keys of a dictionary
+            x = inputs[0]
+            given = tuple(x[i] if x.ndim == 1 else x[..., i] for i in self.order)
         if self.tensors is None:
             return self.gathered(self.given(self.function, given))
         import torch

@@ -23,8 +23,12 @@ ORDERS = {"jv": 1, "yv": 1, "iv": 1, "kv": 1, "jn": 1, "betainc": 2, "gammainc":
 def universal(r: Recorder, ufunc: Any, method: str, inputs: Sequence[Any], options: dict[str, Any]) -> Any:
     """A universal function of NumPy or SciPy on traced arrays."""
     name = ufunc.__name__
-    if any(options.get(option) is not None for option in ("out", "where") if options.get(option) is not True):
-        raise r.stop(f"`np.{name}` is called with `out` or `where`", "use its result, and np.where")
+    out = options.pop("out", (None,))
+    if options.get("where", True) is not True or (out[0] is not None and not isinstance(out[0], Traced)):
+        why = "use np.where" if out[0] is None else "begin with 0.0 or np.zeros_like(x) what is added to, or write a = a + b"
+        raise r.stop(f"`np.{name}` is called with `out` or `where`, or writes into an array that was there before", why)
+    if out[0] is not None:
+        return out[0].written_over(universal(r, ufunc, method, inputs, options))
     options = _options(r, name, options)
     if method == "reduce" and len(inputs) == 1:
         return reduced(r, name, inputs[0], options.get("axis", 0), options.get("keepdims", False))
@@ -340,7 +344,8 @@ METHODS: dict[str, Callable[..., Any]] = {
         "cumprod", "swapaxes",
     )},
     "reshape": reshape, "flatten": lambda r, a, *_, **__: FUNCTIONS["copy"](r, FUNCTIONS["ravel"](r, a)),
-    "astype": lambda r, a, dtype=None, *_, **__: cast(r, a, dtype), "conj": lambda r, a: a, "conjugate": lambda r, a: a,
+    "astype": lambda r, a, dtype=None, *_, copy=True, **__: a if not copy and a.dtype == dtype else cast(r, a, dtype),
+    "conj": lambda r, a: a, "conjugate": lambda r, a: a,
 }  # fmt: skip
 
 

@@ -163,6 +163,17 @@ def test_a_random_function_is_found_out():
         ma.compile(lambda x: twin(x) + 1e-2 * rng.random(len(x)), BOX, error=0.1, require="statistical", trace=False)
 
 
+def test_a_function_that_shakes_less_than_matters_is_told_so_among_the_assumptions():
+    rng = np.random.default_rng(0)
+    box = ma.Box(x=(0, 2))
+    shaken = ma.compile(
+        lambda x: np.sin(x[:, 0]) + 1e-9 * rng.random(len(x)), box, error=1e-3, trace=False, require=ma.Statistical(0.1, 0.9)
+    )
+    still = ma.compile(lambda x: np.sin(x[:, 0]), box, error=1e-3, trace=False, require=ma.Statistical(0.1, 0.9))
+    assert any("seen not to hold" in line and "e-10 apart" in line for line in shaken.certificate.assumptions)
+    assert len(shaken.certificate.assumptions) == len(still.certificate.assumptions) + 1
+
+
 def test_an_integral_is_limited_where_a_range_is_declared():
     def step(x):
         return (x[:, 0] > 0.3) * 1.0

@@ -41,6 +41,18 @@ def shared(X):
     return a + Y[:, 0] - Y[:, 1]  # a is a view of X
 
 
+def written(x):
+    y = np.empty_like(x)
+    np.sin(x, out=y)
+    y.astype(float, copy=False)[:] += 1
+    return y + x.astype(float)
+
+
+@functools.lru_cache
+def remembered(x):
+    return np.sin(x) * 2
+
+
 READ = [
     (lambda x, y: np.sin(x) * np.cos(y), PLANE, "sin(x)*cos(y)"),
     (lambda y, x: y - 10 * x, PLANE, "y - 10*x"),
@@ -75,6 +87,8 @@ READ = [
      "ellipk(x/2) + kv(1, x + 2) + gammainc(2.5, x + 1)"),
     (lambda p: p[0] * p[1] ** 2, PLANE, "x*y**2"),
     (np.arctan2, PLANE, "atan2(x, y)"),
+    (written, LINE, "sin(x) + 1 + x"),
+    (remembered, LINE, "sin(x)*2"),
     (shared, PLANE, "x + 1 + (y + 1)*2 - (y + 1)"),
     (lambda x: ((x > 0) + (x > 0.5)) * 1.0 + ((x > 0) * np.array([True])).astype(int), LINE,
      "where(x > 0 or x > 0.5, 1, 0) + where(x > 0, 1, 0)"),
@@ -145,6 +159,8 @@ NOT_READ = [
     (lambda X: np.linalg.norm(X[:, :, None] * X[:, None, :], 2, axis=(1, 2)), "norm", "matrices"),
     (lambda x: np.interp(x, [-1, 0, 0, 1], [0, 1, 2, 3]), "np.interp", "increase"),
     (lambda x: np.nan_to_num(np.sin(x) / x), "nan_to_num", "not an operation"),
+    (lambda X: np.add(X[:, 0], 1, out=np.zeros(len(X))), "np.add", "np.zeros_like"),
+    (lambda x: scipy.special.polygamma(1, x + 2), "polygamma", "scipy"),
     (lambda x: x * (np.longdouble(1) / 3), "numbers of float64", "line"),
 ]
 
