@@ -26,7 +26,7 @@ from maxaffine.layer.records import CrossMatrices, SelfMatrices
 from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
-from maxaffine.proofs.routes import literal_bounds, narrow_tolerance, statement, statements
+from maxaffine.proofs.routes import narrow_tolerance, statement, statements
 from maxaffine.proofs.statement import Bound, Statement
 from maxaffine.report import by_output, text
 from maxaffine.runtime import chooser
@@ -150,7 +150,7 @@ class Compiled:
     @cached_property
     def literal(self) -> Mapping[str, float | str]:
         """Of the literal softmax over all tokens, per arithmetic: a proved bound, or why there is none."""
-        return literal_bounds(self.weights, self.certificate) if self.stated is None else dict(self.stated)
+        return sharpen.literal_of(self) if self.stated is None else dict(self.stated)
 
     def statement(self, route: str = "arrays", dtype: str | None = None, device: str = "cpu") -> Statement:
         """What is proved of one way to run this layer (proofs/routes.py lists them), or why nothing is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from maxaffine.heads.entries.search import Attempts
 from maxaffine.heads.found import BELOW, Found, as_asked, must_hold, search_worst, unconfirmed
 from maxaffine.layer.temperature import MOST, Sharpened, at_temperature, check_factor
 from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.routes import literal_bounds
 from maxaffine.request import Request
 from maxaffine.search import found_again
 from maxaffine.target.samples import Samples
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 AIMS = (1.3, 4.0, 40.0)  # times the error seen, that proofs aim at one after the other
 SETTLED = 3  # proofs until one promises what it aimed at
 CONFIRMED = 1.2  # times the bound, that such a layer promises where the error asked for is out of reach
+EMPTY = 1e6  # times what was seen and what was asked for: a bound beyond that says nothing
 
 
 def with_sharpness(compiled: Compiled, r: Any, require: str | None = None) -> Compiled:
@@ -71,6 +74,18 @@ def again(compiled: Compiled) -> Found:
     return replace(found, prove=partial(_certificate, found, _aimed(found.request, compiled.error)))
 
 
+def literal_of(compiled: Compiled) -> Mapping[str, float | str]:
+    """What is proved of the literal softmax; at another temperature only what the checker proves again.
+
+    Groups lean on one another there as the bias between them shrinks, and the checker's constants are its own.
+    """
+    said = literal_bounds(compiled.weights, compiled.certificate)
+    if not Sharpened.of(compiled.plan, compiled.error).by or not any(isinstance(bound, float) for bound in said.values()):
+        return said
+    lost = {claim.arithmetic: claim for claim in replace(compiled, stated=said).check().claims if not claim.confirmed}
+    return {name: "the independent checker does not confirm it" if name in lost else bound for name, bound in said.items()}
+
+
 def promise(certificate: Certificate, asked: float) -> float:
     """The error that a layer stands for: the one asked for where it is proved, else a little above what is."""
     bound = certificate.bound
@@ -98,12 +113,17 @@ def sharpened(found: Found, r: float) -> tuple[Found, float]:
     head = HEADS[made.method]
     least = None if request.pointwise is None else request.pointwise.least
     blank = replace(made, certificate=replace(made.certificate, least=least))
-    observed = head.observe(request, blank) or search_worst(request, blank)
+    own = head.observe(request, blank) if least is None else None  # heads look at absolute errors
+    observed = own or search_worst(request, blank)
     certificate, why, asked = None, found.certificate.theorem, _error(request)
     if found.certificate.drawn is not None:
         why = "the points were drawn for the layer at its own temperature, and nothing is known of it at another"
     if found.certificate.bound is not None:
         certificate, asked, why = _proved(made, request, observed.error)
+    least, bound = max(observed.error, _error(request)), None if certificate is None else certificate.bound
+    if bound is not None and bound > EMPTY * least:
+        why = f"only {bound:.3g} is proved at this temperature, which says nothing beside {least:.3g}"
+        certificate, asked = None, _error(request)
     if certificate is not None:
         if math.isinf(request.norm):
             must_hold(observed.error, certificate.bound)

@@ -83,6 +83,32 @@ def test_the_error_follows_its_theorem():
         assert layer.with_sharpness(r).bound == pytest.approx(layer.bound / r, rel=1e-6)
 
 
+def test_a_sweep_of_affine_pieces_is_proved_at_every_temperature():
+    """Flat scores, where all pieces blend, and steep ones, where a part of a sum is rounding alone."""
+    kink, sort = ma.compile("max(x, y)", SQUARE, error=0.05), ma.compile(ma.gallery["sort_3"].target, error=1e-3)
+    for layer, factors in ((kink, (1 / 64, 1 / 32, 1 / 16)), (sort, (16.0, 64.0))):
+        for r in factors:
+            made = layer.with_sharpness(r)
+            assert made.bound is not None and made.bound == pytest.approx(layer.bound / r, rel=1e-6) and made.check().passed
+
+
+def test_no_claim_of_the_literal_form_stands_that_the_checker_does_not_confirm():
+    made = ma.compile("abs(x), sin(y), max(x, y)", SQUARE, error=1e-2).with_sharpness(0.035)  # groups lean on one another
+    assert made.bound is not None and made.check().passed
+    assert made.statement("matrices").bound is None and "does not confirm" in made.statement("matrices").why
+
+
+def test_a_bound_that_says_nothing_is_not_stated():
+    made = _compiled("ramp").with_sharpness(2.6)
+    assert made.bound is None and "which says nothing beside" in made.certificate.theorem
+
+
+def test_relative_errors_are_observed_as_relative_ones():
+    made = ma.compile("exp(x)", LINE, error=1e-3, relative="pointwise").with_sharpness(2.0)
+    at = np.array([made.observed.at])
+    assert made.observed.error == pytest.approx(abs(float(made(at)[0]) / np.exp(at[0, 0]) - 1.0), rel=1e-9)
+
+
 def test_what_no_temperature_makes_sense_of_is_said():
     layer = ma.compile("max(x, y)", SQUARE, error=1e-3)
     for r in (0, -1, "warm", float("nan"), float("inf"), True, None):

@@ -35,6 +35,7 @@ from maxaffine.target.parts import adds_up, of_text, part_of
 from maxaffine.target.target import Target
 
 CONFIRMS = 1.2  # times the bound that is stated of a part, for the checker's constants
+SMALL = 5e-5  # of what is stated of a sum, which its parts may be off by besides: rounding beside errors
 MOST_PARTS = 1000
 
 Prove = Callable[[Mapping[str, Any], Mapping[str, Any], Target, float], Proved]
@@ -63,14 +64,16 @@ def check_outputs(
         raise NotProved("its parts are not those of its plan.")
     promised = _promised(record, target)
     writes = [_writes(row, target) for row in rows]
-    goals = _goals(target, rows, planned, told, writes, [min(error, one) for one in promised], norm)
+    stated_bounds = [stated_bound(one.get("bound")) for one in told]
+    small = _small(stated_bounds, writes, target)
+    goals = _goals(target, rows, planned, stated_bounds, small, writes, [min(error, one) for one in promised], norm)
     parts = []
     for p, (row, made, stated) in enumerate(zip(rows, planned, told, strict=True)):
         own = {name.removeprefix(f"part.{p}."): tensor for name, tensor in tensors.items() if name.startswith(f"part.{p}.")}
         if made["entries"] != row["entries"]:
             raise NotProved("the outputs of a part are not those of its plan.")
         reach = tuple(e for _, e, _ in writes[p])
-        parts.append(_checked(own, row, made, stated, record, target, goals[p], norm, prove, reach))
+        parts.append(_checked(own, row, made, stated, record, target, goals[p], norm, prove, reach, small[p]))
     _doubt_scope(record, [stated_scope(part.record["certificate"]) for part in parts], norm)
     reserve = stated_reserve(record)
     for part in parts:
@@ -123,6 +126,7 @@ def _promised(record: Mapping[str, Any], target: Target) -> list[float]:
 def _checked(
     tensors: Mapping[str, Any], row: Mapping[str, Any], plan: Mapping[str, Any], certificate: Mapping[str, Any],
     whole: Mapping[str, Any], target: Target, promised: float, norm: float, prove: Prove, reach: tuple[int, ...],
+    small: float,
 ) -> Part:  # fmt: skip
     """One part, proved to the error promised of its outputs, or to its share of that, and to the bound stated of it."""
     entries = tuple(row["entries"])
@@ -139,7 +143,7 @@ def _checked(
     scale = _scale(target, own, norm, stated_norm(record, 64.0))
     goal, claimed = promised / scale, stated_bound(certificate.get("bound"))
     proved = prove(tensors, record, own, goal)
-    aim = CONFIRMS * claimed
+    aim = CONFIRMS * claimed + small
     if proved.bound > min(goal, aim):
         proved = prove(tensors, record, own, min(goal, aim))
     if not proved.bound <= min(goal, aim):
@@ -163,14 +167,11 @@ def _writes(row: Mapping[str, Any], target: Target) -> list[tuple[int, int, int]
 
 
 def _goals(
-    target: Target, rows: Sequence[Mapping[str, Any]], planned: Sequence[Mapping[str, Any]], told: Sequence[Mapping[str, Any]],
-    writes: Sequence[Sequence[tuple[int, int, int]]], promised: Sequence[float], norm: float,
+    target: Target, rows: Sequence[Mapping[str, Any]], planned: Sequence[Mapping[str, Any]], claimed: Sequence[float],
+    small: Sequence[float], writes: Sequence[Sequence[tuple[int, int, int]]], promised: Sequence[float], norm: float,
 ) -> list[float]:  # fmt: skip
     """What every part is to be proved to: what is promised of its outputs, shared out over the parts of a sum by their bounds."""
-    counts = np.zeros(target.d_out * target.n_out)
-    for own in writes:
-        for _, e, _ in own:
-            counts[e] += 1
+    counts, whole = _totals(claimed, writes, target)
     if not np.all(counts > 0):
         raise NotProved("its parts do not answer every output.")
     if np.all(counts == 1) and not any("term" in plan for plan in planned) and not any("also" in row for row in rows):
@@ -186,13 +187,25 @@ def _goals(
         texts.append(text)
     if not adds_up(target, list(zip(texts, writes, strict=True))):
         raise NotProved("the sums of its parts are not its target.")
-    claimed = [stated_bound(one.get("bound")) for one in told]
-    whole = np.zeros(len(counts))
+    shares = [min(promised[e] / max(whole[e], 1e-300) for _, e, _ in own) for own in writes]
+    return [float(one * (bound * (1 - 1e-4) + more)) for one, bound, more in zip(shares, claimed, small, strict=True)]
+
+
+def _totals(claimed: Sequence[float], writes: Sequence[Sequence[tuple[int, int, int]]], target: Target) -> tuple[Array, Array]:
+    """Of every entry how many parts it is a sum of, and what is stated of all of them together."""
+    counts, whole = np.zeros((2, target.d_out * target.n_out))
     for own, bound in zip(writes, claimed, strict=True):
         for _, e, _ in own:
+            counts[e] += 1
             whole[e] += bound
-    shares = [min(promised[e] / max(whole[e], 1e-300) for _, e, _ in own) for own in writes]
-    return [float(one * bound * (1 - 1e-4)) for one, bound in zip(shares, claimed, strict=True)]
+    return counts, whole
+
+
+def _small(claimed: Sequence[float], writes: Sequence[Sequence[tuple[int, int, int]]], target: Target) -> list[float]:
+    """What every part may be off by beside its stated bound, small beside every sum that it belongs to; nothing elsewhere."""
+    counts, whole = _totals(claimed, writes, target)
+    room = np.where(counts > 1, SMALL * whole / np.maximum(counts, 1.0), 0.0)
+    return [float(min(room[e] for _, e, _ in own)) for own in writes]
 
 
 def _added(parts: Sequence[Part], numbers: Sequence[float], target: Target) -> Array:

@@ -99,9 +99,9 @@ def _compared(tokens: AffineTokens, cells: list[Cell]) -> tuple[float, float]:
         f = w @ F[:, :-1].T + F[:, -1]  # (vertices, K)
         v = np.einsum("vd,nkd->vnk", w, V[:, :, :-1]) + V[:, :, -1]
         rows.append((gap, np.abs(v - f[:, None, :]).max(axis=2), float(cell.uncertainty) * (1 + 1e-12)))
-    kappa = 0.0
+    kappa, least = 0.0, min(1.0, max((float(gap.max()) for gap, _, _ in rows), default=0.0) / 2.0)
     for gap, away, _ in rows:
-        clear = gap > 1.0
+        clear = gap > least  # of flat scores the larger half
         if clear.any():
             kappa = max(kappa, float((away[clear] / gap[clear]).max()))
     kappa *= 1 + 1e-9
