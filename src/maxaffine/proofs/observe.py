@@ -125,10 +125,11 @@ def face_biased(layer: AnyLayer, count: int, rng: np.random.Generator) -> Array:
         keep = rng.random((half, len(shape))) < 0.8
         x[:half] = np.where(keep, near, x[:half])
     if layer.grouped:
-        for own, variables, group in clusters_of(layer):
-            if len(group.clusters) > 1:
-                near = near_switches(own, group, count // 2, rng)
-                x[: len(near), list(variables)] = near
+        found = [one for one in clusters_of(layer) if len(one[2].clusters) > 1]
+        for number, (own, variables, group) in enumerate(found):  # each group has rows of its own
+            first, last = (count // 2 * k // len(found) for k in (number, number + 1))
+            near = near_switches(own, group, last - first, rng)
+            x[first : first + len(near), list(variables)] = near
     corners = min(count // 4, 2 ** min(layer.dimension, 8))
     x[-corners:] = np.where(rng.random((corners, layer.dimension)) < 0.5, layer.low, layer.high)
     return np.asarray(np.clip(x, layer.low, layer.high))
@@ -141,15 +142,16 @@ GAPS = np.array([0.0, 0.3, 1.0, 1.2785, 1.6, 2.1, 3.0, 5.0, 8.0])  # a kink's er
 def near_switches(layer: GroupedLayer, group: ClusterGroup, count: int, rng: np.random.Generator) -> Array:
     """Points on and next to the faces between clusters: segments with different ends, bisected to the last bit.
 
-    Along its segment a point then moves to where the two best scores differ by a few units, and some points move on to the
-    next face, so that corners of three or more clusters are met as well.
+    Along its segment a point then moves to where the two best scores differ by a few units, and some points move on inside
+    their face to the next one, so that corners of three or more clusters are met as well.
     """
     work = sum(sum(cluster.shape) for cluster in group.clusters)
-    lines = int(np.clip(SWITCHED / (120 * work), 8, count))
+    lines = int(np.clip(SWITCHED / (120 * work), 8, max(8, count)))
     x = np.empty((0, layer.dimension))
     start, end = (rng.uniform(layer.low, layer.high, size=(lines, layer.dimension)) for _ in range(2))
+    pairs = None
     for _ in range(2):  # the second round runs along the faces found in the first
-        on, along, slope = _bisected(layer, group, start, end)
+        on, along, slope, pairs = _bisected(layer, group, start, end, pairs)
         if not len(on):
             break
         copies = max(1, count // (2 * len(on)))
@@ -157,36 +159,55 @@ def near_switches(layer: GroupedLayer, group: ClusterGroup, count: int, rng: np.
         gap *= 10.0 ** rng.choice([0.0, 0.0, 0.0, -3.0, 3.0], size=gap.shape)
         moved = on + (gap / slope)[..., None] * along
         x = np.concatenate([x, moved.reshape(-1, layer.dimension)])
-        # A second segment inside the face that was met: its ends are points of the face, found from neighbouring segments.
-        start, end = on, on[rng.permutation(len(on))]
+        end = rng.uniform(layer.low, layer.high, size=on.shape)
+        start, end = on, _inside(layer, on, end - (_lead(layer, group, end, pairs) / slope)[:, None] * along)
     return np.asarray(np.clip(x[:count], layer.low, layer.high))
 
 
-def _bisected(layer: GroupedLayer, group: ClusterGroup, start: Array, end: Array) -> tuple[Array, Array, Array]:
-    """Where segments change their best cluster: points, unit directions, and the change of the gap per unit length."""
+def _lead(layer: GroupedLayer, group: ClusterGroup, x: Array, pairs: Array) -> Array:
+    """By how much the second cluster of a pair leads the first."""
+    found, rows = two_level.levels(layer, group, x)[0], np.arange(len(x))
+    return np.asarray(found[rows, pairs[:, 1]] - found[rows, pairs[:, 0]], dtype=np.float64)
 
-    def scores(x: Array) -> Array:
-        return two_level.levels(layer, group, x)[0]
 
-    first, last = scores(start).argmax(axis=1), scores(end).argmax(axis=1)
+def _inside(layer: GroupedLayer, start: Array, end: Array) -> Array:
+    """Where segments from points of the box leave it, or their ends."""
+    step = end - start
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.where(step > 0, (layer.high - start) / step, np.where(step < 0, (layer.low - start) / step, 1.0))
+    return np.asarray(start + np.clip(room.min(axis=1, keepdims=True), 0.0, 1.0) * step)
+
+
+def _bisected(
+    layer: GroupedLayer, group: ClusterGroup, start: Array, end: Array, pairs: Array | None
+) -> tuple[Array, Array, Array, Array]:
+    """Where segments change their best cluster: points, unit directions, how the gap grows per unit length, both clusters.
+
+    Along the faces of `pairs` of clusters, where another one than these two is best.
+    """
+
+    def best(x: Array) -> Array:
+        return np.asarray(two_level.levels(layer, group, x)[0].argmax(axis=1))
+
+    first, last = best(start), best(end)
+    before = np.stack([first, first], axis=1) if pairs is None else pairs
     length = np.linalg.norm(end - start, axis=1)
-    keep = (first != last) & (length > 0)
-    start, end, first, length = start[keep], end[keep], first[keep], length[keep]
+    keep = ~np.any(before == last[:, None], axis=1) & (length > 0)
+    start, end, first, before, length = start[keep], end[keep], first[keep], before[keep], length[keep]
     if not len(start):
-        return start, start, length
+        return start, start, length, before
     low, high = np.zeros(len(start)), np.ones(len(start))
     for _ in range(54):
         middle = (low + high) / 2.0
-        same = scores(start + middle[:, None] * (end - start)).argmax(axis=1) == first
+        same = np.any(before == best(start + middle[:, None] * (end - start))[:, None], axis=1)
         low, high = np.where(same, middle, low), np.where(same, high, middle)
     on = start + high[:, None] * (end - start)
     along = (end - start) / length[:, None]
     step = 1e-6 * length
-    ahead, behind = scores(on + step[:, None] * along), scores(on - step[:, None] * along)
-    here = scores(on).argmax(axis=1)
-    rows = np.arange(len(on))
-    slope = ((ahead[rows, here] - ahead[rows, first]) - (behind[rows, here] - behind[rows, first])) / (2.0 * step)
-    return on, along, np.where(np.abs(slope) > 1e-12, slope, 1.0)
+    pairs = np.stack([first, best(on)], axis=1)
+    ahead, behind = (_lead(layer, group, on + sign * step[:, None] * along, pairs) for sign in (1.0, -1.0))
+    slope = (ahead - behind) / (2.0 * step)
+    return on, along, np.where(np.abs(slope) > 1e-12, slope, 1.0), pairs
 
 
 def observe(

@@ -43,8 +43,8 @@ def draw(layer: Compiled, rows: Sequence[Temperature], path: str | Path) -> None
 def _error(panel: Any, layer: Compiled, rows: Sequence[Temperature]) -> None:
     r = [one.r for one in rows]
     proved = [np.nan if one.bound is None else one.bound for one in rows]
-    panel.plot(r, [one.observed for one in rows], color=style.LAYER, lw=1.4, marker=".", ms=4, label="observed")
-    panel.plot(r, proved, color=style.PROVED, lw=1.6, marker="o", ms=3.5, mfc="none", label="proved")
+    panel.plot(r, proved, color=style.PROVED, lw=2.4, marker="o", ms=5, mfc="none", label="proved")
+    panel.plot(r, [one.observed for one in rows], color=style.LAYER, lw=1.2, marker=".", ms=4, label="observed")  # on top
     panel.axhline(layer.error, color=style.QUIET, lw=0.8, ls=":", label="asked for at r = 1")
     style.logarithmic(panel)
     none = [one.r for one in rows if one.bound is None]

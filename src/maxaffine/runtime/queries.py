@@ -55,10 +55,10 @@ def flattened(box: Box, x: Any) -> tuple[Any, bool]:
     """Points (B, D) of an array or tensor in any shape that a query may have, and whether a single point came."""
     D = box.dimension
     if box.is_sequence:
-        alone = x.ndim == 2
+        alone, shape = x.ndim == 2, tuple(x.shape)
         x = x[None] if alone else x
         if tuple(x.shape[1:]) != (box.d, box.n):
-            raise BadInput(f"queries must have shape (B, {box.d}, {box.n}) or ({box.d}, {box.n}), and {tuple(x.shape)} came.")
+            raise BadInput(f"queries must have shape (B, {box.d}, {box.n}) or ({box.d}, {box.n}), and {shape} came.")
         return x.swapaxes(1, 2).reshape(len(x), D), alone
     if D == 1 and x.ndim <= 1:
         return x.reshape(-1, 1), x.ndim == 0
