@@ -17,15 +17,18 @@ FOCUS = """<style>@layer base { *:focus-visible, .q-field__control:has(:focus-vi
 ESCAPE = """<script>document.addEventListener('keydown', e => {
   if (e.key === 'Escape' && !document.querySelector('.q-menu, .q-dialog')) emitEvent('escape');
 }, true);</script>"""
-# Quasar names the frame of a slider, and gives the focus to the track in it: a screen reader hears the track.
+# Quasar names the frame of a slider, and gives the focus to the track or to the thumbs in it: a screen reader hears those.
 SLIDERS = """<script>(() => {
-  const told = ['role', 'aria-label', 'aria-valuemin', 'aria-valuemax', 'aria-valuenow'];
+  const ends = [', lower edge', ', upper edge'];
   const name = () => document.querySelectorAll('.q-slider').forEach(frame => {
-    const track = frame.querySelector('[tabindex]');
-    if (track) for (const one of told) {
-      const value = one === 'role' ? 'slider' : frame.getAttribute(one);
-      if (value !== null && track.getAttribute(one) !== value) track.setAttribute(one, value);
-    }
+    const tracks = [...frame.querySelectorAll('[tabindex]')], now = (frame.getAttribute('aria-valuenow') || '').split('|');
+    tracks.forEach((track, k) => {
+      const said = {role: 'slider', 'aria-valuenow': now[k] ?? now[0]};
+      for (const one of ['aria-valuemin', 'aria-valuemax']) said[one] = frame.getAttribute(one);
+      said['aria-label'] = frame.getAttribute('aria-label') + (tracks.length > 1 ? ends[k] : '');
+      for (const one in said)
+        if (said[one] !== null && track.getAttribute(one) !== said[one]) track.setAttribute(one, said[one]);
+    });
     frame.removeAttribute('role');
   });
   new MutationObserver(name).observe(document.body, {childList: true, subtree: true, attributeFilter: ['aria-valuenow']});

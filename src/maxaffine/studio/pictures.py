@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nicegui import ui
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 MAP = 360  # pixels of a map
 STEPS = 40  # of an arrow key, from one side to the other
 MOST_HELD = 8  # variables with a slider
+# The value of the first axis where a chart was clicked.
+WHERE = "(e) => emit(getElement(%d).chart.convertFromPixel({gridIndex: 0}, [e.offsetX, e.offsetY])[0])"
 MOST_COLUMNS, MOST_NUMBERS = 6, 4  # query columns of a layer, and numbers of each, that are shown
 
 
@@ -49,15 +52,15 @@ class Pictures:
             label.text = f"{s['names'][k]} = {self.page.point[k]:.4g}"
         if view["kind"] == "curves":
             name = s["names"][view["axes"][0]]
-            for part, made in (("values", charts.values(view, name)), ("errors", charts.errors(view, name))):
+            at = self.page.point[view["axes"][0]]
+            for part, made in (("values", charts.values(view, name, at)), ("errors", charts.errors(view, name, at))):
                 _redraw(self._parts[part], made)
             return
-        over = charts.overlay(view, self.page.point, MAP)
+        low, high = view["range"]
         for name in ("target", "layer", "error"):
-            low, high = view["range"] if name != "error" else (0.0, view["worst"])
             label, image = self._parts[name]
-            label.text = f"{name}: {low:.3g} to {high:.3g}"
-            image.content = over
+            label.text = charts.extent(view, s["names"]) if name == "error" else f"{name}: {low:.3g} to {high:.3g}"
+            image.content = charts.overlay(view, self.page.point, MAP, error=name == "error")
             image.set_source(view[name])
 
     def _curves(self, s: dict[str, Any], axis: int) -> None:
@@ -65,7 +68,22 @@ class Pictures:
             "values": ui.echart({}).classes("w-full h-56").props('role=img aria-label="target and layer"'),
             "errors": ui.echart({}).classes("w-full h-44").props('role=img aria-label="layer - target"'),
         }
-        self._slider(s, axis, 400, f'label data-name="point" aria-label="{s["names"][axis]}"')
+        for name in ("values", "errors"):
+            chart = self._parts[name]
+            chart.props(f'data-name="curve-{name}"').style("cursor: crosshair")
+            chart.on("click", partial(self._at, axis, name == "errors"), js_handler=WHERE % chart.id)
+        ui.label(f"click a curve, or move the slider, for the weights at a value of {s['names'][axis]}").classes(
+            "text-xs opacity-60"
+        )
+        with ui.row().classes("w-full").style(f"padding: 0 {charts.GRID['right']}px 0 {charts.GRID['left']}px"):
+            self._slider(s, axis, 400, f'label data-name="point" aria-label="{s["names"][axis]}"')
+
+    def _at(self, axis: int, error: bool, event: Any) -> None:
+        """A click on a curve."""
+        s, x = self.page.summary or {}, event.args
+        if isinstance(x, (int, float)):
+            place = float(x) + (self.seen["origin"] if error else 0.0)
+            self._moved({axis: min(max(place, s["low"][axis]), s["high"][axis])})
 
     def _slider(self, s: dict[str, Any], k: int, steps: int, props: str) -> None:
         low, high = s["low"][k], s["high"][k]
@@ -76,13 +94,14 @@ class Pictures:
         across, up = s["names"][i], s["names"][j]
         with ui.row().classes("w-full gap-4"):
             for name in ("target", "layer", "error"):
-                with ui.column().classes("gap-0").style(f"flex: 1 1 {MAP // 2}px; max-width: {MAP * 3 // 4}px"):
-                    label = ui.label().classes("text-xs")
-                    image = ui.interactive_image(size=(MAP, MAP), cross=True, on_mouse=self._clicked)
+                with ui.column().classes("gap-0").style(f"flex: 1 1 {MAP // 2}px; max-width: {MAP}px"):
+                    label = ui.label().classes("text-xs min-h-8 flex items-end")
+                    clicked, stepped = partial(self._clicked, name == "error"), partial(self._stepped, name == "error")
+                    image = ui.interactive_image(size=(MAP, MAP), on_mouse=clicked)
                     image.props(f'data-name="map-{name}"').style("width: 100%; aspect-ratio: 1")
-                    keys.moves(image, f"{name}, {across} to the right, {up} upwards: arrow keys move the point", self._stepped)
-                    ui.label(f"{across} to the right, {up} upwards; click for the weights").classes("text-xs opacity-60")
+                    keys.moves(image, f"{name}, {across} to the right, {up} upwards: arrow keys move the point", stepped)
                     self._parts[name] = (label, image)
+        ui.label(f"{across} to the right, {up} upwards; click a picture for the weights at a point").classes("text-xs opacity-60")
 
     def _axes(self, s: dict[str, Any]) -> None:
         """Which variables are drawn, and where the others are held."""
@@ -106,14 +125,19 @@ class Pictures:
                     self._parts["held"][k] = ui.label().classes("text-xs")
                     self._slider(s, k, 200, f'aria-label="{s["names"][k]}"')
 
-    def _clicked(self, event: Any) -> None:
-        (i, j), low, high = self.seen["axes"], self.seen["low"], self.seen["high"]
+    def _window(self, error: bool) -> tuple[list[float], list[float]]:
+        """Edges of a map: the box, or of the error where it is at home."""
+        part = "error_" if error else ""
+        return self.seen[f"{part}low"], self.seen[f"{part}high"]
+
+    def _clicked(self, error: bool, event: Any) -> None:
+        (i, j), (low, high) = self.seen["axes"], self._window(error)
         x = low[0] + (high[0] - low[0]) * event.image_x / MAP
         y = high[1] - (high[1] - low[1]) * event.image_y / MAP
         self._moved({i: x, j: y})
 
-    def _stepped(self, right: int, up: int) -> None:
-        at, low, high = self.page.point, self.seen["low"], self.seen["high"]
+    def _stepped(self, error: bool, right: int, up: int) -> None:
+        at, (low, high) = self.page.point, self._window(error)
         self._moved({
             axis: min(max(at[axis] + steps * (high[k] - low[k]) / STEPS, low[k]), high[k])
             for k, (axis, steps) in enumerate(zip(self.seen["axes"], (right, up), strict=True))
@@ -138,7 +162,8 @@ class Pictures:
         for column, (query, sums, chart) in zip(shown, self._columns, strict=True):
             query.text = _asked(column)
             largest = f"largest logit {max(column['logits']):.4g}"
-            sums.text = f"{column['count']:,} tokens answer: {largest}, weights sum to {column['sum']:.12g}"
+            many = f"{column['count']:,} tokens answer" if column["count"] > 1 else "1 token answers"
+            sums.text = f"{many}: {largest}, weights sum to {column['sum']:.12g}"
             _redraw(chart, charts.attention(column))
 
     def _of(self, found: dict[str, Any], count: int) -> list[tuple[Any, ...]]:

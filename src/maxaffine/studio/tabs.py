@@ -7,7 +7,7 @@ from typing import Any
 from nicegui import ui
 
 from maxaffine.core.errors import MaxaffineError
-from maxaffine.studio import training
+from maxaffine.studio import look, training
 from maxaffine.studio.ask import Ask
 from maxaffine.studio.page import Page
 
@@ -19,7 +19,8 @@ def tabs(query: dict[str, str]) -> Page:
         ask = Ask.of_query({name: text for name, text in query.items() if name not in ("token", "go")})
     except MaxaffineError as wrong:
         ask, mistake = Ask(), str(wrong)
-    with ui.header().classes("items-center py-1"):
+    look.dress()
+    with ui.header().classes("items-center py-1 gap-x-4 gap-y-0").style(f"background: {look.BAR}"):
         ui.label("maxaffine studio").classes("text-lg")
         with ui.tabs().props("dense no-caps") as bar:
             layer = ui.tab("layer", label="A layer")
@@ -49,5 +50,5 @@ def tabs(query: dict[str, str]) -> Page:
     if mistake:
         page.tell(mistake)
     elif query.get("go") == "1":
-        ui.timer(0.1, page.compile, once=True)
+        ui.timer(0.1, page.restore, once=True)
     return page

@@ -20,6 +20,8 @@ SIZE = 360  # pixels of a picture
 ALPHA, GAMMA = (0.0, 0.6), (0.02, 0.98)  # of the phase diagram
 D, START, STEP, STEPS, SAMPLES = 30, 0.3, 0.02, 400, 2000
 MOST_TOKENS = 2000
+SQUARE = f"width: {SIZE}px; max-width: 100%; aspect-ratio: 1"
+SHADES = {"retrieval": 1.0, "uncondensed": 0.45, "condensed": 0.1}  # the phases at mu = 1
 REACH = 2.0  # tokens may be dragged within [-REACH, REACH]
 RESULTS = Path("results")  # what `maxaffine lab keep` fills, in the folder where the studio was started
 
@@ -33,15 +35,17 @@ def mean_field() -> None:
              "Click a point to train a softmax layer there: the theory's recursion, and a simulation over it. "
              "By keyboard: arrows move the ring, Enter trains.")  # fmt: skip
     with ui.row().classes("w-full items-start"):
-        with ui.column().classes("gap-1"):
-            beta = ui.slider(min=0.2, max=3.0, step=0.1, value=1.0).props('label-always aria-label="beta"').classes("w-80 mt-6")
+        with ui.column().classes("gap-1 max-w-full"):
+            beta = (
+                ui.slider(min=0.2, max=3.0, step=0.1, value=1.0).props('label-always aria-label="beta"').classes("w-72 mt-6 mx-3")
+            )
             ui.label("beta, the inverse temperature").classes("text-xs")
-            chart = ui.interactive_image(_phases(1.0), size=(SIZE, SIZE), cross=True).props('data-name="phases"').style(
-                f"width:{SIZE}px;height:{SIZE}px")  # fmt: skip
+            chart = ui.interactive_image(_phases(1.0), size=(SIZE, SIZE)).props('data-name="phases"').style(SQUARE)
             ui.label(f"alpha {ALPHA[0]:g} to {ALPHA[1]:g} to the right, gamma {GAMMA[0]:g} to {GAMMA[1]:g} upwards").classes(
                 "text-xs"
             )
-        shown = ui.column().classes("grow min-w-80")
+            _phase_names()
+        shown = ui.column().classes("grow min-w-72")
     under_way: list[int] = []
     at = [0.2, 0.5]
 
@@ -90,11 +94,22 @@ def _phases(beta: float) -> str:
     """The phases at mu = 1: retrieval bright, uncondensed dark, condensed darkest."""
     from maxaffine.meanfield.limit import MeanField
 
-    shade = {"retrieval": 1.0, "uncondensed": 0.45, "condensed": 0.1}
     side = 90
     alphas, gammas = np.linspace(*ALPHA, side), np.linspace(*GAMMA, side)
-    values = np.array([[shade[MeanField(float(a), beta, float(g), D).phase(1.0)] for a in alphas] for g in gammas])
+    values = np.array([[SHADES[MeanField(float(a), beta, float(g), D).phase(1.0)] for a in alphas] for g in gammas])
     return picture(values, 0.0, 1.0, style.ENTROPY)
+
+
+def _phase_names() -> None:
+    """What the colours are."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    with ui.row().classes("gap-x-4 gap-y-0 text-xs"):
+        for name, shade in SHADES.items():
+            with ui.row().classes("items-center gap-1 no-wrap"):
+                ui.element("span").style(f"width: 10px; height: 10px; background: {to_hex(colormaps[style.ENTROPY](shade))}")
+                ui.label(name)
 
 
 def _trained(alpha: float, gamma: float, beta: float) -> dict[str, Any]:
@@ -116,12 +131,12 @@ def _trained(alpha: float, gamma: float, beta: float) -> dict[str, Any]:
 
 def _show_training(found: dict[str, Any]) -> None:
     where = f"alpha = {found['alpha']:.3f}, gamma = {found['gamma']:.3f}, beta = {found['beta']:g}"
-    ui.label(f"{where}: d = {D}, L = {found['L']:,} tokens, {found['phase']} at mu = 1").props('data-name="phase"')
+    ui.label(
+        f"{where}: d = {D}, L = {found['L']:,} tokens, {found['phase']} at mu = 1; "
+        f"dots: a simulation with {found['samples']:,} samples"
+    ).props('data-name="phase"')
     lines = [("mu, theory", "time", "mu", style.BLUE, 2), ("nu, theory", "time", "nu", style.ORANGE, 2)]
-    dots = [
-        (f"mu, simulated with {found['samples']:,} samples", "seen_mu", style.BLUE),
-        ("nu, simulated", "seen_nu", style.ORANGE),
-    ]
+    dots = [("mu, seen", "seen_mu", style.BLUE), ("nu, seen", "seen_nu", style.ORANGE)]
     series: list[dict[str, Any]] = [charts.line(name, found[x], found[y], colour, width) for name, x, y, colour, width in lines]
     for name, key, colour in dots:
         seen = [list(pair) for pair in zip(found["steps"], found[key], strict=True)]
@@ -145,9 +160,9 @@ def max_margin() -> None:
     chosen = [0]  # what the arrow keys move
     with ui.row().classes("w-full items-start"):
         board = ui.interactive_image(
-            picture(np.ones((2, 2)), 0.0, 1.0, "Greys"), size=(SIZE, SIZE), events=["mousedown", "mousemove", "mouseup"]
+            picture(np.zeros((2, 2)), 0.0, 1.0, "Greys"), size=(SIZE, SIZE), events=["mousedown", "mousemove", "mouseup"]
         )
-        board.props('data-name="tokens"').style(f"width:{SIZE}px;height:{SIZE}px;border:1px solid {charts.GREY}")
+        board.props('data-name="tokens"').style(f"{SQUARE}; border: 1px solid {charts.GREY}")
         words = ui.label().classes("font-mono text-sm whitespace-pre-wrap").props('data-name="margin" role=status')
 
     def redraw() -> None:
@@ -195,7 +210,8 @@ def _board(tokens: list[list[float]], scores: list[float]) -> tuple[str, str]:
         (x0, y0), (x1, y1), (x2, y2) = place(0.0, 0.0), place(*direction), place(*arrow)
         ray_line = f'<line x1="{x0}" y1="{y0}" x2="{x1:.1f}" y2="{y1:.1f}" stroke="{style.GREEN}"'
         query_line = f'<line x1="{x0}" y1="{y0}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{style.RED}"'
-        drawn += [f'{ray_line} stroke-width="2" stroke-dasharray="5 4"/>', f'{query_line} stroke-width="3"/>']
+        drawn += [f'{ray_line} stroke-width="2" stroke-dasharray="5 4"/>']
+        drawn += [f'{query_line} stroke-width="3"/>', _head(x0, y0, x2, y2)]
         found = margin.certificate(p, svm)
         said = (
             f"selected token  {int(flow.selected[0]) + 1}\n|p_mm|          {svm.length:.4f}\nmargin          {svm.margin:.4f}\n"
@@ -211,6 +227,14 @@ def _board(tokens: list[list[float]], scores: list[float]) -> tuple[str, str]:
     return "".join(drawn), said
 
 
+def _head(x0: float, y0: float, x1: float, y1: float) -> str:
+    """The head of an arrow."""
+    long = math.hypot(x1 - x0, y1 - y0) or 1.0
+    u, v = (x1 - x0) / long, (y1 - y0) / long
+    corners = ((x1 + 6 * u, y1 + 6 * v), (x1 - 8 * u - 6 * v, y1 - 8 * v + 6 * u), (x1 - 8 * u + 6 * v, y1 - 8 * v - 6 * u))
+    return f'<polygon points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in corners)}" fill="{style.RED}"/>'
+
+
 # -- the lab
 
 
@@ -220,11 +244,10 @@ def report() -> None:
 
     if not RESULTS.is_dir():
         ui.label(
-            "There are no results in this folder. `maxaffine lab run NAME` runs one of these, `maxaffine lab keep` keeps it:"
+            "The folder where the studio was started has no results. Run an experiment there, keep its run, and start again:"
         )
-        with ui.list().props("dense"):
-            for name in EXPERIMENTS:
-                ui.item(name)
+        ui.code("maxaffine lab run NAME --out RUN\nmaxaffine lab keep RUN", language="bash").classes("w-full max-w-prose")
+        ui.label(f"NAME is one of {', '.join(EXPERIMENTS)}.").classes("text-sm max-w-prose")
         return
     from maxaffine.lab import report as lab
 

@@ -26,10 +26,12 @@ POINTS = 600  # of a curve
 BARS = 40  # tokens whose weights are shown
 LITERAL_SIDE = 24  # points a side where literal matrices are moved
 MOST_LITERAL = 4096  # tokens that literal matrices may have here
+ROWS, COLUMNS = 24, 48  # of a literal matrix that are shown
+LOCAL = 0.1  # share of the box: an error that is at home in less is shown there
 
 
-def summary(layer: Compiled) -> dict[str, Any]:
-    """Numbers and words of a layer."""
+def summary(layer: Compiled, turned: str = "") -> dict[str, Any]:
+    """Numbers and words of a layer; `turned`: "r" at another temperature, "keys" on other keys, whose error nobody asked for."""
     certificate, said = layer.certificate, meaning(layer) if layer.bound is not None else {}
     return {
         "target": layer.target.name or layer.target.text or "a function",
@@ -39,41 +41,57 @@ def summary(layer: Compiled) -> dict[str, Any]:
         "where": certificate.where, "theorem": certificate.theorem, "scope": in_words(certificate.scope),
         "parts": [(name, part, said[name]) for name, part in certificate.parts.items() if name in said],
         "assumptions": list(certificate.assumptions), "names": list(layer.box.names), "low": layer.box.low.tolist(),
-        "high": layer.box.high.tolist(), "explained": layer.explain(), "seconds": layer.seconds,
+        "high": layer.box.high.tolist(), "explained": layer.explain(), "seconds": layer.seconds, "turned": turned,
     }  # fmt: skip
 
 
-def view(layer: Compiled, axes: tuple[int, ...], point: Sequence[float]) -> dict[str, Any]:
-    """Target, layer and error along one axis or on a plane through a point."""
+def close(layer: Compiled) -> Window | None:
+    """A window about the worst point found, where the error is at home in a small part of the box."""
+    probe = Probe(layer)
+    spread = probe.spread_of_error()
+    return probe.window.around(probe.worst, 2.0 * spread) if spread < LOCAL else None
+
+
+def view(layer: Compiled, axes: tuple[int, ...], point: Sequence[float], near: Window | None = None) -> dict[str, Any]:
+    """Target, layer and error along one axis or on a plane through a point; the error in the window `near`, if there is one."""
     probe = Probe(layer)
     probe.worst = np.clip(np.asarray(point, dtype=float), probe.window.low, probe.window.high)
     if len(axes) == 1:
-        return _curves(probe, axes[0])
-    return _maps(probe, (axes[0], axes[1]))
+        return _curves(probe, axes[0], near)
+    return _maps(probe, (axes[0], axes[1]), near)
 
 
-def _curves(probe: Probe, axis: int) -> dict[str, Any]:
+def _curves(probe: Probe, axis: int, near: Window | None) -> dict[str, Any]:
     ticks, x = probe.line(axis, probe.window, POINTS)
     found = probe.at(x)
+    there, error, origin = ticks, found.error, 0.0
+    if near is not None:
+        there, x = probe.line(axis, near, POINTS)
+        error, fifth = probe.at(x).error, float(near.high[axis] - near.low[axis]) / 10.0
+        origin = round(float(there.mean()) / fifth) * fifth  # labels of places close to each other would all read alike
     partition = probe.partition() if probe.window.dimension == 1 else None
     cells = [] if partition is None else [cell for cell in partition.intervals(probe.window) if not np.isnan(cell[0])]
     edges = sorted(float(cell[0]) for cell in cells)[1:] if len(cells) <= 200 else []
     return {
         "kind": "curves", "axes": [axis], "x": ticks.tolist(), "target": found.target.tolist(), "layer": found.layer.tolist(),
-        "error": found.error.tolist(), "edges": edges, "bound": probe.pointwise_bound,
+        "error_x": (there - origin).tolist(), "error": error.tolist(), "origin": origin, "near": near is not None, "edges": edges,
+        "bound": probe.pointwise_bound, "worst": float(np.abs(error).max()),
     }  # fmt: skip
 
 
-def _maps(probe: Probe, axes: tuple[int, int]) -> dict[str, Any]:
+def _maps(probe: Probe, axes: tuple[int, int], near: Window | None) -> dict[str, Any]:
     window = probe.window.section(axes)
     found = probe.at(probe.plane(axes, window, SIDE))
     low, high = maps.value_range([found])
-    worst = float(np.abs(found.error).max()) or 1.0
+    there = window if near is None else near.section(axes)
+    error = np.abs(found.error if near is None else probe.at(probe.plane(axes, there, SIDE)).error)
+    worst = float(error.max())
     return {
         "kind": "maps", "axes": list(axes), "low": window.low.tolist(), "high": window.high.tolist(), "range": [low, high],
-        "worst": worst, "target": picture(found.target, low, high, style.VALUES),
-        "layer": picture(found.layer, low, high, style.VALUES), "error": picture(np.abs(found.error), 0.0, worst, style.ERRORS),
-        "cells": _cells(probe, axes, window),
+        "worst": worst, "near": near is not None, "error_low": there.low.tolist(), "error_high": there.high.tolist(),
+        "target": picture(found.target, low, high, style.VALUES), "layer": picture(found.layer, low, high, style.VALUES),
+        "error": picture(error, 0.0, worst or 1.0, style.ERRORS), "cells": _cells(probe, axes, window),
+        "error_cells": _cells(probe, axes, there) if near is not None else None,
     }  # fmt: skip
 
 
@@ -117,11 +135,14 @@ def attend(layer: Compiled, point: list[float]) -> dict[str, Any]:
 
 
 def matrices(layer: Compiled) -> dict[str, Any]:
-    """The literal matrices as pictures of their signs and sizes, with the meaning of their rows."""
+    """The literal matrices, the first rows and columns of those that are large, with the meaning of their rows."""
     made = _literal(layer)
     shown = {name: getattr(made, name) for name in ("W_Q", "W_K", "W_V", "W_O")} | {"Z": made.linear.R_0}
     return {
-        "pictures": {name: [list(matrix.shape), _signed(matrix)] for name, matrix in shown.items()},
+        "matrices": {
+            name: {"shape": list(matrix.shape), "rows": np.asarray(matrix, dtype=float)[:ROWS, :COLUMNS].tolist()}
+            for name, matrix in shown.items()
+        },
         "words": made.describe(),
     }
 
@@ -134,14 +155,6 @@ def _literal(layer: Compiled) -> SelfMatrices:
     made = layer.matrices("self", layout="Q")
     assert isinstance(made, SelfMatrices)
     return made
-
-
-def _signed(matrix: Array) -> str:
-    """Blue below zero, red above, by the logarithm of the size; at most 200 columns."""
-    part = np.asarray(matrix, dtype=float)[:60, :200]
-    most = float(np.abs(part).max()) or 1.0
-    shades = np.sign(part) * np.clip(1.0 + np.log10(np.maximum(np.abs(part), 1e-300) / most) / 6.0, 0.0, 1.0)
-    return picture(shades[::-1], -1.0, 1.0, "RdBu_r")
 
 
 def moved(layer: Compiled, shares: dict[str, float], seed: int = 0) -> dict[str, Any]:

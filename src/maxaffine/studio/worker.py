@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from maxaffine.core.errors import MaxaffineError, Refused
+from maxaffine.core.errors import MaxaffineError, Refused, rounded_up
 from maxaffine.studio.ask import Ask
 
 MEMORY = 6 << 30  # address space of the process, most of it never touched
@@ -39,9 +39,14 @@ class Worker:
         """Whether an answer is awaited."""
         return self.since is not None
 
+    @property
+    def alive(self) -> bool:
+        """Whether there is a process."""
+        return self._process is not None and bool(self._process.is_alive())
+
     def ask(self, name: str, *arguments: Any) -> None:
         """Begin a request; the process is started where there is none."""
-        if self._process is None or not self._process.is_alive():
+        if not self.alive:
             self.stop()
             context = multiprocessing.get_context("spawn")
             self._pipe, theirs = context.Pipe()
@@ -124,7 +129,8 @@ def _answer(do: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, ..
     try:
         return ("done", do(*arguments))
     except Refused as refusal:
-        return ("refused", refusal.summary, dict(refusal.remedy or {}))
+        near = {} if refusal.nearest_error is None else {"error": rounded_up(refusal.nearest_error)}
+        return ("refused", refusal.summary, near or dict(refusal.remedy or {}))
     except MaxaffineError as mistake:
         return ("refused", str(mistake), {})
     except MemoryError:
@@ -137,16 +143,22 @@ def _answer(do: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, ..
 
 
 class Bench:
-    """What the process holds: the layer as compiled, the layer as turned, and another one beside them."""
+    """What the process holds: the layer as compiled, and the layer as turned."""
 
     def __init__(self, pipe: Connection) -> None:
         self.pipe = pipe
         self.compiled: Any = None
         self.layer: Any = None
+        self.near: Any = None  # where the error of the layer is at home, if that is a small part of the box
         self.begun = 0.0  # processor seconds of this process before the request; its own start counts to the first
 
     def _progress(self, stage: str, done: int, total: int) -> None:
         self.pipe.send(("progress", stage, int(done), int(total)))
+
+    def _hold(self, layer: Any) -> None:
+        from maxaffine.studio import views
+
+        self.layer, self.near = layer, views.close(layer)
 
     def _run(self) -> Any:
         from maxaffine.run import Run
@@ -159,7 +171,8 @@ class Bench:
         from maxaffine.studio import views
 
         target, box, asked = ask.request()
-        self.layer = self.compiled = compile_layer(target, box, **asked, run=self._run())
+        self._hold(compile_layer(target, box, **asked, run=self._run()))
+        self.compiled = self.layer
         return views.summary(self.layer) | {"took": time.process_time() - self.begun}
 
     def do_table(self, name: str, contents: bytes, error: float) -> dict[str, Any]:
@@ -172,15 +185,16 @@ class Bench:
             path = Path(folder) / f"table{Path(name).suffix.lower()}"  # nothing of the name but its kind
             path.write_bytes(contents)
             read = read_contents(str(path), None, None, LAYER, self._progress)
-            self.layer = self.compiled = compile_layer(read.target("refuse", "table"), error=error, run=self._run())
-        return views.summary(self.layer)
+            self._hold(compile_layer(read.target("refuse", "table"), error=error, run=self._run()))
+        self.compiled = self.layer
+        return views.summary(self.layer) | {"took": time.process_time() - self.begun}
 
     def do_sharpen(self, factor: float) -> dict[str, Any]:
         """The compiled layer at another temperature."""
         from maxaffine.studio import views
 
-        self.layer = self.compiled if factor == 1.0 else self.compiled.with_sharpness(factor)
-        return views.summary(self.layer)
+        self._hold(self.compiled if factor == 1.0 else self.compiled.with_sharpness(factor))
+        return views.summary(self.layer, "" if factor == 1.0 else "r") | {"asked": self.compiled.error}
 
     def do_keys(self, ask: Ask, count: int) -> dict[str, Any]:
         """The paper's lookup on a grid of so many cells per variable, whatever its error is."""
@@ -198,25 +212,23 @@ class Bench:
         target, _, asked = ask.request()
         spread = float(np.ptp(self.compiled.target.values(box.sample(1000, np.random.default_rng(0)))))
         options = {"norm": asked["norm"], "dtype": asked["dtype"], "error": 10.0 * spread + 1e-6}
-        self.layer = compile_layer(target, box, **options, keys=MaxAffine.grid(box, count), run=self._run())
-        return views.summary(self.layer)
+        self._hold(compile_layer(target, box, **options, keys=MaxAffine.grid(box, count), run=self._run()))
+        return views.summary(self.layer, "keys")
 
-    def do_compare(self, ask: Ask) -> dict[str, Any]:
-        """Another layer of the same request; the one that is shown stays."""
+    def do_compare(self, ask: Ask, axes: tuple[int, ...], point: list[float]) -> dict[str, Any]:
+        """Another layer of the same request, seen through the same point; the one that is shown is in another process."""
         from maxaffine.compiler import compile as compile_layer
         from maxaffine.studio import views
 
         target, box, asked = ask.request()
         other = compile_layer(target, box, **asked, run=self._run())
-        dimension = other.box.dimension
-        axes = (0,) if dimension == 1 else (0, 1)
-        return {"summary": views.summary(other), "view": views.view(other, axes, other.observed.at)}
+        return {"summary": views.summary(other), "view": views.view(other, axes, point, views.close(other))}
 
     def do_look(self, axes: tuple[int, ...], point: list[float]) -> dict[str, Any]:
         """Curves or maps through a point, and the weights there."""
         from maxaffine.studio import views
 
-        found = {"view": views.view(self.layer, axes, point)}
+        found = {"view": views.view(self.layer, axes, point, self.near)}
         try:
             found["attention"] = views.attend(self.layer, point)
         except MaxaffineError as why:

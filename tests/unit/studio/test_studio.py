@@ -248,9 +248,12 @@ def test_a_function_is_typed_proved_looked_at_turned_and_taken(page, tmp_path):
     bound = re.search(r"error <= (\S+)", turned)
     assert "nothing is proved" in turned or float(bound[1]) > 1e-3  # the promise of before is gone
 
+    assert "withdrawn" in turned  # the error that was asked for is no longer promised, in plain words
+
     fill_slider(page, "cells", 1)
     until(page, "document.body.innerText.includes('49 tokens, lookup')")
-    assert page.evaluate(text("proof")).startswith("proved")
+    lookup = page.evaluate(text("proof"))
+    assert lookup.startswith("proved")
     page.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     until(page, f"!{text('progress')}")
     press(page, "take-onnx")
@@ -262,20 +265,61 @@ def test_a_function_is_typed_proved_looked_at_turned_and_taken(page, tmp_path):
     session = onnxruntime.InferenceSession(tmp_path / "layer.onnx")
     (given,) = session.get_inputs()
     kind = np.float64 if "double" in given.type else np.float32
-    (answer,) = session.run(None, {given.name: np.array([[1.5, 0.0]], dtype=kind)})
-    assert np.isfinite(answer).all()
+    points = np.random.default_rng(0).uniform(-3, 3, (50, 2))
+    (answer,) = session.run(None, {given.name: points.astype(kind)})
+    made = {}
+    exec(page.evaluate(text("python")).removesuffix("content_copy"), made)  # what the page says makes this layer again
+    assert made["layer"].tokens == 49 and answer.ravel() == pytest.approx(made["layer"](points).ravel(), abs=1e-6)
+
+    clicked(page, "map-layer", 0.25, 0.25)
+    told = until(page, f"{text('value')}.includes('x = -1.5') ? {text('value')} : null")
     link = page.evaluate("document.querySelector('[data-name=link]').href")
     page.events.clear()
     page.open(link)
-    assert until(page, f"{text('proof')} && !{text('progress')} ? {text('proof')} : null") == proof
+    until(page, f"{text('proof')} === {json.dumps(lookup)}")  # compiled, turned into the lookup again ..
+    until(page, f"{text('value')} === {json.dumps(told)}")  # .. and looked at where it was
 
 
 def test_a_kink_and_a_mistake_with_its_caret(page):
     assert compiled(page, "max(x,y)", "x=-1:1,y=-1:1", "1e-8").startswith("proved: error <= ")
     assert "2 tokens, piecewise" in page.evaluate("document.body.innerText")
+    until(page, "document.body.innerText.includes('near the worst point')")  # the error is at home beside the kink
     fill(page, "function", "sin(x + ")
     press(page, "compile")
     assert "^" in until(page, "document.getElementById('said').innerText")
+    places = "['function', 'box'].map(name => [...document.querySelectorAll('textarea')].find(e => e.ariaLabel === name))"
+    above, below = page.evaluate(f"{places}.map(e => e.getBoundingClientRect().top)")
+    assert above < page.evaluate("document.getElementById('said').getBoundingClientRect().top") < below  # under its field
+
+
+def test_a_refusal_offers_a_request_that_is_met(studio, page):
+    page.events.clear()
+    page.open(f"http://{studio.host}/?expression=sin(x)&box=x%3D-1:1&error=2.2e-7&dtype=float32&go=1")
+    assert "float32" in until(page, "(document.getElementById('said') || {}).innerText")
+    press(page, "remedy")
+    assert until(page, text("proof")).startswith("proved: error <= ")
+
+
+def test_sliders_write_box_and_error_and_follow_them(page):
+    fill(page, "error", "1e-3")
+    fill(page, "box", "x=-pi:2,y=0:1")
+    reach(page, "error, power of ten")
+    assert page.evaluate("document.activeElement.getAttribute('aria-valuenow')") == "-3"
+    key(page, "ArrowLeft")
+    field = "[...document.querySelectorAll('input, textarea')].find(e => e.ariaLabel === {!r}).value"
+    until(page, f"{field.format('error')} === '3e-4'")
+    reach(page, "y, upper edge")
+    key(page, "ArrowLeft")
+    until(page, f"{field.format('box')} === 'x=-pi:2,y=0:0.98'")  # the other edges stay as they were typed
+
+
+def test_a_narrow_page_in_the_dark_has_nothing_beside_it(page):
+    compiled(page, "abs(x) + sin(3*x)", "x=-2:2", "1e-4")
+    page.evaluate("[...document.querySelectorAll('.q-expansion-item__container .q-item')].forEach(e => e.click())")
+    time.sleep(1.0)
+    page.screenshot(400, 900, dark=True)
+    time.sleep(0.5)
+    assert page.evaluate("document.body.classList.contains('body--dark') && document.documentElement.scrollWidth") == 400
 
 
 def test_a_compile_is_cancelled_and_another_begun_and_two_pages_do_not_meet(studio, chromium, page):
@@ -339,7 +383,8 @@ def test_pages_that_are_closed_leave_no_process_and_nothing_in_memory(studio, ch
 
 def test_everything_is_reached_and_done_by_keys_alone(page):
     stops = walked(page)
-    assert [name for name, _ in stops[:4]] == ["A layer", "function", "box", "error"]  # one tab is a stop, arrows choose another
+    sliders = [f"{name}, {end} edge" for name in "xy" for end in ("lower", "upper")]
+    assert [name for name, _ in stops[:8]] == ["A layer", "function", "box", *sliders, "error"]  # arrows choose another tab
     assert {"norm", "dtype", "method", "COMPILE", "or from the gallery", "Choose File: No file chosen"} <= {
         name for name, _ in stops
     }
@@ -361,10 +406,10 @@ def test_everything_is_reached_and_done_by_keys_alone(page):
     x, y = ([float(re.search(rf"{name} = (-?[\d.e-]+)", said)[1]) for said in (before, moved)] for name in "xy")
     assert x[0] - x[1] == pytest.approx(6 / 40, abs=2e-3) and y[0] == y[1]
     assert page.evaluate("document.activeElement.dataset.name") == "map-layer"  # the picture stays, and so does the focus
-    reach(page, 'Expand "Turn: temperature and matrices"')
+    reach(page, 'Expand "Turn: temperature, keys, noise"')
     key(page, "Enter")
     time.sleep(0.5)
-    assert {"cells per variable", "noise on W_Q, power of ten", "r", "MOVE"} <= {name for name, _ in walked(page)}
+    assert {"cells per variable", "noise on W_Q, power of ten", "r", "Back to the layer"} <= {name for name, _ in walked(page)}
     reach(page, "temperature, power of ten")
     for _ in range(5):
         key(page, "ArrowLeft")
@@ -391,6 +436,25 @@ def test_ten_megabytes_are_too_much(studio):
     except (ConnectionError, http.client.HTTPException):
         return  # hung up on, while it was still sending
     assert status == 413
+
+
+def test_an_expression_of_ten_megabytes_is_refused_and_the_page_lives(page):
+    fill(page, "function", "x+" * 5_000_000 + "x")
+    fill(page, "function", "x+" * 10_000 + "x")
+    press(page, "compile")
+    assert "at most 10,000 characters" in until(page, "document.getElementById('said').innerText")
+    assert compiled(page, "x", "x=-1:1").startswith("proved")
+
+
+def test_a_process_that_is_killed_is_said_and_another_is_begun(studio, page):
+    fill(page, "function", "exp(sin(9*x*y*z))")
+    fill(page, "box", "x=-1:1,y=-1:1,z=-1:1")
+    press(page, "compile")
+    until(page, text("progress"))
+    for pid in studio.workers():
+        os.kill(int(pid), signal.SIGKILL)  # as the system does where memory runs out
+    assert "the process ended" in until(page, "document.getElementById('said').innerText")
+    assert compiled(page, "x", "x=-1:1").startswith("proved")
 
 
 def test_two_hundred_requests_at_once_are_answered_and_the_studio_lives(studio):
