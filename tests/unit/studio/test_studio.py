@@ -268,7 +268,7 @@ def test_a_function_is_typed_proved_looked_at_turned_and_taken(page, tmp_path):
     points = np.random.default_rng(0).uniform(-3, 3, (50, 2))
     (answer,) = session.run(None, {given.name: points.astype(kind)})
     made = {}
-    exec(page.evaluate(text("python")).removesuffix("content_copy"), made)  # what the page says makes this layer again
+    exec(page.evaluate(text("python")).removesuffix("content_copy"), made)  # noqa: S102 - what the page says makes this layer
     assert made["layer"].tokens == 49 and answer.ravel() == pytest.approx(made["layer"](points).ravel(), abs=1e-6)
 
     clicked(page, "map-layer", 0.25, 0.25)
