@@ -173,4 +173,13 @@ def literal() -> list[Asked]:
     return [replace(found[name, 1e-4], section="literal") for name in TEN_LITERAL]
 
 
-SECTIONS = {"known": known, "beyond": beyond, "literal": literal, "decay": decay}
+RUN = ("gravity", "borehole", "Black-Scholes call", "robot arm", "log-sum-exp, 20", "tanh network 8-32-32-1")
+
+
+def speed() -> list[Asked]:
+    """Stacks whose queries are counted."""
+    found = {(asked.name, asked.error): asked for asked in known()}
+    return [replace(found[name, 1e-4], section="speed") for name in RUN]
+
+
+SECTIONS = {"known": known, "beyond": beyond, "literal": literal, "decay": decay, "speed": speed}

@@ -1,6 +1,6 @@
 """Formulas as stacks: known ones, what one layer refuses, and three as the error falls; the record behind docs/stacks.md.
 
-    python benchmarks/stacks.py [--section known|beyond|literal|decay ...] [--only NAME ...] [--again] [--record FILE] [--write]
+    python benchmarks/stacks.py [--section NAME ...] [--only NAME ...] [--again] [--record FILE] [--write]
 
 Errors are in units of the formula's largest value.  Every cell (a formula at an error) runs in a process of its own, forked
 after `maxaffine` is imported, and is added to the record at once; what is in the record is left alone unless `--again` is given.
@@ -28,6 +28,7 @@ from formulas import keep
 from maxaffine.stack.observe import observe
 from stack_targets import SECTIONS, Asked
 from stacks_literal import literal
+from stacks_speed import speed
 
 RECORD = Path(__file__).resolve().parent / "results" / "stacks.json"
 LIMIT = 240  # processor seconds of a cell
@@ -51,6 +52,7 @@ def child(asked: Asked, pipe: Any) -> None:
     if stack:
         seen = max(seen, observe(lambda x: made.values(x)[-1], made.target, 1).error)
     row |= {"literal": literal(made)} if asked.section == "literal" else {}
+    row |= {"speed": speed(made)} if asked.section == "speed" else {}
     pipe.send(
         row
         | {

@@ -94,6 +94,16 @@ def decay(record: dict[str, Any]) -> Iterator[str]:
             yield f"| {name} | {what} | " + " | ".join(told).replace("e-0", "e-") + " |"
 
 
+def speed(record: dict[str, Any]) -> Iterator[str]:
+    """Queries per second on one thread, the stack beside its formula in NumPy."""
+    batches = ("100", "10000", "1000000")
+    yield "| stack | layers | tokens | " + " | ".join(f"{int(b):,} at once" for b in batches) + " | formula in NumPy |"
+    yield "|" + "---|" * (4 + len(batches))
+    for name, _, row in rows(record, "speed"):
+        mine = " | ".join(f"{row['speed'][b]['stack']:.1e}" for b in batches)
+        yield f"| {name} | {row['layers']} | {row['tokens']} | {mine} | {row['speed'][batches[-1]]['formula']:.1e} |"
+
+
 def growth(cells: dict[float, Row]) -> float:
     """Tokens for a tenth of the error, by least squares over all errors."""
     made = [(error, row) for error, row in cells.items() if "tokens" in row]
@@ -136,7 +146,7 @@ def draw(record: dict[str, Any]) -> None:
 def write(record: dict[str, Any]) -> None:
     """The tables between their marks, and the figure."""
     page = PAGE.read_text()
-    for mark, lines in (("stacks", known), ("beyond", beyond), ("literal", literal), ("decay", decay)):
+    for mark, lines in (("stacks", known), ("beyond", beyond), ("literal", literal), ("decay", decay), ("speed", speed)):
         table = "\n".join([f"<!-- {mark} -->", *lines(record), f"<!-- /{mark} -->"])
         page, count = re.subn(rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _, table=table: table, page, flags=re.DOTALL)
         assert count == 1, f"{PAGE} has no place for {mark}"

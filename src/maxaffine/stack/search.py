@@ -20,7 +20,7 @@ from maxaffine.request import Request, request_of
 from maxaffine.run import Run
 from maxaffine.stack.cut import REWRITES, STYLES, cut
 from maxaffine.stack.cutting import Cutting
-from maxaffine.stack.evaluate import node_values
+from maxaffine.stack.evaluate import outputs
 from maxaffine.stack.heads import Made, Shop
 from maxaffine.stack.literal import literal_of
 from maxaffine.stack.observe import observe
@@ -236,7 +236,7 @@ def _finished(
     nodes = node_proofs(plan, heads, proof.betas, proof.ranges.weights, shares)
     stack = Stack(
         target, plan, heads, certificate, nodes, {"float64": literal_of(cutting, target.box, made_heads)},
-        observe(lambda x: node_values(plan, heads, x)[-1], target, request.seed), request.error, one.style, tried,
+        observe(lambda x: outputs(plan, heads, x), target, request.seed), request.error, one.style, tried,
     )  # fmt: skip
     must_hold(stack.observed.error, certificate.bound)
     return replace(stack, seconds=time.perf_counter() - begun)

@@ -23,7 +23,7 @@ from maxaffine.proofs.statement import Bound, Statement
 from maxaffine.runtime.named import points_of
 from maxaffine.stack import saved, text
 from maxaffine.stack.blocks import Block, blocks
-from maxaffine.stack.evaluate import node_values, tensor_values
+from maxaffine.stack.evaluate import node_values, outputs, tensor_values
 from maxaffine.stack.routes import statement, statements
 from maxaffine.structure.stacked import StackPlan
 from maxaffine.target.box import Box
@@ -86,7 +86,7 @@ class Stack:
         if any(_is_tensor(one) for one in x):
             return tensor_values(self.plan, self.heads, self.target, x, outside)
         points, form = points_of(self.target, x, by_name, outside)
-        return form.give(self.target.present(self.values(points, threads)[-1][:, None, None]))
+        return form.give(self.target.present(outputs(self.plan, self.heads, points, threads)[:, None, None]))
 
     def values(self, points: Array, threads: int | None = None) -> list[Array]:
         """What every node says at points (B, D) of the box, in order, those of `plan.flat`, and last the output: (B,) each."""

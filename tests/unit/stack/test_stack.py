@@ -13,7 +13,8 @@ from maxaffine.core.container import container_bytes, read_container, write_cont
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
-from maxaffine.stack import saved
+from maxaffine.runtime import parallel
+from maxaffine.stack import evaluate, saved
 from maxaffine.stack.cut import REWRITES, STYLES, cut
 from maxaffine.stack.ridges import Uncut
 from maxaffine.structure.stacked import AffineMap, composed, rebuilt
@@ -359,3 +360,20 @@ def test_a_tanh_network_of_torch_has_two_tokens_per_unit():
     assert (made.layers, made.tokens) == (2, 24) and made.check().passed
     x = made.box.sample(100, np.random.default_rng(0))
     assert np.abs(made(x) - net(torch.tensor(x)).detach().numpy()[:, 0]).max() <= made.bound + 1e-12
+
+
+def test_a_query_has_the_same_bits_alone_in_a_batch_and_on_several_threads(stack, monkeypatch):
+    x = stack.box.sample(3000, np.random.default_rng(5))
+    whole = stack(x)
+    assert np.array_equal(whole, stack.values(x)[-1]) and whole[7] == stack(x[7])
+    monkeypatch.setattr(evaluate, "LEAST", 256)
+    monkeypatch.setattr(evaluate, "CACHED", 1)
+    monkeypatch.setattr(parallel, "SHARE", 1)
+    assert parallel.shares(len(x), 10**9, 3) == 3
+    for threads in (1, 3):
+        assert np.array_equal(stack(x, threads=threads), whole)
+    apart = [x.T[i] for i in range(4)]  # node after node, each by its own call
+    for node in stack.plan.nodes:
+        rows = [np.ldexp(row(apart), -s) for row, s in zip(node.maps, node.scales, strict=True)]
+        apart.append(np.ldexp(stack.heads[node.head](np.stack(rows, axis=1), outside="clamp"), node.lift))
+    assert np.array_equal(stack.plan.result(apart), whole)
