@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
+
 from maxaffine.compiled import Compiled
 from maxaffine.core.deadline import OutOfTime, deadline
 from maxaffine.core.deadline import check as check_time
@@ -28,6 +30,7 @@ from maxaffine.stack.ranges import UP, Unbounded
 from maxaffine.stack.ridges import Uncut
 from maxaffine.stack.split import Proof, Share, foreseen, made
 from maxaffine.stack.stack import Stack, node_proofs
+from maxaffine.structure.stacked import AffineMap
 from maxaffine.target.box import Box
 
 Layers = int | Literal["auto"]
@@ -89,7 +92,7 @@ def candidates(request: Request, most: int | None = None) -> tuple[list[Foreseen
         check_time()
         try:
             cutting = cut(target.expression, target.box, style)
-            if any(one.cutting == cutting for one in found):
+            if not cutting.names or any(one.cutting == cutting for one in found):
                 continue
             depth = cutting.depth
             if most is not None and depth > most:
@@ -128,6 +131,8 @@ def in_layers(request: Request, layers: Layers, kind: str, begun: float) -> Comp
         raise Refused(f"`layers` (={layers}): {why}.", remedy={"layers": 1})
     if why is not None:
         return one_layer(request, "auto", kind, begun)
+    if _is_affine(request):
+        return one_layer(request, "auto", kind, begun)  # there is nothing to cut
     alone: Compiled | None = None
     if layers == "auto" and request.target.box.dimension <= ALONE:
         try:
@@ -149,6 +154,15 @@ def in_layers(request: Request, layers: Layers, kind: str, begun: float) -> Comp
         assert alone is not None
         return _saved(alone, request)
     return _saved(found, request)
+
+
+def _is_affine(request: Request) -> bool:
+    """Whether the target is affine, or constant."""
+    assert request.target.expression is not None
+    try:
+        return bool(np.isfinite(AffineMap.of(request.target.expression).constant))
+    except BadInput:
+        return False
 
 
 def _last(request: Request, kind: str, begun: float, refusal: Refused) -> Compiled:

@@ -377,3 +377,12 @@ def test_a_query_has_the_same_bits_alone_in_a_batch_and_on_several_threads(stack
         rows = [np.ldexp(row(apart), -s) for row, s in zip(node.maps, node.scales, strict=True)]
         apart.append(np.ldexp(stack.heads[node.head](np.stack(rows, axis=1), outside="clamp"), node.lift))
     assert np.array_equal(stack.plan.result(apart), whole)
+
+
+@pytest.mark.parametrize("text", ["x + 2*y - pi*z", "3.5", "w"])
+@pytest.mark.parametrize("layers", ["auto", 4])
+def test_an_affine_formula_is_one_layer(text, layers):
+    made = ma.compile(text, FOUR, error=1e-6, layers=layers)
+    assert isinstance(made, ma.Compiled) and made.check().passed
+    with pytest.raises(Refused):
+        ma.compile(f"1e20*x + {text}", FOUR, error=1e-6, layers=layers)
