@@ -25,7 +25,7 @@ help:
 	@echo "make venv    the full environment with all extras"
 	@echo "make tables  regenerate the tables of the construction (docs/tables.md)"
 	@echo "make gallery every target of the gallery through auto (docs/gallery.md), some minutes"
-	@echo "make functions 10,000 random NumPy functions read and compared with their text, node by node and bit by bit, a minute"
+	@echo "make functions 10,000 random NumPy functions read and compared with their text, node by node and bit by bit, and 10,000 that write in place, two minutes"
 	@echo "make cards   a picture of every gallery entry and its tokens at three errors, for the site, ten minutes"
 	@echo "make formulas  AI Feynman's hundred and classical functions of up to 100 variables through auto (docs/formulas.md), half an hour"
 	@echo "make stacks    known formulas and networks as stacks at three errors (docs/stacks.md), some minutes"
@@ -79,7 +79,8 @@ gallery: $(VENV)/.core
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/gallery.py
 
 functions: $(VENV)/.test
-	@MAXAFFINE_FUNCTIONS=10000 OMP_NUM_THREADS=1 $(BIN)/pytest -q tests/unit/tracing/test_random_functions.py
+	@MAXAFFINE_FUNCTIONS=10000 OMP_NUM_THREADS=1 $(BIN)/pytest -q tests/unit/tracing/test_random_functions.py \
+		tests/unit/tracing/test_random_programs.py
 
 cards: $(VENV)/.core
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cards.py
