@@ -24,8 +24,10 @@ def figure(
     with style.sheet(path, size, rows, columns) as (canvas, grid):
         yield canvas, grid
         head = f"{warning}: {what}" if warning else what
-        body = textwrap.fill(f"{verdict.outcome.upper()}. {verdict.sentence}", int(11.5 * canvas.get_figwidth()))
-        style.headline(canvas, f"{head}\n{body}", 10, "#b00020" if warning else style.INK)
+        wide = float(canvas.get_figwidth())
+        outcome = textwrap.fill(f"{verdict.outcome.upper()}.", int(9.0 * wide))  # capitals are wider
+        body = textwrap.fill(verdict.sentence, int(11.5 * wide))
+        style.headline(canvas, f"{head}\n{outcome}\n{body}", 10, "#b00020" if warning else style.INK)
 
 
 def band(axes: Any, x: Any, samples: Any, colour: str, label: str, log: bool = False, **look: Any) -> None:
