@@ -107,9 +107,7 @@ def _slice(r: Recorder, a: Traced, *, start_indices: Any, limit_indices: Any, st
 
 
 def _converted(r: Recorder, a: Traced, *, new_dtype: Any, **_: Any) -> Traced:
-    if np.dtype(new_dtype).kind not in "fb":
-        raise r.stop(f"values are turned into {np.dtype(new_dtype)}", "use jnp.floor or jnp.where")
-    return named(r, "positive", a) if np.dtype(new_dtype).kind == "f" else named(r, "not_equal", a, 0)
+    return of_numpy.cast(r, a, np.dtype(new_dtype))
 
 
 def _power(r: Recorder, a: Traced, *, y: int, **_: Any) -> Traced:

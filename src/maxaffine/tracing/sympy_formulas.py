@@ -12,6 +12,7 @@ import sympy
 from numpy.typing import NDArray
 
 from maxaffine.core.errors import BadInput, Refused
+from maxaffine.core.intervals import Interval
 from maxaffine.expression.expression import Expression
 from maxaffine.target.box import Box
 from maxaffine.tracing.compare import POINTS, compared
@@ -24,7 +25,8 @@ SAME = {
     "asin": "asin", "acos": "acos", "atan": "atan", "atan2": "atan2", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
     "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "erf": "erf", "erfc": "erfc", "erfi": "erfi", "sinc": "sinc",
     "gamma": "gamma", "loggamma": "loggamma", "digamma": "digamma", "beta": "beta", "LambertW": "lambertw", "zeta": "zeta",
-    "besselj": "jv", "bessely": "yv", "besseli": "iv", "besselk": "kv", "airyai": "airy_ai", "airybi": "airy_bi", "Ei": "expi",
+    "besselj": "jv", "bessely": "yv", "besseli": "iv", "besselk": "kv", "airyai": "airy_ai", "airybi": "airy_bi",
+    "airyaiprime": "airy_aip", "airybiprime": "airy_bip", "Ei": "expi",
     "Si": "si", "Ci": "ci", "fresnels": "fresnel_s", "fresnelc": "fresnel_c", "elliptic_k": "ellipk", "elliptic_e": "ellipe",
     "StrictLessThan": "<", "LessThan": "<=", "StrictGreaterThan": ">", "GreaterThan": ">=", "Equality": "==", "Unequality": "!=",
     "Not": "not",
@@ -53,12 +55,26 @@ def read_formula(source: Any, box: Box) -> Reading:
     r = Recorder()
     done: dict[Any, Symbol] = {}
     text = written([_symbol(r, f, done) for f in formulas], box.names)
+    for formula in formulas:
+        for pieces in formula.atoms(sympy.Piecewise):
+            _covers(pieces, box)
     reading = Reading("formula of SymPy", "its tree", text, output_shape=shape)
     numbers = _numbers(formulas, box)
     if numbers is None:
         return reading
     difference = compared(numbers, Expression.parse(text, box.names), box, "of SymPy")
     return replace(reading, compared=POINTS, difference=difference)
+
+
+def _covers(pieces: Any, box: Box) -> None:
+    """BadInput where the conditions of a Piecewise may leave out points of the box, at which SymPy has no value for it."""
+    said = sympy.Or(*(condition for _, condition in pieces.args))
+    if said == sympy.true or said.simplify() == sympy.true:
+        return
+    r = Recorder()
+    text = written([MEANINGS["where"](r, _symbol(r, said, {}), r.number(1), r.number(0))], box.names)
+    if Expression.parse(text, box.names).enclose(Interval(box.low[None], box.high[None])).lo.min() < 1.0:
+        raise BadInput(f"`{pieces}` is not seen to say something on the whole box; end it with a piece for the rest, (.., True).")
 
 
 def _numbers(formulas: list[Any], box: Box) -> Callable[[NDArray[Any]], NDArray[Any]] | None:
@@ -106,6 +122,8 @@ def _made(r: Recorder, node: Any, args: list[Symbol]) -> Symbol:
         return _product(r, node.args, args)
     if name == "Pow":
         return r.make("sqrt", args[0]) if node.args[1] == sympy.Rational(1, 2) else r.make("**", *args)
+    if name == "Mod":
+        return MEANINGS["remainder"](r, *args)
     if name == "ExprCondPair":
         return args[0]
     if name == "Piecewise":
@@ -131,12 +149,15 @@ def _made(r: Recorder, node: Any, args: list[Symbol]) -> Symbol:
 def _atom(r: Recorder, node: Any, name: str) -> Symbol:
     if node.is_Symbol:
         return Symbol("name", (), str(node))
+    if node.is_Float:
+        exact = sympy.Rational(node)
+        if exact == sympy.Rational(float(node)):
+            return r.number(float(node))
+        node = exact  # more digits than float64 has
     if node.is_Rational:
         if node.q == 1:
             return r.number(int(node.p))
         return r.make("/", r.number(int(node.p)), r.number(int(node.q)))
-    if node.is_Float:
-        return r.number(float(node))
     if node is sympy.pi:
         return PI
     if node is sympy.E:
@@ -166,15 +187,15 @@ def _product(r: Recorder, nodes: Iterable[Any], args: list[Symbol]) -> Symbol:
             below.append(base if power == 1 else r.make("**", base, _atom(r, power, "Rational")))
         else:
             above.append(symbol)
-    negative = bool(above) and above[0].value == -1.0
-    above = above[1:] if negative and len(above) > 1 else above
+    negative = len(above) > 1 and above[0].value == -1.0
+    above = above[1:] if negative else above
     top = reduce(lambda a, b: r.make("*", a, b), above) if above else r.number(1)
     found = reduce(lambda a, b: r.make("/", a, b), [top, *below])
-    return r.make("neg", found) if negative and above[0].value != -1.0 else found
+    return r.make("neg", found) if negative else found
 
 
 def _piecewise(r: Recorder, node: Any) -> Symbol:
-    """where(c, a, b) from the last piece on; what is said nowhere repeats the last piece."""
+    """where(c, a, b) from the last piece on, which stands for the rest: the conditions leave nothing out."""
     result: Symbol | None = None
     for expression, condition in reversed(node.args):
         done: dict[Any, Symbol] = {}

@@ -39,6 +39,15 @@ def test_layers_of_jax_functions_are_those_of_their_text():
     assert layer.certificate.kind == "proved" and layer.tokens == ma.compile("sin(x)*cos(y)", PLANE, error=1e-4).tokens
 
 
+def test_conditions_are_counted_and_integers_are_not_read():
+    counted = target_of(lambda X: (X > 0).sum(axis=1) / 2 + ((X[:, 0] > 0) + (X[:, 0] > 1)) * 1.0, PLANE)
+    assert counted.text == "(where(x > 0, 1, 0) + where(y > 0, 1, 0))/2 + where(x > 0 or x > 1, 1, 0)"
+    for cut in (jnp.int32, jnp.float16):
+        assert "which changes them" in str(
+            target_of(lambda X, cut=cut: jax.lax.convert_element_type(X[:, 0], cut) * 1.0, PLANE).traced
+        )
+
+
 def test_what_has_no_program_is_said():
     target = target_of(lambda X: jnp.sort(X, axis=1)[:, 0], PLANE)
     assert target.expression is None and "`sort`" in str(target.traced)

@@ -109,6 +109,7 @@ FORMULAS = [
     sympy.Max(X, Y, 0) - sympy.Abs(X) * sympy.sign(Y) + sympy.Heaviside(X),
     X / (Y + 5) - 2 / (X + 7) ** 3 + (X + 3) ** sympy.Rational(2, 3) + sympy.sec(X / 2) + sympy.GoldenRatio,
     sympy.besselj(0, X) + sympy.erfc(Y) + sympy.gamma(X + 3) * sympy.LambertW(Y + 3) + sympy.airyai(X) - sympy.Si(Y),
+    sympy.Mul(-1, -1, X, evaluate=False) + sympy.Mod(Y, sympy.Rational(7, 10)) + sympy.Piecewise((X, X < 0), (Y, X >= 0)),
     sympy.Matrix([X * Y, sympy.atan2(Y, X + 3), sympy.log(X + 4, 2)]),
 ]
 
@@ -120,6 +121,22 @@ def test_a_formula_has_the_values_of_sympy(formula):
     for point in PLANE.sample(10, np.random.default_rng(3)):
         wanted = [float(f.evalf(30, subs=dict(zip((X, Y), map(float, point), strict=True)))) for f in rows]
         assert target.values(point[None]).ravel() == pytest.approx(wanted, rel=1e-13)
+
+
+def test_digits_beyond_float64_are_kept():
+    text = target_of(sympy.Float("0.1", 30) * X, LINE).text
+    number = sympy.sympify(text.replace("*x", "").replace("x*", "").strip("()"))
+    assert number == sympy.Rational(sympy.Float("0.1", 30)) != sympy.Rational(0.1)
+
+
+def test_a_formula_that_says_nothing_somewhere_on_the_box_is_refused():
+    for gap in (
+        sympy.Piecewise((X, X > 0)),
+        sympy.Piecewise((X, X < 0), (sympy.elliptic_k(X / 4), sympy.Gt(X, sympy.Rational(1, 10**5)))),
+    ):
+        with pytest.raises(ma.BadInput, match="is not seen to say something on the whole box"):
+            target_of(gap, LINE)
+    assert target_of(sympy.Piecewise((X, X > -5)), LINE).text == "x"
 
 
 def test_what_a_box_or_the_language_lacks_is_refused():
