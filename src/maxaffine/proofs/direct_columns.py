@@ -154,7 +154,7 @@ class Columns:
         here = off + gamma(2 * len(coefficients) + 2, U) * summed + TWICE * moved
         more = math.expm1(a.error) * size if a.error < 1.0 else math.inf
         error = (here * most + more) * (1 + 1e-12) + LOST
-        return self.put(steps.EXP, size, error, a.place, numbers=(DEEPEST, *coefficients[::-1]))
+        return self.put(steps.EXP, size, error, a.place, numbers=(DEEPEST, *_filled(steps.EXP, coefficients)))
 
     def wave(self, a: Column, cosine: bool, allowed: float) -> Column:
         """sin a or cos a, their series within `allowed`."""
@@ -166,7 +166,8 @@ class Columns:
         summed = reach * (1.0 + sum(abs(c) * top ** (k + 1) for k, c in enumerate(coefficients)))
         here = off + gamma(3 * len(coefficients) + 8, U) * summed + moved
         before = (0.0, 0.5, 1.0) if cosine else (0.5, 0.0, 0.0)
-        return self.put(steps.WAVE, 1.0, (here + a.error) * (1 + 1e-12) + LOST, a.place, numbers=(*before, *coefficients[::-1]))
+        numbers = (*before, *_filled(steps.WAVE, coefficients))
+        return self.put(steps.WAVE, 1.0, (here + a.error) * (1 + 1e-12) + LOST, a.place, numbers=numbers)
 
     def arctangent(self, a: Column, allowed: float) -> Column:
         """atan a, its series within `allowed`."""
@@ -226,6 +227,12 @@ class Columns:
         if kind in (steps.LOAD, steps.CONSTANT):
             return ()
         return (a, b) if kind in PAIRS else (a,)
+
+
+def _filled(kind: int, coefficients: tuple[float, ...]) -> tuple[float, ...]:
+    """From the highest degree down, with zeros before them up to a number of coefficients that has a loop of its own."""
+    count = next((n for n in steps.COUNTS[kind] if n >= len(coefficients)), len(coefficients))
+    return (0.0,) * (count - len(coefficients)) + coefficients[::-1]
 
 
 def _series(name: str, allowed: float) -> tuple[tuple[float, ...], float]:

@@ -25,6 +25,8 @@ from maxaffine.runtime.windowed import LN2_HIGH, LN2_LOW, LOG2E
 LOAD, CONSTANT, SCALE, SHIFT, ADD, SUBTRACT, SCALE_ADD, MULTIPLY, DIVIDE = range(9)
 MAXIMUM, MINIMUM, ABSOLUTE, SIGNED, ROOT, EXP, WAVE, ATAN, TABLE = range(9, 18)
 
+COUNTS = {EXP: (6, 9), WAVE: (4, 6)}
+"""Of coefficients that compiled code has loops for; shorter polynomials are filled up with zeros, which changes no bit."""
 CHUNK = 1 << 12  # queries at a time in NumPy
 WHOLE = 6755399441055744.0  # 1.5 2^52: added to a whole number, it leaves that number in the last bits
 HALF_PI = float.fromhex("0x1.921fb54442d18p+0")

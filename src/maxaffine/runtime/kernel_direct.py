@@ -54,35 +54,76 @@ def _horner(c, at, count, z, out):
 
 
 @nb.njit(inline="always")
+def _power(y):
+    """The rest r of y, and 2^n, with e^y = 2^n e^r."""
+    n = np.floor(y * LOG2E + 0.5)
+    bits = (np.float64(n + WHOLE).view(np.int64) + 1023) << 52
+    return (y - n * LN2_HIGH) - n * LN2_LOW, np.int64(bits).view(np.float64)
+
+
+@nb.njit(inline="always")
 def _exp(c, at, count, a, r, power, out):
-    """out = exp(a); r and power are work space."""
+    """out = exp(a); r and power are work space.  In one loop where the number of coefficients allows it."""
     least = c[at]
+    if count == 7:
+        c0, c1, c2, c3, c4, c5 = c[at + 1], c[at + 2], c[at + 3], c[at + 4], c[at + 5], c[at + 6]
+        for q in range(BLOCK):
+            t, scale = _power(a[q] if a[q] > least else least)
+            out[q] = (((((c0 * t + c1) * t + c2) * t + c3) * t + c4) * t + c5) * scale
+        return
+    if count == 10:
+        c0, c1, c2, c3, c4, c5 = c[at + 1], c[at + 2], c[at + 3], c[at + 4], c[at + 5], c[at + 6]
+        c6, c7, c8 = c[at + 7], c[at + 8], c[at + 9]
+        for q in range(BLOCK):
+            t, scale = _power(a[q] if a[q] > least else least)
+            v = ((((c0 * t + c1) * t + c2) * t + c3) * t + c4) * t + c5
+            out[q] = (((v * t + c6) * t + c7) * t + c8) * scale
+        return
     for q in range(BLOCK):
-        y = a[q] if a[q] > least else least
-        n = np.floor(y * LOG2E + 0.5)
-        r[q] = (y - n * LN2_HIGH) - n * LN2_LOW
-        bits = (np.float64(n + WHOLE).view(np.int64) + 1023) << 52
-        power[q] = np.int64(bits).view(np.float64)
+        r[q], power[q] = _power(a[q] if a[q] > least else least)
     _horner(c, at + 1, count - 1, r, out)
     for q in range(BLOCK):
         out[q] = out[q] * power[q]
 
 
 @nb.njit(inline="always")
+def _turned(a, before, after, odd):
+    """The rest of an angle, and its sign in the highest bit."""
+    n = np.floor(a * INVERSE_PI + before)
+    m = n + after
+    return (a - m * PI_HIGH) - m * PI_LOW, np.float64((n + odd) + WHOLE).view(np.int64) << 63
+
+
+@nb.njit(inline="always")
+def _signed(value, sign):
+    return np.int64(np.float64(value).view(np.int64) ^ sign).view(np.float64)
+
+
+@nb.njit(inline="always")
 def _wave(c, at, count, a, r, s, sign, out):
-    """out = sin(a) or cos(a); r, s and sign are work space."""
+    """out = sin(a) or cos(a); r, s and sign are work space.  In one loop where the number of coefficients allows it."""
     before, after, odd = c[at], c[at + 1], c[at + 2]
+    if count == 7:
+        c0, c1, c2, c3 = c[at + 3], c[at + 4], c[at + 5], c[at + 6]
+        for q in range(BLOCK):
+            t, bits = _turned(a[q], before, after, odd)
+            u = t * t
+            out[q] = _signed(t * (u * (((c0 * u + c1) * u + c2) * u + c3)) + t, bits)
+        return
+    if count == 9:
+        c0, c1, c2, c3, c4, c5 = c[at + 3], c[at + 4], c[at + 5], c[at + 6], c[at + 7], c[at + 8]
+        for q in range(BLOCK):
+            t, bits = _turned(a[q], before, after, odd)
+            u = t * t
+            out[q] = _signed(t * (u * (((((c0 * u + c1) * u + c2) * u + c3) * u + c4) * u + c5)) + t, bits)
+        return
     for q in range(BLOCK):
-        n = np.floor(a[q] * INVERSE_PI + before)
-        m = n + after
-        t = (a[q] - m * PI_HIGH) - m * PI_LOW
+        t, sign[q] = _turned(a[q], before, after, odd)
         r[q] = t
         s[q] = t * t
-        sign[q] = np.float64((n + odd) + WHOLE).view(np.int64) << 63
     _horner(c, at + 3, count - 3, s, out)
     for q in range(BLOCK):
-        found = r[q] * (s[q] * out[q]) + r[q]
-        out[q] = np.int64(np.float64(found).view(np.int64) ^ sign[q]).view(np.float64)
+        out[q] = _signed(r[q] * (s[q] * out[q]) + r[q], sign[q])
 
 
 @nb.njit(inline="always")
@@ -123,9 +164,27 @@ def _table(c, at, count, a, w, place, out):
             out[q] = out[q] * w[q] + c[place[q] + k]
 
 
+@nb.njit(inline="always")
+def _load(flat, D, i, base, size, out):
+    """Variable i of the queries from `base` on; strides that are known make vector instructions."""
+    if size == BLOCK and D == 1:
+        for q in range(BLOCK):
+            out[q] = flat[base + q]
+    elif size == BLOCK and D == 2:
+        for q in range(BLOCK):
+            out[q] = flat[2 * (base + q) + i]
+    elif size == BLOCK and D == 3:
+        for q in range(BLOCK):
+            out[q] = flat[3 * (base + q) + i]
+    else:
+        for q in range(BLOCK):
+            out[q] = flat[D * (base + min(q, size - 1)) + i]
+
+
 @nb.njit(nb.void(TABLE, INDEX_TABLE, ROW, INDICES, INTEGER, OUT, INTEGER, INTEGER), **OPTIONS)
 def direct(x, rows, numbers, outputs, columns, out, start, stop):
     """Queries start..stop of a program; see runtime/direct.py for its instructions."""
+    flat, answers = x.reshape(-1), out.reshape(-1)
     held = np.empty((columns, BLOCK))
     one, two = np.empty(BLOCK), np.empty(BLOCK)
     whole = np.empty(BLOCK, dtype=np.int64)
@@ -136,10 +195,7 @@ def direct(x, rows, numbers, outputs, columns, out, start, stop):
             made = held[rows[step, 1]]
             first, second = held[a if kind != steps.LOAD else 0], held[b]
             if kind == steps.LOAD:
-                for q in range(size):
-                    made[q] = x[base + q, a]
-                for q in range(size, BLOCK):
-                    made[q] = x[base + size - 1, a]
+                _load(flat, x.shape[1], a, base, size, made)
             elif kind == steps.CONSTANT:
                 made[:] = numbers[at]
             elif kind == steps.SCALE:
@@ -191,5 +247,9 @@ def direct(x, rows, numbers, outputs, columns, out, start, stop):
                 _table(numbers, at, count, first, one, whole, made)
         for k in range(outputs.shape[0]):
             made = held[outputs[k]]
-            for q in range(size):
-                out[base + q, k] = made[q]
+            if size == BLOCK and outputs.shape[0] == 1:
+                for q in range(BLOCK):
+                    answers[base + q] = made[q]
+            else:
+                for q in range(size):
+                    out[base + q, k] = made[q]

@@ -10,7 +10,7 @@ import numpy as np
 from maxaffine.runtime.kernel_exp import INDEX_TABLE, INDICES, INTEGER, OPTIONS, OUT, ROW, TABLE, exponential, given
 from maxaffine.runtime.two_level import BRANCH, UNSEEN
 
-BLOCK = 128  # queries at a time: their scores against all clusters stay in the cache
+BLOCK, NUMBERS = 1024, 1 << 17  # queries at a time, fewer where their scores against all clusters would not stay in the cache
 
 
 @nb.njit(inline="always")
@@ -46,6 +46,7 @@ def two_level(
 ):  # fmt: skip
     """Adds queries start..stop of a group of clusters to `out`; see two_level.Program for the tables."""
     C, E = sites.shape
+    block = max(128, min(BLOCK, NUMBERS // C, (stop - start + 127) // 128 * 128))
     D = x.shape[1]
     K = out.shape[1]
     keys, longest = 0, 0
@@ -55,62 +56,62 @@ def two_level(
             keys = max(keys, count[k, e])
             size *= count[k, e]
         longest = max(longest, size)
-    z = np.empty((E, BLOCK))
-    scores = np.empty((C, BLOCK))
-    best = np.empty(BLOCK)
-    t = np.empty(BLOCK, dtype=slopes.dtype)
-    top = np.empty(BLOCK, dtype=slopes.dtype)
-    above = np.empty((K, BLOCK))
-    below = np.empty(BLOCK)
-    lost = np.empty(BLOCK)
-    picked = np.empty(BLOCK + 1, dtype=np.int64)  # queries that a cluster answers; what follows is about them
-    mass = np.empty(BLOCK)
-    norm = np.empty(BLOCK)
-    local = np.empty((E, BLOCK))
-    logits = np.empty((keys, BLOCK), dtype=slopes.dtype)
-    weights = np.empty((keys, BLOCK))
-    work = np.empty((keys, BLOCK))
-    partial = np.empty((longest, BLOCK))
-    for base in range(start, stop, BLOCK):
-        size = min(BLOCK, stop - base)
+    z = np.empty((E, block))
+    scores = np.empty((C, block))
+    best = np.empty(block)
+    t = np.empty(block, dtype=slopes.dtype)
+    top = np.empty(block, dtype=slopes.dtype)
+    above = np.empty((K, block))
+    below = np.empty(block)
+    lost = np.empty(block)
+    picked = np.empty(block + 1, dtype=np.int64)  # queries that a cluster answers; what follows is about them
+    mass = np.empty(block)
+    norm = np.empty(block)
+    local = np.empty((E, block))
+    logits = np.empty((keys, block), dtype=slopes.dtype)
+    weights = np.empty((keys, block))
+    work = np.empty((keys, block))
+    partial = np.empty((longest, block))
+    for base in range(start, stop, block):
+        size = min(block, stop - base)
         for e in range(E):
             for q in range(size):
                 z[e, q] = matrix[e, 0] * (x[base + q, 0] - centre[0])
             for i in range(1, D):
                 for q in range(size):
                     z[e, q] = z[e, q] + matrix[e, i] * (x[base + q, i] - centre[i])
-            for q in range(size, BLOCK):
+            for q in range(size, block):
                 z[e, q] = 0.0
-        for q in range(BLOCK):
+        for q in range(block):
             best[q] = -np.inf
             below[q] = 0.0
             lost[q] = 0.0
         for m in range(K):
-            for q in range(BLOCK):
+            for q in range(block):
                 above[m, q] = 0.0
         for k in range(C):
-            for q in range(BLOCK):
+            for q in range(block):
                 scores[k, q] = sites[k, 0] * z[0, q]
             for e in range(1, E):
-                for q in range(BLOCK):
+                for q in range(block):
                     scores[k, q] = scores[k, q] + sites[k, e] * z[e, q]
-            for q in range(BLOCK):
+            for q in range(block):
                 scores[k, q] = scores[k, q] + offsets[k]
             for e in range(E):
                 o, r, begin = origin[k, e], radius[k, e], first[k, e]
                 if count[k, e] == 1 and slopes[begin] == 0.0 and betas[begin] == 0.0:
                     continue
-                for q in range(BLOCK):
+                for q in range(block):
                     t[q] = (z[e, q] - o) / r
-                for q in range(BLOCK):
+                for q in range(block):
                     top[q] = t[q] * slopes[begin] + betas[begin]
                 for j in range(begin + 1, begin + count[k, e]):
-                    for q in range(BLOCK):
+                    for q in range(block):
                         other = t[q] * slopes[j] + betas[j]
                         top[q] = other if other > top[q] else top[q]
-                for q in range(BLOCK):
+                for q in range(block):
                     scores[k, q] = scores[k, q] + top[q]
-            for q in range(BLOCK):
+            for q in range(block):
                 best[q] = scores[k, q] if scores[k, q] > best[q] else best[q]
         for k in range(C):
             floor = floors[k]
