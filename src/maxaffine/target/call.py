@@ -1,5 +1,6 @@
 """Calling a user's function, and saying what is wrong with what comes back."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -60,7 +61,21 @@ def _called(function: Callable[..., Any], inputs: tuple[Array, ...], batch: bool
             raise BadInput(f"the target raised {_said(error)} for one point, an input of shape {shapes}.") from error
         alone = any(hint in str(error) for hint in _NOT_VECTORISED)
         advice = f"it seems to expect single points: {_WAY_OUT}" if alone else f"it is called with batches; {_WAY_OUT}"
+        advice = _takes_other(function, inputs) or advice
         raise BadInput(f"the target raised {_said(error)} for an input of shape {shapes}; {advice}.") from error
+
+
+def _takes_other(function: Callable[..., Any], inputs: tuple[Array, ...]) -> str | None:
+    """What a function gets that takes another number of arguments; None where it takes as many."""
+    try:
+        inspect.signature(function).bind(*inputs)
+    except ValueError:  # a function in C, which does not tell
+        return None
+    except TypeError:
+        if len(inputs) == 2:
+            return "a function of two inputs is called with two arrays, the query's and the context's"
+        return "a function of a sequence is called with one array (B, d, n)" if inputs[0].ndim == 3 else None
+    return None
 
 
 def check_finite(values: Array, points: Array, box: Box, description: str) -> None:

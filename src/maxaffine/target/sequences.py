@@ -17,6 +17,13 @@ from maxaffine.target.box import Box, sequence_names
 
 _INDEXED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*\[([^\[\]]*)\]")
 _INDICES = re.compile(r"\s*(\d{1,6})\s*(?:,\s*(\d{1,6})\s*)?")
+_WHOLE = re.compile(r"\b(sort|median|mean|average|softmax|argmax|topk|top_k|cumsum|sum|roll|flip|conv|pool)\s*\(")
+_MAPS = {
+    "sort": ("sort_2", "sort_3", "sort_4"), "median": ("median_3",), "mean": ("mean_5", "running_mean_5"),
+    "softmax": ("softmax_3",), "argmax": ("argmax_2",), "topk": ("top_2_of_4",), "top_k": ("top_2_of_4",),
+    "cumsum": ("running_mean_5",), "conv": ("convolution_5",), "pool": ("max_pooling_4", "sliding_maximum_5"),
+    "flip": ("reverse_3",),
+}  # fmt: skip
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -26,7 +33,10 @@ def read(text: str, box: Box, boxes: tuple[Box, Box] | None = None) -> tuple[Exp
     Only on a box of sequences, or two `boxes` of which one is, there are several output tokens.
     """
     sequence = any(one.is_sequence for one in boxes or (box,))
-    if not isinstance(text, str) or not (sequence or ";" in text):
+    if not isinstance(text, str):
+        return Expression.parse(text, box.names), None
+    _doubt(text, box, boxes, sequence)
+    if not (sequence or ";" in text):
         return Expression.parse(text, box.names), None
     spelled = _spelled(text, box, boxes)
     columns = pieces(spelled)
@@ -47,6 +57,35 @@ def read(text: str, box: Box, boxes: tuple[Box, Box] | None = None) -> tuple[Exp
     d_out, n_out = counts[0], len(columns)
     order = tuple(whole.outputs[c * d_out + r] for r in range(d_out) for c in range(n_out))
     return replace(whole, text=spelled.strip(), outputs=order), (d_out, n_out)
+
+
+def _doubt(text: str, box: Box, boxes: tuple[Box, Box] | None, sequence: bool) -> None:
+    """Say what is meant by the ways to write sequences that have no meaning here."""
+    if not sequence:
+        found = _INDEXED.search(text)
+        if found is not None:
+            raise BadInput(
+                f"`{found.group()[:40]}` is an entry of a sequence, and the box ({', '.join(box.names[:8])}) is none: write a "
+                "name of the box, or give a sequence box, Box.sequence(d=1, n=3) or --sequence d=1,n=3."
+            )
+        return
+    if text.rstrip().endswith(";") and text.strip(" ;\n\t"):
+        raise BadInput("the expression ends with a semicolon, which stands between output tokens only: leave the last one out.")
+    whole = _WHOLE.search(text)
+    if whole is not None:
+        name = whole[1]
+        known = ", ".join(f"`{one}`" for one in _MAPS.get(name, ()))
+        where = f"the gallery has {known}" if known else "the gallery (`maxaffine gallery`) has maps of whole sequences"
+        raise BadInput(
+            f"`{name}` is not a function of the language, in which every number of an output is written out, by max and +; "
+            f"{where}, and Python functions of an array (B, d, n) are read."
+        )
+    prefix = box.prefix if boxes is None else None
+    if prefix is None or prefix in box.names or re.search(rf"\b{prefix}\s*:=", text):
+        return
+    if re.search(rf"(?<![\w.]){prefix}(?!\w|\s*\[)", text):
+        entries = ", ".join(box.names[:3]) + (", .." if len(box.names) > 3 else "")
+        raise BadInput(f"`{prefix}` is the whole sequence; write its entries, {entries}, also called {prefix}[i,j].")
 
 
 def _spelled(text: str, box: Box, boxes: tuple[Box, Box] | None) -> str:

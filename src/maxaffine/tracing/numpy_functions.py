@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from maxaffine.tracing.array import BATCH, Traced, alike, constant, elementwise, lifted, matmul, named, rearranged, reduced
+from maxaffine.tracing.ordering import ascending, middle, rows_of
 from maxaffine.tracing.record import Recorder
 from maxaffine.tracing.vocabulary import MEANINGS, PI, SEVERAL, number
 
@@ -227,6 +228,12 @@ def _cumulative(name: str) -> Callable[..., Traced]:
     return function
 
 
+def _sorted(r: Recorder, a: Any, axis: Any = -1, **_: Any) -> Traced:
+    """np.sort along an axis of coordinates or tokens."""
+    rows, at = rows_of(r, a, axis, "sort")
+    return stack(r, ascending(r, rows), at)
+
+
 def einsum(r: Recorder, rule: str, *operands: Any, **_: Any) -> Traced:
     """Sums of products by letters, without dots."""
     left, arrow, out = rule.replace(" ", "").partition("->")
@@ -312,7 +319,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "where": where, "select": _select, "clip": clip, "interp": _interpolated, "sinc": _sinc, "polyval": _polynomial,
     "sum": total, "prod": product, "mean": mean, "average": mean, "max": most, "amax": most, "min": least, "amin": least,
     "var": _variance, "std": lambda r, *a, **k: named(r, "sqrt", _variance(r, *a, **k)), "norm": norm,
-    "cumsum": _cumulative("add"), "cumprod": _cumulative("multiply"),
+    "cumsum": _cumulative("add"), "cumprod": _cumulative("multiply"), "sort": _sorted, "median": middle,
     "dot": matmul, "matmul": matmul, "inner": lambda r, a, b: matmul(r, a, np.swapaxes(b, -1, -2) if np.ndim(b) > 1 else b),
     "einsum": einsum, "stack": stack, "concatenate": concatenate, "hstack": joined(np.hstack), "vstack": joined(np.vstack),
     "column_stack": joined(np.column_stack), "dstack": joined(np.dstack),

@@ -221,10 +221,28 @@ def test_the_same_layer_at_another_temperature_is_proved_anew():
     ("x1; y[1]", ma.Box.sequence(1, 3), r"called x\[i,j\]"),
     ("x1; ; x2", ma.Box.sequence(1, 3), "stands where a value should be"),
     ("max(x1; x2)", ma.Box.sequence(1, 3), "not part of the grammar"),
+    ("x1; x2;", ma.Box.sequence(1, 3), "ends with a semicolon"),
+    ("sort(x)", ma.Box.sequence(1, 3), "the gallery has `sort_2`, `sort_3`, `sort_4`"),
+    ("x + 1", ma.Box.sequence(1, 3), "`x` is the whole sequence; write its entries, x1, x2, x3"),
+    ("a[1]", SQUARE, "`a\\[1\\]` is an entry of a sequence"),
+    (lambda x, y: x + y, ma.Box.sequence(1, 2), "a function of a sequence is called with one array"),
+    (lambda x: x, (ma.Box(q=(0, 1)), ma.Box(k=(0, 1))), "called with two arrays, the query's and the context's"),
 ])  # fmt: skip
 def test_bad_sequence_expressions_are_refused_with_a_sentence_of_their_own(text, box, said):
     with pytest.raises(BadInput, match=said):
         Target.of(text, box)
+
+
+@pytest.mark.parametrize(("function", "box", "tokens"), [
+    (np.sort, ma.Box.sequence(1, 3), 7), (lambda X: np.sort(X, axis=1), ma.Box.sequence(2, 2), 4),
+    (lambda X: -np.sort(-X)[:, :, :1], ma.Box.sequence(1, 3), 3), (lambda X: np.median(X, axis=2), ma.Box.sequence(1, 3), 6),
+    (lambda X: np.median(X, axis=2, keepdims=True), ma.Box.sequence(1, 4), 12),
+])  # fmt: skip
+def test_sorted_entries_are_read_as_sums_of_the_largest(function, box, tokens):
+    layer = ma.compile(lambda X: function(X), box, error=1e-6)
+    X = box.unflatten(box.sample(50, np.random.default_rng(0)))
+    assert layer.certificate.kind == "proved" and layer.tokens <= tokens
+    assert np.abs(layer(X) - function(X).reshape(layer(X).shape)).max() <= layer.bound
 
 
 def test_sequence_expressions_name_entries_in_three_ways():
