@@ -138,6 +138,19 @@ def test_a_ridge_fit_beats_the_lookup_in_two_variables_and_says_what_it_does_not
     assert found["ridge ramps, rho*"] < found["hard lookup"] / 2 and found["Bernstein head"] < 1e-3
 
 
+def test_a_ridge_fit_needs_samples_at_the_boundary():
+    rng, corners = np.random.default_rng(0), np.array([(1, 1), (1, -1), (-1, 1), (-1, -1)])
+    inside, edge = rng.uniform(-np.pi, np.pi, (512, 2)), rng.uniform(-np.pi, np.pi, (256, 2))
+    edge[np.arange(256), rng.integers(0, 2, 256)] = np.pi * rng.choice([-1, 1], 256)
+    places = np.stack(np.meshgrid(*[np.linspace(-np.pi, np.pi, 41)] * 2), axis=-1).reshape(-1, 2)
+
+    def error(samples):
+        net = ramp.ridge_fit(samples, np.sin(samples[:, 0]) + np.cos(samples[:, 1]), 64)
+        return np.abs(net(places) - np.sin(places[:, 0]) - np.cos(places[:, 1])).max()
+
+    assert error(0.9 * inside) > 2 * error(np.concatenate([inside, edge, np.pi * corners]))
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
