@@ -18,6 +18,7 @@ from maxaffine.one_layer import one_layer
 from maxaffine.proofs.statistical import Statistical
 from maxaffine.request import LONGEST, NEAREST, Request, check_choice, request_of, without_old_names
 from maxaffine.run import Run
+from maxaffine.runtime.parallel import in_passing
 from maxaffine.search import METHODS
 from maxaffine.stack.saved import is_stack
 from maxaffine.stack.search import Layers, check_layers, in_layers, with_offer
@@ -92,7 +93,7 @@ def compile(
     check_choice("method", method, (*METHODS, NEAREST))
     check_layers(layers, method, literal)
     try:
-        with one_blas_thread():
+        with one_blas_thread(), in_passing():
             request = request_of(
                 target, box, error=error, relative=relative, norm=norm, dtype=dtype, method=method, gap=gap, keys=keys,
                 literal=literal, require=require, vectorize=vectorize, trace=trace, lipschitz=lipschitz, modulus=modulus,

@@ -8,6 +8,7 @@ import numpy as np
 
 from maxaffine.checker.proved import DOUBLE, NotProved
 from maxaffine.core.arrays import Array
+from maxaffine.core.tangents import Tangents
 
 
 def log_normaliser(slopes: Array, offsets: Array, size: Array) -> tuple[float, float]:
@@ -31,8 +32,7 @@ def log_normaliser(slopes: Array, offsets: Array, size: Array) -> tuple[float, f
 
 def _lowest(tangent: Callable[[Array], tuple[float, Array]], size: Array) -> float:
     """A lower bound of a convex function: a linear program finds the mean of tangents that is highest where it is lowest."""
-    from scipy.optimize import linprog
-
+    tangents = Tangents(size)
     E, z = len(size), np.zeros(len(size))
     values: list[float] = []
     leans: list[Array] = []
@@ -42,17 +42,14 @@ def _lowest(tangent: Callable[[Array], tuple[float, Array]], size: Array) -> flo
         seen = min(seen, value)
         values.append(value - float(lean @ z))
         leans.append(lean)
-        rows = np.concatenate([np.array(leans), -np.ones((len(leans), 1))], axis=1)
-        bounds = [*((-float(s), float(s)) for s in size), (None, None)]
-        found = linprog(np.append(np.zeros(E), 1.0), A_ub=rows, b_ub=-np.array(values), bounds=bounds, method="highs")
-        if found.status != 0:
+        tangents.add(values[-1], lean)
+        found = tangents.solve()
+        if found is None:
             break
-        shares = np.maximum(-np.asarray(found.ineqlin.marginals), 0.0)
-        if not float(shares.sum()) > 0:
-            break
-        shares = shares / float(shares.sum())
+        shares, place = found
+        shares = np.maximum(shares, 0.0) / float(np.maximum(shares, 0.0).sum())
         best = max(best, float(shares @ np.array(values)) - float(np.abs(shares @ np.array(leans)) @ size))
         if seen - best < 0.03:
             break
-        z = np.clip(found.x[:E], -size, size)
+        z = np.clip(place, -size, size)
     return best

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.boxes import mesh
@@ -29,6 +30,7 @@ Function = Callable[[Array], Array]  # z (M, E) -> (M, K)
 
 LAMBDAS = (3.0, 0.3, 0.03, 0.003)  # of the error wanted over the size of the function: dampings that are tried
 MORE_LAMBDAS = (*LAMBDAS, 0.0003)
+AT_ONCE = 1 << 19  # values on a grid of heads that are judged together
 SOME = 24  # points per axis at which the cost of rounding is judged
 
 
@@ -195,35 +197,40 @@ class Basis:
 
 
 def affine_values(
-    bases: Sequence[Basis], samples: Array, dampings: Iterable[float], lean: Sequence[bool] = ()
-) -> Iterator[tuple[Array, Array]]:
-    """Values c (N_1, .., N_E, K) and slopes G (.., K, E) for samples on the product of the bases' grids, damping by damping.
+    bases: Sequence[Basis], samples: Array, dampings: Sequence[float], lean: Sequence[bool] = ()
+) -> tuple[Array, Array]:
+    """Values c (N_1, .., N_E, K, L) and slopes G (.., K, L, E) for samples on the product of the bases' grids and L dampings.
 
     `lean`: the coordinates in which values may be affine, by default all of them.
     """
     E = len(bases)
-    inside = spread([b.U.T for b in bases], samples)
-    outside = [spread([b.Q.T if i == e else b.U.T for i, b in enumerate(bases)], samples) for e in range(E)]
-    rows = [[b.T if i == e else b.S for i, b in enumerate(bases)] for e in range(E)]
-    back = [[b.Rt.T if i == e else b.Vt.T for i, b in enumerate(bases)] for e in range(E)]
-    into = [[b.C if i == e else b.S[:, None] * b.Vt for i, b in enumerate(bases)] for e in range(E)]
-    whole, home = [b.S for b in bases], [b.Vt.T for b in bases]
-    for damping in dampings:
-        core, slopes = inside, []
-        for e in range(E):
-            G = spread(back[e], outside[e] * _kept(rows[e], damping))
-            if lean and not lean[e]:
-                slopes.append(np.zeros_like(G))
-                continue
-            core = core - spread(into[e], G)
-            slopes.append(G)
-        yield spread(home, core * _kept(whole, damping)), np.stack(slopes, axis=-1)
+    core = spread([b.U.T for b in bases], samples)[..., None]
+    slopes = []
+    for e in range(E):
+        own = spread([b.Q.T if i == e else b.U.T for i, b in enumerate(bases)], samples)[..., None]
+        kept = _kept([b.T if i == e else b.S for i, b in enumerate(bases)], dampings)
+        G = spread([b.Rt.T if i == e else b.Vt.T for i, b in enumerate(bases)], own * kept)
+        if lean and not lean[e]:
+            slopes.append(np.zeros_like(G))
+            continue
+        core = core - spread([b.C if i == e else b.S[:, None] * b.Vt for i, b in enumerate(bases)], G)
+        slopes.append(G)
+    return spread([b.Vt.T for b in bases], core * _kept([b.S for b in bases], dampings)), np.stack(slopes, axis=-1)
 
 
-def _kept(singular: Sequence[Array], damping: float) -> Array:
-    """s/(s^2 + damping^2) for the products s of singular values, one axis more for the outputs."""
-    products = reduce(np.multiply.outer, singular)
-    return np.asarray(products / (products**2 + min(damping, 1e100) ** 2))[..., None]  # its square is a number
+def affine_along(basis: Basis, samples: Array, dampings: Sequence[float]) -> tuple[Array, Array]:
+    """The same along one axis for all dampings at once: values and slopes (L, N, K) for samples (M, K)."""
+    inside, outside = basis.U.T @ samples, basis.Q.T @ samples
+    squares = np.minimum(dampings, 1e100)[:, None] ** 2
+    slopes = basis.Rt.T @ ((basis.T / (basis.T**2 + squares))[:, :, None] * outside)
+    values = basis.Vt.T @ ((basis.S / (basis.S**2 + squares))[:, :, None] * (inside - basis.C @ slopes))
+    return values, slopes
+
+
+def _kept(singular: Sequence[Array], dampings: Sequence[float]) -> Array:
+    """s/(s^2 + damping^2) for the products s of singular values, one axis more for the outputs and one for the dampings."""
+    products = reduce(np.multiply.outer, singular)[..., None, None]
+    return np.asarray(products / (products**2 + np.minimum(dampings, 1e100) ** 2))  # its square is a number
 
 
 # -- what a head is worth
@@ -251,8 +258,30 @@ class Judge:
         """The expected sup error of values, and slopes where they are affine; infinite where it is not `below`."""
         g = affine_on_grid(self._W, values, slopes, self.grids)
         away = float(np.abs(g - self.exact).max())
-        if away >= below:
-            return math.inf
+        return self._with_rounding(values, slopes, g, away) if away < below else math.inf
+
+    def best(self, values: Array, slopes: Array, good: NDArray[np.bool_]) -> tuple[float, int]:
+        """The least expected error of values (.., K, L) and slopes (.., K, L, E) that are `good`, and its place among the L."""
+        L, K = values.shape[-1], values.shape[-2]
+        step, away = max(1, AT_ONCE // max(1, self.exact.size)), np.full(L, math.inf)
+        on_grid: list[Array] = []
+        for first in range(0, L, step):
+            c, G = values[..., first : first + step], slopes[..., first : first + step, :]
+            g = affine_on_grid(self._W, c.reshape(*c.shape[:-2], -1), G.reshape(*G.shape[:-3], -1, G.shape[-1]), self.grids)
+            g = g.reshape(*g.shape[:-1], K, -1)
+            away[first : first + step] = np.abs(g - self.exact[..., None]).max(axis=tuple(range(g.ndim - 1)))
+            on_grid += [g[..., i] for i in range(g.shape[-1])]
+        best, place = math.inf, 0
+        for i in np.argsort(np.where(good, away, math.inf), kind="stable"):
+            if not (good[i] and away[i] < best):
+                break
+            total = self._with_rounding(values[..., i], slopes[..., i, :], on_grid[i], float(away[i]))
+            if total < best:
+                best, place = total, int(i)
+        return best, place
+
+    def _with_rounding(self, values: Array, slopes: Array | None, g: Array, away: float) -> float:
+        """The error of a head whose values on the grid are g, `away` from the function there, rounding included."""
         loss, query = self._loss(values, slopes, g[tuple(self._some)]), query_rounding(self.dtype)
         if query and min(g.shape[:-1]) > 1:
             loss += query * sum(float(np.abs(np.gradient(g, -grid, axis=e)).max()) for e, grid in enumerate(self.grids))

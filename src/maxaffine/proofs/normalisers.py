@@ -13,6 +13,7 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.rounding import FLOAT64
+from maxaffine.core.tangents import Tangents
 from maxaffine.layer.blocks import largest_token
 from maxaffine.layer.grouped import AnyGroup, GroupedLayer
 from maxaffine.layer.side_by_side import OutputsLayer
@@ -62,24 +63,20 @@ def _convex(slopes: Array, offsets: Array, size: Array) -> tuple[float, float]:
         return _least_on_line(lambda z: level(np.array([z])), float(size[0])) - slack - 1e-9, high
     # Cutting planes (Kelley): the next point is where the tangents so far are lowest; a mean of tangents is below log Z as well.
     cuts: list[tuple[float, Array]] = []
+    tangents = Tangents(size)
     best, least, z = -math.inf, math.inf, np.zeros(E)
     for _ in range(40 * E):
         value, lean = level(z)
         cuts.append((value - float(lean @ z), lean))
+        tangents.add(*cuts[-1])
         least = min(least, value)
-        rows = np.array([[*one, -1.0] for _, one in cuts])
-        from scipy.optimize import linprog  # loading it takes longer than most compiles
-
-        found = linprog(
-            [*([0.0] * E), 1.0], A_ub=rows, b_ub=[-c for c, _ in cuts], bounds=[*((-s, s) for s in size), (None, None)]
-        )
-        if found.x is None:
+        found = tangents.solve()
+        if found is None:
             break
-        shares = np.maximum(-np.asarray(found.ineqlin.marginals), 0.0)
-        shares /= max(float(shares.sum()), 1e-300)
+        shares, place = found
         mean = shares @ np.array([one for _, one in cuts])
         best = max(best, float(shares @ np.array([c for c, _ in cuts])) - float(np.abs(mean) @ size))
-        z = np.clip(found.x[:E], -size, size)
+        z = np.clip(place, -size, size)
         if least - best < 0.05:
             break
     return best - slack - 1e-9, high

@@ -50,7 +50,7 @@ def observe_integral(
     """The L_p error by stratified sampling, with its standard error; where that is above the bound, judged by enclosures."""
 
     def estimate(differences: Differences, few: bool) -> Observed:
-        budget = 20_000 if few else int(np.clip(4 * FLOPS / max(flops, 1), 20_000, 2_000_000))
+        budget = 20_000 if few else int(np.clip(4 * FLOPS / max(flops, 1), 20_000, 400_000))
         return _stratified(differences, layer, p, seed, budget)
 
     return _without_noise(estimate, evaluate, target, bound)

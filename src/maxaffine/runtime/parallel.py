@@ -10,8 +10,10 @@ each in NumPy.
 import importlib
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +28,17 @@ BLOCK = 256  # queries at a time in every kernel
 
 _loaded: dict[str, Callable[..., Any] | None] = {}
 _waited: dict[str, int] = {}
+_in_passing: ContextVar[bool] = ContextVar("in_passing", default=False)
+
+
+@contextmanager
+def in_passing() -> Iterator[None]:
+    """Inside, a large batch is not taken for the first of many: a kernel is loaded where this work alone takes as long."""
+    token = _in_passing.set(True)
+    try:
+        yield
+    finally:
+        _in_passing.reset(token)
 
 
 def kernel(name: str, work: int, count: int = CALL) -> Callable[..., Any] | None:
@@ -35,7 +48,8 @@ def kernel(name: str, work: int, count: int = CALL) -> Callable[..., Any] | None
     """
     if name not in _loaded:
         _waited[name] = _waited.get(name, 0) + work * max(1, CALL // max(1, count))
-        if work < ENOUGH and _waited[name] < PATIENCE:
+        enough, patience = (2 * PATIENCE, 2 * PATIENCE) if _in_passing.get() else (ENOUGH, PATIENCE)
+        if work < enough and _waited[name] < patience:
             return None
         try:
             _loaded[name] = getattr(importlib.import_module(f"maxaffine.runtime.kernel_{name}"), name)

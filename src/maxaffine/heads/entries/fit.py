@@ -207,7 +207,8 @@ def refitted(
         for lam in MORE_LAMBDAS:
             samples = part
             for _ in range(FILLINGS if gaps.any() else 1):
-                ((values, slopes),) = affine_values(bases, samples, (max(lam * error / scale, 4.0 * unit),))
+                c, G = affine_values(bases, samples, (max(lam * error / scale, 4.0 * unit),))
+                values, slopes = c[..., 0], G[..., 0, :]
                 if gaps.any():
                     samples = np.where(gaps[..., None], affine_on_grid(own, values, slopes, nodes), part)
             best = min(best, judged(values, slopes), key=lambda one: one.error)

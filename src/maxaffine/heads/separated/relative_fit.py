@@ -7,8 +7,6 @@ so that a function that spans decades is followed as well where it is small, and
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from maxaffine.core import deadline
@@ -39,7 +37,7 @@ class RelativeCurve(AxisCurve):
         low, high = f.min(axis=0), f.max(axis=0)
         same = low * high > 0
         middle = np.where(same, 2.0 * low * high / np.where(same, low + high, 1.0), (low + high) / 2.0)
-        return self._judge(design, middle[None], self.f(design.check))
+        return self._relative(design, middle[None], self.f(design.check))
 
     def _fit(self, design: Design, f: Array, f_check: Array, below: float) -> AxisFit:
         W, sizes = weights(design.axis.keys, design.z), self.sizes(design.z)
@@ -53,12 +51,11 @@ class RelativeCurve(AxisCurve):
         fits = []
         for damping in self._dampings(fitting.LAMBDAS):
             solved = np.einsum("knj,kn->jk", Vt, projected * S / (S * S + damping * damping))
-            fits.append(self._judge(design, D * solved, f_check))
+            fits.append(self._relative(design, D * solved, f_check))
         return min(fits, key=lambda fit: fit.error)
 
-    def _judge(
-        self, design: Design, values: Array, f_check: Array, slopes: Array | None = None, below: float = math.inf
-    ) -> AxisFit:
+    def _relative(self, design: Design, values: Array, f_check: Array) -> AxisFit:
+        """The head with these values, and its relative error."""
         stored, sizes = fitting.as_stored(values, self.dtype), self.sizes(design.check)
         if not np.isfinite(stored).all():
             return AxisFit(np.inf, design.axis, stored)

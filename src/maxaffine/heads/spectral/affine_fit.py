@@ -177,17 +177,13 @@ class AffineProducts:
                 self._bases[key] = Basis.of(axis, grid)
             bases.append(self._bases[key])
         judge = Judge([axis.keys for axis in axes], checks, exact, self.dtype, self.E + 3, 0.003 * self.wanted)
-        shape = samples.shape[-1:]
-        best = ProductFit(math.inf, axes, np.zeros((*counts, *shape)), np.zeros((*counts, *shape, self.E)))
         dampings = [max(lam * self.wanted / self.scale, 4.0 * self.unit) for lam in MORE_LAMBDAS]
-        for fitted in affine_values(bases, samples, dampings, self.lean):
-            values, slopes = (as_stored(part, self.dtype) for part in fitted)
-            if not max(float(np.abs(values).max()), float(np.abs(slopes).max())) <= min(self.largest, LARGEST):
-                continue
-            total = judge.error(values, slopes, best.error)
-            if total < best.error:
-                best = ProductFit(total, axes, values, slopes)
-        return best
+        values, slopes = (as_stored(part, self.dtype) for part in affine_values(bases, samples, dampings, self.lean))
+        largest = [max(float(np.abs(values[..., i]).max()), float(np.abs(slopes[..., i, :]).max())) for i in range(len(dampings))]
+        total, i = judge.best(values, slopes, np.array(largest) <= min(self.largest, LARGEST))
+        if not total < math.inf:
+            return ProductFit(math.inf, axes, np.zeros_like(values[..., 0]), np.zeros_like(slopes[..., 0, :]))
+        return ProductFit(total, axes, np.ascontiguousarray(values[..., i]), np.ascontiguousarray(slopes[..., i, :]))
 
 
 def fit_affine(axes: tuple[SpectralAxis, ...], f: Function, error: float, scale: float, dtype: str) -> ProductFit:

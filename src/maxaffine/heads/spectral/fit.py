@@ -19,6 +19,7 @@ from maxaffine.layer.spectral_keys import DELTAS, SpectralAxis, bernstein, besid
 
 LAWSON = 8
 DESIGNS = 128  # that are kept: functions of one target, and targets, share them
+SEEN = 3e-4  # of the error: a crude bound of what rounding costs is taken for it below that
 SCANNED = 8  # keys from which on the best delta of about as many is near
 
 
@@ -50,6 +51,11 @@ class Design:
     def etas(self) -> Array:
         """Errors of the logits there, in unit roundoffs."""
         return expected_etas(self.axis.keys, self.check, 3)
+
+    @cached_property
+    def largest_eta(self) -> float:
+        """The largest of these errors."""
+        return float(self.etas.max())
 
     @cached_property
     def decomposed(self) -> tuple[Array, Array, Array]:
@@ -165,47 +171,58 @@ class AxisCurve:
     def _judge(
         self, design: Design, values: Array, f_check: Array, slopes: Array | None = None, below: float = math.inf
     ) -> AxisFit:
-        """The head with these values, and its error; infinite where it is not `below`."""
+        """The best of L heads of the same keys, values (L, N, K) and slopes; its error is infinite where it is not `below`."""
         stored = fitting.as_stored(values, self.dtype)  # values beyond the dtype are judged infinitely bad
         lean = None if slopes is None else fitting.as_stored(slopes, self.dtype)
-        failed = AxisFit(math.inf, design.axis, stored, lean)
-        if not np.isfinite(stored).all() or (lean is not None and not np.isfinite(lean).all()):
-            return failed
         g = design.W_check @ stored
         if lean is not None:
-            g = g + design.check[:, None] * (design.W_check @ lean)
-        away = np.abs(g - f_check).max(axis=0)
-        if not (away.sum() if self.add else away.max()) < below:
-            return failed
+            g += design.check[:, None] * (design.W_check @ lean)
+        away = np.abs(g - f_check).max(axis=1)
+        seen = away.sum(axis=1) if self.add else away.max(axis=1)
+        best = AxisFit(math.inf, design.axis, stored[0], None if lean is None else lean[0])
+        for i in np.argsort(seen, kind="stable"):
+            if not seen[i] < min(below, best.error):
+                break
+            own = None if lean is None else lean[i]
+            error = self._error(design, stored[i], own, g[i], away[i])
+            if error < min(below, best.error):
+                best = AxisFit(error, design.axis, stored[i], own)
+        return best
+
+    def _error(self, design: Design, stored: Array, lean: Array | None, g: Array, away: Array) -> float:
+        """The expected error of a head that is `away` from its functions at the points, rounding included."""
+        tall = np.abs(stored).max(axis=0) + (0.0 if lean is None else np.abs(lean).max(axis=0))
+        loss = 2.0 * (design.largest_eta + self.bonus) * self.unit * tall
+        if loss.max() > SEEN * self.wanted:
+            loss = self._lost(design, stored, lean, g)
+        if self.query:
+            loss = loss + self.query * np.abs(g[1:] - g[:-1]).max(axis=0) / self._step
+        columns = np.maximum(away + loss, fitting.loss_share(self.dtype) * loss)
+        error = float(columns.sum() if self.add else columns.max())
+        return error if np.isfinite(error) else math.inf
+
+    def _lost(self, design: Design, stored: Array, lean: Array | None, g: Array) -> Array:
+        """What rounding of the logits costs every function: sum_j w_j eta_j |v_j - g|."""
         lost = design.W_check * (design.etas + self.bonus) * self.unit
         losses = []
         for k, c in enumerate(stored.T):
             own = c if lean is None else c + np.multiply.outer(design.check, lean[:, k])
             losses.append(float((lost * np.abs(own - g[:, k : k + 1])).sum(axis=1).max()))
-        loss = np.array(losses)
-        loss += self.query * np.abs(g[1:] - g[:-1]).max(axis=0) / self._step
-        columns = np.maximum(away + loss, fitting.loss_share(self.dtype) * loss)
-        error = float(columns.sum() if self.add else columns.max())
-        return AxisFit(error if np.isfinite(error) else math.inf, design.axis, stored, lean)
+        return np.array(losses)
 
     def _dampings(self, lambdas: Sequence[float]) -> list[float]:
         return [max(lam * self.wanted / self.scale, 4.0 * self.unit) for lam in lambdas]
 
     def _fit_affine(self, design: Design, f: Array, f_check: Array, best: AxisFit, below: float = math.inf) -> AxisFit:
         """`best`, or what has a smaller error, also than `below`."""
-        for values, slopes in fitting.affine_values([design.basis], f, self._dampings(fitting.MORE_LAMBDAS)):
-            fit = self._judge(design, values, f_check, slopes[..., 0], min(below, best.error))
-            best = fit if fit.error < best.error else best
-        return best
+        values, slopes = fitting.affine_along(design.basis, f, self._dampings(fitting.MORE_LAMBDAS))
+        fit = self._judge(design, values, f_check, slopes, min(below, best.error))
+        return fit if fit.error < best.error else best
 
     def _fit(self, design: Design, f: Array, f_check: Array, below: float) -> AxisFit:
         """The best of several dampings, where its error is below a number."""
-        best: AxisFit | None = None
-        for values in fitting.ridges_of(design.decomposed, f, self._dampings(fitting.LAMBDAS)):
-            fit = self._judge(design, values, f_check, None, below if best is None else min(below, best.error))
-            best = fit if best is None or fit.error < best.error else best
-        assert best is not None
-        return best
+        values = list(fitting.ridges_of(design.decomposed, f, self._dampings(fitting.LAMBDAS)))
+        return self._judge(design, np.stack(values), f_check, None, below)
 
     def _lawson(self, start: AxisFit, design: Design) -> AxisFit:
         """Reweight points by their error; keeps the best values seen."""
@@ -215,7 +232,7 @@ class AxisCurve:
             W = np.concatenate([W, design.z[:, None] * W], axis=1)
         for damping in self._dampings((fitting.MORE_LAMBDAS if affine else fitting.LAMBDAS)[1:]):
             for values in fitting.lawson(W, f, damping, LAWSON):
-                fit = self._judge(design, values[:N], f_check, values[N:] if affine else None, best.error)
+                fit = self._judge(design, values[None, :N], f_check, values[None, N:] if affine else None, best.error)
                 best = fit if fit.error < best.error else best
         return best
 
