@@ -147,7 +147,7 @@ def integral(measure: Measure, low: Array, high: Array, *, goal: float, budget: 
         order = np.argsort(-gap)
         share = np.cumsum(np.nan_to_num(gap[order], posinf=0.0))
         most = max(int((~np.isfinite(gap)).sum()), int(np.searchsorted(share, 0.8 * share[-1])) + 1)
-        keep = min(len(order), 200_000, max(1, (budget - boxes) // 3), most)
+        keep = min(len(order), max(200_000, len(order) // 4), max(1, (budget - boxes) // 3), most)
         chosen, rest = order[:keep], order[keep:]
         a, b, rows = thirds(low[chosen], high[chosen], None, None if inherited is None else inherited[chosen])
         new = measure(a, b, rows)

@@ -89,11 +89,15 @@ class _Tokens:
         """Upper bounds (B, M) over the boxes of S_k - S_l, k of `who` (B, M) and l the best of them at the middle; and l."""
         middle, half = (low + high) / 2.0, (high - low) / 2.0 * (1 + 1e-12)
         slopes = self.slopes[who]  # (B, M, D)
-        scores = ((middle - self.centre)[:, None] * slopes).sum(axis=2) + self.offsets[who]
+        scores = self.offsets[who]
+        for d in range(slopes.shape[2]):
+            scores = scores + (middle[:, d] - self.centre[d])[:, None] * slopes[:, :, d]
         best = scores.argmax(axis=1)
         rows = np.arange(len(low))
-        apart = np.abs(slopes - slopes[rows, best][:, None])
-        swing = (apart * half[:, None]).sum(axis=2) * (1 + 1e-12)
+        swing = np.zeros(scores.shape)
+        for d in range(slopes.shape[2]):
+            swing += np.abs(slopes[:, :, d] - slopes[rows, best, d][:, None]) * half[:, d, None]
+        swing *= 1 + 1e-12
         return scores - scores[rows, best][:, None] + swing + self.blur, best
 
 

@@ -5,6 +5,7 @@ half-integers c_k = k - (P_i - 1)/2, k = 0..P_i - 1, the keys a_k = c_k and the 
 floating point (up to 2^26 cells in float64), and the sharpness multiplies -|z - c|^2/2: it is rho = R h^2, dimensionless.
 """
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -16,6 +17,7 @@ from maxaffine.layer.keys import AxisKeys, Coordinates, ProductKeys
 from maxaffine.target.box import Box
 from maxaffine.target.target import Target
 
+SAMPLES = 1 << 19  # on a product of axes, at a time
 CHUNK = 1 << 15  # cells enclosed at a time: bounded memory, and intervals that stay in the cache
 
 CellMeans = Callable[[Array, Array], Array]
@@ -106,14 +108,46 @@ def enclose_in_pieces(target: Target, low: Array, high: Array, pieces: int) -> I
 def cell_samples(target: Target, coordinates: Coordinates, counts: tuple[int, ...], start: int, stop: int) -> Array:
     """f on a regular subgrid of midpoints in each of the cells start..stop: (n, samples, d_out, n_out)."""
     D = len(counts)
-    per_axis = {1: 64, 2: 12, 3: 6}.get(D, 3)
     step = 1.0 / np.diag(coordinates.matrix)
-    offsets = (np.arange(per_axis) + 0.5) / per_axis - 0.5
-    mesh = np.stack(np.meshgrid(*[offsets] * D, indexing="ij"), axis=-1).reshape(-1, D) * step  # (S, D)
+    mesh = np.stack(np.meshgrid(*[_midpoints(D)] * D, indexing="ij"), axis=-1).reshape(-1, D) * step
     centres = cell_centres(coordinates, counts, start, stop)
     points = (centres[:, None, :] + mesh).reshape(-1, D)
     samples = target.values(np.clip(points, target.box.low, target.box.high))
     return samples.reshape(len(centres), len(mesh), target.d_out, target.n_out)
+
+
+def _midpoints(D: int) -> Array:
+    """Places along a cell, in its widths from its centre."""
+    per_axis = {1: 64, 2: 12, 3: 6}.get(D, 3)
+    return (np.arange(per_axis) + 0.5) / per_axis - 0.5
+
+
+def all_samples(target: Target, coordinates: Coordinates, counts: tuple[int, ...]) -> Iterator[tuple[int, int, Array]]:
+    """start, stop and the same samples (n, samples, K) of those cells, for all cells.
+
+    Those of an expression stand on a product of axes, where every operation takes the axes that it depends on.
+    """
+    D, cells = len(counts), math.prod(counts)
+    along, row = len(_midpoints(D)), cells // counts[0]
+    step = SAMPLES // (row * along**D)
+    if target.expression is None or step == 0:
+        for start, stop in chunks(cells, CHUNK // 32):
+            found = cell_samples(target, coordinates, counts, start, stop)
+            yield start, stop, found.reshape(stop - start, -1, target.d_out * target.n_out)
+        return
+    sides = []
+    for i, count in enumerate(counts):
+        scale = coordinates.matrix[i, i]
+        places = (coordinates.centre[i] + axis_sites(count)[:, None] / scale + _midpoints(D) * (1.0 / scale)).ravel()
+        sides.append(np.clip(places, target.box.low[i], target.box.high[i]).reshape([-1 if k == i else 1 for k in range(D)]))
+    for first in range(0, counts[0], step):
+        last = min(first + step, counts[0])
+        found = target.expression.evaluate_on([sides[0][first * along : last * along], *sides[1:]])
+        if not np.isfinite(found).all():  # the point and what is wrong there are named
+            cell_samples(target, coordinates, counts, first * row, last * row)
+        own = [n for count in (last - first, *counts[1:]) for n in (count, along)]
+        order = [*range(0, 2 * D, 2), *range(1, 2 * D, 2), 2 * D]
+        yield first * row, last * row, found.reshape(*own, -1).transpose(order).reshape((last - first) * row, along**D, -1)
 
 
 def p_mean(samples: Array, p: float) -> Array:

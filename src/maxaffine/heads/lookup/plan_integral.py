@@ -7,7 +7,7 @@ import numpy as np
 
 from maxaffine.core.errors import Refused
 from maxaffine.heads.lookup import theorems
-from maxaffine.heads.lookup.grid import CHUNK, cell_samples, chunks, grid_coordinates, p_mean
+from maxaffine.heads.lookup.grid import all_samples, grid_coordinates, p_mean
 from maxaffine.heads.lookup.plan import GridPlan, smallest_count
 from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
@@ -76,8 +76,7 @@ def residual(target: Target, counts: tuple[int, ...], p: float) -> tuple[float, 
     cells = math.prod(counts)
     total = np.zeros(target.d_out * target.n_out)
     values = np.empty((cells, len(total)))
-    for start, stop in chunks(cells, CHUNK // 32):
-        samples = cell_samples(target, coordinates, counts, start, stop).reshape(stop - start, -1, len(total))
+    for start, stop, samples in all_samples(target, coordinates, counts):
         values[start:stop] = p_mean(samples, p)
         total += (np.abs(samples - values[start:stop, None]) ** p).mean(axis=1).sum(axis=0)
     volume = target.box.volume / cells
