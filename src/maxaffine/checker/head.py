@@ -112,13 +112,15 @@ class Head:
             spread = spread + 1.0000001 * size[..., 1 + e]  # |z| is at most 1; nodes and products are off by parts of `doubt`
         worst, rows = 0.0, max(1, 150_000 // max(1, math.prod(len(x) for x in grids[1:])))
         sides = [around_nodes(x.astype(np.float64), float(a), float(b)) for x, a, b in zip(grids, low, high, strict=True)]
+        E = len(grids)
         for start in range(0, len(grids[0]), rows):
             block = slice(start, start + rows)
-            ends = []
-            for i in range(2):
-                along = [side[i][block] if e == 0 else side[i] for e, side in enumerate(sides)]
-                ends.append(np.stack([x.ravel() for x in np.meshgrid(*along, indexing="ij")], axis=1))
-            f = self.expression.enclose(self.x(Interval(*ends)))
+            xs = []  # every variable along its own axis
+            for e, side in enumerate(sides):
+                lo, hi = (end[block] if e == 0 else end for end in side)
+                z = Interval(lo, hi) * Interval.point(self.half[e]) + self.middle[e]
+                xs.append(z.reshape(*(-1 if i == e else 1 for i in range(E))))
+            f = self.expression.enclose_on(xs).reshape(-1, 1)
             here, loose = whole[block].astype(np.float64).ravel(), spread[block].ravel() * (doubt + DOUBLE)
             away = np.maximum(f.hi[:, 0] - here, here - f.lo[:, 0]) + loose
             if not np.isfinite(away).all():  # NaN as well, which max() would lose

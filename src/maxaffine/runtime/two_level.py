@@ -286,6 +286,7 @@ def attention(layer: GroupedLayer, x: Array) -> Array:
     return np.concatenate(parts, axis=1)
 
 
+@once
 def bytes_per_query(layer: GroupedLayer) -> int:
     """Bytes per query: scores, local coordinates and weights of all clusters; values are gathered within PAIRS."""
     largest = [grouped.product_bytes(layer, group) for group in layer.groups if not (group.clustered or group.factored)]
