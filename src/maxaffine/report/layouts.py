@@ -14,12 +14,10 @@ from matplotlib.gridspec import GridSpec
 from maxaffine.core.arrays import Array
 from maxaffine.layer.maxaffine import MaxAffine
 from maxaffine.report import curves, maps, style
-from maxaffine.report.sampling import Probe, Samples, Window
+from maxaffine.report.sampling import LOCAL, Probe, Samples, Window
 
 # Where the cells are too many to see, a window with about this many is drawn beside the whole.
 _CLOSE = 110
-# An error that is at home in less than this share of the box is shown there.
-_LOCAL = 0.1
 # Inches at the top for the title lines.
 _HEADER = 1.1
 
@@ -31,7 +29,7 @@ def one_variable(probe: Probe) -> Figure:
     grid = _grid(figure, 3, 2, across=1.0, down=0.42, right=0.2, width_ratios=[2.1, 1], height_ratios=[1.35, 1, 1])
     partition = probe.partition()
     cells = _intervals(partition, probe.window)
-    close = probe.window.around(probe.worst, min(0.4, 6.0 / max(2, len(cells)), 4.0 * probe.spread_of_error()))
+    close = probe.window.around(probe.worst, min(0.4, 6.0 / max(2, len(cells)), 1.5 * probe.spread_of_error()))
     count = int(np.clip(10 * len(cells), 1600, 12_000))
     for column, (window, points) in enumerate([(probe.window, count), (close, 900)]):
         inside = _intervals(partition, window) if column else cells
@@ -76,9 +74,9 @@ def two_variables(probe: Probe) -> Figure:
     many = partition is not None and cells is None
     close = whole.around(probe.worst, math.sqrt(_CLOSE / len(partition))) if partition is not None and many else whole
     spread = 1.0 if many else probe.spread_of_error()
-    if spread < _LOCAL:
+    if spread < LOCAL:
         close = whole.around(probe.worst, 2.0 * spread)
-    near = many or spread < _LOCAL
+    near = many or spread < LOCAL
     close_cells = maps.readable_cells(partition, close) if near else cells
 
     side = probe.affordable(300 if many else 240, 80)

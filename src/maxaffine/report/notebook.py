@@ -95,13 +95,15 @@ def small_figure(probe: Probe) -> Figure:
     from maxaffine.report import curves, maps
 
     figure, ((left, right),) = style.new_figure((6.4, 2.3), 1, 2)
-    window = probe.window
+    window, home = probe.window, probe.home()
+    there, near = (window, "") if home is None else (home, "error near the worst point")
     if window.dimension == 2:
-        samples = probe.at(probe.plane((0, 1), window, probe.affordable(80, 40)))
-        error = np.abs(samples.error)
+        side = probe.affordable(80, 40)
+        samples = probe.at(probe.plane((0, 1), window, side))
+        error = np.abs(samples.error if home is None else probe.at(probe.plane((0, 1), home, side)).error)
         worst = Normalize(0.0, max(float(error.max()), abs(probe.worst_error)) or 1.0)
         maps.colour_map(left, samples.layer, window, style.VALUES, maps.value_scale(samples), "layer")
-        maps.colour_map(right, error, window, style.ERRORS, worst, probe.titled)
+        maps.colour_map(right, error, there, style.ERRORS, worst, near or probe.titled)
         maps.mark_worst(right, probe.worst)
         for axes in (left, right):
             axes.grid(False)
@@ -112,9 +114,10 @@ def small_figure(probe: Probe) -> Figure:
     ticks, x = lines[axis]
     samples = probe.at(x)
     curves.value_curves(left, probe, ticks, samples, None, window, axis=axis)
-    curves.error_curve(right, probe, ticks, samples, window, axis=axis)
+    ticks, x = probe.line(axis, there, 300)
+    curves.error_curve(right, probe, ticks, probe.at(x), there, axis=axis)
     left.set_title("target and layer")
-    right.set_title("error at entries" if probe.at_entries else "layer − target")
-    for axes in (left, right):
-        axes.set_xlabel(window.names[axis], labelpad=1)
+    right.set_title("error at entries" if probe.at_entries else near or "layer − target")
+    for axes, seen in ((left, window), (right, there)):
+        style.coordinate(axes.xaxis, window.names[axis], seen.low[axis], seen.high[axis])
     return figure

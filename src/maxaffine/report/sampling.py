@@ -32,6 +32,8 @@ MARKED = 1200  # entries marked along a line
 MOST_CELLS = 500_000
 # Halvings of the box until an error that is at home in a smaller part is given up.
 FINEST = 36
+# An error that is at home in less than this share of the box is shown there.
+LOCAL = 0.1
 _POINTS_AT_ONCE = 16_384
 
 
@@ -160,6 +162,11 @@ class Probe:
             if float(np.mean(np.abs(self.at(x).error) > 0.2 * abs(self.worst_error))) >= 0.1:
                 return share
         return 1.0
+
+    def home(self) -> Window | None:
+        """A window about the worst point where the error is at home in a small part of the box, else None."""
+        spread = self.spread_of_error()
+        return self.window.around(self.worst, 2.0 * spread) if spread < LOCAL else None
 
     def entropy(self, x: Array, share: float = 1.0) -> Array | None:
         """H(x) at points (..., D); None when the weights would pass this share of the figure's budget."""

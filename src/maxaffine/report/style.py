@@ -128,21 +128,23 @@ def logarithmic(axes: Axes, x: bool = True, y: bool = True) -> None:
 
 
 def coordinate(axis: Any, name: str, low: float, high: float) -> None:
-    """Name and number an axis of a figure; one that is far from 0 for its width is numbered from its middle."""
+    """Name and number an axis of a figure; in units where its numbers are long, from its middle where that is far from 0."""
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(5))
     axis.labelpad = 1
-    middle, wide = 0.5 * (low + high), high - low
-    if wide > 2e-3 * abs(middle):
+    middle, wide, far = 0.5 * (low + high), high - low, max(abs(low), abs(high))
+    near = wide <= 2e-3 * abs(middle)
+    power = math.floor(math.log10(wide if near else far))
+    if not near and -2 <= power <= 3:
         axis.set_label_text(name)
         return
-    power = math.floor(math.log10(wide))
-    unit = 10.0**power
-    end = 0.5 * wide / unit
-    shares = [share for share in MaxNLocator(5).tick_values(-end, end) if abs(share) <= end]
-    axis.set_ticks([middle + share * unit for share in shares], [f"{share:g}" for share in shares])
-    axis.set_label_text(f"{name} {'+' if middle < 0 else '−'} {abs(middle):.6g}, in 1e{power}", fontsize=8)
+    unit, origin = 10.0**power, middle if near else 0.0
+    ends = (low - origin) / unit, (high - origin) / unit
+    shares = [share for share in MaxNLocator(5).tick_values(*ends) if ends[0] <= share <= ends[1]]
+    axis.set_ticks([origin + share * unit for share in shares], [f"{share:g}".replace("-", "−") for share in shares])
+    away = f" {'+' if middle < 0 else '−'} {abs(middle):.6g}" if near else ""
+    axis.set_label_text(f"{name}{away}, in 1e{power}", fontsize=8)
 
 
 def write_over(axes: Axes, texts: Any, white: Any, **look: Any) -> None:

@@ -27,7 +27,6 @@ BARS = 40  # tokens whose weights are shown
 LITERAL_SIDE = 24  # points a side where literal matrices are moved
 MOST_LITERAL = 4096  # tokens that literal matrices may have here
 ROWS, COLUMNS = 24, 48  # of a literal matrix that are shown
-LOCAL = 0.1  # share of the box: an error that is at home in less is shown there
 
 
 def summary(layer: Compiled, turned: str = "") -> dict[str, Any]:
@@ -47,9 +46,7 @@ def summary(layer: Compiled, turned: str = "") -> dict[str, Any]:
 
 def close(layer: Compiled) -> Window | None:
     """A window about the worst point found, where the error is at home in a small part of the box."""
-    probe = Probe(layer)
-    spread = probe.spread_of_error()
-    return probe.window.around(probe.worst, 2.0 * spread) if spread < LOCAL else None
+    return Probe(layer).home()
 
 
 def view(layer: Compiled, axes: tuple[int, ...], point: Sequence[float], near: Window | None = None) -> dict[str, Any]:

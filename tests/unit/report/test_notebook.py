@@ -70,3 +70,15 @@ def test_draw_returns_axes_and_writes_a_file_where_one_is_named(layer, tmp_path)
     assert axes[0].figure.axes[0] is axes[0] and axes[0].get_title("left") == "target"
     with pytest.raises(BadInput, match=r"\.png, \.svg or \.pdf"):
         layer.draw(tmp_path / "f.gif")
+
+
+def test_an_error_beside_a_kink_is_drawn_at_the_kinks_own_width():
+    from maxaffine.report.notebook import small_figure
+    from maxaffine.report.sampling import Probe
+
+    seen = Probe(ma.compile("abs(x)", ma.Box(x=(-1, 1)), error=1e-6))
+    whole, error = small_figure(seen).axes
+    assert error.get_title() == "error near the worst point" and error.get_xlabel() == "x, in 1e-4"
+    assert np.ptp(error.get_xlim()) < 1e-3 < np.ptp(whole.get_xlim())
+    drawn = error.lines[-2].get_ydata()
+    assert np.mean(np.abs(drawn) > 0.2 * abs(seen.worst_error)) > 0.04  # a tenth of a window half as wide
