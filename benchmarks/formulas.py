@@ -28,7 +28,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import maxaffine as ma
-from formula_targets import ERRORS, SETS, Formula
+from formula_targets import COARSE, ERRORS, SETS, Formula
 from maxaffine.attack.search import worst_point
 from maxaffine.layer.blocks import count_text
 from maxaffine.runtime import chooser
@@ -143,7 +143,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--set", nargs="*", default=list(SETS), choices=list(SETS), dest="sets")
     parser.add_argument("--only", nargs="*", default=(), help="formulas with one of these names")
-    parser.add_argument("--errors", default=",".join(f"{error:g}" for error in ERRORS))
+    parser.add_argument("--errors", default=",".join(f"{error:g}" for error in (*COARSE, *ERRORS)))
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--record", type=Path, default=RECORD)

@@ -313,7 +313,12 @@ def _check_overflow(largest: float, dtype: str, what: str) -> None:
 
 def _held(error: float, scale: float, units: float, largest: float, dtype: str) -> float:
     """error * scale, where it is at least so many roundings of the largest value."""
-    rounding = dtype_of(dtype).unit * largest
+    rounding, smallest = dtype_of(dtype).unit * largest, float(np.finfo(compute_dtype(dtype)).smallest_subnormal)
+    if largest > 0.0 and error * scale < smallest:
+        other = "" if dtype == "float64" else " or use float64"
+        raise Refused(
+            f"`error` (={error * scale:.3g}) underflows {dtype}, whose numbers begin at {smallest:.2g}; scale the target{other}."
+        )
     if error * scale < units * rounding:
         least = rounded_up(2.0 * units * rounding / scale)  # not refused at once; whether it can be proved is another question
         raise Refused(

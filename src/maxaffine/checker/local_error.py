@@ -119,6 +119,8 @@ def _degree(pair: Pair, low: Array, high: Array, k: int, allowed: float) -> tupl
     centre, reach = (a + b) / 2.0, (b - a) / 2.0
     slack = 2.0**-51 * (abs(a) + abs(b))  # the rounding of centre and reach
     best: tuple[int, float] | None = None
+    if not allowed > 0.0:  # a goal that underflows
+        return None
     last = 0.0
     for r in RADII:
         wide, tall = (reach * (r + s / r) / 2.0 * (1 + 1e-11) + slack for s in (1.0, -1.0))
@@ -189,7 +191,7 @@ def strip(axis: Axis, centre: float, wide: float, tall: float) -> float:
     logs -= math.log(float(np.exp(logs).sum()))
     apart = np.abs(axis.a - float(np.exp(logs) @ axis.a))
     # In logarithms: a key of weight e^-800 at the centre may rule at the end of the strip.
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         moment = float((apart**2 * np.exp(logs + apart * wide)).sum()) * (1 + 1e-9)
         size = float(np.abs(axis.a).max()) * (1.0 + wide + abs(centre)) + float(np.abs(axis.b).max())
         moment *= float(np.exp(8.0 * DOUBLE * (len(axis.a) + 2) * size))  # rounding of the weights and of the mean

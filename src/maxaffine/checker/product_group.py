@@ -39,6 +39,11 @@ class Scaled:
     @classmethod
     def of(cls, layer: Layer, keys: ProductKeys, group: Group) -> "Scaled":
         """Of the directions of a group; NotProved where the matrix does not follow them."""
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
+            return cls._of_directions(layer, keys, group)
+
+    @classmethod
+    def _of_directions(cls, layer: Layer, keys: ProductKeys, group: Group) -> "Scaled":
         E = group.dimension
         reach, largest = layer.reach, np.maximum(np.abs(layer.low), np.abs(layer.high))
         span, middle = group.range(layer.low, layer.high), group.range(layer.centre, layer.centre)
@@ -55,7 +60,7 @@ class Scaled:
             steps = np.abs(row) @ (DOUBLE * largest + (len(w) + 6) * DOUBLE * reach)
             query[e] = float(drift + steps) + (0.0 if layer.dtype == "float64" else 0.5001 * DTYPES[layer.dtype].unit)
             away = max(float(span.hi[e]) - float(middle.lo[e]), float(middle.hi[e]) - float(span.lo[e]))
-            if away * (1 + 2.0**-50) / half[e] > 1.0 or query[e] > MARGIN - 1.0:
+            if not (away * (1 + 2.0**-50) / half[e] <= 1.0 and query[e] <= MARGIN - 1.0):
                 raise NotProved("a group's coordinates leave [-1, 1] or are not resolved.")
             # What is computed from a number x of the box; up to 1 + 2^-30 it is rounded to 1 at most in a narrower dtype.
             inside &= away / half[e] + drift + float(np.abs(row) @ reach) * (len(w) + 6) * DOUBLE <= 1.0 + 2.0**-30

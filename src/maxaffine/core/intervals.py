@@ -222,7 +222,16 @@ class Interval:
             # of c and d, and of a and b unless they are both infinite, one is finite.
             lo = np.fmin(np.fmin(ac, ad), np.fmin(bc, bd))
             hi = np.fmax(np.fmax(ac, ad), np.fmax(bc, bd))
-            lo, hi = down(lo), up(hi)
+            # An end is exact where every quotient that is seen there is: one of few bits that gives its numerator back.
+            rough_lo, rough_hi = ~short(lo), ~short(hi)
+            if not np.all(rough_lo & rough_hi):
+                sc, sd = ~short(c), ~short(d)
+                long = (ac, sc | (ac * c != a)), (ad, sd | (ad * d != a)), (bc, sc | (bc * c != b)), (bd, sd | (bd * d != b))
+                rough_lo, rough_hi = (
+                    reduce(np.logical_or, ((q == end) & rough for q, rough in long), some)
+                    for end, some in ((lo, rough_lo), (hi, rough_hi))
+                )
+            lo, hi = np.where(rough_lo, down(lo), lo), np.where(rough_hi, up(hi), hi)
             same = ((a >= 0) & (c > 0)) | ((b <= 0) & (d < 0))
             opposite = ((a >= 0) & (d < 0)) | ((b <= 0) & (c > 0))
             lo = np.where(same, np.maximum(lo, 0.0), lo)

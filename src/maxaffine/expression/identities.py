@@ -2,6 +2,7 @@
 
     polynomials with rational roots   1 - x^2 = -(x - 1)(x + 1)
     half angles                       c - c cos u = 2 c sin(u/2)^2             c + c cos u = 2 c cos(u/2)^2
+    sides of triangles                a^2 + b^2 - 2 a b cos u = (a - b)^2 + 4 a b sin(u/2)^2
     even powers leave roots           sqrt(a^2 b) = |a| sqrt(b)                (a^2 b)^r = |a|^2r b^r
     inverse functions at their ends   asin(-1 + v) = 2 asin(sqrt(v/2)) - pi/2  acosh(1 + v) = 2 asinh(sqrt(v/2))
 
@@ -42,9 +43,10 @@ def tightened(graph: Graph, op: str, place: int, exponent: Fraction | None = Non
 
 def factored(graph: Graph, place: int) -> int | None:
     """The same function as a product: a polynomial of one variable with a rational or a repeated root, or 1 +- cos; else None."""
-    turned = _half_angle(graph, place)
-    if turned is not None:
-        return turned
+    for rule in (_half_angle, _third_side):
+        turned = rule(graph, place)
+        if turned is not None:
+            return turned
     found = polynomial(graph, place)
     if found is None or found[1].degree() < 2:
         return None
@@ -121,6 +123,29 @@ def _half_angle(graph: Graph, place: int) -> int | None:
     half = graph.multiply(graph.number(Fraction(1, 2)), graph.nodes[node.args[2]].args[0])
     wave = graph.apply("cos" if first == slope else "sin", half)
     return graph.multiply(graph.number(2 * first), graph.integer_power(wave, 2))
+
+
+def _third_side(graph: Graph, place: int) -> int | None:
+    """c (a^2 + b^2 -+ 2 a b cos u) as a sum of what is not negative where a and b have one sign."""
+    constant, terms = graph.terms(place)
+    if not graph.is_zero(constant) or len(terms) != 3:
+        return None
+    for mixed, slope in terms.items():
+        bases = [a for a, n in graph.factors(mixed).items() if n == 1]
+        waves = [a for a in bases if graph.nodes[a].op == "cos"]
+        if len(bases) != 3 or len(graph.factors(mixed)) != 3 or len(waves) != 1:
+            continue
+        a, b = (base for base in bases if base != waves[0])
+        sides = [terms.get(graph.integer_power(one, 2)) for one in (a, b)]
+        scale, twice = (graph.rational(c) if c is not None else None for c in (sides[0], slope))
+        if sides[0] != sides[1] or scale is None or twice is None or abs(twice) != 2 * abs(scale):
+            return None
+        half = graph.multiply(graph.number(Fraction(1, 2)), graph.nodes[waves[0]].args[0])
+        wave = graph.apply("cos" if twice == 2 * scale else "sin", half)
+        apart = graph.integer_power(graph.subtract(a, b), 2)
+        around = graph.product([graph.number(4), a, b, graph.integer_power(wave, 2)])
+        return graph.multiply(graph.number(scale), graph.add(apart, around))
+    return None
 
 
 def _root(graph: Graph, op: str, place: int, exponent: Fraction, new: bool) -> int | None:

@@ -278,6 +278,8 @@ def least_degree(
     `hard` says whether a bound is worth hard work: once a small degree serves, a larger ellipse hardly saves as much.
     """
     best: tuple[int, float] | None = None
+    if not allowed > 0.0:  # a goal that underflows
+        return None
     for r in radii:
         total = size(r, best is None or best[0] > SMALL)
         quotient = 4.0 * total / ((r - 1.0) * allowed)

@@ -267,6 +267,10 @@ def test_exact_results_are_not_widened() -> None:
     assert x.square().hi[0] == 1 and (x * x).hi[0] == 1 and x.power(4).hi[0] == 1
     assert (1.0 - x.square()).lo[0] == 0
     assert ((2.0 - x) - x).lo[0] == 0
+    quotient = Interval.of([1.0], [2.0]) / Interval.of([2.0], [2.1])
+    assert quotient.hi[0] == 1 and quotient.lo[0] < 1.0 / 2.1 and (1.0 - quotient).lo[0] == 0
+    third = Interval.of(3.0) / Interval.of(9.0)  # an array without axes
+    assert third.lo < 1 / 3 < third.hi and (third * 0.0 + Interval.of(3.0) / Interval.of(4.0)).hi == 0.75
 
 
 def test_the_angle_encloses_and_knows_its_cut() -> None:

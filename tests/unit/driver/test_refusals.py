@@ -60,3 +60,10 @@ def test_refusals_survive_other_processes():
 @pytest.mark.parametrize("value", [1e-300, 2.2e-16, 0.099999, 0.1, 1.0, 12.0, 9.99e5])
 def test_what_is_proposed_is_never_smaller(value):
     assert value <= rounded_up(value) <= 1.2 * value and math.isclose(rounded_up(value), float(f"{rounded_up(value):.2g}"))
+
+
+def test_an_error_too_small_for_a_dtype_is_refused_as_that():
+    box = {"x": (1, 2), "y": (1, 2)}
+    with pytest.raises(ma.Refused, match=r"`error` \(=1e-63\) underflows float32"):
+        ma.compile("1e-60*x*y", box, error=1e-63, dtype="float32")
+    assert ma.compile("1e-60*x*y", box, error=1e-63).bound <= 1e-63
