@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import BadInput
@@ -18,7 +19,8 @@ POINTS = 4_096
 ROOM = 8.0  # widths of an enclosure that a function's own rounding may be off by
 SINGLE = 2.0**29  # float32's rounding in that of float64
 COMPANIES = (slice(-1, None), slice(-130, -66), slice(-1, -65, -1))  # of the points: one, some, some the other way round
-SLACK = 2.0**-42  # of the largest value, where both computed something in another order
+SLACK = 2.0**-42  # of the value, where both computed something in another order,
+LAST = 2.0**-50  # and of the largest value
 
 
 class Disagreement(BadInput):
@@ -58,11 +60,12 @@ def compared(evaluate: Callable[[Array], Any], expression: Expression, box: Box,
         known = enclosed.finite & np.isfinite(own)
         width = np.where(known, enclosed.hi - enclosed.lo, 0.0)
         size = float(np.max(np.abs(own), initial=0.0, where=known))
-        allowed = (ROOM * width + SLACK * size) * (SINGLE if single else 1.0)
+        noise = _noise(own, enclosed, known)
+        allowed = (ROOM * (width + noise * np.abs(own)) + SLACK * np.abs(own) + LAST * size) * (SINGLE if single else 1.0)
         for rows in (slice(None), *COMPANIES):
             if rows != slice(None):
                 values[rows] = np.asarray(evaluate(x[rows])).astype(np.float64).reshape(values[rows].shape)
-            away = np.maximum(np.maximum(enclosed.lo - values, values - enclosed.hi), 0.0)
+            away = np.minimum(_outside(values, enclosed), np.abs(values - own))
             bad = known & ~(away <= allowed)
             if bad.any():
                 worst = int(np.argmax(np.where(bad, np.nan_to_num(away - allowed, nan=np.inf), -1.0)))
@@ -70,6 +73,16 @@ def compared(evaluate: Callable[[Array], Any], expression: Expression, box: Box,
                 raise _disagreement(name, expression, box, x[row], float(values[row, k]), float(own[row, k]))
     gap = np.where(known, np.abs(values - own), 0.0)
     return float(gap.max(initial=0.0)) / size if size else 0.0
+
+
+def _outside(values: Array, enclosed: Interval) -> Array:
+    return np.maximum(np.maximum(enclosed.lo - values, values - enclosed.hi), 0.0)
+
+
+def _noise(own: Array, enclosed: Interval, known: NDArray[np.bool_]) -> float:
+    """How far NumPy and SciPy are off the enclosures of the expression, relative: what they compute is not known any better."""
+    off = np.where(known, _outside(own, enclosed), 0.0) / np.maximum(np.abs(own), 1e-300)
+    return float(np.max(off, initial=0.0, where=known))
 
 
 def _disagreement(name: str, expression: Expression, box: Box, point: Array, value: float, own: float) -> Disagreement:

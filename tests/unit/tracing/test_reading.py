@@ -212,6 +212,18 @@ def test_a_function_that_is_not_what_was_read_is_an_error_with_the_worst_point()
         target_of(sly, PLANE)
 
 
+def test_functions_agree_to_what_scipy_knows_of_them_and_small_values_count_as_much_as_large_ones():
+    box = ma.Box(y=(0.25, 3), z=(0.01, 1))
+    assert target_of(lambda y, z: scipy.special.beta(z**-3, z) + 0 * y, box).expression is not None  # 1e-9 off in SciPy itself
+    assert target_of(lambda y, z: scipy.special.gamma(scipy.special.y1(y)), box).expression is not None
+
+    def steep(X):
+        return np.exp(3 * X[:, 0]) * (1 if not isinstance(X, np.ndarray) else 1 + 1e-8 * (X[:, 0] < -2))
+
+    with pytest.raises(Disagreement):
+        target_of(steep, PLANE)
+
+
 def test_what_depends_on_the_company_of_a_point_is_found():
     seen = {}
 
