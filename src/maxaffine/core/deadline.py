@@ -38,3 +38,9 @@ def check() -> None:
     end = _end.get()
     if end is not None and time.monotonic() > end:
         raise OutOfTime
+
+
+def left() -> float | None:
+    """Seconds until the deadline, at least a millisecond; None where there is none."""
+    end = _end.get()
+    return None if end is None else max(1e-3, end - time.monotonic())

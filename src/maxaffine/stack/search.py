@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from maxaffine.compiled import Compiled
-from maxaffine.core.deadline import OutOfTime, deadline
+from maxaffine.core.deadline import OutOfTime, deadline, left
 from maxaffine.core.deadline import check as check_time
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.heads.found import must_hold
@@ -190,9 +190,14 @@ def stack_of(request: Request, most: int | None, begun: float) -> Stack:
     for one in found:
         if best is not None and (one.tokens > WORTH * found[0].tokens or one.tokens > 1.6 * _tokens(best[1])):
             break
-        check_time()
         try:
+            check_time()
             heads, proof = made(one.cutting, request.target.box, request.error, one.share, shop)
+        except OutOfTime:
+            if best is None:
+                raise
+            reasons.append(f"{one.style}: `max_seconds` (={request.max_seconds:g}) was over")
+            break
         except (Refused, Unbounded) as failure:
             reasons.append(f"{one.style}: {getattr(failure, 'reason', failure)}")
             continue
@@ -219,7 +224,7 @@ def _compiler(request: Request) -> Any:
         check_time()
         request.progress(f"heads of the stack: {text}", 0, 1)
         begun = time.perf_counter()
-        made = request_of(text, box, error=error, run=Run(seed=request.seed, max_bytes=64 << 20))
+        made = request_of(text, box, error=error, run=Run(seed=request.seed, max_bytes=64 << 20, max_seconds=left()))
         return one_layer(made, "auto", "cross", begun)
 
     return compile_head

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from maxaffine.core.arrays import Array
+from maxaffine.core.deadline import OutOfTime
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.stack.cutting import Cutting
@@ -153,7 +154,7 @@ def made(cutting: Cutting, box: Box, error: float, share: Share, shop: Shop) -> 
         again = shared(cutting, box, error, weighed(cutting, [one.tokens for one in first]), fixed)
         second, _ = _heads(cutting, box, error, again, {k: first[k] for k in fixed}, shop)
         other = prove(cutting, box, second)
-    except (Refused, Unbounded):
+    except (Refused, Unbounded, OutOfTime):
         return first, proof
     if other is None or other.bound > error or _total(second) >= _total(first):
         return first, proof

@@ -10,11 +10,13 @@ import maxaffine as ma
 from maxaffine import checker
 from maxaffine.checker.same_function import doubt_same
 from maxaffine.core.container import container_bytes, read_container, write_container
+from maxaffine.core.deadline import OutOfTime
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
 from maxaffine.runtime import parallel
 from maxaffine.stack import evaluate, saved
+from maxaffine.stack import search as stack_search
 from maxaffine.stack.cut import REWRITES, STYLES, cut
 from maxaffine.stack.ridges import Uncut
 from maxaffine.structure.stacked import AffineMap, composed, rebuilt
@@ -386,3 +388,27 @@ def test_an_affine_formula_is_one_layer(text, layers):
     assert isinstance(made, ma.Compiled) and made.check().passed
     with pytest.raises(Refused):
         ma.compile(f"1e20*x + {text}", FOUR, error=1e-6, layers=layers)
+
+
+def test_the_time_of_a_stack_is_that_of_its_heads_and_what_is_proved_by_then_is_kept(monkeypatch):
+    plain, made, asked, done = stack_search.one_layer, stack_search.made, [], []
+
+    def one(request, *rest):
+        asked.append(request.max_seconds)
+        return plain(request, *rest)
+
+    def cutting(*given):
+        done.append(given)
+        if len(done) != 1:
+            raise OutOfTime
+        return made(*given)
+
+    monkeypatch.setattr(stack_search, "one_layer", one)
+    monkeypatch.setattr(stack_search, "made", cutting)
+    monkeypatch.setattr(stack_search, "WORTH", 1e3)
+    monkeypatch.setattr(stack_search, "_tokens", lambda heads: 1e9)
+    text, ask = "x*y*w/((x - 3)**2 + (z - 2)**2)", {"error": 1e-3, "layers": 9, "run": ma.Run(max_seconds=500)}
+    stack = ma.compile(text, FOUR, **ask)
+    assert all(0.0 < seconds <= 500 for seconds in asked) and "was over" in stack.tried[-1] and stack.bound <= 1e-3
+    with pytest.raises(Refused, match="no stack is proved yet"):
+        ma.compile(text, FOUR, **ask)
