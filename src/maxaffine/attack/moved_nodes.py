@@ -68,9 +68,11 @@ def _run(stack: Stack, x: Array, shifts: Array) -> tuple[Array, str]:
     """The formula node by node with so much (m, 1 or B) added at every node; and a node that was asked outside its head's box."""
     known: list[Any] = list(x.T)
     escaped = ""
-    for node, shift in zip(stack.plan.nodes, shifts, strict=True):
+    for node, shift, told in zip(stack.plan.nodes, shifts, stack.nodes, strict=True):
         rows = np.stack([row(known) for row in node.maps], axis=1)
         box, scale = stack.heads[node.head].box, np.ldexp(1.0, np.array(node.scales))
+        if told.rough:  # its argument is moved into the box
+            rows = np.clip(rows, box.low, box.high)
         if not ((box.low * scale <= rows) & (rows <= box.high * scale)).all():
             escaped = escaped or node.name
         known.append(node.function.evaluate(rows)[:, 0] + shift)

@@ -3,7 +3,7 @@
 Where the compiler encloses on equal pieces and goes backwards from the output, this cuts in thirds, takes the ends where a
 function is monotone, follows an error at every node forwards to the output, and adds up in balls of 128 bits.  Where errors that
 part and meet again would count twice forwards, the weights by its own slopes backwards are smaller, and are taken.  Norms that
-are folded have a rule of their own (folded_norms.py).
+are folded have a rule of their own (folded_norms.py), and so have nodes whose slope is not bounded (rough_nodes.py).
 """
 
 import math
@@ -20,6 +20,7 @@ from maxaffine.checker.certificate import stated_scope
 from maxaffine.checker.folded_norms import check_norm
 from maxaffine.checker.folded_norms import slopes as norm_slopes
 from maxaffine.checker.proved import DOUBLE, NotProved
+from maxaffine.checker.rough_nodes import moves
 from maxaffine.checker.same_function import doubt_same
 from maxaffine.core import balls
 from maxaffine.core.arrays import Array
@@ -90,7 +91,7 @@ def check_stack(tensors: Mapping[str, Any], record: Mapping[str, Any], target: T
     if unsaid:
         return StackProof(bound, largest, None, unsaid, how)
     try:
-        literal, _ = _bound(plan, target, heads, [float(head.literal or math.inf) for head in heads])
+        literal, _ = _bound(plan, target, heads, [float(head.literal or math.inf) for head in heads], clipped=False)
     except NotProved as failure:
         return StackProof(bound, largest, None, str(failure), how)
     return StackProof(bound, largest, literal, "", how)
@@ -166,9 +167,14 @@ def _homogeneous(graph: Graph, function: Expression, wanted: int, plain: list[in
 # ---------------------------------------------------------------------- ranges, slopes, weights
 
 
-def _bound(plan: StackPlan, target: Target, heads: list[HeadProof], betas: list[float]) -> tuple[float, float]:
-    """sum_k W_k eps_k and the rounding of inputs and output, for heads with these errors; and a bound of |f|."""
-    walk = _Walk(plan, target, heads, betas)
+def _bound(
+    plan: StackPlan, target: Target, heads: list[HeadProof], betas: list[float], clipped: bool = True
+) -> tuple[float, float]:
+    """sum_k W_k eps_k and the rounding of inputs and output, for heads with these errors; and a bound of |f|.
+
+    `clipped`: whether arguments are moved into the boxes of heads, as they are in arrays and tensors.
+    """
+    walk = _Walk(plan, target, heads, betas, clipped)
     with balls.precision(BITS):
         for k, node in enumerate(plan.nodes):
             (walk.norm if node.folds else walk.plain)(k, node)
@@ -184,12 +190,14 @@ def _bound(plan: StackPlan, target: Target, heads: list[HeadProof], betas: list[
 class _Walk:
     """Node after node: ranges of values, what they are of the numbers that run and how large those are, and errors."""
 
-    def __init__(self, plan: StackPlan, target: Target, heads: list[HeadProof], betas: list[float]) -> None:
-        self.plan, self.heads, self.betas = plan, heads, betas
+    def __init__(self, plan: StackPlan, target: Target, heads: list[HeadProof], betas: list[float], clipped: bool) -> None:
+        self.plan, self.heads, self.betas, self.clipped = plan, heads, betas, clipped
         D, m, box = len(plan.inputs), len(plan.nodes), target.box
         self.inputs, self.eps = D, np.zeros(m)
         self.low, self.high = np.concatenate([box.low, np.zeros(m)]), np.concatenate([box.high, np.zeros(m)])
         self.size = np.concatenate([np.maximum(np.abs(box.low), np.abs(box.high)), np.zeros(len(plan.flat.nodes))])
+        self.exact_low, self.exact_high, self.seen = self.low.copy(), self.high.copy(), 0  # where nothing errs, so many nodes
+        self.off = np.concatenate([self.size[:D] * DOUBLE, np.zeros(m)])  # from the values of the exact formula
         self.known: list[Vector] = [{i: flint.arb(1)} for i in range(D)]
         self.follow = _Followed(D, m)
 
@@ -202,16 +210,47 @@ class _Walk:
         wide_low = np.array([_below(lo - r) for (lo, _), r in zip(ends, rho, strict=True)])
         wide_high = np.array([_above(hi + r) for (_, hi), r in zip(ends, rho, strict=True)])
         shift = np.array([2.0**s for s in node.scales])
-        if not ((head.low * shift <= wide_low) & (wide_high <= head.high * shift)).all():
-            raise NotProved(f"the arguments of its node {node.name} leave the box of its head.")
+        inside = bool(((head.low * shift <= wide_low) & (wide_high <= head.high * shift)).all())
         value, slopes = _image(node.function, wide_low, wide_high)
-        if not np.isfinite(value.magnitude) or not np.isfinite(slopes.magnitude).all():
-            raise NotProved(f"its node {node.name} is not shown to be finite and of bounded slope where it is asked.")
-        beta = math.ldexp(self.betas[node.head], node.lift)
-        eps = (beta + 2.0 * TINY + float(np.sum(slopes.magnitude * rho)) * UP) * UP
+        beta = (math.ldexp(self.betas[node.head], node.lift) + 2.0 * TINY) * UP
+        if not (np.isfinite(value.magnitude) and np.isfinite(slopes.magnitude).all()):
+            value, eps = self._rough(k, node, head, float(rho[0]), beta)
+            slopes = Interval(np.zeros(1), np.zeros(1))
+        elif not inside:
+            raise NotProved(f"the arguments of its node {node.name} leave the box of its head.")
+        else:
+            eps = (beta + float(np.sum(slopes.magnitude * rho)) * UP) * UP
         self._add(k, node, value, slopes, eps)
         self.size[self.inputs + runs] = max(abs(self.low[self.inputs + k]), abs(self.high[self.inputs + k]))
         self.known.append({self.inputs + runs: flint.arb(1)})
+
+    def _rough(self, k: int, node: StackNode, head: HeadProof, rho: float, beta: float) -> tuple[Interval, float]:
+        """Value and error of a node of unbounded slope, whose argument is moved into its head's box, where the exact one is."""
+        unshown = f"its node {node.name} is not shown to be finite and of bounded slope where it is asked."
+        if len(node.maps) != 1 or node.scales != (0,) or not self.clipped:
+            raise NotProved(unshown)
+        self._exactly(k)
+        low, high = reach(node.maps[0], self.exact_low, self.exact_high)
+        if not (head.low[0] <= low and high <= head.high[0]):
+            raise NotProved(f"the exact argument of its node {node.name} leaves the box of its head.")
+        value, _ = _image(node.function, head.low, head.high)
+        moved = moves(node.function, float(head.low[0]), float(head.high[0]), (self._handed(node.maps[0]) + rho) * UP)
+        if not np.isfinite(value.magnitude) or not math.isfinite(moved):
+            raise NotProved(unshown)
+        return value, (beta + moved) * UP
+
+    def _exactly(self, count: int) -> None:
+        """Ranges of the exact formula's first nodes."""
+        for j in range(self.seen, count):
+            node, at = self.plan.nodes[j], self.inputs + j
+            ends = np.array([reach(row, self.exact_low, self.exact_high) for row in node.maps])
+            found, _ = _image(node.function, ends[:, 0], ends[:, 1])
+            self.exact_low[at], self.exact_high[at] = found.lo, found.hi
+        self.seen = max(self.seen, count)
+
+    def _handed(self, row: AffineMap) -> float:
+        """How far an affine form may be from that of the exact formula."""
+        return math.fsum(w * self.off[i] for i, w in zip(row.indices, row.exact_weights.magnitude, strict=True)) * UP
 
     def norm(self, k: int, node: StackNode) -> None:
         """A norm, which several absolute values compute."""
@@ -231,6 +270,8 @@ class _Walk:
 
     def _add(self, k: int, node: StackNode, value: Interval, slopes: Interval, eps: float) -> None:
         at, self.eps[k] = self.inputs + k, eps
+        handed = math.fsum(s * self._handed(row) for s, row in zip(slopes.magnitude, node.maps, strict=True))
+        self.off[at] = (eps + handed) * UP
         self.low[at], self.high[at] = _below(float(value.lo) - eps), _above(float(value.hi) + eps)
         self.follow.node(k, node.maps, slopes)
 

@@ -26,6 +26,9 @@ def literal_of(cutting: Cutting, box: Box, heads: Sequence[Made]) -> float | str
         found = proved(cutting, box, heads, np.array(betas))
     except Unbounded as failure:
         return f"with literal heads {failure}"
+    if found is not None and found.ranges.rough:
+        names = ", ".join(cutting.names[k] for k in found.ranges.rough)
+        return f"arguments of {names}, of unbounded slope, are moved into the box of their head, and literal layers move nothing"
     if found is None or not math.isfinite(found.bound):
         return "the literal heads are too rough: the arguments of a node may leave the box of its head"
     return found.bound * UP

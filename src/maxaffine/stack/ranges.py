@@ -10,6 +10,11 @@ A norm is one node: phi = hypot is 1-Lipschitz, and beta is proved of all its ab
 
     beta_k  =  R tan(t_K/2)^2  +  2/(1 + cos t_K) sum over its |.| of (error of the head + rounding of its argument)
 
+A node of unbounded slope, such as sqrt(u) where u may be 0, is rough: as it runs, its argument is moved into the range of the
+exact one, is off by at most d_k, the errors of all nodes and inputs it reads followed forwards, and no weight passes through it:
+
+    eps_k  =  beta_k + omega_k(d_k)            omega_k: the modulus of continuity of phi_k (modulus.py)
+
 Theorem and proof: docs/theory.md, "Stacks".
 """
 
@@ -27,6 +32,7 @@ from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import FLOAT64, gamma
 from maxaffine.expression.expression import Expression
 from maxaffine.stack.cutting import Cutting
+from maxaffine.stack.modulus import modulus
 from maxaffine.structure.folding import angle
 from maxaffine.structure.stacked import AffineMap
 from maxaffine.target.box import Box
@@ -74,7 +80,9 @@ class Ranges:
     rho: tuple[Array, ...]  # (E,) each; of a norm (1,), the largest
     lost: Array  # (m,): what the rounding of its arguments does to a node
     norms: dict[int, Norm]
+    rough: dict[int, float]  # of nodes of unbounded slope omega(d)/d, what shares of the error go by
     weights: Array  # (m,): W_k
+    leaning: Array  # (m,): W_k where rough nodes have that slope
     inputs: Array  # (D,): W of the inputs
     result: Interval  # (): of the output, but for the error
     output_rounding: float
@@ -84,9 +92,14 @@ class Ranges:
         norm = self.norms.get(k)
         return head if norm is None else (norm.identity + norm.gain * norm.count * head) * UP
 
+    @property
+    def roughness(self) -> float:
+        """What rough nodes add to the bound beside the errors of their heads."""
+        return math.fsum(self.weights[k] * self.lost[k] for k in self.rough) * UP
+
     def rounding(self, low: Array, high: Array) -> float:
-        """All of the bound that is not an error of a head."""
-        nodes = math.fsum(self.weights * self.lost)
+        """What rounding adds to the bound."""
+        nodes = math.fsum(w * self.lost[k] for k, w in enumerate(self.weights) if k not in self.rough)
         inputs = math.fsum(self.inputs * np.maximum(np.abs(low), np.abs(high)) * FLOAT64.unit)
         return (nodes + inputs + self.output_rounding) * UP
 
@@ -146,16 +159,32 @@ def image(function: Expression, box: Interval) -> tuple[Interval, Interval]:
     )
 
 
+@lru_cache(maxsize=64)
+def exact_ranges(cutting: Cutting, low: tuple[float, ...], high: tuple[float, ...]) -> Interval:
+    """Ranges (D + m,) of inputs and exact nodes, where nothing errs."""
+    found = Interval(np.array([*low, *[0.0] * len(cutting.names)]), np.array([*high, *[0.0] * len(cutting.names)]))
+    for k, rows in enumerate(cutting.maps):
+        sides = [argument(row, found) for row in rows]
+        if cutting.folds[k]:
+            value = (sides[0].square() + sides[1].square()).sqrt()
+        else:
+            value = image(cutting.functions[k], Interval.stack(sides))[0]
+        found.lo[len(low) + k], found.hi[len(low) + k] = value.lo, value.hi
+    return found
+
+
 class _Forward:
     """One pass over the nodes, in order: ranges of values, and sizes of what runs."""
 
     def __init__(self, cutting: Cutting, box: Box) -> None:
-        self.cutting, self.inputs = cutting, len(box.low)
+        self.cutting, self.box, self.inputs = cutting, box, len(box.low)
         nodes = np.zeros(len(cutting.names))
         self.lo, self.hi = np.concatenate([box.low, nodes]), np.concatenate([box.high, nodes])
         self.flat, self.parts = cutting.planned.flat, cutting.planned.parts
         self.size = np.concatenate([np.maximum(np.abs(box.low), np.abs(box.high)), np.zeros(len(self.flat.nodes))])
+        self.away = self.size[: self.inputs + len(nodes)] * FLOAT64.unit  # from the exact formula: inputs are rounded
         self.norms: dict[int, Norm] = {}
+        self.rough: dict[int, float] = {}
 
     def arguments(self, k: int) -> list[Interval]:
         """Exact ranges of the arguments of a node."""
@@ -168,11 +197,35 @@ class _Forward:
         wide = Interval.stack(self.arguments(k)) + Interval(-rho, rho)
         value, slope = image(function, wide)
         if not np.isfinite(value.magnitude) or not np.isfinite(slope.magnitude).all():
+            found = self.unsteady(k, eps, rho)
+            if found is not None:
+                return found
             reach = ", ".join(f"[{a:.4g}, {b:.4g}]" for a, b in zip(wide.lo, wide.hi, strict=True))
             what = "bounded" if not np.isfinite(value.magnitude) else "of bounded slope"
             raise Unbounded(k, f"`{function.text}` is not shown to be {what} on {reach}")
+        lost = float(np.sum(slope.magnitude * rho)) * UP
         self._reached(k, value, eps)
-        return wide, slope, rho, float(np.sum(slope.magnitude * rho)) * UP
+        self._strayed(k, eps + lost, slope.magnitude)
+        return wide, slope, rho, lost
+
+    def unsteady(self, k: int, eps: float, rho: Array) -> tuple[Interval, Interval, Array, float] | None:
+        """The same of a rough node: its box is the exact range of its argument; None where it is not shown to be continuous."""
+        if len(rho) != 1:
+            return None
+        function, (row,) = self.cutting.functions[k], self.cutting.maps[k]
+        whole = argument(row, exact_ranges(self.cutting, tuple(self.box.low), tuple(self.box.high)))
+        box = Interval(whole.lo[None], whole.hi[None])
+        d = (self._apart(row) + float(rho[0])) * UP
+        value, _ = image(function, box)
+        if not np.isfinite(value.magnitude):
+            return None
+        lost = modulus(function, _gradient(function), float(whole.lo), float(whole.hi), d)
+        if not math.isfinite(lost):
+            return None
+        self.rough[k] = lost / d
+        self._reached(k, value, eps + lost)
+        self._strayed(k, eps + lost, np.zeros(1))
+        return box, Interval(np.zeros(1), np.zeros(1)), rho, lost
 
     def norm(self, k: int, eps: float) -> tuple[Interval, Interval, Array, float]:
         """The same of a norm."""
@@ -187,7 +240,18 @@ class _Forward:
             raise Unbounded(k, "an argument of a norm may be negative")
         most = np.array([max(rho)])
         slope = Interval.stack([Interval(np.where(s.lo < 0.0, -1.0, 0.0), np.where(s.hi > 0.0, 1.0, 0.0)) for s in sides])
-        return Interval(-(size + most), size + most), slope, most, norm.gain * math.fsum(rho) * UP
+        lost = norm.gain * math.fsum(rho) * UP
+        self._strayed(k, eps + lost, np.ones(2))
+        return Interval(-(size + most), size + most), slope, most, lost
+
+    def _apart(self, row: AffineMap) -> float:
+        """How far an affine form may be from the exact formula's, by all that it reads."""
+        return float(np.sum(row.exact_weights.magnitude * self.away[np.array(row.indices, dtype=np.intp)])) * UP
+
+    def _strayed(self, k: int, own: float, slopes: Array) -> None:
+        """How far a node may be from the exact formula's: its own error, and that of its arguments."""
+        handed = math.fsum(s * self._apart(row) for s, row in zip(slopes, self.cutting.maps[k], strict=True))
+        self.away[self.inputs + k] = (own + handed) * UP
 
     def _reached(self, k: int, value: Interval, eps: float) -> None:
         at = self.inputs + k
@@ -224,7 +288,10 @@ def ranges(cutting: Cutting, box: Box, eps: Array) -> Ranges:
     found = [(walk.norm if n else walk.plain)(k, float(eps[k])) for k, n in enumerate(cutting.folds)]
     boxes, slopes, rhos, lost = zip(*found, strict=True) if found else ((), (), (), ())
     weights, values = adjoints(cutting, slopes, D), Interval(walk.lo, walk.hi)
+    chords = {k: Interval(np.array([-chord]), np.array([chord])) for k, chord in walk.rough.items()}
+    leaning = adjoints(cutting, [chords.get(k, one) for k, one in enumerate(slopes)], D) if chords else weights
     return Ranges(
-        values, tuple(boxes), tuple(slopes), tuple(rhos), np.array(lost), walk.norms, weights[D:], weights[:D],
+        values, tuple(boxes), tuple(slopes), tuple(rhos), np.array(lost), walk.norms, walk.rough,
+        weights[D:], leaning[D:], weights[:D],
         argument(cutting.result, values), rounding(walk.flat.result, walk.size),
     )  # fmt: skip

@@ -252,7 +252,7 @@ def _finished(
     certificate = certified(made_heads, proof, target.box)
     assert certificate.bound is not None
     shares = proof.ranges.weights * proof.eps / certificate.bound
-    nodes = node_proofs(plan, heads, proof.betas, proof.ranges.weights, shares)
+    nodes = node_proofs(plan, heads, proof.betas, proof.ranges.weights, shares, proof.ranges.rough)
     stack = Stack(
         target, plan, heads, certificate, nodes, {"float64": literal_of(cutting, target.box, made_heads)},
         observe(lambda x: outputs(plan, heads, x), target, request.seed), request.error, one.style, tried,
@@ -272,6 +272,7 @@ def certified(heads: Sequence[Made], proof: Proof, box: Box) -> Certificate:
         for name, part in own.parts.items():
             parts[name] += float(weight) * (beta - identity) * (part / own.bound) * UP
     parts["rounding"] += proof.rounding
+    parts["approximation"] += proof.ranges.roughness
     assumptions = dict.fromkeys([*(a for head in heads for a in head.head.certificate.assumptions), ELEMENTARY])
     result = proof.ranges.result
     return Certificate.proved(

@@ -53,8 +53,8 @@ class Proof:
 
     @property
     def bound(self) -> float:
-        """sum W beta, and all rounding."""
-        return (math.fsum(self.ranges.weights * self.betas) + self.rounding) * UP
+        """sum W beta, what rough nodes add, and all rounding."""
+        return (math.fsum(self.ranges.weights * self.betas) + self.ranges.roughness + self.rounding) * UP
 
 
 def shared(cutting: Cutting, box: Box, error: float, costs: Array, fixed: dict[int, float] | None = None) -> Share:
@@ -71,14 +71,14 @@ def shared(cutting: Cutting, box: Box, error: float, costs: Array, fixed: dict[i
     for _ in range(ROUNDS):
         D = len(box.low)
         most = caps(cutting, found, D)
-        held = sum(found.weights[k] * e for k, e in fixed.items())
+        held = sum(found.leaning[k] * e for k, e in fixed.items())
         left = AIM * error - found.rounding(box.low, box.high) - held
         if left <= 0.0:
             least = (found.rounding(box.low, box.high) + held) / AIM
             raise Refused("rounding of the nodes in float64 takes the whole error", nearest_error=1.05 * least)
         open_ = np.array([k not in fixed for k in range(m)])
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            even = np.where(open_, costs / costs[open_].sum() * left / found.weights if open_.any() else 0.0, 0.0)
+            even = np.where(open_, costs / costs[open_].sum() * left / found.leaning if open_.any() else 0.0, 0.0)
         wanted = np.where(open_, np.minimum(even, most), eps) if open_.any() else eps
         wanted = np.where(open_ & ~np.isfinite(wanted), most, wanted)
         wanted = np.where(open_, wanted * damp, eps)
@@ -87,7 +87,7 @@ def shared(cutting: Cutting, box: Box, error: float, costs: Array, fixed: dict[i
         except Unbounded:
             damp *= 0.5
             continue
-        total = float(np.sum(new.weights * wanted)) + new.rounding(box.low, box.high)
+        total = float(np.sum(new.weights * wanted)) + new.roughness + new.rounding(box.low, box.high)
         if total <= error:
             best = Share(wanted, new)
             if total >= 0.9 * error or damp < 1.0 or np.allclose(wanted, eps, rtol=0.05):
@@ -207,7 +207,8 @@ def roomy(cutting: Cutting, box: Box, share: Share) -> list[Interval]:
             found = ranges(cutting, box, eps)
         except Unbounded:
             continue
-        return [Interval(_down(b.lo - 2.0 * rho), _up(b.hi + 2.0 * rho)) for b, rho in zip(found.boxes, found.rho, strict=True)]
+        pairs = enumerate(zip(found.boxes, found.rho, strict=True))
+        return [b if k in found.rough else Interval(_down(b.lo - 2.0 * rho), _up(b.hi + 2.0 * rho)) for k, (b, rho) in pairs]
     return list(share.ranges.boxes)
 
 
@@ -240,6 +241,8 @@ def proved(cutting: Cutting, box: Box, heads: Sequence[Made], errors: Array) -> 
         needed = (betas + found.lost) * UP
         if (needed <= eps).all():
             inside = (covers(one, b.lo, b.hi) for one, b in zip(heads, found.boxes, strict=True))
-            return Proof(needed, betas, found, found.rounding(box.low, box.high)) if all(inside) else None
+            rough = ((heads[k].asked, found.boxes[k]) for k in found.rough)
+            same = (one.low == tuple(b.lo) and one.high == tuple(b.hi) for one, b in rough)
+            return Proof(needed, betas, found, found.rounding(box.low, box.high)) if all(inside) and all(same) else None
         eps = np.maximum(eps, needed) * (1.0 + 1e-9)
     return None

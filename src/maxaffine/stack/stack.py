@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -40,7 +40,8 @@ Array = NDArray[Any]
 class NodeProof:
     """What is proved of one node: the error beta of its head, the weight W that errors of it have in the output, their product.
 
-    `share` is W (beta + what rounding of its arguments does) as a part of the bound.
+    `share` is W (beta + what rounding of its arguments does) as a part of the bound.  `rough`: its slope is not bounded, so that
+    its share holds what errors of its argument do, and the nodes it reads have weight only where others read them.
     """
 
     name: str
@@ -51,6 +52,7 @@ class NodeProof:
     beta: float
     weight: float
     share: float
+    rough: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -246,15 +248,17 @@ class Stack:
         return made
 
 
-def node_proofs(plan: StackPlan, heads: Sequence[Compiled], betas: Array, weights: Array, shares: Array) -> tuple[NodeProof, ...]:
-    """The table of nodes."""
-    rows = zip(plan.nodes, plan.levels, betas, weights, shares, strict=True)
+def node_proofs(
+    plan: StackPlan, heads: Sequence[Compiled], betas: Array, weights: Array, shares: Array, rough: Container[int]
+) -> tuple[NodeProof, ...]:
+    """The table of nodes; `rough` are the numbers of those whose slope is not bounded."""
+    rows = enumerate(zip(plan.nodes, plan.levels, betas, weights, shares, strict=True))
     return tuple(
         NodeProof(
             node.name, node.function.text, level, heads[node.head].tokens * node.heads, heads[node.head].method,
-            float(beta), float(weight), float(share),
+            float(beta), float(weight), float(share), k in rough,
         )
-        for node, level, beta, weight, share in rows
+        for k, (node, level, beta, weight, share) in rows
     )  # fmt: skip
 
 

@@ -82,6 +82,9 @@ def explain(stack: Stack) -> str:
     lines += [f"tried      {one}" for one in s.tried]
     lines.append("nodes      error <= sum of W beta, and rounding: beta is the error of a head, W what it weighs in the answer")
     lines += _table(s)
+    rough = [node.name for node in s.nodes if node.rough]
+    if rough:
+        lines.append(f"rough      {', '.join(rough)}: slopes are not bounded; what errors of the arguments do is in the share")
     lines.append("parts of the bound")
     bound = s.certificate.bound or 1.0
     for name, part in sorted(s.certificate.parts.items(), key=lambda item: -item[1]):
