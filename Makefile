@@ -109,13 +109,7 @@ $(VENV)/.bench: pyproject.toml constraints.txt | $(BIN)/python
 
 bench: $(VENV)/.bench
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/meanfield.py
-	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cpu_peers.py --quick --json benchmarks/results/cpu_peers.json \
-		--figure docs/images/benchmarks-cpu-peers.svg
-	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cpu_scaling.py --json benchmarks/results/cpu_scaling.json \
-		--figure docs/images/benchmarks-cpu-scaling.svg
-	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cpu_batch.py --json benchmarks/results/cpu_batch.json
-	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cpu_clusters.py --json benchmarks/results/cpu_clusters.json
-	@$(BIN)/python benchmarks/cpu_page.py
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/cpu_all.py
 
 # Numbers, the language, decompositions and targets whole; of all heads that every case is proved twice and refuses in a sentence.
 QUICK := $(addprefix tests/unit/,core expression structure target) \

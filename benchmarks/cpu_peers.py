@@ -21,7 +21,7 @@ import torch
 from scipy.interpolate import RectBivariateSpline, RegularGridInterpolator
 
 import maxaffine as ma
-from cpu_tools import CASES, Case, literal, machine, median
+from cpu_tools import CASES, Case, in_numba, in_numpy, literal, loaded, machine, median
 
 Run = Callable[[np.ndarray], np.ndarray]
 SIZES = {1: (64, 128, 256, 512, 1024, 4096, 16384), 2: (48, 64, 96, 128, 192, 256, 512, 1024), 3: (16, 24, 32, 48, 64, 96, 128)}
@@ -132,13 +132,17 @@ def smallest(make: Callable[[int], Run], sizes: tuple[int, ...], case: Case, x: 
     return n, run
 
 
-def peers(case: Case, quick: bool) -> Iterator[tuple[str, str, Run, int, float | None]]:
-    """(name, its size, the run, queries per repeat, proved bound)."""
+def peers(case: Case, quick: bool) -> Iterator[tuple[str, str, Run | None, int, float | None]]:
+    """(name, its size or why it did not run, the run, queries per repeat, proved bound)."""
     D = case.box.dimension
     probe = case.box.sample(2_000, np.random.default_rng(9))
     f = case.values(probe)
     many = 100_000 if quick else 500_000
+    yield "the formula, NumPy", "contiguous columns", in_numpy(case), many, None
+    yield "the formula, numba", "a loop over rows", in_numba(case), many, None
     layer = ma.compile(case.text, case.box, error=case.error, method="spectral")
+    direct = layer.statement("direct").bound
+    yield "maxaffine, direct", "the target itself", lambda x: layer(x, runtime="direct", threads=1), many, direct
     size = f"{layer.tokens:,} tokens"
     yield "maxaffine", f"{size}, {layer.runtime()[0]}", lambda x: layer(x, threads=1), many, layer.bound
     by_axis = layer.certificate_for("factorised").bound
@@ -153,6 +157,8 @@ def peers(case: Case, quick: bool) -> Iterator[tuple[str, str, Run, int, float |
     yield "lazy reduction, the lookup", f"{note}, streaming log-sum-exp", lambda x: lookup(x, runtime="blocked"), 16, None
     if find_spec("faiss") is not None:
         yield "FAISS, nearest key", note, nearest(lookup), 200 if D > 1 else 20_000, None
+    else:
+        yield "FAISS, nearest key", "not run: the package faiss-cpu is not installed", None, 0, None
     n, run = smallest(lambda n: interpolator(case, n, "linear"), SIZES[D], case, probe, f)
     yield "RegularGridInterpolator, linear", f"{n}^{D}", run, 50_000, None
     if D == 2:
@@ -174,6 +180,9 @@ def measure(case: Case, quick: bool) -> list[dict[str, Any]]:
     """One row per peer."""
     rows = []
     for name, size, run, count, bound in peers(case, quick):
+        if run is None:
+            rows.append({"peer": name, "size": size, "bound": None, "error": None, "queries_per_second": None})
+            continue
         x = case.box.sample(count, np.random.default_rng(1))
         seconds = median(lambda run=run, x=x: run(x), 3 if quick else 5)
         check = x[: min(count, 20_000)]
@@ -184,10 +193,13 @@ def measure(case: Case, quick: bool) -> list[dict[str, Any]]:
 
 
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """What is promised: against the faster of two SciPy interpolators, and literal attention."""
-    speed = {row["peer"]: row["queries_per_second"] for row in rows}
-    own = speed["maxaffine"]
+    """The direct form, or the layer where there is none, over the formula, the faster SciPy interpolator, and attention."""
+    speed = {row["peer"]: row["queries_per_second"] for row in rows if row["queries_per_second"] is not None}
+    own = speed.get("maxaffine, direct", speed["maxaffine"])
     named = {
+        "the formula in NumPy": ("the formula, NumPy",),
+        "the formula in numba": ("the formula, numba",),
+        "the layer": ("maxaffine",),
         "faster SciPy": ("RectBivariateSpline, 64^2", "RegularGridInterpolator, linear, 1024^2"),
         "SDPA, the same layer": ("SDPA, the same layer",),
         "SDPA, the lookup": ("SDPA, the lookup",),
@@ -204,7 +216,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
 
     figure, panels = pyplot.subplots(1, len(results["cases"]), figsize=(4.2 * len(results["cases"]), 4.4), sharey=True)
     for panel, (name, rows) in zip(np.atleast_1d(panels), results["cases"].items(), strict=True):
-        for row in rows:
+        for row in (one for one in rows if one["queries_per_second"] is not None):
             own = row["peer"].startswith("maxaffine")
             panel.loglog(row["error"], row["queries_per_second"], "o" if own else "s", color="#0072B2" if own else "#999999")
             place = (row["error"], row["queries_per_second"])
@@ -225,6 +237,7 @@ def main() -> None:
     arguments.add_argument("--figure", default=None)
     asked = arguments.parse_args()
     torch.set_num_threads(1)
+    loaded()
     results: dict[str, Any] = {"machine": machine(), "cases": {}, "ratios": {}}
     for case in CASES:
         results["cases"][case.name] = measure(case, asked.quick)

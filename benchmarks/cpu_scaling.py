@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import maxaffine as ma
-from cpu_tools import machine, median
+from cpu_tools import loaded, machine, median
 from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys
 from maxaffine.layer.layer import Layer
 from maxaffine.runtime import chooser
@@ -105,8 +105,25 @@ def growth(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     return found
 
 
+def looped(kind: str) -> Any:
+    """The sum or product of all variables in a loop over rows that numba compiles."""
+    from numba import njit
+
+    summed = kind == "sum"
+
+    @njit
+    def loop(x: Any, out: Any) -> None:
+        for i in range(x.shape[0]):
+            found = 0.0 if summed else 1.0
+            for j in range(x.shape[1]):
+                found = found + np.sin(2.0 * x[i, j]) if summed else found * np.cos(x[i, j])
+            out[i] = found
+
+    return loop
+
+
 def in_variables() -> list[dict[str, Any]]:
-    """Collapsed sums and products of growing numbers of variables at 1e-6."""
+    """Sums and products of growing numbers of variables at 1e-6: the formula, the direct form, the layer."""
     rows = []
     for D in (1, 2, 3, 4, 6, 8):
         names = [f"x{i}" for i in range(1, D + 1)]
@@ -115,21 +132,29 @@ def in_variables() -> list[dict[str, Any]]:
         for kind, text in texts.items():
             layer = ma.compile(text, box, error=1e-6, method="spectral")
             x = box.sample(QUERIES, np.random.default_rng(0))
-            taken = median(lambda: layer(x, threads=1)) / QUERIES * 1e9  # noqa: B023
-            rows.append({"D": D, "kind": kind, "tokens": layer.tokens, "runtime": layer.runtime()[0], "ns": taken})
+            columns, out, loop = np.ascontiguousarray(x.T), np.empty(len(x)), looped(kind)
+            plain = (lambda c: np.sin(2.0 * c).sum(axis=0)) if kind == "sum" else (lambda c: np.cos(c).prod(axis=0))
+            ways: dict[str, Any] = {
+                "formula": lambda: plain(columns), "numba": lambda: loop(x, out),  # noqa: B023
+                "direct": lambda: layer(x, runtime="direct", threads=1), "ns": lambda: layer(x, threads=1),  # noqa: B023
+            }  # fmt: skip
+            taken = {name: median(run) / QUERIES * 1e9 for name, run in ways.items()}
+            rows.append({"D": D, "kind": kind, "tokens": layer.tokens, "runtime": layer.runtime()[0], **taken})
             print(rows[-1], flush=True)
     return rows
 
 
 def in_batch() -> list[dict[str, Any]]:
-    """sin x + cos y at 1e-6: batches of 1 to 4e6, one thread and all."""
+    """sin x + cos y at 1e-6: batches of 1 to 4e6, the formula in NumPy and the layer, one thread and all."""
     box = ma.Box.named(("x", "y"), [-3.0, -3.0], [3.0, 3.0])
     layer = ma.compile("sin(x)+cos(y)", box, error=1e-6, method="spectral")
     whole = box.sample(4_000_000, np.random.default_rng(0))
     layer(whole)  # compiled and warm
     rows = []
     for batch in (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 4_000_000):
-        row: dict[str, Any] = {"batch": batch}
+        columns = np.ascontiguousarray(whole[:batch].T)
+        seconds = median(lambda: np.sin(columns[0]) + np.cos(columns[1]), 9, wall=True)  # noqa: B023
+        row: dict[str, Any] = {"batch": batch, "formula": batch / seconds}
         for threads in (1, os.cpu_count() or 1):
             seconds = median(lambda: layer(whole[:batch], threads=threads), 9, wall=True)  # noqa: B023
             row[f"queries_per_second_{threads}_threads"] = batch / seconds
@@ -168,19 +193,21 @@ def main() -> None:
     """Run, print, keep."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--most", type=int, default=10**8)
-    arguments.add_argument("--only", choices=("tokens",), default=None, help="measure this part; the others as --json kept them")
+    told = "measure this part; the others as --json kept them"
+    arguments.add_argument("--only", choices=("tokens", "variables"), default=None, help=told)
     arguments.add_argument("--json", default=None)
     arguments.add_argument("--figure", default=None)
     asked = arguments.parse_args()
+    loaded()
     results: dict[str, Any] = {}
     if asked.only:
         results = json.loads(Path(asked.json).read_text())
-        results["machine_tokens"] = machine()
-    else:
+    if asked.only != "tokens":
         results.update(machine=machine(), variables=in_variables(), batch=in_batch())
-        results["machine_tokens"] = results["machine"]
-    results["tokens"] = in_tokens(asked.most)
-    results["growth"] = growth(results["tokens"])
+    if asked.only != "variables":
+        results["machine_tokens"] = machine()
+        results["tokens"] = in_tokens(asked.most)
+        results["growth"] = growth(results["tokens"])
     print(json.dumps(results["growth"], indent=1))
     if asked.json:
         Path(asked.json).write_text(json.dumps(results, indent=1) + "\n")

@@ -1,4 +1,6 @@
-"""Shared by the CPU benchmarks: targets, the machine in words, medians of repeats, and the literal layer in torch."""
+"""Shared by the CPU benchmarks: targets with their formulas in NumPy and numba, the machine in words, medians of repeats, and the
+literal layer in torch.
+"""
 
 import os
 import platform
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import maxaffine as ma
+from maxaffine.runtime import parallel
 from maxaffine.target.target import Target
 
 FRANKE = (
@@ -22,25 +25,95 @@ FRANKE = (
 
 @dataclass(frozen=True)
 class Case:
-    """A target on its box, and the error that everything is compared at."""
+    """A target on its box, and the error that everything is compared at.
+
+    `formula` is what a person would write in NumPy, of columns; numba compiles the same of numbers.
+    """
 
     name: str
     text: str
     box: ma.Box
     error: float = 1e-6
+    formula: Callable[..., Any] | None = None
 
     def values(self, x: np.ndarray) -> np.ndarray:
         """f(x)."""
         return np.asarray(Target.of(self.text, self.box).values(x)[:, 0, 0])
 
 
+def franke(x: Any, y: Any) -> Any:
+    """Franke's function."""
+    u, v = 9.0 * x, 9.0 * y
+    return (
+        0.75 * np.exp(-((u - 2.0) ** 2 + (v - 2.0) ** 2) / 4.0) + 0.75 * np.exp(-((u + 1.0) ** 2) / 49.0 - (v + 1.0) / 10.0)
+        + 0.5 * np.exp(-((u - 7.0) ** 2 + (v - 3.0) ** 2) / 4.0) - 0.2 * np.exp(-((u - 4.0) ** 2) - (v - 7.0) ** 2)
+    )  # fmt: skip
+
+
+TURN = ma.Box.named(("x", "y"), [-pi, -pi], [pi, pi])
 CASES = (
-    Case("Runge", "1/(1+25*x**2)", ma.Box.named(("x",), [-1.0], [1.0])),
-    Case("sin x + cos y", "sin(x)+cos(y)", ma.Box.named(("x", "y"), [-pi, -pi], [pi, pi])),
-    Case("sin x * cos y", "sin(x)*cos(y)", ma.Box.named(("x", "y"), [-pi, -pi], [pi, pi])),
-    Case("Franke", FRANKE, ma.Box.named(("x", "y"), [0.0, 0.0], [1.0, 1.0])),
-    Case("exp(-r^2)", "exp(-x**2-y**2-z**2)", ma.Box.named(("x", "y", "z"), [-2.0] * 3, [2.0] * 3)),
-)
+    Case("Runge", "1/(1+25*x**2)", ma.Box.named(("x",), [-1.0], [1.0]), formula=lambda x: 1.0 / (1.0 + 25.0 * (x * x))),
+    Case("sin x + cos y", "sin(x)+cos(y)", TURN, formula=lambda x, y: np.sin(x) + np.cos(y)),
+    Case("sin x * cos y", "sin(x)*cos(y)", TURN, formula=lambda x, y: np.sin(x) * np.cos(y)),
+    Case("Franke", FRANKE, ma.Box.named(("x", "y"), [0.0, 0.0], [1.0, 1.0]), formula=franke),
+    Case(
+        "exp(-r^2)", "exp(-x**2-y**2-z**2)", ma.Box.named(("x", "y", "z"), [-2.0] * 3, [2.0] * 3),
+        formula=lambda x, y, z: np.exp(-x * x - y * y - z * z),
+    ),
+)  # fmt: skip
+
+
+def in_numpy(case: Case) -> Callable[[np.ndarray], np.ndarray]:
+    """The formula as NumPy runs it, on contiguous columns that are made beforehand: a layer takes rows."""
+    assert case.formula is not None
+    formula, known = case.formula, {}
+
+    def run(x: np.ndarray) -> np.ndarray:
+        if id(x) not in known:
+            known[id(x)] = x, np.ascontiguousarray(x.T)
+        return np.asarray(formula(*known[id(x)][1]))
+
+    return run
+
+
+def in_numba(case: Case) -> Callable[[np.ndarray], np.ndarray]:
+    """The formula in a loop over rows that numba compiles, as exact as NumPy's."""
+    import numba
+
+    one = numba.njit(case.formula, inline="always")
+    D = case.box.dimension
+
+    if D == 1:
+
+        @numba.njit
+        def loop(x: np.ndarray, out: np.ndarray) -> None:
+            for i in range(len(x)):
+                out[i] = one(x[i, 0])
+    elif D == 2:
+
+        @numba.njit
+        def loop(x: np.ndarray, out: np.ndarray) -> None:
+            for i in range(len(x)):
+                out[i] = one(x[i, 0], x[i, 1])
+    else:
+
+        @numba.njit
+        def loop(x: np.ndarray, out: np.ndarray) -> None:
+            for i in range(len(x)):
+                out[i] = one(x[i, 0], x[i, 1], x[i, 2])
+
+    def run(x: np.ndarray) -> np.ndarray:
+        out = np.empty(len(x))
+        loop(x, out)
+        return out
+
+    return run
+
+
+def loaded() -> None:
+    """All compiled kernels at hand, as large batches have them."""
+    for name in ("collapsed", "windowed", "two_level", "direct"):
+        parallel.kernel(name, 10**12)
 
 
 def machine() -> dict[str, Any]:
@@ -57,8 +130,11 @@ def machine() -> dict[str, Any]:
     }  # fmt: skip
 
 
+ENOUGH = 0.25  # seconds of short runs together
+
+
 def median(run: Callable[[], Any], repeats: int = 5, most: float = 4.0, wall: bool = False) -> float:
-    """Median seconds of a run after one for warming up; fewer repeats where they take long.
+    """Median seconds of a run after one for warming up; fewer repeats where they take long, more where they are short.
 
     Processor time of this process, which a busy machine does not lengthen by waiting; `wall` where several threads run.
     """
@@ -66,7 +142,7 @@ def median(run: Callable[[], Any], repeats: int = 5, most: float = 4.0, wall: bo
     run()
     taken: list[float] = []
     begun = time.perf_counter()
-    while len(taken) < repeats and (len(taken) < 1 or time.perf_counter() - begun < most):
+    while (len(taken) < repeats or sum(taken) < ENOUGH) and (len(taken) < 1 or time.perf_counter() - begun < most):
         start = clock()
         run()
         taken.append(clock() - start)

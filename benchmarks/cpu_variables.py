@@ -1,4 +1,4 @@
-"""Queries per processor second of layers of many variables: collapsed, factorised, and the formula in NumPy, in one run.
+"""Queries per processor second of formulas of many variables: in NumPy, in numba, their direct forms, and layers, in one run.
 
     python benchmarks/cpu_variables.py
 
@@ -18,7 +18,7 @@ import maxaffine as ma
 from formula_targets import Formula, classical
 
 OUT = Path(__file__).with_name("results") / "cpu_variables.json"
-QUERIES = {"collapsed": 200_000, "factorised": 20_000, "formula": 200_000}
+QUERIES = {"formula": 200_000, "numba": 200_000, "direct": 200_000, "collapsed": 200_000, "factorised": 20_000}
 REPETITIONS = 5
 
 
@@ -38,6 +38,38 @@ PEERS: dict[str, tuple[float, Callable[[np.ndarray], np.ndarray]]] = {
     "exp(sin |x|^2), 10": (1e-4, lambda x: np.exp(np.sin((x * x).sum(axis=1)))),
     "tanh(q.k), 4": (1e-4, lambda x: np.tanh(x[:, 0] * x[:, 2] + x[:, 1] * x[:, 3])),
 }
+
+
+def _square(x: np.ndarray) -> float:
+    total = 0.0
+    for v in x:
+        total += v * v
+    return total
+
+
+def _entry(x: np.ndarray) -> float:
+    total = 0.0
+    for v in x:
+        total += np.exp(v)
+    return np.exp(x[0]) / total
+
+
+def _otl_row(x: np.ndarray) -> float:
+    b1, b2, f, c1, c2, beta = x[0], x[1], x[2], x[3], x[4], x[5]
+    load = beta * (c2 + 9.0)
+    return (12 * b2 / (b1 + b2) + 0.74) * load / (load + f) + 11.35 * f / (load + f) + 0.74 * f * load / ((load + f) * c1)
+
+
+ROWS: dict[str, tuple[Callable[[np.ndarray], float], Callable[[float], float]]] = {
+    "OTL circuit": (_otl_row, lambda s: s),
+    "1/(1+|x|^2), 10": (_square, lambda s: 1.0 / (1.0 + s)),
+    "1/(1+|x|^2), 50": (_square, lambda s: 1.0 / (1.0 + s)),
+    "softmax entry, 8": (_entry, lambda s: s),
+    "exp(sin |x|^2), 10": (_square, lambda s: np.exp(np.sin(s))),
+    "tanh(q.k), 4": (lambda x: x[0] * x[2] + x[1] * x[3], lambda s: np.tanh(s)),
+    "centre of mass": (lambda x: (x[0] * x[2] + x[1] * x[3]) / (x[0] + x[1]) / (1.0 + x[0] * x[2]), lambda s: s),
+}
+"""Of one row: an inner function of it, and an outer one of that."""
 BLOCKS = "(m1*r1 + m2*r2)/(m1 + m2)/(1 + m1*r1)"
 
 
@@ -52,6 +84,25 @@ def targets() -> list[tuple[Formula, float, Callable[[np.ndarray], np.ndarray]]]
         return np.asarray((m1 * r1 + m2 * r2) / (m1 + m2) / (1 + m1 * r1))
 
     return [*found, (centre, 1e-4, peer)]
+
+
+def looped(name: str) -> Callable[[np.ndarray], np.ndarray]:
+    """The formula in a loop over rows that numba compiles."""
+    from numba import njit
+
+    inner, outer = (njit(one, inline="always") for one in ROWS[name])
+
+    @njit
+    def loop(x: np.ndarray, out: np.ndarray) -> None:
+        for i in range(len(x)):
+            out[i] = outer(inner(x[i]))
+
+    def run(x: np.ndarray) -> np.ndarray:
+        out = np.empty(len(x))
+        loop(x, out)
+        return out
+
+    return run
 
 
 def best(ways: dict[str, Callable[[], Any]]) -> dict[str, float]:
@@ -72,18 +123,23 @@ def measure(formula: Formula, error: float, peer: Callable[[np.ndarray], np.ndar
     layer = ma.compile(formula.text, ma.Box(**formula.box), error=error, relative=True)
     x = layer.target.box.sample(max(QUERIES.values()), np.random.default_rng(0))
     (group,) = layer.weights.groups
+    compiled = looped(formula.name)
+    assert np.allclose(compiled(x), peer(x), rtol=1e-9)
     seconds = best({
+        "numba": lambda: compiled(x),
+        "direct": lambda: layer(x, runtime="direct", threads=1),
         "collapsed": lambda: layer(x, runtime="collapsed", threads=1),
         "factorised": lambda: layer(x[: QUERIES["factorised"]], runtime="factorised", threads=1),
         "formula": lambda: peer(x),
     })  # fmt: skip
-    away = {name: float(np.abs(layer(x, runtime=name) - peer(x)).max()) for name in ("collapsed", "factorised")}
+    away = {name: float(np.abs(layer(x, runtime=name) - peer(x)).max()) for name in ("collapsed", "factorised", "direct")}
     for name, value in away.items():
         assert value <= (layer.statement(name).bound or 0.0) * (1 + 1e-9), name
     return {
         "name": formula.name, "variables": formula.dimension, "error": error, "factors": group.layout,
         "kind": "complex" if group.imaginary is not None else "blocks" if max(group.block_sizes) > 1 else "real",
         "rates": {name: QUERIES[name] / seconds[name] for name in seconds},
+        "direct": layer.statement("direct").bound,
         "proved": layer.statement("collapsed").bound, "observed": away["collapsed"], "asked": layer.error,
     }  # fmt: skip
 

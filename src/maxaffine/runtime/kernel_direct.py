@@ -177,8 +177,12 @@ def _load(flat, D, i, base, size, out):
         for q in range(BLOCK):
             out[q] = flat[3 * (base + q) + i]
     else:
-        for q in range(BLOCK):
-            out[q] = flat[D * (base + min(q, size - 1)) + i]
+        at = D * base + i
+        for q in range(size):
+            out[q] = flat[at]
+            at += D
+        for q in range(size, BLOCK):
+            out[q] = out[size - 1]
 
 
 @nb.njit(nb.void(TABLE, INDEX_TABLE, ROW, INDICES, INTEGER, OUT, INTEGER, INTEGER), **OPTIONS)
