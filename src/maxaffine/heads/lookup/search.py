@@ -35,12 +35,13 @@ from maxaffine.target.target import Target
 
 SAMPLES = 2048  # at which the slopes of a callable without facts are seen
 SAFETY = 1.1  # samples miss the steepest place
+SERVED = 12  # variables up to which a lookup may be the smallest layer, beside one of a single token
 RESOLVED = 0.7  # errors of logits beyond which no lookup is proved
 
 
 def fewest_tokens(request: Request) -> int | None:
     """Tokens of the cheapest lookup, where one is known without building it."""
-    if math.isfinite(request.norm):
+    if math.isfinite(request.norm) or request.target.box.dimension > SERVED:  # what it rests on takes minutes there
         return None
     plan = lookup.cheapest(lookup.sup_norm_plans(request.target.box, request.evidence, request.error * BELOW))
     return None if plan is None or request.dtype == "bfloat16" else plan.cells * request.target.n_out

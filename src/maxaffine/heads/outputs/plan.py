@@ -1,7 +1,7 @@
 """Plans of layers of several outputs: which entries go together, and the layer that was found for each of these parts.
 
-Entries that depend on the same variables, in one output token, share keys where that takes fewer tokens than a head each; all
-others have heads of their own.  Entries that are the same function up to the names of variables are searched for once.
+Entries that depend on the same variables, in one output token, share keys where that takes fewer tokens than a head each, and so
+do smooth ones whose variables overlap; all others have heads of their own.  Entries that are the same function up to the names of variables are searched for once.
 
     ||F_e - f_e||_p  <=  scale ||F_p - f_p||        scale = |box|^(1/p), or |box of the other variables|^(1/p) of an L_p part
 
@@ -34,6 +34,8 @@ from maxaffine.target.parts import adds_up, of_text, part_of
 from maxaffine.target.target import Target
 
 TOGETHER = 16  # entries that are looked at as one part
+WIDE = 4  # variables of such a part, where its entries do not all depend on the same ones
+SMOOTH = ("spectral", "axis", "products")  # heads of entries that may be one smooth function of several outputs
 SUMMED = 0.999  # of an error that its terms have, the rest is for adding them up
 
 
@@ -132,7 +134,27 @@ class Planner:
             if len(parts) < tokens and 1 < len(parts) <= TOGETHER:
                 found = self._part([part.entries[0] for part in parts], tokens, [])
             made += parts if found is None else [found]
-        return sorted(made, key=lambda part: part.entries)
+        return sorted(self._overlapping(made), key=lambda part: part.entries)
+
+    def _overlapping(self, parts: list[PartPlan]) -> list[PartPlan]:
+        """Smooth parts of one output token whose variables overlap, such as a*b and a*c, where one head is smaller."""
+        n_out, made = self.request.target.n_out, list[PartPlan]()
+        for column in range(n_out):
+            waiting = [part for part in parts if part.entries[0] % n_out == column]
+            smooth = [part for part in waiting if part.found.method in SMOOTH and part.found.certificate.kind == "proved"]
+            made += [part for part in waiting if not any(part is one for one in smooth)]
+            while smooth:
+                one = smooth.pop(0)
+                near = [two for two in smooth if set(two.variables) & set(one.variables)]
+                entries = sorted(e for part in (one, *near) for e in part.entries)
+                tokens = sum(part.found.cost.tokens for part in (one, *near))
+                wide = len({v for part in (one, *near) for v in part.variables})
+                found = None
+                if near and wide <= WIDE and len(entries) <= TOGETHER and tokens > 2:
+                    found = self._part(entries, tokens, [])
+                made.append(one if found is None else found)
+                smooth = smooth if found is None else [two for two in smooth if not any(two is x for x in near)]
+        return made
 
     def _as_terms(self, parts: list[PartPlan]) -> list[PartPlan]:
         """Entries that are sums as their terms, where these take fewer tokens."""

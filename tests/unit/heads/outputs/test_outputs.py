@@ -185,6 +185,20 @@ def test_outputs_that_are_smooth_in_the_same_variables_share_keys():
     assert shared.tokens < sum(alone)
 
 
+def test_smooth_outputs_whose_variables_overlap_share_keys():
+    layer = ma.compile(ma.gallery["pairwise_products_3"].target, error=1e-6)
+    assert layer.tokens <= 12 and layer.check().passed and len(layer.weights.parts) == 3
+    X = np.random.default_rng(0).uniform(-1, 1, (20, 1, 3))
+    made, said = layer.matrices("self"), layer.statement("matrices").bound
+    assert all(np.abs(made(one) - one.T @ one).max() <= said for one in X)
+
+
+def test_sequences_of_many_numbers_compile():
+    box = ma.Box.sequence(2, 8, low=-1, high=1)
+    layer = ma.compile(lambda X: np.sin(X.sum(axis=1, keepdims=True) * X), box, error=1e-2)
+    assert layer.certificate.kind == "proved" and layer.tokens == 96 and layer.target.output_shape == (2, 8)
+
+
 def test_outputs_that_are_sums_over_the_same_directions_share_keys():
     layer = ma.compile("sin(a) + cos(b), sin(a) - cos(b)", SQUARE, error=1e-6)
     assert layer.tokens == ma.compile("sin(a) + cos(b)", SQUARE, error=1e-6).tokens and layer.check().passed
