@@ -1,7 +1,8 @@
 """Plans of layers of several outputs: which entries go together, and the layer that was found for each of these parts.
 
 Entries that depend on the same variables, in one output token, share keys where that takes fewer tokens than a head each, and so
-do smooth ones whose variables overlap; all others have heads of their own.  Entries that are the same function up to the names of variables are searched for once.
+do smooth ones whose variables overlap; all others have heads of their own.  Entries that are the same function up to the names
+of variables are searched for once.
 
     ||F_e - f_e||_p  <=  scale ||F_p - f_p||        scale = |box|^(1/p), or |box of the other variables|^(1/p) of an L_p part
 
