@@ -143,6 +143,17 @@ def test_layers_without_a_form_say_why():
     assert "no formula" in opaque.statement("direct").why
 
 
+def test_no_points_one_point_and_two_threads_are_answered_alike():
+    layer = ma.compile("abs(x+2*y-.3)*cos(x)", PLANE, error=1e-3)
+    x = PLANE.sample(150_000, np.random.default_rng(0))
+    whole = layer(x, runtime="direct", threads=1)
+    assert np.array_equal(layer(x, runtime="direct", threads=2), whole)
+    assert layer(x[:0], runtime="direct").shape == (0,)
+    assert layer(x[7], runtime="direct") == whole[7] and layer(x=x[7, 0], y=x[7, 1], runtime="direct") == whole[7]
+    with pytest.raises(BadInput, match="outside"):
+        layer(np.array([1.1, 0.0]), runtime="direct")
+
+
 def test_tensors_are_told_to_come_as_arrays():
     torch = pytest.importorskip("torch")
     with pytest.raises(BadInput, match="takes arrays"):
@@ -171,3 +182,18 @@ def test_every_rounding_of_a_sum_is_counted():
     total = made.added(a, b, 3.0)
     assert total.error >= 3e-9 + 2.0**-53 * (3e6 + 3e6) and total.size == 3e6 + 1.0
     assert made.added(a, b, 3.0).place == total.place  # the same instruction is made once
+
+
+def test_errors_of_arguments_are_passed_on_at_the_steepest_slope():
+    made = Columns()
+    a, b = made.load(0, 2.0, 1e-3), made.load(1, 3.0, 1e-4)
+    table = direct_table.table(alone(Target.of("tanh(x)", LINE).expression.nodes[-1]), -2.0, 2.0, 1e-9)
+    wave, sure, steep = made.wave(a, True, 1e-9), made.exponential(a, 2.0, 1e-9), made.tabled(a, table)
+    assert wave.error >= 1e-3 and sure.error >= 1e-3 * np.exp(2.0) and steep.error >= 1e-3
+    assert made.arctangent(a, 1e-9).error >= 1e-3 and made.tangent(a, 1e-9).error >= 1e-3
+    assert made.multiplied(a, b).error >= 2.0 * 1e-4 + 3.0 * 1e-3 + 1e-7
+    assert made.divided(b, a, 0.5, 6.0).error >= (1e-4 + 6.0 * 1e-3) / (0.5 - 1e-3)
+    assert made.root(a, 0.0, 1.5).error >= np.sqrt(1e-3) and made.root(a, 1.0, 1.5).error >= 1e-3 / 2.0
+    assert made.power(a, 3).error >= 3 * 4.0 * 1e-3 and made.extreme(a, b, True).error == 1e-3
+    with pytest.raises(Refused, match="reach 0"):
+        made.divided(b, a, 1e-3, 6.0)
