@@ -105,6 +105,7 @@ class Traced:
         return tuple(BATCH if i == self.axis else n for i, n in enumerate(self.cells.shape))
 
     ndim = property(lambda self: self.cells.ndim)
+    is_nested = property(lambda self: False)  # asked by modules of torch
     size = property(lambda self: Count(self.shape))
     T = property(lambda self: self.transpose())
 

@@ -11,6 +11,7 @@ import numpy as np
 from maxaffine.tracing import numpy_functions as of_numpy
 from maxaffine.tracing.array import Traced, constant, elementwise, lifted, matmul, named, rearranged
 from maxaffine.tracing.record import Recorder, Symbol
+from maxaffine.tracing.torch_attention import multi_head, scaled_dot_product
 from maxaffine.tracing.vocabulary import MEANINGS, SEVERAL, choice
 
 CASTS = {"float": "float32", "double": "float64", "bool": "bool", "int": "int32", "long": "int64"}
@@ -282,6 +283,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "relu": lambda r, x, *_: named(r, "relu", x), "silu": lambda r, x, *_: named(r, "silu", x), "gelu": _gelu,
     "softplus": _softplus, "leaky_relu": _leaky, "elu": _elu, "softmax": _softmax, "layer_norm": _layer_norm,
     "batch_norm": _batch_norm, "dropout": _dropout,
+    "scaled_dot_product_attention": scaled_dot_product, "multi_head_attention_forward": multi_head,
     "mish": lambda r, x, *_: named(r, "multiply", x, named(r, "tanh", named(r, "softplus", x))),
     "softsign": lambda r, x: named(r, "divide", x, named(r, "add", 1, named(r, "absolute", x))),
     "zeros_like": of_numpy.FUNCTIONS["zeros_like"], "ones_like": of_numpy.FUNCTIONS["ones_like"],
