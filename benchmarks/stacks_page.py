@@ -18,8 +18,8 @@ PAGE, FIGURE = ROOT / "docs" / "stacks.md", ROOT / "docs" / "images" / "stacks.p
 Row = dict[str, Any]
 
 EXCEPTIONS = {
-    "I.26.2": "`arcsin(n*sin(theta2))` reaches 1: an error of 1e-6 there takes the argument to 1e-13, which leaves heads too little of float64",
-    "I.30.5": "`arcsin(lambd/(n*d))` is 1 in a corner: enclosures, whose quotients round outwards, do not show that it is no more than 1",
+    "I.26.2": "`arcsin(n*sin(theta2))` reaches 1: an error of 1e-6 there needs the argument to 1e-13, too little for float64",
+    "I.30.5": "`arcsin(lambd/(n*d))` reaches 1 in a corner, and enclosures round its quotient outwards, to more than 1",
 }
 
 

@@ -244,6 +244,8 @@ class _Walk:
         for j in range(self.seen, count):
             node, at = self.plan.nodes[j], self.inputs + j
             ends = np.array([reach(row, self.exact_low, self.exact_high) for row in node.maps])
+            if not np.isfinite(ends).all():
+                raise NotProved(f"the exact arguments of its node {node.name} are not shown to be finite.")
             found, _ = _image(node.function, ends[:, 0], ends[:, 1])
             self.exact_low[at], self.exact_high[at] = found.lo, found.hi
         self.seen = max(self.seen, count)

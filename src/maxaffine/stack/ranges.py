@@ -161,13 +161,14 @@ def image(function: Expression, box: Interval) -> tuple[Interval, Interval]:
 
 @lru_cache(maxsize=64)
 def exact_ranges(cutting: Cutting, low: tuple[float, ...], high: tuple[float, ...]) -> Interval:
-    """Ranges (D + m,) of inputs and exact nodes, where nothing errs."""
+    """Ranges (D + m,) of inputs and exact nodes, where nothing errs; not finite where unknown."""
     found = Interval(np.array([*low, *[0.0] * len(cutting.names)]), np.array([*high, *[0.0] * len(cutting.names)]))
     for k, rows in enumerate(cutting.maps):
         sides = [argument(row, found) for row in rows]
+        value = Interval(np.asarray(-np.inf), np.asarray(np.inf))
         if cutting.folds[k]:
             value = (sides[0].square() + sides[1].square()).sqrt()
-        else:
+        elif all(np.isfinite(side.magnitude) for side in sides):
             value = image(cutting.functions[k], Interval.stack(sides))[0]
         found.lo[len(low) + k], found.hi[len(low) + k] = value.lo, value.hi
     return found
@@ -210,10 +211,10 @@ class _Forward:
 
     def unsteady(self, k: int, eps: float, rho: Array) -> tuple[Interval, Interval, Array, float] | None:
         """The same of a rough node: its box is the exact range of its argument; None where it is not shown to be continuous."""
-        if len(rho) != 1:
+        whole = argument(self.cutting.maps[k][0], exact_ranges(self.cutting, tuple(self.box.low), tuple(self.box.high)))
+        if len(rho) != 1 or not np.isfinite(whole.magnitude):
             return None
         function, (row,) = self.cutting.functions[k], self.cutting.maps[k]
-        whole = argument(row, exact_ranges(self.cutting, tuple(self.box.low), tuple(self.box.high)))
         box = Interval(whole.lo[None], whole.hi[None])
         d = (self._apart(row) + float(rho[0])) * UP
         value, _ = image(function, box)
