@@ -46,6 +46,10 @@ class TooManyPoints(Refused):
     """A proof beyond all patience; a larger head of the same kind would look at more points still."""
 
 
+class NotEnclosed(Refused):
+    """The target, or the head beside it, could not be bounded near the box."""
+
+
 class _BeyondError(Refused):
     """With few points the bound is too large; more of them may show less."""
 
@@ -169,11 +173,11 @@ def _prove(
                 points += math.prod(effort.counts(pair, degrees))
         if not good:
             if cells > most_cells:
-                raise Refused(pair.unknown)
+                raise NotEnclosed(pair.unknown)
             if depth <= DEEPEST and low[axis] < low[axis] + (high[axis] - low[axis]) / 2.0 < high[axis]:
                 return axis
             if not math.isfinite(here):
-                raise Refused(pair.unknown)
+                raise NotEnclosed(pair.unknown)
         bound = max(bound, here)
         if not bound <= give_up:
             raise (Refused if effort.oversampling is None else _BeyondError)(f"the error is about {top:.3g} somewhere.")

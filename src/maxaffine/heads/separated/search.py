@@ -24,6 +24,7 @@ from maxaffine.heads.separated.sampled import MOST_VARIABLES, SampledPlan, Sampl
 from maxaffine.heads.separated.together import together
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.certificate import Certificate
+from maxaffine.proofs.local_error import NotEnclosed
 from maxaffine.proofs.observe import Observed
 from maxaffine.request import Request
 from maxaffine.structure.groups import groups_of
@@ -34,6 +35,7 @@ from maxaffine.target.calls import Calls
 FEW = 2  # variables in which no separated head was seen to have fewer tokens than a head that is proved already
 LISTED = 4  # variables up to which other heads serve callables
 MANY = 30.0  # times |f| at its smallest, from which on errors relative to |f(x)| are best proved factor by factor
+TRIALS = 2  # plans whose proof ends because the target could not be bounded near the box
 GOALS = (0.8, 0.5, 0.25, 0.1)  # of the error, that plans aim at one after the other
 
 
@@ -109,7 +111,7 @@ class Separated(Head[AnyPlan]):
         used = len(request.target.expression.used)  # type: ignore[union-attr]
         if search.fewest is not None and (used <= FEW or search.fewest <= 2**used):
             raise Refused("its tokens are a product over all directions, and another head has fewer")
-        planners = sorted(self._planners(request, reasons), key=lambda planner: planner.relative != _many(request))
+        planners, unbounded = sorted(self._planners(request, reasons), key=lambda one: one.relative != _many(request)), 0
         for goal in GOALS:
             found = list[SeparatedPlan]()
             for planner in tuple(planners):
@@ -123,6 +125,9 @@ class Separated(Head[AnyPlan]):
                     planners.remove(planner)  # smaller goals take more
             if found:
                 yield min(found, key=lambda plan: plan.stored)
+                unbounded += isinstance(search.failure, NotEnclosed)
+            if unbounded == TRIALS:
+                break  # smaller goals ask for larger ellipses or smaller cells
         if reasons:
             raise Refused("; ".join(reasons))
 
