@@ -136,3 +136,18 @@ def test_explain_speaks_of_tensors_on_a_device(layers):
     for wrong in (0, 1.5, True):
         with pytest.raises(BadInput, match="`batch`"):
             layers["collapsed"].explain(batch=wrong)
+
+
+def test_a_large_batch_in_passing_loads_nothing_that_would_take_longer_than_the_batch(monkeypatch):
+    asked = []
+
+    def absent(name):
+        asked.append(name)
+        raise ImportError(name)
+
+    monkeypatch.setattr(parallel.importlib, "import_module", absent)
+    with parallel.in_passing():
+        assert parallel.kernel("of_no_name", 2 * parallel.ENOUGH) is None
+    assert not asked
+    assert parallel.kernel("of_no_name", 2 * parallel.ENOUGH) is None
+    assert asked == ["maxaffine.runtime.kernel_of_no_name"]

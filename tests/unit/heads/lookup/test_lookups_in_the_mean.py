@@ -9,7 +9,7 @@ import maxaffine as ma
 from maxaffine.core.errors import Refused
 from maxaffine.heads.lookup import theorems
 from maxaffine.heads.lookup.build import build_grid
-from maxaffine.heads.lookup.grid import grid_coordinates, grid_keys, p_mean
+from maxaffine.heads.lookup.grid import all_samples, cell_samples, grid_coordinates, grid_keys, p_mean
 from maxaffine.heads.lookup.plan import GridPlan
 from maxaffine.heads.lookup.plan_integral import residual, sharpness
 from maxaffine.heads.lookup.prove_integral import certify_integral, hard_part, soft_part
@@ -171,3 +171,15 @@ def test_the_bound_is_the_hard_part_plus_the_smaller_soft_part():
     assert certificate.parts["approximation"] == pytest.approx(hard, rel=1e-9)
     assert certificate.parts["leakage"] == pytest.approx(soft, rel=1e-9)
     assert certificate.bound >= hard + soft > 1.05 * hard
+
+
+@pytest.mark.parametrize("text", ["where(x**2 + y**2 < 0.5, 1, 0)", "sin(3*x)"])
+def test_samples_of_all_cells_on_a_product_of_axes_are_those_of_the_cells_one_by_one(text: str) -> None:
+    target, counts = Target.of(text, ma.Box(x=(-1, 1.3), y=(0, 2))), (9, 7)
+    coordinates = grid_coordinates(target.box, counts)
+    parts = list(all_samples(target, coordinates, counts))
+    assert [start for start, _, _ in parts] + [63] == [0, *(stop for _, stop, _ in parts)]
+    assert np.array_equal(
+        np.concatenate([samples for _, _, samples in parts]),
+        cell_samples(target, coordinates, counts, 0, 63).reshape(63, 144, 1),
+    )
