@@ -1,17 +1,20 @@
 """Real formulas through `auto`: AI Feynman's hundred and classical functions, proved, confirmed and searched for worse points.
 
     python benchmarks/formulas.py [--set feynman|classical ...] [--only TEXT ...] [--errors 1e-2,1e-4,1e-6] [--seconds 60]
-        [--again] [--record FILE] [--page]
+        [--again] [--record FILE] [--page] [--warm]
 
 Errors are relative to the formula's largest value.  Every cell (a formula at an error) runs in a process of its own, forked after
 `maxaffine` is imported, and is added to the record at once; cells that are in the record are not run again unless `--again` says
 so.  Of a layer that is proved the independent checker is asked, and points are searched: random ones, corners, faces, and from
 all of them by climbing (proofs/observe.py inside `compile`, then attack/search.py).  `--page` makes docs/formulas.md and stops.
+A cell's seconds include the libraries that its compile loads at first use.  `--warm` compiles the hundred one after another in
+one process, after three small compiles, and keeps the seconds of that.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
@@ -19,6 +22,7 @@ import resource
 import sys
 import time
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +116,23 @@ def measured(formula: Formula, error: float, seconds: float) -> dict[str, Any]:
     return row
 
 
+def warm(errors: Sequence[float], seconds: float) -> dict[str, dict[str, float]]:
+    """Processor seconds of one compile after another in this process, by error and formula of the hundred."""
+    for text in ("a*b/c", "1/(1 + a**2 + b**2 + c**2 + a*b)", "sin(a) + cos(b*c)"):
+        ma.compile(text, {"a": (1, 2), "b": (1, 3), "c": (2, 3)}, error=1e-3)
+    found: dict[str, dict[str, float]] = {}
+    for error in errors:
+        row = found[f"{error:g}"] = {}
+        for formula in SETS["feynman"]():
+            begun, limits = time.process_time(), ma.Run(max_bytes=BYTES, max_seconds=seconds)
+            with contextlib.suppress(ma.Refused):
+                ma.compile(formula.text, formula.box, error=error, relative=True, run=limits)
+            row[formula.name] = time.process_time() - begun
+        middle, late = np.percentile(list(row.values()), (50, 90))
+        print(f"{error:g}: median {middle:.2f} s, 90th percentile {late:.2f} s", flush=True)
+    return found
+
+
 def worst(row: dict[str, Any]) -> float:
     """The largest error seen of a cell."""
     return max(row["observed"].values())
@@ -148,12 +169,17 @@ def main() -> int:
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--page", action="store_true")
+    parser.add_argument("--warm", action="store_true", help="the seconds of the hundred in one process, and nothing else")
     asked = parser.parse_args()
     record: dict[str, Any] = json.loads(asked.record.read_text()) if asked.record.exists() else {}
     if asked.page:
         from formulas_page import write
 
         write(record)
+        return 0
+    if asked.warm:
+        record["warm"] = warm(ERRORS, asked.seconds)
+        keep(record, asked.record)
         return 0
     sys.set_int_max_str_digits(0)
     errors, above = [float(text) for text in asked.errors.split(",")], 0

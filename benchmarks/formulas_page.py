@@ -84,6 +84,16 @@ def cell(row: Row | None, error: float) -> str:
     return f"{relative(row, row['bound'], error):.1e}, {count_text(row['tokens'])}, {row['seconds']:.1f}{doubt}"
 
 
+def in_one_process(record: dict[str, Any]) -> Iterator[str]:
+    """The seconds of compiles in a process that has compiled before."""
+    if "warm" in record:
+        columns = [list(row.values()) for row in record["warm"].values()]
+        middle, late = (", ".join(f"{np.percentile(one, share):.2f}" for one in columns) for share in (50, 90))
+        yield "Every cell runs in a process of its own, whose first compile loads libraries. One after another in one process"
+        yield f"(`--warm`) the hundred take {middle} s in the median and {late} s in the ninetieth percentile."
+        yield ""
+
+
 def hundred(record: dict[str, Any]) -> Iterator[str]:
     """One row per formula of the hundred."""
     yield "| formula | | variables | " + " | ".join(f"{error:g}" for error in ERRORS) + " |"
@@ -208,7 +218,7 @@ def page(record: dict[str, Any]) -> str:
         f"{record.get('note', '')}.", "",
         "![proved digits, tokens and seconds against the number of variables](images/formulas.png)", "",
         "## The hundred", "",
-        *COUNTS, *summary(record, "feynman"), "",
+        *COUNTS, *summary(record, "feynman"), "", *in_one_process(record),
         f"{analytic} of the hundred are analytic on their closed box; the other {len(SINGULAR)} are not, and are asked for less "
         "as well:", "",
         *exceptions(record), *refusals(record), "",
