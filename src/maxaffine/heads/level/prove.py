@@ -34,6 +34,7 @@ THEOREM = "box by box: the largest weight of every token times its largest dista
 BOXES = 6_000_000
 CHUNK = 20_000
 ROUNDS = 80
+LATE, SURELY = 1.5, 1.05  # doublings before the last box from which on it is foreseen, and by how much, that the aim is missed
 FIRST = 7  # halvings before tokens are left out
 QUIET = 60.0  # a token trailing by this is left out on a box and on its parts
 
@@ -113,14 +114,32 @@ def integral(layer: GroupedLayer, group: ClusterGroup, target: Target, p: float,
     def measure(low: Array, high: Array, who: Index) -> tuple[Array, Array]:
         return _bounds(tokens, target, low, high, who, p, tail)
 
-    def enough(upper: Array, lower: Array, _: int) -> bool:
-        return bool(upper[0] * (1 + 1e-9) <= aim or lower[0] > aim or not goal > 0.0)
+    seen: list[tuple[float, float]] = []
+
+    def enough(upper: Array, lower: Array, spent: int) -> bool:
+        seen.append((math.log2(spent), float(upper[0])))
+        return bool(upper[0] * (1 + 1e-9) <= aim or lower[0] > aim or not goal > 0.0 or _too_slow(seen, aim))
 
     found, spent = boxes.integral(
         low, high, who, measure, enough, budget=BOXES, rounds=ROUNDS, share=0.8, settled=1e-4 * aim, most=BOXES
     )
     total = float(found[0]) * (1 + 1e-9)
     return total ** (1.0 / p) * (1 + 1e-12) if math.isfinite(total) else math.inf, spent
+
+
+def _too_slow(seen: list[tuple[float, float]], aim: float) -> bool:
+    """Whether bounds (log2 of the boxes, bound) that go on falling by the same share per doubling stay above the aim."""
+    now, bound = seen[-1]
+    left = math.log2(BOXES) - now
+    if left > LATE:
+        return False
+    counts, bounds = np.array(seen).T
+    quarter, half = (float(np.interp(now - back, counts, bounds)) for back in (2.0, 1.0))
+    before, last = quarter - half, half - bound
+    if not 0.0 < last < before < math.inf:
+        return False
+    rate = last / before
+    return bool(bound - last * rate * (1.0 - rate**left) / (1.0 - rate) > SURELY * aim)
 
 
 def _audible(tokens: _Tokens, low: Array, high: Array) -> tuple[Index, float]:
