@@ -1,6 +1,8 @@
 """The law of cosines under a root: the third side of a triangle as a norm, which is never negative as it is written.
 
-    a^2 + b^2 - 2 a b cos(d)  =  (a - b cos d)^2 + (b sin d)^2
+    a^2 + b^2 - 2 a b cos(d)  =  (a - b)^2 + 4 a b sin(d/2)^2  =  (a - b cos d)^2 + (b sin d)^2
+
+The middle form is what the graph makes of the first (identities.py); it is a sum of squares only where a b is one.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ def as_norms(expression: Expression) -> Expression | None:
     graph, copies, found = Graph(), list[int](), False
     for node in expression.nodes:
         args = [copies[a] for a in node.args]
-        squares = _third_side(graph, args[0]) if node.op == "sqrt" else None
+        squares = third_side(graph, args[0]) if node.op == "sqrt" else None
         if squares is not None:
             found = True
             copies.append(graph.apply("sqrt", squares))
@@ -27,8 +29,37 @@ def as_norms(expression: Expression) -> Expression | None:
     return Expression.of_graph(expression.text, expression.names, graph, [copies[p] for p in expression.outputs])
 
 
-def _third_side(graph: Graph, place: int) -> int | None:
+def third_side(graph: Graph, place: int) -> int | None:
     """c a^2 + e b^2 + f a b cos(d) with f^2 = 4 c e as c ((a + f/(2c) b cos d)^2 + e/c (b sin d)^2); None for what is none."""
+    return _halved(graph, place) or _plain(graph, place)
+
+
+def _halved(graph: Graph, place: int) -> int | None:
+    """c ((a - b)^2 + 4 a b w^2) with w = sin(d/2), or with w = cos(d/2) for the other sign of cos d."""
+    c0, terms = graph.terms(place)
+    if not graph.is_zero(c0) or len(terms) != 2:
+        return None
+    for apart, around in (tuple(terms), tuple(terms)[::-1]):
+        waves = [w for w, n in graph.factors(around).items() if n == 2 and graph.nodes[w].op in ("sin", "cos")]
+        sides = [a for a, n in graph.factors(around).items() if n == 1]
+        c, four = graph.rational(terms[apart]), graph.rational(terms[around])
+        if len(waves) != 1 or len(sides) != 2 or len(graph.factors(around)) != 3 or c is None or c <= 0 or four != 4 * c:
+            continue
+        a, b = sides
+        if graph.integer_power(graph.subtract(a, b), 2) != apart and graph.integer_power(graph.subtract(b, a), 2) != apart:
+            continue
+        node = graph.nodes[waves[0]]
+        angle = graph.multiply(graph.number(2), node.args[0])
+        cosine = graph.multiply(b, graph.apply("cos", angle))
+        along = graph.subtract(a, cosine) if node.op == "sin" else graph.add(a, cosine)
+        across = graph.multiply(b, graph.apply("sin", angle))
+        squares = graph.add(graph.integer_power(along, 2), graph.integer_power(across, 2))
+        return graph.multiply(graph.number(c), squares)
+    return None
+
+
+def _plain(graph: Graph, place: int) -> int | None:
+    """c a^2 + e b^2 + f a b cos(d) as it is written."""
     c0, terms = graph.terms(place)
     numbers = {a: graph.rational(c) for a, c in terms.items()}
     sides = [(half, numbers[a]) for a in terms if (half := _half(graph, a)) is not None]

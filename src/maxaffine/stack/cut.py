@@ -20,11 +20,12 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.expression import evaluate, printing
+from maxaffine.expression.cosine_law import third_side
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
 from maxaffine.stack.cutting import Cutting, written
 from maxaffine.stack.ranges import argument
-from maxaffine.stack.rewrites import cleared, gathered, squares_of
+from maxaffine.stack.rewrites import cleared, gathered, squares_of, under_roots
 from maxaffine.stack.ridges import Emitter, Ridge, Uncut, Value, carried, logarithm, replaced
 from maxaffine.structure.stacked import MOST_NODES, AffineMap, rebuilt
 from maxaffine.target.box import Box
@@ -56,12 +57,25 @@ class Cutter:
                 raise Uncut(nothing)
         self.emit = Emitter(expression.dimension)
         self.values: dict[int, Value] = {}
-        order = range(len(self.source.nodes))
-        found = evaluate.enclosures(self.source.nodes, order, Interval(box.low[None], box.high[None]))
-        self.low = {place: _end(one, np.min) for place, one in found.items()}
-        self.high = {place: _end(one, np.max) for place, one in found.items()}
+        self._enclosed()
+        sides = {place: third_side(self.source, place) for place in self._near_zero()}
+        if any(squares is not None for squares in sides.values()):
+            self.output = under_roots(self.source, self.output, {a: b for a, b in sides.items() if b is not None})
+            self._enclosed()
         uses = [a for node in self.source.nodes for a in node.args]
         self.uses = {place: uses.count(place) for place in set(uses)}
+
+    def _enclosed(self) -> None:
+        """Ends of every part of the formula on the box."""
+        order = range(len(self.source.nodes))
+        found = evaluate.enclosures(self.source.nodes, order, Interval(self.box.lo[None], self.box.hi[None]))
+        self.low = {place: _end(one, np.min) for place, one in found.items()}
+        self.high = {place: _end(one, np.max) for place, one in found.items()}
+
+    def _near_zero(self) -> list[int]:
+        """What stands under roots and may be 0, or under any where all norms are folded."""
+        roots = [node.args[0] for node in self.source.nodes if node.op == "sqrt"]
+        return [a for a in roots if self.folded or self.low[a] <= NEAR * self.high[a]]
 
     def cut(self) -> int:
         """The place of the output in `emit.G`."""

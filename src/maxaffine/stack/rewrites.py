@@ -28,6 +28,22 @@ def cleared(graph: Graph, place: int) -> int:
     return walk(place)
 
 
+def under_roots(graph: Graph, place: int, instead: dict[int, int]) -> int:
+    """The place with something else under square roots."""
+    done: dict[int, int] = {}
+
+    def walk(at: int) -> int:
+        if at not in done:
+            node = graph.nodes[at]
+            args = [walk(a) for a in node.args]
+            if node.op == "sqrt" and node.args[0] in instead:
+                args = [instead[node.args[0]]]
+            done[at] = graph.again(node, args) if args and not graph.is_constant(at) else at
+        return done[at]
+
+    return walk(place)
+
+
 def gathered(graph: Graph, place: int) -> int:
     """The place with factors cancelled in every product and quotient, and common factors taken out of sums."""
     done: dict[int, int] = {}
