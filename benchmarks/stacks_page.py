@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 EXCEPTIONS = {
     "I.26.2": "`arcsin(n*sin(theta2))` reaches 1: an error of 1e-6 there needs the argument to 1e-13, too little for float64",
-    "I.30.5": "`arcsin(lambd/(n*d))` reaches 1 in a corner: for 1e-6 there the argument is needed to 1e-13, too little for float64",
+    "I.30.5": "`arcsin(lambd/(n*d))` reaches 1 in a corner: for 1e-6 the argument is needed to 1e-13, too little for float64",
 }
 
 

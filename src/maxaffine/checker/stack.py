@@ -82,7 +82,7 @@ def check_stack(tensors: Mapping[str, Any], record: Mapping[str, Any], target: T
         raise NotProved("stacks are proved in float64.")
     heads = _heads(tensors, record["heads"], check_head)
     plan = StackPlan.read(record["stack"], target.box.names, len(heads))
-    _doubt_identity(plan, target)
+    doubt_identity(plan, target)
     for node in plan.flat.nodes:
         _doubt_head(node, heads[node.head])
     bound, largest = _bound(plan, target, heads, [head.bound for head in heads])
@@ -128,7 +128,7 @@ def _heads(tensors: Mapping[str, Any], records: Any, check_head: CheckHead) -> l
 # ---------------------------------------------------------------------- identities
 
 
-def _doubt_identity(plan: StackPlan, target: Target) -> None:
+def doubt_identity(plan: StackPlan, target: Target) -> None:
     """NotProved unless the nodes, put into one another, are the target: the same operations, or the same canonical form."""
     assert target.expression is not None
     graph = Graph()

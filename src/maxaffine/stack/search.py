@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from maxaffine.checker.proved import NotProved
+from maxaffine.checker.stack import doubt_identity
 from maxaffine.compiled import Compiled
 from maxaffine.core.deadline import OutOfTime, deadline, left
 from maxaffine.core.deadline import check as check_time
@@ -192,12 +194,16 @@ def stack_of(request: Request, most: int | None, begun: float) -> Stack:
             break
         try:
             check_time()
+            doubt_identity(one.cutting.planned, request.target)
             heads, proof = made(one.cutting, request.target.box, request.error, one.share, shop)
         except OutOfTime:
             if best is None:
                 raise
             reasons.append(f"{one.style}: `max_seconds` (={request.max_seconds:g}) was over")
             break
+        except NotProved as failure:  # the checker would not confirm it
+            reasons.append(f"{one.style}: {failure}")
+            continue
         except (Refused, Unbounded) as failure:
             reasons.append(f"{one.style}: {getattr(failure, 'reason', failure)}")
             continue

@@ -8,6 +8,7 @@ import pytest
 
 import maxaffine as ma
 from maxaffine import checker
+from maxaffine.checker.proved import NotProved
 from maxaffine.checker.same_function import doubt_same
 from maxaffine.core.container import container_bytes, read_container, write_container
 from maxaffine.core.deadline import OutOfTime
@@ -412,3 +413,18 @@ def test_the_time_of_a_stack_is_that_of_its_heads_and_what_is_proved_by_then_is_
     assert all(0.0 < seconds <= 500 for seconds in asked) and "was over" in stack.tried[-1] and stack.bound <= 1e-3
     with pytest.raises(Refused, match="no stack is proved yet"):
         ma.compile(text, FOUR, **ask)
+
+
+def test_a_cutting_whose_identity_the_checker_does_not_show_is_left_out(monkeypatch):
+    plain, seen = stack_search.doubt_identity, []
+
+    def doubt(plan, target):
+        seen.append(plan)
+        if len(seen) == 1:
+            raise NotProved("not shown.")
+        plain(plan, target)
+
+    monkeypatch.setattr(stack_search, "doubt_identity", doubt)
+    monkeypatch.setattr(stack_search, "WORTH", 1e3)
+    made = ma.compile("x*y*w/((x - 3)**2 + (z - 2)**2)", FOUR, error=1e-3, layers=9)
+    assert made.tried[0].endswith("not shown.") and made.check().passed
