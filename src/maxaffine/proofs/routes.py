@@ -39,6 +39,7 @@ from maxaffine.proofs.side_by_side import over_entries, scale_of
 from maxaffine.proofs.statement import NO_GRADIENT, NONE, Statement
 from maxaffine.runtime import chooser
 from maxaffine.runtime.gpu.choice import choose as choose_kernel
+from maxaffine.runtime.gpu.listed import Heard
 from maxaffine.target.target import Target
 
 RAISES = 'an error is raised; outside="clamp" takes the nearest point of the box'
@@ -147,6 +148,11 @@ def counted(layer: AnyLayer, certificate: Certificate) -> float:
     if math.isinf(certificate.norm):
         return per_size(certificate)
     return float(float(np.prod(layer.high - layer.low)) ** (1.0 / certificate.norm)) * (1 + 1e-12)
+
+
+def heard_of(certificate: Certificate) -> tuple[Heard | None, ...]:
+    """What the proof knows of every group's clusters, for kernels that compute their masses in float32."""
+    return tuple(None if one is None else Heard(float(one.blend + one.far), float(one.kappa)) for one in certificate.blends)
 
 
 def narrow_tolerance(source: Source) -> float:
@@ -261,7 +267,7 @@ def _tensors(
     if device == "cuda" and not hard and route.name != "factorised tensors":
         tolerance = narrow_tolerance(source) if dtype == "float32" else source.reserve or 0.0
         try:
-            name, reason, kernel = choose_kernel(layer, dtype, tolerance)
+            name, reason, kernel = choose_kernel(layer, dtype, tolerance, heard=heard_of(source.certificate))
             kept = kernel.bound * counted(layer, source.certificate)
             return prove({**parts, "kernel": kept}, f"the {name} kernel: {reason}")
         except Refused:

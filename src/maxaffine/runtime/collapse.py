@@ -99,7 +99,7 @@ def _collapse(layer: GroupedLayer, tolerance: float, basis: str) -> Collapsed:
     groups = []
     for group in layer.products():
         share = tolerance / len(layer.groups)
-        one = (_listed if group.factors is None else _factored)(group, share, basis)
+        one = (listed_head if group.factors is None else _factored)(group, share, basis)
         allowed, off = allowance(share, one.largest), one.error + one.rounding
         if not off <= allowed:
             raise Refused(f"the polynomial of a group would be off by {off:.2g}, and {allowed:.2g} is allowed.")
@@ -124,7 +124,8 @@ def _factored(group: Group, tolerance: float, basis: str) -> CollapsedGroup:
 # -- listed values
 
 
-def _listed(group: Group, tolerance: float, basis: str) -> CollapsedGroup:
+def listed_head(group: Group, tolerance: float, basis: str) -> CollapsedGroup:
+    """One group with listed values, within `tolerance` and a rounding floor for z in [-1, 1]; `error` says how near it came."""
     assert group.values is not None
     E, values = len(group.axes), group.values.astype(np.float64)
     slopes = np.zeros((*values.shape, 0)) if group.slopes is None else group.slopes.astype(np.float64)

@@ -26,7 +26,7 @@ from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.runtime import chooser, torch_factorised, torch_structure
 from maxaffine.runtime.gpu import choice, launch
-from maxaffine.runtime.gpu.tables import Polynomials
+from maxaffine.runtime.gpu.listed import Heard
 from maxaffine.runtime.kept import once
 from maxaffine.runtime.queries import NOT_FINITE, beyond, boxes_for, flattened
 from maxaffine.target.box import Box
@@ -50,7 +50,7 @@ class TorchLayer:
 
     def __init__(
         self, layer: AnyLayer, device: Any = None, dtype: torch.dtype = torch.float32, runtime: str | None = None,
-        tolerance: float = 0.0,
+        tolerance: float = 0.0, heard: tuple[Heard | None, ...] = (),
     ) -> None:  # fmt: skip
         if dtype not in DTYPES:
             raise BadInput(f"`dtype` (={dtype}) must be torch.float32 or torch.float64; convert the queries.")
@@ -59,8 +59,8 @@ class TorchLayer:
         self.layer, self.dtype, self.device = layer, dtype, torch.device("cpu" if device is None else device)
         self.structure = torch_structure.structure_of(layer)
         self.tensors = torch_factorised.tensors_of(layer, self.device)
-        self.tolerance = tolerance
-        self.kernel: launch.CollapsedKernel | launch.WindowedKernel | None = None
+        self.tolerance, self.heard = tolerance, heard
+        self.kernel: launch.Kernel | None = None
         self.runtime, self.reason = self._choose(runtime, tolerance)
 
     def _choose(self, asked: str | None, tolerance: float) -> tuple[str, str]:
@@ -74,12 +74,8 @@ class TorchLayer:
         why_not = "Triton kernels need a CUDA device and the extra maxaffine[gpu]"
         if launch.runs_on(self.device):
             try:
-                name, reason, found = choice.choose(self.layer, DTYPES[self.dtype], tolerance, asked)
-                if isinstance(found, Polynomials):
-                    self.kernel = launch.CollapsedKernel(found, self.device)
-                else:
-                    assert not self.layer.grouped
-                    self.kernel = launch.WindowedKernel.of(self.layer, found, self.device, self.dtype)
+                name, reason, found = choice.choose(self.layer, DTYPES[self.dtype], tolerance, asked, self.heard)
+                self.kernel = launch.kernel_of(self.layer, found, self.device, self.dtype)
                 return name, reason
             except Refused as refusal:
                 why_not = str(refusal)

@@ -15,9 +15,12 @@ import numpy as np
 from maxaffine.core.budget import count_text
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import dtype_of, gamma
+from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
 from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.runtime import windowed
+from maxaffine.runtime.gpu.clustered import Clustered, clustered
+from maxaffine.runtime.gpu.listed import Heard
 from maxaffine.runtime.gpu.tables import Numbers, Polynomials, polynomials
 
 TAILS = {"float32": 2.0**-27, "float64": 2.0**-56}
@@ -79,19 +82,36 @@ def lookup_program(layer: Layer, dtype: str) -> LookupProgram:
     return LookupProgram(Numbers(maps), Numbers(form), float(rho), outputs, layer.dimension, gathers, bound, parts)
 
 
+Program = Polynomials | Clustered | LookupProgram
+
+
 def choose(
-    layer: AnyLayer, dtype: str, tolerance: float, asked: str | None = None
-) -> tuple[str, str, Polynomials | LookupProgram]:
+    layer: AnyLayer, dtype: str, tolerance: float, asked: str | None = None, heard: tuple[Heard | None, ...] = ()
+) -> tuple[str, str, Program]:
     """The kernel's name, the reason and its program; Refused where none takes the layer, or not the one asked for."""
     if layer.several:
         raise Refused("layers side by side have no kernel of their own.")
     if layer.grouped:
         if asked == "windowed":
             raise Refused("spectral layers have no window.")
+        if layer.has_clusters:
+            return _clustered(layer, dtype, tolerance, asked, heard)
         made = polynomials(layer, dtype, tolerance)
         many = str(layer.tokens) if layer.tokens < 10**15 else count_text(layer.tokens)
         return "collapsed", f"{made.multiplications} multiply-adds per query instead of {many} exponentials", made
     if asked == "collapsed":
-        raise Refused("only spectral layers collapse.")
+        raise Refused("lookups do not collapse.")
     found = lookup_program(layer, dtype)
     return "windowed", f"{found.gathers} of {layer.keys.count} keys per query", found
+
+
+def _clustered(
+    layer: GroupedLayer, dtype: str, tolerance: float, asked: str | None, heard: tuple[Heard | None, ...]
+) -> tuple[str, str, Program]:
+    """The kernel of a layer with clusters; in float64 it may add no more than a runtime of the CPU may."""
+    if asked not in (None, "collapsed"):
+        raise Refused("clusters have no window.")
+    made = clustered(layer, dtype, tolerance, heard)
+    if dtype == "float64" and not made.bound <= max(2.0 * tolerance, 1e-11 * made.size):
+        raise Refused(f"the float64 kernel would be off by {made.bound:.2g}, and {tolerance:.2g} is left.")
+    return "collapsed", f"{made.words} instead of {count_text(layer.tokens)} exponentials", made

@@ -123,7 +123,7 @@ def _series(z, NUMBERS: tl.constexpr, START: tl.constexpr, COUNT: tl.constexpr, 
 
 
 @triton.jit
-def _coordinate(x_ptr, rows, inside, x0, x1, MAPS: tl.constexpr, PLACE: tl.constexpr, D: tl.constexpr):
+def coordinate(x_ptr, rows, inside, x0, x1, MAPS: tl.constexpr, PLACE: tl.constexpr, D: tl.constexpr):
     """z = clip(M (x - centre), -1, 1) of one direction; M in two parts, the box first where several variables mix."""
     z = tl.full(x0.shape, MAPS[PLACE], x0.dtype)
     for d in tl.static_range(D):  # small parts first
@@ -160,7 +160,7 @@ def _direction(x_ptr, rows, inside, x0, x1, table, once, NUMBERS: tl.constexpr, 
                PLACE: tl.constexpr, FIRST: tl.constexpr, RANK: tl.constexpr, WIDTH: tl.constexpr, SLOPE: tl.constexpr,
                D: tl.constexpr):  # fmt: skip
     """Series FIRST.. of one direction of a term, or their derivatives."""
-    z = _coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE], D)
+    z = coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE], D)
     if FORM[PLACE + 4] == 1:  # even: a series in T_2(z)
         z = tl.fma(z + z, z, tl.full(z.shape, -1.0, z.dtype))
     START: tl.constexpr = (FORM[PLACE + 5] if SLOPE else FORM[PLACE + 2]) + FIRST
@@ -200,7 +200,7 @@ def _chunk(x_ptr, rows, inside, x0, x1, table, once, NUMBERS: tl.constexpr, MAPS
 
 
 @triton.jit
-def _term(x_ptr, rows, inside, x0, x1, table, once, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
+def term_at(x_ptr, rows, inside, x0, x1, table, once, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
           TERM: tl.constexpr, SLOPE: tl.constexpr, D: tl.constexpr):  # fmt: skip
     """One term of a layer: a sum of products of series."""
     out = tl.full(x0.shape, 0.0, x0.dtype)
@@ -216,7 +216,7 @@ def _term(x_ptr, rows, inside, x0, x1, table, once, NUMBERS: tl.constexpr, MAPS:
 
 
 @triton.jit
-def _columns(x_ptr, rows, inside, D: tl.constexpr):
+def columns(x_ptr, rows, inside, D: tl.constexpr):
     """The first two variables of the queries; of two variables by one wide load."""
     if D == 2:
         both = tl.load(x_ptr + rows[:, None] * 2 + tl.arange(0, 2)[None, :], mask=inside[:, None], other=0.0)
@@ -233,12 +233,12 @@ def products(x_ptr, out_ptr, table, count, once, NUMBERS: tl.constexpr, MAPS: tl
     """out (count, K) = sums of products of series at x (count, D)."""
     rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = rows < count
-    x0, x1 = _columns(x_ptr, rows, inside, D)
+    x0, x1 = columns(x_ptr, rows, inside, D)
     for k in tl.static_range(K):
         out = tl.full(x0.shape, 0.0, x0.dtype)
         for g in tl.static_range(TERMS):
             if FORM[g * STRIDE + 2] == k:
-                out += _term(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, g * STRIDE, -1, D)
+                out += term_at(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, g * STRIDE, -1, D)
         tl.store(out_ptr + rows * K + k, out, mask=inside)
 
 
@@ -255,14 +255,14 @@ def product_slopes(x_ptr, weight_ptr, out_ptr, table, count, once, NUMBERS: tl.c
     """out (count, D) = sum_k weight_k (count, K) times the derivatives of output k."""
     rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = rows < count
-    x0, x1 = _columns(x_ptr, rows, inside, D)
+    x0, x1 = columns(x_ptr, rows, inside, D)
     for d in tl.static_range(D):
         out = tl.full(x0.shape, 0.0, x0.dtype)
         for g in tl.static_range(TERMS):
             weight = tl.load(weight_ptr + rows * K + FORM[g * STRIDE + 2], mask=inside, other=0.0)
             for e in tl.static_range((STRIDE - 4) // 6):
                 if _bends(MAPS, FORM, g * STRIDE, e, d):
-                    slope = _term(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, g * STRIDE, e, D)
+                    slope = term_at(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, g * STRIDE, e, D)
                     scale = tl.full(x0.shape, MAPS[FORM[g * STRIDE + 4 + 6 * e] + 2 + 5 * d], x0.dtype)
                     out = tl.fma(weight * scale, slope, out)
         tl.store(out_ptr + rows * D + d, out, mask=inside)
@@ -299,10 +299,10 @@ def train(x_ptr, out_ptr, table, count, MAPS: tl.constexpr, PLACE: tl.constexpr,
     """
     rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = rows < count
-    x0, x1 = _columns(x_ptr, rows, inside, D)
-    z0 = _coordinate(x_ptr, rows, inside, x0, x1, MAPS, 0, D)
-    z1 = _coordinate(x_ptr, rows, inside, x0, x1, MAPS, PLACE, D)
-    z2 = _coordinate(x_ptr, rows, inside, x0, x1, MAPS, 2 * PLACE, D)
+    x0, x1 = columns(x_ptr, rows, inside, D)
+    z0 = coordinate(x_ptr, rows, inside, x0, x1, MAPS, 0, D)
+    z1 = coordinate(x_ptr, rows, inside, x0, x1, MAPS, PLACE, D)
+    z2 = coordinate(x_ptr, rows, inside, x0, x1, MAPS, 2 * PLACE, D)
     for k in tl.static_range(K):
         out = tl.full(x0.shape, 0.0, x0.dtype)
         for s in range(0, R1 // 4):

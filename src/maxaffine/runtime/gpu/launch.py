@@ -15,7 +15,10 @@ import torch
 
 from maxaffine.layer.layer import Layer
 from maxaffine.runtime.gpu.choice import LookupProgram
-from maxaffine.runtime.gpu.tables import Numbers, Polynomials, Program, program, train_table
+from maxaffine.runtime.gpu.clustered import Clustered
+from maxaffine.runtime.gpu.listed import IN_CODE
+from maxaffine.runtime.gpu.pieces import piece_program
+from maxaffine.runtime.gpu.tables import Numbers, OnBox, Polynomials, Program, affine, program, train_table
 
 Tensor = torch.Tensor
 
@@ -24,6 +27,7 @@ LONG, LONG_PRODUCTS = 150, (2048, 8)  # multiply-adds beyond which float32 produ
 SLOPES = (512, 4)
 TRAIN = (512, 4)
 WINDOWED = (512, 4)
+CLUSTERED = {"float32": (1024, 4), "float64": (512, 4)}
 
 
 def runs_on(device: torch.device) -> bool:
@@ -62,7 +66,7 @@ class CollapsedKernel:
     def _program(self, slopes: bool) -> tuple[Program, Numbers | None, Tensor]:
         if slopes not in self._programs:
             made = program(self.found, slopes)
-            numbers = Numbers(made.table.astype(self.found.dtype).astype(np.float64).tolist()) if made.constant else None
+            numbers = written(made.table, self.found.dtype) if made.constant else None
             self._programs[slopes] = made, numbers, self._put(made.table)
         return self._programs[slopes]
 
@@ -135,3 +139,119 @@ class WindowedKernel:
                 FORM=self.found.form, RHO=self.found.rho, D=self.found.dimension, K=self.found.outputs,
             )  # fmt: skip
         return out
+
+
+@dataclass
+class ClusteredKernel:
+    """The kernel of a layer with clusters, with its tables on one device."""
+
+    found: Clustered
+    device: torch.device
+    config: tuple[int, int] | None = None
+    _tables: dict[str, Tensor] = field(default_factory=dict)
+    _constants: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.dtype = getattr(torch, self.found.dtype)
+        made = piece_program(self.found.products, self.found)
+        self._put("table", made.table)
+        numbers = written(made.table, self.found.dtype) if made.constant else None
+        self._constants |= {"NUMBERS": numbers, "MAPS": made.maps, "FORM": made.form, "TERMS": made.terms, "STRIDE": made.stride}
+        self._smooth()
+        self._listed()
+        self._patched()
+        self._constants |= {"SHIFT": Numbers(self.found.shift), "D": self.found.dimension, "K": self.found.outputs}
+
+    def _put(self, name: str, table: Any, dtype: torch.dtype | None = None) -> None:
+        flat = np.zeros(1) if len(table) == 0 else np.ascontiguousarray(table)
+        self._tables[name] = torch.from_numpy(flat).to(device=self.device, dtype=dtype or self.dtype)
+
+    def _smooth(self) -> None:
+        beside = None if self.found.smooth is None else program(self.found.smooth)
+        self._put("smooth", np.zeros(1) if beside is None else beside.table)
+        names = ("SMOOTH", "SMOOTH_MAPS", "SMOOTH_FORM", "SMOOTH_TERMS", "SMOOTH_STRIDE")
+        if beside is None:
+            self._constants |= dict(zip(names, (None, None, None, 0, 0), strict=True))
+        else:
+            numbers = written(beside.table, self.found.dtype) if beside.constant else None
+            made = numbers, beside.maps, beside.form, beside.terms, beside.stride
+            self._constants |= dict(zip(names, made, strict=True))
+
+    def _listed(self) -> None:
+        maps: list[float] = []
+        form: list[float] = []
+        table: list[float] = []
+        for one in self.found.listed:
+            form += [len(maps), len(one.rows), len(one.values), len(table)]
+            maps += maps_of(one.rows, self.found)
+            table += one.numbers.tolist()
+        few = all(len(one.values) <= IN_CODE for one in self.found.listed)
+        self._put("listed", np.array(table))
+        numbers = written(np.array(table), self.found.dtype) if few else None
+        self._constants |= {"LISTED": numbers, "LISTED_MAPS": Numbers(maps), "LISTED_FORM": Numbers(form)}
+        self._constants["LISTED_TERMS"] = len(self.found.listed)
+
+    def _patched(self) -> None:
+        maps: list[float] = []
+        form: list[float] = []
+        cells, numbers = [np.zeros(0, dtype=np.int32)], [np.zeros(0)]
+        narrow = np.dtype(self.found.dtype).type
+        for one in self.found.patched:
+            own = one.form
+            own[5], own[6] = sum(map(len, cells)), sum(map(len, numbers))
+            form += [len(maps), *own[:7], *(float(narrow(side)) for side in own[7:])]
+            maps += maps_of(one.rows, self.found)
+            cells.append(one.cells)
+            numbers.append(one.numbers)
+        self._put("cells", np.concatenate(cells), torch.int32)
+        self._put("patches", np.concatenate(numbers))
+        self._constants |= {"PATCH_MAPS": Numbers(maps), "PATCH_FORM": Numbers(form), "PATCH_TERMS": len(self.found.patched)}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """F(x) for contiguous x (B, D) in the kernel's dtype: (B, K)."""
+        from maxaffine.runtime.gpu import kernels_pieces
+
+        out = torch.empty((len(x), self.found.outputs), dtype=self.dtype, device=x.device)
+        if len(x) > 0:
+            tables = [self._tables[name] for name in ("table", "smooth", "listed", "cells", "patches")]
+            config = self.config or CLUSTERED[self.found.dtype]
+            _launch(kernels_pieces.clustered, config, x, out, *tables, len(x), 1, **self._constants)
+        return out
+
+    @property
+    def has_slopes(self) -> bool:
+        """Whether there is a kernel for the derivative with respect to x."""
+        return self.found.differentiable
+
+    def slopes(self, x: Tensor, weight: Tensor) -> Tensor:
+        """sum_k weight_k dF_k/dx for contiguous x (B, D) and weight (B, K): (B, D)."""
+        from maxaffine.runtime.gpu import kernels_pieces
+
+        out = torch.empty_like(x)
+        if len(x) > 0:
+            names = ("NUMBERS", "MAPS", "FORM", "TERMS", "STRIDE", "D", "K")
+            constants = {name: self._constants[name] for name in names}
+            _launch(
+                kernels_pieces.piece_slopes, self.config or SLOPES, x, weight, out, self._tables["table"], len(x), 1, **constants
+            )
+        return out
+
+
+def maps_of(rows: Any, found: OnBox) -> list[float]:
+    """The maps of all directions of a group."""
+    return [number for row in rows for number in affine(row, found)]
+
+
+def written(table: Any, dtype: str) -> Numbers:
+    """A table that is written into the code, in numbers of the dtype."""
+    return Numbers(table.astype(dtype).astype(np.float64).tolist())
+
+
+Kernel = CollapsedKernel | WindowedKernel | ClusteredKernel
+
+
+def kernel_of(layer: Any, found: Any, device: torch.device, dtype: torch.dtype) -> Kernel:
+    """The kernel of a program that was chosen for a layer."""
+    if isinstance(found, LookupProgram):
+        return WindowedKernel.of(layer, found, device, dtype)
+    return ClusteredKernel(found, device) if isinstance(found, Clustered) else CollapsedKernel(found, device)

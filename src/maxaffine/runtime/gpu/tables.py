@@ -11,6 +11,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -50,6 +51,19 @@ class Numbers:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Numbers) and self.numbers == other.numbers
+
+
+class OnBox(Protocol):
+    """What the map of a direction is made of: the centre and the box, and the dtype of the kernel."""
+
+    @property
+    def centre(self) -> Array: ...
+    @property
+    def low(self) -> Array: ...
+    @property
+    def high(self) -> Array: ...
+    @property
+    def dtype(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -303,7 +317,7 @@ def program(found: Polynomials, slopes: bool = False) -> Program:
     return Program(Numbers(maps), Numbers(form), len(found.terms), stride, flat, constant)
 
 
-def affine(row: Array, found: Polynomials) -> list[float]:
+def affine(row: Array, found: OnBox) -> list[float]:
     """One direction: shift, whether to clip x, then per variable M in two parts, the centre, and the box."""
     narrow = np.dtype(found.dtype).type
     high = row.astype(found.dtype).astype(np.float64)

@@ -1,0 +1,164 @@
+"""Layers with clusters for the kernel `clustered`: every group in the form that suits it, and the bound of their sum.
+
+    groups along one direction, and products of such    polynomials between edges        runtime/gpu/pieces.py
+    groups of a few single tokens                        all scores in registers          runtime/gpu/listed.py
+    groups of two directions                             patches on a grid of cells       runtime/gpu/patched.py
+    groups of product keys, and of one cluster           series                           runtime/gpu/tables.py
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from maxaffine.core.arrays import Array
+from maxaffine.core.errors import Refused
+from maxaffine.core.rounding import dtype_of, gamma
+from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.grouped import AnyGroup, Group, GroupedLayer
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.runtime.gpu import pieces
+from maxaffine.runtime.gpu.listed import Heard, Listed, listed
+from maxaffine.runtime.gpu.patched import Patched, patched
+from maxaffine.runtime.gpu.pieces import Product
+from maxaffine.runtime.gpu.tables import Polynomials, polynomials
+
+
+@dataclass(frozen=True)
+class Clustered:
+    """A layer in the forms of its groups, and sup |kernel - layer| over the box, all roundings counted."""
+
+    products: tuple[Product, ...]
+    smooth: Polynomials | None
+    listed: tuple[Listed, ...]
+    patched: tuple[Patched, ...]
+    shift: tuple[float, ...]
+    centre: Array
+    low: Array
+    high: Array
+    outputs: int
+    dtype: str
+    bound: float
+    parts: dict[str, float]
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return len(self.centre)
+
+    @property
+    def size(self) -> float:
+        """A bound of what all groups add up to."""
+        own = [math.prod(factor.size for factor in one.factors) for one in self.products]
+        return math.fsum([*own, *(one.size for one in self.listed), *(one.size for one in self.patched)])
+
+    @property
+    def multiplications(self) -> int:
+        """Multiply-adds per query, about."""
+        own = sum(len(factor.powers[0]) * (2 if factor.soft else 1) for one in self.products for factor in one.factors)
+        own += sum(len(one.values) * (3 + 3 * len(one.rows)) for one in self.listed)
+        own += sum((one.made.degree + 1) ** 2 for one in self.patched)
+        return own + (0 if self.smooth is None else self.smooth.multiplications)
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether there is a kernel for the derivative in x."""
+        soft = any(factor.soft for one in self.products for factor in one.factors)
+        return bool(self.products) and self.smooth is None and not (soft or self.listed or self.patched)
+
+    @property
+    def words(self) -> str:
+        """What a query costs, for a person."""
+        many = sum(len(factor.powers) for one in self.products for factor in one.factors)
+        said = [f"{many} polynomials between edges"] if many else []
+        said += [f"{len(one.values)} tokens in registers" for one in self.listed]
+        said += [f"{len(one.made.values):,} patches, {one.made.count.mean():.2g} per query" for one in self.patched]
+        return ", ".join(said or ["short series"])
+
+
+def clustered(layer: GroupedLayer, dtype: str, tolerance: float, heard: Sequence[Heard | None] = ()) -> Clustered:
+    """The forms of a layer, to within `tolerance` beside rounding; `heard` is what its proof knows of each group."""
+    reach = layer.reach * (1 + 1e-12)
+    known = [*heard, *[None] * (len(layer.groups) - len(heard))]
+    products: list[Product] = []
+    tokens: list[Listed] = []
+    patches: list[Patched] = []
+    smooth: list[Group] = []
+    shift = np.zeros(layer.d_out)
+    share = tolerance / len(layer.groups)
+    for group, one in zip(layer.groups, known, strict=True):
+        group = _plain(group)
+        if isinstance(group, Group):
+            smooth.append(group)
+        elif group.factored or len(group.matrix) == 1:
+            shift += group.shift if group.factored else 0.0
+            products += [Product(k, pieces.factors(group.blocks, layer.centre, reach, k, dtype, share)) for k in range(layer.d_out)]
+        elif layer.d_out > 1:
+            raise Refused("groups of several directions have a kernel for one output.")
+        else:
+            try:
+                tokens.append(listed(group, layer.centre, reach, dtype, one))
+            except Refused:
+                patches.append(patched(group, layer.centre, reach, dtype, share, one))
+    if layer.tilt is not None:
+        rows = enumerate(layer.tilt.astype(np.float64))
+        products += [Product(k, (pieces.affine_factor(row, layer.centre, reach, dtype),)) for k, row in rows]
+    series = _series(layer, smooth, dtype, share * len(smooth)) if smooth else None
+    parts = _parts(products, series, tokens, patches, shift, layer.d_out, dtype)
+    bound = math.fsum(parts.values()) * (1 + 1e-9)
+    stored = tuple(float(one) for one in shift.astype(dtype))
+    forms = tuple(products), series, tuple(tokens), tuple(patches), stored
+    return Clustered(*forms, layer.centre, layer.low, layer.high, layer.d_out, dtype, bound, parts)
+
+
+def _plain(group: AnyGroup) -> AnyGroup:
+    """A single cluster is a group of product keys in coordinates of its own."""
+    if not isinstance(group, ClusterGroup) or len(group.clusters) > 1 or len(group.matrix) == 1:
+        return group
+    (cluster,) = group.clusters
+    lean = cluster.origin / cluster.radius
+    axes = tuple(
+        AxisKeys(axis.slopes.astype(np.float64) / r, axis.offsets.astype(np.float64) - axis.slopes.astype(np.float64) * o)
+        for axis, r, o in zip(cluster.axes, cluster.radius, lean, strict=True)
+    )
+    values = cluster.values.astype(np.float64)
+    if cluster.slopes is None:
+        return Group(group.matrix, axes, values=values)
+    tilts = cluster.slopes.astype(np.float64)
+    return Group(group.matrix, axes, values=values - tilts @ lean, slopes=tilts / cluster.radius)
+
+
+def _series(layer: GroupedLayer, groups: list[Group], dtype: str, tolerance: float) -> Polynomials:
+    """The smooth part by itself."""
+    made = polynomials(replace(layer, groups=tuple(groups), tilt=None, dtype="float64"), dtype, tolerance)
+    if made.trains:
+        raise Refused("the smooth part couples three directions.")
+    return made
+
+
+def _parts(
+    products: list[Product], smooth: Polynomials | None, tokens: list[Listed], patches: list[Patched], shift: Array, outputs: int,
+    dtype: str,
+) -> dict[str, float]:  # fmt: skip
+    """The bound of the worst output, in parts."""
+    unit = dtype_of(dtype).unit
+    worst = dict.fromkeys(("pieces", "evaluation", "query"), 0.0)
+    for k in range(outputs):
+        terms = [one for one in products if one.output == k]
+        own, size = pieces.off(terms, dtype)
+        count = len(terms) + 2
+        if k == 0:
+            for one in (*tokens, *patches):
+                own["pieces"] += one.scored if isinstance(one, Listed) else one.off
+                own["evaluation"] += one.evaluated
+                own["query"] += one.moved
+                size, count = size + one.size, count + 1
+        if smooth is not None:
+            mine = [term for term in smooth.terms if term.output == k]
+            size += math.fsum(float(np.prod([np.abs(core).sum(axis=0) for core in term.cores], axis=0).sum()) for term in mine)
+            count += len(mine)
+        own["evaluation"] += gamma(count, unit) * (size + abs(float(shift[k]))) if count > 3 or shift[k] else 0.0
+        if math.fsum(own.values()) > math.fsum(worst.values()):
+            worst = own
+    return worst | ({} if smooth is None else {"smooth part": smooth.bound})

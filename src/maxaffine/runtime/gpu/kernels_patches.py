@@ -1,0 +1,132 @@
+"""Triton kernels of clusters of several directions: all scores in registers, or patches on the cells of a grid.
+
+    tokens    F = sum_j exp(s_j - max s) v_j / sum_j exp(s_j - max s),      s_j and v_j affine in z, for a few dozen tokens
+    patches   the same over the heads that are heard on the cell of z, polynomials of the place in the cell (runtime/patches.py)
+
+Numbers of a token: b, a_1 .. a_E, c, g_1 .. g_E.  A patch: rows of four or eight powers of v_1, one per power of v_0, then the
+quadratic of its mass; the first patch of a cell has the mass 0.  Sums over patches go along with their largest score.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
+
+import triton
+import triton.language as tl
+
+from maxaffine.runtime.gpu.kernels import coordinate
+
+
+@triton.jit
+def _token_number(z, table, NUMBERS: tl.constexpr, AT: tl.constexpr):
+    """One number of a token, everywhere."""
+    if NUMBERS is None:
+        return tl.broadcast_to(tl.load(table + AT), z.shape)
+    else:
+        return tl.full(z.shape, NUMBERS[AT], z.dtype)
+
+
+@triton.jit
+def _affine(z0, z1, z2, table, NUMBERS: tl.constexpr, AT: tl.constexpr, E: tl.constexpr):
+    """Entry AT plus the entries behind it times z."""
+    out = tl.fma(z0, _token_number(z0, table, NUMBERS, AT + 1), _token_number(z0, table, NUMBERS, AT))
+    if E > 1:
+        out = tl.fma(z1, _token_number(z0, table, NUMBERS, AT + 2), out)
+    if E > 2:
+        out = tl.fma(z2, _token_number(z0, table, NUMBERS, AT + 3), out)
+    return out
+
+
+@triton.jit
+def tokens(x_ptr, rows, inside, x0, x1, table, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
+           PLACE: tl.constexpr, D: tl.constexpr):  # fmt: skip
+    """One softmax over COUNT tokens; FORM: maps, directions, tokens, first number."""
+    E: tl.constexpr = FORM[PLACE + 1]
+    COUNT: tl.constexpr = FORM[PLACE + 2]
+    START: tl.constexpr = FORM[PLACE + 3]
+    STRIDE: tl.constexpr = 2 + 2 * E
+    z0 = coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE], D)
+    z1, z2 = z0, z0
+    if E > 1:
+        z1 = coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE] + 2 + 5 * D, D)
+    if E > 2:
+        z2 = coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE] + 4 + 10 * D, D)
+    top = _affine(z0, z1, z2, table, NUMBERS, START, E)
+    for j in tl.static_range(1, COUNT):
+        top = tl.maximum(top, _affine(z0, z1, z2, table, NUMBERS, START + j * STRIDE, E), propagate_nan=tl.PropagateNan.ALL)
+    above = tl.full(z0.shape, 0.0, z0.dtype)
+    below = tl.full(z0.shape, 0.0, z0.dtype)
+    for j in tl.static_range(COUNT):
+        weight = tl.exp(_affine(z0, z1, z2, table, NUMBERS, START + j * STRIDE, E) - top)
+        below += weight
+        above = tl.fma(weight, _affine(z0, z1, z2, table, NUMBERS, START + j * STRIDE + 1 + E, E), above)
+    return above / below
+
+
+@triton.jit
+def _four(table, at, live):
+    """Four numbers in a row, by one wide load."""
+    quad = tl.load(table + at[:, None] + tl.arange(0, 4)[None, :], mask=live[:, None], other=0.0)
+    even, odd = tl.split(tl.reshape(quad, (at.shape[0], 2, 2)))
+    q0, q2 = tl.split(even)
+    q1, q3 = tl.split(odd)
+    return q0, q1, q2, q3
+
+
+@triton.jit
+def _value(v0, v1, table, at, live, POWERS: tl.constexpr, ROW: tl.constexpr):
+    """The polynomial of a patch by Horner's rule in both directions."""
+    out = tl.full(v0.shape, 0.0, v0.dtype)
+    for i in tl.static_range(POWERS):
+        start = at + (POWERS - 1 - i) * ROW
+        c0, c1, c2, c3 = _four(table, start, live)
+        row = c3
+        if ROW == 8:
+            d0, d1, d2, d3 = _four(table, start + 4, live)
+            row = tl.fma(tl.fma(tl.fma(tl.fma(d3, v1, d2), v1, d1), v1, d0), v1, c3)
+        row = tl.fma(tl.fma(tl.fma(row, v1, c2), v1, c1), v1, c0)
+        out = tl.fma(out, v0, row)
+    return out
+
+
+@triton.jit
+def _place(z, SCALE: tl.constexpr, SIDE: tl.constexpr):
+    """The cell that z is in, and its place in [-1, 1] there; cells lie evenly about 0, SCALE of them per unit."""
+    s = tl.fma(z, tl.full(z.shape, SCALE, z.dtype), tl.full(z.shape, SIDE / 2.0, z.dtype))
+    b = tl.minimum(tl.maximum(tl.floor(s), tl.full(s.shape, 0.0, s.dtype)), tl.full(s.shape, SIDE - 1.0, s.dtype))
+    v = 2.0 * (s - b) - 1.0
+    return b.to(tl.int32), v
+
+
+@triton.jit
+def patched(x_ptr, rows, inside, x0, x1, table, cells, once, MAPS: tl.constexpr, FORM: tl.constexpr, PLACE: tl.constexpr,
+            D: tl.constexpr):  # fmt: skip
+    """One group by its patches; FORM: maps, cells per direction, powers, numbers per row, most patches, first cell and number,
+    and per direction cells per unit."""
+    SIDE0: tl.constexpr = FORM[PLACE + 1]
+    SIDE1: tl.constexpr = FORM[PLACE + 2]
+    POWERS: tl.constexpr = FORM[PLACE + 3]
+    ROW: tl.constexpr = FORM[PLACE + 4]
+    STRIDE: tl.constexpr = POWERS * ROW + 8
+    b0, v0 = _place(coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE], D), FORM[PLACE + 8], SIDE0)
+    b1, v1 = _place(coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE] + 2 + 5 * D, D), FORM[PLACE + 9], SIDE1)
+    packed = tl.load(cells + FORM[PLACE + 6] + b0 * SIDE1 + b1, mask=inside, other=0)
+    count = packed & 31
+    at = FORM[PLACE + 7] + (packed >> 5) * STRIDE
+    above = _value(v0, v1, table, at, inside, POWERS, ROW)
+    if FORM[PLACE + 5] > 1:
+        below = tl.full(v0.shape, 1.0, v0.dtype)
+        top = tl.full(v0.shape, 0.0, v0.dtype)
+        for m in range(1, FORM[PLACE + 5] * once):
+            live = m < count
+            here = at + m * STRIDE
+            value = _value(v0, v1, table, here, live, POWERS, ROW)
+            s0, s1, s2, s3 = _four(table, here + POWERS * ROW, live)
+            s4 = tl.load(table + here + POWERS * ROW + 4, mask=live, other=0.0)
+            score = tl.fma(tl.fma(s3, v0, s1), v0, tl.fma(tl.fma(s4, v1, s2), v1, s0))
+            score = tl.where(live, score, tl.full(score.shape, -1e30, score.dtype))
+            most = tl.maximum(top, score)
+            keep, weight = tl.exp(top - most), tl.exp(score - most)
+            above = tl.fma(weight, value, above * keep)
+            below = tl.fma(below, keep, weight)
+            top = most
+        above = above / below
+    return above

@@ -1,0 +1,392 @@
+"""A head of clusters in two directions as patches: small polynomials on the cells of a uniform grid, with a proved distance.
+
+On a cell only some clusters are heard: those whose mass may come within e^-reach of that of the cluster that is best in its
+middle; where all their heads say the same to within a part of the room, that one alone.  For each of them the patch holds the head p_k as a polynomial of v in [-1, 1]^2, and the difference of its mass to that
+of the first one as a quadratic in each v_e:
+
+    F(z) = sum_k w_k p_k / sum_k w_k,      w_k = exp(S_k(z) - S_1(z)),      S_k = site_k + sum_e logsumexp_j (alpha_kej t_e + beta_kej)
+
+Slopes of S_k in z_e lie between those of its keys, which says what S_k - S_1 may be anywhere on the cell.  The quadratic is the
+interpolant at three Chebyshev points.  It is off by what is seen on SEEN equal steps and d^2/8 sup|S'' - 2 c_2| more, d a step,
+S'' between 0 and s^2/4 for keys whose slopes spread over s.  Heads are collapsed where their cluster is heard (runtime/collapse.py), expanded about each cell anew
+without a loss, and cut short: what is left out is at most the sum of its Chebyshev coefficients.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.polynomial.chebyshev import cheb2poly, chebvander
+from numpy.typing import NDArray
+
+from maxaffine.core.arrays import Array
+from maxaffine.core.errors import Refused
+from maxaffine.core.rounding import FLOAT64
+from maxaffine.layer.clusters import Cluster, ClusterGroup
+from maxaffine.layer.grouped import Group
+from maxaffine.layer.keys import AxisKeys
+from maxaffine.runtime.collapse import listed_head
+
+GRIDS = (16, 32, 64, 128, 256, 384)
+STEEPEST = 8.0  # spread of a cluster's logits on half a cell
+MOST_HEARD = 24  # clusters on one cell
+MOST_PATCHES = 1 << 18
+AT_ONCE = 1 << 23  # numbers of a block of cells by clusters
+DEGREES = (1, 2, 3, 5, 7)  # per direction, tried in turn
+SEEN = 32  # steps on a cell
+LINE = 128 << 10  # bytes of patches that stay next to the arithmetic
+WARP = 32  # queries that go together: they wait for the one that hears most
+SOME = 256  # clusters of which every grid is tried in full
+FINER = 1.1  # what a grid of twice as many cells per direction counts for
+TRIED = 24  # clusters that a grid is chosen by
+LOOSER = tuple(8.0**i for i in range(8))
+
+
+@dataclass(frozen=True)
+class Patches:
+    """Cells of the box [low, high] of z, the patches of each one after the other, and what they are off by."""
+
+    low: Array  # (2,)
+    high: Array
+    shape: tuple[int, int]
+    first: NDArray[np.int64]  # (cells,), row by row
+    count: NDArray[np.int64]
+    values: Array  # (patches, degree + 1, degree + 1), powers of v_0 and v_1
+    scores: Array  # (patches, 5): 1, v_0, v_1, v_0^2, v_1^2
+    error: float  # of the heads
+    score_error: float  # of the differences of masses
+    unheard: float  # what clusters say that are not heard, at most
+    slope: Array  # (2,): sup of the slopes of a head in z_e where it is heard
+    steep: Array  # (2,): sup of the slopes of a difference of masses in z_e
+    size: float
+
+    @property
+    def most(self) -> int:
+        """The most patches of a cell."""
+        return int(self.count.max())
+
+    @property
+    def degree(self) -> int:
+        """Of the heads, per direction."""
+        return self.values.shape[1] - 1
+
+    @property
+    def stride(self) -> int:
+        """Numbers of a patch as it is stored: rows of four or eight powers, and eight for the difference of masses."""
+        return self.values.shape[1] * row_of(self.degree) + 8
+
+
+def row_of(degree: int) -> int:
+    """Numbers that a row of powers takes: four or eight."""
+    return 4 if degree <= 3 else 8
+
+
+def patches(group: ClusterGroup, low: Array, high: Array, tolerance: float) -> Patches:
+    """The patches of a group on the box [low, high] of its two coordinates; Refused where they are too many."""
+    if len(group.matrix) != 2 or group.outputs != 1:
+        raise Refused("patches are for clusters of two directions and one output.")
+    keys = _Keys.of(group)
+    most = sum(_most(cluster, low, high) for cluster in group.clusters)
+    reach = math.log(max(64.0 * most / tolerance, 1e4))
+    best: tuple[float, int, _Heard, Patches | None] | None = None
+    for finer, side in enumerate(GRIDS):
+        heard = _heard(keys, low, high, side, reach)
+        if heard is None:
+            continue
+        made, cost = None, _foreseen(keys, low, high, side, heard, tolerance)
+        if len(group.clusters) <= SOME and math.isfinite(cost):
+            made = _made(keys, low, high, side, heard, tolerance, reach)
+            cost = waiting(made.degree, made.count, len(made.values))
+        cost *= FINER**finer
+        if math.isfinite(cost) and (best is None or cost < best[0]):
+            best = cost, side, heard, made
+    if best is None:
+        raise Refused(f"more than {MOST_HEARD} of its clusters meet in a small cell, or their heads are too steep there.")
+    return _made(keys, low, high, best[1], best[2], tolerance, reach) if best[3] is None else best[3]
+
+
+def _foreseen(keys: "_Keys", low: Array, high: Array, side: int, heard: "_Heard", tolerance: float) -> float:
+    """About what a query waits for on a grid, by some of the clusters; infinite where they are too steep for its cells."""
+    along = [_middles(float(low[e]), float(high[e]), side) for e in range(2)]
+    half = np.array([along[0][1], along[1][1]])
+    if not float(((keys.largest - keys.least) * half).max()) < STEEPEST:
+        return math.inf
+    place, degree = np.stack(np.divmod(heard.cell, side), axis=1), 0
+    present = np.unique(heard.cluster)
+    for k in present[np.unique(np.linspace(0, len(present) - 1, TRIED).astype(int))]:
+        mine = np.flatnonzero(heard.cluster == k)
+        series, _, box = _series(keys.group.clusters[k], place[mine], along, tolerance / 4.0)
+        degree = max(degree, _degree(np.abs(_local(series, place[mine], along, box)), 0.75 * tolerance))
+    return math.inf if degree > DEGREES[-1] else waiting(degree, heard.count, len(heard.cell))
+
+
+def waiting(degree: int, count: NDArray[np.int64], patches: int) -> float:
+    """Reads of four numbers, of the patches that the slowest query of a warp hears; more where the table is far away."""
+    powers = (degree + 1) * row_of(degree)
+    shares = [float((count >= m).mean()) for m in range(2, int(count.max()) + 1)]
+    loops = sum(1.0 - (1.0 - share) ** WARP for share in shares)
+    reads = 1.0 + powers / 4.0 + loops * (powers + 8) / 4.0
+    return reads * (1.0 + math.log2(1.0 + 4.0 * (powers + 8) * patches / LINE) / 16.0)
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """What masses are made of: sites, and per direction the least and largest slope of a cluster's keys in z."""
+
+    group: ClusterGroup
+    sites: Array  # (C, 2)
+    offsets: Array
+    least: Array  # (C, 2)
+    largest: Array
+
+    @classmethod
+    def of(cls, group: ClusterGroup) -> "_Keys":
+        sites = group.site_slopes.astype(np.float64)
+        ends = [[f([a.slopes.astype(np.float64) for a in c.axes], c.radius) for c in group.clusters] for f in (_least, _largest)]
+        return cls(group, sites, group.site_offsets.astype(np.float64), sites + np.array(ends[0]), sites + np.array(ends[1]))
+
+    def masses(self, e: int, z: Array) -> Array:
+        """site_ke z + logsumexp along direction e, (C, len(z))."""
+        found = np.empty((len(self.sites), len(z)))
+        for k, cluster in enumerate(self.group.clusters):
+            axis = cluster.axes[e]
+            t = (z - cluster.origin[e]) / cluster.radius[e]
+            logits = np.multiply.outer(axis.slopes.astype(np.float64), t) + axis.offsets.astype(np.float64)[:, None]
+            top = logits.max(axis=0)
+            found[k] = self.sites[k, e] * z + top + np.log(np.exp(logits - top).sum(axis=0))
+        return found
+
+
+def _least(slopes: list[Array], radius: Array) -> list[float]:
+    return [float(one.min() / r) for one, r in zip(slopes, radius, strict=True)]
+
+
+def _largest(slopes: list[Array], radius: Array) -> list[float]:
+    return [float(one.max() / r) for one, r in zip(slopes, radius, strict=True)]
+
+
+def _middles(low: float, high: float, side: int) -> tuple[Array, float]:
+    """Centres of cells along one direction, and half their width."""
+    half = (high - low) / side / 2.0
+    return low + half * (2.0 * np.arange(side) + 1.0), half
+
+
+@dataclass(frozen=True)
+class _Heard:
+    """Which clusters are heard on which cell, the best one first: pairs sorted by cell."""
+
+    cell: NDArray[np.int64]
+    cluster: NDArray[np.int64]
+    best: NDArray[np.int64]  # per cell
+    count: NDArray[np.int64]
+
+    def of(self, kept: NDArray[np.bool_]) -> "_Heard":
+        """Some of the pairs."""
+        count = np.bincount(self.cell[kept], minlength=len(self.count))
+        return _Heard(self.cell[kept], self.cluster[kept], self.best, count)
+
+
+def _alike(values: Array, heard: _Heard, room: float) -> tuple[float, NDArray[np.bool_]]:
+    """Cells whose heads are all within `room` of the best one's keep that one: what that costs, and the pairs that stay."""
+    starts = np.concatenate([[0], np.cumsum(heard.count)[:-1]])
+    first = starts[heard.cell]
+    apart = np.maximum.reduceat(np.abs(values - values[first]).sum(axis=(1, 2)), starts)  # per cell
+    alike = apart <= room
+    kept = ~alike[heard.cell] | (np.arange(len(first)) == first)
+    return float(apart[alike].max(initial=0.0)), kept
+
+
+def _heard(keys: _Keys, low: Array, high: Array, side: int, reach: float) -> _Heard | None:
+    """Pairs of cells and clusters; None where a cell has too many."""
+    C = len(keys.sites)
+    along = [_middles(float(low[e]), float(high[e]), side) for e in range(2)]
+    masses = [keys.masses(e, along[e][0]) for e in range(2)]  # (C, side) each
+    half = np.array([along[0][1], along[1][1]]) * (1 + 1e-9)
+    cells, clusters, best, count = [], [], [], []
+    rows = max(1, AT_ONCE // (side * C))
+    for start in range(0, side, rows):
+        here = masses[0].T[start : start + rows, None, :] + masses[1].T[None, :, :] + keys.offsets  # (rows, side, C)
+        here = here.reshape(-1, C)
+        top = here.argmax(axis=1)
+        above = here - here[np.arange(len(here)), top][:, None]
+        for e in range(2):
+            wide = np.maximum(keys.largest[None, :, e] - keys.least[top, e][:, None], keys.largest[top, e][:, None] - keys.least[None, :, e])
+            above += half[e] * wide
+        doubt = 64.0 * FLOAT64.unit * float(np.abs(here).max())
+        pair = above >= -reach - doubt
+        pair[np.arange(len(here)), top] = True
+        many = pair.sum(axis=1)
+        if many.max() > MOST_HEARD:
+            return None
+        row, cluster = np.nonzero(pair)
+        cells.append(row + start * side)
+        clusters.append(cluster)
+        best.append(top)
+        count.append(many)
+    joined = _Heard(np.concatenate(cells), np.concatenate(clusters), np.concatenate(best), np.concatenate(count))
+    if len(joined.cell) > MOST_PATCHES:
+        return None
+    order = np.lexsort((joined.cluster, joined.cluster != joined.best[joined.cell], joined.cell))
+    return _Heard(joined.cell[order], joined.cluster[order], joined.best, joined.count)
+
+
+def _made(keys: _Keys, low: Array, high: Array, side: int, heard: _Heard, tolerance: float, reach: float) -> Patches:
+    """The patches on one grid."""
+    group = keys.group
+    along = [_middles(float(low[e]), float(high[e]), side) for e in range(2)]
+    half = np.array([along[0][1], along[1][1]])
+    place = np.stack(np.divmod(heard.cell, side), axis=1)  # (pairs, 2)
+    expanded, error, slope, size, degree = [], 0.0, np.zeros(2), 0.0, 0
+    order = np.argsort(heard.cluster, kind="stable")
+    starts = np.searchsorted(heard.cluster[order], np.arange(len(group.clusters) + 1))
+    for k, cluster in enumerate(group.clusters):
+        mine = order[starts[k] : starts[k + 1]]
+        if len(mine) == 0:
+            continue
+        series, own, box = _series(cluster, place[mine], along, tolerance / 4.0)
+        local = _local(series, place[mine], along, box)  # (cells, n_0, n_1)
+        expanded.append((mine, local))
+        error = max(error, own)
+        sizes = np.abs(local)
+        size = max(size, float(sizes.sum(axis=(1, 2)).max()))
+        for e in range(2):
+            steps = np.arange(local.shape[1 + e]) ** 2.0
+            slope[e] = max(slope[e], float(np.tensordot(sizes.sum(axis=2 - e), steps, axes=(1, 0)).max()) / half[e])
+        degree = max(degree, _degree(sizes, 0.75 * tolerance))
+    if degree > DEGREES[-1]:
+        raise Refused("its heads take polynomials of too high a degree on small cells.")
+    values = np.zeros((len(heard.cell), degree + 1, degree + 1))
+    cut = 0.0
+    for mine, local in expanded:
+        kept = local[:, : degree + 1, : degree + 1]
+        cut = max(cut, float((np.abs(local).sum(axis=(1, 2)) - np.abs(kept).sum(axis=(1, 2))).max()) + 1e-14 * size)
+        values[mine, : kept.shape[1], : kept.shape[2]] = kept
+    lost, kept = _alike(values, heard, 0.125 * tolerance)
+    heard, values, place = heard.of(kept), values[kept], place[kept]
+    to_powers = np.stack([np.pad(cheb2poly(row), (0, degree + 1 - len(cheb2poly(row)))) for row in np.eye(degree + 1)])
+    values = np.einsum("pij,ia,jb->pab", values, to_powers, to_powers)
+    scores, steep, score_error = _scores(keys, heard, place, along)
+    first = np.concatenate([[0], np.cumsum(heard.count)[:-1]])
+    unheard = 2.0 * math.exp(-reach) * sum(_most(cluster, low, high) for cluster in group.clusters) + lost
+    made = np.array(low), np.array(high), (side, side), first, heard.count, values, scores
+    return Patches(*made, (error + cut) * (1 + 1e-9), score_error, unheard, slope, steep, size)
+
+
+def _series(
+    cluster: Cluster, place: NDArray[np.int64], along: list[tuple[Array, float]], tolerance: float
+) -> tuple[Array, float, list[tuple[float, float]]]:
+    """Chebyshev coefficients of a cluster's head on the box of its cells, what they are off by, and that box: middle and half."""
+    box, keys, first, lean = [], [], [], []
+    slip = 1.0
+    for e, (middles, half) in enumerate(along):
+        start, stop = middles[place[:, e].min()] - half, middles[place[:, e].max()] + half
+        middle, wide = (start + stop) / 2.0, (stop - start) / 2.0 * (1 + 1e-12)
+        box.append((float(middle), float(wide)))
+        first.append(float((middle - cluster.origin[e]) / cluster.radius[e]))
+        lean.append(float(wide / cluster.radius[e]))
+        slopes, offsets = cluster.axes[e].slopes.astype(np.float64), cluster.axes[e].offsets.astype(np.float64)
+        keys.append(AxisKeys(slopes * lean[e], offsets + slopes * first[e]))
+        slip += float((np.abs(slopes) * (abs(first[e]) + lean[e]) + np.abs(offsets)).max())
+    values = cluster.values.astype(np.float64)
+    tilts = np.zeros((*values.shape, 2)) if cluster.slopes is None else cluster.slopes.astype(np.float64)
+    moved = Group(np.eye(2), tuple(keys), values=values + tilts @ np.array(first), slopes=tilts * np.array(lean))
+    found = None
+    for looser in LOOSER:
+        try:
+            found = listed_head(moved, looser * tolerance, "chebyshev")
+            break
+        except Refused:
+            if looser == LOOSER[-1]:
+                raise
+    assert found is not None
+    size = float((np.abs(values) + np.abs(tilts) @ (np.abs(first) + np.array(lean))).max())
+    doubt = (2.0 * math.expm1(16.0 * FLOAT64.unit * slip) + 8.0 * FLOAT64.unit) * size
+    left, right = found.cores[0][0], found.cores[1][0] if found.parts == 0 else found.cores[1]
+    series = np.einsum("ir,jr->ij", left, _columns(right))
+    return series, found.error + doubt, box
+
+
+def _columns(core: Array) -> Array:
+    """The second core as (n, R)."""
+    return np.asarray(core.reshape(core.shape[-2], core.shape[-1]) if core.ndim == 3 else core)
+
+
+def _local(series: Array, place: NDArray[np.int64], along: list[tuple[Array, float]], box: list[tuple[float, float]]) -> Array:
+    """The same polynomial in the coordinates of each cell: (cells, n_0, n_1)."""
+    maps = []
+    for e in range(2):
+        n = series.shape[e]
+        angle = (2.0 * np.arange(n) + 1.0) * np.pi / (2.0 * n)
+        nodes = np.cos(angle)
+        unique, back = np.unique(place[:, e], return_inverse=True)
+        at = (along[e][0][unique][:, None] + along[e][1] * nodes - box[e][0]) / box[e][1]
+        table = chebvander(at, n - 1)  # (cells, nodes, n)
+        rows = np.cos(np.multiply.outer(np.arange(n), angle)) * (2.0 / n)
+        rows[0] /= 2.0
+        maps.append((rows @ table)[back])  # (pairs, n, n)
+    return np.asarray(np.einsum("pai,pbj,ij->pab", maps[0], maps[1], series, optimize=True))
+
+
+def _degree(sizes: Array, tolerance: float) -> int:
+    """The least degree per direction, of those that kernels take, beyond which coefficients add up to no more than that."""
+    whole = sizes.sum(axis=(1, 2))
+    for degree in DEGREES:
+        if float((whole - sizes[:, : degree + 1, : degree + 1].sum(axis=(1, 2))).max()) <= tolerance:
+            return degree
+    return DEGREES[-1] + 1
+
+
+def _scores(
+    keys: _Keys, heard: _Heard, place: NDArray[np.int64], along: list[tuple[Array, float]]
+) -> tuple[Array, Array, float]:
+    """The differences of masses as quadratics, their largest slopes, and what a quadratic is off by."""
+    nodes = np.cos(np.array([1.0, 3.0, 5.0]) * np.pi / 6.0)
+    fit = np.linalg.inv(np.stack([np.ones(3), nodes, nodes * nodes], axis=1))
+    best = heard.best[heard.cell]
+    apart = keys.offsets[heard.cluster] - keys.offsets[best]
+    scores = np.zeros((len(heard.cell), 5))
+    steep, off = np.zeros(2), 0.0
+    for e in range(2):
+        middles, half = along[e]
+        masses = np.stack([keys.masses(e, middles + half * node) for node in nodes], axis=-1)  # (C, side, 3)
+        fitted = masses @ fit.T
+        found = fitted[heard.cluster, place[:, e]] - fitted[best, place[:, e]]
+        apart = apart + found[:, 0]
+        scores[:, 1 + e], scores[:, 3 + e] = found[:, 1], found[:, 2]
+        one, other = (heard.cluster, e), (best, e)
+        wide = np.maximum(keys.largest[one] - keys.least[other], keys.largest[other] - keys.least[one])
+        steep[e] = 2.0 * float(np.abs(wide).max())
+        off += _bent(keys, e, middles, half, fitted, np.unique(np.stack([heard.cluster, place[:, e]], axis=1), axis=0))
+    scores[:, 0] = apart
+    scores[heard.cluster == best] = 0.0
+    size = float(np.abs(keys.offsets).max() + (np.abs(keys.sites) @ np.array([np.abs(m).max() for m, _ in along])).max())
+    return scores, steep, 2.0 * off + 64.0 * FLOAT64.unit * size
+
+
+def _bent(keys: _Keys, e: int, middles: Array, half: float, fitted: Array, pairs: NDArray[np.int64]) -> float:
+    """What a quadratic along direction e is off by, on the cells (clusters, rows) where it is used."""
+    v = np.linspace(-1.0, 1.0, SEEN + 1)
+    worst = 0.0
+    starts = np.searchsorted(pairs[:, 0], np.arange(len(keys.sites) + 1))
+    for k, cluster in enumerate(keys.group.clusters):
+        rows = pairs[starts[k] : starts[k + 1], 1]
+        spread = float(keys.largest[k, e] - keys.least[k, e]) * half
+        if len(rows) == 0 or spread == 0.0:
+            continue
+        axis, z = cluster.axes[e], middles[rows][:, None] + half * v  # (rows, steps)
+        t = (z - cluster.origin[e]) / cluster.radius[e]
+        logits = axis.slopes.astype(np.float64)[:, None, None] * t + axis.offsets.astype(np.float64)[:, None, None]
+        top = logits.max(axis=0)
+        exact = keys.sites[k, e] * z + top + np.log(np.exp(logits - top).sum(axis=0))
+        c = fitted[k, rows]
+        away = float(np.abs(exact - (c[:, :1] + c[:, 1:2] * v + c[:, 2:] * v * v)).max())
+        bend = spread * spread / 4.0 + 2.0 * float(np.abs(c[:, 2]).max())
+        worst = max(worst, away + (2.0 / SEEN) ** 2 / 8.0 * bend)
+    return worst
+
+
+def _most(cluster: Cluster, low: Array, high: Array) -> float:
+    """A bound of the cluster's head anywhere in the box."""
+    t = np.maximum(np.abs(low - cluster.origin), np.abs(high - cluster.origin)) / cluster.radius
+    tilt = 0.0 if cluster.slopes is None else float((np.abs(cluster.slopes.astype(np.float64)) @ t).max())
+    return float(np.abs(cluster.values.astype(np.float64)).max()) + tilt
