@@ -32,6 +32,8 @@ FLOAT32 = Dtype("float32", 2.0**-24, -150 * math.log(2.0), 2.0**-149, 8.0)
 # bfloat16 tensors are computed with in float32 (products and sums of them are then exact or rounded as float32).
 BFLOAT16 = Dtype("bfloat16", 2.0**-8, -150 * math.log(2.0), 2.0**-149, 8.0)
 EXTENDED = float(np.finfo(np.longdouble).eps) / 2.0  # unit of 80-bit numbers where the platform has them, else of float64
+# float16 is a dtype of tensors that come and go alone: they are computed with in float32.
+FLOAT16 = Dtype("float16", 2.0**-11, -25 * math.log(2.0), 2.0**-24, 8.0)
 DTYPES = {"float64": FLOAT64, "float32": FLOAT32, "bfloat16": BFLOAT16}
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from maxaffine.core import boxes
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.intervals import Interval
-from maxaffine.core.rounding import FLOAT32, compute_format
+from maxaffine.core.rounding import BFLOAT16, FLOAT16, FLOAT32, Dtype, compute_format
 from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.proofs import direct_form
 from maxaffine.proofs.assumptions import LITERAL_SOFTMAX
@@ -49,7 +49,8 @@ RUNTIMES = ("parts", "collapsed", "windowed", "two-level", "factorised", "dense"
 TENSORS = ("tensors", "tensors with gradients", "factorised tensors")
 LITERAL = ("dense", "literal module", "multihead", "matrices", "literal onnx", "safetensors")
 ROUGHER = 1.8  # what the checker, which takes heads at entries over the whole box there, counts up to 2.1 times
-LARGEST = 3.4e38  # number of float32
+NARROW = {"bfloat16": BFLOAT16, "float16": FLOAT16}  # of tensors: computed with in float32
+LARGEST = {"float32": 3.4e38, "bfloat16": 3.3e38, "float16": 65000.0}  # answers that are finite there
 UNDRAWN = "the draw was made through layer(x), and says nothing of other ways to run the layer"
 DIFFERENT = "the nearest entry answers; the softmax is another function"
 
@@ -170,6 +171,7 @@ def statement(source: Source, route: str = "arrays", dtype: str | None = None, d
         raise BadInput(f'`device` (={device!r}) must be "cpu" or "cuda".')
     found, own = ROUTES[route], compute_format(source.weights.dtype).name
     allowed = [own if one == "own" else one for one in found.dtypes]
+    allowed += [*NARROW] if route in TENSORS else []
     chosen = allowed[0] if dtype is None else dtype
     if chosen not in allowed:
         raise BadInput(f"`dtype` (={dtype!r}) is not one of this route's ({', '.join(allowed)}).")
@@ -263,32 +265,43 @@ def _tensors(
 ) -> Statement:  # fmt: skip
     """Tensors: by a kernel where a device has one, else as arrays are or through PyTorch's operations in float64."""
     layer = source.weights
+    narrow = dtype if dtype in NARROW else None
+    dtype = "float32" if narrow else dtype
     rounded = dtype == "float32" and layer.dtype == "float64"
+
+    def ended(parts: dict[str, float]) -> dict[str, float]:
+        if narrow is None:
+            return parts
+        return {**parts, "tensor": _rounded_output(source, NARROW[narrow], math.fsum(parts.values()))}
+
     if device == "cuda" and not hard and route.name != "factorised tensors":
         tolerance = narrow_tolerance(source) if dtype == "float32" else source.reserve or 0.0
         try:
             name, reason, kernel = choose_kernel(layer, dtype, tolerance, heard=heard_of(source.certificate))
             kept = kernel.bound * counted(layer, source.certificate)
-            return prove({**parts, "kernel": kept}, f"the {name} kernel: {reason}")
+            last = f", and rounded to {narrow} at the end" if narrow else ""
+            return prove(ended({**parts, "kernel": kept}), f"the {name} kernel: {reason}{last}")
         except Refused:
             pass
     why = "the nearest entry" if hard else "computed in float64" if route.gradient or device == "cuda" else "as arrays are"
     if rounded:
-        parts = {**parts, "output": _rounded_output(source)}
+        parts = {**parts, "output": _rounded_output(source, FLOAT32, parts["layer"])}
         why += ", and rounded to float32 at the end"
-    return prove(parts, why)
+    why += f", then to {narrow}" if narrow else ""
+    return prove(ended(parts), why)
 
 
-def _rounded_output(source: Source) -> float:
-    """What rounding the answer of a float64 layer to float32 adds, in the norm of its certificate."""
+def _rounded_output(source: Source, to: Dtype, off: float) -> float:
+    """What rounding an answer that is off by so much to a narrower dtype adds, in the norm of its certificate."""
     certificate, layer = source.certificate, source.weights
-    assert certificate.bound is not None
     size = _size(source.target, layer)
     if certificate.pointwise:  # relative to the answer itself, but for the smallest numbers
-        if not size * (1.0 + certificate.bound) < LARGEST:
+        if not size * (1.0 + off) < LARGEST[to.name]:
             return math.inf
-        return (FLOAT32.unit * (1.0 + certificate.bound) + FLOAT32.tiny * counted(layer, certificate)) * (1 + 1e-12)
-    return FLOAT32.unit * (size + certificate.bound) * (1 + 1e-12) * counted(layer, certificate)
+        return (to.unit * (1.0 + off) + to.tiny * counted(layer, certificate)) * (1 + 1e-12)
+    if not size + off < LARGEST[to.name]:
+        return math.inf
+    return (to.unit * (size + off) + (0.0 if to is FLOAT32 else to.tiny)) * (1 + 1e-12) * counted(layer, certificate)
 
 
 def _size(target: Target, layer: AnyLayer) -> float:

@@ -8,6 +8,8 @@
 Queries have the shapes and follow the rules of runtime/queries.py, answered on the tensors' own device: outside the box they are
 an error unless outside="clamp"; to know, the device is asked once, which waits for it.  With "clamp" nothing waits.
 
+Tensors of bfloat16 and float16 are computed with in float32, and the answer is rounded once more, to their dtype.
+
 Whatever the tensors' dtype, `factorised` and `native` take x as it is, in float64, and round the answer once, to that dtype.  So
 asking for a gradient changes no answer by more than the layer's rounding (and, of spectral layers, what `native` may take from
 the certificate's reserve for polynomials).  Queries outside the box are taken at its nearest point; not-a-number stays what it
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 Tensor = torch.Tensor
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
+NARROW = (torch.bfloat16, torch.float16)  # whose numbers float32 holds exactly
 
 
 class TorchLayer:
@@ -151,22 +154,24 @@ class _Kernel(torch.autograd.Function):
         return found, None
 
 
-torch_layer = once(TorchLayer)  # made once per device, dtype, runtime and tolerance, and kept as long as the layer lives
+torch_layer = once(TorchLayer)  # made once per device, dtype, runtime, tolerance and proof, and kept as long as the layer lives
 
 
 def evaluate(
     target: Target, layer: AnyLayer, *x: Tensor, narrow: float, reserve: float, runtime: str | None = None,
-    outside: str = "error",
+    outside: str = "error", heard: tuple[Heard | None, ...] = (),
 ) -> Tensor:  # fmt: skip
     """Values in the target's shape, on the device and in the dtype of the tensors that came, differentiable in them.
 
     A kernel may take polynomials that differ from the layer by `narrow` in float32 (which may be more than the certificate
     reserves), by `reserve` in float64; its own bound, roundings counted, is `TorchLayer.bound`.  The CPU's runtimes may differ
-    by `reserve`, as they do on arrays.
+    by `reserve`, as they do on arrays.  `heard` is what the layer's proof knows of its clusters.
     """
     points, single = as_points(target, *x, outside=outside)
+    dtype = points.dtype
+    points = points.to(torch.float32) if dtype in NARROW else points
     tolerance = narrow if launch.runs_on(points.device) and points.dtype == torch.float32 else reserve
-    out = torch_layer(layer, points.device, points.dtype, runtime, tolerance)(points)
+    out = torch_layer(layer, points.device, points.dtype, runtime, tolerance, heard)(points).to(dtype)
     out = out.reshape(len(points), *target.output_shape)
     return out[0] if single else out
 
@@ -175,9 +180,9 @@ def as_points(target: Target, *x: Tensor, outside: str = "error") -> tuple[Tenso
     """Points (B, D) and whether a single point came."""
     parts, single = [], []
     for box, one in zip(boxes_for(target, len(x), outside), x, strict=True):
-        if not isinstance(one, torch.Tensor) or one.dtype not in DTYPES:
+        if not isinstance(one, torch.Tensor) or one.dtype not in (*DTYPES, *NARROW):
             came = one.dtype if isinstance(one, torch.Tensor) else type(one).__name__
-            raise BadInput(f"queries as tensors must be float32 or float64, and {came} came.")
+            raise BadInput(f"queries as tensors must be float64, float32, bfloat16 or float16, and {came} came.")
         flat, alone = flattened(box, one)
         if outside == "error":
             _check(box, flat)

@@ -21,6 +21,7 @@ from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.runtime import windowed
 from maxaffine.runtime.gpu.clustered import Clustered, clustered
 from maxaffine.runtime.gpu.listed import Heard
+from maxaffine.runtime.kept import once
 from maxaffine.runtime.gpu.tables import Numbers, Polynomials, polynomials
 
 TAILS = {"float32": 2.0**-27, "float64": 2.0**-56}
@@ -111,7 +112,18 @@ def _clustered(
     """The kernel of a layer with clusters; in float64 it may add no more than a runtime of the CPU may."""
     if asked not in (None, "collapsed"):
         raise Refused("clusters have no window.")
-    made = clustered(layer, dtype, tolerance, heard)
+    made = _made(layer, dtype, tolerance, heard)
+    if isinstance(made, str):
+        raise Refused(made)
     if dtype == "float64" and not made.bound <= max(2.0 * tolerance, 1e-11 * made.size):
         raise Refused(f"the float64 kernel would be off by {made.bound:.2g}, and {tolerance:.2g} is left.")
     return "collapsed", f"{made.words} instead of {count_text(layer.tokens)} exponentials", made
+
+
+@once
+def _made(layer: GroupedLayer, dtype: str, tolerance: float, heard: tuple[Heard | None, ...]) -> Clustered | str:
+    """The forms of a layer, or why there are none: a refusal costs as much as a success."""
+    try:
+        return clustered(layer, dtype, tolerance, heard)
+    except Refused as refusal:
+        return str(refusal)

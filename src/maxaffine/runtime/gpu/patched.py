@@ -16,7 +16,7 @@ from maxaffine.core.rounding import dtype_of, gamma
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.runtime.gpu import rounding
 from maxaffine.runtime.gpu.listed import EXP, Heard
-from maxaffine.runtime.patches import Patches, patches, row_of
+from maxaffine.runtime.patches import SOME, Patches, patches, row_of
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ def patched(group: ClusterGroup, centre: Array, reach: Array, dtype: str, tolera
     """The patches of a group in that dtype; Refused where nothing is known of what its masses do."""
     if heard is None or not math.isfinite(heard.blend):
         raise Refused("nothing is known of how its clusters blend.")
+    if dtype == "float64" and len(group.clusters) > SOME:
+        raise Refused(f"patches of more than {SOME} clusters are made for float32.")
     span, unit = np.abs(group.matrix) @ reach, dtype_of(dtype).unit
     if not (span <= 1.0 + 1e-9).all():
         raise Refused("its coordinates leave [-1, 1].")
