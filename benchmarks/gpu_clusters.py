@@ -18,6 +18,7 @@ from typing import Any
 ONE = (-1.0, 1.0)
 SQUARE = {"x": ONE, "y": ONE}
 RING = 0.5
+FUSED = ("max", "abs-sin", "franke")  # that are put into a compiled model
 
 LAYERS: dict[str, tuple[str, dict[str, tuple[float, float]] | None, float, float]] = {  # text, box, error, G/s that are asked for
     "max": ("max(x, y)", SQUARE, 1e-6, 200),
@@ -56,6 +57,7 @@ def network_text() -> str:
 def prepare(folder: Path, names: list[str]) -> None:
     """Compile and save every layer, and what its proof knows of its clusters."""
     import maxaffine as ma
+    from maxaffine.proofs.direct_form import on_device
     from maxaffine.proofs.routes import heard_of
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +67,10 @@ def prepare(folder: Path, names: list[str]) -> None:
         layer = ma.compile(text or network_text(), None if box is None else ma.Box(**box), error=error)
         layer.save(folder / f"{name}.safetensors")
         heard = [None if one is None else [one.blend, one.kappa] for one in heard_of(layer.certificate)]
-        (folder / f"{name}.json").write_text(json.dumps({"error": error, "bound": float(layer.bound), "heard": heard}))
+        made = on_device(layer, "float32")
+        form = made if isinstance(made, str) else [made.rows, made.outputs, made.low, made.high, made.bound]
+        known = {"error": error, "bound": float(layer.bound), "heard": heard, "direct": form}
+        (folder / f"{name}.json").write_text(json.dumps(known))
         print(f"{name}: {layer} in {time.perf_counter() - start:.1f} s", flush=True)
 
 
@@ -104,6 +109,76 @@ def formulas(device: str) -> dict[str, Any]:
     }
 
 
+def calls(kernel: Any, compiled: Any, x: Any) -> dict[str, Any]:
+    """Microseconds of a call at batches of 1 and 10,000, launched one by one and replayed as a CUDA graph; launches counted."""
+    import torch
+
+    def launches(run: Any) -> int:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+            run()
+            torch.cuda.synchronize()
+        return sum(1 for event in seen.events() if event.device_type == torch.autograd.DeviceType.CUDA)
+
+    def wall(run: Any) -> float:
+        for _ in range(20):
+            run()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(200):
+            run()
+        torch.cuda.synchronize()
+        return (time.perf_counter() - start) / 200 * 1e6
+
+    found: dict[str, Any] = {}
+    for batch in (1, 10_000):
+        part = x[:batch].contiguous()
+        run = lambda: kernel(part)  # noqa: E731, B023
+        own: dict[str, Any] = {"call": wall(run), "formula": wall(lambda: compiled(part)), "launches": launches(run)}  # noqa: B023
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = run()
+        graph.replay()
+        torch.cuda.synchronize()
+        own["same as the call"] = bool(torch.equal(out, run()))
+        own["graph"] = wall(graph.replay)
+        found[str(batch)] = own
+    return found
+
+
+def fused(layer: Any, width: int = 64) -> dict[str, Any]:
+    """Kernels of a compiled model with a layer in it, and of the same model with ReLU in its place."""
+    import torch
+
+    from maxaffine.export.torch_module import to_torch
+
+    class Model(torch.nn.Module):
+        def __init__(self, inner: torch.nn.Module, D: int) -> None:
+            super().__init__()
+            self.first, self.inner, self.last = torch.nn.Linear(width, D), inner, torch.nn.Linear(1, width)
+
+        def forward(self, h: Any) -> Any:
+            return self.last(self.inner(torch.tanh(self.first(h))).reshape(-1, 1).to(h.dtype))
+
+    class Plain(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.relu(x).sum(dim=1)
+
+    D, found = layer.dimension, {}
+    for name, inner in (("layer", to_torch(layer, (), None, False)), ("relu", Plain())):
+        model = torch.compile(Model(inner, D).to("cuda"))
+        h = torch.randn(10_000, width, device="cuda")
+        with torch.no_grad():
+            model(h)
+            model(h)
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+                model(h)
+                torch.cuda.synchronize()
+        events = [event for event in seen.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+        found[name] = {"kernels": len(events), "microseconds": sum(event.device_time_total for event in events)}
+        found[name]["names"] = [event.name[:60] for event in events][:12]
+    return found
+
+
 def measure(folder: Path, out: Path, small: bool, every: bool) -> None:
     """Every layer by its kernel, and its formula by torch.compile."""
     import numpy as np
@@ -111,6 +186,8 @@ def measure(folder: Path, out: Path, small: bool, every: bool) -> None:
 
     from maxaffine.core.container import read_container
     from maxaffine.layer import file as layer_file
+    from maxaffine.runtime.gpu.direct import DirectProgram
+    from maxaffine.runtime.gpu.launch import DirectKernel
     from maxaffine.runtime.gpu.listed import Heard
     from maxaffine.runtime.torch_runtime import TorchLayer
 
@@ -164,15 +241,27 @@ def measure(folder: Path, out: Path, small: bool, every: bool) -> None:
             part = x[: 1 << 8 if small else 1 << 20]
             row["same bits"] = bool(torch.equal(made.kernel(part[37:1000].contiguous()), made.kernel(part)[37:1000]))
             rates = {}
-            for config in (None, (512, 4), (1024, 8), (2048, 8), (256, 4), (512, 2)) if every and not small else (None,):
+            for config in (None, (128, 4), (256, 2), (1024, 4), (256, 4), (512, 2)) if every and not small else (None,):
                 made.kernel.config = config
                 rates[str(config)] = rate(made.kernel, x)
             row["rates"], row["ours"] = rates, max(rates.values())
             made.kernel.config = None
+            if not isinstance(known["direct"], str):
+                steps, outputs, least, most, bound = known["direct"]
+                steps = tuple((kind, a, b, tuple(own)) for kind, a, b, own in steps)
+                form = DirectKernel(DirectProgram(steps, tuple(outputs), tuple(least), tuple(most), "float32", bound), x.device)
+                y = queries(1 << (10 if small else 22))
+                off = float((form(y)[:, 0].double() - peers[name](y.double())).abs().max())
+                row["direct"] = {"rate": rate(form, x), "stated": bound, "seen": off}
+            else:
+                row["direct"] = {"why not": known["direct"]}
             if device == "cuda":
                 compiled = torch.compile(peers[name])
                 row["formula"] = rate(compiled, x)
                 row["ratio"] = row["ours"] / row["formula"]
+                row["calls"] = calls(made.kernel, compiled, x)
+                if name in FUSED:
+                    row["in a compiled model"] = fused(layer)
         except Exception as failure:
             row["failed"] = f"{type(failure).__name__}: {failure}"[:600]
             print(traceback.format_exc()[-1500:], flush=True)
@@ -181,6 +270,8 @@ def measure(folder: Path, out: Path, small: bool, every: bool) -> None:
         said = f"{row['ours'] / 1e9:7.1f} G/s (asked {asked}), formula {row.get('formula', 0) / 1e9:6.1f}" if good else row["failed"][:150]
         if good:
             said += f", seen {row['seen']:.2g}, stated {row['stated']:.2g}, {row['same bits']}, made in {row['made in']:.1f} s"
+            direct = row["direct"]
+            said += f"; direct {direct['rate'] / 1e9:.1f} G/s, seen {direct['seen']:.2g}, stated {direct['stated']:.2g}" if "rate" in direct else ""
             said += f" {[f'{k}: {v / 1e9:.0f}' for k, v in row['rates'].items()]}"
         print(f"{name:13s} {said}  [{time.perf_counter() - began:.0f} s]", flush=True)
         out.write_text(json.dumps({"machine": about, "rows": rows}, indent=1))

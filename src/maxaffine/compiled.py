@@ -84,7 +84,7 @@ class Compiled:
         """
         if any(_is_tensor(one) for one in x):
             if runtime == "direct":
-                raise BadInput("`runtime` (='direct') takes arrays, and a tensor came; pass `tensor.numpy()`.")
+                return running.direct_on_tensors(self, *x, outside=outside)
             from maxaffine.runtime import torch_runtime
 
             return torch_runtime.evaluate(

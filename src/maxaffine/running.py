@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from maxaffine.core.arrays import AnyArray, Array
 from maxaffine.core.errors import BadInput, Refused
@@ -22,6 +22,26 @@ def values(compiled: Compiled, points: Array, runtime: str | None, threads: int 
     if runtime == "collapsed" and compiled.reserve is None:
         raise BadInput("`runtime` (='collapsed') cannot run this layer: its certificate leaves no margin for it.")
     return chooser.evaluate(compiled.weights, points, runtime, compiled.reserve, threads)
+
+
+def direct_on_tensors(compiled: Compiled, *x: Any, outside: str) -> Any:
+    """The direct form on tensors of a CUDA device, in their dtype: the target's own formula in one kernel."""
+    from maxaffine.runtime import torch_runtime
+    from maxaffine.runtime.gpu import launch
+
+    points, single = torch_runtime.as_points(compiled.target, *x, outside=outside)
+    if not launch.runs_on(points.device):
+        raise BadInput("`runtime` (='direct') takes tensors on a CUDA device, where Triton runs; pass `tensor.numpy()`.")
+    if points.requires_grad:
+        raise BadInput("`runtime` (='direct') has no gradients; pass `tensor.detach()`, or leave `runtime` out.")
+    dtype = points.dtype
+    wide = torch_runtime.widened(points)
+    made = direct_form.on_device(compiled, torch_runtime.DTYPES[wide.dtype])
+    if isinstance(made, str):
+        raise BadInput(f"`runtime` (='direct') cannot run this layer: {made}.")
+    out = launch.direct_kernel(made, wide.device)(wide.contiguous()).to(dtype)
+    out = out.reshape(len(points), *compiled.target.output_shape)
+    return out[0] if single else out
 
 
 def runtimes(compiled: Compiled) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from maxaffine.core import boxes
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
-from maxaffine.core.rounding import FLOAT64
+from maxaffine.core.rounding import FLOAT64, Dtype
 from maxaffine.expression.evaluate import enclosures
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import CONDITIONS, JUMPING, Graph, Node
@@ -64,6 +64,15 @@ class Ranges:
 
 def direct(expression: Expression, low: Array, high: Array, allowed: float, rounded: bool, unit: float = 0.0) -> Direct:
     """The form of an expression on a box within `allowed`, its answers rounded by `unit`; Refused where there is none."""
+    columns, outputs, bound = formed(expression, low, high, allowed, rounded, unit, FLOAT64)
+    return Direct(columns.program(outputs), bound)
+
+
+def formed(
+    expression: Expression, low: Array, high: Array, allowed: float, rounded: bool, unit: float, format_: Dtype,
+    taken: float | None = None,
+) -> tuple[Columns, list[int], float]:  # fmt: skip
+    """The columns of the form in one arithmetic, the places of the outputs, and what it is off by: at most `taken`, or `allowed`."""
     if not 0.0 < allowed < math.inf:
         raise Refused("no error is left for a form of its own.")
     _admit(expression)
@@ -77,10 +86,10 @@ def direct(expression: Expression, low: Array, high: Array, allowed: float, roun
     share, bound = SHARE / max(1, len(approximated)), math.inf
     for _ in range(TRIES):
         room = {p: share * allowed / float(costs[p]) if costs[p] > 0.0 else allowed for p in approximated}
-        columns, found = _columns(expression, ranges, varying, room, rounded)
+        columns, found = _columns(expression, ranges, varying, room, rounded, format_)
         bound = max(found[p].error + unit * found[p].most for p in expression.outputs) * (1 + 1e-12)
-        if bound <= allowed:
-            return Direct(columns.program([found[p].place for p in expression.outputs]), bound)
+        if bound <= (allowed if taken is None else taken):
+            return columns, [found[p].place for p in expression.outputs], bound
         share *= SHRINK
     raise Refused(f"its short polynomials and roundings come to {bound:.2g}, and {allowed:.2g} is allowed.")
 
@@ -180,10 +189,10 @@ def _costs(expression: Expression, ranges: Ranges, slopes: Mapping[int, float]) 
 
 
 def _columns(
-    expression: Expression, ranges: Ranges, varying: list[bool], room: Mapping[int, float], rounded: bool
+    expression: Expression, ranges: Ranges, varying: list[bool], room: Mapping[int, float], rounded: bool, format_: Dtype
 ) -> tuple[Columns, dict[int, Column]]:
     """Instructions for all nodes, each with its error."""
-    made = Columns()
+    made = Columns(format_)
     found: dict[int, Column] = {}
     for place, node in enumerate(expression.nodes):
         size = ranges.size(place)

@@ -17,20 +17,42 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from maxaffine.core.errors import Refused
-from maxaffine.core.rounding import FLOAT64, gamma
+from maxaffine.core.rounding import FLOAT64, Dtype, gamma
 from maxaffine.proofs.direct_table import Table
 from maxaffine.proofs.short_series import ENDS, REACH, series
 from maxaffine.runtime import direct as steps
 from maxaffine.runtime.direct import Program
 from maxaffine.runtime.windowed import LN2_LOW
 
-U = FLOAT64.unit * (1 + 2.0**-40)  # the products and sums of this module are rounded as well
-LARGEST = 1e150  # numbers beyond are refused: nothing overflows, nor does the square of anything
-DEEPEST = -690.0  # exponentials of less count as that: e^-690 is below 1e-299
-WIDEST = 690.0
-LOST = 1e-299  # what underflow takes from an exponential, a wave or a table, and what lies below the deepest exponential
 TWICE = 1.42  # more than exp(log(2)/2 + 2^-9), so that 2^n <= TWICE e^a and e^r <= TWICE
-TURNS = 2.0**18  # half turns up to which the reduction by pi is trusted
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one arithmetic can hold: largest numbers, arguments of exp, half turns up to which the reduction by pi is trusted.
+
+    `lost` is what underflow takes from an exponential, a wave or a table, and what lies below the deepest exponential.  `logs`
+    and `turns_off` are what log 2 and pi, in two parts, miss per turn; `low` the size of the lower part of log 2 and of pi, whose
+    products are rounded.
+    """
+
+    largest: float
+    deepest: float
+    widest: float
+    lost: float
+    turns: float
+    logs: float
+    turns_off: float
+    low_log: float
+    low_pi: float
+    waves: float  # about what sines and cosines are taken of, at most
+
+
+LIMITS = {
+    "float64": Limits(1e150, -690.0, 690.0, 1e-299, 2.0**18, 2.0**-86, 2.0**-84, LN2_LOW, 2.0**-32, 800_000),
+    "float32": Limits(1e18, -80.0, 80.0, 2e-35, 2.0**9, 2.0**-46, 2.0**-45, 2.0**-24, 2.0**-22, 1_500),
+}
+"""Of float32 the parts are the nearest numbers, and products with them are fused into the differences."""
 COSTS = {steps.DIVIDE: 5, steps.ROOT: 7, steps.EXP: 10, steps.WAVE: 14, steps.ATAN: 16, steps.TABLE: 8}
 """In multiply-adds, besides coefficients; 1 of the others."""
 PAIRS = (steps.ADD, steps.SUBTRACT, steps.SCALE_ADD, steps.MULTIPLY, steps.DIVIDE, steps.MAXIMUM, steps.MINIMUM, steps.SIGNED)
@@ -52,15 +74,31 @@ class Column:
 
 @dataclass
 class Columns:
-    """A program as it grows: the same instruction is made once."""
+    """A program as it grows, in one arithmetic: the same instruction is made once."""
 
+    format: Dtype = FLOAT64
     rows: list[tuple[int, int, int, tuple[float, ...]]] = field(default_factory=list)
     known: dict[tuple[int, int, int, tuple[float, ...]], int] = field(default_factory=dict)
 
+    @property
+    def unit(self) -> float:
+        """u, enlarged: the products and sums of this module are rounded as well."""
+        return self.format.unit * (1 + 2.0**-40)
+
+    @property
+    def limits(self) -> Limits:
+        """Of the arithmetic."""
+        return LIMITS[self.format.name]
+
+    def number(self, c: float, doubt: float = 0.0) -> tuple[float, float]:
+        """A number of the arithmetic next to c, and how far it may be from what c stands for."""
+        kept = float(np.dtype(self.format.name).type(c))
+        return kept, doubt + abs(kept - c) * (1 + 2.0**-40)
+
     def put(self, kind: int, size: float, error: float, a: int = 0, b: int = 0, numbers: Sequence[float] = ()) -> Column:
         """The column of an instruction."""
-        if not (size + error < LARGEST):
-            raise Refused("numbers of more than 1e150, or none that is known, may appear on the way.")
+        if not (size + error < self.limits.largest):
+            raise Refused(f"numbers of more than {self.limits.largest:.0e}, or none that is known, may appear on the way.")
         row = kind, a, b, tuple(float(c) for c in numbers)
         if row not in self.known:
             self.known[row] = len(self.rows)
@@ -69,7 +107,7 @@ class Columns:
 
     def rounded(self, kind: int, size: float, error: float, a: int, b: int = 0, numbers: Sequence[float] = ()) -> Column:
         """The same, its result rounded once."""
-        return self.put(kind, size, error + U * (size + error) + FLOAT64.tiny, a, b, numbers)
+        return self.put(kind, size, error + self.unit * (size + error) + self.format.tiny, a, b, numbers)
 
     # -- arithmetic
 
@@ -79,24 +117,28 @@ class Columns:
 
     def constant(self, c: float, error: float) -> Column:
         """A number, off by so much."""
+        c, error = self.number(c, error)
         return self.put(steps.CONSTANT, abs(c), error, numbers=(c,))
 
     def scaled(self, a: Column, c: float, doubt: float) -> Column:
         """c a, c known to within `doubt`."""
+        c, doubt = self.number(c, doubt)
         error = abs(c) * a.error + doubt * a.most
         kept = self.put if math.frexp(abs(c))[0] == 0.5 and abs(c) >= 1.0 else self.rounded  # powers of two are exact
         return kept(steps.SCALE, abs(c) * a.size, error, a.place, numbers=(c,))
 
     def shifted(self, a: Column, c: float, doubt: float) -> Column:
         """a + c."""
+        c, doubt = self.number(c, doubt)
         return self.rounded(steps.SHIFT, a.size + abs(c), a.error + doubt, a.place, numbers=(c,))
 
     def added(self, a: Column, b: Column, c: float = 1.0, doubt: float = 0.0) -> Column:
         """a + c b."""
+        c, doubt = self.number(c, doubt)
         size, error = a.size + abs(c) * b.size, a.error + abs(c) * b.error + doubt * b.most
         if c in (1.0, -1.0) and doubt == 0.0:
             return self.rounded(steps.ADD if c == 1.0 else steps.SUBTRACT, size, error, a.place, b.place)
-        error += U * (abs(c) + doubt) * b.most + FLOAT64.tiny  # of the product
+        error += self.unit * (abs(c) + doubt) * b.most + self.format.tiny  # of the product
         return self.rounded(steps.SCALE_ADD, size, error, b.place, a.place, (c,))
 
     def multiplied(self, a: Column, b: Column) -> Column:
@@ -120,13 +162,13 @@ class Columns:
         """a / b, |b| >= least, |a / b| <= size."""
         if not least - b.error > 0.0:
             raise Refused("a denominator may reach 0 where it is computed.")
-        return self.rounded(steps.DIVIDE, size, (a.error + size * b.error) / (least - b.error) * (1 + 8 * U), a.place, b.place)
+        return self.rounded(steps.DIVIDE, size, (a.error + size * b.error) / (least - b.error) * (1 + 8 * self.unit), a.place, b.place)
 
     def root(self, a: Column, least: float, size: float) -> Column:
         """sqrt a, a >= least >= 0."""
-        error = math.sqrt(a.error) * (1 + 4 * U)
+        error = math.sqrt(a.error) * (1 + 4 * self.unit)
         if least > 0.0:
-            error = min(error, a.error / math.sqrt(least) * (1 + 8 * U))
+            error = min(error, a.error / math.sqrt(least) * (1 + 8 * self.unit))
         return self.rounded(steps.ROOT, size, error, a.place)
 
     def absolute(self, a: Column) -> Column:
@@ -141,40 +183,40 @@ class Columns:
 
     def exponential(self, a: Column, high: float, allowed: float) -> Column:
         """e^a, a <= high, its series within `allowed`."""
-        if not high + a.error <= WIDEST:
-            raise Refused("an exponential of more than 690 appears.")
-        size = math.exp(max(high, DEEPEST)) * (1 + 1e-12)
+        if not high + a.error <= self.limits.widest:
+            raise Refused(f"an exponential of more than {self.limits.widest:.0f} appears.")
+        size = math.exp(max(high, self.limits.deepest)) * (1 + 1e-12)
         most = size * math.exp(min(a.error, 1.0)) * TWICE  # of 2^n
-        coefficients, off = _series("exp", allowed / most)
-        turns = (max(abs(high), -DEEPEST) + a.error + 1.0) * 1.4427  # |n| <= turns
+        coefficients, off = _series("exp", allowed / most, self.format.name)
+        turns = (max(abs(high), -self.limits.deepest) + a.error + 1.0) * 1.4427  # |n| <= turns
         reach = float(ENDS["exp"][1])
         # r: n log 2 in two parts, its low one rounded, two subtractions, and log 2 to within 2^-86
-        moved = 4.0 * U * (reach + turns * LN2_LOW) + turns * 2.0**-86
+        moved = 4.0 * self.unit * (reach + turns * self.limits.low_log) + turns * self.limits.logs
         summed = sum(abs(c) * reach**k for k, c in enumerate(coefficients))
-        here = off + gamma(2 * len(coefficients) + 2, U) * summed + TWICE * moved
+        here = off + gamma(2 * len(coefficients) + 2, self.unit) * summed + TWICE * moved
         more = math.expm1(a.error) * size if a.error < 1.0 else math.inf
-        error = (here * most + more) * (1 + 1e-12) + LOST
-        return self.put(steps.EXP, size, error, a.place, numbers=(DEEPEST, *_filled(steps.EXP, coefficients)))
+        error = (here * most + more) * (1 + 1e-12) + self.limits.lost
+        return self.put(steps.EXP, size, error, a.place, numbers=(self.limits.deepest, *_filled(steps.EXP, coefficients)))
 
     def wave(self, a: Column, cosine: bool, allowed: float) -> Column:
         """sin a or cos a, their series within `allowed`."""
-        if not a.most * 0.32 + 1.0 < TURNS:
-            raise Refused("a sine or cosine of more than 800,000 appears.")
-        coefficients, off = _series("sin", allowed)
+        if not a.most * 0.32 + 1.0 < self.limits.turns:
+            raise Refused(f"a sine or cosine of more than {self.limits.waves:,.0f} appears.")
+        coefficients, off = _series("sin", allowed, self.format.name)
         turns, reach, top = a.most * 0.3184 + 1.0, float(REACH["sin"]), float(ENDS["sin"][1])
-        moved = 4.0 * U * (reach + turns * 2.0**-32) + turns * 2.0**-84  # of r, as above
+        moved = 4.0 * self.unit * (reach + turns * self.limits.low_pi) + turns * self.limits.turns_off  # of r, as above
         summed = reach * (1.0 + sum(abs(c) * top ** (k + 1) for k, c in enumerate(coefficients)))
-        here = off + gamma(3 * len(coefficients) + 8, U) * summed + moved
+        here = off + gamma(3 * len(coefficients) + 8, self.unit) * summed + moved
         before = (0.0, 0.5, 1.0) if cosine else (0.5, 0.0, 0.0)
         numbers = (*before, *_filled(steps.WAVE, coefficients))
-        return self.put(steps.WAVE, 1.0, (here + a.error) * (1 + 1e-12) + LOST, a.place, numbers=numbers)
+        return self.put(steps.WAVE, 1.0, (here + a.error) * (1 + 1e-12) + self.limits.lost, a.place, numbers=numbers)
 
     def arctangent(self, a: Column, allowed: float) -> Column:
         """atan a, its series within `allowed`."""
-        coefficients, off = _series("atan", allowed)
+        coefficients, off = _series("atan", allowed, self.format.name)
         summed = 1.0 + sum(abs(c) for c in coefficients)
-        here = off + gamma(3 * len(coefficients) + 10, U) * summed + 8.0 * U  # of 1/|a|, pi/2 and the difference
-        return self.put(steps.ATAN, 1.5708, (here + a.error) * (1 + 1e-12) + LOST, a.place, numbers=coefficients[::-1])
+        here = off + gamma(3 * len(coefficients) + 10, self.unit) * summed + 8.0 * self.unit  # of 1/|a|, pi/2 and the difference
+        return self.put(steps.ATAN, 1.5708, (here + a.error) * (1 + 1e-12) + self.limits.lost, a.place, numbers=coefficients[::-1])
 
     def tangent(self, a: Column, allowed: float) -> Column:
         """tanh a = (1 - t)/(1 + t) with the sign of a, t = exp(-2|a|): for steep ones, which tables do not serve."""
@@ -186,10 +228,26 @@ class Columns:
 
     def tabled(self, a: Column, made: Table) -> Column:
         """A function of a by the polynomials of a table."""
-        error = (made.error + made.slope * a.error) * (1 + 1e-12) + LOST
+        if self.format is not FLOAT64:
+            raise Refused(f"tables have no form in {self.format.name}.")
+        error = (made.error + made.slope * a.error) * (1 + 1e-12) + self.limits.lost
         return self.put(steps.TABLE, made.size, error, a.place, numbers=made.numbers)
 
     # -- the program
+
+    def listed(self, outputs: Sequence[int]) -> tuple[list[tuple[int, int, int, tuple[float, ...]]], list[int]]:
+        """The instructions that the outputs need, each with a column of its own, and where the outputs stand."""
+        needed = set(outputs)
+        for place in range(len(self.rows) - 1, -1, -1):
+            if place in needed:
+                needed.update(self._read(place))
+        home = {place: k for k, place in enumerate(sorted(needed))}
+        rows = []
+        for place in sorted(needed):
+            kind, a, b, own = self.rows[place]
+            read = self._read(place)
+            rows.append((kind, home[read[0]] if read else a, home[read[-1]] if read else b, own))
+        return rows, [home[place] for place in outputs]
 
     def program(self, outputs: Sequence[int]) -> Program:
         """The instructions that the outputs need, in columns that are used again once nothing more reads them."""
@@ -235,9 +293,9 @@ def _filled(kind: int, coefficients: tuple[float, ...]) -> tuple[float, ...]:
     return (0.0,) * (count - len(coefficients)) + coefficients[::-1]
 
 
-def _series(name: str, allowed: float) -> tuple[tuple[float, ...], float]:
-    """A series within what is allowed, or the best that float64 has."""
-    found = series(name, allowed) or series(name, None)
+def _series(name: str, allowed: float, dtype: str) -> tuple[tuple[float, ...], float]:
+    """A series within what is allowed, or the best that the dtype has."""
+    found = series(name, allowed, dtype) or series(name, None, dtype)
     assert found is not None
     return found
 

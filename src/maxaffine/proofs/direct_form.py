@@ -7,19 +7,22 @@ import math
 from dataclasses import replace
 from typing import Any, Protocol
 
+from maxaffine.core import boxes
 from maxaffine.core.arrays import AnyArray, Array
 from maxaffine.core.errors import BadInput, Refused
-from maxaffine.core.rounding import compute_dtype, compute_format
+from maxaffine.core.rounding import compute_dtype, compute_format, dtype_of
 from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.proofs.assumptions import ELEMENTARY, FLINT
 from maxaffine.proofs.certificate import Certificate
-from maxaffine.proofs.direct import Direct, direct
+from maxaffine.proofs.direct import Direct, direct, formed
 from maxaffine.runtime.direct import as_answers
 from maxaffine.runtime.direct import evaluate as run
+from maxaffine.runtime.gpu.direct import DirectProgram, direct_program
 from maxaffine.runtime.kept import once
 from maxaffine.target.target import Target
 
 THEOREM = "the target's own formula by short polynomials, each proved by itself, and every rounding added up"
+ON_DEVICE = "the target's own formula in one kernel, every series and rounding of that dtype added up"
 ASSUMED = (ELEMENTARY, FLINT, "sums, products, quotients and square roots follow IEEE 754")
 
 
@@ -73,6 +76,39 @@ def evaluate(source: Source, x: Array, threads: int | None = None) -> AnyArray:
         raise BadInput(f"`runtime` (='direct') cannot run this layer: {made}.")
     target = source.target
     return as_answers(run(made.program, x, threads), target.d_out, target.n_out, compute_dtype(source.weights.dtype))
+
+
+PARTS = {1: 64, 2: 8, 3: 4, 4: 3, 5: 2, 6: 2}  # of a side: roundings are bounded box by box
+FINEST = 1e-30  # series as good as the dtype has them
+
+
+@once
+def on_device(source: Source, dtype: str) -> DirectProgram | str:
+    """The form for tensors of a dtype on a GPU, in its arithmetic and with a bound of its own, or why there is none.
+
+    Its queries are numbers of the dtype and are not rounded.  Its series are the same on every part of the box.
+    """
+    target, certificate = source.target, source.certificate
+    if target.expression is None:
+        return "its target is no formula"
+    if certificate.bound is None:
+        return certificate.theorem.rstrip(".")
+    if not math.isinf(certificate.norm) or certificate.pointwise or certificate.scope.over != "box":
+        return "its error is not meant in the sup norm over the box"
+    low, high, format_ = target.box.low, target.box.high, dtype_of(dtype)
+    sides = boxes.grid(low, high, PARTS.get(len(low), 1))
+    try:
+        columns, outputs, whole = formed(target.expression, low, high, FINEST, False, 0.0, format_, math.inf)
+        rows, bound = columns.listed(outputs), 0.0
+        for least, most in zip(*sides, strict=True):
+            made, places, off = formed(target.expression, least, most, FINEST, False, 0.0, format_, math.inf)
+            if made.listed(places) != rows:  # where a part is known to be simpler than the whole
+                bound = whole
+                break
+            bound = max(bound, off)
+        return direct_program(*rows, low, high, dtype, bound)
+    except Refused as refusal:
+        return str(refusal).rstrip(".")
 
 
 def certificate_of(source: Source) -> Certificate:

@@ -80,6 +80,7 @@ ROUTES: dict[str, Route] = {
         Route(
             "factorised tensors", 'layer(tensor, runtime="factorised")', ("float64", "float32"), RAISES, True, ("cpu", "cuda")
         ),
+        Route("direct tensors", 'layer(tensor, runtime="direct")', ("float64", "float32"), RAISES, devices=("cuda",)),
         Route("module", "layer.to_torch()", ("own",), CLAMPS, True, ("cpu", "cuda")),
         Route("literal module", 'layer.to_torch(form="literal")', ("own",), CLAMPS, True, ("cpu", "cuda")),
         Route("multihead", "layer.to_multihead_attention()", ("own",), CLAMPS, True, ("cpu", "cuda")),
@@ -188,7 +189,7 @@ def statements(source: Source) -> list[Statement]:
     for route in ROUTES.values():
         if route.name in RUNTIMES and _runtime(route.name) not in chooser.available(source.weights, source.reserve or 0.0):
             continue
-        if route.name == "direct" and direct_form.why_not(source) is not None:
+        if route.name.startswith("direct") and direct_form.why_not(source) is not None:
             continue
         for device in route.devices:
             found += [statement(source, route.name, own if one == "own" else one, device) for one in route.dtypes]
@@ -221,6 +222,11 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
         return refuse(UNDRAWN)
     if certificate.bound is None:
         return refuse(certificate.theorem)
+    if route.name == "direct tensors":
+        there = direct_form.on_device(source, dtype)
+        if isinstance(there, str):
+            return refuse(there)
+        return replace(prove({"direct": there.bound}, direct_form.ON_DEVICE), assumptions=direct_form.ASSUMED)
     if route.name == "direct":
         made = direct_form.form(source)
         if isinstance(made, str):

@@ -169,11 +169,16 @@ def evaluate(
     """
     points, single = as_points(target, *x, outside=outside)
     dtype = points.dtype
-    points = points.to(torch.float32) if dtype in NARROW else points
+    points = widened(points)
     tolerance = narrow if launch.runs_on(points.device) and points.dtype == torch.float32 else reserve
     out = torch_layer(layer, points.device, points.dtype, runtime, tolerance, heard)(points).to(dtype)
     out = out.reshape(len(points), *target.output_shape)
     return out[0] if single else out
+
+
+def widened(points: Tensor) -> Tensor:
+    """Points in a dtype that kernels compute in."""
+    return points.to(torch.float32) if points.dtype in NARROW else points
 
 
 def as_points(target: Target, *x: Tensor, outside: str = "error") -> tuple[Tensor, bool]:

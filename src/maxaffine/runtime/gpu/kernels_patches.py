@@ -97,7 +97,7 @@ def _place(z, SCALE: tl.constexpr, SIDE: tl.constexpr):
 
 
 @triton.jit
-def patched(x_ptr, rows, inside, x0, x1, table, cells, once, MAPS: tl.constexpr, FORM: tl.constexpr, PLACE: tl.constexpr,
+def patched(x_ptr, rows, inside, x0, x1, table, cells, MAPS: tl.constexpr, FORM: tl.constexpr, PLACE: tl.constexpr,
             D: tl.constexpr):  # fmt: skip
     """One group by its patches; FORM: maps, cells per direction, powers, numbers per row, most patches, first cell and number,
     and per direction cells per unit."""
@@ -115,7 +115,7 @@ def patched(x_ptr, rows, inside, x0, x1, table, cells, once, MAPS: tl.constexpr,
     if FORM[PLACE + 5] > 1:
         below = tl.full(v0.shape, 1.0, v0.dtype)
         top = tl.full(v0.shape, 0.0, v0.dtype)
-        for m in range(1, FORM[PLACE + 5] * once):
+        for m in range(1, tl.max(count, axis=0)):  # of the block: a query that hears fewer is left as it is
             live = m < count
             here = at + m * STRIDE
             value = _value(v0, v1, table, here, live, POWERS, ROW)

@@ -16,8 +16,10 @@ import torch
 from maxaffine.layer.layer import Layer
 from maxaffine.runtime.gpu.choice import LookupProgram
 from maxaffine.runtime.gpu.clustered import Clustered
+from maxaffine.runtime.gpu.direct import DirectProgram
 from maxaffine.runtime.gpu.listed import IN_CODE
 from maxaffine.runtime.gpu.pieces import piece_program
+from maxaffine.runtime.kept import once
 from maxaffine.runtime.gpu.tables import Numbers, OnBox, Polynomials, Program, affine, program, train_table
 
 Tensor = torch.Tensor
@@ -27,7 +29,8 @@ LONG, LONG_PRODUCTS = 150, (2048, 8)  # multiply-adds beyond which float32 produ
 SLOPES = (512, 4)
 TRAIN = (512, 4)
 WINDOWED = (512, 4)
-CLUSTERED = {"float32": (1024, 4), "float64": (512, 4)}
+CLUSTERED = {"float32": (512, 2), "float64": (512, 4)}
+PATCHED = (256, 4)
 
 
 def runs_on(device: torch.device) -> bool:
@@ -214,7 +217,7 @@ class ClusteredKernel:
         out = torch.empty((len(x), self.found.outputs), dtype=self.dtype, device=x.device)
         if len(x) > 0:
             tables = [self._tables[name] for name in ("table", "smooth", "listed", "cells", "patches")]
-            config = self.config or CLUSTERED[self.found.dtype]
+            config = self.config or (PATCHED if self.found.patched else CLUSTERED[self.found.dtype])
             _launch(kernels_pieces.clustered, config, x, out, *tables, len(x), 1, **self._constants)
         return out
 
@@ -235,6 +238,35 @@ class ClusteredKernel:
                 kernels_pieces.piece_slopes, self.config or SLOPES, x, weight, out, self._tables["table"], len(x), 1, **constants
             )
         return out
+
+
+@dataclass
+class DirectKernel:
+    """The kernel of a target's own formula on one device."""
+
+    found: DirectProgram
+    device: torch.device
+    config: tuple[int, int] | None = None
+
+    has_slopes = False
+
+    def __post_init__(self) -> None:
+        self.dtype = getattr(torch, self.found.dtype)
+        self._constants = self.found.constants()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """f(x) for contiguous x (B, D) in the kernel's dtype: (B, K)."""
+        from maxaffine.runtime.gpu import kernels_direct
+
+        K = len(self.found.outputs)
+        out = torch.empty((len(x), K), dtype=self.dtype, device=x.device)
+        if len(x) > 0:
+            config = self.config or PRODUCTS[self.found.dtype]
+            _launch(kernels_direct.direct, config, x, out, len(x), **self._constants, D=self.found.dimension, K=K)
+        return out
+
+
+direct_kernel = once(DirectKernel)  # kept as long as its program lives
 
 
 def maps_of(rows: Any, found: OnBox) -> list[float]:
