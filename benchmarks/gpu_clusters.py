@@ -267,11 +267,13 @@ def measure(folder: Path, out: Path, small: bool, every: bool) -> None:
             print(traceback.format_exc()[-1500:], flush=True)
         rows.append(row)
         good = "failed" not in row
-        said = f"{row['ours'] / 1e9:7.1f} G/s (asked {asked}), formula {row.get('formula', 0) / 1e9:6.1f}" if good else row["failed"][:150]
+        said = row.get("failed", "")[:150]
         if good:
+            said = f"{row['ours'] / 1e9:7.1f} G/s (asked {asked}), formula {row.get('formula', 0) / 1e9:6.1f}"
             said += f", seen {row['seen']:.2g}, stated {row['stated']:.2g}, {row['same bits']}, made in {row['made in']:.1f} s"
             direct = row["direct"]
-            said += f"; direct {direct['rate'] / 1e9:.1f} G/s, seen {direct['seen']:.2g}, stated {direct['stated']:.2g}" if "rate" in direct else ""
+            if "rate" in direct:
+                said += f"; direct {direct['rate'] / 1e9:.1f} G/s, seen {direct['seen']:.2g}, stated {direct['stated']:.2g}"
             said += f" {[f'{k}: {v / 1e9:.0f}' for k, v in row['rates'].items()]}"
         print(f"{name:13s} {said}  [{time.perf_counter() - began:.0f} s]", flush=True)
         out.write_text(json.dumps({"machine": about, "rows": rows}, indent=1))

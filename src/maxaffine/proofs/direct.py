@@ -72,7 +72,7 @@ def formed(
     expression: Expression, low: Array, high: Array, allowed: float, rounded: bool, unit: float, format_: Dtype,
     taken: float | None = None,
 ) -> tuple[Columns, list[int], float]:  # fmt: skip
-    """The columns of the form in one arithmetic, the places of the outputs, and what it is off by: at most `taken`, or `allowed`."""
+    """The columns of the form in one arithmetic, places of the outputs, and what it is off by: `taken` or `allowed` at most."""
     if not 0.0 < allowed < math.inf:
         raise Refused("no error is left for a form of its own.")
     _admit(expression)

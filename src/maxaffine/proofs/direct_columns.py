@@ -162,7 +162,8 @@ class Columns:
         """a / b, |b| >= least, |a / b| <= size."""
         if not least - b.error > 0.0:
             raise Refused("a denominator may reach 0 where it is computed.")
-        return self.rounded(steps.DIVIDE, size, (a.error + size * b.error) / (least - b.error) * (1 + 8 * self.unit), a.place, b.place)
+        error = (a.error + size * b.error) / (least - b.error) * (1 + 8 * self.unit)
+        return self.rounded(steps.DIVIDE, size, error, a.place, b.place)
 
     def root(self, a: Column, least: float, size: float) -> Column:
         """sqrt a, a >= least >= 0."""
@@ -216,7 +217,8 @@ class Columns:
         coefficients, off = _series("atan", allowed, self.format.name)
         summed = 1.0 + sum(abs(c) for c in coefficients)
         here = off + gamma(3 * len(coefficients) + 10, self.unit) * summed + 8.0 * self.unit  # of 1/|a|, pi/2 and the difference
-        return self.put(steps.ATAN, 1.5708, (here + a.error) * (1 + 1e-12) + self.limits.lost, a.place, numbers=coefficients[::-1])
+        error = (here + a.error) * (1 + 1e-12) + self.limits.lost
+        return self.put(steps.ATAN, 1.5708, error, a.place, numbers=coefficients[::-1])
 
     def tangent(self, a: Column, allowed: float) -> Column:
         """tanh a = (1 - t)/(1 + t) with the sign of a, t = exp(-2|a|): for steep ones, which tables do not serve."""

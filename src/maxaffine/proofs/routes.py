@@ -182,8 +182,8 @@ def statement(source: Source, route: str = "arrays", dtype: str | None = None, d
     return made
 
 
-def statements(source: Source) -> list[Statement]:
-    """All routes of a layer, in every dtype and on every device they have, those that cannot run it left out."""
+def statements(source: Source, devices: tuple[str, ...] = ("cpu", "cuda")) -> list[Statement]:
+    """All routes of a layer, in every dtype and on the devices they have, those that cannot run it left out."""
     found = []
     own = compute_format(source.weights.dtype).name
     for route in ROUTES.values():
@@ -191,7 +191,7 @@ def statements(source: Source) -> list[Statement]:
             continue
         if route.name.startswith("direct") and direct_form.why_not(source) is not None:
             continue
-        for device in route.devices:
+        for device in (one for one in route.devices if one in devices):
             found += [statement(source, route.name, own if one == "own" else one, device) for one in route.dtypes]
     return found
 
@@ -223,6 +223,8 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
     if certificate.bound is None:
         return refuse(certificate.theorem)
     if route.name == "direct tensors":
+        if device != "cuda":
+            return refuse("it runs on a CUDA device")
         there = direct_form.on_device(source, dtype)
         if isinstance(there, str):
             return refuse(there)

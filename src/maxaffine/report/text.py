@@ -9,6 +9,7 @@ from maxaffine.core.budget import count_text, size
 from maxaffine.core.errors import BadInput
 from maxaffine.layer.temperature import Sharpened
 from maxaffine.proofs.literal import MOST_TOKENS
+from maxaffine.proofs.routes import statements
 from maxaffine.report import advice, by_output
 from maxaffine.report.scope import in_words
 from maxaffine.runtime import chooser
@@ -206,7 +207,7 @@ def _literal(c: Compiled) -> list[str]:
 
 def routes(compiled: Compiled, device: str = "cpu") -> list[str]:
     """Every way to run a layer on a device with what is proved of it, a line each."""
-    found = [one for one in compiled.statements() if one.device in ("cpu", device)]
+    found = statements(compiled, tuple(dict.fromkeys(("cpu", device))))
     width = max(len(_route(one)) for one in found)
     shown = [one.short for one in found]
     return [f"  {_route(one):<{width}}  {bound:<11}  {one.why}" for one, bound in zip(found, shown, strict=True)]

@@ -1,15 +1,17 @@
 """A head of clusters in two directions as patches: small polynomials on the cells of a uniform grid, with a proved distance.
 
 On a cell only some clusters are heard: those whose mass may come within e^-reach of that of the cluster that is best in its
-middle; where all their heads say the same to within a part of the room, that one alone.  For each of them the patch holds the head p_k as a polynomial of v in [-1, 1]^2, and the difference of its mass to that
-of the first one as a quadratic in each v_e:
+middle; where all their heads say the same to within a part of the room, that one alone.  For each of them the patch holds the
+head p_k as a polynomial of v in [-1, 1]^2, and the difference of its mass to that of the first one as a quadratic in each v_e:
 
-    F(z) = sum_k w_k p_k / sum_k w_k,      w_k = exp(S_k(z) - S_1(z)),      S_k = site_k + sum_e logsumexp_j (alpha_kej t_e + beta_kej)
+    F(z) = sum_k w_k p_k / sum_k w_k,      w_k = exp(S_k(z) - S_1(z)),
+    S_k  = site_k + sum_e logsumexp_j (alpha_kej t_e + beta_kej)
 
 Slopes of S_k in z_e lie between those of its keys, which says what S_k - S_1 may be anywhere on the cell.  The quadratic is the
 interpolant at three Chebyshev points.  It is off by what is seen on SEEN equal steps and d^2/8 sup|S'' - 2 c_2| more, d a step,
-S'' between 0 and s^2/4 for keys whose slopes spread over s.  Heads are collapsed where their cluster is heard (runtime/collapse.py), expanded about each cell anew
-without a loss, and cut short: what is left out is at most the sum of its Chebyshev coefficients.
+S'' between 0 and s^2/4 for keys whose slopes spread over s.  Heads are collapsed where their cluster is heard
+(runtime/cluster_series.py), expanded about each cell anew without a loss, and cut short: what is left out is at most the sum of
+its Chebyshev coefficients.
 """
 
 import math
@@ -23,9 +25,7 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.layer.clusters import Cluster, ClusterGroup
-from maxaffine.layer.grouped import Group
-from maxaffine.layer.keys import AxisKeys
-from maxaffine.runtime.collapse import listed_head
+from maxaffine.runtime.cluster_series import most_said, series_of
 
 GRIDS = (16, 32, 64, 128, 256, 384)
 STEEPEST = 8.0  # spread of a cluster's logits on half a cell
@@ -36,10 +36,9 @@ DEGREES = (1, 2, 3, 5, 7)  # per direction, tried in turn
 SEEN = 32  # steps on a cell
 LINE = 128 << 10  # bytes of patches that stay next to the arithmetic
 WARP = 32  # queries that go together: they wait for the one that hears most
-SOME = 256  # clusters of which every grid is tried in full
+SOME = 48  # clusters of which every grid is tried in full
 FINER = 1.1  # what a grid of twice as many cells per direction counts for
 TRIED = 24  # clusters that a grid is chosen by
-LOOSER = tuple(8.0**i for i in range(8))
 
 
 @dataclass(frozen=True)
@@ -68,12 +67,12 @@ class Patches:
     @property
     def degree(self) -> int:
         """Of the heads, per direction."""
-        return self.values.shape[1] - 1
+        return int(self.values.shape[1]) - 1
 
     @property
     def stride(self) -> int:
         """Numbers of a patch as it is stored: rows of four or eight powers, and eight for the difference of masses."""
-        return self.values.shape[1] * row_of(self.degree) + 8
+        return (self.degree + 1) * row_of(self.degree) + 8
 
 
 def row_of(degree: int) -> int:
@@ -86,7 +85,7 @@ def patches(group: ClusterGroup, low: Array, high: Array, tolerance: float) -> P
     if len(group.matrix) != 2 or group.outputs != 1:
         raise Refused("patches are for clusters of two directions and one output.")
     keys = _Keys.of(group)
-    most = sum(_most(cluster, low, high) for cluster in group.clusters)
+    most = sum(most_said(cluster, low, high) for cluster in group.clusters)
     reach = math.log(max(64.0 * most / tolerance, 1e4))
     best: tuple[float, int, _Heard, Patches | None] | None = None
     for finer, side in enumerate(GRIDS):
@@ -168,7 +167,7 @@ def _largest(slopes: list[Array], radius: Array) -> list[float]:
 def _middles(low: float, high: float, side: int) -> tuple[Array, float]:
     """Centres of cells along one direction, and half their width."""
     half = (high - low) / side / 2.0
-    return low + half * (2.0 * np.arange(side) + 1.0), half
+    return np.asarray(low + half * (2.0 * np.arange(side) + 1.0), dtype=np.float64), half
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,8 @@ def _heard(keys: _Keys, low: Array, high: Array, side: int, reach: float) -> _He
         top = here.argmax(axis=1)
         above = here - here[np.arange(len(here)), top][:, None]
         for e in range(2):
-            wide = np.maximum(keys.largest[None, :, e] - keys.least[top, e][:, None], keys.largest[top, e][:, None] - keys.least[None, :, e])
+            least, largest = keys.least[:, e], keys.largest[:, e]
+            wide = np.maximum(largest - least[top][:, None], largest[top][:, None] - least)
             above += half[e] * wide
         doubt = 64.0 * FLOAT64.unit * float(np.abs(here).max())
         pair = above >= -reach - doubt
@@ -261,13 +261,13 @@ def _made(keys: _Keys, low: Array, high: Array, side: int, heard: _Heard, tolera
         kept = local[:, : degree + 1, : degree + 1]
         cut = max(cut, float((np.abs(local).sum(axis=(1, 2)) - np.abs(kept).sum(axis=(1, 2))).max()) + 1e-14 * size)
         values[mine, : kept.shape[1], : kept.shape[2]] = kept
-    lost, kept = _alike(values, heard, 0.125 * tolerance)
-    heard, values, place = heard.of(kept), values[kept], place[kept]
+    lost, stays = _alike(values, heard, 0.125 * tolerance)
+    heard, values, place = heard.of(stays), values[stays], place[stays]
     to_powers = np.stack([np.pad(cheb2poly(row), (0, degree + 1 - len(cheb2poly(row)))) for row in np.eye(degree + 1)])
     values = np.einsum("pij,ia,jb->pab", values, to_powers, to_powers)
     scores, steep, score_error = _scores(keys, heard, place, along)
     first = np.concatenate([[0], np.cumsum(heard.count)[:-1]])
-    unheard = 2.0 * math.exp(-reach) * sum(_most(cluster, low, high) for cluster in group.clusters) + lost
+    unheard = 2.0 * math.exp(-reach) * sum(most_said(cluster, low, high) for cluster in group.clusters) + lost
     made = np.array(low), np.array(high), (side, side), first, heard.count, values, scores
     return Patches(*made, (error + cut) * (1 + 1e-9), score_error, unheard, slope, steep, size)
 
@@ -276,39 +276,20 @@ def _series(
     cluster: Cluster, place: NDArray[np.int64], along: list[tuple[Array, float]], tolerance: float
 ) -> tuple[Array, float, list[tuple[float, float]]]:
     """Chebyshev coefficients of a cluster's head on the box of its cells, what they are off by, and that box: middle and half."""
-    box, keys, first, lean = [], [], [], []
-    slip = 1.0
+    box = []
     for e, (middles, half) in enumerate(along):
         start, stop = middles[place[:, e].min()] - half, middles[place[:, e].max()] + half
-        middle, wide = (start + stop) / 2.0, (stop - start) / 2.0 * (1 + 1e-12)
-        box.append((float(middle), float(wide)))
-        first.append(float((middle - cluster.origin[e]) / cluster.radius[e]))
-        lean.append(float(wide / cluster.radius[e]))
-        slopes, offsets = cluster.axes[e].slopes.astype(np.float64), cluster.axes[e].offsets.astype(np.float64)
-        keys.append(AxisKeys(slopes * lean[e], offsets + slopes * first[e]))
-        slip += float((np.abs(slopes) * (abs(first[e]) + lean[e]) + np.abs(offsets)).max())
-    values = cluster.values.astype(np.float64)
-    tilts = np.zeros((*values.shape, 2)) if cluster.slopes is None else cluster.slopes.astype(np.float64)
-    moved = Group(np.eye(2), tuple(keys), values=values + tilts @ np.array(first), slopes=tilts * np.array(lean))
-    found = None
-    for looser in LOOSER:
-        try:
-            found = listed_head(moved, looser * tolerance, "chebyshev")
-            break
-        except Refused:
-            if looser == LOOSER[-1]:
-                raise
-    assert found is not None
-    size = float((np.abs(values) + np.abs(tilts) @ (np.abs(first) + np.array(lean))).max())
-    doubt = (2.0 * math.expm1(16.0 * FLOAT64.unit * slip) + 8.0 * FLOAT64.unit) * size
-    left, right = found.cores[0][0], found.cores[1][0] if found.parts == 0 else found.cores[1]
-    series = np.einsum("ir,jr->ij", left, _columns(right))
-    return series, found.error + doubt, box
+        box.append((float((start + stop) / 2.0), float((stop - start) / 2.0 * (1 + 1e-12))))
+    middle, wide = np.array(box).T
+    found, error = series_of(cluster, middle, wide, tolerance)
+    left, right = found.cores[0][0], _columns(found.cores[1])
+    series: Array = (left @ right.T).astype(np.float64)
+    return series, error, box
 
 
 def _columns(core: Array) -> Array:
     """The second core as (n, R)."""
-    return np.asarray(core.reshape(core.shape[-2], core.shape[-1]) if core.ndim == 3 else core)
+    return core[0] if core.ndim == 3 else core
 
 
 def _local(series: Array, place: NDArray[np.int64], along: list[tuple[Array, float]], box: list[tuple[float, float]]) -> Array:
@@ -383,10 +364,3 @@ def _bent(keys: _Keys, e: int, middles: Array, half: float, fitted: Array, pairs
         bend = spread * spread / 4.0 + 2.0 * float(np.abs(c[:, 2]).max())
         worst = max(worst, away + (2.0 / SEEN) ** 2 / 8.0 * bend)
     return worst
-
-
-def _most(cluster: Cluster, low: Array, high: Array) -> float:
-    """A bound of the cluster's head anywhere in the box."""
-    t = np.maximum(np.abs(low - cluster.origin), np.abs(high - cluster.origin)) / cluster.radius
-    tilt = 0.0 if cluster.slopes is None else float((np.abs(cluster.slopes.astype(np.float64)) @ t).max())
-    return float(np.abs(cluster.values.astype(np.float64)).max()) + tilt

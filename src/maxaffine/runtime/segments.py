@@ -1,22 +1,24 @@
 """A head whose clusters stand along one direction, as short polynomials between edges, with a proved distance.
 
-    F(z) = sum_k Omega_k(z) h_k(z)   ~   p_k(z)                                              between the edges e_{k-1}, e_k   (hard)
-                                     ~   p_k(z) + sigma(g_k (z - e_k)) (p_{k+1} - p_k)(z)    around the edge e_k              (soft)
+    F(z) = sum_k Omega_k(z) h_k(z)   ~   p_k(z)                                            between the edges e_{k-1}, e_k (hard)
+                                     ~   p_k(z) + sigma(g_k (z - e_k)) (p_{k+1} - p_k)(z)  around the edge e_k            (soft)
 
-Clusters are ordered by the slopes of their keys.  Where those of a cluster all exceed those of the one before, by at least g, the
-difference d of the two masses grows with z, and the edge e is where it is 0.  With D = h_{k+1} - h_k, |D(z)| <= J + R |z - e| near
-the edge (J and R from a polynomial of D), u sigma(-u) <= .2785 and |u| sigma'(u) <= .2240,
+Clusters are ordered by the slopes of their keys.  Where those of a cluster all exceed those of the one before, by at least g,
+the difference d of the two masses grows with z, and the edge e is where it is 0.  With D = h_{k+1} - h_k,
+|D(z)| <= J + R |z - e| near the edge (J and R from a polynomial of D), u sigma(-u) <= .2785 and |u| sigma'(u) <= .2240,
 
     hard:  |F - h_k| <= J + R max(.2785 / g, eta)              eta: how far from e the edge is stored
     soft:  a mass that is off by delta <= 1 moves F by at most e delta (J / 4 + .2240 R / g)
     F' :   at most the heads' slopes and G (J / 4 + .2240 R / g), G the largest slope of d
 
-d itself is bent: its second derivative is at most s^2/4, s the spread of the slopes of a cluster's keys.  Against the straight line
-of the soft form this moves F by at most s^2/(8 g^2) (2.2 J + 11 R / g) where s <= .3 g, because v^2 e^{-v/2} <= 2.2 and
-v^3 e^{-v/2} <= 11.  Beyond REACH / g from an edge (REACH about 40), and of all other clusters, the mass is below e^-REACH.  The heads h_k themselves are collapsed on
-their own interval (runtime/collapse.py), which is cut in halves until the degree is small.
+d itself is bent: its second derivative is at most s^2/4, s the spread of the slopes of a cluster's keys.  Against the straight
+line of the soft form this moves F by at most s^2/(8 g^2) (2.2 J + 11 R / g) where s <= .3 g, because v^2 e^{-v/2} <= 2.2 and
+v^3 e^{-v/2} <= 11.  Beyond REACH / g from an edge (REACH about 40), and of all other clusters, the mass is below e^-REACH.  The
+heads h_k themselves are collapsed on their own interval (runtime/cluster_series.py), which is cut in halves until the degree is
+small.
 """
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -27,15 +29,12 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.layer.clusters import Cluster, ClusterGroup
-from maxaffine.layer.grouped import Group
-from maxaffine.layer.keys import AxisKeys
-from maxaffine.runtime.collapse import listed_head
+from maxaffine.runtime.cluster_series import most_said, series_of
 from maxaffine.runtime.collapse_directions import powers_of
 
 REACHES = (42.0, 34.0, 27.0, 21.0)  # e^-42 is below the last digit of float64; shorter where the heads are too steep for it
 HARD, SOFT = 0.2785, 0.2240  # sup of u sigma(-u) and of u sigma'(u), rounded up
 BENT = 0.3  # of the least slope that keys may be spread for the soft form
-LOOSER = tuple(8.0**i for i in range(8))  # times what a series may be off by: tried in this order
 MOST_PIECES = 256
 MOST_CUTS = 9  # a cluster's interval is halved at most so often
 INSIDE = 1.0 - 2.0**-20  # of [-1, 1] that the interval of a piece takes
@@ -115,9 +114,9 @@ def segments(
     keys = [_keys(group, int(k)) for k in order]
     edges = [_edge(clusters[k : k + 2], keys[k : k + 2], low, high, tolerance / 64.0) for k in range(len(keys) - 1)]
     ends = [low, *(edge.at for edge in edges), high]
-    if any(not after - before > 4.0 * eta for before, after in zip(ends, ends[1:], strict=False)):
+    if any(not after - before > 4.0 * eta for before, after in itertools.pairwise(ends)):
         raise Refused("one of its clusters hardly ever answers.")
-    rest = _rest(edges, ends, sum(_most(cluster, low, high) for cluster in clusters))
+    rest = _rest(edges, ends, sum(most_said(cluster, np.array([low]), np.array([high])) for cluster in clusters))
     pieces: list[Piece] = []
     for k, cluster in enumerate(clusters):
         left = max(edges[k - 1].near, eta) if soft and k > 0 else eta
@@ -125,7 +124,7 @@ def segments(
         pieces += _cut(cluster, k, ends[k], ends[k + 1], (left, right), eta, tolerance, degree, dtype, MOST_CUTS)
     if len(pieces) > MOST_PIECES:
         raise Refused(f"it takes {len(pieces)} polynomials, and {MOST_PIECES} are taken at most.")
-    pairs = list(zip(pieces, pieces[1:], strict=False))
+    pairs = list(itertools.pairwise(pieces))
     gains = [math.inf if one.cluster == two.cluster else edges[one.cluster].gain for one, two in pairs]
     hard = max((edge.jump + edge.rate * max(HARD / edge.least, eta) for edge in edges), default=0.0)
     # two edges are heard at once where a cluster between them is narrow
@@ -221,41 +220,15 @@ def _longer(core: Array, count: int) -> Array:
 
 def _series(cluster: Cluster, middle: float, scale: float, tolerance: float) -> tuple[Array, float]:
     """Chebyshev coefficients (n, K) of a cluster's own head in y = (z - middle) scale, and sup |h - p| for |y| <= 1."""
-    axis, first, lean = cluster.axes[0], float((middle - cluster.origin[0]) / cluster.radius[0]), 1.0 / (scale * cluster.radius[0])
-    slopes, offsets = axis.slopes.astype(np.float64), axis.offsets.astype(np.float64)
-    values = cluster.values.astype(np.float64)
-    tilts = np.zeros_like(values) if cluster.slopes is None else cluster.slopes[..., 0].astype(np.float64)
-    keys = AxisKeys(slopes * lean, offsets + slopes * first)
-    moved = Group(np.eye(1), (keys,), values=values + tilts * first, slopes=(tilts * lean)[..., None])
-    found = None
-    for looser in LOOSER:
-        try:
-            found = listed_head(moved, looser * tolerance, "chebyshev")
-            break
-        except Refused:
-            if looser == LOOSER[-1]:
-                raise
-    assert found is not None
-    # numbers of the moved cluster are rounded: logits, which move weights, and values
-    logit = 8.0 * FLOAT64.unit * float((np.abs(slopes) * (abs(first) + lean) + np.abs(offsets)).max() + 1.0)
-    size = float((np.abs(values) + np.abs(tilts) * (abs(first) + lean)).max())
-    return np.asarray(found.cores[0][0], dtype=np.float64), found.error + (2.0 * math.expm1(2.0 * logit) + 8.0 * FLOAT64.unit) * size
-
-
-def _most(cluster: Cluster, low: float, high: float) -> float:
-    """A bound of the cluster's head anywhere on [low, high], whichever cluster answers there."""
-    t = max(abs(low - float(cluster.origin[0])), abs(high - float(cluster.origin[0]))) / float(cluster.radius[0])
-    tilt = 0.0 if cluster.slopes is None else float(np.abs(cluster.slopes.astype(np.float64)).max())
-    return float(np.abs(cluster.values.astype(np.float64)).max()) + tilt * t
+    found, error = series_of(cluster, np.array([middle]), np.array([1.0 / scale]), tolerance)
+    return np.asarray(found.cores[0][0], dtype=np.float64), error
 
 
 def _rest(edges: list[_Edge], ends: list[float], most: float) -> float:
     """What clusters say that are not heard: neighbours beyond REACH, and all others, which are a whole cluster away."""
-    others = math.fsum(
-        math.exp(-min(edge.least * (ends[k + 1] - ends[k]), 700.0)) + math.exp(-min(edge.least * (ends[k + 2] - ends[k + 1]), 700.0))
-        for k, edge in enumerate(edges)
-        if len(edges) > 1
-    )
+    widths = np.diff(ends)  # edge k stands between clusters k and k + 1
+    trails = [edge.least * width for k, edge in enumerate(edges) for width in widths[k : k + 2]]
+    others = math.fsum(math.exp(-min(trail, 700.0)) for trail in trails) if len(edges) > 1 else 0.0
     beyond = 2.0 * max((math.exp(-edge.reach) for edge in edges), default=0.0)
     return 2.0 * most * (beyond + others) if edges else 0.0
 

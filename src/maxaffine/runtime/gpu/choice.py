@@ -21,11 +21,13 @@ from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.runtime import windowed
 from maxaffine.runtime.gpu.clustered import Clustered, clustered
 from maxaffine.runtime.gpu.listed import Heard
-from maxaffine.runtime.kept import once
 from maxaffine.runtime.gpu.tables import Numbers, Polynomials, polynomials
+from maxaffine.runtime.kept import once
 
 TAILS = {"float32": 2.0**-27, "float64": 2.0**-56}
 MOST_GATHERS = 512
+FURTHEST = 64.0  # times what a collapse may take that a float32 kernel of clusters may be off by
+ROUNDED = 2.0**-16  # or this part of the largest value
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,8 @@ def _clustered(
         raise Refused(made)
     if dtype == "float64" and not made.bound <= max(2.0 * tolerance, 1e-11 * made.size):
         raise Refused(f"the float64 kernel would be off by {made.bound:.2g}, and {tolerance:.2g} is left.")
+    if dtype == "float32" and not made.bound <= max(FURTHEST * tolerance, ROUNDED * made.size):
+        raise Refused(f"the float32 kernel would be off by {made.bound:.2g}.")
     return "collapsed", f"{made.words} instead of {count_text(layer.tokens)} exponentials", made
 
 

@@ -24,6 +24,8 @@ from maxaffine.runtime.gpu.patched import Patched, patched
 from maxaffine.runtime.gpu.pieces import Product
 from maxaffine.runtime.gpu.tables import Polynomials, polynomials
 
+LEAST = 1e-15  # of the largest value of a token: what is always allowed
+
 
 @dataclass(frozen=True)
 class Clustered:
@@ -86,14 +88,17 @@ def clustered(layer: GroupedLayer, dtype: str, tolerance: float, heard: Sequence
     patches: list[Patched] = []
     smooth: list[Group] = []
     shift = np.zeros(layer.d_out)
-    share = tolerance / len(layer.groups)
+    values = [c.values for group in layer.cluster_groups() for c in group.clusters]
+    least = LEAST * max((float(np.abs(one).max()) for one in values), default=0.0)
+    share = max(tolerance, least, 1e-300) / len(layer.groups)
     for group, one in zip(layer.groups, known, strict=True):
         group = _plain(group)
         if isinstance(group, Group):
             smooth.append(group)
         elif group.factored or len(group.matrix) == 1:
             shift += group.shift if group.factored else 0.0
-            products += [Product(k, pieces.factors(group.blocks, layer.centre, reach, k, dtype, share)) for k in range(layer.d_out)]
+            for k in range(layer.d_out):
+                products.append(Product(k, pieces.factors(group.blocks, layer.centre, reach, k, dtype, share)))
         elif layer.d_out > 1:
             raise Refused("groups of several directions have a kernel for one output.")
         else:
@@ -149,11 +154,12 @@ def _parts(
         own, size = pieces.off(terms, dtype)
         count = len(terms) + 2
         if k == 0:
-            for one in (*tokens, *patches):
-                own["pieces"] += one.scored if isinstance(one, Listed) else one.off
-                own["evaluation"] += one.evaluated
-                own["query"] += one.moved
-                size, count = size + one.size, count + 1
+            beside: list[Listed | Patched] = [*tokens, *patches]
+            for part in beside:
+                own["pieces"] += part.scored if isinstance(part, Listed) else part.off
+                own["evaluation"] += part.evaluated
+                own["query"] += part.moved
+                size, count = size + part.size, count + 1
         if smooth is not None:
             mine = [term for term in smooth.terms if term.output == k]
             size += math.fsum(float(np.prod([np.abs(core).sum(axis=0) for core in term.cores], axis=0).sum()) for term in mine)

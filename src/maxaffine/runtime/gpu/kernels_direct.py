@@ -1,8 +1,8 @@
 """The Triton kernel of the direct form: the target's own formula, instruction by instruction, all in registers.
 
-The instructions are those of runtime/direct.py but for tables, each with a column of its own; a column that is read twice is written
-out twice, and the compiler finds that.  Quotients and roots are rounded correctly.  Products are fused into the sums that
-they stand in where the code says so, which takes roundings away and adds none.  Numbers of a reduction stand in NUMBERS as well.
+The instructions are those of runtime/direct.py but for tables, each with a column of its own; a column that is read twice is
+written out twice, and the compiler finds that.  Quotients and roots are rounded correctly.  Products are fused into the sums
+that they stand in where the code says so, which takes roundings away and adds none.  Numbers of reductions stand in NUMBERS.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
@@ -11,8 +11,23 @@ import triton
 import triton.language as tl
 
 from maxaffine.runtime.direct import (
-    ABSOLUTE, ADD, ATAN, CONSTANT, DIVIDE, EXP, LOAD, MAXIMUM, MINIMUM, MULTIPLY, ROOT, SCALE, SCALE_ADD, SHIFT, SIGNED,
-    SUBTRACT, WAVE,
+    ABSOLUTE,
+    ADD,
+    ATAN,
+    CONSTANT,
+    DIVIDE,
+    EXP,
+    LOAD,
+    MAXIMUM,
+    MINIMUM,
+    MULTIPLY,
+    ROOT,
+    SCALE,
+    SCALE_ADD,
+    SHIFT,
+    SIGNED,
+    SUBTRACT,
+    WAVE,
 )  # fmt: skip
 from maxaffine.runtime.gpu.kernels import clamp, columns
 

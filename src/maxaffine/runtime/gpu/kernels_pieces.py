@@ -117,7 +117,8 @@ def clustered(x_ptr, out_ptr, table, smooth, listed, cells, patches, count, once
                 out += _product(x_ptr, at, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, g * STRIDE, -1, D)
         for g in tl.static_range(SMOOTH_TERMS):
             if SMOOTH_FORM[g * SMOOTH_STRIDE + 2] == k:
-                out += term_at(x_ptr, at, inside, x0, x1, smooth, once, SMOOTH, SMOOTH_MAPS, SMOOTH_FORM, g * SMOOTH_STRIDE, -1, D)
+                out += term_at(x_ptr, at, inside, x0, x1, smooth, once, SMOOTH, SMOOTH_MAPS, SMOOTH_FORM, g * SMOOTH_STRIDE,
+                               -1, D)  # fmt: skip
         if k == 0:
             for g in tl.static_range(LISTED_TERMS):
                 out += tokens(x_ptr, at, inside, x0, x1, listed, LISTED, LISTED_MAPS, LISTED_FORM, 4 * g, D)

@@ -19,8 +19,8 @@ from maxaffine.runtime.gpu.clustered import Clustered
 from maxaffine.runtime.gpu.direct import DirectProgram
 from maxaffine.runtime.gpu.listed import IN_CODE
 from maxaffine.runtime.gpu.pieces import piece_program
-from maxaffine.runtime.kept import once
 from maxaffine.runtime.gpu.tables import Numbers, OnBox, Polynomials, Program, affine, program, train_table
+from maxaffine.runtime.kept import once
 
 Tensor = torch.Tensor
 
@@ -152,18 +152,18 @@ class ClusteredKernel:
     device: torch.device
     config: tuple[int, int] | None = None
     _tables: dict[str, Tensor] = field(default_factory=dict)
-    _constants: dict[str, Any] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.dtype = getattr(torch, self.found.dtype)
         made = piece_program(self.found.products, self.found)
         self._put("table", made.table)
         numbers = written(made.table, self.found.dtype) if made.constant else None
-        self._constants |= {"NUMBERS": numbers, "MAPS": made.maps, "FORM": made.form, "TERMS": made.terms, "STRIDE": made.stride}
+        self.constants |= {"NUMBERS": numbers, "MAPS": made.maps, "FORM": made.form, "TERMS": made.terms, "STRIDE": made.stride}
         self._smooth()
         self._listed()
         self._patched()
-        self._constants |= {"SHIFT": Numbers(self.found.shift), "D": self.found.dimension, "K": self.found.outputs}
+        self.constants |= {"SHIFT": Numbers(self.found.shift), "D": self.found.dimension, "K": self.found.outputs}
 
     def _put(self, name: str, table: Any, dtype: torch.dtype | None = None) -> None:
         flat = np.zeros(1) if len(table) == 0 else np.ascontiguousarray(table)
@@ -174,11 +174,11 @@ class ClusteredKernel:
         self._put("smooth", np.zeros(1) if beside is None else beside.table)
         names = ("SMOOTH", "SMOOTH_MAPS", "SMOOTH_FORM", "SMOOTH_TERMS", "SMOOTH_STRIDE")
         if beside is None:
-            self._constants |= dict(zip(names, (None, None, None, 0, 0), strict=True))
+            self.constants |= dict(zip(names, (None, None, None, 0, 0), strict=True))
         else:
             numbers = written(beside.table, self.found.dtype) if beside.constant else None
             made = numbers, beside.maps, beside.form, beside.terms, beside.stride
-            self._constants |= dict(zip(names, made, strict=True))
+            self.constants |= dict(zip(names, made, strict=True))
 
     def _listed(self) -> None:
         maps: list[float] = []
@@ -191,8 +191,8 @@ class ClusteredKernel:
         few = all(len(one.values) <= IN_CODE for one in self.found.listed)
         self._put("listed", np.array(table))
         numbers = written(np.array(table), self.found.dtype) if few else None
-        self._constants |= {"LISTED": numbers, "LISTED_MAPS": Numbers(maps), "LISTED_FORM": Numbers(form)}
-        self._constants["LISTED_TERMS"] = len(self.found.listed)
+        self.constants |= {"LISTED": numbers, "LISTED_MAPS": Numbers(maps), "LISTED_FORM": Numbers(form)}
+        self.constants["LISTED_TERMS"] = len(self.found.listed)
 
     def _patched(self) -> None:
         maps: list[float] = []
@@ -208,7 +208,7 @@ class ClusteredKernel:
             numbers.append(one.numbers)
         self._put("cells", np.concatenate(cells), torch.int32)
         self._put("patches", np.concatenate(numbers))
-        self._constants |= {"PATCH_MAPS": Numbers(maps), "PATCH_FORM": Numbers(form), "PATCH_TERMS": len(self.found.patched)}
+        self.constants |= {"PATCH_MAPS": Numbers(maps), "PATCH_FORM": Numbers(form), "PATCH_TERMS": len(self.found.patched)}
 
     def __call__(self, x: Tensor) -> Tensor:
         """F(x) for contiguous x (B, D) in the kernel's dtype: (B, K)."""
@@ -218,7 +218,7 @@ class ClusteredKernel:
         if len(x) > 0:
             tables = [self._tables[name] for name in ("table", "smooth", "listed", "cells", "patches")]
             config = self.config or (PATCHED if self.found.patched else CLUSTERED[self.found.dtype])
-            _launch(kernels_pieces.clustered, config, x, out, *tables, len(x), 1, **self._constants)
+            _launch(kernels_pieces.clustered, config, x, out, *tables, len(x), 1, **self.constants)
         return out
 
     @property
@@ -233,7 +233,7 @@ class ClusteredKernel:
         out = torch.empty_like(x)
         if len(x) > 0:
             names = ("NUMBERS", "MAPS", "FORM", "TERMS", "STRIDE", "D", "K")
-            constants = {name: self._constants[name] for name in names}
+            constants = {name: self.constants[name] for name in names}
             _launch(
                 kernels_pieces.piece_slopes, self.config or SLOPES, x, weight, out, self._tables["table"], len(x), 1, **constants
             )
@@ -252,7 +252,7 @@ class DirectKernel:
 
     def __post_init__(self) -> None:
         self.dtype = getattr(torch, self.found.dtype)
-        self._constants = self.found.constants()
+        self.constants = self.found.constants()
 
     def __call__(self, x: Tensor) -> Tensor:
         """f(x) for contiguous x (B, D) in the kernel's dtype: (B, K)."""
@@ -262,7 +262,7 @@ class DirectKernel:
         out = torch.empty((len(x), K), dtype=self.dtype, device=x.device)
         if len(x) > 0:
             config = self.config or PRODUCTS[self.found.dtype]
-            _launch(kernels_direct.direct, config, x, out, len(x), **self._constants, D=self.found.dimension, K=K)
+            _launch(kernels_direct.direct, config, x, out, len(x), **self.constants, D=self.found.dimension, K=K)
         return out
 
 

@@ -10,6 +10,7 @@ What a factor is off by:
 Errors of factors are multiplied out: prod (size + off) - prod size.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -188,7 +189,7 @@ def _rows(factor: Factor, degree: int) -> list[float]:
     rows = [*edges]
     if factor.soft:
         rows += [min(float(gain), 1e30) for gain in factor.made.gains]
-        rows += [(one + two) / 2.0 for one, two in zip(edges, edges[1:], strict=False)]
+        rows += [(one + two) / 2.0 for one, two in itertools.pairwise(edges)]
     pieces = factor.made.pieces
     rows += [piece.middle for piece in pieces] + [piece.scale for piece in pieces]
     for j in range(degree):

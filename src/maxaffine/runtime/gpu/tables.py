@@ -57,13 +57,13 @@ class OnBox(Protocol):
     """What the map of a direction is made of: the centre and the box, and the dtype of the kernel."""
 
     @property
-    def centre(self) -> Array: ...
+    def centre(self) -> Array: ...  # noqa: D102
     @property
-    def low(self) -> Array: ...
+    def low(self) -> Array: ...  # noqa: D102
     @property
-    def high(self) -> Array: ...
+    def high(self) -> Array: ...  # noqa: D102
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str: ...  # noqa: D102
 
 
 @dataclass(frozen=True)

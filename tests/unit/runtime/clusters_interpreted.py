@@ -1,0 +1,74 @@
+"""Runs the kernels of clusters and of direct forms in Triton's interpreter and prints what they are off by, as JSON."""
+
+import json
+import os
+import sys
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+import numpy as np
+import torch
+
+import maxaffine as ma
+
+ONE, SQUARE = {"x": (-1, 1)}, {"x": (-1, 1), "y": (-1, 1)}
+CASES = {
+    "two tokens": ("max(x, y)", SQUARE, 1e-6),
+    "four tokens": ("max(x, y, 0.3*x - y, 0)", SQUARE, 1e-4),
+    "axis": ("abs(sin(7*x))", ONE, 1e-6),
+    "many": ("abs(sin(40*x))", ONE, 1e-3),
+    "sums": ("abs(sin(5*x)) + cos(y)**2", SQUARE, 1e-6),
+    "products": ("abs(x + 2*y - 0.3)*cos(x)", SQUARE, 1e-6),
+    "three": ("abs(x)*abs(y)*exp(z)", SQUARE | {"z": (-1, 1)}, 1e-3),
+    "regions": ("abs(x + 2*y - 0.3)*cos(x*y)", SQUARE, 1e-4),
+    "curved": ("max(x**2 + y**2, 0.5)", SQUARE, 1e-2),
+    "root": ("exp(-x)*sqrt(1 + x*x)/(2 + y) + atan(3*y)", SQUARE, 1e-4),
+}
+
+
+def points(layer, count):
+    """Uniform points, corners, and points on the diagonals and axes, where kinks are."""
+    rng = np.random.default_rng(1)
+    low, high = layer.target.box.low, layer.target.box.high
+    x = rng.uniform(low, high, size=(count, len(low)))
+    return np.concatenate([x, np.where(x > (low + high) / 2, high, low)[: count // 8], np.round(x[: count // 8] * 2) / 2])
+
+
+def judge(layer, dtype, runtime):
+    """Of one route: its statement, the largest error at points, whether answers depend on the batch, what happens outside."""
+    x = torch.tensor(points(layer, 160), dtype=dtype)
+    found = layer.statement("tensors" if runtime is None else "direct tensors", str(dtype)[6:], "cuda")
+    if found.bound is None:
+        return {"why": found.why}
+    y = layer(x, runtime=runtime)
+    exact = layer.target.values(np.clip(x.double().numpy(), layer.target.box.low, layer.target.box.high))[:, 0, 0]
+    made = {"bound": found.bound, "seen": float(np.abs(y.double().numpy() - exact).max()), "why": found.why}
+    made["same in every batch"] = bool(torch.equal(layer(x[3:40], runtime=runtime), y[3:40]))
+    outside = layer(x[:5] + 100.0, runtime=runtime, outside="clamp")
+    corner = torch.tensor(layer.target.box.high, dtype=dtype)[None]
+    apart = (outside - layer(corner, runtime=runtime, outside="clamp")).abs().max()
+    made["clamped"] = float(apart) <= 64.0 * torch.finfo(dtype).eps * float(y.abs().max())  # its coordinate is rounded
+    lost = x[:2].clone()
+    lost[0, 0] = float("nan")
+    made["nan"] = bool(torch.isnan(layer(lost, runtime=runtime, outside="clamp"))[0])
+    if runtime is None:
+        a, b = x[5:60].clone().requires_grad_(), x[5:60].double().requires_grad_()
+        layer(a).sum().backward()
+        layer(b, runtime="factorised").sum().backward()
+        apart = (a.grad.double() - b.grad).abs().max(dim=1).values
+        made["gradient"] = float(apart.median() / b.grad.abs().max())
+    return made
+
+
+def main():
+    found = {}
+    for name, (text, box, error) in CASES.items():
+        layer = ma.compile(text, box, error=error)
+        for dtype in (torch.float32, torch.float64):
+            found[f"{name}, {str(dtype)[6:]}"] = judge(layer, dtype, None)
+            found[f"{name}, {str(dtype)[6:]}, direct"] = judge(layer, dtype, "direct")
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
