@@ -13,6 +13,12 @@ NAMES = {
     "sum": "sin x + cos y", "product": "sin x cos y", "franke": "Franke", "runge": "1/(1 + 25 x^2)", "gauss": "exp(-r^2), 3-D",
     "coupled": "cos(x y + z)",
 }  # fmt: skip
+KINDS = {
+    "max": "max(x, y)", "abs-sin": "abs(sin 7x)", "crease": "abs(x+2y-.3) cos x", "sum-kink": "abs(sin 5x) + cos(y)^2",
+    "product-kink": "abs(sin 7x) e^y", "curved": "max(r^2, .5)", "bump": "bump of width .02", "ring": "atan(30(r^2 - .5))",
+    "relu-16": "ReLU network, 16 units", "regions": "abs(x+2y-.3) cos(xy)", "maximum": "max(sin 3x, y)", "factors-3": "abs x abs y abs z",
+    "franke": "Franke", "coupled": "cos(xy + z)", "runge": "1/(1 + 25 x^2)",
+}  # fmt: skip
 PLANE = ("sum", "product", "franke")
 BEGIN, END = "<!-- gpu -->", "<!-- /gpu -->"
 
@@ -74,7 +80,7 @@ def ours(results: dict[str, Any]) -> list[str]:
             found = best(results, name) if dtype == "float32" else good(results, f"ours {key}")
             if found is None:
                 continue
-            shares = f"{found['of_bandwidth']:.0%}, {found['of_arithmetic']:.0%}" if "of_bandwidth" in found else ""
+            shares = f"{found['of_bandwidth']:.0%}, {found['of_arithmetic']:.0%}" if "of_bandwidth" in found else "not measured"
             rows.append([NAMES[name], dtype, f"{found['tokens']:,}", rate(found["queries_per_s"]), f"{found['error']:.1e}",
                          f"{found['proved_total']:.1e}", str(found["multiply_adds"]), shares])  # fmt: skip
     head = ["target", "dtype", "tokens", "queries/s", "largest error", "proved", "multiply-adds", "of bandwidth, of arithmetic"]
@@ -95,28 +101,66 @@ def beside(results: dict[str, Any]) -> list[str]:
                 other, size = at_error(textures[mode], mine["error"])
                 cells.append(f"{rate(other)} ({size}): {speed / other:.3g}x")
             else:
-                cells.append("")
+                cells.append("none in 3-D")
         same = good(results, f"same layer {name}")
         slow = same["sdpa_queries_per_s"] if same else 1.0
-        cells.append(f"{rate(slow)}, {same['sdpa_error']:.1e}: {speed / slow:,.0f}x" if same else "")
+        cells.append(f"{rate(slow)}, {same['sdpa_error']:.1e}: {speed / slow:,.0f}x" if same else "not run")
         paper = good(results, f"paper {name}")
         if paper:
             keys, other = literal_at(paper, mine["error"], 3 if name in ("gauss", "coupled") else 2)
             cells.append(f"{keys:.1e} keys, {other:.2g}/s: {speed / other:.1e}x")
         else:
-            cells.append("")
+            cells.append("not run")
         network = good(results, f"network {name}")
         slow = network["queries_per_s"] if network else 1.0
-        cells.append(f"{rate(slow)}, {network['error']:.1e}: {speed / slow:.3g}x" if network else "")
+        cells.append(f"{rate(slow)}, {network['error']:.1e}: {speed / slow:.3g}x" if network else "not run")
         formula = (good(results, "torch.compile") or {}).get(name)
         slow = formula["formula_queries_per_s"] if formula else 1.0
-        cells.append(f"{rate(slow)}, {formula['formula_error']:.1e}: {speed / slow:.2g}x" if formula else "")
+        cells.append(f"{rate(slow)}, {formula['formula_error']:.1e}: {speed / slow:.2g}x" if formula else "not run")
         series = good(results, f"series {name}")
-        cells.append(f"{rate(series['queries_per_s'])}: {speed / series['queries_per_s']:.3g}x" if series else "")
+        cells.append(f"{rate(series['queries_per_s'])}: {speed / series['queries_per_s']:.3g}x" if series else "two variables alone")
         rows.append(cells)
     head = ["target", "collapsed", "grid_sample bilinear at equal error", "bicubic", "SDPA, same layer"]
     head += ["SDPA, the paper's lookup", "3 x 64 network", "the formula itself by torch.compile", "Clenshaw in PyTorch"]
     return table(head, rows)
+
+
+def kinds() -> list[str]:
+    """Every kind of layer beside its formula by torch.compile, and the direct form: benchmarks/gpu_clusters.py."""
+    path = ROOT / "benchmarks" / "results" / "gpu_clusters.json"
+    rows, small, inside = [], [], []
+    for one in json.loads(path.read_text())["rows"]:
+        direct, formula = one["direct"], one["formula"]
+        name = KINDS[one["name"]]
+        rows.append([
+            name, f"{one['error']:g}", rate(formula), rate(one["ours"]), f"{one['ours'] / formula:.2f}", f"{one['seen']:.1e}",
+            f"{one['stated']:.1e}", rate(direct["rate"]), f"{direct['rate'] / formula:.2f}", f"{direct['seen']:.1e}",
+            f"{direct['stated']:.1e}",
+        ])  # fmt: skip
+        calls = one["calls"]
+        small.append([name, *(f"{calls[b][key]:.0f}" for b in ("1", "10000") for key in ("call", "graph", "formula")),
+                      str(calls["1"]["launches"])])  # fmt: skip
+        if "in a compiled model" in one:
+            found = one["in a compiled model"]
+            inside.append([name, *(f"{found[key][what]:.0f}" for key in ("layer", "relu") for what in ("kernels", "microseconds"))])
+    head = ["target", "error asked", "the formula by torch.compile", "the layer", "over the formula", "seen", "stated", "direct form",
+            "over the formula", "seen", "stated"]  # fmt: skip
+    said = [
+        "### Every kind of layer, and its formula", "",
+        "`benchmarks/gpu_clusters.py`, float32, queries per second, one run; the formula by torch.compile is the peer to beat. *The",
+        "layer* is `layer(tensor)`, a kernel that follows the softmax; *direct form* is `layer(tensor, runtime=\"direct\")`, the target's",
+        "own formula in one kernel. *Seen* is the largest error over 2^24 points (2^22 for the direct form), *stated* what",
+        "`layer.statement` proves of that route. All have the same bits in every batch.", "", *table(head, rows),
+    ]  # fmt: skip
+    head = ["target", *(f"{what}, batch {b}" for b in ("1", "10,000") for what in ("call", "CUDA graph", "formula")), "launches"]
+    said += ["Microseconds of wall time per call: the kernel called from Python, replayed as a CUDA graph, and the compiled formula.",
+             "", *table(head, small)]  # fmt: skip
+    head = ["layer in the model", "kernels", "microseconds of kernels", "kernels with a ReLU in its place", "microseconds"]
+    said += [
+        "A module (`layer.to_torch()`) between two linear layers of a model compiled by torch.compile, batch 10,000: it computes in", "float64"
+        " by PyTorch's own operations, which inductor fuses into several kernels, not into one.", "", *table(head, inside),
+    ]  # fmt: skip
+    return said
 
 
 def windows(results: dict[str, Any]) -> list[str]:
@@ -182,6 +226,8 @@ def section(results: dict[str, Any]) -> str:
         f"One {about.get('gpu', 'CPU')}, PyTorch {about['torch']}, Triton {about['triton']}; one run of `benchmarks/gpu.py`.",
         "Uniform queries, medians of CUDA events, arrays far beyond the L2 cache, TF32 off. Measured in the same run: copies",
         f"{copies:.2f} TB/s (read plus written), fused multiply-adds {narrow:.1f} T/s in float32, {wide:.1f} T/s in float64.", "",
+        *kinds(),
+        "### Spectral layers and their peers", "",
         "Layers by the collapsed kernels. *Proved* is the layer's certificate plus the kernel's own bound, all roundings",
         "counted; *largest error* is over 2^24 points against float64 formulas.", "", *ours(results),
         "Beside what else one would use. Throughput of a texture at equal error lies between the measured sizes; where it",

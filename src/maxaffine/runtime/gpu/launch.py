@@ -30,7 +30,7 @@ SLOPES = (512, 4)
 TRAIN = (512, 4)
 WINDOWED = (512, 4)
 CLUSTERED = {"float32": (512, 2), "float64": (512, 4)}
-PATCHED = (256, 4)
+PATCHED = (128, 4)
 
 
 def runs_on(device: torch.device) -> bool:
