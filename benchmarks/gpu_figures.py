@@ -16,8 +16,8 @@ NAMES = {
 KINDS = {
     "max": "max(x, y)", "abs-sin": "abs(sin 7x)", "crease": "abs(x+2y-.3) cos x", "sum-kink": "abs(sin 5x) + cos(y)^2",
     "product-kink": "abs(sin 7x) e^y", "curved": "max(r^2, .5)", "bump": "bump of width .02", "ring": "atan(30(r^2 - .5))",
-    "relu-16": "ReLU network, 16 units", "regions": "abs(x+2y-.3) cos(xy)", "maximum": "max(sin 3x, y)", "factors-3": "abs x abs y abs z",
-    "franke": "Franke", "coupled": "cos(xy + z)", "runge": "1/(1 + 25 x^2)",
+    "relu-16": "ReLU network, 16 units", "regions": "abs(x+2y-.3) cos(xy)", "maximum": "max(sin 3x, y)",
+    "factors-3": "abs x abs y abs z", "franke": "Franke", "coupled": "cos(xy + z)", "runge": "1/(1 + 25 x^2)",
 }  # fmt: skip
 PLANE = ("sum", "product", "franke")
 BEGIN, END = "<!-- gpu -->", "<!-- /gpu -->"
@@ -116,13 +116,29 @@ def beside(results: dict[str, Any]) -> list[str]:
         cells.append(f"{rate(slow)}, {network['error']:.1e}: {speed / slow:.3g}x" if network else "not run")
         formula = (good(results, "torch.compile") or {}).get(name)
         slow = formula["formula_queries_per_s"] if formula else 1.0
-        cells.append(f"{rate(slow)}, {formula['formula_error']:.1e}: {speed / slow:.2g}x" if formula else "not run")
+        peer = f"{rate(slow)}, {formula['formula_error']:.1e}: {speed / slow:.2g}x" if formula else "not run"
+        cells.append(peer)
         series = good(results, f"series {name}")
-        cells.append(f"{rate(series['queries_per_s'])}: {speed / series['queries_per_s']:.3g}x" if series else "two variables alone")
+        slow = series["queries_per_s"] if series else 1.0
+        cells.append(f"{rate(slow)}: {speed / slow:.3g}x" if series else "two variables alone")
         rows.append(cells)
     head = ["target", "collapsed", "grid_sample bilinear at equal error", "bicubic", "SDPA, same layer"]
     head += ["SDPA, the paper's lookup", "3 x 64 network", "the formula itself by torch.compile", "Clenshaw in PyTorch"]
     return table(head, rows)
+
+
+SAID = """### Every kind of layer, and its formula
+
+`benchmarks/gpu_clusters.py`, float32, queries per second, one run; the formula by torch.compile is the peer to beat. *The
+layer* is `layer(tensor)`, a kernel that follows the softmax; *direct form* is `layer(tensor, runtime="direct")`, the target's
+own formula in one kernel. *Seen* is the largest error over 2^24 points (2^22 for the direct form), *stated* what
+`layer.statement` proves of that route. All have the same bits in every batch; of each layer the best of six launch shapes is
+shown.
+"""
+CALLS = "Microseconds of wall time per call: the kernel called from Python, replayed as a CUDA graph, the compiled formula.\n"
+INSIDE = """A module (`layer.to_torch()`) between two linear layers of a model compiled by torch.compile, batch 10,000: it computes
+in float64 by PyTorch's own operations, which inductor fuses into several kernels, not into one.
+"""
 
 
 def kinds() -> list[str]:
@@ -130,37 +146,21 @@ def kinds() -> list[str]:
     path = ROOT / "benchmarks" / "results" / "gpu_clusters.json"
     rows, small, inside = [], [], []
     for one in json.loads(path.read_text())["rows"]:
-        direct, formula = one["direct"], one["formula"]
-        name = KINDS[one["name"]]
-        rows.append([
-            name, f"{one['error']:g}", rate(formula), rate(one["ours"]), f"{one['ours'] / formula:.2f}", f"{one['seen']:.1e}",
-            f"{one['stated']:.1e}", rate(direct["rate"]), f"{direct['rate'] / formula:.2f}", f"{direct['seen']:.1e}",
-            f"{direct['stated']:.1e}",
-        ])  # fmt: skip
-        calls = one["calls"]
-        small.append([name, *(f"{calls[b][key]:.0f}" for b in ("1", "10000") for key in ("call", "graph", "formula")),
-                      str(calls["1"]["launches"])])  # fmt: skip
+        direct, formula, calls, name = one["direct"], one["formula"], one["calls"], KINDS[one["name"]]
+        own = [rate(one["ours"]), f"{one['ours'] / formula:.2f}", f"{one['seen']:.1e}", f"{one['stated']:.1e}"]
+        form = [rate(direct["rate"]), f"{direct['rate'] / formula:.2f}", f"{direct['seen']:.1e}", f"{direct['stated']:.1e}"]
+        rows.append([name, f"{one['error']:g}", rate(formula), *own, *form])
+        times = [f"{calls[batch][key]:.0f}" for batch in ("1", "10000") for key in ("call", "graph", "formula")]
+        small.append([name, *times, str(calls["1"]["launches"])])
         if "in a compiled model" in one:
-            found = one["in a compiled model"]
-            inside.append([name, *(f"{found[key][what]:.0f}" for key in ("layer", "relu") for what in ("kernels", "microseconds"))])
-    head = ["target", "error asked", "the formula by torch.compile", "the layer", "over the formula", "seen", "stated", "direct form",
-            "over the formula", "seen", "stated"]  # fmt: skip
-    said = [
-        "### Every kind of layer, and its formula", "",
-        "`benchmarks/gpu_clusters.py`, float32, queries per second, one run; the formula by torch.compile is the peer to beat. *The",
-        "layer* is `layer(tensor)`, a kernel that follows the softmax; *direct form* is `layer(tensor, runtime=\"direct\")`, the target's",
-        "own formula in one kernel. *Seen* is the largest error over 2^24 points (2^22 for the direct form), *stated* what",
-        "`layer.statement` proves of that route. All have the same bits in every batch.", "", *table(head, rows),
-    ]  # fmt: skip
-    head = ["target", *(f"{what}, batch {b}" for b in ("1", "10,000") for what in ("call", "CUDA graph", "formula")), "launches"]
-    said += ["Microseconds of wall time per call: the kernel called from Python, replayed as a CUDA graph, and the compiled formula.",
-             "", *table(head, small)]  # fmt: skip
-    head = ["layer in the model", "kernels", "microseconds of kernels", "kernels with a ReLU in its place", "microseconds"]
-    said += [
-        "A module (`layer.to_torch()`) between two linear layers of a model compiled by torch.compile, batch 10,000: it computes in", "float64"
-        " by PyTorch's own operations, which inductor fuses into several kernels, not into one.", "", *table(head, inside),
-    ]  # fmt: skip
-    return said
+            found = [one["in a compiled model"][key] for key in ("layer", "relu")]
+            inside.append([name, *(f"{part[what]:.0f}" for part in found for what in ("kernels", "microseconds"))])
+    columns = ["over the formula", "seen", "stated"]
+    head = ["target", "error asked", "the formula by torch.compile", "the layer", *columns, "direct form", *columns]
+    timed = [f"{what}, batch {batch}" for batch in ("1", "10,000") for what in ("call", "CUDA graph", "formula")]
+    models = ["layer in the model", "kernels", "microseconds of kernels", "kernels with a ReLU in its place", "microseconds"]
+    said = [SAID, *table(head, rows), CALLS, *table(["target", *timed, "launches"], small)]
+    return [*said, INSIDE, *table(models, inside)]
 
 
 def windows(results: dict[str, Any]) -> list[str]:
@@ -204,7 +204,7 @@ def by_batch() -> list[str]:
     rows = []
     for name, one in found["layers"].items():
         for row in one["rows"]:
-            plain = f"{row['factorised_seconds'] * 1e6:,.0f}" if "factorised_seconds" in row else ""
+            plain = f"{row['factorised_seconds'] * 1e6:,.0f}" if "factorised_seconds" in row else "not run"
             speed, bits = rate(row["batch"] / row["chosen_seconds"]), "yes" if row["same_bits"] else "NO"
             cells = [NAMES.get(name, name), one["runtime"], f"{row['batch']:,}", f"{row['chosen_seconds'] * 1e6:,.0f}"]
             rows.append([*cells, speed, plain, bits])
