@@ -136,7 +136,7 @@ own formula in one kernel. *Seen* is the largest error over 2^24 points (2^22 fo
 shown.
 """
 CALLS = "Microseconds of wall time per call: the kernel called from Python, replayed as a CUDA graph, the compiled formula.\n"
-INSIDE = """A module (`layer.to_torch()`) between two linear layers of a model compiled by torch.compile, batch 10,000: it computes
+INSIDE = """A module (`layer.to_torch()`) between two linear layers of a model compiled by torch.compile, batch 10,000: it runs
 in float64 by PyTorch's own operations, which inductor fuses into several kernels, not into one.
 """
 

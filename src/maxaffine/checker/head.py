@@ -118,8 +118,8 @@ class Head:
             xs = []  # every variable along its own axis
             for e, side in enumerate(sides):
                 lo, hi = (end[block] if e == 0 else end for end in side)
-                x = Interval(lo, hi) * Interval.point(self.half[e]) + self.middle[e]
-                xs.append(x.reshape(*(-1 if i == e else 1 for i in range(E))))
+                moved = Interval(lo, hi) * Interval.point(self.half[e]) + self.middle[e]
+                xs.append(moved.reshape(*(-1 if i == e else 1 for i in range(E))))
             f = self.expression.enclose_on(xs).reshape(-1, 1)
             here, loose = whole[block].astype(np.float64).ravel(), spread[block].ravel() * (doubt + DOUBLE)
             away = np.maximum(f.hi[:, 0] - here, here - f.lo[:, 0]) + loose
