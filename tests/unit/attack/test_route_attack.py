@@ -103,7 +103,8 @@ def test_every_route_of_the_list_is_walked():
         ma.compile(ma.Table([np.arange(4.0)], np.arange(4.0) ** 2), method="nearest"),
         ma.compile("abs(x), sin(y)", ma.Box(x=(-1, 1), y=(-1, 1)), error=1e-2),
     ]
-    assert {way.route for layer in layers for way in ways(layer)} == set(ROUTES)
+    here = {name for name, route in ROUTES.items() if "cpu" in route.devices}  # others need a GPU: benchmarks/gpu_clusters.py
+    assert {way.route for layer in layers for way in ways(layer)} == here
     for layer in layers:  # and every arithmetic of it
         there = {(way.route, way.statement.dtype) for way in ways(layer)}
         assert there == {(said.route, said.dtype) for said in layer.statements() if said.device == "cpu"}
