@@ -116,7 +116,7 @@ def with_offer(refusal: Refused, request: Request, method: str) -> Refused:
         found, _ = candidates(request)
     except (Refused, BadInput, ArithmeticError, ValueError, OutOfTime):
         return refusal
-    best = next((one for one in found if len(one.cutting.names) > 1 and one.tokens < 1e4), None)
+    best = next((one for one in found if (len(one.cutting.names) > 1 or one.depth > 1) and one.tokens < 1e4), None)
     if best is None:
         return refusal
     offer = f"{refusal.reason.rstrip('.')}. A stack is foreseen: {best.depth} layers of about {round(best.tokens)} tokens in all."

@@ -152,3 +152,9 @@ def test_a_stack_with_norms_is_saved_and_loaded(stack, tmp_path):
     assert again.tokens == stack.tokens and again.layers == stack.layers
     assert np.array_equal(again(stack.box.low), stack(stack.box.low))
     stack.draw(tmp_path / "s.png")
+
+
+def test_the_refusal_of_a_distance_says_what_a_stack_would_take():
+    with pytest.raises(ma.Refused, match="A stack is foreseen") as refusal:
+        ma.compile("sqrt((x2-x1)**2+(y2-y1)**2)", dict.fromkeys(("x1", "x2", "y1", "y2"), (1, 5)), error=1e-4)
+    assert refusal.value.remedy["layers"] == "auto"
