@@ -345,6 +345,9 @@ def page(record: dict[str, Any]) -> str:
     for group in ("gallery", "hard", "named"):
         if group in record:
             lines.append(f"- {summary(group, record[group], old if group == 'named' else {})}".replace("the record", "before"))
+    if "gallery" in record and "hard" in record:
+        both = {(group, name): row for group in ("gallery", "hard") for name, row in record[group].items()}
+        lines.append(f"- {summary('gallery and hard targets together', both, {})}")
     lines += ["", "| request | method | tokens | proved | seconds | before | lost |", "|---|---|---|---|---|---|---|"]
     for name, row in known.items():
         was = old.get(name)
@@ -389,7 +392,7 @@ def draw(record: dict[str, Any]) -> None:
     figure.savefig(FIGURE, metadata={"Date": None})
 
 
-def summary(group: str, rows: dict[str, Any], before: dict[str, Any]) -> str:
+def summary(group: str, rows: dict[Any, Any], before: dict[str, Any]) -> str:
     """Median, 95th percentile, the largest, the share of heads that lost, and the ratio to the record."""
     seconds = [row["seconds"] for row in rows.values()]
     if not seconds:
