@@ -228,9 +228,9 @@ def page(record: dict[str, Any]) -> str:
         *COUNTS, *summary(record, "classical"), "", *classical(record), "",
         "## On a CPU", "", *on_cpu(), "",
         "## On a GPU", "", *on_gpu(), "",
-        "The formula is one line and the layer has thousands of numbers, so the formula wins. When this was measured PyTorch's "
-        "own operations ran complex factors and blocks of directions; the collapsed kernel takes them now where their series are "
-        "at most 4,096 numbers. It has run in Triton's interpreter, and not yet on a GPU.", "",
+        "The formula is one line and the layer has thousands of numbers, so the formula wins. The collapsed kernel takes layers "
+        "whose series are at most 4,096 numbers, complex ones and blocks of directions too; PyTorch's own operations "
+        "run the others.", "",
         "## Every formula of the hundred", "",
         "Proved relative error, tokens of the literal layer (implied where they are products of keys), processor seconds.", "",
         *hundred(record),
