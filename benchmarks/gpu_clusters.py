@@ -55,10 +55,9 @@ def network_text() -> str:
 
 
 def prepare(folder: Path, names: list[str]) -> None:
-    """Compile and save every layer, and what its proof knows of its clusters."""
+    """Compile and save every layer, and its direct form."""
     import maxaffine as ma
     from maxaffine.proofs.direct_form import on_device
-    from maxaffine.proofs.routes import heard_of
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in names or LAYERS:
@@ -66,10 +65,9 @@ def prepare(folder: Path, names: list[str]) -> None:
         start = time.perf_counter()
         layer = ma.compile(text or network_text(), None if box is None else ma.Box(**box), error=error)
         layer.save(folder / f"{name}.safetensors")
-        heard = [None if one is None else [one.blend, one.kappa] for one in heard_of(layer.certificate)]
         made = on_device(layer, "float32")
         form = made if isinstance(made, str) else [made.rows, made.outputs, made.low, made.high, made.bound]
-        known = {"error": error, "bound": float(layer.bound), "heard": heard, "direct": form}
+        known = {"error": error, "bound": float(layer.bound), "direct": form}
         (folder / f"{name}.json").write_text(json.dumps(known))
         print(f"{name}: {layer} in {time.perf_counter() - start:.1f} s", flush=True)
 
@@ -188,7 +186,6 @@ def measure(folder: Path, out: Path, small: bool, every: bool) -> None:
     from maxaffine.layer import file as layer_file
     from maxaffine.runtime.gpu.direct import DirectProgram
     from maxaffine.runtime.gpu.launch import DirectKernel
-    from maxaffine.runtime.gpu.listed import Heard
     from maxaffine.runtime.torch_runtime import TorchLayer
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -218,9 +215,8 @@ def measure(folder: Path, out: Path, small: bool, every: bool) -> None:
             tensors, record = read_container(folder / f"{name}.safetensors")
             layer = layer_file.from_tensors(tensors, record["layer"])
             known = json.loads((folder / f"{name}.json").read_text())
-            heard = tuple(None if one is None else Heard(*one) for one in known["heard"])
             start = time.perf_counter()
-            made = TorchLayer(layer, device, torch.float32, tolerance=error / 8.0, heard=heard)
+            made = TorchLayer(layer, device, torch.float32, tolerance=error / 8.0)
             assert made.kernel is not None, made.reason
             row |= {"tokens": layer.tokens, "reason": made.reason, "certificate": known["bound"], "kernel": made.bound}
             row["stated"], row["made in"] = known["bound"] + (made.bound or 0.0), time.perf_counter() - start

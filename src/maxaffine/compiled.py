@@ -26,7 +26,7 @@ from maxaffine.layer.records import CrossMatrices, SelfMatrices
 from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
-from maxaffine.proofs.routes import heard_of, narrow_tolerance, statement, statements
+from maxaffine.proofs.routes import narrow_tolerance, statement, statements
 from maxaffine.proofs.statement import Bound, Statement
 from maxaffine.report import by_output, text
 from maxaffine.runtime import chooser
@@ -89,7 +89,7 @@ class Compiled:
 
             return torch_runtime.evaluate(
                 self.target, self.weights, *x, runtime=runtime, outside=outside, narrow=narrow_tolerance(self),
-                reserve=self.reserve or 0.0, heard=heard_of(self.certificate),
+                reserve=self.reserve or 0.0,
             )  # fmt: skip
         points, form = points_of(self.target, x, by_name, outside)
         return form.give(self.target.present(running.values(self, points, runtime, threads)))

@@ -39,7 +39,7 @@ from maxaffine.proofs.side_by_side import over_entries, scale_of
 from maxaffine.proofs.statement import NO_GRADIENT, NONE, Statement
 from maxaffine.runtime import chooser
 from maxaffine.runtime.gpu.choice import choose as choose_kernel
-from maxaffine.runtime.gpu.listed import Heard
+from maxaffine.runtime.gpu.choice import tolerance as kernel_tolerance
 from maxaffine.target.target import Target
 
 RAISES = 'an error is raised; outside="clamp" takes the nearest point of the box'
@@ -152,13 +152,8 @@ def counted(layer: AnyLayer, certificate: Certificate) -> float:
     return float(float(np.prod(layer.high - layer.low)) ** (1.0 / certificate.norm)) * (1 + 1e-12)
 
 
-def heard_of(certificate: Certificate) -> tuple[Heard | None, ...]:
-    """What the proof knows of every group's clusters, for kernels that compute their masses in float32."""
-    return tuple(None if one is None else Heard(float(one.blend + one.far), float(one.kappa)) for one in certificate.blends)
-
-
 def narrow_tolerance(source: Source) -> float:
-    """What the polynomials of a float32 kernel may differ from the layer by: an eighth of the error, or half of what is left."""
+    """What polynomials of a kernel may differ from the layer by: an eighth of the error, or half of what is left."""
     bound, per = source.certificate.bound, per_size(source.certificate)
     left = source.error if bound is None else max(source.error - bound, 0.0)
     return max(min(source.error / 8.0, left / 2.0) / per, source.reserve or 0.0)
@@ -283,9 +278,9 @@ def _tensors(
         return {**parts, "tensor": _rounded_output(source, NARROW[narrow], math.fsum(parts.values()))}
 
     if device == "cuda" and not hard and route.name != "factorised tensors":
-        tolerance = narrow_tolerance(source) if dtype == "float32" else source.reserve or 0.0
+        tolerance = kernel_tolerance(layer, dtype, narrow_tolerance(source), source.reserve or 0.0)
         try:
-            name, reason, kernel = choose_kernel(layer, dtype, tolerance, heard=heard_of(source.certificate))
+            name, reason, kernel = choose_kernel(layer, dtype, tolerance)
             kept = kernel.bound * counted(layer, source.certificate)
             last = f", and rounded to {narrow} at the end" if narrow else ""
             return prove(ended({**parts, "kernel": kept}), f"the {name} kernel: {reason}{last}")

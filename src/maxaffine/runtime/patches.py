@@ -12,6 +12,9 @@ interpolant at three Chebyshev points.  It is off by what is seen on SEEN equal 
 S'' between 0 and s^2/4 for keys whose slopes spread over s.  Heads are collapsed where their cluster is heard
 (runtime/cluster_series.py), expanded about each cell anew without a loss, and cut short: what is left out is at most the sum of
 its Chebyshev coefficients.
+
+All of this is done on cells that are a little wider (OVER), so that a patch is as near for a query that rounding has moved across
+the edge of its cell.
 """
 
 import math
@@ -28,6 +31,7 @@ from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.runtime.cluster_series import most_said, series_of
 
 GRIDS = (16, 32, 64, 128, 256, 384)
+OVER = 2.0**-10  # that a patch reaches over the edges of its cell, of half a cell
 STEEPEST = 8.0  # spread of a cluster's logits on half a cell
 MOST_HEARD = 24  # clusters on one cell
 MOST_PATCHES = 1 << 18
@@ -50,13 +54,11 @@ class Patches:
     shape: tuple[int, int]
     first: NDArray[np.int64]  # (cells,), row by row
     count: NDArray[np.int64]
-    values: Array  # (patches, degree + 1, degree + 1), powers of v_0 and v_1
+    values: Array  # (patches, degree + 1, degree + 1), powers of v_0 and v_1, 1 where the patch ends
     scores: Array  # (patches, 5): 1, v_0, v_1, v_0^2, v_1^2
     error: float  # of the heads
     score_error: float  # of the differences of masses
     unheard: float  # what clusters say that are not heard, at most
-    slope: Array  # (2,): sup of the slopes of a head in z_e where it is heard
-    steep: Array  # (2,): sup of the slopes of a difference of masses in z_e
     size: float
 
     @property
@@ -165,9 +167,9 @@ def _largest(slopes: list[Array], radius: Array) -> list[float]:
 
 
 def _middles(low: float, high: float, side: int) -> tuple[Array, float]:
-    """Centres of cells along one direction, and half their width."""
+    """Centres of cells along one direction, and half the width of a patch."""
     half = (high - low) / side / 2.0
-    return np.asarray(low + half * (2.0 * np.arange(side) + 1.0), dtype=np.float64), half
+    return np.asarray(low + half * (2.0 * np.arange(side) + 1.0), dtype=np.float64), half * (1.0 + OVER)
 
 
 @dataclass(frozen=True)
@@ -234,9 +236,8 @@ def _made(keys: _Keys, low: Array, high: Array, side: int, heard: _Heard, tolera
     """The patches on one grid."""
     group = keys.group
     along = [_middles(float(low[e]), float(high[e]), side) for e in range(2)]
-    half = np.array([along[0][1], along[1][1]])
     place = np.stack(np.divmod(heard.cell, side), axis=1)  # (pairs, 2)
-    expanded, error, slope, size, degree = [], 0.0, np.zeros(2), 0.0, 0
+    expanded, error, size, degree = [], 0.0, 0.0, 0
     order = np.argsort(heard.cluster, kind="stable")
     starts = np.searchsorted(heard.cluster[order], np.arange(len(group.clusters) + 1))
     for k, cluster in enumerate(group.clusters):
@@ -249,9 +250,6 @@ def _made(keys: _Keys, low: Array, high: Array, side: int, heard: _Heard, tolera
         error = max(error, own)
         sizes = np.abs(local)
         size = max(size, float(sizes.sum(axis=(1, 2)).max()))
-        for e in range(2):
-            steps = np.arange(local.shape[1 + e]) ** 2.0
-            slope[e] = max(slope[e], float(np.tensordot(sizes.sum(axis=2 - e), steps, axes=(1, 0)).max()) / half[e])
         degree = max(degree, _degree(sizes, 0.75 * tolerance))
     if degree > DEGREES[-1]:
         raise Refused("its heads take polynomials of too high a degree on small cells.")
@@ -265,11 +263,11 @@ def _made(keys: _Keys, low: Array, high: Array, side: int, heard: _Heard, tolera
     heard, values, place = heard.of(stays), values[stays], place[stays]
     to_powers = np.stack([np.pad(cheb2poly(row), (0, degree + 1 - len(cheb2poly(row)))) for row in np.eye(degree + 1)])
     values = np.einsum("pij,ia,jb->pab", values, to_powers, to_powers)
-    scores, steep, score_error = _scores(keys, heard, place, along)
+    scores, score_error = _scores(keys, heard, place, along)
     first = np.concatenate([[0], np.cumsum(heard.count)[:-1]])
     unheard = 2.0 * math.exp(-reach) * sum(most_said(cluster, low, high) for cluster in group.clusters) + lost
     made = np.array(low), np.array(high), (side, side), first, heard.count, values, scores
-    return Patches(*made, (error + cut) * (1 + 1e-9), score_error, unheard, slope, steep, size)
+    return Patches(*made, (error + cut) * (1 + 1e-9), score_error, unheard, size)
 
 
 def _series(
@@ -317,16 +315,14 @@ def _degree(sizes: Array, tolerance: float) -> int:
     return DEGREES[-1] + 1
 
 
-def _scores(
-    keys: _Keys, heard: _Heard, place: NDArray[np.int64], along: list[tuple[Array, float]]
-) -> tuple[Array, Array, float]:
-    """The differences of masses as quadratics, their largest slopes, and what a quadratic is off by."""
+def _scores(keys: _Keys, heard: _Heard, place: NDArray[np.int64], along: list[tuple[Array, float]]) -> tuple[Array, float]:
+    """The differences of masses as quadratics, and what a quadratic is off by."""
     nodes = np.cos(np.array([1.0, 3.0, 5.0]) * np.pi / 6.0)
     fit = np.linalg.inv(np.stack([np.ones(3), nodes, nodes * nodes], axis=1))
     best = heard.best[heard.cell]
     apart = keys.offsets[heard.cluster] - keys.offsets[best]
     scores = np.zeros((len(heard.cell), 5))
-    steep, off = np.zeros(2), 0.0
+    off = 0.0
     for e in range(2):
         middles, half = along[e]
         masses = np.stack([keys.masses(e, middles + half * node) for node in nodes], axis=-1)  # (C, side, 3)
@@ -334,14 +330,11 @@ def _scores(
         found = fitted[heard.cluster, place[:, e]] - fitted[best, place[:, e]]
         apart = apart + found[:, 0]
         scores[:, 1 + e], scores[:, 3 + e] = found[:, 1], found[:, 2]
-        one, other = (heard.cluster, e), (best, e)
-        wide = np.maximum(keys.largest[one] - keys.least[other], keys.largest[other] - keys.least[one])
-        steep[e] = 2.0 * float(np.abs(wide).max())
         off += _bent(keys, e, middles, half, fitted, np.unique(np.stack([heard.cluster, place[:, e]], axis=1), axis=0))
     scores[:, 0] = apart
     scores[heard.cluster == best] = 0.0
     size = float(np.abs(keys.offsets).max() + (np.abs(keys.sites) @ np.array([np.abs(m).max() for m, _ in along])).max())
-    return scores, steep, 2.0 * off + 64.0 * FLOAT64.unit * size
+    return scores, 2.0 * off + 64.0 * FLOAT64.unit * size
 
 
 def _bent(keys: _Keys, e: int, middles: Array, half: float, fitted: Array, pairs: NDArray[np.int64]) -> float:

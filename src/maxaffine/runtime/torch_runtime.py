@@ -28,7 +28,6 @@ from maxaffine.core.errors import BadInput, Refused
 from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.runtime import chooser, torch_factorised, torch_structure
 from maxaffine.runtime.gpu import choice, launch
-from maxaffine.runtime.gpu.listed import Heard
 from maxaffine.runtime.kept import once
 from maxaffine.runtime.queries import NOT_FINITE, beyond, boxes_for, flattened
 from maxaffine.target.box import Box
@@ -53,7 +52,7 @@ class TorchLayer:
 
     def __init__(
         self, layer: AnyLayer, device: Any = None, dtype: torch.dtype = torch.float32, runtime: str | None = None,
-        tolerance: float = 0.0, heard: tuple[Heard | None, ...] = (),
+        tolerance: float = 0.0,
     ) -> None:  # fmt: skip
         if dtype not in DTYPES:
             raise BadInput(f"`dtype` (={dtype}) must be torch.float32 or torch.float64; convert the queries.")
@@ -62,7 +61,7 @@ class TorchLayer:
         self.layer, self.dtype, self.device = layer, dtype, torch.device("cpu" if device is None else device)
         self.structure = torch_structure.structure_of(layer)
         self.tensors = torch_factorised.tensors_of(layer, self.device)
-        self.tolerance, self.heard = tolerance, heard
+        self.tolerance = tolerance
         self.kernel: launch.Kernel | None = None
         self.runtime, self.reason = self._choose(runtime, tolerance)
 
@@ -77,7 +76,7 @@ class TorchLayer:
         why_not = "Triton kernels need a CUDA device and the extra maxaffine[gpu]"
         if launch.runs_on(self.device):
             try:
-                name, reason, found = choice.choose(self.layer, DTYPES[self.dtype], tolerance, asked, self.heard)
+                name, reason, found = choice.choose(self.layer, DTYPES[self.dtype], tolerance, asked)
                 self.kernel = launch.kernel_of(self.layer, found, self.device, self.dtype)
                 return name, reason
             except Refused as refusal:
@@ -154,24 +153,24 @@ class _Kernel(torch.autograd.Function):
         return found, None
 
 
-torch_layer = once(TorchLayer)  # made once per device, dtype, runtime, tolerance and proof, and kept as long as the layer lives
+torch_layer = once(TorchLayer)  # made once per device, dtype, runtime and tolerance, and kept as long as the layer lives
 
 
 def evaluate(
     target: Target, layer: AnyLayer, *x: Tensor, narrow: float, reserve: float, runtime: str | None = None,
-    outside: str = "error", heard: tuple[Heard | None, ...] = (),
+    outside: str = "error",
 ) -> Tensor:  # fmt: skip
     """Values in the target's shape, on the device and in the dtype of the tensors that came, differentiable in them.
 
-    A kernel may take polynomials that differ from the layer by `narrow` in float32 (which may be more than the certificate
-    reserves), by `reserve` in float64; its own bound, roundings counted, is `TorchLayer.bound`.  The CPU's runtimes may differ
-    by `reserve`, as they do on arrays.  `heard` is what the layer's proof knows of its clusters.
+    A kernel may take polynomials that differ from the layer by `narrow` in float32 and of clusters (which may be more than the
+    certificate reserves), else by `reserve`; its own bound, roundings counted, is `TorchLayer.bound`.  The CPU's runtimes may
+    differ by `reserve`, as they do on arrays.
     """
     points, single = as_points(target, *x, outside=outside)
     dtype = points.dtype
     points = widened(points)
-    tolerance = narrow if launch.runs_on(points.device) and points.dtype == torch.float32 else reserve
-    out = torch_layer(layer, points.device, points.dtype, runtime, tolerance, heard)(points).to(dtype)
+    tolerance = choice.tolerance(layer, DTYPES[points.dtype], narrow, reserve) if launch.runs_on(points.device) else reserve
+    out = torch_layer(layer, points.device, points.dtype, runtime, tolerance)(points).to(dtype)
     out = out.reshape(len(points), *target.output_shape)
     return out[0] if single else out
 

@@ -11,7 +11,7 @@ import pytest
 
 import maxaffine as ma
 from maxaffine.proofs import direct_form
-from maxaffine.proofs.routes import heard_of, narrow_tolerance
+from maxaffine.proofs.routes import narrow_tolerance
 from maxaffine.runtime.gpu.choice import choose
 
 torch = pytest.importorskip("torch")
@@ -81,7 +81,7 @@ def test_kernels_of_clusters_compile_for_a_gpu(text):
     from maxaffine.runtime.gpu import kernels_pieces, launch
 
     layer = ma.compile(text, SQUARE, error=1e-4)
-    _, _, made = choose(layer.weights, "float32", narrow_tolerance(layer), heard=heard_of(layer.certificate))
+    _, _, made = choose(layer.weights, "float32", narrow_tolerance(layer))
     constants = launch.kernel_of(layer.weights, made, torch.device("cpu"), torch.float32).constants | {"BLOCK": 256}
     integers = {"count": "i32", "once": "i32", "cells": "*i32"}
     assert "ld.global" in compiled(kernels_pieces.clustered, constants, integers).asm["ptx"]

@@ -212,7 +212,7 @@ def test_tree_sums_round_like_a_tree() -> None:
 def test_the_tolerance_of_kernels_in_float32_can_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, asked = compiled("spectral", "float32"), []
 
-    def note(made: Any, device: Any, dtype: Any, runtime: Any, tolerance: float, heard: Any) -> Any:
+    def note(made: Any, device: Any, dtype: Any, runtime: Any, tolerance: float) -> Any:
         asked.append(tolerance)
         return lambda x: torch.zeros((len(x), 1, 1))
 

@@ -20,14 +20,13 @@ from maxaffine.layer.layer import Layer
 from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.runtime import windowed
 from maxaffine.runtime.gpu.clustered import Clustered, clustered
-from maxaffine.runtime.gpu.listed import Heard
 from maxaffine.runtime.gpu.tables import Numbers, Polynomials, polynomials
 from maxaffine.runtime.kept import once
 
 TAILS = {"float32": 2.0**-27, "float64": 2.0**-56}
 MOST_GATHERS = 512
-FURTHEST = 64.0  # times what a collapse may take that a float32 kernel of clusters may be off by
-ROUNDED = 2.0**-16  # or this part of the largest value
+FURTHEST = 64.0  # times what its polynomials may take that a kernel of clusters may be off by
+ROUNDED = {"float32": 2.0**-16, "float64": 2.0**-36}  # or this part of the largest value
 
 
 @dataclass(frozen=True)
@@ -88,9 +87,7 @@ def lookup_program(layer: Layer, dtype: str) -> LookupProgram:
 Program = Polynomials | Clustered | LookupProgram
 
 
-def choose(
-    layer: AnyLayer, dtype: str, tolerance: float, asked: str | None = None, heard: tuple[Heard | None, ...] = ()
-) -> tuple[str, str, Program]:
+def choose(layer: AnyLayer, dtype: str, tolerance: float, asked: str | None = None) -> tuple[str, str, Program]:
     """The kernel's name, the reason and its program; Refused where none takes the layer, or not the one asked for."""
     if layer.several:
         raise Refused("layers side by side have no kernel of their own.")
@@ -98,7 +95,7 @@ def choose(
         if asked == "windowed":
             raise Refused("spectral layers have no window.")
         if layer.has_clusters:
-            return _clustered(layer, dtype, tolerance, asked, heard)
+            return _clustered(layer, dtype, tolerance, asked)
         made = polynomials(layer, dtype, tolerance)
         many = str(layer.tokens) if layer.tokens < 10**15 else count_text(layer.tokens)
         return "collapsed", f"{made.multiplications} multiply-adds per query instead of {many} exponentials", made
@@ -108,26 +105,27 @@ def choose(
     return "windowed", f"{found.gathers} of {layer.keys.count} keys per query", found
 
 
-def _clustered(
-    layer: GroupedLayer, dtype: str, tolerance: float, asked: str | None, heard: tuple[Heard | None, ...]
-) -> tuple[str, str, Program]:
-    """The kernel of a layer with clusters; in float64 it may add no more than a runtime of the CPU may."""
+def tolerance(layer: AnyLayer, dtype: str, narrow: float, reserve: float) -> float:
+    """What the polynomials of a kernel may differ from the layer by: `narrow` in float32 and of clusters, else the `reserve`."""
+    return narrow if dtype == "float32" or layer.has_clusters else reserve
+
+
+def _clustered(layer: GroupedLayer, dtype: str, tolerance: float, asked: str | None) -> tuple[str, str, Program]:
+    """The kernel of a layer with clusters."""
     if asked not in (None, "collapsed"):
         raise Refused("clusters have no window.")
-    made = _made(layer, dtype, tolerance, heard)
+    made = _made(layer, dtype, tolerance)
     if isinstance(made, str):
         raise Refused(made)
-    if dtype == "float64" and not made.bound <= max(2.0 * tolerance, 1e-11 * made.size):
-        raise Refused(f"the float64 kernel would be off by {made.bound:.2g}, and {tolerance:.2g} is left.")
-    if dtype == "float32" and not made.bound <= max(FURTHEST * tolerance, ROUNDED * made.size):
-        raise Refused(f"the float32 kernel would be off by {made.bound:.2g}.")
+    if not made.bound <= max(FURTHEST * tolerance, ROUNDED[dtype] * made.size):
+        raise Refused(f"the {dtype} kernel would be off by {made.bound:.2g}.")
     return "collapsed", f"{made.words} instead of {count_text(layer.tokens)} exponentials", made
 
 
 @once
-def _made(layer: GroupedLayer, dtype: str, tolerance: float, heard: tuple[Heard | None, ...]) -> Clustered | str:
+def _made(layer: GroupedLayer, dtype: str, tolerance: float) -> Clustered | str:
     """The forms of a layer, or why there are none: a refusal costs as much as a success."""
     try:
-        return clustered(layer, dtype, tolerance, heard)
+        return clustered(layer, dtype, tolerance)
     except Refused as refusal:
         return str(refusal)

@@ -7,7 +7,6 @@
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +18,7 @@ from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import AnyGroup, Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.runtime.gpu import pieces
-from maxaffine.runtime.gpu.listed import Heard, Listed, listed
+from maxaffine.runtime.gpu.listed import Listed, listed
 from maxaffine.runtime.gpu.patched import Patched, patched
 from maxaffine.runtime.gpu.pieces import Product
 from maxaffine.runtime.gpu.tables import Polynomials, polynomials
@@ -79,10 +78,9 @@ class Clustered:
         return ", ".join(said or ["short series"])
 
 
-def clustered(layer: GroupedLayer, dtype: str, tolerance: float, heard: Sequence[Heard | None] = ()) -> Clustered:
-    """The forms of a layer, to within `tolerance` beside rounding; `heard` is what its proof knows of each group."""
+def clustered(layer: GroupedLayer, dtype: str, tolerance: float) -> Clustered:
+    """The forms of a layer, to within `tolerance` beside rounding."""
     reach = layer.reach * (1 + 1e-12)
-    known = [*heard, *[None] * (len(layer.groups) - len(heard))]
     products: list[Product] = []
     tokens: list[Listed] = []
     patches: list[Patched] = []
@@ -91,8 +89,8 @@ def clustered(layer: GroupedLayer, dtype: str, tolerance: float, heard: Sequence
     values = [c.values for group in layer.cluster_groups() for c in group.clusters]
     least = LEAST * max((float(np.abs(one).max()) for one in values), default=0.0)
     share = max(tolerance, least, 1e-300) / len(layer.groups)
-    for group, one in zip(layer.groups, known, strict=True):
-        group = _plain(group)
+    for one in layer.groups:
+        group = _plain(one)
         if isinstance(group, Group):
             smooth.append(group)
         elif group.factored or len(group.matrix) == 1:
@@ -103,9 +101,9 @@ def clustered(layer: GroupedLayer, dtype: str, tolerance: float, heard: Sequence
             raise Refused("groups of several directions have a kernel for one output.")
         else:
             try:
-                tokens.append(listed(group, layer.centre, reach, dtype, one))
+                tokens.append(listed(group, layer.centre, reach, dtype))
             except Refused:
-                patches.append(patched(group, layer.centre, reach, dtype, share, one))
+                patches.append(patched(group, layer.centre, reach, dtype, share))
     if layer.tilt is not None:
         rows = enumerate(layer.tilt.astype(np.float64))
         products += [Product(k, (pieces.affine_factor(row, layer.centre, reach, dtype),)) for k, row in rows]

@@ -2,9 +2,8 @@
 
     F = sum_j w_j v_j,      w the softmax of s_j = a_j . z + b_j,      v_j = c_j + g_j . z
 
-Scores off by eta move F by at most 2 kappa eta, where |v_j - f| <= eps + kappa (max s - s_j) is known for every token, and by
-(e^{2 eta} - 1) 2 sup sum_j w_j |v_j - f| at most.  Of two tokens nothing has to be known: v_2 - v_1 = rho (s_2 - s_1) + tau, and
-eta moves F by at most 2 eta (|tau| / 4 + .2240 |rho|) e^{2 eta}, or by |tau| + |rho| (2 eta + 1).
+What scores off by eta cost, and a rounded query, is found on the cells of a grid (runtime/blends.py), where tokens are affine in
+the place in the cell and only those within REACH of the best one are heard.
 """
 
 import math
@@ -16,23 +15,14 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import dtype_of, gamma
 from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.runtime.blends import blends
 from maxaffine.runtime.gpu import rounding
-from maxaffine.runtime.segments import SOFT
 
 MOST_TOKENS = 48
 IN_CODE = 24  # tokens whose numbers are written into the code
 EXP = 24.0  # units that an exponential, its sums and the quotient lose
-
-
-@dataclass(frozen=True)
-class Heard:
-    """What a proof knows of a group of clusters: sup sum_k Omega_k |p_k - f|, and kappa as above (infinite: not known).
-
-    A bound of the first over all clusters, those that are far away included.
-    """
-
-    blend: float
-    kappa: float = math.inf
+SIDES = {2: 64, 3: 16}  # cells per direction
+REACH = 45.0
 
 
 @dataclass(frozen=True)
@@ -56,8 +46,8 @@ class Listed:
         return np.concatenate(columns, axis=1).ravel()
 
 
-def listed(group: ClusterGroup, centre: Array, reach: Array, dtype: str, heard: Heard | None) -> Listed:
-    """The tokens of a group; Refused where they are too many, or nothing is known of what their scores do."""
+def listed(group: ClusterGroup, centre: Array, reach: Array, dtype: str) -> Listed:
+    """The tokens of a group; Refused where they are too many, or their scores too large."""
     C, E = len(group.clusters), len(group.matrix)
     if C > MOST_TOKENS or E > 3 or group.outputs != 1 or any(cluster.count != 1 for cluster in group.clusters):
         raise Refused(f"its clusters are not up to {MOST_TOKENS} single tokens of up to three directions.")
@@ -70,30 +60,40 @@ def listed(group: ClusterGroup, centre: Array, reach: Array, dtype: str, heard: 
     large = float((np.abs(slopes) @ span + np.abs(offsets)).max())
     eta = gamma(E + 2, unit) * large + 16.0 * 2.0**-53 * (large + float(np.abs(middle) @ span) + abs(level))
     size = float((np.abs(values) + np.abs(tilts) @ span).max())
-    scored, blend = _scored(slopes, offsets, values, tilts, span, eta, heard)
-    evaluated = gamma(E + 2, unit) * size + (EXP + 2.0 * C) * unit * (2.0 * size)
     each = np.array([rounding.coordinate(row, centre, reach, unit) for row in group.matrix])
-    steep = 2.0 * blend * np.ptp(slopes, axis=0) + np.abs(tilts).max(axis=0)
-    return Listed(group.matrix, slopes, offsets, values, tilts, scored, evaluated, float(each @ steep), size)
-
-
-def _scored(
-    slopes: Array, offsets: Array, values: Array, tilts: Array, span: Array, eta: float, heard: Heard | None
-) -> tuple[float, float]:
-    """What scores off by eta cost, and a bound of sum_j w_j |v_j - F|."""
-    found = []
-    if len(slopes) == 2:
-        d, D = slopes[1] - slopes[0], tilts[1] - tilts[0]
-        rho = float(d @ D / max(float(d @ d), 1e-300))
-        left = D - rho * d
-        tau = abs(float(values[1] - values[0] - rho * (offsets[1] - offsets[0]))) + float(np.abs(left) @ span)
-        heard_by = tau / 4.0 + SOFT * abs(rho)
-        near = 2.0 * eta * heard_by * math.exp(min(2.0 * eta, 40.0))
-        found.append((min(near, tau + abs(rho) * (2.0 * eta + 1.0)), 2.0 * heard_by))
-    if heard is not None:
-        by_blend = math.expm1(2.0 * eta) * 2.0 * heard.blend if eta < 1.0 else math.inf
-        found.append((min(by_blend, 2.0 * heard.kappa * eta), 2.0 * heard.blend))
-    cost, blend = min(found, default=(math.inf, math.inf))
-    if not math.isfinite(cost):
+    scored, moved, apart = _costs(slopes, offsets, values, tilts, span, eta, each)
+    evaluated = gamma(E + 2, unit) * size + 2.0 * C * unit * 2.0 * size + EXP * unit * 2.0 * apart
+    if not math.isfinite(scored):
         raise Refused("the kernel's rounding of its scores is not bounded.")
-    return cost * (1 + 1e-9), blend
+    return Listed(group.matrix, slopes, offsets, values, tilts, scored, evaluated, moved, size)
+
+
+def _costs(
+    slopes: Array, offsets: Array, values: Array, tilts: Array, span: Array, eta: float, each: Array
+) -> tuple[float, float, float]:
+    """What scores off by eta cost, what a rounded query costs, and how far tokens that are heard together are apart."""
+    C, E = slopes.shape
+    side = SIDES.get(E, 1)
+    half = np.maximum(span, each) / side
+    grids = np.meshgrid(*(h * (2.0 * np.arange(side) + 1.0) - s for h, s in zip(half, span, strict=True)), indexing="ij")
+    middles = np.stack([grid.ravel() for grid in grids], axis=1)  # (cells, E)
+    wide = half + each  # a rounded query may lie beyond the edge
+    scores = middles @ slopes.T + offsets
+    best = scores.argmax(axis=1)
+    behind = scores - scores[np.arange(len(scores)), best][:, None] + np.abs(slopes[None] - slopes[best][:, None]) @ wide
+    cell, token = np.nonzero((behind >= -REACH - 4.0 * eta) | (np.arange(C) == best[:, None]))
+    order = np.lexsort((token != best[cell], cell))
+    cell, token = cell[order], token[order]
+    first = best[cell]
+    flat = np.zeros((len(cell), E))
+    mass = scores[cell, token] - scores[cell, first]
+    s = np.concatenate([mass[:, None], (slopes[token] - slopes[first]) * wide, flat], axis=1)
+    v = values[token] + (middles[cell] * tilts[token]).sum(axis=1)
+    heads = np.concatenate([v[:, None], tilts[token] * wide, flat], axis=1)
+    found = blends(cell, len(middles), s, heads, np.full(len(cell), eta))
+    rest = 2.0 * C * C * math.exp(-REACH) * float((np.abs(values) + np.abs(tilts) @ span).max())  # pairs with one not heard
+    steep = float(np.abs(slopes).max(initial=0.0)) * 2.0
+    starts = np.flatnonzero(np.diff(cell, prepend=-1))
+    tilted = np.maximum.reduceat(np.abs(tilts[token]) @ each, starts) + rest
+    moved = tilted + found.steered @ (each / wide) + rest * steep * float(each.sum())
+    return float(found.off.max()) + 2.0 * eta * rest, float(moved.max()), float(found.apart.max()) + rest
