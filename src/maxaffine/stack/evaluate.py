@@ -2,8 +2,6 @@
 
 Batches run in pieces that stay in the processor's cache, on several threads where that pays; heads by their own runtimes, which
 are compiled for large batches (runtime/chooser.py).  Every query goes through the same operations wherever it stands.
-
-Tensors of PyTorch run node after node in float64.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,12 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxaffine.compiled import Compiled
-from maxaffine.core.errors import BadInput
 from maxaffine.runtime import chooser, parallel
 from maxaffine.runtime.kept import once
-from maxaffine.runtime.queries import NOT_FINITE, boxes_for, flattened
 from maxaffine.structure.stacked import StackNode, StackPlan
-from maxaffine.target.target import Target
 
 Array = NDArray[Any]
 
@@ -113,26 +108,3 @@ def _arguments(node: StackNode, known: Sequence[Any], out: Array) -> None:
     for e, (row, scale) in enumerate(zip(node.maps, node.scales, strict=True)):
         value = row(known)
         out[:, e] = np.ldexp(value, -scale) if scale else value
-
-
-def tensor_values(plan: StackPlan, heads: Sequence[Compiled], target: Target, x: Sequence[Any], outside: str) -> Any:
-    """The output (B,) at a tensor (B, D), or a scalar at (D,): in float64 inside, on its device, in its dtype, differentiable."""
-    import torch
-
-    (box,) = boxes_for(target, len(x), outside)
-    points, single = flattened(box, x[0].to(torch.float64))
-    low, high = (torch.as_tensor(edge.copy(), device=points.device) for edge in (box.low, box.high))
-    with torch.no_grad():
-        if not bool(torch.isfinite(points).all()):
-            raise BadInput(NOT_FINITE)
-        slack = torch.finfo(x[0].dtype).eps * torch.maximum(low.abs(), high.abs())
-        beyond = ((points < low - slack) | (points > high + slack)).any()
-        if outside == "error" and bool(beyond):
-            raise BadInput('a query lies outside the box of the stack; outside="clamp" takes the nearest point of the box.')
-    known, plan = list(torch.minimum(torch.maximum(points, low), high).unbind(1)), plan.flat
-    for node in plan.nodes:
-        rows = [row(known) * 2.0**-s for row, s in zip(node.maps, node.scales, strict=True)]
-        said: Any = heads[node.head](torch.stack(rows, dim=1), outside="clamp")
-        known.append(said * 2.0**node.lift)
-    out = plan.result(known).to(x[0].dtype)
-    return out[0] if single else out

@@ -23,7 +23,7 @@ from maxaffine.proofs.statement import Bound, Statement
 from maxaffine.runtime.named import points_of
 from maxaffine.stack import saved, text
 from maxaffine.stack.blocks import Block, blocks
-from maxaffine.stack.evaluate import node_values, outputs, tensor_values
+from maxaffine.stack.evaluate import node_values, outputs
 from maxaffine.stack.routes import statement, statements
 from maxaffine.structure.stacked import StackPlan
 from maxaffine.target.box import Box
@@ -86,7 +86,9 @@ class Stack:
         Keywords, dictionaries, frames and labelled arrays go by name and are answered in kind (runtime/named.py).
         """
         if any(_is_tensor(one) for one in x):
-            return tensor_values(self.plan, self.heads, self.target, x, outside)
+            from maxaffine.stack import tensors
+
+            return tensors.evaluate(self, *x, outside=outside)
         points, form = points_of(self.target, x, by_name, outside)
         return form.give(self.target.present(outputs(self.plan, self.heads, points, threads)[:, None, None]))
 
@@ -162,9 +164,9 @@ class Stack:
         """A few lines: what was compiled, what is proved, what was observed."""
         return text.summary(self)
 
-    def explain(self) -> str:
-        """Every node with its share of the bound, and what is proved of every way to run the stack."""
-        return text.explain(self)
+    def explain(self, device: str = "cpu") -> str:
+        """Every node with its share of the bound, and what is proved of every way to run the stack, on `device` "cuda" too."""
+        return text.explain(self, device)
 
     def cite(self) -> str:
         """The theorems and papers behind this stack."""

@@ -6,8 +6,10 @@ import html
 import itertools
 from typing import TYPE_CHECKING
 
+from maxaffine.core.errors import BadInput
 from maxaffine.report.scope import in_words
 from maxaffine.report.text import OURS, PAPER, rewritten
+from maxaffine.stack.routes import statements
 
 if TYPE_CHECKING:
     from maxaffine.stack.stack import NodeProof, Stack
@@ -73,8 +75,10 @@ def _level(stack: Stack, level: tuple[int, ...]) -> str:
     return f"{counted(sum(stack.heads[node.head].tokens for node in nodes), 'token')}: {', '.join(shown)}"
 
 
-def explain(stack: Stack) -> str:
-    """The summary, every node with its share of the bound, and every way to run the stack."""
+def explain(stack: Stack, device: str = "cpu") -> str:
+    """The summary, every node with its share of the bound, and every way to run the stack on a device, and on the CPU."""
+    if device not in ("cpu", "cuda"):
+        raise BadInput(f'`device` (={device!r}) must be "cpu" or "cuda".')
     s = stack
     style, _, first = s.style.partition(", ")
     how = STYLES.get(style, style) + FIRST.get(first, "")
@@ -93,9 +97,10 @@ def explain(stack: Stack) -> str:
     lines.append(f"dominates  {top.name} = {top.function}, {100 * top.share:.0f}% of the bound")
     lines += ["assumes", *(f"  {line}" for line in s.certificate.assumptions)]
     lines.append("routes     the proved error of every way to run this stack")
-    for said in s.statements():
+    for said in statements(s, tuple(dict.fromkeys(("cpu", device)))):
         shown = "not covered" if said.bound is None else f"{said.bound:.4g}"
-        lines.append(f"  {f'{said.route}, {said.dtype}':<26}  {shown:<11}  {said.why}")
+        where = f"{said.route}, {said.dtype}" + ("" if said.device == "cpu" else f", {said.device}")
+        lines.append(f"  {where:<26}  {shown:<11}  {said.why}")
     return "\n".join(lines)
 
 

@@ -49,7 +49,7 @@ class DirectProgram:
             more = [*_reduction(kind, self.dtype), *own[:before], *own[lead:]]  # zeros in front only fill up other kernels' loops
             form += [kind, a, b, len(numbers), len(more)]
             numbers += more
-        return {"FORM": Numbers(form), "NUMBERS": Numbers(numbers), "BOX": Numbers(_box(self.low, self.high, self.dtype)),
+        return {"FORM": Numbers(form), "NUMBERS": Numbers(numbers), "BOX": Numbers(inner_box(self.low, self.high, self.dtype)),
                 "OUTPUTS": Numbers(self.outputs)}  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def _reduction(kind: int, dtype: str) -> list[float]:
     return [float(narrow(1 / whole)), float(upper), float(narrow(whole - np.longdouble(upper)))]
 
 
-def _box(low: tuple[float, ...], high: tuple[float, ...], dtype: str) -> list[float]:
+def inner_box(low: tuple[float, ...], high: tuple[float, ...], dtype: str) -> list[float]:
     """The largest box of numbers of the dtype within the box."""
     narrow, found = np.dtype(dtype).type, []
     for one, other in zip(low, high, strict=True):

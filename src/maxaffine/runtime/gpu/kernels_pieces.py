@@ -89,8 +89,8 @@ def _factor(x_ptr, rows, inside, x0, x1, table, once, NUMBERS: tl.constexpr, MAP
 
 
 @triton.jit
-def _product(x_ptr, rows, inside, x0, x1, table, once, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
-             TERM: tl.constexpr, SLOPE: tl.constexpr, D: tl.constexpr):  # fmt: skip
+def product_at(x_ptr, rows, inside, x0, x1, table, once, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
+               TERM: tl.constexpr, SLOPE: tl.constexpr, D: tl.constexpr):  # fmt: skip
     """The factors of one term multiplied from the left; factor SLOPE by its derivative."""
     out = _factor(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, TERM + 2, SLOPE == 0, D)
     FACTORS: tl.constexpr = FORM[TERM]
@@ -114,7 +114,7 @@ def clustered(x_ptr, out_ptr, table, smooth, listed, cells, patches, count, once
         out = tl.full(x0.shape, SHIFT[k], x0.dtype)
         for g in tl.static_range(TERMS):
             if FORM[g * STRIDE + 1] == k:
-                out += _product(x_ptr, at, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, g * STRIDE, -1, D)
+                out += product_at(x_ptr, at, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, g * STRIDE, -1, D)
         for g in tl.static_range(SMOOTH_TERMS):
             if SMOOTH_FORM[g * SMOOTH_STRIDE + 2] == k:
                 out += term_at(x_ptr, at, inside, x0, x1, smooth, once, SMOOTH, SMOOTH_MAPS, SMOOTH_FORM, g * SMOOTH_STRIDE,
@@ -146,7 +146,7 @@ def piece_slopes(x_ptr, weight_ptr, out_ptr, table, count, once, NUMBERS: tl.con
             weight = tl.load(weight_ptr + at * K + FORM[g * STRIDE + 1], mask=inside, other=0.0)
             for f in tl.static_range((STRIDE - 2) // 5):
                 if _leans(MAPS, FORM, g * STRIDE, f, d):
-                    slope = _product(x_ptr, at, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, g * STRIDE, f, D)
+                    slope = product_at(x_ptr, at, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, g * STRIDE, f, D)
                     scale = tl.full(x0.shape, MAPS[FORM[g * STRIDE + 2 + 5 * f] + 2 + 5 * d], x0.dtype)
                     out = tl.fma(weight * scale, slope, out)
         tl.store(out_ptr + at * D + d, out, mask=inside)

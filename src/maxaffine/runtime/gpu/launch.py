@@ -40,7 +40,7 @@ def runs_on(device: torch.device) -> bool:
     return device.type == "cuda" or (device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1")
 
 
-def _launch(kernel: Any, config: tuple[int, int], x: Tensor, *arguments: Any, **constants: Any) -> None:
+def launch(kernel: Any, config: tuple[int, int], x: Tensor, *arguments: Any, **constants: Any) -> None:
     """A kernel over all queries x, on their device."""
     block, warps = config
     with torch.cuda.device(x.device) if x.device.type == "cuda" else nullcontext():
@@ -84,12 +84,12 @@ class CollapsedKernel:
         if self.found.terms:
             made, numbers, table = self._program(False)
             long = made.constant and self.found.multiplications > LONG
-            _launch(
+            launch(
                 kernels.products, self.config or (LONG_PRODUCTS if long else PRODUCTS[self.found.dtype]), x, out, table, count, 1,
                 NUMBERS=numbers, MAPS=made.maps, FORM=made.form, TERMS=made.terms, STRIDE=made.stride, D=D, K=K,
             )  # fmt: skip
         for i, (maps, place, table, (n0, n1, n2, r0, r1)) in enumerate(self._trains):
-            _launch(
+            launch(
                 kernels.train, self.config or TRAIN, x, out, table, count, MAPS=maps, PLACE=place, N0=n0, N1=n1, N2=n2, R0=r0,
                 R1=r1, D=D, K=K, ADD=bool(self.found.terms) or i > 0,
             )  # fmt: skip
@@ -107,7 +107,7 @@ class CollapsedKernel:
         out = torch.empty_like(x)
         if len(x) > 0:
             made, numbers, table = self._program(True)
-            _launch(
+            launch(
                 kernels.product_slopes, self.config or SLOPES, x, weight, out, table, len(x), 1, NUMBERS=numbers, MAPS=made.maps,
                 FORM=made.form, TERMS=made.terms, STRIDE=made.stride, D=self.found.dimension, K=self.found.outputs,
             )  # fmt: skip
@@ -137,7 +137,7 @@ class WindowedKernel:
 
         out = torch.empty((len(x), self.found.outputs), dtype=self.dtype, device=x.device)
         if len(x) > 0:
-            _launch(
+            launch(
                 lookups.windowed, self.config or WINDOWED, x, self.values, out, len(x), MAPS=self.found.maps,
                 FORM=self.found.form, RHO=self.found.rho, D=self.found.dimension, K=self.found.outputs,
             )  # fmt: skip
@@ -218,7 +218,7 @@ class ClusteredKernel:
         if len(x) > 0:
             tables = [self._tables[name] for name in ("table", "smooth", "listed", "cells", "patches")]
             config = self.config or (PATCHED if self.found.patched else CLUSTERED[self.found.dtype])
-            _launch(kernels_pieces.clustered, config, x, out, *tables, len(x), 1, **self.constants)
+            launch(kernels_pieces.clustered, config, x, out, *tables, len(x), 1, **self.constants)
         return out
 
     @property
@@ -234,7 +234,7 @@ class ClusteredKernel:
         if len(x) > 0:
             names = ("NUMBERS", "MAPS", "FORM", "TERMS", "STRIDE", "D", "K")
             constants = {name: self.constants[name] for name in names}
-            _launch(
+            launch(
                 kernels_pieces.piece_slopes, self.config or SLOPES, x, weight, out, self._tables["table"], len(x), 1, **constants
             )
         return out
@@ -262,7 +262,7 @@ class DirectKernel:
         out = torch.empty((len(x), K), dtype=self.dtype, device=x.device)
         if len(x) > 0:
             config = self.config or PRODUCTS[self.found.dtype]
-            _launch(kernels_direct.direct, config, x, out, len(x), **self.constants, D=self.found.dimension, K=K)
+            launch(kernels_direct.direct, config, x, out, len(x), **self.constants, D=self.found.dimension, K=K)
         return out
 
 
