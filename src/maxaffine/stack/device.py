@@ -11,7 +11,6 @@ from maxaffine.compiled import Compiled
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT32
 from maxaffine.proofs.certificate import Certificate
-from maxaffine.proofs.routes import heard_of
 from maxaffine.runtime.gpu.direct import inner_box
 from maxaffine.runtime.gpu.stack_program import HEAD, ROOT, Form, StackProgram, Step
 from maxaffine.runtime.gpu.stacked import FURTHEST, PLAIN, form_of, program_of, stored
@@ -110,7 +109,7 @@ def _form(source: Source, number: int, dtype: str) -> Form:
     beta, bound = float(head.certificate.bound or 0.0), source.certificate.bound or source.error
     left = max(source.error - bound, 0.0) / bound
     share = SHORT if dtype == "float32" else max(min(left / 4.0, SHORT), LEAST)
-    return form_of(head.weights, dtype, max(share * beta, head.reserve or 0.0), heard_of(head.certificate))
+    return form_of(head.weights, dtype, max(share * beta, head.reserve or 0.0))
 
 
 def _step(node: StackNode, head: Compiled, dtype: str) -> Step:

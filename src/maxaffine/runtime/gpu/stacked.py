@@ -15,7 +15,6 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import dtype_of
 from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.runtime.gpu.clustered import clustered
-from maxaffine.runtime.gpu.listed import Heard
 from maxaffine.runtime.gpu.stack_program import (
     ABSOLUTE,
     LENGTH,
@@ -53,12 +52,12 @@ def stored(row: AffineMap, dtype: str) -> Row:
     return Row(float(narrow(row.constant)), row.indices, tuple(float(narrow(w)) for w in row.weights))
 
 
-def form_of(layer: AnyLayer, dtype: str, tolerance: float, heard: tuple[Heard | None, ...]) -> Form:
+def form_of(layer: AnyLayer, dtype: str, tolerance: float) -> Form:
     """A head in that dtype within `tolerance` and rounding; Refused where it has no form that goes into the kernel of a stack."""
     if not layer.grouped or layer.several or layer.d_out != 1 or layer.dimension > 2:
         raise Refused("one of its heads does not collapse")
     if layer.has_clusters:
-        made = clustered(layer, dtype, tolerance, heard)
+        made = clustered(layer, dtype, tolerance)
         if made.patched or (made.smooth is not None and made.smooth.trains):
             raise Refused("one of its heads of two directions takes patches")
         return made
