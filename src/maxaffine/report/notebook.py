@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from maxaffine.core.budget import count_text, size
@@ -23,14 +25,30 @@ PARTS = {"approximation": style.BLUE, "leakage": style.ORANGE, "rounding": style
 WIDTH, HEIGHT = 420, 16  # of the bar, pixels
 
 
+@dataclass(frozen=True)
+class Part:
+    """A part of a bound: what it is called, how large it is, what is told where the mouse rests on it, and its colour."""
+
+    name: str
+    size: float
+    told: str
+    colour: str
+
+
 def as_html(compiled: Compiled) -> str:
     """What a notebook shows of a layer that ends a cell."""
-    rows = "".join(
+    return page(_rows(compiled), _bar(compiled), _picture(compiled), {"as text": summary(compiled)})
+
+
+def page(rows: Sequence[tuple[str, str]], drawn: str, seen: str, texts: Mapping[str, str]) -> str:
+    """A table of names and what is said of them, a bar and a picture, and texts that open at a click."""
+    table = "".join(
         f'<tr><th style="text-align:left;padding-right:1em">{name}</th><td style="text-align:left">{html.escape(said)}</td></tr>'
-        for name, said in _rows(compiled)
+        for name, said in rows
     )
-    details = f"<details><summary>as text</summary><pre>{html.escape(summary(compiled))}</pre></details>"
-    return f"<div><table>{rows}</table>{_bar(compiled)}{_picture(compiled)}{details}</div>"
+    opened = ((name, html.escape(text)) for name, text in texts.items())
+    details = "".join(f"<details><summary>{name}</summary><pre>{text}</pre></details>" for name, text in opened)
+    return f"<div><table>{table}</table>{drawn}{seen}{details}</div>"
 
 
 def _rows(c: Compiled) -> list[tuple[str, str]]:
@@ -49,29 +67,36 @@ def _rows(c: Compiled) -> list[tuple[str, str]]:
 
 
 def _bar(c: Compiled) -> str:
-    """The parts of the bound from left to right, the error asked for as the end of the bar, what was observed as a tick."""
+    """The parts of the bound of a layer."""
     if c.bound is None or not c.error > 0.0:
         return ""
-    scale = WIDTH / max(c.bound, c.error)
-    said, drawn, legend, at = meaning(c), [], [], 0.0
-    for name, part in c.certificate.parts.items():
-        colour, wide = PARTS.get(name, style.QUIET), part * scale
-        title = html.escape(f"{name}: {part:.3g} ({said[name]})")
-        drawn.append(f'<rect x="{at:.2f}" width="{wide:.2f}" height="{HEIGHT}" fill="{colour}"><title>{title}</title></rect>')
+    said = meaning(c)
+    parts = [Part(name, size, said[name], PARTS.get(name, style.QUIET)) for name, size in c.certificate.parts.items()]
+    return bar(parts, c.bound, c.error, c.observed.error)
+
+
+def bar(parts: Sequence[Part], bound: float, error: float, observed: float) -> str:
+    """The parts of the bound from left to right, the error asked for as the end of the bar, what was observed as a tick."""
+    scale = WIDTH / max(bound, error)
+    drawn, legend, at = list[str](), list[str](), 0.0
+    for part in parts:
+        wide, title = part.size * scale, html.escape(f"{part.name}: {part.size:.3g} ({part.told})")
+        place = f'x="{at:.2f}" width="{wide:.2f}" height="{HEIGHT}" fill="{part.colour}"'
+        drawn.append(f"<rect {place}><title>{title}</title></rect>")
         if wide >= 1.0:
-            legend.append(f'<span style="color:{colour}">&#9632;</span> {html.escape(name)}')
+            legend.append(f'<span style="color:{part.colour}">&#9632;</span> {html.escape(part.name)}')
         at += wide
-    tick = min(c.observed.error * scale, WIDTH)
-    asked = c.error * scale
+    tick = min(observed * scale, WIDTH)
+    asked = error * scale
     return (
         f'<svg width="{WIDTH + 2}" height="{HEIGHT + 2}" role="img" aria-label="parts of the bound beside the error asked for">'
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="{style.QUIET}"/>{"".join(drawn)}'
         f'<line x1="{tick:.2f}" x2="{tick:.2f}" y1="0" y2="{HEIGHT}" stroke="{style.WORST}" stroke-width="2">'
-        f"<title>observed {c.observed.error:.3g}</title></line>"
+        f"<title>observed {observed:.3g}</title></line>"
         f'<line x1="{asked:.2f}" x2="{asked:.2f}" y1="0" y2="{HEIGHT}" stroke="{style.QUIET}">'
-        f"<title>asked {c.error:g}</title></line></svg>"
+        f"<title>asked {error:g}</title></line></svg>"
         f'<div style="font-size:smaller">{" &nbsp; ".join(legend)} &nbsp; <span style="color:{style.WORST}">|</span> observed; '
-        f"the frame ends at {max(c.bound, c.error):.3g}</div>"
+        f"the frame ends at {max(bound, error):.3g}</div>"
     )
 
 
@@ -81,10 +106,15 @@ def _picture(c: Compiled) -> str:
 
     try:
         with style.look():
-            drawn = style.render(small_figure(Probe(c)), ".png", dots=100)
+            return image(small_figure(Probe(c)), "the layer and its error")
     except (MaxaffineError, ValueError):
         return ""
-    return f'<img alt="the layer and its error" src="data:image/png;base64,{base64.b64encode(drawn).decode()}"/>'
+
+
+def image(figure: Figure, words: str) -> str:
+    """A figure inside a page."""
+    drawn = base64.b64encode(style.render(figure, ".png", dots=100)).decode()
+    return f'<img alt="{words}" src="data:image/png;base64,{drawn}"/>'
 
 
 def small_figure(probe: Probe) -> Figure:

@@ -9,6 +9,9 @@ from maxaffine.core.errors import Refused
 from maxaffine.report import style
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from maxaffine.stack.stack import Stack
 
 Places = dict[str, tuple[float, float]]
@@ -17,9 +20,19 @@ MOST = 120  # nodes that a picture shows
 HIGH = 0.42  # inches per row
 
 
-def draw(stack: Stack, path: str | Path) -> Path:
-    """Draw a stack into a PNG, SVG or PDF."""
-    style.suffix_of(path)
+def draw_axes(stack: Stack, path: str | Path | None = None) -> tuple[Axes, ...]:
+    """Draw a stack, into a PNG, SVG or PDF where a path is given, and return the axes."""
+    if path is not None:
+        style.suffix_of(path)
+    drawn = figure(stack)
+    if path is not None:
+        with style.look():
+            style.save(drawn, path)
+    return tuple(drawn.axes)
+
+
+def figure(stack: Stack) -> Figure:
+    """The figure itself, a matplotlib Figure that no window and no pyplot state knows of."""
     if len(stack.nodes) > MOST:
         raise Refused(f"a picture shows at most {MOST} nodes, and this stack has {len(stack.nodes)}; `explain()` lists them.")
     layers = sorted({node.layer for node in stack.nodes})  # a norm stands where its value is known
@@ -29,8 +42,8 @@ def draw(stack: Stack, path: str | Path) -> Path:
     places: Places = {
         name: (float(x), -(i + 0.5) * rows / len(column)) for x, column in enumerate(columns) for i, name in enumerate(column)
     }
-    with style.sheet(path, (2.0 + 2.1 * len(columns), 1.4 + HIGH * max(rows, 4))) as (figure, grid):
-        axes = grid[0][0]
+    with style.look():
+        drawn, ((axes,),) = style.new_figure((2.0 + 2.1 * len(columns), 1.4 + HIGH * max(rows, 4)))
         _lines(axes, stack, places)
         _boxes(axes, stack, places)
         axes.set_xlim(-0.6, len(columns) - 0.4)
@@ -42,8 +55,8 @@ def draw(stack: Stack, path: str | Path) -> Path:
             axes.text(x, 0.55, f"{which}: {tokens} tokens", ha="center", fontsize=9, fontweight="bold")
         what = style.shortened(stack.target.name or stack.target.text or "a formula", 90)
         proved = f"{stack.tokens} tokens in {stack.layers} layers, proved to {stack.certificate.bound:.2g}"
-        style.headline(figure, f"{what}: {proved}; darker boxes take more of the bound")
-    return Path(path)
+        style.headline(drawn, f"{what}: {proved}; darker boxes take more of the bound")
+    return drawn
 
 
 def _lines(axes: Any, stack: Stack, places: Places) -> None:

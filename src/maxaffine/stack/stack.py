@@ -30,6 +30,8 @@ from maxaffine.target.box import Box
 from maxaffine.target.target import Target
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from maxaffine.export.judge import Judged
     from maxaffine.stack.torch_stack import StackModule
 
@@ -172,11 +174,15 @@ class Stack:
         """The theorems and papers behind this stack."""
         return text.cite(self)
 
-    def draw(self, path: str | Path) -> None:
-        """Draw the stack: its layers and nodes, their tokens, and their shares of the bound."""
-        from maxaffine.stack.picture import draw
+    def draw(self, path: str | Path | None = None) -> tuple[Axes, ...]:
+        """Draw layers and nodes, their tokens and their shares of the bound, into a file where a path is given.
 
-        draw(self, path)
+        Returns:
+            The axes of the figure; `axes[0].figure` is the figure.
+        """
+        from maxaffine.stack.picture import draw_axes
+
+        return draw_axes(self, path)
 
     def __repr__(self) -> str:
         bound = "no bound" if self.bound is None else f"bound {self.bound:.4g}"
@@ -188,7 +194,9 @@ class Stack:
         )
 
     def _repr_html_(self) -> str:
-        return text.as_html(self)
+        from maxaffine.stack.notebook import as_html
+
+        return as_html(self)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--json` prints."""

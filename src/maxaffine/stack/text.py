@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import itertools
 from typing import TYPE_CHECKING
 
@@ -85,7 +84,7 @@ def explain(stack: Stack, device: str = "cpu") -> str:
     lines = [summary(s), f"cut        {how}"]
     lines += [f"tried      {one}" for one in s.tried]
     lines.append("nodes      error <= sum of W beta, and rounding: beta is the error of a head, W what it weighs in the answer")
-    lines += _table(s)
+    lines += table(s)
     rough = [node.name for node in s.nodes if node.rough]
     if rough:
         lines.append(f"rough      {', '.join(rough)}: slopes are not bounded; what errors of the arguments do is in the share")
@@ -104,7 +103,7 @@ def explain(stack: Stack, device: str = "cpu") -> str:
     return "\n".join(lines)
 
 
-def _table(stack: Stack) -> list[str]:
+def table(stack: Stack) -> list[str]:
     """A line per node."""
     arguments = {node.name: ", ".join(_short(one.text) for one in node.arguments) for node in stack.plan.nodes}
     shown = sorted(stack.nodes, key=lambda node: -node.share)[:LISTED]
@@ -132,8 +131,3 @@ def cite(stack: Stack) -> str:
     lines = [PAPER, "  one softmax attention layer per layer of the stack", OURS, f"  {stack.certificate.theorem}"]
     lines += sorted({f"  {head.certificate.theorem}" for head in stack.heads})
     return "\n".join(lines)
-
-
-def as_html(stack: Stack) -> str:
-    """The summary for notebooks."""
-    return f"<pre>{html.escape(summary(stack))}</pre>"
