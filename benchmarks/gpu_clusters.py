@@ -18,7 +18,6 @@ from typing import Any
 ONE = (-1.0, 1.0)
 SQUARE = {"x": ONE, "y": ONE}
 RING = 0.5
-FUSED = ("max", "abs-sin", "franke")  # that are put into a compiled model
 
 LAYERS: dict[str, tuple[str, dict[str, tuple[float, float]] | None, float, float]] = {  # text, box, error, G/s that are asked for
     "max": ("max(x, y)", SQUARE, 1e-6, 200),
@@ -58,6 +57,7 @@ def prepare(folder: Path, names: list[str]) -> None:
     """Compile and save every layer, and its direct form."""
     import maxaffine as ma
     from maxaffine.proofs.direct_form import on_device
+    from maxaffine.proofs.routes import narrow_tolerance
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in names or LAYERS:
@@ -68,6 +68,7 @@ def prepare(folder: Path, names: list[str]) -> None:
         made = on_device(layer, "float32")
         form = made if isinstance(made, str) else [made.rows, made.outputs, made.low, made.high, made.bound]
         known = {"error": error, "bound": float(layer.bound), "direct": form}
+        known |= {"narrow": narrow_tolerance(layer), "reserve": layer.reserve or 0.0}
         (folder / f"{name}.json").write_text(json.dumps(known))
         print(f"{name}: {layer} in {time.perf_counter() - start:.1f} s", flush=True)
 
@@ -140,40 +141,6 @@ def calls(kernel: Any, compiled: Any, x: Any) -> dict[str, Any]:
         own["same as the call"] = bool(torch.equal(out, run()))
         own["graph"] = wall(graph.replay)
         found[str(batch)] = own
-    return found
-
-
-def fused(layer: Any, width: int = 64) -> dict[str, Any]:
-    """Kernels of a compiled model with a layer in it, and of the same model with ReLU in its place."""
-    import torch
-
-    from maxaffine.export.torch_module import to_torch
-
-    class Model(torch.nn.Module):
-        def __init__(self, inner: torch.nn.Module, D: int) -> None:
-            super().__init__()
-            self.first, self.inner, self.last = torch.nn.Linear(width, D), inner, torch.nn.Linear(1, width)
-
-        def forward(self, h: Any) -> Any:
-            return self.last(self.inner(torch.tanh(self.first(h))).reshape(-1, 1).to(h.dtype))
-
-    class Plain(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            return torch.relu(x).sum(dim=1)
-
-    D, found = layer.dimension, {}
-    for name, inner in (("layer", to_torch(layer, (), None, False)), ("relu", Plain())):
-        model = torch.compile(Model(inner, D).to("cuda"))
-        h = torch.randn(10_000, width, device="cuda")
-        with torch.no_grad():
-            model(h)
-            model(h)
-            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
-                model(h)
-                torch.cuda.synchronize()
-        events = [event for event in seen.events() if event.device_type == torch.autograd.DeviceType.CUDA]
-        found[name] = {"kernels": len(events), "microseconds": sum(event.device_time_total for event in events)}
-        found[name]["names"] = [event.name[:60] for event in events][:12]
     return found
 
 
@@ -256,8 +223,6 @@ def measure(folder: Path, out: Path, small: bool, every: bool) -> None:
                 row["formula"] = rate(compiled, x)
                 row["ratio"] = row["ours"] / row["formula"]
                 row["calls"] = calls(made.kernel, compiled, x)
-                if name in FUSED:
-                    row["in a compiled model"] = fused(layer)
         except Exception as failure:
             row["failed"] = f"{type(failure).__name__}: {failure}"[:600]
             print(traceback.format_exc()[-1500:], flush=True)

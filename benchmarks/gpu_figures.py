@@ -141,6 +141,38 @@ in float64 by PyTorch's own operations, which inductor fuses into several kernel
 """
 
 
+FUSED = """A layer between two linear layers of a float32 model (`benchmarks/gpu_fused.py`), beside the same model with a ReLU
+and a sum in its place. *Kernel* is `layer.to_torch(form="kernel")`, one operator; *structure* is `layer.to_torch()`, by
+PyTorch's own operations in float64. Kernels of one call of the compiled model, batch 10,000, and of one step of training, forward
+and backward.
+"""
+FUSED_CALLS = """Microseconds of wall time per call of that model: run eagerly, compiled, and with mode="reduce-overhead",
+which replays a CUDA graph.
+"""
+
+
+def fused() -> list[str]:
+    """Models with a layer in them: benchmarks/gpu_fused.py; empty where that was not run."""
+    path = ROOT / "benchmarks" / "results" / "gpu_fused.json"
+    if not path.exists():
+        return []
+    kernels, calls, ways = [], [], ("eager", "compiled", "reduce-overhead")
+    for one in json.loads(path.read_text())["rows"]:
+        if "failed" in one:
+            kernels.append([KINDS[one["name"]], one["failed"], *["failed"] * 4])
+            continue
+        for form in ("kernel", "structure", "relu"):
+            here = one[f"{form}, float32, 10000, compiled"]
+            step, word = here["training"], {"relu": "ReLU and sum"}.get(form, form)
+            cells = (f"{part[what]:.0f}" for part in (here, step) for what in ("kernels", "microseconds"))
+            kernels.append([KINDS[one["name"]], word, *cells])
+            times = (f"{one[f'{form}, float32, {batch}, {how}']['call']:.0f}" for batch in (1, 10000) for how in ways)
+            calls.append([KINDS[one["name"]], word, *times])
+    head = ["target", "in the model", "kernels", "microseconds of kernels", "kernels of a step of training", "microseconds"]
+    timed = [f"{how}, batch {batch}" for batch in ("1", "10,000") for how in ("eager", "compiled", "CUDA graph")]
+    return [FUSED, *table(head, kernels), FUSED_CALLS, *table(["target", "in the model", *timed], calls)]
+
+
 def kinds() -> list[str]:
     """Every kind of layer beside its formula by torch.compile, and the direct form: benchmarks/gpu_clusters.py."""
     path = ROOT / "benchmarks" / "results" / "gpu_clusters.json"
@@ -160,7 +192,7 @@ def kinds() -> list[str]:
     timed = [f"{what}, batch {batch}" for batch in ("1", "10,000") for what in ("call", "CUDA graph", "formula")]
     models = ["layer in the model", "kernels", "microseconds of kernels", "kernels with a ReLU in its place", "microseconds"]
     said = [SAID, *table(head, rows), CALLS, *table(["target", *timed, "launches"], small)]
-    return [*said, INSIDE, *table(models, inside)]
+    return [*said, *(fused() or [INSIDE, *table(models, inside)])]
 
 
 def windows(results: dict[str, Any]) -> list[str]:

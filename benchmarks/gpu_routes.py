@@ -26,8 +26,8 @@ from maxaffine.export.torch_module import to_multihead_attention, to_torch
 from maxaffine.layer.file import from_tensors
 from maxaffine.layer.layer import shaped
 from maxaffine.layer.matrices import matrices
-from maxaffine.runtime.gpu import launch
-from maxaffine.runtime.torch_runtime import TorchLayer
+from maxaffine.runtime.torch_operator import operator
+from maxaffine.runtime.torch_runtime import TorchLayer, tolerance
 
 Run = Callable[[Array], Any]
 Build = Callable[[], tuple[Run, str]]
@@ -71,15 +71,23 @@ def runs(entry: dict[str, Any], layer: Any, device: torch.device) -> Iterator[tu
     """Route, variant, dtype of x, and how to build what runs (with a word on what it is), for every route of the device."""
 
     def tensors(dtype: str, gradient: bool, runtime: str | None) -> tuple[Run, str]:
-        kernels = dtype == "float32" and launch.runs_on(device)  # as runtime/torch_runtime.py decides
-        tolerance = entry["narrow"] if kernels else entry["reserve"]
-        made = TorchLayer(layer, device, WIDTHS[dtype], runtime, tolerance)
+        allowed = tolerance(layer, device, WIDTHS[dtype], entry["narrow"], entry["reserve"])
+        made = TorchLayer(layer, device, WIDTHS[dtype], runtime, allowed)
 
         def run(x: Array) -> Any:
             given = torch.tensor(x, dtype=WIDTHS[dtype], device=device, requires_grad=gradient)
             return made(given).detach().double().cpu().numpy()
 
         return run, made.runtime
+
+    def operators(dtype: str) -> tuple[Run, str]:
+        made = operator(layer, entry["narrow"], entry["reserve"])
+
+        def run(x: Array) -> Any:
+            given = torch.tensor(x, dtype=WIDTHS[dtype], device=device)
+            return torch.ops.maxaffine.layer(given, made.key, made.outputs).double().cpu().numpy()
+
+        return run, made.on(torch.zeros(1, dtype=WIDTHS[dtype], device=device)).runtime
 
     def module(make: Callable[[], Any], dtype: str, gradient: bool = False, rows: int = 1) -> tuple[Run, str]:
         made = make().to(device)
@@ -101,6 +109,7 @@ def runs(entry: dict[str, Any], layer: Any, device: torch.device) -> Iterator[tu
         yield "tensors", "", dtype, lambda d=dtype: tensors(d, False, None)  # type: ignore[misc]
         yield "tensors with gradients", "", dtype, lambda d=dtype: tensors(d, True, None)  # type: ignore[misc]
         yield "factorised tensors", "", dtype, lambda d=dtype: tensors(d, False, "factorised")  # type: ignore[misc]
+        yield "kernel module", "", dtype, lambda d=dtype: operators(d)  # type: ignore[misc]
 
     def fast() -> Any:
         return to_torch(layer, output, None, False)
@@ -120,8 +129,9 @@ def runs(entry: dict[str, Any], layer: Any, device: torch.device) -> Iterator[tu
 
 def said_of(entry: dict[str, Any], route: str, dtype: str) -> tuple[float | None, str, str]:
     """The bound of a route in the index, why it is or is not there, and its arithmetic."""
+    by_dtype = route.endswith(("tensors", "with gradients", "kernel module"))
     for one in entry["statements"]:
-        if one["route"] == route and (not route.endswith(("tensors", "with gradients")) or one["dtype"] == dtype):
+        if one["route"] == route and (not by_dtype or one["dtype"] == dtype):
             return one["bound"], one["why"], one["dtype"]
     raise KeyError(route)
 

@@ -32,13 +32,13 @@ from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.progress import Progress, bar, silent
 from maxaffine.core.rounding import compute_format
 from maxaffine.layer.file import from_tensors
-from maxaffine.proofs.routes import TENSORS, narrow_tolerance
+from maxaffine.proofs.routes import OPERATOR, TENSORS, narrow_tolerance
 from maxaffine.runtime.gpu.choice import choose
 from maxaffine.target.target import Target
 
 POINTS, CELLS = 2000, 1200
 SHARP = 1e-4  # of the bound, that an enclosure of the target may be wide
-ROUTES = (*TENSORS, "module", "literal module", "multihead")
+ROUTES = (*TENSORS, OPERATOR, "module", "literal module", "multihead")
 CLIMBED = ("arrays", "tensors", "literal module")  # routes whose worst points here are looked at there
 LOOK = Effort(starts=800, climbers=8, tries=4, rounds=12)
 
@@ -79,7 +79,7 @@ def _entry(compiled: Compiled, head: str, number: int, file: str, points: str) -
     kind = "entries" if certificate.scope.over == "entries" else "sup" if np.isinf(certificate.norm) else float(certificate.norm)
     own, found = compute_format(compiled.dtype).name, []
     for route in ROUTES:
-        for dtype in ("float64", "float32") if route in TENSORS else (own,):
+        for dtype in ("float64", "float32") if route in (*TENSORS, OPERATOR) else (own,):
             found.append(compiled.statement(route, dtype, "cuda").to_json())
     return {
         "number": number, "head": head, "target": compiled.target.name or compiled.target.text or "callable",

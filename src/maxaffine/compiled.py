@@ -273,11 +273,14 @@ class Compiled:
     # -- export
 
     def to_torch(self, kind: str = "self", form: str = "fast", trainable: bool = False) -> Exported:
-        """A torch.nn.Module: "fast" through the structure, or the "literal" self- or cross-attention."""
-        from maxaffine.export import torch_module
+        """A torch.nn.Module: "fast" by the structure, the "literal" self- or cross-attention, or one operator, the "kernel"."""
+        from maxaffine.export import kernel_module, torch_module
 
-        if kind not in ("self", "cross") or form not in ("fast", "literal"):
-            raise BadInput(f'`kind` (={kind!r}) must be "self" or "cross", and `form` (={form!r}) "fast" or "literal".')
+        if kind not in ("self", "cross") or form not in ("fast", "literal", "kernel"):
+            forms = f'`form` (={form!r}) "fast", "literal" or "kernel"'
+            raise BadInput(f'`kind` (={kind!r}) must be "self" or "cross", and {forms}.')
+        if form == "kernel":
+            return kernel_module.to_kernel(self, trainable)
         if self.target.inputs == "pair":
             kind = "cross"
         made = self.matrices(kind) if form == "literal" else None

@@ -23,7 +23,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "NumPy": ("arrays", "direct", "collapsed", "windowed", "two-level", "factorised", "blocked", "nearest"),
     "tensors": ("tensors",),
     "gradient, factorised": ("tensors with gradients", "factorised tensors"),
-    "to_torch, ONNX": ("module", "onnx"),
+    "to_torch, ONNX": ("module", "kernel module", "onnx"),
     "literal module, MultiheadAttention": ("literal module", "multihead"),
     "dense, matrices, literal ONNX, safetensors": ("dense", "matrices", "literal onnx", "safetensors"),
 }

@@ -25,7 +25,7 @@ from maxaffine.export.safetensors_file import pack, run
 from maxaffine.export.write import in_steps, module_answers, onnx_answers
 from maxaffine.layer.layer import shaped
 from maxaffine.layer.records import CrossMatrices, SelfMatrices
-from maxaffine.proofs.routes import TENSORS
+from maxaffine.proofs.routes import OPERATOR, TENSORS
 from maxaffine.proofs.statement import Statement
 
 Run = Callable[[Array], Array]
@@ -58,7 +58,7 @@ class Way:
 
 def ways(compiled: Compiled, kept: Callable[[str], bool] = lambda route: True) -> Iterator[Way]:
     """All ways of a layer whose route is `kept`, those that are not covered among them."""
-    for make in (_arrays, _tensors, _modules, _literal_modules, _matrices, _onnx, _safetensors):
+    for make in (_arrays, _tensors, _modules, _operators, _literal_modules, _matrices, _onnx, _safetensors):
         yield from (way for way in make(compiled) if kept(way.route))
 
 
@@ -130,6 +130,17 @@ def _modules(compiled: Compiled) -> Iterator[Way]:
         assert changed is not None
         variant = "in float64" if own == "float32" else "in float32"
         yield Way("module", variant, changed, lambda: _called(other, "float64", compiled))
+
+
+def _operators(compiled: Compiled) -> Iterator[Way]:
+    made = cache(lambda: compiled.to_torch(form="kernel"))
+
+    def build(dtype: str, gradient: bool) -> Run:
+        return _called(made(), dtype, compiled, gradient)
+
+    for dtype, gradient in (("float64", False), ("float64", True), ("float32", False)):
+        said = compiled.statement(OPERATOR, dtype)
+        yield Way(OPERATOR, "with gradients" if gradient else "", said, partial(build, dtype, gradient), dtype == "float32")
 
 
 def _literal_modules(compiled: Compiled) -> Iterator[Way]:

@@ -47,11 +47,14 @@ class Exported(Stated):
         found: torch.dtype = getattr(self, self.carrier).dtype
         return found
 
-    def points(self, *x: Tensor) -> Tensor:
-        """Points (B, D) in float64, moved into the box; a sequence (B, d, n) is read column by column."""
+    def joined(self, *x: Tensor) -> Tensor:
+        """Points (B, D) as they came; a sequence (B, d, n) is read column by column."""
         flat = [one.transpose(1, 2).reshape(one.shape[0], -1) if one.dim() == 3 else one for one in x]
-        joined = flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)
-        return torch.clamp(joined.to(torch.float64), self.low, self.high)
+        return flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)
+
+    def points(self, *x: Tensor) -> Tensor:
+        """Points (B, D) in float64, moved into the box."""
+        return torch.clamp(self.joined(*x).to(torch.float64), self.low, self.high)
 
     def present(self, y: Tensor) -> Tensor:
         """(B, d_out, n_out) in the shape of the target: (B,), (B, K) or (B, d_out, n_out)."""

@@ -18,6 +18,7 @@ from maxaffine.core.rounding import compute_format
 from maxaffine.export.head import Head, head_of
 from maxaffine.export.judge import Judged, judge, points
 from maxaffine.layer.layer import shaped
+from maxaffine.proofs.routes import OPERATOR
 from maxaffine.proofs.statement import Statement
 from maxaffine.runtime import chooser
 
@@ -142,7 +143,9 @@ def _judge(source: Compiled, form: str, dtype: str, run: Run, said: Statement) -
     if dtype != "float64":
         x = np.clip(x.astype(np.float32).astype(np.float64), layer.low, layer.high)
     # The softmax itself, not a collapse of it: what is measured is what the export adds.
-    runtime = next(name for name in ("two-level", "factorised", "dense", "blocked") if name in chooser.available(layer))
+    softmax = ("two-level", "factorised", "dense", "blocked")
+    names = ("hard",) if layer.hard and said.route == OPERATOR else softmax
+    runtime = next(name for name in names if name in chooser.available(layer))
     expected = np.asarray(source(*source.target.split(x), runtime=runtime, outside="clamp"), dtype=np.float64)
     return judge(form, dtype, run, x, expected, said, _allowed(source, said, expected))
 
@@ -236,7 +239,7 @@ def judge_module(source: Compiled, module: Any, form: str) -> Judged:
 
 def _judge_module(source: Compiled, module: Any, form: str, dtype: str, said: Statement) -> Judged:
     # small batches: literal self-attention holds tokens times tokens numbers for every point
-    run = in_steps(module_answers(module, dtype, source.weights.inputs), 16)
+    run = in_steps(module_answers(module, dtype, source.weights.inputs), 4096 if form == "kernel" else 16)
     return _judge(source, f"torch {form}", dtype, run, said)
 
 

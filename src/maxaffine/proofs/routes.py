@@ -5,6 +5,7 @@
     direct                          layer(x, runtime="direct"): the target's own formula, with a bound of its own
     tensors                         layer(t) for tensors of PyTorch, with gradients, and by runtime="factorised"
     module                          layer.to_torch(), by the structure; all inside in float64
+    kernel module                   layer.to_torch(form="kernel"): one operator, answered as tensors are
     literal module, multihead       layer.to_torch(form="literal"), layer.to_multihead_attention()
     matrices                        layer.matrices(), multiplied by hand in float64
     onnx, literal onnx              layer.to_onnx(), by the structure or by the Attention operator
@@ -47,6 +48,7 @@ CLAMPS = "queries are moved to the nearest point of the box; not-a-number stays 
 UNSAID = "nothing is said outside the box"
 RUNTIMES = ("parts", "collapsed", "windowed", "two-level", "factorised", "dense", "blocked", "nearest")
 TENSORS = ("tensors", "tensors with gradients", "factorised tensors")
+OPERATOR = "kernel module"
 LITERAL = ("dense", "literal module", "multihead", "matrices", "literal onnx", "safetensors")
 ROUGHER = 1.8  # what the checker, which takes heads at entries over the whole box there, counts up to 2.1 times
 NARROW = {"bfloat16": BFLOAT16, "float16": FLOAT16}  # of tensors: computed with in float32
@@ -82,6 +84,7 @@ ROUTES: dict[str, Route] = {
         ),
         Route("direct tensors", 'layer(tensor, runtime="direct")', ("float64", "float32"), RAISES, devices=("cuda",)),
         Route("module", "layer.to_torch()", ("own",), CLAMPS, True, ("cpu", "cuda")),
+        Route(OPERATOR, 'layer.to_torch(form="kernel")', ("float64", "float32"), CLAMPS, True, ("cpu", "cuda")),
         Route("literal module", 'layer.to_torch(form="literal")', ("own",), CLAMPS, True, ("cpu", "cuda")),
         Route("multihead", "layer.to_multihead_attention()", ("own",), CLAMPS, True, ("cpu", "cuda")),
         Route("matrices", "layer.matrices()", ("float64",), UNSAID),
@@ -167,7 +170,7 @@ def statement(source: Source, route: str = "arrays", dtype: str | None = None, d
         raise BadInput(f'`device` (={device!r}) must be "cpu" or "cuda".')
     found, own = ROUTES[route], compute_format(source.weights.dtype).name
     allowed = [own if one == "own" else one for one in found.dtypes]
-    allowed += [*NARROW] if route in TENSORS else []
+    allowed += [*NARROW] if route in (*TENSORS, OPERATOR) else []
     chosen = allowed[0] if dtype is None else dtype
     if chosen not in allowed:
         raise BadInput(f"`dtype` (={dtype!r}) is not one of this route's ({', '.join(allowed)}).")
@@ -238,7 +241,7 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
         if route.name == "collapsed" and source.reserve is None:
             return refuse("the certificate leaves no margin for a collapse")
     hard = certificate.runtime == "hard"
-    if hard and route.name not in ("arrays", "nearest", "tensors", "tensors with gradients"):
+    if hard and route.name not in ("arrays", "nearest", "tensors", "tensors with gradients", OPERATOR):
         return refuse(DIFFERENT)
     if route.name in LITERAL and not (route.name == "dense" and dense_is_counted(layer, certificate.argument)):
         bound = source.literal.get(dtype, "nothing is stated of it")
@@ -247,7 +250,7 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
         parts = {"layer": certificate.bound, "literal softmax": max(bound - certificate.bound, 0.0)}
         return prove(parts, "the literal softmax in this arithmetic", (LITERAL_SOFTMAX,))
     parts = {"layer": certificate.bound}
-    if route.name in TENSORS:
+    if route.name in (*TENSORS, OPERATOR):
         return _tensors(source, route, dtype, device, parts, prove, hard)
     if route.name in ("module", "onnx"):
         return prove(parts, "computed by the structure of the layer, in float64 inside")
@@ -286,7 +289,8 @@ def _tensors(
             return prove(ended({**parts, "kernel": kept}), f"the {name} kernel: {reason}{last}")
         except Refused:
             pass
-    why = "the nearest entry" if hard else "computed in float64" if route.gradient or device == "cuda" else "as arrays are"
+    wide = device == "cuda" or route.name in TENSORS[1:]
+    why = "the nearest entry" if hard else "computed in float64" if wide else "as arrays are"
     if rounded:
         parts = {**parts, "output": _rounded_output(source, FLOAT32, parts["layer"])}
         why += ", and rounded to float32 at the end"

@@ -110,10 +110,38 @@ class TorchLayer:
             out = self.kernel(x.contiguous())
         return out.reshape(len(x), self.structure.d_out, self.structure.n_out)
 
+    def plain(self, x: Tensor) -> Tensor:
+        """F(x) without gradients: (B, K) in the dtype of x, also where that is narrower than this layer's.
+
+        Kernels take it as it is on a GPU; Triton's interpreter does not round to bfloat16 but truncates.
+        """
+        with torch.no_grad():
+            if self.kernel is not None and x.device.type == "cuda":
+                return self.kernel(x.contiguous())
+            return self(widened(x)).to(x.dtype).reshape(len(x), self.structure.d_out * self.structure.n_out)
+
     def factorised(self, x: Tensor) -> Tensor:
         """F(x) through PyTorch's operations alone, in float64, differentiable any number of times."""
         wide = torch.clamp(x.to(torch.float64), self.tensors["box.low"], self.tensors["box.high"])
         return torch_factorised.in_chunks(self.structure, self.tensors, wide).to(x.dtype)
+
+    @property
+    def has_slopes(self) -> bool:
+        """Whether a kernel computes gradients in x."""
+        return self.kernel is not None and self.kernel.has_slopes and self.dtype == torch.float32
+
+    def slopes(self, x: Tensor, weight: Tensor) -> Tensor:
+        """sum_k weight_k dF_k/dx for x (B, D) and weight (B, K), 0 outside the box: by a kernel, or through the softmax."""
+        if self.has_slopes:
+            assert self.kernel is not None and not isinstance(self.kernel, launch.WindowedKernel)
+            return self.kernel.slopes(x.contiguous(), weight.contiguous())
+        if self.layer.hard and self.runtime == "native":
+            return torch.zeros_like(x)
+        with torch.enable_grad():
+            start = x.detach().requires_grad_()
+            value = self.factorised(start).reshape(weight.shape)
+            (found,) = torch.autograd.grad(value, start, weight)
+        return found
 
     def _nearest(self, x: Tensor) -> Tensor:
         """The nearest entry of a hard layer; where x has a gradient the answer has one too, and it is zero."""
@@ -141,15 +169,10 @@ class _Kernel(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (x,), owner = ctx.saved_tensors, ctx.owner
-        twice = torch.is_grad_enabled()  # create_graph=True: the gradient itself is to be differentiated
-        if not twice and owner.dtype == torch.float32 and owner.kernel.has_slopes:
-            slopes = owner.kernel.slopes(x.contiguous(), grad.contiguous())
-            inside = (x >= owner.tensors["box.low"].to(x.dtype)) & (x <= owner.tensors["box.high"].to(x.dtype))
-            return torch.where(inside, slopes, torch.zeros_like(slopes)), None
-        with torch.enable_grad():
-            start = x if twice else x.detach().requires_grad_()
-            value = owner.factorised(start).reshape(grad.shape)
-            (found,) = torch.autograd.grad(value, start, grad, create_graph=twice)
+        if not torch.is_grad_enabled():
+            return owner.slopes(x, grad), None
+        value = owner.factorised(x).reshape(grad.shape)  # create_graph=True: the gradient itself is to be differentiated
+        (found,) = torch.autograd.grad(value, x, grad, create_graph=True)
         return found, None
 
 
@@ -169,10 +192,15 @@ def evaluate(
     points, single = as_points(target, *x, outside=outside)
     dtype = points.dtype
     points = widened(points)
-    tolerance = choice.tolerance(layer, DTYPES[points.dtype], narrow, reserve) if launch.runs_on(points.device) else reserve
-    out = torch_layer(layer, points.device, points.dtype, runtime, tolerance)(points).to(dtype)
+    allowed = tolerance(layer, points.device, points.dtype, narrow, reserve)
+    out = torch_layer(layer, points.device, points.dtype, runtime, allowed)(points).to(dtype)
     out = out.reshape(len(points), *target.output_shape)
     return out[0] if single else out
+
+
+def tolerance(layer: AnyLayer, device: torch.device, dtype: torch.dtype, narrow: float, reserve: float) -> float:
+    """What polynomials may differ from the layer by: on a GPU what its kernels may, else `reserve`."""
+    return choice.tolerance(layer, DTYPES[dtype], narrow, reserve) if launch.runs_on(device) else reserve
 
 
 def widened(points: Tensor) -> Tensor:

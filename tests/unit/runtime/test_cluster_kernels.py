@@ -87,6 +87,16 @@ def test_kernels_of_clusters_compile_for_a_gpu(text):
     assert "ld.global" in compiled(kernels_pieces.clustered, constants, integers).asm["ptx"]
 
 
+def test_kernels_round_their_answers_to_bfloat16_and_do_not_truncate_them():
+    from maxaffine.runtime.gpu import kernels_pieces, launch
+
+    layer = ma.compile("max(x, y)", SQUARE, error=1e-4)
+    _, _, made = choose(layer.weights, "float32", narrow_tolerance(layer))
+    constants = launch.kernel_of(layer.weights, made, torch.device("cpu"), torch.float32).constants | {"BLOCK": 256}
+    kinds = {"count": "i32", "once": "i32", "cells": "*i32", "x_ptr": "*bf16", "out_ptr": "*bf16"}
+    assert "cvt.rn.bf16" in compiled(kernels_pieces.clustered, constants, kinds).asm["ptx"]
+
+
 def test_kernels_of_direct_forms_compile_for_a_gpu():
     from maxaffine.runtime.gpu import kernels_direct
 

@@ -36,6 +36,22 @@ def clamp(x, LOW, HIGH):
 
 
 @triton.jit
+def widened(x):
+    """x in a dtype that is computed in: float32 holds the numbers of bfloat16 and float16 exactly."""
+    if x.dtype == tl.bfloat16 or x.dtype == tl.float16:
+        return x.to(tl.float32)
+    else:
+        return x
+
+
+@triton.jit
+def kept(slope, x, BOX: tl.constexpr, d: tl.constexpr):
+    """The slope in x_d, nothing outside the box, where x is taken at its nearest point; not-a-number stays what it is."""
+    outside = (x < tl.full(x.shape, BOX[2 * d], x.dtype)) | (x > tl.full(x.shape, BOX[2 * d + 1], x.dtype))
+    return tl.where(outside, tl.full(x.shape, 0.0, x.dtype), slope)
+
+
+@triton.jit
 def _two_steps(z, t, before, a0, a1, a2, a3, table, at, STRIDE: tl.constexpr, WIDTH: tl.constexpr):
     """Two degrees, the first of them odd, of series whose coefficients are read from memory."""
     for k in tl.static_range(2):
@@ -138,16 +154,20 @@ def coordinate(x_ptr, rows, inside, x0, x1, MAPS: tl.constexpr, PLACE: tl.conste
 
 
 @triton.jit
+def variable(x_ptr, rows, inside, x0, x1, d: tl.constexpr, D: tl.constexpr):
+    """x_d."""
+    x = x0
+    if D > 2:
+        x = widened(tl.load(x_ptr + rows * D + d, mask=inside, other=0.0))
+    elif d == 1:
+        x = x1
+    return x
+
+
+@triton.jit
 def _variable(x_ptr, rows, inside, x0, x1, MAPS: tl.constexpr, PLACE: tl.constexpr, d: tl.constexpr, D: tl.constexpr):
     """x_d - centre_d."""
-    if D == 2:
-        x = x0
-        if d == 1:
-            x = x1
-    elif D == 1:
-        x = x0
-    else:
-        x = tl.load(x_ptr + rows * D + d, mask=inside, other=0.0)
+    x = variable(x_ptr, rows, inside, x0, x1, d, D)
     if MAPS[PLACE + 1] != 0.0:
         x = clamp(x, MAPS[PLACE + 2 + 5 * d + 3], MAPS[PLACE + 2 + 5 * d + 4])
     if MAPS[PLACE + 2 + 5 * d + 2] != 0.0:
@@ -217,12 +237,12 @@ def term_at(x_ptr, rows, inside, x0, x1, table, once, NUMBERS: tl.constexpr, MAP
 
 @triton.jit
 def columns(x_ptr, rows, inside, D: tl.constexpr):
-    """The first two variables of the queries; of two variables by one wide load."""
+    """The first two variables of the queries, in the dtype that is computed in; of two variables by one wide load."""
     if D == 2:
         both = tl.load(x_ptr + rows[:, None] * 2 + tl.arange(0, 2)[None, :], mask=inside[:, None], other=0.0)
-        x0, x1 = tl.split(both)
+        x0, x1 = tl.split(widened(both))
     else:
-        x0 = tl.load(x_ptr + rows * D, mask=inside, other=0.0)
+        x0 = widened(tl.load(x_ptr + rows * D, mask=inside, other=0.0))
         x1 = x0
     return x0, x1
 
@@ -250,21 +270,22 @@ def _bends(MAPS, FORM, TERM, e, d):
 
 @triton.jit(do_not_specialize=["once"])
 def product_slopes(x_ptr, weight_ptr, out_ptr, table, count, once, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
-                   TERMS: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
+                   TERMS: tl.constexpr, STRIDE: tl.constexpr, BOX: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
                    BLOCK: tl.constexpr):  # fmt: skip
-    """out (count, D) = sum_k weight_k (count, K) times the derivatives of output k."""
+    """out (count, D) = sum_k weight_k (count, K) times the derivatives of output k, 0 outside the box."""
     rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = rows < count
     x0, x1 = columns(x_ptr, rows, inside, D)
     for d in tl.static_range(D):
         out = tl.full(x0.shape, 0.0, x0.dtype)
         for g in tl.static_range(TERMS):
-            weight = tl.load(weight_ptr + rows * K + FORM[g * STRIDE + 2], mask=inside, other=0.0)
+            weight = widened(tl.load(weight_ptr + rows * K + FORM[g * STRIDE + 2], mask=inside, other=0.0))
             for e in tl.static_range((STRIDE - 4) // 6):
                 if _bends(MAPS, FORM, g * STRIDE, e, d):
                     slope = term_at(x_ptr, rows, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, g * STRIDE, e, D)
                     scale = tl.full(x0.shape, MAPS[FORM[g * STRIDE + 4 + 6 * e] + 2 + 5 * d], x0.dtype)
                     out = tl.fma(weight * scale, slope, out)
+        out = kept(out, variable(x_ptr, rows, inside, x0, x1, d, D), BOX, d)
         tl.store(out_ptr + rows * D + d, out, mask=inside)
 
 

@@ -29,7 +29,7 @@ from maxaffine.runtime.direct import (
     SUBTRACT,
     WAVE,
 )  # fmt: skip
-from maxaffine.runtime.gpu.kernels import clamp, columns
+from maxaffine.runtime.gpu.kernels import clamp, columns, variable
 
 KINDS = (LOAD, CONSTANT, SCALE, SHIFT, ADD, SUBTRACT, SCALE_ADD, MULTIPLY, DIVIDE, MAXIMUM, MINIMUM, ABSOLUTE, SIGNED, ROOT, EXP,
          WAVE, ATAN)  # fmt: skip
@@ -116,17 +116,6 @@ def _atan(a, NUMBERS: tl.constexpr, AT: tl.constexpr, COUNT: tl.constexpr):
 
 
 @triton.jit
-def _variable(x_ptr, rows, inside, x0, x1, d: tl.constexpr, D: tl.constexpr):
-    """x_d."""
-    x = x0
-    if D > 2:
-        x = tl.load(x_ptr + rows * D + d, mask=inside, other=0.0)
-    elif d == 1:
-        x = x1
-    return x
-
-
-@triton.jit
 def _pair(a, b, KIND: tl.constexpr, NUMBERS: tl.constexpr, AT: tl.constexpr):
     """An instruction that reads two columns."""
     if KIND == ADD_:
@@ -157,7 +146,7 @@ def _column(x_ptr, rows, inside, x0, x1, NUMBERS: tl.constexpr, FORM: tl.constex
     AT: tl.constexpr = FORM[5 * PLACE + 3]
     COUNT: tl.constexpr = FORM[5 * PLACE + 4]
     if KIND == LOAD_:
-        return clamp(_variable(x_ptr, rows, inside, x0, x1, A, D), BOX[2 * A], BOX[2 * A + 1])
+        return clamp(variable(x_ptr, rows, inside, x0, x1, A, D), BOX[2 * A], BOX[2 * A + 1])
     elif KIND == CONSTANT_:
         return _entry(x0, NUMBERS, AT)
     else:  # what follows a return is compiled as well: every case is a branch

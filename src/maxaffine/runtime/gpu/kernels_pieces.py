@@ -13,7 +13,7 @@ then the powers from the constant one on; before them the edges, and for the sof
 import triton
 import triton.language as tl
 
-from maxaffine.runtime.gpu.kernels import clamp, columns, coordinate, term_at
+from maxaffine.runtime.gpu.kernels import clamp, columns, coordinate, kept, term_at, variable, widened
 from maxaffine.runtime.gpu.kernels_patches import patched, tokens
 
 
@@ -135,18 +135,20 @@ def _leans(MAPS, FORM, TERM, f, d):
 
 @triton.jit(do_not_specialize=["once"])
 def piece_slopes(x_ptr, weight_ptr, out_ptr, table, count, once, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
-                 TERMS: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
-    """out (count, D) = sum_k weight_k (count, K) times the derivatives of the products of polynomials of output k."""
+                 TERMS: tl.constexpr, STRIDE: tl.constexpr, BOX: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
+                 BLOCK: tl.constexpr):  # fmt: skip
+    """out (count, D) = sum_k weight_k (count, K) times the derivatives of output k, 0 outside the box."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
     x0, x1 = columns(x_ptr, at, inside, D)
     for d in tl.static_range(D):
         out = tl.full(x0.shape, 0.0, x0.dtype)
         for g in tl.static_range(TERMS):
-            weight = tl.load(weight_ptr + at * K + FORM[g * STRIDE + 1], mask=inside, other=0.0)
+            weight = widened(tl.load(weight_ptr + at * K + FORM[g * STRIDE + 1], mask=inside, other=0.0))
             for f in tl.static_range((STRIDE - 2) // 5):
                 if _leans(MAPS, FORM, g * STRIDE, f, d):
                     slope = product_at(x_ptr, at, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, g * STRIDE, f, D)
                     scale = tl.full(x0.shape, MAPS[FORM[g * STRIDE + 2 + 5 * f] + 2 + 5 * d], x0.dtype)
                     out = tl.fma(weight * scale, slope, out)
+        out = kept(out, variable(x_ptr, at, inside, x0, x1, d, D), BOX, d)
         tl.store(out_ptr + at * D + d, out, mask=inside)

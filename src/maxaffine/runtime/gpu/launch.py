@@ -2,6 +2,7 @@
 
 Kernels run on CUDA devices and, where TRITON_INTERPRET=1 is set before Triton is imported, on the CPU in Triton's interpreter.
 Multiply-adds are fused where the kernels say so and nowhere else, so that results depend on nothing but the query.
+Kernels of float32 read and write tensors of bfloat16 and float16 as well: they compute in float32 and round the answer once.
 """
 
 import os
@@ -74,13 +75,14 @@ class CollapsedKernel:
         return self._programs[slopes]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """F(x) for contiguous x (B, D) in the kernel's dtype: (B, K)."""
+        """F(x) for contiguous x (B, D): (B, K) in the dtype of x."""
         from maxaffine.runtime.gpu import kernels
 
         count, D, K = len(x), self.found.dimension, self.found.outputs
-        out = torch.empty((count, K), dtype=self.dtype, device=x.device)
+        added = bool(self._trains) and bool(self.found.terms or len(self._trains) > 1)  # several launches: rounded after the last
+        out = torch.empty((count, K), dtype=self.dtype if added else x.dtype, device=x.device)
         if count == 0:
-            return out
+            return out.to(x.dtype)
         if self.found.terms:
             made, numbers, table = self._program(False)
             long = made.constant and self.found.multiplications > LONG
@@ -93,7 +95,7 @@ class CollapsedKernel:
                 kernels.train, self.config or TRAIN, x, out, table, count, MAPS=maps, PLACE=place, N0=n0, N1=n1, N2=n2, R0=r0,
                 R1=r1, D=D, K=K, ADD=bool(self.found.terms) or i > 0,
             )  # fmt: skip
-        return out
+        return out.to(x.dtype)
 
     @property
     def has_slopes(self) -> bool:
@@ -101,7 +103,7 @@ class CollapsedKernel:
         return not self.found.trains
 
     def slopes(self, x: Tensor, weight: Tensor) -> Tensor:
-        """sum_k weight_k dF_k/dx for contiguous x (B, D) and weight (B, K): (B, D)."""
+        """sum_k weight_k dF_k/dx, 0 outside the box, for contiguous x (B, D) and weight (B, K): (B, D)."""
         from maxaffine.runtime.gpu import kernels
 
         out = torch.empty_like(x)
@@ -109,7 +111,8 @@ class CollapsedKernel:
             made, numbers, table = self._program(True)
             launch(
                 kernels.product_slopes, self.config or SLOPES, x, weight, out, table, len(x), 1, NUMBERS=numbers, MAPS=made.maps,
-                FORM=made.form, TERMS=made.terms, STRIDE=made.stride, D=self.found.dimension, K=self.found.outputs,
+                FORM=made.form, TERMS=made.terms, STRIDE=made.stride, BOX=box_of(self.found), D=self.found.dimension,
+                K=self.found.outputs,
             )  # fmt: skip
         return out
 
@@ -132,10 +135,10 @@ class WindowedKernel:
         return cls(found, flat.to(dtype) if flat.element_size() > torch.empty((), dtype=dtype).element_size() else flat, dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """F(x) for contiguous x (B, D) in the kernel's dtype: (B, K)."""
+        """F(x) for contiguous x (B, D): (B, K) in the dtype of x."""
         from maxaffine.runtime.gpu import lookups
 
-        out = torch.empty((len(x), self.found.outputs), dtype=self.dtype, device=x.device)
+        out = torch.empty((len(x), self.found.outputs), dtype=x.dtype, device=x.device)
         if len(x) > 0:
             launch(
                 lookups.windowed, self.config or WINDOWED, x, self.values, out, len(x), MAPS=self.found.maps,
@@ -211,10 +214,10 @@ class ClusteredKernel:
         self.constants |= {"PATCH_MAPS": Numbers(maps), "PATCH_FORM": Numbers(form), "PATCH_TERMS": len(self.found.patched)}
 
     def __call__(self, x: Tensor) -> Tensor:
-        """F(x) for contiguous x (B, D) in the kernel's dtype: (B, K)."""
+        """F(x) for contiguous x (B, D): (B, K) in the dtype of x."""
         from maxaffine.runtime.gpu import kernels_pieces
 
-        out = torch.empty((len(x), self.found.outputs), dtype=self.dtype, device=x.device)
+        out = torch.empty((len(x), self.found.outputs), dtype=x.dtype, device=x.device)
         if len(x) > 0:
             tables = [self._tables[name] for name in ("table", "smooth", "listed", "cells", "patches")]
             config = self.config or (PATCHED if self.found.patched else CLUSTERED[self.found.dtype])
@@ -227,13 +230,13 @@ class ClusteredKernel:
         return self.found.differentiable
 
     def slopes(self, x: Tensor, weight: Tensor) -> Tensor:
-        """sum_k weight_k dF_k/dx for contiguous x (B, D) and weight (B, K): (B, D)."""
+        """sum_k weight_k dF_k/dx, 0 outside the box, for contiguous x (B, D) and weight (B, K): (B, D)."""
         from maxaffine.runtime.gpu import kernels_pieces
 
         out = torch.empty_like(x)
         if len(x) > 0:
             names = ("NUMBERS", "MAPS", "FORM", "TERMS", "STRIDE", "D", "K")
-            constants = {name: self.constants[name] for name in names}
+            constants = {"BOX": box_of(self.found)} | {name: self.constants[name] for name in names}
             launch(
                 kernels_pieces.piece_slopes, self.config or SLOPES, x, weight, out, self._tables["table"], len(x), 1, **constants
             )
@@ -255,11 +258,11 @@ class DirectKernel:
         self.constants = self.found.constants()
 
     def __call__(self, x: Tensor) -> Tensor:
-        """f(x) for contiguous x (B, D) in the kernel's dtype: (B, K)."""
+        """f(x) for contiguous x (B, D): (B, K) in the dtype of x."""
         from maxaffine.runtime.gpu import kernels_direct
 
         K = len(self.found.outputs)
-        out = torch.empty((len(x), K), dtype=self.dtype, device=x.device)
+        out = torch.empty((len(x), K), dtype=x.dtype, device=x.device)
         if len(x) > 0:
             config = self.config or PRODUCTS[self.found.dtype]
             launch(kernels_direct.direct, config, x, out, len(x), **self.constants, D=self.found.dimension, K=K)
@@ -267,6 +270,12 @@ class DirectKernel:
 
 
 direct_kernel = once(DirectKernel)  # kept as long as its program lives
+
+
+def box_of(found: OnBox) -> Numbers:
+    """The ends of the box, variable by variable, in numbers of the dtype."""
+    ends = np.stack([found.low, found.high], axis=1).ravel()
+    return written(ends, found.dtype)
 
 
 def maps_of(rows: Any, found: OnBox) -> list[float]:

@@ -1,7 +1,7 @@
 """The Triton kernel of lookups on a uniform grid: a window of sites around the query, gathered from the values.
 
 Coordinates are formed in float64, so that the place inside a cell is known to the last digit however many cells there are;
-weights and sums in the dtype of the queries.
+weights and sums in the dtype of the queries, or in float32 where that is narrower.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
@@ -54,7 +54,7 @@ def windowed(x_ptr, values, out_ptr, count, MAPS: tl.constexpr, FORM: tl.constex
 
     MAPS per variable: centre, scale, first site, box; FORM per variable: sites, width of the window, stride of the values.
     """
-    dtype: tl.constexpr = out_ptr.dtype.element_ty
+    dtype: tl.constexpr = tl.float64 if out_ptr.dtype.element_ty == tl.float64 else tl.float32
     rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = rows < count
     at0, t0 = _window(x_ptr, rows, inside, 0, MAPS, FORM, D, dtype)
