@@ -1,8 +1,8 @@
-"""A head of clusters in two directions as patches: small polynomials on the cells of a uniform grid, with a proved distance.
+"""A head of clusters in two or three directions as patches: polynomials on the cells of a uniform grid, with a proved distance.
 
 On a cell only some clusters are heard: those whose mass may come within e^-reach of that of the cluster that is best in its
 middle; where all their heads say the same to within a part of the room, that one alone.  For each of them the patch holds the
-head p_k as a polynomial of v in [-1, 1]^2, and the difference of its mass to that of the first one as a quadratic in each v_e:
+head p_k as a polynomial of v in [-1, 1]^E, and the difference of its mass to that of the first one as a quadratic in each v_e:
 
     F(z) = sum_k w_k p_k / sum_k w_k,      w_k = exp(S_k(z) - S_1(z)),
     S_k  = site_k + sum_e logsumexp_j (alpha_kej t_e + beta_kej)
@@ -30,13 +30,13 @@ from maxaffine.core.rounding import FLOAT64
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.runtime.cluster_series import most_said, series_of
 
-GRIDS = (16, 32, 64, 128, 256, 384)
+GRIDS = {2: (16, 32, 64, 128, 256, 384), 3: (4, 8, 16, 32, 48)}
 OVER = 2.0**-10  # that a patch reaches over the edges of its cell, of half a cell
 STEEPEST = 8.0  # spread of a cluster's logits on half a cell
 MOST_HEARD = 24  # clusters on one cell
 MOST_PATCHES = 1 << 18
 AT_ONCE = 1 << 23  # numbers of a block of cells by clusters
-DEGREES = (1, 2, 3, 5, 7)  # per direction, tried in turn
+DEGREES = {2: (1, 2, 3, 5, 7), 3: (1, 2, 3)}  # per direction, tried in turn
 SEEN = 32  # steps on a cell
 LINE = 128 << 10  # bytes of patches that stay next to the arithmetic
 WARP = 32  # queries that go together: they wait for the one that hears most
@@ -49,13 +49,13 @@ TRIED = 24  # clusters that a grid is chosen by
 class Patches:
     """Cells of the box [low, high] of z, the patches of each one after the other, and what they are off by."""
 
-    low: Array  # (2,)
+    low: Array  # (E,)
     high: Array
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     first: NDArray[np.int64]  # (cells,), row by row
     count: NDArray[np.int64]
-    values: Array  # (patches, degree + 1, degree + 1), powers of v_0 and v_1, 1 where the patch ends
-    scores: Array  # (patches, 5): 1, v_0, v_1, v_0^2, v_1^2
+    values: Array  # (patches, degree + 1, ..), powers of v_0, v_1, .., 1 where the patch ends
+    scores: Array  # (patches, 1 + 2 E): 1, v_0, v_1, .., v_0^2, v_1^2, ..
     error: float  # of the heads
     score_error: float  # of the differences of masses
     unheard: float  # what clusters say that are not heard, at most
@@ -74,7 +74,7 @@ class Patches:
     @property
     def stride(self) -> int:
         """Numbers of a patch as it is stored: rows of four or eight powers, and eight for the difference of masses."""
-        return (self.degree + 1) * row_of(self.degree) + 8
+        return int((self.degree + 1) ** (len(self.shape) - 1)) * row_of(self.degree) + 8
 
 
 def row_of(degree: int) -> int:
@@ -83,21 +83,22 @@ def row_of(degree: int) -> int:
 
 
 def patches(group: ClusterGroup, low: Array, high: Array, tolerance: float) -> Patches:
-    """The patches of a group on the box [low, high] of its two coordinates; Refused where they are too many."""
-    if len(group.matrix) != 2 or group.outputs != 1:
-        raise Refused("patches are for clusters of two directions and one output.")
+    """The patches of a group on the box [low, high] of its coordinates; Refused where they are too many."""
+    E = len(group.matrix)
+    if E not in GRIDS or group.outputs != 1:
+        raise Refused("patches are for clusters of two or three directions and one output.")
     keys = _Keys.of(group)
     most = sum(most_said(cluster, low, high) for cluster in group.clusters)
     reach = math.log(max(64.0 * most / tolerance, 1e4))
     best: tuple[float, int, _Heard, Patches | None] | None = None
-    for finer, side in enumerate(GRIDS):
+    for finer, side in enumerate(GRIDS[E]):
         heard = _heard(keys, low, high, side, reach)
         if heard is None:
             continue
         made, cost = None, _foreseen(keys, low, high, side, heard, tolerance)
         if len(group.clusters) <= SOME and math.isfinite(cost):
             made = _made(keys, low, high, side, heard, tolerance, reach)
-            cost = waiting(made.degree, made.count, len(made.values))
+            cost = waiting(E, made.degree, made.count, len(made.values))
         cost *= FINER**finer
         if math.isfinite(cost) and (best is None or cost < best[0]):
             best = cost, side, heard, made
@@ -108,22 +109,23 @@ def patches(group: ClusterGroup, low: Array, high: Array, tolerance: float) -> P
 
 def _foreseen(keys: "_Keys", low: Array, high: Array, side: int, heard: "_Heard", tolerance: float) -> float:
     """About what a query waits for on a grid, by some of the clusters; infinite where they are too steep for its cells."""
-    along = [_middles(float(low[e]), float(high[e]), side) for e in range(2)]
-    half = np.array([along[0][1], along[1][1]])
+    E = len(low)
+    along = [_middles(float(low[e]), float(high[e]), side) for e in range(E)]
+    half = np.array([one for _, one in along])
     if not float(((keys.largest - keys.least) * half).max()) < STEEPEST:
         return math.inf
-    place, degree = np.stack(np.divmod(heard.cell, side), axis=1), 0
+    place, degree = np.stack(np.unravel_index(heard.cell, (side,) * E), axis=1), 0
     present = np.unique(heard.cluster)
     for k in present[np.unique(np.linspace(0, len(present) - 1, TRIED).astype(int))]:
         mine = np.flatnonzero(heard.cluster == k)
         series, _, box = _series(keys.group.clusters[k], place[mine], along, tolerance / 4.0)
         degree = max(degree, _degree(np.abs(_local(series, place[mine], along, box)), 0.75 * tolerance))
-    return math.inf if degree > DEGREES[-1] else waiting(degree, heard.count, len(heard.cell))
+    return math.inf if degree > DEGREES[E][-1] else waiting(E, degree, heard.count, len(heard.cell))
 
 
-def waiting(degree: int, count: NDArray[np.int64], patches: int) -> float:
+def waiting(E: int, degree: int, count: NDArray[np.int64], patches: int) -> float:
     """Reads of four numbers, of the patches that the slowest query of a warp hears; more where the table is far away."""
-    powers = (degree + 1) * row_of(degree)
+    powers = float((degree + 1) ** (E - 1) * row_of(degree))
     shares = [float((count >= m).mean()) for m in range(2, int(count.max()) + 1)]
     loops = sum(1.0 - (1.0 - share) ** WARP for share in shares)
     reads = 1.0 + powers / 4.0 + loops * (powers + 8) / 4.0
@@ -135,9 +137,9 @@ class _Keys:
     """What masses are made of: sites, and per direction the least and largest slope of a cluster's keys in z."""
 
     group: ClusterGroup
-    sites: Array  # (C, 2)
+    sites: Array  # (C, E)
     offsets: Array
-    least: Array  # (C, 2)
+    least: Array  # (C, E)
     largest: Array
 
     @classmethod
@@ -191,7 +193,7 @@ def _alike(values: Array, heard: _Heard, room: float) -> tuple[float, NDArray[np
     """Cells whose heads are all within `room` of the best one's keep that one: what that costs, and the pairs that stay."""
     starts = np.concatenate([[0], np.cumsum(heard.count)[:-1]])
     first = starts[heard.cell]
-    apart = np.maximum.reduceat(np.abs(values - values[first]).sum(axis=(1, 2)), starts)  # per cell
+    apart = np.maximum.reduceat(_sizes(values - values[first]), starts)  # per cell
     alike = apart <= room
     kept = ~alike[heard.cell] | (np.arange(len(first)) == first)
     return float(apart[alike].max(initial=0.0)), kept
@@ -199,18 +201,21 @@ def _alike(values: Array, heard: _Heard, room: float) -> tuple[float, NDArray[np
 
 def _heard(keys: _Keys, low: Array, high: Array, side: int, reach: float) -> _Heard | None:
     """Pairs of cells and clusters; None where a cell has too many."""
-    C = len(keys.sites)
-    along = [_middles(float(low[e]), float(high[e]), side) for e in range(2)]
-    masses = [keys.masses(e, along[e][0]) for e in range(2)]  # (C, side) each
-    half = np.array([along[0][1], along[1][1]]) * (1 + 1e-9)
+    C, E = keys.sites.shape
+    along = [_middles(float(low[e]), float(high[e]), side) for e in range(E)]
+    masses = [keys.masses(e, along[e][0]).T for e in range(E)]  # (side, C) each
+    half = np.array([one for _, one in along]) * (1 + 1e-9)
     cells, clusters, best, count = [], [], [], []
-    rows = max(1, AT_ONCE // (side * C))
+    layer = side ** (E - 1)  # cells of a row
+    rows = max(1, AT_ONCE // (layer * C))
     for start in range(0, side, rows):
-        here = masses[0].T[start : start + rows, None, :] + masses[1].T[None, :, :] + keys.offsets  # (rows, side, C)
-        here = here.reshape(-1, C)
+        here = masses[0][start : start + rows]
+        for mass in masses[1:]:
+            here = (here[:, None, :] + mass).reshape(-1, C)
+        here = here + keys.offsets
         top = here.argmax(axis=1)
         above = here - here[np.arange(len(here)), top][:, None]
-        for e in range(2):
+        for e in range(E):
             least, largest = keys.least[:, e], keys.largest[:, e]
             wide = np.maximum(largest - least[top][:, None], largest[top][:, None] - least)
             above += half[e] * wide
@@ -221,7 +226,7 @@ def _heard(keys: _Keys, low: Array, high: Array, side: int, reach: float) -> _He
         if many.max() > MOST_HEARD:
             return None
         row, cluster = np.nonzero(pair)
-        cells.append(row + start * side)
+        cells.append(row + start * layer)
         clusters.append(cluster)
         best.append(top)
         count.append(many)
@@ -235,8 +240,9 @@ def _heard(keys: _Keys, low: Array, high: Array, side: int, reach: float) -> _He
 def _made(keys: _Keys, low: Array, high: Array, side: int, heard: _Heard, tolerance: float, reach: float) -> Patches:
     """The patches on one grid."""
     group = keys.group
-    along = [_middles(float(low[e]), float(high[e]), side) for e in range(2)]
-    place = np.stack(np.divmod(heard.cell, side), axis=1)  # (pairs, 2)
+    E = len(low)
+    along = [_middles(float(low[e]), float(high[e]), side) for e in range(E)]
+    place = np.stack(np.unravel_index(heard.cell, (side,) * E), axis=1)  # (pairs, E)
     expanded, error, size, degree = [], 0.0, 0.0, 0
     order = np.argsort(heard.cluster, kind="stable")
     starts = np.searchsorted(heard.cluster[order], np.arange(len(group.clusters) + 1))
@@ -245,28 +251,28 @@ def _made(keys: _Keys, low: Array, high: Array, side: int, heard: _Heard, tolera
         if len(mine) == 0:
             continue
         series, own, box = _series(cluster, place[mine], along, tolerance / 4.0)
-        local = _local(series, place[mine], along, box)  # (cells, n_0, n_1)
+        local = _local(series, place[mine], along, box)  # (cells, n_0, n_1, ..)
         expanded.append((mine, local))
         error = max(error, own)
         sizes = np.abs(local)
-        size = max(size, float(sizes.sum(axis=(1, 2)).max()))
+        size = max(size, float(_sizes(local).max()))
         degree = max(degree, _degree(sizes, 0.75 * tolerance))
-    if degree > DEGREES[-1]:
+    if degree > DEGREES[E][-1]:
         raise Refused("its heads take polynomials of too high a degree on small cells.")
-    values = np.zeros((len(heard.cell), degree + 1, degree + 1))
+    values = np.zeros((len(heard.cell), *(degree + 1,) * E))
     cut = 0.0
     for mine, local in expanded:
-        kept = local[:, : degree + 1, : degree + 1]
-        cut = max(cut, float((np.abs(local).sum(axis=(1, 2)) - np.abs(kept).sum(axis=(1, 2))).max()) + 1e-14 * size)
-        values[mine, : kept.shape[1], : kept.shape[2]] = kept
+        kept = local[(slice(None), *(slice(degree + 1),) * E)]
+        cut = max(cut, float((_sizes(local) - _sizes(kept)).max()) + 1e-14 * size)
+        values[mine] = np.pad(kept, ((0, 0), *((0, degree + 1 - n) for n in kept.shape[1:])))
     lost, stays = _alike(values, heard, 0.125 * tolerance)
     heard, values, place = heard.of(stays), values[stays], place[stays]
     to_powers = np.stack([np.pad(cheb2poly(row), (0, degree + 1 - len(cheb2poly(row)))) for row in np.eye(degree + 1)])
-    values = np.einsum("pij,ia,jb->pab", values, to_powers, to_powers)
+    values = on_axes(values, [np.asarray(to_powers, dtype=np.float64)] * E)
     scores, score_error = _scores(keys, heard, place, along)
     first = np.concatenate([[0], np.cumsum(heard.count)[:-1]])
     unheard = 2.0 * math.exp(-reach) * sum(most_said(cluster, low, high) for cluster in group.clusters) + lost
-    made = np.array(low), np.array(high), (side, side), first, heard.count, values, scores
+    made = np.array(low), np.array(high), (side,) * E, first, heard.count, values, scores
     return Patches(*made, (error + cut) * (1 + 1e-9), score_error, unheard, size)
 
 
@@ -280,20 +286,29 @@ def _series(
         box.append((float((start + stop) / 2.0), float((stop - start) / 2.0 * (1 + 1e-12))))
     middle, wide = np.array(box).T
     found, error = series_of(cluster, middle, wide, tolerance)
-    left, right = found.cores[0][0], _columns(found.cores[1])
-    series: Array = (left @ right.T).astype(np.float64)
-    return series, error, box
+    if len(box) == 2:
+        series: Array = found.cores[0][0] @ found.cores[1][0].T
+    else:  # a train
+        series = np.einsum("anb,bmc,clk->nml", *found.cores)
+    return series.astype(np.float64), error, box
 
 
-def _columns(core: Array) -> Array:
-    """The second core as (n, R)."""
-    return core[0] if core.ndim == 3 else core
+def _sizes(values: Array) -> Array:
+    """Sums of |coefficients|, of every patch."""
+    return np.asarray(np.abs(values).reshape(len(values), -1).sum(axis=1))
+
+
+def on_axes(values: Array, maps: list[Array]) -> Array:
+    """Coefficients of every patch under one linear map (n, m) per direction."""
+    for e, one in enumerate(maps):
+        values = np.moveaxis(np.moveaxis(values, 1 + e, -1) @ one, -1, 1 + e)
+    return np.ascontiguousarray(values)
 
 
 def _local(series: Array, place: NDArray[np.int64], along: list[tuple[Array, float]], box: list[tuple[float, float]]) -> Array:
-    """The same polynomial in the coordinates of each cell: (cells, n_0, n_1)."""
-    maps = []
-    for e in range(2):
+    """The same polynomial in the coordinates of each cell: (cells, n_0, n_1, ..)."""
+    E, maps = len(box), []
+    for e in range(E):
         n = series.shape[e]
         angle = (2.0 * np.arange(n) + 1.0) * np.pi / (2.0 * n)
         nodes = np.cos(angle)
@@ -303,16 +318,17 @@ def _local(series: Array, place: NDArray[np.int64], along: list[tuple[Array, flo
         rows = np.cos(np.multiply.outer(np.arange(n), angle)) * (2.0 / n)
         rows[0] /= 2.0
         maps.append((rows @ table)[back])  # (pairs, n, n)
-    return np.asarray(np.einsum("pai,pbj,ij->pab", maps[0], maps[1], series, optimize=True))
+    how = {2: "pai,pbj,ij->pab", 3: "pai,pbj,pck,ijk->pabc"}[E]
+    return np.asarray(np.einsum(how, *maps, series, optimize=True))
 
 
 def _degree(sizes: Array, tolerance: float) -> int:
     """The least degree per direction, of those that kernels take, beyond which coefficients add up to no more than that."""
-    whole = sizes.sum(axis=(1, 2))
-    for degree in DEGREES:
-        if float((whole - sizes[:, : degree + 1, : degree + 1].sum(axis=(1, 2))).max()) <= tolerance:
+    E, whole = sizes.ndim - 1, _sizes(sizes)
+    for degree in DEGREES[E]:
+        if float((whole - _sizes(sizes[(slice(None), *(slice(degree + 1),) * E)])).max()) <= tolerance:
             return degree
-    return DEGREES[-1] + 1
+    return DEGREES[E][-1] + 1
 
 
 def _scores(keys: _Keys, heard: _Heard, place: NDArray[np.int64], along: list[tuple[Array, float]]) -> tuple[Array, float]:
@@ -321,15 +337,16 @@ def _scores(keys: _Keys, heard: _Heard, place: NDArray[np.int64], along: list[tu
     fit = np.linalg.inv(np.stack([np.ones(3), nodes, nodes * nodes], axis=1))
     best = heard.best[heard.cell]
     apart = keys.offsets[heard.cluster] - keys.offsets[best]
-    scores = np.zeros((len(heard.cell), 5))
+    E = len(along)
+    scores = np.zeros((len(heard.cell), 1 + 2 * E))
     off = 0.0
-    for e in range(2):
+    for e in range(E):
         middles, half = along[e]
         masses = np.stack([keys.masses(e, middles + half * node) for node in nodes], axis=-1)  # (C, side, 3)
         fitted = masses @ fit.T
         found = fitted[heard.cluster, place[:, e]] - fitted[best, place[:, e]]
         apart = apart + found[:, 0]
-        scores[:, 1 + e], scores[:, 3 + e] = found[:, 1], found[:, 2]
+        scores[:, 1 + e], scores[:, 1 + E + e] = found[:, 1], found[:, 2]
         off += _bent(keys, e, middles, half, fitted, np.unique(np.stack([heard.cluster, place[:, e]], axis=1), axis=0))
     scores[:, 0] = apart
     scores[heard.cluster == best] = 0.0

@@ -22,6 +22,8 @@ CASES = {
     "three": ("abs(x)*abs(y)*exp(z)", SQUARE | {"z": (-1, 1)}, 1e-3),
     "regions": ("abs(x + 2*y - 0.3)*cos(x*y)", SQUARE, 1e-4),
     "curved": ("max(x**2 + y**2, 0.5)", SQUARE, 1e-2),
+    "three directions": ("abs(x + y + z)*exp(x*y)", SQUARE | {"z": (-1, 1)}, 1e-2),
+    "steps": ("abs(x + 2*y)", SQUARE, 0.05),
     "root": ("exp(-x)*sqrt(1 + x*x)/(2 + y) + atan(3*y)", SQUARE, 1e-4),
 }
 
@@ -63,7 +65,7 @@ def judge(layer, dtype, runtime):
 def main():
     found = {}
     for name, (text, box, error) in CASES.items():
-        layer = ma.compile(text, box, error=error)
+        layer = ma.compile(text, box, error=error, method="ramp" if name == "steps" else "auto")
         for dtype in (torch.float32, torch.float64):
             found[f"{name}, {str(dtype)[6:]}"] = judge(layer, dtype, None)
             found[f"{name}, {str(dtype)[6:]}, direct"] = judge(layer, dtype, "direct")

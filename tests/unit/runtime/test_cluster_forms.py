@@ -75,30 +75,38 @@ def patched(made, z):
     place = (z - made.low) / (made.high - made.low) * made.shape
     cell = np.clip(np.floor(place), 0, np.array(made.shape) - 1).astype(int)
     v = (2.0 * (place - cell) - 1.0) / (1.0 + OVER)
-    at = cell[:, 0] * made.shape[1] + cell[:, 1]
+    at = np.ravel_multi_index(tuple(cell.T), made.shape)
     powers = v[:, :, None] ** np.arange(made.degree + 1)
+    each = "pab,pa,pb->p" if z.shape[1] == 2 else "pabc,pa,pb,pc->p"
     ones = np.concatenate([np.ones((len(z), 1)), v, v * v], axis=1)
     score, value = np.full((len(z), made.most), -np.inf), np.zeros((len(z), made.most))
     for m in range(made.most):
         live = m < made.count[at]
         row = np.where(live, made.first[at] + m, 0)
         score[:, m] = np.where(live, (made.scores[row] * ones).sum(axis=1), -np.inf)
-        value[:, m] = np.einsum("pab,pa,pb->p", made.values[row], powers[:, 0], powers[:, 1])
+        value[:, m] = np.einsum(each, made.values[row], *powers.transpose(1, 0, 2))
     weight = np.exp(score - score.max(axis=1, keepdims=True))
     return (weight * value).sum(axis=1) / weight.sum(axis=1)
 
 
 @pytest.mark.parametrize(
-    ("text", "error"), [("max(x**2 + y**2, 0.5)", 1e-2), ("abs(x + 2*y - 0.3)*cos(x*y)", 1e-4), ("sqrt(x**2 + y**2)", 3e-2)]
+    ("text", "error"),
+    [
+        ("max(x**2 + y**2, 0.5)", 1e-2),
+        ("abs(x + 2*y - 0.3)*cos(x*y)", 1e-4),
+        ("sqrt(x**2 + y**2)", 3e-2),
+        ("abs(x + y + z)*exp(x*y)", 1e-2),
+    ],
 )
 def test_patches_stay_as_near_as_they_say(text, error):
-    layer = ma.compile(text, {"x": (-1, 1), "y": (-1, 1)}, error=error)
-    groups = [one for one in layer.weights.groups if one.clustered and len(one.matrix) == 2]
+    names = [name for name in "xyz" if name in text.replace("exp", "").replace("max", "")]
+    layer, E = ma.compile(text, dict.fromkeys(names, (-1, 1)), error=error), len(names)
+    groups = [one for one in layer.weights.groups if one.clustered and len(one.matrix) == E]
     group = max(groups, key=lambda one: len(one.clusters))
-    made = patches(group, -np.ones(2), np.ones(2), error / 16.0)
+    made = patches(group, -np.ones(E), np.ones(E), error / 16.0)
     rng = np.random.default_rng(0)
-    z = np.concatenate([rng.uniform(-1, 1, (4000, 2)), rng.choice([-1.0, 0.0, 1.0], (50, 2))])
-    whole = in_dtype(group, np.zeros(2), np.ones(2), "float64" if len(group.clusters) <= 48 else "float32", error / 16.0)
+    z = np.concatenate([rng.uniform(-1, 1, (4000, E)), rng.choice([-1.0, 0.0, 1.0], (50, E))])
+    whole = in_dtype(group, np.zeros(E), np.ones(E), "float64", error / 16.0)
     assert float(np.abs(patched(made, z) - said(group, z)).max()) <= whole.off + 1e-13
     assert whole.off <= 3.0 * error / 16.0
 

@@ -96,7 +96,12 @@ def choose(layer: AnyLayer, dtype: str, tolerance: float, asked: str | None = No
             raise Refused("spectral layers have no window.")
         if layer.has_clusters:
             return _clustered(layer, dtype, tolerance, asked)
-        made = polynomials(layer, dtype, tolerance)
+        try:
+            made = polynomials(layer, dtype, tolerance)
+        except Refused:
+            if any(one.factored for one in layer.groups):
+                raise
+            return _clustered(layer, dtype, tolerance, asked)  # steps
         many = str(layer.tokens) if layer.tokens < 10**15 else count_text(layer.tokens)
         return "collapsed", f"{made.multiplications} multiply-adds per query instead of {many} exponentials", made
     if asked == "collapsed":

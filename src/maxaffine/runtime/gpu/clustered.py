@@ -1,9 +1,10 @@
-"""Layers with clusters for the kernel `clustered`: every group in the form that suits it, and the bound of their sum.
+"""Layers for the kernel `clustered`: every group in the form that suits it, and the bound of their sum.
 
     groups along one direction, and products of such    polynomials between edges        runtime/gpu/pieces.py
     groups of a few single tokens                        all scores in registers          runtime/gpu/listed.py
-    groups of two directions                             patches on a grid of cells       runtime/gpu/patched.py
+    groups of two or three directions                    patches on a grid of cells       runtime/gpu/patched.py
     groups of product keys, and of one cluster           series                           runtime/gpu/tables.py
+    but steep ones, of few keys along one direction      all scores in registers
 """
 
 import math
@@ -14,7 +15,7 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import dtype_of, gamma
-from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.grouped import AnyGroup, Group, GroupedLayer
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.runtime.gpu import pieces
@@ -23,6 +24,7 @@ from maxaffine.runtime.gpu.patched import Patched, patched
 from maxaffine.runtime.gpu.pieces import Product
 from maxaffine.runtime.gpu.tables import Polynomials, polynomials
 
+STEPS, STEEP = 8, 24.0  # keys of a step at most, and how far they are apart at least
 LEAST = 1e-15  # of the largest value of a token: what is always allowed
 
 
@@ -73,7 +75,7 @@ class Clustered:
         """What a query costs, for a person."""
         many = sum(len(factor.powers) for one in self.products for factor in one.factors)
         said = [f"{many} polynomials between edges"] if many else []
-        said += [f"{len(one.values)} tokens in registers" for one in self.listed]
+        said += [f"{sum(len(one.values) for one in self.listed)} tokens in registers"] if self.listed else []
         said += [f"{len(one.made.values):,} patches, {one.made.count.mean():.2g} per query" for one in self.patched]
         return ", ".join(said or ["short series"])
 
@@ -91,7 +93,9 @@ def clustered(layer: GroupedLayer, dtype: str, tolerance: float) -> Clustered:
     share = max(tolerance, least, 1e-300) / len(layer.groups)
     for one in layer.groups:
         group = _plain(one)
-        if isinstance(group, Group):
+        if isinstance(group, Group) and _is_steep(group):
+            tokens.append(listed(_tokens(group), layer.centre, reach, dtype))
+        elif isinstance(group, Group):
             smooth.append(group)
         elif group.factored or len(group.matrix) == 1:
             shift += group.shift if group.factored else 0.0
@@ -130,6 +134,26 @@ def _plain(group: AnyGroup) -> AnyGroup:
         return Group(group.matrix, axes, values=values)
     tilts = cluster.slopes.astype(np.float64)
     return Group(group.matrix, axes, values=values - tilts @ lean, slopes=tilts / cluster.radius)
+
+
+def _is_steep(group: Group) -> bool:
+    """Whether a group is a step rather than a polynomial: few keys along one direction, far apart."""
+    if len(group.axes) > 1 or group.values is None or group.values.shape[-1] > 1 or len(group.axes[0].slopes) > STEPS:
+        return False
+    return float(np.ptp(group.axes[0].slopes.astype(np.float64))) > STEEP
+
+
+def _tokens(group: Group) -> ClusterGroup:
+    """The keys of a group along one direction as clusters of one token each."""
+    assert group.values is not None
+    (axis,), none = group.axes, AxisKeys(np.zeros(1), np.zeros(1))
+    tilts = [None] * len(axis.slopes) if group.slopes is None else [one[None].astype(np.float64) for one in group.slopes]
+    values = group.values.astype(np.float64)
+    clusters = [
+        Cluster(np.zeros(1), np.ones(1), (none,), value[None], tilt) for value, tilt in zip(values, tilts, strict=True)
+    ]
+    slopes, offsets = axis.slopes.astype(np.float64)[:, None], axis.offsets.astype(np.float64)
+    return ClusterGroup(group.matrix, slopes, offsets, tuple(clusters))
 
 
 def _series(layer: GroupedLayer, groups: list[Group], dtype: str, tolerance: float) -> Polynomials:

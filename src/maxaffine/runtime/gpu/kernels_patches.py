@@ -3,8 +3,9 @@
     tokens    F = sum_j exp(s_j - max s) v_j / sum_j exp(s_j - max s),      s_j and v_j affine in z, for a few dozen tokens
     patches   the same over the heads that are heard on the cell of z, polynomials of the place in the cell (runtime/patches.py)
 
-Numbers of a token: b, a_1 .. a_E, c, g_1 .. g_E.  A patch: rows of four or eight powers of v_1, one per power of v_0, then the
-quadratic of its mass; the first patch of a cell has the mass 0.  Sums over patches go along with their largest score.
+Numbers of a token: b, a_1 .. a_E, c, g_1 .. g_E.  A patch: rows of four or eight powers of the last v_e, one per product of
+powers of the others, then the quadratic of its mass; the first patch of a cell has the mass 0.  Sums over patches go along with
+their largest score.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
@@ -72,18 +73,41 @@ def _four(table, at, live):
 
 
 @triton.jit
-def _value(v0, v1, table, at, live, POWERS: tl.constexpr, ROW: tl.constexpr):
-    """The polynomial of a patch by Horner's rule in both directions."""
+def _row(v, table, at, live, ROW: tl.constexpr):
+    """A row of four or eight powers of v by Horner's rule."""
+    c0, c1, c2, c3 = _four(table, at, live)
+    row = c3
+    if ROW == 8:
+        d0, d1, d2, d3 = _four(table, at + 4, live)
+        row = tl.fma(tl.fma(tl.fma(tl.fma(d3, v, d2), v, d1), v, d0), v, c3)
+    return tl.fma(tl.fma(tl.fma(row, v, c2), v, c1), v, c0)
+
+
+@triton.jit
+def _value(v0, v1, v2, table, at, live, E: tl.constexpr, POWERS: tl.constexpr, ROW: tl.constexpr):
+    """The polynomial of a patch by Horner's rule in all directions."""
     out = tl.full(v0.shape, 0.0, v0.dtype)
     for i in tl.static_range(POWERS):
-        start = at + (POWERS - 1 - i) * ROW
-        c0, c1, c2, c3 = _four(table, start, live)
-        row = c3
-        if ROW == 8:
-            d0, d1, d2, d3 = _four(table, start + 4, live)
-            row = tl.fma(tl.fma(tl.fma(tl.fma(d3, v1, d2), v1, d1), v1, d0), v1, c3)
-        row = tl.fma(tl.fma(tl.fma(row, v1, c2), v1, c1), v1, c0)
+        if E == 2:
+            row = _row(v1, table, at + (POWERS - 1 - i) * ROW, live, ROW)
+        else:
+            row = tl.full(v0.shape, 0.0, v0.dtype)
+            for j in tl.static_range(POWERS):
+                row = tl.fma(row, v1, _row(v2, table, at + ((POWERS - 1 - i) * POWERS + POWERS - 1 - j) * ROW, live, ROW))
         out = tl.fma(out, v0, row)
+    return out
+
+
+@triton.jit
+def _mass(v0, v1, v2, table, at, live, E: tl.constexpr):
+    """The quadratic of a patch's mass."""
+    s0, s1, s2, s3 = _four(table, at, live)
+    if E == 2:
+        s4 = tl.load(table + at + 4, mask=live, other=0.0)
+        out = tl.fma(tl.fma(s3, v0, s1), v0, tl.fma(tl.fma(s4, v1, s2), v1, s0))
+    else:
+        s4, s5, s6, _ = _four(table, at + 4, live)
+        out = tl.fma(tl.fma(s4, v0, s1), v0, tl.fma(tl.fma(s5, v1, s2), v1, tl.fma(tl.fma(s6, v2, s3), v2, s0)))
     return out
 
 
@@ -99,29 +123,32 @@ def _place(z, SCALE: tl.constexpr, SIDE: tl.constexpr):
 @triton.jit
 def patched(x_ptr, rows, inside, x0, x1, table, cells, MAPS: tl.constexpr, FORM: tl.constexpr, PLACE: tl.constexpr,
             D: tl.constexpr):  # fmt: skip
-    """One group by its patches; FORM: maps, cells per direction, powers, numbers per row, most patches, first cell and number,
-    and per direction cells per unit."""
-    SIDE0: tl.constexpr = FORM[PLACE + 1]
-    SIDE1: tl.constexpr = FORM[PLACE + 2]
-    POWERS: tl.constexpr = FORM[PLACE + 3]
-    ROW: tl.constexpr = FORM[PLACE + 4]
-    STRIDE: tl.constexpr = POWERS * ROW + 8
-    b0, v0 = _place(coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE], D), FORM[PLACE + 8], SIDE0)
-    b1, v1 = _place(coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE] + 2 + 5 * D, D), FORM[PLACE + 9], SIDE1)
-    packed = tl.load(cells + FORM[PLACE + 6] + b0 * SIDE1 + b1, mask=inside, other=0)
+    """One group by its patches; FORM: maps, first cell, first number, directions, powers, numbers per row, most patches, and
+    cells per direction and per unit of three directions."""
+    E: tl.constexpr = FORM[PLACE + 3]
+    POWERS: tl.constexpr = FORM[PLACE + 4]
+    ROW: tl.constexpr = FORM[PLACE + 5]
+    MASS: tl.constexpr = POWERS * ROW if E == 2 else POWERS * POWERS * ROW
+    NEXT: tl.constexpr = 2 + 5 * D
+    SIDE2: tl.constexpr = FORM[PLACE + 9]
+    b0, v0 = _place(coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE], D), FORM[PLACE + 10], FORM[PLACE + 7])
+    b1, v1 = _place(coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE] + NEXT, D), FORM[PLACE + 11], FORM[PLACE + 8])
+    cell, v2 = b0 * FORM[PLACE + 8] + b1, v1
+    if E == 3:
+        b2, v2 = _place(coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE] + 2 * NEXT, D), FORM[PLACE + 12], SIDE2)
+        cell = cell * SIDE2 + b2
+    packed = tl.load(cells + FORM[PLACE + 1] + cell, mask=inside, other=0)
     count = packed & 31
-    at = FORM[PLACE + 7] + (packed >> 5) * STRIDE
-    above = _value(v0, v1, table, at, inside, POWERS, ROW)
-    if FORM[PLACE + 5] > 1:
+    at = FORM[PLACE + 2] + (packed >> 5) * (MASS + 8)
+    above = _value(v0, v1, v2, table, at, inside, E, POWERS, ROW)
+    if FORM[PLACE + 6] > 1:
         below = tl.full(v0.shape, 1.0, v0.dtype)
         top = tl.full(v0.shape, 0.0, v0.dtype)
         for m in range(1, tl.max(count, axis=0)):  # of the block: a query that hears fewer is left as it is
             live = m < count
-            here = at + m * STRIDE
-            value = _value(v0, v1, table, here, live, POWERS, ROW)
-            s0, s1, s2, s3 = _four(table, here + POWERS * ROW, live)
-            s4 = tl.load(table + here + POWERS * ROW + 4, mask=live, other=0.0)
-            score = tl.fma(tl.fma(s3, v0, s1), v0, tl.fma(tl.fma(s4, v1, s2), v1, s0))
+            here = at + m * (MASS + 8)
+            value = _value(v0, v1, v2, table, here, live, E, POWERS, ROW)
+            score = _mass(v0, v1, v2, table, here + MASS, live, E)
             score = tl.where(live, score, tl.full(score.shape, -1e30, score.dtype))
             most = tl.maximum(top, score)
             keep, weight = tl.exp(top - most), tl.exp(score - most)

@@ -123,7 +123,7 @@ def clustered(x_ptr, out_ptr, table, smooth, listed, cells, patches, count, once
             for g in tl.static_range(LISTED_TERMS):
                 out += tokens(x_ptr, at, inside, x0, x1, listed, LISTED, LISTED_MAPS, LISTED_FORM, 4 * g, D)
             for g in tl.static_range(PATCH_TERMS):
-                out += patched(x_ptr, at, inside, x0, x1, patches, cells, PATCH_MAPS, PATCH_FORM, 10 * g, D)
+                out += patched(x_ptr, at, inside, x0, x1, patches, cells, PATCH_MAPS, PATCH_FORM, 13 * g, D)
         tl.store(out_ptr + at * K + k, out, mask=inside)
 
 

@@ -203,9 +203,8 @@ class ClusteredKernel:
         cells, numbers = [np.zeros(0, dtype=np.int32)], [np.zeros(0)]
         narrow = np.dtype(self.found.dtype).type
         for one in self.found.patched:
-            own = one.form
-            own[5], own[6] = sum(map(len, cells)), sum(map(len, numbers))
-            form += [len(maps), *own[:7], *(float(narrow(side)) for side in own[7:])]
+            own = [float(narrow(number)) if isinstance(number, float) else number for number in one.form]
+            form += [len(maps), sum(map(len, cells)), sum(map(len, numbers)), *own]
             maps += maps_of(one.rows, self.found)
             cells.append(one.cells)
             numbers.append(one.numbers)

@@ -21,7 +21,7 @@ from maxaffine.runtime.gpu import rounding
 MOST_TOKENS = 48
 IN_CODE = 24  # tokens whose numbers are written into the code
 EXP = 24.0  # units that an exponential, its sums and the quotient lose
-SIDES = {2: 64, 3: 16}  # cells per direction
+SIDES = {1: 1024, 2: 64, 3: 16}  # cells per direction
 REACH = 45.0
 
 
