@@ -16,6 +16,7 @@ from maxaffine.core.threads import one_blas_thread
 from maxaffine.heads import HEADS, interpolated
 from maxaffine.heads.found import BELOW, Discontinuous
 from maxaffine.heads.lookup import plan as lookup
+from maxaffine.heads.lookup.in_time import SECONDS_PER_CELL
 from maxaffine.heads.lookup.plan import Plan
 from maxaffine.heads.lookup.search import constant_plan, plan_cost, proposals
 from maxaffine.heads.spectral.directions import spectral_plans
@@ -26,7 +27,6 @@ from maxaffine.search import attempt
 
 DECADES = tuple(10.0**-k for k in range(1, 11))
 FEW = 3  # errors for which trees are built
-SECONDS_PER_CELL = 2e-6  # of a lookup that is built and proved
 
 
 def plan(

@@ -83,6 +83,7 @@ def summary_of(compiled: Compiled) -> dict[str, Any]:
         **({} if c.certificate.drawn is None else {"drawn": c.certificate.drawn.to_json()}),
         "bytes": c.weights.nbytes,
         "seconds": c.seconds,
+        "ended": None if c.found is None else c.found.ended,
         "calls": c.calls,
         "file": c.file,
     }

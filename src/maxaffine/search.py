@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from maxaffine.core import closest
+from maxaffine.core.budget import count_text
 from maxaffine.core.deadline import OutOfCalls, OutOfTime, deadline
-from maxaffine.core.errors import BadInput, Missed, Refused, TooMany
+from maxaffine.core.errors import BadInput, Missed, Refused, TimeOver, TooMany
 from maxaffine.heads import HEADS, interpolated
-from maxaffine.heads.found import Discontinuous, Found, as_asked
+from maxaffine.heads.found import Discontinuous, Found, as_asked, search_worst
 from maxaffine.heads.lookup import search as lookup
+from maxaffine.heads.lookup.in_time import in_time
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.layer.temperature import at_temperature
@@ -46,6 +49,8 @@ def _relative_refusal(refusal: Refused, asked: Pointwise, largest: float) -> Ref
     """A refusal of an error relative to |f(x)|: what it is where |f| is smallest, and why products do not do."""
     said = f"`error` (={asked.error:g}) relative to |f(x)| is {asked.absolute:.3g} where |f| falls to {asked.least:.3g}"
     nearest = None if refusal.nearest_error is None else refusal.nearest_error / asked.least
+    if isinstance(refusal, TimeOver):
+        return TimeOver(f"{said}: {refusal.reason}", nearest_error=nearest, tried=refusal.tried)
     if nearest is not None and nearest < 1.0:
         return Refused(f"{said}: {refusal.reason}", nearest_error=nearest, tried=refusal.tried)
     apart = "separated: "
@@ -55,12 +60,57 @@ def _relative_refusal(refusal: Refused, asked: Pointwise, largest: float) -> Ref
 
 
 def _searched(request: Request, method: str) -> Found:
-    if request.target.entries is not None:
-        return _search_entries(request, method)
-    with deadline(request.max_seconds):
-        if method == "lookup" or not interpolated.serves(request):
-            return _search(request, method)
-        return _search_callable(request, method)
+    with deadline(request.max_seconds), closest.watched(request.progress) as journal:
+        try:
+            if request.target.entries is not None:
+                return _search_entries(request, method)
+            if method == "lookup" or not interpolated.serves(request):
+                return _search(request, method)
+            return _search_callable(request, method)
+        except OutOfTime:
+            return _out_of_time(request, method, journal)
+
+
+def _out_of_time(request: Request, method: str, journal: closest.Journal) -> Found:
+    """The best layer so far, or a lookup that little more time allows, and that time ended; else how close the search came."""
+    own = request.max_seconds is not None
+    over = f"`max_seconds` (={request.max_seconds:g}) was over" if own else "its share of the time was over"
+    told = f"{over} while {journal.head} heads were looked for" if journal.head else f"{over} before any head was looked for"
+    request.progress(told, 1, 1)
+    best = journal.best
+    if isinstance(best, Found):
+        seen = best.observed or search_worst(request, best)
+        if best.certificate.kind == "proved" or seen.error <= request.error:
+            return replace(best, observed=seen, ended=told)
+    if not own:
+        raise OutOfTime  # the deadline of a search around this one
+    given = request.partition is not None or request.centres is not None
+    serves = method in ("auto", "lookup") and not given and request.target.entries is None
+    found, nearest = in_time(request) if serves else (None, None)
+    if found is not None:
+        return replace(found, ended=told)
+    tried = [f"{name}: {'; '.join(_shortened(said))}" for name, said in journal.reasons.items() if said]
+    done = "proved to" if request.target.expression or request.target.entries else "seen to keep an error of"
+    close = f"{told}, and nothing is {done} {request.error:g} yet: {_how_close(journal)}"
+    raise TimeOver(f"{close}. Allow more time, or ask for a larger error.", nearest_error=nearest, tried=tried)
+
+
+def _how_close(journal: closest.Journal) -> str:
+    """What was reached: the layer whose proof was under way, what was proved, what fits, or how much of the box is fitted."""
+    begun, proof, fit, covered = journal.begun, journal.proof, journal.fit, journal.covered
+    found = []
+    if proof is not None:
+        found.append(f"the closest layer is proved to {proof.error:.3g} ({proof.head}, {count_text(proof.tokens)} tokens)")
+    if begun is not None:
+        found.append(f"the proof of a {begun.head} head of {count_text(begun.tokens)} tokens was under way")
+    elif fit is not None and (proof is None or fit.error < 0.5 * proof.error):
+        seen = f"of {count_text(fit.tokens)} tokens, is off by {fit.error:.2g} where it was looked at, and not proved"
+        found.append(f"the closest fit, a {fit.head} head {seen}")
+    if covered is not None:
+        found.append(f"{covered[0]} cells of {count_text(covered[1])} tokens fit {100.0 * covered[2]:.0f} % of the box")
+    if journal.pieces:
+        found.append(f"layers of {journal.pieces} of its parts were made")
+    return "; ".join(found) or "no layer was made yet"
 
 
 def _search_callable(request: Request, method: str) -> Found:
@@ -95,14 +145,13 @@ def _search(request: Request, method: str, local: bool = True) -> Found:
             return _rather_proved(best, request, reasons) if method == "auto" else best
         if method != "auto":
             raise _refusal(request, f"no {method} head was proved", reasons)
+    closest.journal().ask("lookup")
     try:
         return lookup.search(request)
     except OutOfCalls as spent:
         reasons["lookup"] = [str(spent)]
         told = f"no head was seen to keep an error of {request.error:g}"
         raise _refusal(request, told, reasons, Refused(f"{told}: {spent}")) from None
-    except OutOfTime:
-        raise _refusal(request, f"`max_seconds` (={request.max_seconds:g}) is over, and nothing is proved yet", reasons) from None
     except Refused as refusal:
         reasons["lookup"] = [refusal.reason.rstrip(".")]
         done = "proved to" if request.target.expression is not None else "seen to keep an error of"
@@ -114,9 +163,11 @@ def _for_a_part(request: Request, fewest: int | None, method: str = "auto") -> F
 
     def ask(request: Request, method: str = method) -> Found:
         reasons: dict[str, list[str]] = {}
-        found = _ask_heads(request, method, reasons, True, fewest, part=True)
+        with closest.of_a_part():
+            found = _ask_heads(request, method, reasons, True, fewest, part=True)
         if found is None:
             raise _refusal(request, "no head was found for it", reasons)
+        closest.journal().pieces += 1
         return found
 
     if not interpolated.serves(request):
@@ -134,21 +185,20 @@ def _ask_heads(
     beside others are asked, for fewer than `limit` tokens.
     """
     best: Found | None = None
+    journal = closest.journal()
+    journal.reasons = reasons if not part else journal.reasons
     constant = lookup.constant(request) if method == "auto" and not part else None
     limit = limit if constant is None else constant.cost.tokens + 1  # a head of as few tokens says more
     for name in [one for one in _asked(request) if not part or one != "outputs"] if method == "auto" else [method]:
         if HEADS[name].slow and method == "auto" and (not local or _rarely_better(best, request.target)):
             continue
         request.progress(f"{name} heads", 0, 1)
+        if not part:
+            journal.ask(name)
         counts = best is not None and (best.certificate.kind == "proved" or not request.facts.declared.origin)
         tokens = [found.cost.tokens for found in (best,) if found is not None and counts] + ([] if limit is None else [limit])
-        try:
-            best = _better(best, attempt(name, request, reasons.setdefault(name, []), min(tokens, default=None)))
-        except OutOfTime:
-            if best is not None and (best.certificate.kind == "proved" or request.target.expression is None):
-                break
-            told = f"`max_seconds` (={request.max_seconds:g}) was over while {name} heads were looked for"
-            raise _refusal(request, told, reasons) from None
+        best = _better(best, attempt(name, request, reasons.setdefault(name, []), min(tokens, default=None)))
+        journal.best = best if not part else journal.best
         _tell_calls(request)
         if best is not None and best.certificate.kind == "proved" and _settles(best, request):
             break
@@ -167,8 +217,6 @@ def _rather_proved(best: Found, request: Request, reasons: dict[str, list[str]])
             found = lookup.search(request)
             if found.certificate.kind == "proved":
                 return replace(found, smaller=best if best.cost.tokens < found.cost.tokens else None)
-        except OutOfTime:
-            reasons["lookup"] = [f"`max_seconds` (={request.max_seconds:g}) is over"]
         except (Refused, OutOfCalls) as failure:
             reasons["lookup"] = [failure.reason.rstrip(".") if isinstance(failure, Refused) else str(failure)]
     why = next((f"{name}: {reasons[name][-1]}" for name in ("lookup", "spectral") if reasons.get(name)), "no head uses it")
@@ -245,6 +293,7 @@ def _search_entries(request: Request, method: str) -> Found:
     from maxaffine.heads.entries import search_samples as table_samples
 
     data = request.target.data
+    closest.journal().ask("table")
     if isinstance(data, Table):
         return tables.search_hard(request, data) if method == NEAREST else tables.search(request, data, method)
     assert isinstance(data, Samples)

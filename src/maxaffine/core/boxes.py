@@ -123,6 +123,7 @@ def integral(
     above, below = np.zeros(upper.shape[1]), np.zeros(upper.shape[1])  # of boxes that stay
     parts, spent = 2 ** (low.shape[1] if axes is None else len(axes)), len(low)
     for _ in range(rounds):
+        check()
         if enough(above + upper.sum(axis=0), below + lower.sum(axis=0), spent) or spent >= budget or not len(low):
             break
         loose = (upper - lower).max(axis=1)

@@ -25,8 +25,22 @@ class OutOfCalls(Exception):
 
 @contextmanager
 def deadline(seconds: float | None) -> Iterator[None]:
-    """Inside, `check` raises once so many seconds have passed; None: never."""
-    token = _end.set(None if seconds is None else time.monotonic() + seconds)
+    """Inside, `check` raises once so many seconds have passed, or those of a deadline around it; None: those alone."""
+    ends = [end for end in (_end.get(), None if seconds is None else time.monotonic() + seconds) if end is not None]
+    with _until(min(ends, default=None)):
+        yield
+
+
+@contextmanager
+def extended(seconds: float) -> Iterator[None]:
+    """Inside, so many seconds are left, also where a deadline around it has passed: for what is made of what is there."""
+    with _until(time.monotonic() + seconds):
+        yield
+
+
+@contextmanager
+def _until(end: float | None) -> Iterator[None]:
+    token = _end.set(end)
     try:
         yield
     finally:
@@ -38,9 +52,3 @@ def check() -> None:
     end = _end.get()
     if end is not None and time.monotonic() > end:
         raise OutOfTime
-
-
-def left() -> float | None:
-    """Seconds until the deadline, at least a millisecond; None where there is none."""
-    end = _end.get()
-    return None if end is None else max(1e-3, end - time.monotonic())

@@ -44,6 +44,10 @@ class Refused(MaxaffineError):
         return "\n".join(self.tried)
 
 
+class TimeOver(Refused):
+    """The time that a search may take is over, and it has no layer to return."""
+
+
 class TooMany(Refused):
     """More tokens than memory holds; how many."""
 

@@ -91,6 +91,7 @@ class Found:
     around: tuple[NDArray[np.float64], float] | None = None  # points and a radius, where the layer speaks of their balls alone
     pending: Pending | None = None  # the file that its values were written to, still to be finished
     request: Request | None = None  # what was asked for
+    ended: str | None = None  # what was looked for when `max_seconds` was over, where a smaller layer may exist
     smaller: "Found | None" = None  # a layer of fewer tokens of which nothing is proved, where this one is
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from maxaffine.core import closest
 from maxaffine.core.budget import afford, count_text
 from maxaffine.core.deadline import check
 from maxaffine.core.errors import Missed, Refused
@@ -108,9 +109,14 @@ def search(head: Head[P], asked: Search) -> Found | None:
         asked.failure = None
         if provable:
             try:
-                return _proved(head, plan, layer, request)
+                found = _proved(head, plan, layer, request)
+                told = f"proved to {found.certificate.bound:.3g}"
+                request.progress(f"{head.name} head of {count_text(plan.cells)} tokens: {told}", 1, 1)
+                return found
             except Refused as failure:
                 asked.failure = failure
+                if failure.nearest_error is not None:
+                    closest.proved(plan.cells, failure.nearest_error)
                 asked.note(Missed.of(f"{count_text(plan.cells)} tokens", failure))
                 request.progress(f"{head.name} head of {asked.reasons[-1]}", 1, 1)
         if observable and seen is None:
@@ -148,7 +154,9 @@ def _proved(head: Head[P], plan: P, layer: GroupedLayer, request: Request) -> Fo
     """The layer with its certificate, where that fits the error and the checker agrees; else Refused."""
     seen = _glance(layer, request)
     if seen > request.error:
+        closest.looked(layer.tokens, seen)
         raise Refused(f"off by {seen:.3g} at a point that was looked at")
+    closest.begun(layer.tokens, seen)
     prove = partial(head.prove, layer, plan, request)
     certificate = prove("two-level" if layer.has_clusters else "arrays")
     bound = certificate.bound
@@ -188,5 +196,6 @@ def _observed(head: Head[P], request: Request, found: Found) -> Found:
     """The layer, if the errors that are seen are below the one asked for; else Refused."""
     observed = head.observe(request, found) or search_worst(request, found)
     if observed.error > request.error:
+        closest.looked(found.cost.tokens, observed.error)
         raise Refused(f"an observed error of {observed.error:.3g}", nearest_error=observed.error)
     return replace(found, observed=observed)

@@ -87,6 +87,8 @@ def summary(compiled: Compiled) -> str:
     lines += _size(c)
     relative = " of |f(x)|" if c.certificate.pointwise else ""
     lines.append(f"observed   {observed_text(c.observed, c.bound, relative)} (not a bound)")
+    if c.found is not None and c.found.ended is not None:
+        lines.append(f"time       {c.found.ended}: a smaller layer may exist")
     if c.found is not None and c.found.smaller is not None:
         lines.append(_smaller(c.found.smaller))
     if drawn is not None:

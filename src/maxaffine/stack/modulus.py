@@ -2,7 +2,7 @@
 
     |phi(u) - phi(u')|  <=  max over pieces of min(d sup |phi'|, sup phi - inf phi) over the piece widened by d,    |u - u'| <= d
 
-Pieces are halved where that is largest, until they are shorter than a sixteenth of d.
+Pieces are halved where that is largest, until they are shorter than a sixteenth of d, or many.
 """
 
 import math
@@ -16,6 +16,7 @@ from maxaffine.expression.expression import Expression
 PIECES = 64
 ROUNDS = 120  # of halving
 SHORT = 1.0 / 16.0  # of d: pieces that are not halved
+MOST = 1 << 15  # pieces: what is found is a bound wherever halving ends
 LARGE = 0.8  # of the largest number, from which on pieces are halved
 UP = 1.0 + 2.0**-50
 
@@ -40,7 +41,7 @@ def modulus(function: Expression, gradient: Expression, low: float, high: float,
     found = moves(left, right)
     for _ in range(ROUNDS):
         cut = (found >= LARGE * found.max()) & (right - left > SHORT * d)
-        if not cut.any() or not (right - left > SHORT * d)[int(np.argmax(found))]:
+        if not cut.any() or len(left) > MOST or not (right - left > SHORT * d)[int(np.argmax(found))]:
             break
         middle = left[cut] + (right[cut] - left[cut]) / 2.0
         more_left, more_right = np.concatenate([left[cut], middle]), np.concatenate([middle, right[cut]])

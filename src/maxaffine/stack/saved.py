@@ -69,6 +69,7 @@ def summary_of(stack: Stack) -> dict[str, Any]:
         "assumptions": list(stack.certificate.assumptions),
         "scope": stack.certificate.scope.to_json(),
         "seconds": stack.seconds,
+        "ended": stack.ended,
     }
 
 

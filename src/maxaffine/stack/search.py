@@ -13,9 +13,9 @@ import numpy as np
 from maxaffine.checker.proved import NotProved
 from maxaffine.checker.stack import doubt_identity
 from maxaffine.compiled import Compiled
-from maxaffine.core.deadline import OutOfTime, deadline, left
+from maxaffine.core.deadline import OutOfTime, deadline, extended
 from maxaffine.core.deadline import check as check_time
-from maxaffine.core.errors import BadInput, Refused
+from maxaffine.core.errors import BadInput, Refused, TimeOver
 from maxaffine.heads.found import must_hold
 from maxaffine.one_layer import one_layer
 from maxaffine.proofs.assumptions import ELEMENTARY
@@ -40,6 +40,8 @@ Layers = int | Literal["auto"]
 THEOREM = "stacks: error <= sum over nodes of W eps, eps the error of its head, W from enclosed slopes of all that follows"
 WORTH = 1.35  # predicted tokens, in units of the fewest, up to which a cutting is carried out as well
 ALONE = 2  # variables up to which one layer is tried before a stack
+OFFERED = 2.0  # seconds in which a stack is foreseen where one layer is refused
+BEFORE = 0.5  # of the time, which that may take
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,8 @@ def with_offer(refusal: Refused, request: Request, method: str) -> Refused:
     if method != "auto" or why_not(request) is not None:
         return refusal
     try:
-        found, _ = candidates(request)
+        with extended(OFFERED):
+            found, _ = candidates(request)
     except (Refused, BadInput, ArithmeticError, ValueError, OutOfTime):
         return refusal
     best = next((one for one in found if (len(one.cutting.names) > 1 or one.depth > 1) and one.tokens < 1e4), None)
@@ -135,19 +138,25 @@ def in_layers(request: Request, layers: Layers, kind: str, begun: float) -> Comp
         return one_layer(request, "auto", kind, begun)
     if _is_affine(request):
         return one_layer(request, "auto", kind, begun)  # there is nothing to cut
+    with deadline(request.max_seconds):
+        return _one_or_several(request, layers, kind, begun)
+
+
+def _one_or_several(request: Request, layers: Layers, kind: str, begun: float) -> Compiled | Stack:
+    """In few variables one layer first; a stack, and where there is none one layer."""
     alone: Compiled | None = None
-    if layers == "auto" and request.target.box.dimension <= ALONE:
+    first = layers == "auto" and request.target.box.dimension <= ALONE
+    if first:
+        share = None if request.max_seconds is None else BEFORE * request.max_seconds
         try:
-            alone = one_layer(replace(request, out=None), "auto", kind, begun)
-        except Refused:
+            with deadline(share):
+                alone = one_layer(replace(request, out=None, max_seconds=None), "auto", kind, begun)
+        except (Refused, OutOfTime):
             alone = None
     try:
-        with deadline(request.max_seconds):
-            found = stack_of(request, None if layers == "auto" else int(layers), begun)
-    except OutOfTime:
-        raise Refused(f"`max_seconds` (={request.max_seconds:g}) is over, and no stack is proved yet.") from None
+        found = stack_of(request, None if layers == "auto" else int(layers), begun)
     except Refused as refusal:
-        if alone is None and layers == "auto" and request.target.box.dimension > ALONE:
+        if alone is None and layers == "auto" and (not first or isinstance(refusal, TimeOver)):
             return _last(request, kind, begun, refusal)
         if alone is None:
             raise
@@ -173,7 +182,7 @@ def _last(request: Request, kind: str, begun: float, refusal: Refused) -> Compil
         return one_layer(request, "auto", kind, begun)
     except Refused as other:
         nearest = min((r.nearest_error for r in (refusal, other) if r.nearest_error is not None), default=None)
-        raise Refused(f"{refusal.reason} One layer: {other.reason}", nearest_error=nearest, tried=other.tried) from None
+        raise type(refusal)(f"{refusal.reason} One layer: {other.reason}", nearest_error=nearest, tried=other.tried) from None
 
 
 def _saved(found: Compiled | Stack, request: Request) -> Compiled | Stack:
@@ -186,8 +195,11 @@ def _saved(found: Compiled | Stack, request: Request) -> Compiled | Stack:
 def stack_of(request: Request, most: int | None, begun: float) -> Stack:
     """The stack of fewest tokens among the cuttings that are foreseen to be near the best."""
     request.progress("cuttings of the formula", 0, 1)
-    found, reasons = candidates(request, most)
-    shop = Shop(_compiler(request))
+    shop, ended = Shop(_compiler(request)), None
+    try:
+        found, reasons = candidates(request, most)
+    except OutOfTime:
+        raise _over(request, shop) from None
     best: tuple[Foreseen, list[Made], Proof] | None = None
     for one in found:
         if best is not None and (one.tokens > WORTH * found[0].tokens or one.tokens > 1.6 * _tokens(best[1])):
@@ -198,8 +210,9 @@ def stack_of(request: Request, most: int | None, begun: float) -> Stack:
             heads, proof = made(one.cutting, request.target.box, request.error, one.share, shop)
         except OutOfTime:
             if best is None:
-                raise
-            reasons.append(f"{one.style}: `max_seconds` (={request.max_seconds:g}) was over")
+                raise _over(request, shop, one) from None
+            ended = f"{_time(request)} while stacks were looked for"
+            reasons.append(f"{one.style}: {_time(request)}")
             break
         except NotProved as failure:  # the checker would not confirm it
             reasons.append(f"{one.style}: {failure}")
@@ -212,7 +225,21 @@ def stack_of(request: Request, most: int | None, begun: float) -> Stack:
             best = one, heads, proof
     if best is None:
         raise _refusal(request, reasons)
-    return _finished(request, *best, tried=tuple(reasons), begun=begun)
+    return replace(_finished(request, *best, tried=tuple(reasons), begun=begun), ended=ended)
+
+
+def _time(request: Request) -> str:
+    return f"`max_seconds` (={request.max_seconds:g}) was over"
+
+
+def _over(request: Request, shop: Shop, one: Foreseen | None = None) -> TimeOver:
+    """How far the search came when the time was over."""
+    told = f"{_time(request)}, and no stack is proved to {request.error:g} yet"
+    if one is None:
+        return TimeOver(f"{told}: the formula was being cut. Allow more time.")
+    made = sum(isinstance(head, Made) for head in shop.made.values())
+    heads = f"{made or 'no'} head{'' if made == 1 else 's'} of one of {one.depth} layers {'was' if made == 1 else 'were'} made"
+    return TimeOver(f"{told}: {heads}, for which about {one.tokens:.0f} tokens are foreseen in all. Allow more time.")
 
 
 def _depth(one: Foreseen, heads: Sequence[Made]) -> int:
@@ -230,7 +257,7 @@ def _compiler(request: Request) -> Any:
         check_time()
         request.progress(f"heads of the stack: {text}", 0, 1)
         begun = time.perf_counter()
-        made = request_of(text, box, error=error, run=Run(seed=request.seed, max_bytes=64 << 20, max_seconds=left()))
+        made = request_of(text, box, error=error, run=Run(seed=request.seed, max_bytes=64 << 20))
         return one_layer(made, "auto", "cross", begun)
 
     return compile_head

@@ -76,6 +76,7 @@ class Stack:
     style: str  # how the formula was cut
     tried: tuple[str, ...] = ()
     seconds: float = 0.0
+    ended: str | None = field(default=None, compare=False)  # that `max_seconds` was over, and a smaller stack may exist
     standing: str = field(default="proved", compare=False)
     file: str | None = field(default=None, compare=False)
     filed: Any = field(default=None, compare=False, repr=False)  # of a checked stack, what its file states

@@ -48,6 +48,8 @@ def summary(stack: Stack) -> str:
         f"           for {in_words(s.certificate.scope)}",
         f"observed   error {s.observed.error:.6g} over {s.observed.points:,} points (not a bound)",
     ]
+    if s.ended is not None:
+        lines.append(f"time       {s.ended}: a smaller stack may exist")
     if s.standing == "stated":
         lines.append("standing   stated in the file, not checked; stack.check() proves it again")
     return "\n".join(lines)

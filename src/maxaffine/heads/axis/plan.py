@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from maxaffine.core import balls
+from maxaffine.core import balls, closest
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.intervals import Interval
@@ -289,6 +289,8 @@ def _cells(problem: Problem, aim: Aim, library: Library, most: int) -> tuple[lis
         if cells:
             links.append(None if i - 1 in middles else problem.links[i - 1])
         cells += found
+        reached = (highs[i] - problem.low) / (problem.high - problem.low)
+        closest.covered(sum(len(c.fit.keys) for c in cells), reached)
         links += [None] * (len(found) - 1)
         if i in middles:
             links.append(None)

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from maxaffine.core import closest
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.heads.axis.certificate import Asked, certify_axis
@@ -173,7 +174,8 @@ def _plan(request: Request, problem: Problem, share: float, asked: Asked, most: 
     gap = 0.0 if asked.gap is None else asked.gap * abs(_scale(problem))
     blur = 0.0 if soft is None else soft.blur(problem, error, request.dtype)
     aim, affine = Aim(fit, kinks * error, error, 0.9 * gap), not any(problem.direction[: request.target.query])
-    return make_plan(problem, aim, request.dtype, most, asked.gap, affine, blur=blur)
+    with closest.fits_of(True):
+        return make_plan(problem, aim, request.dtype, most, asked.gap, affine, blur=blur)
 
 
 def _points(plan: AxisPlan, layer: GroupedLayer) -> tuple[Array, Array]:

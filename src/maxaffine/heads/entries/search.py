@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from maxaffine.core import closest
 from maxaffine.core.arrays import Array
 from maxaffine.core.budget import Cost, afford, lookup_cost
 from maxaffine.core.errors import Refused
@@ -63,6 +64,7 @@ class Attempts:
             self.why.append(f"{layer.tokens:,} tokens: {str(failure).rstrip('.')}")
             return None
         self.left.append((layer.tokens, certificate.bound or math.inf))
+        closest.proved(layer.tokens, certificate.bound or math.inf)
         if certificate.bound is None or certificate.bound > self.request.error * BELOW:
             return None
         found = self.found(method, family, layer, certificate, verified)
@@ -70,6 +72,7 @@ class Attempts:
         if refusal is not None:
             self.why.append(f"{layer.tokens:,} tokens: not confirmed by the checker: {refusal}")
             return None
+        closest.journal().best = found
         return found
 
     def found(
@@ -105,11 +108,11 @@ class Attempts:
                 lines.append(f"{tokens:,} tokens leave {error:.3g}")
                 least = error
         shown = [*lines[:2], f"{len(lines) - 5} more", *lines[-3:]] if len(lines) > 6 else lines
-        closest = (shown or self.why[-1:] or ["nothing fits"])[-1]
+        last = (shown or self.why[-1:] or ["nothing fits"])[-1]
         kind = self.data.entries.kind
         return Refused(
-            f"`error` (={self.request.error:g}) is not reached at every entry of the {kind}: {closest}. {advice}",
-            tried=[*shown[:-1], *(why for why in self.why[-2:] if why != closest)],
+            f"`error` (={self.request.error:g}) is not reached at every entry of the {kind}: {last}. {advice}",
+            tried=[*shown[:-1], *(why for why in self.why[-2:] if why != last)],
         )
 
 
@@ -191,7 +194,8 @@ def _heads(attempts: Attempts, table: Table, z: list[Array], whole: Array, build
         last, most = 0, min(table.entries.count // (1 + len(z)), math.inf if best is None else best.cost.tokens - 1)
         for shrink in SHRINK:
             request.progress("heads for the table", last, table.entries.count)
-            fit = products.smallest(error * BELOW * shrink, int(most)) if most >= 1 else None
+            with closest.fits_of(True):
+                fit = products.smallest(error * BELOW * shrink, int(most)) if most >= 1 else None
             if fit is not None and not table.is_complete:  # what it says of missing entries may be easier to follow
                 W = [weights(axis.keys, one) for axis, one in zip(fit.axes, z, strict=True)]
                 whole = np.where(table.mask[..., None], whole, affine_on_grid(W, fit.values, fit.slopes, z))
@@ -207,9 +211,9 @@ def _heads(attempts: Attempts, table: Table, z: list[Array], whole: Array, build
             if found is not None:
                 best = found
                 break
-        closest = products.closest()
-        if closest is not None and math.isfinite(closest.error):
-            attempts.left.append((closest.tokens, closest.error))
+        nearest = products.closest()
+        if nearest is not None and math.isfinite(nearest.error):
+            attempts.left.append((nearest.tokens, nearest.error))
     return best
 
 

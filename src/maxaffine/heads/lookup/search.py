@@ -209,6 +209,15 @@ def _foreseen(plan: Plan, request: Request) -> float:
     return plan.predicted * (grown if plan.argument == "E1" else math.sqrt(grown)) * (1 - 1e-9)
 
 
+def surely_resolved(plan: lookup.GridPlan, request: Request, error: float) -> bool:
+    """Whether rounding is foreseen to leave room for a plan that is made for an error."""
+    try:
+        _must_resolve(plan, request)
+    except TooMany:
+        return False
+    return _foreseen(plan, request) <= error
+
+
 def _afford(cost: Cost, request: Request) -> None:
     """Refused where a lookup takes more than the memory, with the error that would fit: tokens grow like error^-D."""
     try:

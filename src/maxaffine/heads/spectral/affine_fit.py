@@ -6,6 +6,7 @@ from itertools import permutations
 
 import numpy as np
 
+from maxaffine.core import closest
 from maxaffine.core.arrays import Array
 from maxaffine.core.deadline import check
 from maxaffine.core.rounding import compute_format
@@ -150,6 +151,7 @@ class AffineProducts:
             check()
             axes = tuple(self.axis(e, n, i) for e, (n, i) in enumerate(zip(counts, deltas, strict=True)))
             self._known[key] = self._fit(axes, counts, deltas)
+            closest.fitted(self._known[key].tokens, self._known[key].error)
         return self._known[key]
 
     def closest(self) -> ProductFit | None:

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from maxaffine.core import balls
+from maxaffine.core import balls, closest
 from maxaffine.core.arrays import Array
 from maxaffine.heads.fitting import Function, from_unit_box
 from maxaffine.heads.spectral.plan import GroupPlanner, SpectralPlan, share
@@ -60,18 +60,19 @@ def _carry_out(planners: list[GroupPlanner], error: float, affine: bool, most: i
     singles = [planner for planner in planners if planner.group.dimension == 1]
     others = [planner for planner in planners if planner.group.dimension > 1]
     part = error / (len(others) + (1 if singles else 0))
-    plans = share(singles, part, affine, most) if singles else []
-    if plans is None:
-        return None
-    made = SpectralPlan(tuple(plans))
-    for planner in others:
-        left = None if most is None else most - made.cells
-        if left is not None and left < 1:
+    with closest.fits_of(not others or len(planners) == 1):
+        plans = share(singles, part, affine, most) if singles else []
+        if plans is None:
             return None
-        product = planner.affine_product(part, left) if affine else planner.best_product(part, left)
-        if product is None:
-            return None
-        made = SpectralPlan((*made.groups, product))
+        made = SpectralPlan(tuple(plans))
+        for planner in others:
+            left = None if most is None else most - made.cells
+            if left is not None and left < 1:
+                return None
+            product = planner.affine_product(part, left) if affine else planner.best_product(part, left)
+            if product is None:
+                return None
+            made = SpectralPlan((*made.groups, product))
     return made if most is None or made.cells <= most else None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from maxaffine.core import closest
 from maxaffine.core.arrays import Array
 from maxaffine.core.intervals import Interval
 from maxaffine.heads.fitting import Function
@@ -234,6 +235,7 @@ class GroupPlanner:
         def attempt(sizes: list[int]) -> GroupPlan:
             axes = tuple(curve.best(n).axis for curve, n in zip(self.curves, sizes, strict=True))
             expected, values = tensor_fit(axes, self.f, error, self.scale, self.dtype)
+            closest.fitted(math.prod(sizes), expected)
             return self.plan(axes, values, expected)
 
         current = attempt(counts)
@@ -268,6 +270,7 @@ def share(planners: list[GroupPlanner], error: float, affine: bool = True, most:
 
     for _ in range(4000):
         now = [curve.best(n).error for curve, n in zip(curves, sizes, strict=True)]
+        closest.fitted(sum(sizes), sum(now))
         if sum(now) <= error:
             break
         gains = []

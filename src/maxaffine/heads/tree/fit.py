@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maxaffine.core import deadline
 from maxaffine.core.arrays import Array
 from maxaffine.core.boxes import mesh
-from maxaffine.core.deadline import check
 from maxaffine.heads.fitting import Function, affine_columns, affine_on_grid, as_stored
 from maxaffine.layer.keys import AxisKeys
 from maxaffine.layer.spectral_keys import bernstein, chebyshev, weights
@@ -75,7 +75,7 @@ class LocalFitter:
         """For every box the piece of fewest tokens whose error fits; None where none does."""
         found: list[Piece | None] = []
         for start in range(0, len(low), 400):
-            check()
+            deadline.check()
             found += self._some(low[start : start + 400], high[start : start + 400])
         return found
 
@@ -106,6 +106,7 @@ class LocalFitter:
         for delta in DELTAS if max(shape) > 1 else DELTAS[:1]:
             if not len(left):
                 break
+            deadline.check()
             U, S, Vt, judge = self._design(shape, delta)
             f = np.moveaxis(fit[left], 1, 0).reshape(len(self._fit_points), -1)  # (M, B K)
             exact = np.moveaxis(check[left], 1, 0).reshape(len(self._check_points), -1)

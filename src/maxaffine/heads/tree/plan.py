@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from maxaffine.core import closest
 from maxaffine.core.arrays import Array
 from maxaffine.heads.assemble import layer_of
 from maxaffine.heads.fitting import Function
@@ -153,8 +154,11 @@ def grow(fitter: LocalFitter, root: tuple[int, ...], most: float) -> Tree | None
             for child in tree.children(place):
                 below.append(child)
                 patience[child] = patience[place] if piece is None else patience[place] - 1
-        if below and sum(_least(tree, inner, costs)[place] for place in top) > most:
-            return None
+        if below:
+            needed = sum(_least(tree, inner, costs)[place] for place in top)
+            closest.covered(int(needed), 1.0 - found.count(None) / (math.prod(root) * 2.0 ** (D * level[0][0])))
+            if needed > most:
+                return None
         level = below
     least = _least(tree, inner, costs)
     inner = {place for place in inner if least[place] < costs[place]}
@@ -236,7 +240,7 @@ def reaches(low: Array, high: Array, slopes: Array, offsets: Array, gap: float) 
     D = low.shape[1]
     middle, half = (low + high) / 2.0, (high - low) / 2.0
     found_low, found_high = low.copy(), high.copy()
-    walls, closest = np.concatenate([np.eye(D), -np.eye(D)]), LEAST[D]
+    walls, nearest = np.concatenate([np.eye(D), -np.eye(D)]), LEAST[D]
     for k in range(len(low)):
         # a neighbour at most twice as large, or as small, touches the cell enlarged by its own half width
         near = np.all((low <= high[k] + half[k]) & (high >= low[k] - half[k]), axis=1)
@@ -251,8 +255,8 @@ def reaches(low: Array, high: Array, slopes: Array, offsets: Array, gap: float) 
         vertices = np.linalg.solve(A[rows[good]], b[rows[good]][..., None])[..., 0]
         vertices = vertices[np.all(vertices @ A.T <= b + 1e-9, axis=1)]
         least, most = vertices.min(axis=0) - SLACK, vertices.max(axis=0) + SLACK
-        found_low[k] = middle[k] + half[k] * np.minimum(least, -closest)
-        found_high[k] = middle[k] + half[k] * np.maximum(most, closest)
+        found_low[k] = middle[k] + half[k] * np.minimum(least, -nearest)
+        found_high[k] = middle[k] + half[k] * np.maximum(most, nearest)
     return np.maximum(found_low, -EDGE), np.minimum(found_high, EDGE)
 
 

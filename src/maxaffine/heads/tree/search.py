@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from maxaffine.core import closest
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.heads.fitting import from_unit_box
@@ -56,7 +57,8 @@ class Trees(Head[TreePlan]):
 
         size = float(np.abs(f(np.random.default_rng(request.seed).uniform(-1.0, 1.0, size=(2000, dimension)))).max()) or 1.0
         for aim in AIMS[dimension]:
-            plan = tree_plan(f, dimension, aim * request.error, size, request.dtype, most)
+            with closest.fits_of(True):
+                plan = tree_plan(f, dimension, aim * request.error, size, request.dtype, most)
             if plan is None:
                 raise Refused(f"no tree of at most {most:,} tokens fits the target on points")
             yield plan
