@@ -16,6 +16,7 @@ from maxaffine.compiled import Compiled
 from maxaffine.core.deadline import OutOfTime, deadline, extended
 from maxaffine.core.deadline import check as check_time
 from maxaffine.core.errors import BadInput, Refused, TimeOver
+from maxaffine.expression.expression import Expression
 from maxaffine.heads.found import must_hold
 from maxaffine.one_layer import one_layer
 from maxaffine.proofs.assumptions import ELEMENTARY
@@ -39,6 +40,8 @@ Layers = int | Literal["auto"]
 
 THEOREM = "stacks: error <= sum over nodes of W eps, eps the error of its head, W from enclosed slopes of all that follows"
 WORTH = 1.35  # predicted tokens, in units of the fewest, up to which a cutting is carried out as well
+LEAST, HELD = 2.0**-45, 2.0**-41  # of its size: what no head is proved to, and what most are, in float64
+GRID = 9  # points per direction for the size of a function
 ALONE = 2  # variables up to which one layer is tried before a stack
 OFFERED = 2.0  # seconds in which a stack is foreseen where one layer is refused
 BEFORE = 0.5  # of the time, which that may take
@@ -74,11 +77,14 @@ def why_not(request: Request) -> str | None:
     if target.expression is None:
         return "stacks are compiled from expressions; the target is " + ("a table" if target.entries else "a Python function")
     if target.expression.count != 1 or target.inputs != "points" or target.output_shape != ():
-        return "stacks are compiled from expressions of one output at points of a box"
+        return (
+            "stacks are compiled from expressions of one output at points of a box; "
+            "compile every output by itself, or in one layer with `layers=1`"
+        )
     if math.isfinite(request.norm) or request.pointwise is not None:
         return "stacks are proved in the sup norm"
     if request.dtype != "float64":
-        return f"stacks are stored in float64 (`dtype` is {request.dtype})"
+        return f"stacks are stored in float64 (`dtype` is {request.dtype}); leave `dtype` out, and give it float32 tensors"
     if request.gap is not None or request.partition is not None or request.centres is not None:
         return "`gap` and `keys` are about one layer"
     return None
@@ -135,7 +141,7 @@ def in_layers(request: Request, layers: Layers, kind: str, begun: float) -> Comp
     if why is not None and layers != "auto":
         raise Refused(f"`layers` (={layers}): {why}.", remedy={"layers": 1})
     if why is not None:
-        return one_layer(request, "auto", kind, begun)
+        return _alone(request, kind, begun, why)
     if _is_affine(request):
         return one_layer(request, "auto", kind, begun)  # there is nothing to cut
     with deadline(request.max_seconds):
@@ -167,6 +173,16 @@ def _one_or_several(request: Request, layers: Layers, kind: str, begun: float) -
     return _saved(found, request)
 
 
+def _alone(request: Request, kind: str, begun: float, why: str) -> Compiled:
+    """One layer; where it refuses, the refusal says why there is no stack."""
+    try:
+        return one_layer(request, "auto", kind, begun)
+    except Refused as refusal:
+        reason = f"{refusal.reason.rstrip('.')}. No stack either: {why}."
+        other = TimeOver if isinstance(refusal, TimeOver) else Refused
+        raise other(reason, nearest_error=refusal.nearest_error, remedy=refusal.remedy, tried=refusal.tried) from None
+
+
 def _is_affine(request: Request) -> bool:
     """Whether the target is affine, or constant."""
     assert request.target.expression is not None
@@ -195,7 +211,7 @@ def _saved(found: Compiled | Stack, request: Request) -> Compiled | Stack:
 def stack_of(request: Request, most: int | None, begun: float) -> Stack:
     """The stack of fewest tokens among the cuttings that are foreseen to be near the best."""
     request.progress("cuttings of the formula", 0, 1)
-    shop, ended = Shop(_compiler(request)), None
+    shop, ended = Shop(head_compiler(request)), None
     try:
         found, reasons = candidates(request, most)
     except OutOfTime:
@@ -250,17 +266,29 @@ def _tokens(heads: Sequence[Made]) -> int:
     return sum(head.tokens for head in heads)
 
 
-def _compiler(request: Request) -> Any:
+def head_compiler(request: Request) -> Any:
     """The one-layer compiler, for heads."""
 
     def compile_head(text: str, box: Box, error: float) -> Compiled:
         check_time()
         request.progress(f"heads of the stack: {text}", 0, 1)
+        size = _size(text, box)
+        if error < LEAST * size:
+            raise Refused(f"float64 does not hold {error:.2g} of a function of size {size:.2g}", nearest_error=HELD * size)
         begun = time.perf_counter()
         made = request_of(text, box, error=error, run=Run(seed=request.seed, max_bytes=64 << 20))
         return one_layer(made, "auto", "cross", begun)
 
     return compile_head
+
+
+def _size(text: str, box: Box) -> float:
+    """The largest |f| on a small grid over the box of a head."""
+    axes = [np.linspace(low, high, GRID) for low, high in zip(box.low, box.high, strict=True)]
+    points = np.stack([one.ravel() for one in np.meshgrid(*axes)], axis=1)
+    with np.errstate(all="ignore"):
+        found = np.abs(Expression.parse(text, box.names).evaluate(points))
+    return float(np.max(found, initial=0.0, where=np.isfinite(found)))
 
 
 def _refusal(request: Request, reasons: Sequence[str]) -> Refused:

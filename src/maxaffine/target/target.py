@@ -105,9 +105,11 @@ class Target:
             other = None if made.continued else without_cancellation(source, joined)
             return made if other is None else replace(made, expression=other, published=source)
         if not callable(source):
+            texts = isinstance(source, (list, tuple)) and all(isinstance(one, str) for one in source)
+            more = "; several outputs are one expression with commas, such as 'sin(x), cos(x)'" if texts else ""
             raise BadInput(
                 f"the target (a {type(source).__name__}) must be an expression such as 'sin(x)', a function of batches, "
-                "a Target or a gallery entry."
+                f"a Target or a gallery entry{more}."
             )
         title = name or getattr(source, "__name__", None) or type(source).__name__
         blank = cls(joined, shape or (), inputs, None, source, None, title, bool(vectorize), boxes)

@@ -16,6 +16,7 @@ from maxaffine.core.deadline import OutOfTime
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.expression.expression import Expression
 from maxaffine.expression.graph import Graph
+from maxaffine.request import request_of
 from maxaffine.runtime import parallel
 from maxaffine.stack import evaluate, saved
 from maxaffine.stack import search as stack_search
@@ -261,12 +262,28 @@ def test_layers_must_be_a_number_or_auto(layers):
 def test_what_a_stack_cannot_serve_is_said():
     with pytest.raises(Refused, match="expressions"):
         ma.compile(lambda x: x[:, 0], {"x": (0, 1)}, error=0.1, layers=3, trace=False)
+    with pytest.raises(BadInput, match="one expression with commas"):
+        ma.compile(["x*y", "x*z"], FOUR, error=1e-3, layers="auto")
+    with pytest.raises(Refused, match="compile every output by itself"):
+        ma.compile("x*y*z/(x + w), x*w", FOUR, error=1e-3, layers=3)
+    with pytest.raises(Refused, match=r"float64 \(`dtype` is float32\); leave `dtype` out"):
+        ma.compile("x*y*z/(x + w)", FOUR, error=1e-3, layers=3, dtype="float32")
+    with pytest.raises(Refused, match="No stack either: stacks are stored in float64"):
+        ma.compile("x*y*z/(x + w)", FOUR, error=1e-6, layers="auto", dtype="float32")
     with pytest.raises(BadInput, match="method"):
         ma.compile("x*y", {"x": (0, 1), "y": (0, 1)}, error=1e-3, layers=3, method="spectral")
     with pytest.raises(Refused, match="more than `layers`"):
         ma.compile("x*y*z/(x + w)", FOUR, error=1e-3, layers=2)
     with pytest.raises(Refused, match="finite"):
         ma.compile("1/(x - y)*z*w", FOUR, error=1e-3, layers=9)
+
+
+def test_heads_that_float64_does_not_hold_are_refused_before_they_are_searched(monkeypatch):
+    request = request_of("x*y", {"x": (0, 1), "y": (0, 1)}, error=1e-3)
+    monkeypatch.setattr(stack_search, "one_layer", None)  # is not called
+    with pytest.raises(Refused, match="float64 does not hold 2e-14 of a function of size 1") as refusal:
+        stack_search.head_compiler(request)("u*w", ma.Box(u=(0, 1), w=(-1, 1)), 2e-14)
+    assert 1e-13 < refusal.value.nearest_error < 1e-12
 
 
 def test_a_refusal_of_one_layer_says_what_a_stack_would_take():

@@ -1,5 +1,6 @@
 """Trees of clusters: cells as large as their pieces allow, proved piece by piece."""
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -8,6 +9,7 @@ import numpy as np
 from maxaffine.core import closest
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
+from maxaffine.expression.expression import Expression
 from maxaffine.heads.fitting import from_unit_box
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
@@ -19,10 +21,18 @@ from maxaffine.layer.query import LEANS
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.covering import TooManyBoxes
 from maxaffine.request import Request
+from maxaffine.target.box import Box
 
 MOST = {1: 1_500, 2: 40_000, 3: 12_000}  # tokens
 # of the error, for the pieces on points; what is proved is larger by Ehlich and Zeller's constants
 AIMS = {1: (0.92, 0.8, 0.6), 2: (0.86, 0.75, 0.6), 3: (0.74, 0.66, 0.55)}
+
+
+def _steep(expression: Expression, box: Box) -> bool:
+    """Whether the slope is infinite at a corner of the box: no ellipse of analyticity goes around one there."""
+    corners = np.array(list(itertools.product(*zip(box.low, box.high, strict=True))))
+    with np.errstate(all="ignore"):
+        return bool(np.isinf(expression.gradient().evaluate(corners)).any())
 
 
 class Trees(Head[TreePlan]):
@@ -43,7 +53,11 @@ class Trees(Head[TreePlan]):
             return "not proved for callables"
         if request.target.query:
             return LEANS
-        return "trees cannot follow jumps" if target.expression is not None and not target.expression.is_continuous else None
+        if target.expression is not None and not target.expression.is_continuous:
+            return "trees cannot follow jumps"
+        if target.expression is not None and _steep(target.expression, target.box):
+            return "its slope is not bounded at a corner of the box, where no piece is proved"
+        return None
 
     def propose(self, search: Search) -> Iterator[TreePlan]:
         """Trees for smaller and smaller errors on points."""

@@ -12,10 +12,12 @@ from maxaffine.core.errors import Refused
 from maxaffine.heads.tree.fit import LocalFitter, evaluate
 from maxaffine.heads.tree.plan import Tree, TreePlan, build_tree, tree_plan
 from maxaffine.heads.tree.prove import certify_tree
+from maxaffine.heads.tree.search import Trees
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.proofs.covering import Scores, cover
+from maxaffine.request import request_of
 from maxaffine.runtime import chooser
 from maxaffine.target.box import Box
 from maxaffine.target.target import Target
@@ -200,3 +202,10 @@ def test_files_with_other_tensors_are_not_read(bump: tuple[Target, TreePlan, Gro
         with pytest.raises(NotProved):
             Layer.read({**tensors, name: change(tensors[name])}, description, target)
     assert isinstance(Cluster, type)
+
+
+def test_slopes_that_are_infinite_at_a_corner_are_left_to_other_heads():
+    steep = request_of("asin(x*y)", {"x": (0, 1), "y": (0, 1)}, error=1e-3)
+    assert "not bounded at a corner" in Trees().why_not(steep)
+    assert Trees().why_not(request_of("asin(x*y)", {"x": (0, 1), "y": (0, 0.9)}, error=1e-3)) is None
+    assert Trees().why_not(request_of("sqrt(.1 + x**2 + y**2)", {"x": (0, 1), "y": (0, 1)}, error=1e-3)) is None
