@@ -11,7 +11,7 @@ in all of them, a tree of cells keys of its own in every cell.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -101,6 +101,14 @@ class ClusterGroup:
     def nbytes(self) -> int:
         """Bytes that the stored arrays take."""
         return sum(a.nbytes for a in self.arrays())
+
+    def alone(self, k: int) -> ClusterGroup:
+        """The same clusters for output k."""
+        clusters = (
+            replace(one, values=one.values[..., k : k + 1], slopes=None if one.slopes is None else one.slopes[..., k : k + 1, :])
+            for one in self.clusters
+        )
+        return replace(self, clusters=tuple(clusters))
 
     def arrays(self) -> list[Array]:
         """Every stored number of sites and clusters."""

@@ -108,6 +108,8 @@ class Source(Protocol):
     @property
     def error(self) -> float: ...  # noqa: D102
     @property
+    def errors(self) -> tuple[float, ...] | None: ...  # noqa: D102
+    @property
     def reserve(self) -> float | None: ...  # noqa: D102
     @property
     def literal(self) -> Mapping[str, float | str]: ...  # noqa: D102
@@ -156,10 +158,14 @@ def counted(layer: AnyLayer, certificate: Certificate) -> float:
 
 
 def narrow_tolerance(source: Source) -> float:
-    """What polynomials of a kernel may differ from the layer by: an eighth of the error, or half of what is left."""
+    """What polynomials of a kernel may differ from the layer by: an eighth of the error, or half of what is left.
+
+    Where the outputs have errors of their own, the smallest is served.
+    """
     bound, per = source.certificate.bound, per_size(source.certificate)
     left = source.error if bound is None else max(source.error - bound, 0.0)
-    return max(min(source.error / 8.0, left / 2.0) / per, source.reserve or 0.0)
+    share = min(source.errors) / source.error if source.errors else 1.0
+    return max(min(source.error / 8.0, left / 2.0) * share / per, source.reserve or 0.0)
 
 
 def statement(source: Source, route: str = "arrays", dtype: str | None = None, device: str = "cpu") -> Statement:

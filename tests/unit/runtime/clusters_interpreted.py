@@ -24,6 +24,8 @@ CASES = {
     "curved": ("max(x**2 + y**2, 0.5)", SQUARE, 1e-2),
     "three directions": ("abs(x + y + z)*exp(x*y)", SQUARE | {"z": (-1, 1)}, 1e-2),
     "steps": ("abs(x + 2*y)", SQUARE, 0.05),
+    "side by side": ("abs(x), sin(x)*y, max(x, y), abs(x + 2*y - 0.3)*cos(x*y)", SQUARE, 1e-2),
+    "adding up": ("max(x, y) + sin(x), max(x, y) - sin(x)", SQUARE, 1e-4),
     "root": ("exp(-x)*sqrt(1 + x*x)/(2 + y) + atan(3*y)", SQUARE, 1e-4),
 }
 
@@ -43,8 +45,12 @@ def judge(layer, dtype, runtime):
     if found.bound is None:
         return {"why": found.why}
     y = layer(x, runtime=runtime)
-    exact = layer.target.values(np.clip(x.double().numpy(), layer.target.box.low, layer.target.box.high))[:, 0, 0]
-    made = {"bound": found.bound, "seen": float(np.abs(y.double().numpy() - exact).max()), "why": found.why}
+    exact = layer.target.values(np.clip(x.double().numpy(), layer.target.box.low, layer.target.box.high))
+    away = np.abs(y.double().numpy().reshape(exact.shape) - exact)
+    made = {"bound": found.bound, "seen": float(away.max()), "why": found.why}
+    if runtime is None and "kernel" in found.parts:
+        itself = layer(x.double(), runtime="factorised", outside="clamp")
+        made["apart"], made["kernel"] = float((y.double() - itself).abs().max()), found.parts["kernel"]
     made["same in every batch"] = bool(torch.equal(layer(x[3:40], runtime=runtime), y[3:40]))
     outside = layer(x[:5] + 100.0, runtime=runtime, outside="clamp")
     corner = torch.tensor(layer.target.box.high, dtype=dtype)[None]
@@ -52,7 +58,7 @@ def judge(layer, dtype, runtime):
     made["clamped"] = float(apart) <= 64.0 * torch.finfo(dtype).eps * float(y.abs().max())  # its coordinate is rounded
     lost = x[:2].clone()
     lost[0, 0] = float("nan")
-    made["nan"] = bool(torch.isnan(layer(lost, runtime=runtime, outside="clamp"))[0])
+    made["nan"] = bool(torch.isnan(layer(lost, runtime=runtime, outside="clamp"))[0].any())
     if runtime is None:
         a, b = x[5:60].clone().requires_grad_(), x[5:60].double().requires_grad_()
         layer(a).sum().backward()

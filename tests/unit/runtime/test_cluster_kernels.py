@@ -39,6 +39,13 @@ def test_every_form_stays_within_its_statement(found):
         assert one["seen"] <= one["bound"] * (1 + 1e-9) + 1e-15, name
 
 
+def test_no_kernel_is_further_from_its_layer_than_it_says(found):
+    apart = {name: one for name, one in found.items() if "apart" in one}
+    assert len(apart) >= 16
+    for name, one in apart.items():
+        assert one["apart"] <= one["kernel"] * (1 + 1e-9) + 1e-13, name
+
+
 def test_float32_runs_every_case_by_a_kernel_of_its_own(found):
     for name, one in found.items():
         if name.endswith("float32"):
@@ -76,9 +83,10 @@ def compiled(kernel, constants, integers):
     return triton.compile(ASTSource(kernel, kinds, known), target=GPUTarget("cuda", 90, 32), options=options)
 
 
-@pytest.mark.parametrize(
-    "text", ["max(x, y)", "abs(sin(5*x)) + cos(y)**2", "abs(x + 2*y - 0.3)*cos(x*y)", "abs(x + y + z)*exp(x*y)"]
-)
+COMPILED = ("max(x, y)", "abs(sin(5*x)) + cos(y)**2", "abs(x + 2*y - 0.3)*cos(x*y)", "abs(x + y + z)*exp(x*y)", "max(x, y), x")
+
+
+@pytest.mark.parametrize("text", COMPILED)
 def test_kernels_of_clusters_compile_for_a_gpu(text):
     from maxaffine.runtime.gpu import kernels_pieces, launch
 

@@ -17,9 +17,10 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import dtype_of, gamma
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
-from maxaffine.layer.side_by_side import AnyLayer
+from maxaffine.layer.side_by_side import AnyLayer, OutputsLayer
 from maxaffine.runtime import windowed
 from maxaffine.runtime.gpu.clustered import Clustered, clustered
+from maxaffine.runtime.gpu.side_by_side import side_by_side
 from maxaffine.runtime.gpu.tables import Numbers, Polynomials, polynomials
 from maxaffine.runtime.kept import once
 
@@ -90,7 +91,7 @@ Program = Polynomials | Clustered | LookupProgram
 def choose(layer: AnyLayer, dtype: str, tolerance: float, asked: str | None = None) -> tuple[str, str, Program]:
     """The kernel's name, the reason and its program; Refused where none takes the layer, or not the one asked for."""
     if layer.several:
-        raise Refused("layers side by side have no kernel of their own.")
+        return _clustered(layer, dtype, tolerance, asked)
     if layer.grouped:
         if asked == "windowed":
             raise Refused("spectral layers have no window.")
@@ -115,8 +116,10 @@ def tolerance(layer: AnyLayer, dtype: str, narrow: float, reserve: float) -> flo
     return narrow if dtype == "float32" or layer.has_clusters else reserve
 
 
-def _clustered(layer: GroupedLayer, dtype: str, tolerance: float, asked: str | None) -> tuple[str, str, Program]:
-    """The kernel of a layer with clusters."""
+def _clustered(
+    layer: GroupedLayer | OutputsLayer, dtype: str, tolerance: float, asked: str | None
+) -> tuple[str, str, Program]:
+    """The kernel of a layer with clusters, or of layers side by side."""
     if asked not in (None, "collapsed"):
         raise Refused("clusters have no window.")
     made = _made(layer, dtype, tolerance)
@@ -128,9 +131,9 @@ def _clustered(layer: GroupedLayer, dtype: str, tolerance: float, asked: str | N
 
 
 @once
-def _made(layer: GroupedLayer, dtype: str, tolerance: float) -> Clustered | str:
+def _made(layer: GroupedLayer | OutputsLayer, dtype: str, tolerance: float) -> Clustered | str:
     """The forms of a layer, or why there are none: a refusal costs as much as a success."""
     try:
-        return clustered(layer, dtype, tolerance)
+        return side_by_side(layer, dtype, tolerance) if layer.several else clustered(layer, dtype, tolerance)
     except Refused as refusal:
         return str(refusal)

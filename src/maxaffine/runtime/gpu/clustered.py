@@ -23,6 +23,7 @@ from maxaffine.runtime.gpu.listed import Listed, listed
 from maxaffine.runtime.gpu.patched import Patched, patched
 from maxaffine.runtime.gpu.pieces import Product
 from maxaffine.runtime.gpu.tables import Polynomials, polynomials
+from maxaffine.runtime.gpu.tables import size as series_size
 
 STEPS, STEEP = 8, 24.0  # keys of a step at most, and how far they are apart at least
 LEAST = 1e-15  # of the largest value of a token: what is always allowed
@@ -54,6 +55,7 @@ class Clustered:
     def size(self) -> float:
         """A bound of what all groups add up to."""
         own = [math.prod(factor.size for factor in one.factors) for one in self.products]
+        own += [series_size(term.cores, term.complex_) for term in (self.smooth.terms if self.smooth else ())]
         return math.fsum([*own, *(one.size for one in self.listed), *(one.size for one in self.patched)])
 
     @property
@@ -101,13 +103,13 @@ def clustered(layer: GroupedLayer, dtype: str, tolerance: float) -> Clustered:
             shift += group.shift if group.factored else 0.0
             for k in range(layer.d_out):
                 products.append(Product(k, pieces.factors(group.blocks, layer.centre, reach, k, dtype, share)))
-        elif layer.d_out > 1:
-            raise Refused("groups of several directions have a kernel for one output.")
         else:
-            try:
-                tokens.append(listed(group, layer.centre, reach, dtype))
-            except Refused:
-                patches.append(patched(group, layer.centre, reach, dtype, share))
+            for k in range(layer.d_out):
+                alone = group.alone(k)
+                try:
+                    tokens.append(replace(listed(alone, layer.centre, reach, dtype), output=k))
+                except Refused:
+                    patches.append(replace(patched(alone, layer.centre, reach, dtype, share), output=k))
     if layer.tilt is not None:
         rows = enumerate(layer.tilt.astype(np.float64))
         products += [Product(k, (pieces.affine_factor(row, layer.centre, reach, dtype),)) for k, row in rows]
@@ -175,9 +177,9 @@ def _parts(
         terms = [one for one in products if one.output == k]
         own, size = pieces.off(terms, dtype)
         count = len(terms) + 2
-        if k == 0:
-            beside: list[Listed | Patched] = [*tokens, *patches]
-            for part in beside:
+        beside: list[Listed | Patched] = [*tokens, *patches]
+        for part in beside:
+            if part.output == k:
                 own["pieces"] += part.scored if isinstance(part, Listed) else part.off
                 own["evaluation"] += part.evaluated
                 own["query"] += part.moved

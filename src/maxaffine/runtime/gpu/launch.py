@@ -189,13 +189,13 @@ class ClusteredKernel:
         table: list[float] = []
         for one in self.found.listed:
             form += [len(maps), len(one.rows), len(one.values), len(table)]
-            maps += maps_of(one.rows, self.found)
+            maps += maps_of(one.rows, self.found, one.centre)
             table += one.numbers.tolist()
         few = all(len(one.values) <= IN_CODE for one in self.found.listed)
         self._put("listed", np.array(table))
         numbers = written(np.array(table), self.found.dtype) if few else None
         self.constants |= {"LISTED": numbers, "LISTED_MAPS": Numbers(maps), "LISTED_FORM": Numbers(form)}
-        self.constants["LISTED_TERMS"] = len(self.found.listed)
+        self.constants["LISTED_OUTPUTS"] = Numbers(one.output for one in self.found.listed)
 
     def _patched(self) -> None:
         maps: list[float] = []
@@ -205,12 +205,13 @@ class ClusteredKernel:
         for one in self.found.patched:
             own = [float(narrow(number)) if isinstance(number, float) else number for number in one.form]
             form += [len(maps), sum(map(len, cells)), sum(map(len, numbers)), *own]
-            maps += maps_of(one.rows, self.found)
+            maps += maps_of(one.rows, self.found, one.centre)
             cells.append(one.cells)
             numbers.append(one.numbers)
         self._put("cells", np.concatenate(cells), torch.int32)
         self._put("patches", np.concatenate(numbers))
-        self.constants |= {"PATCH_MAPS": Numbers(maps), "PATCH_FORM": Numbers(form), "PATCH_TERMS": len(self.found.patched)}
+        outputs = Numbers(one.output for one in self.found.patched)
+        self.constants |= {"PATCH_MAPS": Numbers(maps), "PATCH_FORM": Numbers(form), "PATCH_OUTPUTS": outputs}
 
     def __call__(self, x: Tensor) -> Tensor:
         """F(x) for contiguous x (B, D): (B, K) in the dtype of x."""
@@ -277,9 +278,9 @@ def box_of(found: OnBox) -> Numbers:
     return written(ends, found.dtype)
 
 
-def maps_of(rows: Any, found: OnBox) -> list[float]:
-    """The maps of all directions of a group."""
-    return [number for row in rows for number in affine(row, found)]
+def maps_of(rows: Any, found: OnBox, centre: Any = None) -> list[float]:
+    """The maps of all directions of a group, about a centre of its own where it has one."""
+    return [number for row in rows for number in affine(row, found, centre)]
 
 
 def written(table: Any, dtype: str) -> Numbers:

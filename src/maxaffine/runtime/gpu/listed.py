@@ -38,6 +38,8 @@ class Listed:
     evaluated: float
     moved: float
     size: float
+    output: int = 0
+    centre: Array | None = None  # what is taken off x where that is not the layer's
 
     @property
     def numbers(self) -> Array:

@@ -35,6 +35,8 @@ class Patched:
     evaluated: float
     moved: float
     size: float
+    output: int = 0
+    centre: Array | None = None  # what is taken off x where that is not the layer's
 
     @property
     def form(self) -> list[float]:

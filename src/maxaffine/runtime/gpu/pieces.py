@@ -47,10 +47,11 @@ class Factor:
 
 @dataclass(frozen=True)
 class Product:
-    """The factors of one term, for one output."""
+    """The factors of one term, for one output; `centre` is what is taken off x where that is not the layer's."""
 
     output: int
     factors: tuple[Factor, ...]
+    centre: Array | None = None
 
 
 def factors(
@@ -176,7 +177,7 @@ def piece_program(products: Sequence[Product], found: OnBox) -> PieceProgram:
         for factor in one.factors:
             degree = max(len(powers) for powers in factor.powers)
             entry += [len(maps), len(factor.powers), degree, int(factor.soft), len(table)]
-            maps += affine(factor.row, found)
+            maps += affine(factor.row, found, one.centre)
             table += _rows(factor, degree)
         form += entry + [0] * (stride - len(entry))
     constant = all(len(factor.powers) <= IN_CODE for one in products for factor in one.factors)

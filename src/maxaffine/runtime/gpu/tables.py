@@ -70,13 +70,15 @@ class OnBox(Protocol):
 class Term:
     """One sum of products for output k: for every direction its row (1, D) of M and coefficients (degree + 1, R).
 
-    Where they are complex the columns 2r and 2r + 1 are the real and the imaginary part of product r.
+    Where they are complex the columns 2r and 2r + 1 are the real and the imaginary part of product r.  `centre` is what is
+    taken off x where that is not the layer's.
     """
 
     output: int
     rows: Array  # (E, D)
     cores: tuple[Array, ...]
     complex_: bool = False
+    centre: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -302,7 +304,7 @@ def program(found: Polynomials, slopes: bool = False) -> Program:
             core = core[::2] if even else core
             split = rounding.split(core)
             entry += [len(maps), len(core), length, split, int(even)]
-            maps += affine(row, found)
+            maps += affine(row, found, term.centre)
             table.append((core * signs(len(core))[:, None]).ravel())
             length += core.size
             entry.append(length)
@@ -317,13 +319,14 @@ def program(found: Polynomials, slopes: bool = False) -> Program:
     return Program(Numbers(maps), Numbers(form), len(found.terms), stride, flat, constant)
 
 
-def affine(row: Array, found: OnBox) -> list[float]:
-    """One direction: shift, whether to clip x, then per variable M in two parts, the centre, and the box."""
+def affine(row: Array, found: OnBox, own: Array | None = None) -> list[float]:
+    """One direction: shift, whether to clip x, then per variable M in two parts, the centre (its `own`), and the box."""
+    middle = found.centre if own is None else own
     narrow = np.dtype(found.dtype).type
     high = row.astype(found.dtype).astype(np.float64)
     low = (row - high).astype(found.dtype).astype(np.float64)
-    centre = found.centre.astype(found.dtype).astype(np.float64)
-    shift = -float(row @ (found.centre - centre))
+    centre = middle.astype(found.dtype).astype(np.float64)
+    shift = -float(row @ (middle - centre))
     mixed = int(np.count_nonzero(row)) > 1
     numbers = [float(narrow(shift)), float(mixed)]
     for d in range(len(row)):
