@@ -56,9 +56,10 @@ def on_device(source: Source, dtype: str) -> StackProgram | str:
 def _on_device(source: Source, dtype: str) -> StackProgram | str:
     if dtype == "float64":
         return _checked(source, "float64", max(source.error, source.certificate.bound or 0.0))
-    narrow = _checked(source, "float32", NARROW * source.error)
-    if not isinstance(narrow, str):
-        return narrow
+    for quick in (True, False):
+        narrow = _checked(source, "float32", NARROW * source.error, quick)
+        if not isinstance(narrow, str):
+            return narrow
     wide = on_device(source, "float64")
     return wide if isinstance(wide, str) else rounded(wide, source)
 
@@ -70,10 +71,10 @@ def rounded(wide: StackProgram, source: Source) -> StackProgram:
     return StackProgram(**{**wide.__dict__, "parts": parts, "bound": math.fsum(parts.values()) * (1 + 2.0**-50)})
 
 
-def _checked(source: Source, dtype: str, most: float) -> StackProgram | str:
+def _checked(source: Source, dtype: str, most: float, quick: bool = False) -> StackProgram | str:
     """The kernel that computes in a dtype, where it is off by `most` at most."""
     try:
-        made = _made(source, dtype)
+        made = _made(source, dtype, quick)
     except (Refused, Unbounded) as failure:
         return str(failure).rstrip(".")
     if not made.bound <= most:
@@ -81,9 +82,9 @@ def _checked(source: Source, dtype: str, most: float) -> StackProgram | str:
     return made
 
 
-def _made(source: Source, dtype: str) -> StackProgram:
+def _made(source: Source, dtype: str, quick: bool) -> StackProgram:
     plan, box = source.plan, source.box
-    forms = {number: _form(source, number, dtype) for number in sorted({n.head for n in plan.nodes if not _plain(n)})}
+    forms = {number: _form(source, number, dtype, quick) for number in sorted({n.head for n in plan.nodes if not _plain(n)})}
     steps = [_step(node, source.heads[node.head], dtype) for node in plan.nodes]
     cutting = cutting_of(plan)
     off = [_off(node, source.heads[node.head], forms.get(node.head)) for node in plan.nodes]
@@ -103,13 +104,13 @@ def _plain(node: StackNode) -> bool:
     return node.function.text in PLAIN
 
 
-def _form(source: Source, number: int, dtype: str) -> Form:
+def _form(source: Source, number: int, dtype: str, quick: bool) -> Form:
     """The form of a head, as near to it as its error is worth."""
     head = source.heads[number]
     beta, bound = float(head.certificate.bound or 0.0), source.certificate.bound or source.error
     left = max(source.error - bound, 0.0) / bound
     share = SHORT if dtype == "float32" else max(min(left / 4.0, SHORT), LEAST)
-    return form_of(head.weights, dtype, max(share * beta, head.reserve or 0.0))
+    return form_of(head.weights, dtype, max(share * beta, head.reserve or 0.0), quick)
 
 
 def _step(node: StackNode, head: Compiled, dtype: str) -> Step:

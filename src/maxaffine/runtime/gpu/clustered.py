@@ -96,7 +96,7 @@ def clustered(layer: GroupedLayer, dtype: str, tolerance: float) -> Clustered:
     for one in layer.groups:
         group = _plain(one)
         if isinstance(group, Group) and _is_steep(group):
-            tokens.append(listed(_tokens(group), layer.centre, reach, dtype))
+            tokens.append(listed(as_tokens(group), layer.centre, reach, dtype))
         elif isinstance(group, Group):
             smooth.append(group)
         elif group.factored or len(group.matrix) == 1:
@@ -145,7 +145,7 @@ def _is_steep(group: Group) -> bool:
     return float(np.ptp(group.axes[0].slopes.astype(np.float64))) > STEEP
 
 
-def _tokens(group: Group) -> ClusterGroup:
+def as_tokens(group: Group) -> ClusterGroup:
     """The keys of a group along one direction as clusters of one token each."""
     assert group.values is not None
     (axis,), none = group.axes, AxisKeys(np.zeros(1), np.zeros(1))

@@ -6,6 +6,7 @@ its distance from the head.  Squares, products, absolute values, positive parts,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -13,8 +14,10 @@ import numpy as np
 from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import dtype_of
+from maxaffine.layer.grouped import Group, GroupedLayer
 from maxaffine.layer.side_by_side import AnyLayer
-from maxaffine.runtime.gpu.clustered import clustered
+from maxaffine.runtime.gpu.clustered import Clustered, as_tokens, clustered
+from maxaffine.runtime.gpu.listed import listed
 from maxaffine.runtime.gpu.stack_program import (
     ABSOLUTE,
     LENGTH,
@@ -40,6 +43,7 @@ PLAIN = {
 LARGEST = {"float32": 2.0**120, "float64": 2.0**1000}  # numbers that a kernel is written for
 FURTHEST = {"float32": 100, "float64": 900}  # powers of two in scales and lifts
 LIVE = {"float32": 160, "float64": 80}  # values that a query may hold at once, in registers
+FEW = 4  # tokens of a softmax that may stay one
 MOST = 10_000  # multiply-adds that the code may be written out to
 
 
@@ -52,10 +56,15 @@ def stored(row: AffineMap, dtype: str) -> Row:
     return Row(float(narrow(row.constant)), row.indices, tuple(float(narrow(w)) for w in row.weights))
 
 
-def form_of(layer: AnyLayer, dtype: str, tolerance: float) -> Form:
-    """A head in that dtype within `tolerance` and rounding; Refused where it has no form that goes into the kernel of a stack."""
+def form_of(layer: AnyLayer, dtype: str, tolerance: float, quick: bool) -> Form:
+    """A head in that dtype within `tolerance` and rounding; Refused where it has no form that goes into the kernel of a stack.
+
+    `quick`: a softmax over a few tokens stays one, which takes fewer operations than its series, and more rounding.
+    """
     if not layer.grouped or layer.several or layer.d_out != 1 or layer.dimension > 2:
         raise Refused("one of its heads does not collapse")
+    if quick and (few := _few(layer, dtype)) is not None:
+        return few
     if layer.has_clusters:
         made = clustered(layer, dtype, tolerance)
         if made.patched or (made.smooth is not None and made.smooth.trains):
@@ -65,6 +74,19 @@ def form_of(layer: AnyLayer, dtype: str, tolerance: float) -> Form:
     if found.trains:
         raise Refused("one of its heads couples three directions")
     return found
+
+
+def _few(layer: GroupedLayer, dtype: str) -> Clustered | None:
+    """A head of a few tokens along one direction as the softmax that it is; None of other heads."""
+    group = layer.groups[0]
+    if len(layer.groups) > 1 or layer.tilt is not None or not isinstance(group, Group) or group.values is None:
+        return None
+    if len(group.axes) > 1 or len(group.axes[0].slopes) > FEW:
+        return None
+    one = listed(as_tokens(group), layer.centre, layer.reach * (1 + 1e-12), dtype)
+    parts = {"scores": one.scored, "evaluation": one.evaluated, "query": one.moved}
+    bound = math.fsum(parts.values()) * (1 + 1e-9)
+    return Clustered((), None, (one,), (), (0.0,), layer.centre, layer.low, layer.high, 1, dtype, bound, parts)
 
 
 def program_of(
