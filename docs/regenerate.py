@@ -33,6 +33,10 @@ BOREHOLE_BOX = ma.Box(
     rw=(0.05, 0.15), r=(100, 50000), Tu=(63070, 115600), Hu=(990, 1110), Tl=(63.1, 116), Hl=(700, 820), L=(1120, 1680),
     Kw=(9855, 12045),
 )  # fmt: skip
+HOW = {
+    "arrays": "stack(x)", "tensors": "stack(tensor)", "matrices": "stack.matrices()", "multihead": "stack.to_torch()",
+    "onnx": "stack.to_onnx(path)",
+}  # fmt: skip
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 
 
@@ -133,6 +137,19 @@ def routes() -> str:
     return "\n".join(lines)
 
 
+def stack_routes() -> str:
+    """Every way to run a stack with what is proved of it: a cut of small weights, and one of large ones."""
+    gravity = dict.fromkeys(("G", "m1", "m2", "x2", "y2", "z2"), (1, 2)) | dict.fromkeys(("x1", "y1", "z1"), (3, 4))
+    attraction = ma.compile("G*m1*m2/((x2-x1)**2+(y2-y1)**2+(z2-z1)**2)", gravity, error=1e-4, layers="auto")
+    stacks = {"gravity, error 1e-4": attraction, "borehole, error 1e-4 of its largest value": stack_of(BOREHOLE, BOREHOLE_BOX)}
+    lines = [f"| route | how it is taken | {' | '.join(stacks)} |", "|---|---|" + "---|" * len(stacks)]
+    for said in zip(*(stack.statements() for stack in stacks.values()), strict=True):
+        name = f"{said[0].route}, {said[0].dtype}" + ("" if said[0].device == "cpu" else f", {said[0].device}")
+        cells = ["not covered" if one.bound is None else f"{one.bound:.3g}" for one in said]
+        lines.append(f"| {name} | `{HOW[said[0].route]}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def replaced(text: str, mark: str, make: Callable[[], str]) -> str:
     """The text with what stands between the marks made anew, where it has the marks."""
     if f"<!-- {mark} -->" not in text:
@@ -171,13 +188,16 @@ def consoles(text: str) -> str:
         return BLOCK.sub(again, text)
 
 
+TABLES = {"tokens": tokens, "modules": modules, "heads": heads, "routes": routes, "stack-routes": stack_routes}
+
+
 def main() -> None:
     """Everything, page by page."""
     IMAGES.mkdir(exist_ok=True)
     pictures()
     for page in PAGES:
         text = consoles(page.read_text())
-        for mark, make in {"tokens": tokens, "modules": modules, "heads": heads, "routes": routes}.items():
+        for mark, make in TABLES.items():
             text = replaced(text, mark, make)
         page.write_text(text)
         print(f"wrote {page.relative_to(ROOT)}")
