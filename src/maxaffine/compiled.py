@@ -80,7 +80,8 @@ class Compiled:
         Keywords, dictionaries, frames and labelled arrays go by name and are answered in kind (runtime/named.py).  Tensors of
         PyTorch give tensors on the same device and in the same dtype, differentiable in x (runtime/torch_runtime.py).
         `threads` of large batches: by default OMP_NUM_THREADS, else all processors; the values do not depend on it.
-        `runtime` "direct" is not the layer but its target's own formula, within a bound of its own (proofs/direct.py).
+        `runtime` "pieces" runs a layer of clusters by short polynomials, "direct" not the layer but its target's own formula,
+        each within a bound of its own (`statement`).
         """
         if any(_is_tensor(one) for one in x):
             if runtime == "direct":

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from maxaffine.core.arrays import AnyArray, Array
 from maxaffine.core.errors import BadInput, Refused
+from maxaffine.core.rounding import compute_dtype
 from maxaffine.proofs import direct_form
 from maxaffine.proofs.certificate import Certificate
-from maxaffine.runtime import chooser
+from maxaffine.proofs.routes import pieces_of
+from maxaffine.runtime import chooser, pieced
+from maxaffine.runtime.direct import as_answers
 
 if TYPE_CHECKING:
     from maxaffine.compiled import Compiled
@@ -19,6 +22,12 @@ def values(compiled: Compiled, points: Array, runtime: str | None, threads: int 
     """Values (B, d_out, n_out) at points (B, D) of the box, by the named runtime or the layer's own."""
     if runtime == "direct":
         return direct_form.evaluate(compiled, points, threads)
+    if runtime == "pieces":
+        made = pieces_of(compiled)
+        if isinstance(made, str):
+            raise BadInput(f"`runtime` (='pieces') cannot run this layer: {made}.")
+        found, layer = pieced.evaluate(made, points, threads), compiled.weights
+        return as_answers(found, layer.d_out, layer.n_out, compute_dtype(layer.dtype))
     if runtime == "collapsed" and compiled.reserve is None:
         raise BadInput("`runtime` (='collapsed') cannot run this layer: its certificate leaves no margin for it.")
     return chooser.evaluate(compiled.weights, points, runtime, compiled.reserve, threads)
@@ -45,10 +54,11 @@ def direct_on_tensors(compiled: Compiled, *x: Any, outside: str) -> Any:
 
 
 def runtimes(compiled: Compiled) -> tuple[str, ...]:
-    """The runtimes that can run a layer, the direct form of its target among them."""
+    """The runtimes that can run a layer, its pieces and the direct form of its target among them."""
     names = chooser.available(compiled.weights, compiled.reserve or 0.0)
     found = tuple(name for name in names if name != "collapsed" or compiled.reserve is not None)
-    return found if direct_form.why_not(compiled) is not None else (*found, "direct")
+    more = [] if isinstance(pieces_of(compiled), str) else ["pieces"]
+    return (*found, *more) if direct_form.why_not(compiled) is not None else (*found, *more, "direct")
 
 
 def certificate_for(compiled: Compiled, runtime: str, dtype: str | None) -> Certificate:
@@ -62,11 +72,11 @@ def certificate_for(compiled: Compiled, runtime: str, dtype: str | None) -> Cert
         raise Refused(f"nothing is proved of this layer: {compiled.certificate.theorem}.")
     if runtime == "direct":
         return direct_form.certificate_of(compiled)
-    if runtime == "dense" and compiled.weights.has_clusters:
-        found = compiled.statement("dense")
+    if runtime == "pieces" or (runtime == "dense" and compiled.weights.has_clusters):
+        found = compiled.statement(runtime)
         if found.bound is None:
             raise Refused(f"{found.why}.")
         rounding = compiled.certificate.parts["rounding"] + found.bound - float(compiled.certificate.bound or 0.0)
         parts = {**compiled.certificate.parts, "rounding": rounding}
-        return replace(compiled.certificate, bound=found.bound, parts=parts, runtime="dense")
+        return replace(compiled.certificate, bound=found.bound, parts=parts, runtime=runtime)
     return compiled.certificate if runtime in ("arrays", compiled.certificate.runtime) else compiled.prove(runtime)

@@ -113,8 +113,8 @@ def _attack_one(row: Row, compile: Callable[..., Any], case: Case, moves: int, r
         return
     row.layers += 1
     for runtime in compiled.runtimes():
-        if runtime == "direct" or (runtime == "dense" and layer.tokens > LITERAL):
-            continue  # the direct form is not the layer: the attack on routes searches it
+        if runtime in ("direct", "pieces") or (runtime == "dense" and layer.tokens > LITERAL):
+            continue  # these have bounds of their own: the attack on routes searches them
         try:
             statement = compiled.certificate_for(runtime)
         except MaxaffineError:

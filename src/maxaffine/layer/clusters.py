@@ -104,6 +104,8 @@ class ClusterGroup:
 
     def alone(self, k: int) -> ClusterGroup:
         """The same clusters for output k."""
+        if self.outputs == 1:
+            return self
         clusters = (
             replace(one, values=one.values[..., k : k + 1], slopes=None if one.slopes is None else one.slopes[..., k : k + 1, :])
             for one in self.clusters

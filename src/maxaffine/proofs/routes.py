@@ -2,6 +2,7 @@
 
     arrays                          layer(x), and `maxaffine eval`
     parts .. blocked, nearest       layer(x, runtime=..)
+    pieces                          layer(x, runtime="pieces"): clusters as short polynomials, within a bound of their own
     direct                          layer(x, runtime="direct"): the target's own formula, with a bound of its own
     tensors                         layer(t) for tensors of PyTorch, with gradients, and by runtime="factorised"
     module                          layer.to_torch(), by the structure; all inside in float64
@@ -26,6 +27,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from maxaffine.core import boxes
+from maxaffine.core.budget import count_text
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.intervals import Interval
 from maxaffine.core.rounding import BFLOAT16, FLOAT16, FLOAT32, Dtype, compute_format
@@ -38,7 +40,7 @@ from maxaffine.proofs.literal import literal, literal_parts
 from maxaffine.proofs.pointwise import per_size
 from maxaffine.proofs.side_by_side import over_entries, scale_of
 from maxaffine.proofs.statement import NO_GRADIENT, NONE, Statement
-from maxaffine.runtime import chooser
+from maxaffine.runtime import chooser, pieced
 from maxaffine.runtime.gpu.choice import choose as choose_kernel
 from maxaffine.runtime.gpu.choice import tolerance as kernel_tolerance
 from maxaffine.target.target import Target
@@ -74,6 +76,7 @@ ROUTES: dict[str, Route] = {
     for route in (
         Route("arrays", "layer(x)", ("own",), RAISES),
         *(Route(name, f'layer(x, runtime="{name}")', ("own",), RAISES) for name in RUNTIMES),
+        Route("pieces", 'layer(x, runtime="pieces")', ("own",), RAISES),
         Route("direct", 'layer(x, runtime="direct")', ("own",), RAISES),
         Route("tensors", "layer(tensor)", ("float64", "float32"), RAISES, devices=("cpu", "cuda")),
         Route(
@@ -168,6 +171,16 @@ def narrow_tolerance(source: Source) -> float:
     return max(min(source.error / 8.0, left / 2.0) * share / per, source.reserve or 0.0)
 
 
+def pieces_of(source: Source) -> pieced.Program | str:
+    """The polynomials that a layer of clusters runs by on the CPU if it is asked to, or why there are none."""
+    layer = source.weights
+    why = pieced.why_not(layer)
+    if why is not None:
+        return why
+    assert layer.grouped and not layer.several
+    return pieced.program(layer, narrow_tolerance(source))
+
+
 def statement(source: Source, route: str = "arrays", dtype: str | None = None, device: str = "cpu") -> Statement:
     """What is proved of one route, in one arithmetic and on one device."""
     if route not in ROUTES:
@@ -194,6 +207,8 @@ def statements(source: Source, devices: tuple[str, ...] = ("cpu", "cuda")) -> li
         if route.name in RUNTIMES and _runtime(route.name) not in chooser.available(source.weights, source.reserve or 0.0):
             continue
         if route.name.startswith("direct") and direct_form.why_not(source) is not None:
+            continue
+        if route.name == "pieces" and isinstance(pieces_of(source), str):
             continue
         for device in (one for one in route.devices if one in devices):
             found += [statement(source, route.name, own if one == "own" else one, device) for one in route.dtypes]
@@ -238,6 +253,14 @@ def _made(source: Source, route: Route, dtype: str, device: str) -> Statement:
         if isinstance(made, str):
             return refuse(f"it cannot run this layer: {made}")
         return replace(prove({"direct": made.bound}, direct_form.THEOREM), assumptions=direct_form.ASSUMED)
+    if route.name == "pieces":
+        pieces = pieces_of(source)
+        if isinstance(pieces, str):
+            return refuse(f"it cannot run this layer: {pieces}")
+        parts = {"layer": certificate.bound, "pieces": pieces.bound * counted(layer, certificate)}
+        if layer.dtype == "float32":
+            parts["output"] = _rounded_output(source, FLOAT32, math.fsum(parts.values()))
+        return prove(parts, f"{pieces.words} instead of {count_text(layer.tokens)} exponentials")
     if route.name == "attention":
         return refuse("no bound is stated for single weights; each row sums to one up to rounding")
     if route.name in RUNTIMES:

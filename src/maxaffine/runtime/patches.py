@@ -29,6 +29,7 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.layer.clusters import Cluster, ClusterGroup
 from maxaffine.runtime.cluster_series import most_said, series_of
+from maxaffine.runtime.kept import once
 
 GRIDS = {2: (16, 32, 64, 128, 256, 384), 3: (4, 8, 16, 32, 48)}
 OVER = 2.0**-10  # that a patch reaches over the edges of its cell, of half a cell
@@ -82,9 +83,11 @@ def row_of(degree: int) -> int:
     return 4 if degree <= 3 else 8
 
 
-def patches(group: ClusterGroup, low: Array, high: Array, tolerance: float) -> Patches:
-    """The patches of a group on the box [low, high] of its coordinates; Refused where they are too many."""
-    E = len(group.matrix)
+@once
+def patches(group: ClusterGroup, span: tuple[float, ...], tolerance: float) -> Patches:
+    """The patches of a group where |z_e| <= span_e; Refused where they are too many."""
+    E, high = len(group.matrix), np.array(span)
+    low = -high
     if E not in GRIDS or group.outputs != 1:
         raise Refused("patches are for clusters of two or three directions and one output.")
     keys = _Keys.of(group)

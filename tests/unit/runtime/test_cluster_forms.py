@@ -103,7 +103,7 @@ def test_patches_stay_as_near_as_they_say(text, error):
     layer, E = ma.compile(text, dict.fromkeys(names, (-1, 1)), error=error), len(names)
     groups = [one for one in layer.weights.groups if one.clustered and len(one.matrix) == E]
     group = max(groups, key=lambda one: len(one.clusters))
-    made = patches(group, -np.ones(E), np.ones(E), error / 16.0)
+    made = patches(group, (1.0,) * E, error / 16.0)
     rng = np.random.default_rng(0)
     z = np.concatenate([rng.uniform(-1, 1, (4000, E)), rng.choice([-1.0, 0.0, 1.0], (50, E))])
     whole = in_dtype(group, np.zeros(E), np.ones(E), "float64", error / 16.0)

@@ -82,8 +82,8 @@ class Clustered:
         return ", ".join(said or ["short series"])
 
 
-def clustered(layer: GroupedLayer, dtype: str, tolerance: float) -> Clustered:
-    """The forms of a layer, to within `tolerance` beside rounding."""
+def clustered(layer: GroupedLayer, dtype: str, tolerance: float, with_series: bool = True) -> Clustered:
+    """The forms of a layer, to within `tolerance` beside rounding; without series all groups become pieces or patches."""
     reach = layer.reach * (1 + 1e-12)
     products: list[Product] = []
     tokens: list[Listed] = []
@@ -94,7 +94,7 @@ def clustered(layer: GroupedLayer, dtype: str, tolerance: float) -> Clustered:
     least = LEAST * max((float(np.abs(one).max()) for one in values), default=0.0)
     share = max(tolerance, least, 1e-300) / len(layer.groups)
     for one in layer.groups:
-        group = _plain(one)
+        group = _plain(one) if with_series else _alone(one)
         if isinstance(group, Group) and _is_steep(group):
             tokens.append(listed(as_tokens(group), layer.centre, reach, dtype))
         elif isinstance(group, Group):
@@ -107,6 +107,8 @@ def clustered(layer: GroupedLayer, dtype: str, tolerance: float) -> Clustered:
             for k in range(layer.d_out):
                 alone = group.alone(k)
                 try:
+                    if not with_series:
+                        raise Refused("tokens have no pieces.")
                     tokens.append(replace(listed(alone, layer.centre, reach, dtype), output=k))
                 except Refused:
                     patches.append(replace(patched(alone, layer.centre, reach, dtype, share), output=k))
@@ -136,6 +138,18 @@ def _plain(group: AnyGroup) -> AnyGroup:
         return Group(group.matrix, axes, values=values)
     tilts = cluster.slopes.astype(np.float64)
     return Group(group.matrix, axes, values=values - tilts @ lean, slopes=tilts / cluster.radius)
+
+
+def _alone(group: AnyGroup) -> AnyGroup:
+    """A group of product keys is a single cluster."""
+    if not isinstance(group, Group):
+        return group
+    if group.values is None:
+        raise Refused("factored values of one cluster have no pieces.")
+    E = len(group.axes)
+    slopes = None if group.slopes is None else group.slopes.astype(np.float64)
+    cluster = Cluster(np.zeros(E), np.ones(E), group.axes, group.values.astype(np.float64), slopes)
+    return ClusterGroup(group.matrix, np.zeros((1, E)), np.zeros(1), (cluster,))
 
 
 def _is_steep(group: Group) -> bool:

@@ -56,13 +56,22 @@ class Patched:
 
     @property
     def numbers(self) -> Array:
-        """Patch after patch: rows of powers, and the quadratic of the mass, in v in [-1, 1] of the cell."""
-        made, row = self.made, row_of(self.made.degree)
-        E, n = len(made.shape), made.degree + 1
-        values = on_axes(made.values, [np.diag((1.0 + OVER) ** -np.arange(n))] * E)
-        powers = np.pad(values.reshape(-1, n), ((0, 0), (0, row - n))).reshape(len(values), -1)
-        scores = made.scores * (1.0 + OVER) ** -np.repeat([0.0, 1.0, 2.0], [1, E, E])
-        return np.concatenate([powers, np.pad(scores, ((0, 0), (0, 7 - 2 * E)))], axis=1).ravel()
+        """Patch after patch: rows of powers, and the quadratic of the mass."""
+        n, row, masses = self.made.degree + 1, row_of(self.made.degree), self.masses
+        powers = np.pad(self.powers.reshape(-1, n), ((0, 0), (0, row - n))).reshape(len(masses), -1)
+        return np.concatenate([powers, np.pad(masses, ((0, 0), (0, 8 - masses.shape[1])))], axis=1).ravel()
+
+    @property
+    def powers(self) -> Array:
+        """Coefficients of the heads in v in [-1, 1] of the cell."""
+        wide = np.diag((1.0 + OVER) ** -np.arange(self.made.degree + 1))
+        return on_axes(self.made.values, [wide] * len(self.rows))
+
+    @property
+    def masses(self) -> Array:
+        """Coefficients of their masses there."""
+        E = len(self.rows)
+        return np.asarray(self.made.scores * (1.0 + OVER) ** -np.repeat([0.0, 1.0, 2.0], [1, E, E]))
 
 
 def patched(group: ClusterGroup, centre: Array, reach: Array, dtype: str, tolerance: float) -> Patched:
@@ -70,8 +79,8 @@ def patched(group: ClusterGroup, centre: Array, reach: Array, dtype: str, tolera
     span, unit = np.abs(group.matrix) @ reach, dtype_of(dtype).unit
     if not (span <= 1.0 + 1e-9).all():
         raise Refused("its coordinates leave [-1, 1].")
-    span = _stored(span, dtype)
-    made = patches(group, -span, span, tolerance)
+    span = _stored(span)
+    made = patches(group, tuple(span.tolist()), tolerance)
     if len(made.values) * made.stride >= 1 << 26 or len(made.values) >= 1 << 26:
         raise Refused("its patches take too much memory.")
     each = np.array([rounding.coordinate(row, centre, reach, unit) for row in group.matrix]) + 3.01 * unit * span
@@ -160,10 +169,9 @@ def _sorted(values: Array) -> Array:
     return np.asarray(wide.reshape(len(wide), -1)[:, order])
 
 
-def _stored(span: Array, dtype: str) -> Array:
-    """Half widths whose inverse, times a power of two, is a number of the dtype: cells are where the kernel takes them to be."""
-    narrow = np.dtype(dtype).type
-    found = []
+def _stored(span: Array) -> Array:
+    """Half widths whose inverse is a number of float32: cells are where kernels take them to be, the same in every dtype."""
+    narrow, found = np.float32, []
     for one in span:
         per = narrow(1.0 / (float(one) * (1 + 1e-12)))
         while float(per) * float(one) > 1.0:

@@ -78,7 +78,7 @@ def _factor(block: ClusterGroup, centre: Array, reach: Array, output: int, dtype
     span = float(np.abs(row) @ reach)
     if not span <= 1.0 + 1e-9:
         raise Refused("its coordinates leave [-1, 1].")
-    eta = 1.01 * unit * span
+    eta = max(1.01 * unit * span, 2.0 * rounding.coordinate(row, centre, reach, unit))  # either side may answer so near
     found = []
     for soft in (False, True):
         if soft is False and dtype == "float64" and len(block.clusters) > 1:
