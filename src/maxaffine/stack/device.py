@@ -101,7 +101,9 @@ def cutting_of(plan: StackPlan) -> Cutting:
 
 
 def _plain(node: StackNode) -> bool:
-    return node.function.text in PLAIN
+    """Whether a node is computed as it stands; a root whose head is asked in other units is not."""
+    kind = PLAIN.get(node.function.text, HEAD)
+    return kind != HEAD and (kind != ROOT or not any((*node.scales, node.lift)))
 
 
 def _form(source: Source, number: int, dtype: str, quick: bool) -> Form:
@@ -110,13 +112,14 @@ def _form(source: Source, number: int, dtype: str, quick: bool) -> Form:
     beta, bound = float(head.certificate.bound or 0.0), source.certificate.bound or source.error
     left = max(source.error - bound, 0.0) / bound
     share = SHORT if dtype == "float32" else max(min(left / 4.0, SHORT), LEAST)
-    return form_of(head.weights, dtype, max(share * beta, head.reserve or 0.0), quick)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is beyond the dtype has no finite bound
+        return form_of(head.weights, dtype, max(share * beta, head.reserve or 0.0), quick)
 
 
 def _step(node: StackNode, head: Compiled, dtype: str) -> Step:
     """What computes a node."""
     rows = tuple(stored(row, dtype) for row in node.maps)
-    kind = PLAIN.get(node.function.text, HEAD)
+    kind = PLAIN[node.function.text] if _plain(node) else HEAD
     if kind not in (HEAD, ROOT):
         return Step(kind, rows)
     if max(map(abs, (*node.scales, node.lift))) > FURTHEST[dtype]:

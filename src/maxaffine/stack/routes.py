@@ -32,6 +32,7 @@ ROUTES: dict[str, tuple[tuple[str, ...], str, bool, tuple[str, ...]]] = {
 """Dtypes, what happens outside the box, whether there are gradients, devices."""
 
 KERNEL = "fused multiply-adds, sums, products and square roots of the GPU follow IEEE 754, exp is accurate to 4 ulp"
+FINITE = 2.0**127  # what float32 surely holds
 LITERAL = ("matrices", "multihead", "onnx")
 
 
@@ -59,6 +60,8 @@ def statement(stack: Stack, route: str, dtype: str | None, device: str) -> State
         parts = {"stack": bound, "literal softmax": max(literal - bound, 0.0)}
         why = f"the literal softmax of every layer{stated}"
         return Statement(route, chosen, literal, why, parts, assumptions=(*assumed, LITERAL_SOFTMAX), **more)
+    if chosen == "float32" and not stack.largest + 2.0 * max(bound, stack.error) < FINITE:
+        return Statement.not_covered(route, chosen, f"values of up to {stack.largest:.2g} go beyond float32", **more)
     made = on_device(stack, chosen) if device == "cuda" else None
     if isinstance(made, StackProgram):
         why = f"{words(made, chosen)}{stated}"

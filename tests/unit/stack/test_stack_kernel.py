@@ -111,3 +111,11 @@ def test_explain_names_the_kernel_where_a_gpu_is_asked_about(stack):
     with pytest.raises(ma.MaxaffineError, match="must be"):
         stack.explain(device="tpu")
     assert stack.statement("arrays", device="cuda").why == "it runs on the CPU"
+
+
+def test_nothing_is_said_of_float32_where_values_go_beyond_it(recwarn):
+    large = ma.compile("exp(100*x)*y + z", {"x": (0, 1), "y": (1, 2), "z": (0, 1)}, error=1e-3, relative=True, layers="auto")
+    for device in ("cpu", "cuda"):
+        assert "beyond float32" in large.statement("tensors", "float32", device).why
+        assert large.statement("tensors", "float64", device).bound <= large.error
+    assert on_device(large, "float32").dtype == "float64" and not recwarn.list
