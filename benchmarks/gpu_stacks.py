@@ -1,7 +1,7 @@
 """Queries per second of stacks on a GPU in float32 and float64: one kernel, PyTorch's operations, the formula by torch.compile.
 
     python benchmarks/gpu_stacks.py --prepare out/gpu-stacks [NAMES]      where the compiler runs
-    PYTHONPATH=src python benchmarks/gpu_stacks.py out/gpu-stacks results.json [--small] [--configs]      on the GPU machine
+    PYTHONPATH=src python benchmarks/gpu_stacks.py out/gpu-stacks results.json [NAMES] [--small] [--configs]   on the GPU machine
 
 Stacks are those of the page of stacks at a ten-thousandth of the largest |f|, with gravity and the piston at 1e-6 besides.  Times
 are medians of CUDA events after warm-up; errors are the largest over 2^24 points against the formula in float64, uniform ones and
@@ -36,9 +36,9 @@ STACKS: dict[str, tuple[str, float]] = {  # target of stack_targets.py, error
     "log-sum-exp": ("log-sum-exp, 20", 1e-4),
     "sobol": ("Sobol g, 8", 1e-4),
     "tanh-net": ("tanh network 4-16-16-1", 1e-4),
-    "tanh-net-32": ("tanh network 8-32-32-1", 1e-4),
     "relu-net": ("ReLU network 4-16-16-1", 1e-4),
     "gelu-net": ("GELU network 4-8-8-1", 1e-4),
+    "tanh-net-32": ("tanh network 8-32-32-1", 1e-4),
 }
 
 
@@ -299,15 +299,15 @@ def measured(
     return row
 
 
-def measure(folder: Path, out: Path, small: bool, every: bool) -> None:
-    """All stacks in both dtypes."""
+def measure(folder: Path, out: Path, names: list[str], small: bool, every: bool) -> None:
+    """The stacks, or those named, in both dtypes."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     about = torch.cuda.get_device_properties(0).name if device == "cuda" else "cpu"
     rows: list[dict[str, Any]] = []
     began = time.perf_counter()
-    for name in STACKS:
+    for name in names or STACKS:
         if not (folder / f"{name}.json").exists():
             continue
         record = json.loads((folder / f"{name}.json").read_text())
@@ -342,4 +342,5 @@ if __name__ == "__main__":
         prepare(Path(sys.argv[2]), sys.argv[3:])
     else:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", "/tmp/inductor")
-        measure(Path(sys.argv[1]), Path(sys.argv[2]), "--small" in sys.argv, "--configs" in sys.argv)
+        chosen = [one for one in sys.argv[3:] if not one.startswith("--")]
+        measure(Path(sys.argv[1]), Path(sys.argv[2]), chosen, "--small" in sys.argv, "--configs" in sys.argv)
