@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-NO_GRADIENT = "gradients are those of the layer that runs; how far they are from the target's is not proved"
+NO_GRADIENT = "gradients are those of what runs, the layer or a kernel; how far they are from the target's is not proved"
 NONE = "it has no gradients"
 
 

@@ -47,7 +47,7 @@ def judge(layer, dtype, runtime):
     y = layer(x, runtime=runtime)
     exact = layer.target.values(np.clip(x.double().numpy(), layer.target.box.low, layer.target.box.high))
     away = np.abs(y.double().numpy().reshape(exact.shape) - exact)
-    made = {"bound": found.bound, "seen": float(away.max()), "why": found.why}
+    made = {"bound": found.bound, "seen": float(away.max()), "why": found.why, "error": layer.error}
     if runtime is None and "kernel" in found.parts:
         itself = layer(x.double(), runtime="factorised", outside="clamp")
         made["apart"], made["kernel"] = float((y.double() - itself).abs().max()), found.parts["kernel"]
@@ -65,7 +65,22 @@ def judge(layer, dtype, runtime):
         layer(b, runtime="factorised").sum().backward()
         apart = (a.grad.double() - b.grad).abs().max(dim=1).values
         made["gradient"] = float(apart.median() / b.grad.abs().max())
+        if dtype == torch.float64 and "kernel" in found.parts:
+            made["slopes"] = slopes(layer, x[:24])
     return made
+
+
+def slopes(layer, x):
+    """How far the kernel of the derivative is from differences of the kernel, relative: the 0.9 quantile."""
+    kernel, h = layer.to_torch(form="kernel").operator.on(x).kernel, 1e-6
+    box = layer.target.box
+    inner = x.clamp(torch.tensor(box.low + 2 * h), torch.tensor(box.high - 2 * h))
+    weight = torch.rand(kernel(inner).shape, generator=torch.Generator().manual_seed(0), dtype=x.dtype)
+    steps = h * torch.eye(x.shape[1], dtype=x.dtype)
+    moved = [((kernel(inner + step) - kernel(inner - step)) * weight).sum(dim=1) / (2 * h) for step in steps]
+    wanted = torch.stack(moved, dim=1)
+    apart = (kernel.slopes(inner, weight) - wanted).abs().max(dim=1).values
+    return float(apart.quantile(0.9) / wanted.abs().max())
 
 
 def main():

@@ -67,12 +67,6 @@ class Clustered:
         return own + (0 if self.smooth is None else self.smooth.multiplications)
 
     @property
-    def differentiable(self) -> bool:
-        """Whether there is a kernel for the derivative in x."""
-        soft = any(factor.soft for one in self.products for factor in one.factors)
-        return bool(self.products) and self.smooth is None and not (soft or self.listed or self.patched)
-
-    @property
     def words(self) -> str:
         """What a query costs, for a person."""
         many = sum(len(factor.powers) for one in self.products for factor in one.factors)

@@ -17,7 +17,7 @@ from maxaffine.runtime.gpu.kernels import coordinate
 
 
 @triton.jit
-def _token_number(z, table, NUMBERS: tl.constexpr, AT: tl.constexpr):
+def token_number(z, table, NUMBERS: tl.constexpr, AT: tl.constexpr):
     """One number of a token, everywhere."""
     if NUMBERS is None:
         return tl.broadcast_to(tl.load(table + AT), z.shape)
@@ -26,13 +26,13 @@ def _token_number(z, table, NUMBERS: tl.constexpr, AT: tl.constexpr):
 
 
 @triton.jit
-def _affine(z0, z1, z2, table, NUMBERS: tl.constexpr, AT: tl.constexpr, E: tl.constexpr):
+def affine_at(z0, z1, z2, table, NUMBERS: tl.constexpr, AT: tl.constexpr, E: tl.constexpr):
     """Entry AT plus the entries behind it times z."""
-    out = tl.fma(z0, _token_number(z0, table, NUMBERS, AT + 1), _token_number(z0, table, NUMBERS, AT))
+    out = tl.fma(z0, token_number(z0, table, NUMBERS, AT + 1), token_number(z0, table, NUMBERS, AT))
     if E > 1:
-        out = tl.fma(z1, _token_number(z0, table, NUMBERS, AT + 2), out)
+        out = tl.fma(z1, token_number(z0, table, NUMBERS, AT + 2), out)
     if E > 2:
-        out = tl.fma(z2, _token_number(z0, table, NUMBERS, AT + 3), out)
+        out = tl.fma(z2, token_number(z0, table, NUMBERS, AT + 3), out)
     return out
 
 
@@ -50,20 +50,20 @@ def tokens(x_ptr, rows, inside, x0, x1, table, NUMBERS: tl.constexpr, MAPS: tl.c
         z1 = coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE] + 2 + 5 * D, D)
     if E > 2:
         z2 = coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE] + 4 + 10 * D, D)
-    top = _affine(z0, z1, z2, table, NUMBERS, START, E)
+    top = affine_at(z0, z1, z2, table, NUMBERS, START, E)
     for j in tl.static_range(1, COUNT):
-        top = tl.maximum(top, _affine(z0, z1, z2, table, NUMBERS, START + j * STRIDE, E), propagate_nan=tl.PropagateNan.ALL)
+        top = tl.maximum(top, affine_at(z0, z1, z2, table, NUMBERS, START + j * STRIDE, E), propagate_nan=tl.PropagateNan.ALL)
     above = tl.full(z0.shape, 0.0, z0.dtype)
     below = tl.full(z0.shape, 0.0, z0.dtype)
     for j in tl.static_range(COUNT):
-        weight = tl.exp(_affine(z0, z1, z2, table, NUMBERS, START + j * STRIDE, E) - top)
+        weight = tl.exp(affine_at(z0, z1, z2, table, NUMBERS, START + j * STRIDE, E) - top)
         below += weight
-        above = tl.fma(weight, _affine(z0, z1, z2, table, NUMBERS, START + j * STRIDE + 1 + E, E), above)
+        above = tl.fma(weight, affine_at(z0, z1, z2, table, NUMBERS, START + j * STRIDE + 1 + E, E), above)
     return above / below
 
 
 @triton.jit
-def _four(table, at, live):
+def four(table, at, live):
     """Four numbers in a row, by one wide load."""
     quad = tl.load(table + at[:, None] + tl.arange(0, 4)[None, :], mask=live[:, None], other=0.0)
     even, odd = tl.split(tl.reshape(quad, (at.shape[0], 2, 2)))
@@ -75,10 +75,10 @@ def _four(table, at, live):
 @triton.jit
 def _row(v, table, at, live, ROW: tl.constexpr):
     """A row of four or eight powers of v by Horner's rule."""
-    c0, c1, c2, c3 = _four(table, at, live)
+    c0, c1, c2, c3 = four(table, at, live)
     row = c3
     if ROW == 8:
-        d0, d1, d2, d3 = _four(table, at + 4, live)
+        d0, d1, d2, d3 = four(table, at + 4, live)
         row = tl.fma(tl.fma(tl.fma(tl.fma(d3, v, d2), v, d1), v, d0), v, c3)
     return tl.fma(tl.fma(tl.fma(row, v, c2), v, c1), v, c0)
 
@@ -101,18 +101,18 @@ def _value(v0, v1, v2, table, at, live, E: tl.constexpr, POWERS: tl.constexpr, R
 @triton.jit
 def _mass(v0, v1, v2, table, at, live, E: tl.constexpr):
     """The quadratic of a patch's mass."""
-    s0, s1, s2, s3 = _four(table, at, live)
+    s0, s1, s2, s3 = four(table, at, live)
     if E == 2:
         s4 = tl.load(table + at + 4, mask=live, other=0.0)
         out = tl.fma(tl.fma(s3, v0, s1), v0, tl.fma(tl.fma(s4, v1, s2), v1, s0))
     else:
-        s4, s5, s6, _ = _four(table, at + 4, live)
+        s4, s5, s6, _ = four(table, at + 4, live)
         out = tl.fma(tl.fma(s4, v0, s1), v0, tl.fma(tl.fma(s5, v1, s2), v1, tl.fma(tl.fma(s6, v2, s3), v2, s0)))
     return out
 
 
 @triton.jit
-def _place(z, SCALE: tl.constexpr, SIDE: tl.constexpr):
+def place_in(z, SCALE: tl.constexpr, SIDE: tl.constexpr):
     """The cell that z is in, and its place in [-1, 1] there; cells lie evenly about 0, SCALE of them per unit."""
     s = tl.fma(z, tl.full(z.shape, SCALE, z.dtype), tl.full(z.shape, SIDE / 2.0, z.dtype))
     b = tl.minimum(tl.maximum(tl.floor(s), tl.full(s.shape, 0.0, s.dtype)), tl.full(s.shape, SIDE - 1.0, s.dtype))
@@ -131,11 +131,11 @@ def patched(x_ptr, rows, inside, x0, x1, table, cells, MAPS: tl.constexpr, FORM:
     MASS: tl.constexpr = POWERS * ROW if E == 2 else POWERS * POWERS * ROW
     NEXT: tl.constexpr = 2 + 5 * D
     SIDE2: tl.constexpr = FORM[PLACE + 9]
-    b0, v0 = _place(coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE], D), FORM[PLACE + 10], FORM[PLACE + 7])
-    b1, v1 = _place(coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE] + NEXT, D), FORM[PLACE + 11], FORM[PLACE + 8])
+    b0, v0 = place_in(coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE], D), FORM[PLACE + 10], FORM[PLACE + 7])
+    b1, v1 = place_in(coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE] + NEXT, D), FORM[PLACE + 11], FORM[PLACE + 8])
     cell, v2 = b0 * FORM[PLACE + 8] + b1, v1
     if E == 3:
-        b2, v2 = _place(coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE] + 2 * NEXT, D), FORM[PLACE + 12], SIDE2)
+        b2, v2 = place_in(coordinate(x_ptr, rows, inside, x0, x1, MAPS, FORM[PLACE] + 2 * NEXT, D), FORM[PLACE + 12], SIDE2)
         cell = cell * SIDE2 + b2
     packed = tl.load(cells + FORM[PLACE + 1] + cell, mask=inside, other=0)
     count = packed & 31

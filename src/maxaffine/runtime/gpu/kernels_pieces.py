@@ -13,7 +13,7 @@ then the powers from the constant one on; before them the edges, and for the sof
 import triton
 import triton.language as tl
 
-from maxaffine.runtime.gpu.kernels import clamp, columns, coordinate, kept, term_at, variable, widened
+from maxaffine.runtime.gpu.kernels import clamp, columns, coordinate, term_at
 from maxaffine.runtime.gpu.kernels_patches import patched, tokens
 
 
@@ -81,7 +81,15 @@ def _factor(x_ptr, rows, inside, x0, x1, table, once, NUMBERS: tl.constexpr, MAP
         away = z - _chosen(z, index, table, NUMBERS, SIDES, START, PIECES - 1)
         mass = away * _chosen(z, index, table, NUMBERS, SIDES, START + PIECES - 1, PIECES - 1)
         share = 1.0 / (1.0 + tl.exp(-clamp(mass, -80.0, 80.0)))
-        return tl.fma(share, right - left, left)
+        out = tl.fma(share, right - left, left)
+        if SLOPE:
+            left_slope = _polynomial(z, index, table, NUMBERS, SIDES, AT, PIECES - 1, PIECES, POWERS, True, True)
+            right_slope = _polynomial(z, index, table, NUMBERS, SIDES, AT + 1, PIECES - 1, PIECES, POWERS, True, True)
+            gain = _chosen(z, index, table, NUMBERS, SIDES, START + PIECES - 1, PIECES - 1)
+            turn = share * (1.0 - share) * gain * (right - left)
+            turn = tl.where(tl.abs(mass) < 80.0, turn, tl.full(turn.shape, 0.0, turn.dtype))
+            out = tl.fma(share, right_slope - left_slope, left_slope) + turn
+        return out
     else:
         if NUMBERS is None:
             index = _below(z, table, once, START, PIECES - 1)
@@ -126,30 +134,3 @@ def clustered(x_ptr, out_ptr, table, smooth, listed, cells, patches, count, once
             if PATCH_OUTPUTS[g] == k:
                 out += patched(x_ptr, at, inside, x0, x1, patches, cells, PATCH_MAPS, PATCH_FORM, 13 * g, D)
         tl.store(out_ptr + at * K + k, out, mask=inside)
-
-
-@triton.constexpr_function
-def _leans(MAPS, FORM, TERM, f, d):
-    """Whether the term has a factor f, and that factor's direction the variable d."""
-    return f < FORM[TERM] and MAPS[FORM[TERM + 2 + 5 * f] + 2 + 5 * d] != 0.0
-
-
-@triton.jit(do_not_specialize=["once"])
-def piece_slopes(x_ptr, weight_ptr, out_ptr, table, count, once, NUMBERS: tl.constexpr, MAPS: tl.constexpr, FORM: tl.constexpr,
-                 TERMS: tl.constexpr, STRIDE: tl.constexpr, BOX: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
-                 BLOCK: tl.constexpr):  # fmt: skip
-    """out (count, D) = sum_k weight_k (count, K) times the derivatives of output k, 0 outside the box."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < count
-    x0, x1 = columns(x_ptr, at, inside, D)
-    for d in tl.static_range(D):
-        out = tl.full(x0.shape, 0.0, x0.dtype)
-        for g in tl.static_range(TERMS):
-            weight = widened(tl.load(weight_ptr + at * K + FORM[g * STRIDE + 1], mask=inside, other=0.0))
-            for f in tl.static_range((STRIDE - 2) // 5):
-                if _leans(MAPS, FORM, g * STRIDE, f, d):
-                    slope = product_at(x_ptr, at, inside, x0, x1, table, once, NUMBERS, MAPS, FORM, g * STRIDE, f, D)
-                    scale = tl.full(x0.shape, MAPS[FORM[g * STRIDE + 2 + 5 * f] + 2 + 5 * d], x0.dtype)
-                    out = tl.fma(weight * scale, slope, out)
-        out = kept(out, variable(x_ptr, at, inside, x0, x1, d, D), BOX, d)
-        tl.store(out_ptr + at * D + d, out, mask=inside)

@@ -156,6 +156,9 @@ class ClusteredKernel:
     config: tuple[int, int] | None = None
     _tables: dict[str, Tensor] = field(default_factory=dict)
     constants: dict[str, Any] = field(default_factory=dict)
+    _derived: dict[str, Any] = field(default_factory=dict)
+
+    has_slopes = True
 
     def __post_init__(self) -> None:
         self.dtype = getattr(torch, self.found.dtype)
@@ -163,7 +166,7 @@ class ClusteredKernel:
         self._put("table", made.table)
         numbers = written(made.table, self.found.dtype) if made.constant else None
         self.constants |= {"NUMBERS": numbers, "MAPS": made.maps, "FORM": made.form, "TERMS": made.terms, "STRIDE": made.stride}
-        self._smooth()
+        self.constants |= self._smooth()
         self._listed()
         self._patched()
         self.constants |= {"SHIFT": Numbers(self.found.shift), "D": self.found.dimension, "K": self.found.outputs}
@@ -172,16 +175,23 @@ class ClusteredKernel:
         flat = np.zeros(1) if len(table) == 0 else np.ascontiguousarray(table)
         self._tables[name] = torch.from_numpy(flat).to(device=self.device, dtype=dtype or self.dtype)
 
-    def _smooth(self) -> None:
-        beside = None if self.found.smooth is None else program(self.found.smooth)
-        self._put("smooth", np.zeros(1) if beside is None else beside.table)
+    def _smooth(self, slopes: bool = False) -> dict[str, Any]:
+        """What the series are compiled for, with `slopes` for their derivatives; their table is put in place."""
+        beside = None if self.found.smooth is None else program(self.found.smooth, slopes)
+        self._put("smooth slopes" if slopes else "smooth", np.zeros(1) if beside is None else beside.table)
         names = ("SMOOTH", "SMOOTH_MAPS", "SMOOTH_FORM", "SMOOTH_TERMS", "SMOOTH_STRIDE")
-        if beside is None:
-            self.constants |= dict(zip(names, (None, None, None, 0, 0), strict=True))
-        else:
+        made: tuple[Any, ...] = None, None, None, 0, 0
+        if beside is not None:
             numbers = written(beside.table, self.found.dtype) if beside.constant else None
             made = numbers, beside.maps, beside.form, beside.terms, beside.stride
-            self.constants |= dict(zip(names, made, strict=True))
+        return dict(zip(names, made, strict=True))
+
+    def derivative(self) -> dict[str, Any]:
+        """What the kernel of the derivative is compiled for."""
+        if not self._derived:
+            kept = {name: value for name, value in self.constants.items() if name != "SHIFT"}
+            self._derived = {**kept, **self._smooth(slopes=True), "BOX": box_of(self.found)}
+        return self._derived
 
     def _listed(self) -> None:
         maps: list[float] = []
@@ -224,22 +234,16 @@ class ClusteredKernel:
             launch(kernels_pieces.clustered, config, x, out, *tables, len(x), 1, **self.constants)
         return out
 
-    @property
-    def has_slopes(self) -> bool:
-        """Whether there is a kernel for the derivative with respect to x."""
-        return self.found.differentiable
-
     def slopes(self, x: Tensor, weight: Tensor) -> Tensor:
         """sum_k weight_k dF_k/dx, 0 outside the box, for contiguous x (B, D) and weight (B, K): (B, D)."""
-        from maxaffine.runtime.gpu import kernels_pieces
+        from maxaffine.runtime.gpu import kernels_slopes
 
         out = torch.empty_like(x)
         if len(x) > 0:
-            names = ("NUMBERS", "MAPS", "FORM", "TERMS", "STRIDE", "D", "K")
-            constants = {"BOX": box_of(self.found)} | {name: self.constants[name] for name in names}
-            launch(
-                kernels_pieces.piece_slopes, self.config or SLOPES, x, weight, out, self._tables["table"], len(x), 1, **constants
-            )
+            constants = self.derivative()
+            tables = [self._tables[name] for name in ("table", "smooth slopes", "listed", "cells", "patches")]
+            config = self.config or (PATCHED if self.found.patched else SLOPES)
+            launch(kernels_slopes.clustered_slopes, config, x, weight, out, *tables, len(x), 1, **constants)
         return out
 
 
