@@ -21,7 +21,7 @@ from maxaffine.core.errors import Refused
 from maxaffine.core.records import canonical_json
 from maxaffine.layer import file as layer_file
 from maxaffine.layer.side_by_side import AnyLayer
-from maxaffine.runtime.torch_runtime import TorchLayer, tolerance, torch_layer, widened
+from maxaffine.runtime.torch_runtime import NARROW, TorchLayer, tolerance, torch_layer, widened
 
 Tensor = torch.Tensor
 
@@ -38,7 +38,7 @@ class Operator:
 
     def on(self, x: Tensor) -> TorchLayer:
         """The layer for tensors like x."""
-        place = x.device, widened(x[:0]).dtype
+        place = x.device, torch.float32 if x.dtype in NARROW else x.dtype
         if place not in self._made:
             # In a thread of its own, which has none of the modes of this one: no inference mode, no fake tensors, and memory
             # that is not a CUDA graph's, which its next replay would overwrite.

@@ -112,8 +112,8 @@ def clustered(x_ptr, out_ptr, table, smooth, listed, cells, patches, count, once
               FORM: tl.constexpr, TERMS: tl.constexpr, STRIDE: tl.constexpr, SHIFT: tl.constexpr, SMOOTH: tl.constexpr,
               SMOOTH_MAPS: tl.constexpr, SMOOTH_FORM: tl.constexpr, SMOOTH_TERMS: tl.constexpr, SMOOTH_STRIDE: tl.constexpr,
               LISTED: tl.constexpr, LISTED_MAPS: tl.constexpr, LISTED_FORM: tl.constexpr, LISTED_OUTPUTS: tl.constexpr,
-              PATCH_MAPS: tl.constexpr, PATCH_FORM: tl.constexpr, PATCH_OUTPUTS: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
-              BLOCK: tl.constexpr):  # fmt: skip
+              LISTED_TERMS: tl.constexpr, PATCH_MAPS: tl.constexpr, PATCH_FORM: tl.constexpr, PATCH_OUTPUTS: tl.constexpr,
+              PATCH_TERMS: tl.constexpr, D: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """out (count, K) = shift + sums of products of polynomials between edges, of products of series, of tokens, of patches."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
@@ -127,10 +127,10 @@ def clustered(x_ptr, out_ptr, table, smooth, listed, cells, patches, count, once
             if SMOOTH_FORM[g * SMOOTH_STRIDE + 2] == k:
                 out += term_at(x_ptr, at, inside, x0, x1, smooth, once, SMOOTH, SMOOTH_MAPS, SMOOTH_FORM, g * SMOOTH_STRIDE,
                                -1, D)  # fmt: skip
-        for g in tl.static_range(len(LISTED_OUTPUTS)):
+        for g in tl.static_range(LISTED_TERMS):
             if LISTED_OUTPUTS[g] == k:
                 out += tokens(x_ptr, at, inside, x0, x1, listed, LISTED, LISTED_MAPS, LISTED_FORM, 4 * g, D)
-        for g in tl.static_range(len(PATCH_OUTPUTS)):
+        for g in tl.static_range(PATCH_TERMS):
             if PATCH_OUTPUTS[g] == k:
                 out += patched(x_ptr, at, inside, x0, x1, patches, cells, PATCH_MAPS, PATCH_FORM, 13 * g, D)
         tl.store(out_ptr + at * K + k, out, mask=inside)

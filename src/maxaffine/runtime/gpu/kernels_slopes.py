@@ -166,7 +166,10 @@ def _patched(x_ptr, rows, inside, x0, x1, table, cells, MAPS: tl.constexpr, FORM
             top = most
         said = above / below
         s0, s1, s2 = (s0 - said * m0) / below, (s1 - said * m1) / below, (s2 - said * m2) / below
-    return s0 * (2.0 * FORM[PLACE + 10]), s1 * (2.0 * FORM[PLACE + 11]), s2 * (2.0 * FORM[PLACE + 12])
+    s0 *= tl.full(s0.shape, 2.0 * FORM[PLACE + 10], s0.dtype)  # dv/dz
+    s1 *= tl.full(s0.shape, 2.0 * FORM[PLACE + 11], s0.dtype)
+    s2 *= tl.full(s0.shape, 2.0 * FORM[PLACE + 12], s0.dtype)
+    return s0, s1, s2
 
 
 @triton.constexpr_function
@@ -224,9 +227,9 @@ def clustered_slopes(x_ptr, weight_ptr, out_ptr, table, smooth, listed, cells, p
                      MAPS: tl.constexpr, FORM: tl.constexpr, TERMS: tl.constexpr, STRIDE: tl.constexpr, SMOOTH: tl.constexpr,
                      SMOOTH_MAPS: tl.constexpr, SMOOTH_FORM: tl.constexpr, SMOOTH_TERMS: tl.constexpr,
                      SMOOTH_STRIDE: tl.constexpr, LISTED: tl.constexpr, LISTED_MAPS: tl.constexpr, LISTED_FORM: tl.constexpr,
-                     LISTED_OUTPUTS: tl.constexpr, PATCH_MAPS: tl.constexpr, PATCH_FORM: tl.constexpr,
-                     PATCH_OUTPUTS: tl.constexpr, BOX: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
-                     BLOCK: tl.constexpr):  # fmt: skip
+                     LISTED_OUTPUTS: tl.constexpr, LISTED_TERMS: tl.constexpr, PATCH_MAPS: tl.constexpr,
+                     PATCH_FORM: tl.constexpr, PATCH_OUTPUTS: tl.constexpr, PATCH_TERMS: tl.constexpr, BOX: tl.constexpr,
+                     D: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """out (count, D) = sum_k weight_k (count, K) times the derivatives of output k, 0 outside the box."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
@@ -247,12 +250,12 @@ def clustered_slopes(x_ptr, weight_ptr, out_ptr, table, smooth, listed, cells, p
                                     g * SMOOTH_STRIDE, e, D)  # fmt: skip
                     slope *= _weight(weight_ptr, at, inside, SMOOTH_FORM[g * SMOOTH_STRIDE + 2], K)
                     o0, o1, o2 = _spread(o0, o1, o2, slope, SMOOTH_MAPS, SMOOTH_FORM[g * SMOOTH_STRIDE + 4 + 6 * e], first, D)
-        for g in tl.static_range(len(LISTED_OUTPUTS)):
+        for g in tl.static_range(LISTED_TERMS):
             s0, s1, s2 = _tokens(x_ptr, at, inside, x0, x1, listed, LISTED, LISTED_MAPS, LISTED_FORM, 4 * g, D)
             w = _weight(weight_ptr, at, inside, LISTED_OUTPUTS[g], K)
             o0, o1, o2 = _spread_all(o0, o1, o2, w * s0, w * s1, w * s2, LISTED_MAPS, LISTED_FORM[4 * g],
                                      LISTED_FORM[4 * g + 1], first, D)  # fmt: skip
-        for g in tl.static_range(len(PATCH_OUTPUTS)):
+        for g in tl.static_range(PATCH_TERMS):
             s0, s1, s2 = _patched(x_ptr, at, inside, x0, x1, patches, cells, PATCH_MAPS, PATCH_FORM, 13 * g, D)
             w = _weight(weight_ptr, at, inside, PATCH_OUTPUTS[g], K)
             o0, o1, o2 = _spread_all(o0, o1, o2, w * s0, w * s1, w * s2, PATCH_MAPS, PATCH_FORM[13 * g],

@@ -205,7 +205,8 @@ class ClusteredKernel:
         self._put("listed", np.array(table))
         numbers = written(np.array(table), self.found.dtype) if few else None
         self.constants |= {"LISTED": numbers, "LISTED_MAPS": Numbers(maps), "LISTED_FORM": Numbers(form)}
-        self.constants["LISTED_OUTPUTS"] = Numbers(one.output for one in self.found.listed)
+        outputs = Numbers(one.output for one in self.found.listed)
+        self.constants |= {"LISTED_OUTPUTS": outputs, "LISTED_TERMS": len(outputs)}
 
     def _patched(self) -> None:
         maps: list[float] = []
@@ -222,6 +223,7 @@ class ClusteredKernel:
         self._put("patches", np.concatenate(numbers))
         outputs = Numbers(one.output for one in self.found.patched)
         self.constants |= {"PATCH_MAPS": Numbers(maps), "PATCH_FORM": Numbers(form), "PATCH_OUTPUTS": outputs}
+        self.constants["PATCH_TERMS"] = len(outputs)
 
     def __call__(self, x: Tensor) -> Tensor:
         """F(x) for contiguous x (B, D): (B, K) in the dtype of x."""
