@@ -34,8 +34,8 @@ BOREHOLE_BOX = ma.Box(
     Kw=(9855, 12045),
 )  # fmt: skip
 HOW = {
-    "arrays": "stack(x)", "tensors": "stack(tensor)", "matrices": "stack.matrices()", "multihead": "stack.to_torch()",
-    "onnx": "stack.to_onnx(path)",
+    "arrays": "stack(x)", "tensors": "stack(tensor)", "kernel module": 'stack.to_torch(form="kernel")',
+    "matrices": "stack.matrices()", "multihead": "stack.to_torch()", "onnx": "stack.to_onnx(path)",
 }  # fmt: skip
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""A layer as an operator of PyTorch, one node of a graph: torch.compile does not break at it, CUDA graphs record it.
+"""Layers and stacks as operators of PyTorch, nodes of a graph: torch.compile does not break at them, CUDA graphs record them.
 
     maxaffine::layer(x, layer, outputs)     F(x), (B, outputs) in the dtype of x, points outside the box taken at its nearest one
     maxaffine::slopes(x, weight, layer)     sum_k weight_k dF_k/dx, (B, D)
@@ -10,9 +10,10 @@ graph means the same function in every process, and finds it there once its modu
 
 import hashlib
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -26,44 +27,78 @@ from maxaffine.runtime.torch_runtime import NARROW, TorchLayer, tolerance, torch
 Tensor = torch.Tensor
 
 
-class Operator:
-    """A layer that the operators know by its `key`, as long as this lives; `operator` makes one."""
+class Runs(Protocol):
+    """What an operator runs on one device and in one dtype; points outside the box are taken at its nearest one."""
 
-    def __init__(self, layer: AnyLayer, narrow: float, reserve: float) -> None:
-        self.layer, self.known = layer, (narrow, reserve)
-        self.digest = digest_of(layer)
-        self.key = f"{self.digest[:32]}-{hashlib.sha256(repr(self.known).encode()).hexdigest()[:8]}"
-        self.outputs = layer.d_out * layer.n_out
-        self._made: dict[tuple[torch.device, torch.dtype], TorchLayer] = {}
+    @property
+    def has_slopes(self) -> bool: ...  # noqa: D102
+    def __call__(self, x: Tensor) -> Tensor: ...  # noqa: D102
+    def plain(self, x: Tensor) -> Tensor: ...  # noqa: D102
+    def slopes(self, x: Tensor, weight: Tensor) -> Tensor: ...  # noqa: D102
 
-    def on(self, x: Tensor) -> TorchLayer:
-        """The layer for tensors like x."""
+
+class Operator(ABC):
+    """What the operators know by its `key`, as long as this lives; `registered` puts it there.
+
+    `digest` is of the numbers, `known` what else decides the answers.
+    """
+
+    outputs: int
+
+    def __init__(self, digest: str, known: object = None) -> None:
+        self.digest = digest
+        self.key = f"{digest[:32]}-{hashlib.sha256(repr(known).encode()).hexdigest()[:8]}"
+        self._made: dict[tuple[torch.device, torch.dtype], Runs] = {}
+
+    def on(self, x: Tensor) -> Runs:
+        """What runs tensors like x."""
         place = x.device, torch.float32 if x.dtype in NARROW else x.dtype
         if place not in self._made:
             # In a thread of its own, which has none of the modes of this one: no inference mode, no fake tensors, and memory
             # that is not a CUDA graph's, which its next replay would overwrite.
             with ThreadPoolExecutor(1) as fresh:
-                self._made[place] = fresh.submit(self._make, *place).result()
+                self._made[place] = fresh.submit(self.make, *place).result()
         return self._made[place]
 
-    def _make(self, device: torch.device, dtype: torch.dtype) -> TorchLayer:
-        return torch_layer(self.layer, device, dtype, None, tolerance(self.layer, device, dtype, *self.known))
+    @abstractmethod
+    def make(self, device: torch.device, dtype: torch.dtype) -> Runs:
+        """What runs tensors of that device and dtype, with its tables there."""
 
     def __deepcopy__(self, memo: Any) -> Self:
         """The same, which does not change."""
         return self
 
+
+Known = TypeVar("Known", bound=Operator)
+_KNOWN: weakref.WeakValueDictionary[str, Operator] = weakref.WeakValueDictionary()
+
+
+def registered(made: Known) -> Known:
+    """The operator, or the one that is there under its key."""
+    found = _KNOWN.setdefault(made.key, made)
+    assert isinstance(found, type(made))
+    return found
+
+
+class LayerOperator(Operator):
+    """The operator of one layer."""
+
+    def __init__(self, layer: AnyLayer, narrow: float, reserve: float) -> None:
+        super().__init__(digest_of(layer), (narrow, reserve))
+        self.layer, self.known = layer, (narrow, reserve)
+        self.outputs = layer.d_out * layer.n_out
+
+    def make(self, device: torch.device, dtype: torch.dtype) -> TorchLayer:
+        """The layer on tensors."""
+        return torch_layer(self.layer, device, dtype, None, tolerance(self.layer, device, dtype, *self.known))
+
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return operator, (self.layer, *self.known)
 
 
-_KNOWN: weakref.WeakValueDictionary[str, Operator] = weakref.WeakValueDictionary()
-
-
-def operator(layer: AnyLayer, narrow: float, reserve: float) -> Operator:
+def operator(layer: AnyLayer, narrow: float, reserve: float) -> LayerOperator:
     """The operator of a layer; runtime/gpu/choice.py says where polynomials may differ from it by `narrow` or `reserve`."""
-    made = Operator(layer, narrow, reserve)
-    return _KNOWN.setdefault(made.key, made)
+    return registered(LayerOperator(layer, narrow, reserve))
 
 
 def digest_of(layer: AnyLayer) -> str:
@@ -81,7 +116,7 @@ def _known(key: str) -> Operator:
     if made is None:
         raise Refused(
             f"the layer {key} of this graph is not there: keep the module that it was made of, or make it again by "
-            '`layer.to_torch(form="kernel")` from the same layer.'
+            '`to_torch(form="kernel")` from the same layer or stack.'
         )
     return made
 

@@ -3,6 +3,7 @@
 arrays          stack(x), and `maxaffine eval`
 tensors         stack(t) for tensors of PyTorch: on a CUDA device by one kernel (device.py), elsewhere in float64 inside
 matrices        stack.matrices(), block by block in float64, by any software
+kernel module   stack.to_torch(form="kernel"), the same as one operator
 multihead       stack.to_torch(), blocks around stock torch.nn.MultiheadAttention
 onnx            stack.to_onnx(path), the same blocks
 """
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from maxaffine.core.errors import BadInput
 from maxaffine.core.rounding import FLOAT32
 from maxaffine.proofs.assumptions import LITERAL_SOFTMAX
-from maxaffine.proofs.routes import CLAMPS, RAISES, UNSAID
+from maxaffine.proofs.routes import CLAMPS, OPERATOR, RAISES, UNSAID
 from maxaffine.proofs.statement import NO_GRADIENT, NONE, Statement
 from maxaffine.runtime.gpu.stack_program import StackProgram
 from maxaffine.stack.device import on_device
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 ROUTES: dict[str, tuple[tuple[str, ...], str, bool, tuple[str, ...]]] = {
     "arrays": (("float64",), RAISES, False, ("cpu",)),
     "tensors": (("float64", "float32"), RAISES, True, ("cpu", "cuda")),
+    OPERATOR: (("float64", "float32"), CLAMPS, True, ("cpu", "cuda")),
     "matrices": (("float64",), UNSAID, False, ("cpu",)),
     "multihead": (("float64",), CLAMPS, True, ("cpu", "cuda")),
     "onnx": (("float64",), CLAMPS, False, ("cpu",)),

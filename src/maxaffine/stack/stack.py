@@ -16,7 +16,7 @@ from maxaffine.checker import Verdict
 from maxaffine.compiled import Compiled
 from maxaffine.confirmed import confirmed
 from maxaffine.core.container import container_bytes, write_container
-from maxaffine.core.errors import Refused
+from maxaffine.core.errors import BadInput, Refused
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.observe import Observed
 from maxaffine.proofs.statement import Bound, Statement
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from maxaffine.export.judge import Judged
+    from maxaffine.stack.kernel_module import KernelStack
     from maxaffine.stack.torch_stack import StackModule
 
 Array = NDArray[Any]
@@ -205,11 +206,17 @@ class Stack:
 
     # -- export
 
-    def to_torch(self, trainable: bool = False) -> StackModule:
+    def to_torch(self, trainable: bool = False, form: str = "literal") -> StackModule | KernelStack:
         """A torch.nn.Module of stock torch.nn.MultiheadAttention blocks; its `statement` says what is proved of it.
 
-        `trainable`: the linear maps, keys and values are parameters that learn.
+        `trainable`: the linear maps, keys and values are parameters that learn.  `form` "kernel": one operator of PyTorch.
         """
+        if form == "kernel":
+            from maxaffine.stack.kernel_module import to_kernel
+
+            return to_kernel(self, trainable)
+        if form != "literal":
+            raise BadInput(f'`form` (={form!r}) must be "literal" or "kernel".')
         from maxaffine.stack.torch_stack import module_of
 
         return module_of(self, trainable)
