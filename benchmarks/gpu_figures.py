@@ -17,7 +17,8 @@ KINDS = {
     "max": "max(x, y)", "abs-sin": "abs(sin 7x)", "crease": "abs(x+2y-.3) cos x", "sum-kink": "abs(sin 5x) + cos(y)^2",
     "product-kink": "abs(sin 7x) e^y", "curved": "max(r^2, .5)", "bump": "bump of width .02", "ring": "atan(30(r^2 - .5))",
     "relu-16": "ReLU network, 16 units", "regions": "abs(x+2y-.3) cos(xy)", "maximum": "max(sin 3x, y)",
-    "factors-3": "abs x abs y abs z", "franke": "Franke", "coupled": "cos(xy + z)", "runge": "1/(1 + 25 x^2)",
+    "factors-3": "abs x abs y abs z", "regions-3": "abs(x + y + z) e^(xy)",
+    "franke": "Franke", "coupled": "cos(xy + z)", "runge": "1/(1 + 25 x^2)",
 }  # fmt: skip
 PLANE = ("sum", "product", "franke")
 BEGIN, END = "<!-- gpu -->", "<!-- /gpu -->"
@@ -132,8 +133,8 @@ SAID = """### Every kind of layer, and its formula
 `benchmarks/gpu_clusters.py`, float32, queries per second, one run; the formula by torch.compile is the peer to beat. *The
 layer* is `layer(tensor)`, a kernel that follows the softmax; *direct form* is `layer(tensor, runtime="direct")`, the target's
 own formula in one kernel. *Seen* is the largest error over 2^24 points (2^22 for the direct form), *stated* what
-`layer.statement` proves of that route. All have the same bits in every batch; of each layer the best of six launch shapes is
-shown.
+`layer.statement` proves of that route; the last columns are the same layer in float64. All have the same bits in every batch;
+of each layer in float32 the best of six launch shapes is shown.
 """
 CALLS = "Microseconds of wall time per call: the kernel called from Python, replayed as a CUDA graph, the compiled formula.\n"
 INSIDE = """A module (`layer.to_torch()`) between two linear layers of a model compiled by torch.compile, batch 10,000: it runs
@@ -181,7 +182,8 @@ def kinds() -> list[str]:
         direct, formula, calls, name = one["direct"], one["formula"], one["calls"], KINDS[one["name"]]
         own = [rate(one["ours"]), f"{one['ours'] / formula:.2f}", f"{one['seen']:.1e}", f"{one['stated']:.1e}"]
         form = [rate(direct["rate"]), f"{direct['rate'] / formula:.2f}", f"{direct['seen']:.1e}", f"{direct['stated']:.1e}"]
-        rows.append([name, f"{one['error']:g}", rate(formula), *own, *form])
+        wide = [rate(one["float64"]["rate"]), f"{one['float64']['seen']:.1e}", f"{one['float64']['stated']:.1e}"]
+        rows.append([name, f"{one['error']:g}", rate(formula), *own, *form, *wide])
         times = [f"{calls[batch][key]:.0f}" for batch in ("1", "10000") for key in ("call", "graph", "formula")]
         small.append([name, *times, str(calls["1"]["launches"])])
         if "in a compiled model" in one:
@@ -189,6 +191,7 @@ def kinds() -> list[str]:
             inside.append([name, *(f"{part[what]:.0f}" for part in found for what in ("kernels", "microseconds"))])
     columns = ["over the formula", "seen", "stated"]
     head = ["target", "error asked", "the formula by torch.compile", "the layer", *columns, "direct form", *columns]
+    head += ["the layer in float64", "seen", "stated"]
     timed = [f"{what}, batch {batch}" for batch in ("1", "10,000") for what in ("call", "CUDA graph", "formula")]
     models = ["layer in the model", "kernels", "microseconds of kernels", "kernels with a ReLU in its place", "microseconds"]
     said = [SAID, *table(head, rows), CALLS, *table(["target", *timed, "launches"], small)]
