@@ -28,15 +28,12 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import FLOAT64
 from maxaffine.layer.clusters import Cluster, ClusterGroup
+from maxaffine.runtime.audible import MOST_HEARD, Heard, Keys, finer, heard_on, middles_of
 from maxaffine.runtime.cluster_series import most_said, series_of
 from maxaffine.runtime.kept import once
 
 GRIDS = {2: (16, 32, 64, 128, 256, 384), 3: (4, 8, 16, 32, 48)}
-OVER = 2.0**-10  # that a patch reaches over the edges of its cell, of half a cell
 STEEPEST = 8.0  # spread of a cluster's logits on half a cell
-MOST_HEARD = 24  # clusters on one cell
-MOST_PATCHES = 1 << 18
-AT_ONCE = 1 << 23  # numbers of a block of cells by clusters
 DEGREES = {2: (1, 2, 3, 5, 7), 3: (1, 2, 3)}  # per direction, tried in turn
 SEEN = 32  # steps on a cell
 LINE = 128 << 10  # bytes of patches that stay next to the arithmetic
@@ -90,19 +87,25 @@ def patches(group: ClusterGroup, span: tuple[float, ...], tolerance: float) -> P
     low = -high
     if E not in GRIDS or group.outputs != 1:
         raise Refused("patches are for clusters of two or three directions and one output.")
-    keys = _Keys.of(group)
+    keys = Keys.of(group)
     most = sum(most_said(cluster, low, high) for cluster in group.clusters)
     reach = math.log(max(64.0 * most / tolerance, 1e4))
-    best: tuple[float, int, _Heard, Patches | None] | None = None
-    for finer, side in enumerate(GRIDS[E]):
-        heard = _heard(keys, low, high, side, reach)
+    best: tuple[float, int, Heard, Patches | None] | None = None
+    known: dict[int, Heard] = {}
+    for step, side in enumerate(GRIDS[E]):
+        coarse = max((sides for sides in known if side % sides == 0), default=None)
+        if coarse is None:
+            heard = heard_on(keys, low, high, side, reach)
+        else:
+            heard = finer(keys, low, high, side, reach, known[coarse], coarse)
         if heard is None:
             continue
+        known[side] = heard
         made, cost = None, _foreseen(keys, low, high, side, heard, tolerance)
         if len(group.clusters) <= SOME and math.isfinite(cost):
             made = _made(keys, low, high, side, heard, tolerance, reach)
             cost = waiting(E, made.degree, made.count, len(made.values))
-        cost *= FINER**finer
+        cost *= FINER**step
         if math.isfinite(cost) and (best is None or cost < best[0]):
             best = cost, side, heard, made
     if best is None:
@@ -110,10 +113,10 @@ def patches(group: ClusterGroup, span: tuple[float, ...], tolerance: float) -> P
     return _made(keys, low, high, best[1], best[2], tolerance, reach) if best[3] is None else best[3]
 
 
-def _foreseen(keys: "_Keys", low: Array, high: Array, side: int, heard: "_Heard", tolerance: float) -> float:
+def _foreseen(keys: Keys, low: Array, high: Array, side: int, heard: Heard, tolerance: float) -> float:
     """About what a query waits for on a grid, by some of the clusters; infinite where they are too steep for its cells."""
     E = len(low)
-    along = [_middles(float(low[e]), float(high[e]), side) for e in range(E)]
+    along = [middles_of(float(low[e]), float(high[e]), side) for e in range(E)]
     half = np.array([one for _, one in along])
     if not float(((keys.largest - keys.least) * half).max()) < STEEPEST:
         return math.inf
@@ -135,64 +138,7 @@ def waiting(E: int, degree: int, count: NDArray[np.int64], patches: int) -> floa
     return reads * (1.0 + math.log2(1.0 + 4.0 * (powers + 8) * patches / LINE) / 16.0)
 
 
-@dataclass(frozen=True)
-class _Keys:
-    """What masses are made of: sites, and per direction the least and largest slope of a cluster's keys in z."""
-
-    group: ClusterGroup
-    sites: Array  # (C, E)
-    offsets: Array
-    least: Array  # (C, E)
-    largest: Array
-
-    @classmethod
-    def of(cls, group: ClusterGroup) -> "_Keys":
-        sites = group.site_slopes.astype(np.float64)
-        ends = [[f([a.slopes.astype(np.float64) for a in c.axes], c.radius) for c in group.clusters] for f in (_least, _largest)]
-        return cls(group, sites, group.site_offsets.astype(np.float64), sites + np.array(ends[0]), sites + np.array(ends[1]))
-
-    def masses(self, e: int, z: Array) -> Array:
-        """site_ke z + logsumexp along direction e, (C, len(z))."""
-        found = np.empty((len(self.sites), len(z)))
-        for k, cluster in enumerate(self.group.clusters):
-            axis = cluster.axes[e]
-            t = (z - cluster.origin[e]) / cluster.radius[e]
-            logits = np.multiply.outer(axis.slopes.astype(np.float64), t) + axis.offsets.astype(np.float64)[:, None]
-            top = logits.max(axis=0)
-            found[k] = self.sites[k, e] * z + top + np.log(np.exp(logits - top).sum(axis=0))
-        return found
-
-
-def _least(slopes: list[Array], radius: Array) -> list[float]:
-    return [float(one.min() / r) for one, r in zip(slopes, radius, strict=True)]
-
-
-def _largest(slopes: list[Array], radius: Array) -> list[float]:
-    return [float(one.max() / r) for one, r in zip(slopes, radius, strict=True)]
-
-
-def _middles(low: float, high: float, side: int) -> tuple[Array, float]:
-    """Centres of cells along one direction, and half the width of a patch."""
-    half = (high - low) / side / 2.0
-    return np.asarray(low + half * (2.0 * np.arange(side) + 1.0), dtype=np.float64), half * (1.0 + OVER)
-
-
-@dataclass(frozen=True)
-class _Heard:
-    """Which clusters are heard on which cell, the best one first: pairs sorted by cell."""
-
-    cell: NDArray[np.int64]
-    cluster: NDArray[np.int64]
-    best: NDArray[np.int64]  # per cell
-    count: NDArray[np.int64]
-
-    def of(self, kept: NDArray[np.bool_]) -> "_Heard":
-        """Some of the pairs."""
-        count = np.bincount(self.cell[kept], minlength=len(self.count))
-        return _Heard(self.cell[kept], self.cluster[kept], self.best, count)
-
-
-def _alike(values: Array, heard: _Heard, room: float) -> tuple[float, NDArray[np.bool_]]:
+def _alike(values: Array, heard: Heard, room: float) -> tuple[float, NDArray[np.bool_]]:
     """Cells whose heads are all within `room` of the best one's keep that one: what that costs, and the pairs that stay."""
     starts = np.concatenate([[0], np.cumsum(heard.count)[:-1]])
     first = starts[heard.cell]
@@ -202,49 +148,11 @@ def _alike(values: Array, heard: _Heard, room: float) -> tuple[float, NDArray[np
     return float(apart[alike].max(initial=0.0)), kept
 
 
-def _heard(keys: _Keys, low: Array, high: Array, side: int, reach: float) -> _Heard | None:
-    """Pairs of cells and clusters; None where a cell has too many."""
-    C, E = keys.sites.shape
-    along = [_middles(float(low[e]), float(high[e]), side) for e in range(E)]
-    masses = [keys.masses(e, along[e][0]).T for e in range(E)]  # (side, C) each
-    half = np.array([one for _, one in along]) * (1 + 1e-9)
-    cells, clusters, best, count = [], [], [], []
-    layer = side ** (E - 1)  # cells of a row
-    rows = max(1, AT_ONCE // (layer * C))
-    for start in range(0, side, rows):
-        here = masses[0][start : start + rows]
-        for mass in masses[1:]:
-            here = (here[:, None, :] + mass).reshape(-1, C)
-        here = here + keys.offsets
-        top = here.argmax(axis=1)
-        above = here - here[np.arange(len(here)), top][:, None]
-        for e in range(E):
-            least, largest = keys.least[:, e], keys.largest[:, e]
-            wide = np.maximum(largest - least[top][:, None], largest[top][:, None] - least)
-            above += half[e] * wide
-        doubt = 64.0 * FLOAT64.unit * float(np.abs(here).max())
-        pair = above >= -reach - doubt
-        pair[np.arange(len(here)), top] = True
-        many = pair.sum(axis=1)
-        if many.max() > MOST_HEARD:
-            return None
-        row, cluster = np.nonzero(pair)
-        cells.append(row + start * layer)
-        clusters.append(cluster)
-        best.append(top)
-        count.append(many)
-    joined = _Heard(np.concatenate(cells), np.concatenate(clusters), np.concatenate(best), np.concatenate(count))
-    if len(joined.cell) > MOST_PATCHES:
-        return None
-    order = np.lexsort((joined.cluster, joined.cluster != joined.best[joined.cell], joined.cell))
-    return _Heard(joined.cell[order], joined.cluster[order], joined.best, joined.count)
-
-
-def _made(keys: _Keys, low: Array, high: Array, side: int, heard: _Heard, tolerance: float, reach: float) -> Patches:
+def _made(keys: Keys, low: Array, high: Array, side: int, heard: Heard, tolerance: float, reach: float) -> Patches:
     """The patches on one grid."""
     group = keys.group
     E = len(low)
-    along = [_middles(float(low[e]), float(high[e]), side) for e in range(E)]
+    along = [middles_of(float(low[e]), float(high[e]), side) for e in range(E)]
     place = np.stack(np.unravel_index(heard.cell, (side,) * E), axis=1)  # (pairs, E)
     expanded, error, size, degree = [], 0.0, 0.0, 0
     order = np.argsort(heard.cluster, kind="stable")
@@ -334,7 +242,7 @@ def _degree(sizes: Array, tolerance: float) -> int:
     return DEGREES[E][-1] + 1
 
 
-def _scores(keys: _Keys, heard: _Heard, place: NDArray[np.int64], along: list[tuple[Array, float]]) -> tuple[Array, float]:
+def _scores(keys: Keys, heard: Heard, place: NDArray[np.int64], along: list[tuple[Array, float]]) -> tuple[Array, float]:
     """The differences of masses as quadratics, and what a quadratic is off by."""
     nodes = np.cos(np.array([1.0, 3.0, 5.0]) * np.pi / 6.0)
     fit = np.linalg.inv(np.stack([np.ones(3), nodes, nodes * nodes], axis=1))
@@ -357,7 +265,7 @@ def _scores(keys: _Keys, heard: _Heard, place: NDArray[np.int64], along: list[tu
     return scores, 2.0 * off + 64.0 * FLOAT64.unit * size
 
 
-def _bent(keys: _Keys, e: int, middles: Array, half: float, fitted: Array, pairs: NDArray[np.int64]) -> float:
+def _bent(keys: Keys, e: int, middles: Array, half: float, fitted: Array, pairs: NDArray[np.int64]) -> float:
     """What a quadratic along direction e is off by, on the cells (clusters, rows) where it is used."""
     v = np.linspace(-1.0, 1.0, SEEN + 1)
     worst = 0.0

@@ -8,10 +8,12 @@ from maxaffine.core.errors import Refused
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.runtime import two_level
+from maxaffine.runtime.audible import OVER, Keys, finer, heard_on
 from maxaffine.runtime.blends import blends
+from maxaffine.runtime.gpu.compress import fewest_products
 from maxaffine.runtime.gpu.listed import listed
 from maxaffine.runtime.gpu.patched import patched as in_dtype
-from maxaffine.runtime.patches import OVER, patches
+from maxaffine.runtime.patches import patches
 from maxaffine.runtime.segments import segments
 
 ALONG = {
@@ -117,6 +119,22 @@ def test_few_tokens_stay_in_registers_within_a_little():
         (group,) = ma.compile(text, {"x": (-1, 1), "y": (-1, 1)}, error=1e-3).weights.groups
         made = listed(group, np.zeros(2), reach, "float32")
         assert made.scored + made.moved + made.evaluated < 1e-5
+
+
+def test_a_finer_grid_hears_the_same_by_way_of_a_coarser_one():
+    layer = ma.compile("sqrt(x**2 + y**2)", {"x": (-1, 1), "y": (-1, 1)}, error=3e-2)
+    (group,) = (one for one in layer.weights.groups if one.clustered)
+    keys, low, high = Keys.of(group), -np.ones(2), np.ones(2)
+    coarse = heard_on(keys, low, high, 16, 12.0)
+    by_way, whole = finer(keys, low, high, 64, 12.0, coarse, 16), heard_on(keys, low, high, 64, 12.0)
+    for name in ("cell", "cluster", "best", "count"):
+        assert np.array_equal(getattr(by_way, name), getattr(whole, name)), name
+
+
+def test_a_series_of_two_directions_may_have_fewer_numbers_than_terms():
+    rng = np.random.default_rng(0)
+    (one, other), lost = fewest_products((rng.normal(size=(7, 3)), rng.normal(size=(2, 3))), 1.0)
+    assert one.shape[1] == other.shape[1] <= 3 and lost <= 1.0
 
 
 # -- what errors of scores and steps of the query cost, found from the numbers of the heads

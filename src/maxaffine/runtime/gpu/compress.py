@@ -26,7 +26,7 @@ def fewest_products(cores: tuple[Array, ...], room: float) -> tuple[tuple[Array,
     first, second = (np.asarray(core, dtype=np.float64) for core in cores)
     q1, r1 = np.linalg.qr(first)
     q2, r2 = np.linalg.qr(second)
-    left, values, right = np.linalg.svd(r1 @ r2.T)
+    left, values, right = np.linalg.svd(r1 @ r2.T, full_matrices=False)  # a core may have fewer rows than columns
     u, v = q1 @ left * np.sqrt(values), q2 @ right.T * np.sqrt(values)
     (T1, C1), (T2, C2) = _basis(len(first)), _basis(len(second))
     exact = (T1 @ first) @ (T2 @ second).T

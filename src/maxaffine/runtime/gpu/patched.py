@@ -16,12 +16,14 @@ from maxaffine.core.arrays import Array
 from maxaffine.core.errors import Refused
 from maxaffine.core.rounding import dtype_of, gamma
 from maxaffine.layer.clusters import ClusterGroup
+from maxaffine.runtime.audible import OVER
 from maxaffine.runtime.blends import blends
 from maxaffine.runtime.gpu import rounding
 from maxaffine.runtime.gpu.listed import EXP
-from maxaffine.runtime.patches import OVER, Patches, on_axes, patches, row_of
+from maxaffine.runtime.patches import Patches, on_axes, patches, row_of
 
 HALVED = 4  # times that a cell is halved in all directions
+MOST_SEEN = 1 << 22  # tokens times points at which slopes are looked at
 MOST_CUT = 1 << 25  # numbers of their heads at once
 
 
@@ -80,15 +82,35 @@ def patched(group: ClusterGroup, centre: Array, reach: Array, dtype: str, tolera
     if not (span <= 1.0 + 1e-9).all():
         raise Refused("its coordinates leave [-1, 1].")
     span = _stored(span)
+    each = np.array([rounding.coordinate(row, centre, reach, unit) for row in group.matrix]) + 3.01 * unit * span
+    if dtype == "float32":  # polynomials that are much nearer than the rounding of the query are of no use
+        tolerance = max(tolerance, _about(group, span, each) / 2.0)
     made = patches(group, tuple(span.tolist()), tolerance)
     if len(made.values) * made.stride >= 1 << 26 or len(made.values) >= 1 << 26:
         raise Refused("its patches take too much memory.")
-    each = np.array([rounding.coordinate(row, centre, reach, unit) for row in group.matrix]) + 3.01 * unit * span
     step = each * np.array(made.shape) / span  # in places of a cell
     if not (step <= OVER / 2.0).all():
         raise Refused("its cells are too small for rounded coordinates.")
     off, evaluated, moved = _costs(made, step, unit, tolerance / 8.0)
     return Patched(group.matrix, made, off, evaluated, moved, made.size + off)
+
+
+def _about(group: ClusterGroup, span: Array, each: Array) -> float:
+    """About what a rounded query moves the softmax by: differences at some points of the box."""
+    slopes, offsets = group.listed()
+    values, tilts = (part[:, 0] for part in group.listed_values())
+    count = max(MOST_SEEN // len(slopes), 16)
+    z = np.random.default_rng(0).uniform(-span, span, (count, len(span)))
+
+    def softmax(z: Array) -> Array:
+        scores = z @ slopes.T + offsets
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray((weights * (values + z @ tilts.T)).sum(axis=1) / weights.sum(axis=1))
+
+    here, moved = softmax(z), np.zeros(count)
+    for e, step in enumerate(1e-4 * span):
+        moved += np.abs(softmax(z + step * np.eye(len(span))[e]) - here) / step * each[e]
+    return float(moved.max())
 
 
 def _costs(made: Patches, step: Array, unit: float, enough: float) -> tuple[float, float, float]:
