@@ -65,6 +65,11 @@ def measured(case: Case) -> dict[str, Any]:
     seen = float(np.abs(layer(x, runtime="direct", threads=1) - case.values(x)).max())
     row |= {"proved": said.bound, "seen": seen, "bound": layer.bound, "before": BEFORE[case.name]}
     row["direct"] = BATCH / median(lambda: layer(x, runtime="direct", threads=1))
+    pieces = layer.statement("pieces")
+    row |= {"pieces_proved": pieces.bound, "pieces": None, "pieces_seen": None, "pieces_why": pieces.why}
+    if pieces.bound is not None:
+        row["pieces_seen"] = float(np.abs(layer(x, runtime="pieces", threads=1) - case.values(x)).max())
+        row["pieces"] = BATCH / median(lambda: layer(x, runtime="pieces", threads=1))
     row["layer"] = BATCH / median(lambda: layer(x, threads=1))
     held = dict(parallel._loaded)
     parallel._loaded["two_level"] = None

@@ -141,23 +141,37 @@ def calls(found: dict[str, Any]) -> list[str]:
 
 def clusters(found: dict[str, Any]) -> list[str]:
     """Kinks, jumps and local detail."""
-    names = ("formula", "numba", "direct", "layer", "numpy", "literal")
-    heads = ("formula, NumPy", "formula, numba", "direct", "two-level", "two-level, NumPy", "literal softmax", "SciPy, linear")
+    names = ("formula", "numba", "direct", "pieces", "layer", "numpy", "literal")
+    heads = ("formula, NumPy", "formula, numba", "direct", "pieces", "two-level", "two-level, NumPy", "literal softmax")
+    heads = (*heads, "SciPy, linear")
     exponential = found["exponential"]
     lines = [
         "### Kinks, regions and trees", "",
         f"`benchmarks/cpu_clusters.py`, one thread, processor time. Machine: {words(found['machine'])}.", "",
         "Targets whose layers have keys in clusters, queries per second: the formula itself in NumPy, on contiguous columns, and "
-        "in a loop that numba compiles; the direct form; the layer by two levels, compiled and in NumPy (the same bits), and by "
-        "NumPy's softmax over all tokens; and SciPy's RegularGridInterpolator, linear, on the smallest grid that has the "
+        "in a loop that numba compiles; the direct form; the layer by pieces (`runtime='pieces'`), by two levels, compiled and in"
+        " NumPy (the same bits), and by NumPy's softmax over all tokens; and SciPy's RegularGridInterpolator, linear, on the "
+        "smallest grid that has the "
         "error asked for on 20,000 points (at most 4e6 points; else the error that it has).", "",
         "| target | error | method | tokens | " + " | ".join(heads) + " |", "|" + "---|" * (4 + len(heads)),
     ]  # fmt: skip
     for row in found["rows"]:
-        cells = [rate(row[name]) for name in names]
+        cells = ["none" if row[name] is None else rate(row[name]) for name in names]
         cells.append(f"{rate(row['interpolator'])} ({row['grid']:,} points, error {row['grid_error']:.1e})")
         start = f"| {row['target']} | {row['error']:g} | {row['method']} | {row['tokens']:,} |"
         lines.append(f"{start} {' | '.join(cells)} |")
+    lines += [
+        "", "What is proved of the layer by pieces, and how many times as fast it is: over two levels in this run, and over "
+        "*before*, the layer in this table as it was before there were pieces and direct forms.", "",
+        "| target | the layer is proved to | by pieces | error seen | pieces over before | over two levels |", "|" + "---|" * 6,
+    ]  # fmt: skip
+    for row in found["rows"]:
+        if row["pieces"] is None:
+            lines.append(f"| {row['target']} | {row['bound']:.2g} | {row['pieces_why']} | none | none | none |")
+            continue
+        proved = [f"{row[name]:.2g}" for name in ("bound", "pieces_proved", "pieces_seen")]
+        over = [f"{row['pieces'] / row[name]:.3g}" for name in ("before", "layer")]
+        lines.append(f"| {row['target']} | {' | '.join([*proved, *over])} |")
     lines += [
         "", "What is proved of the direct form, and how many times as fast it is: over the layer in this run, and over *before*, "
         "the layer in this table as it was before there were direct forms.", "",

@@ -112,7 +112,7 @@ def in_numba(case: Case) -> Callable[[np.ndarray], np.ndarray]:
 
 def loaded() -> None:
     """All compiled kernels at hand, as large batches have them."""
-    for name in ("collapsed", "windowed", "two_level", "direct"):
+    for name in ("collapsed", "windowed", "two_level", "direct", "pieced"):
         parallel.kernel(name, 10**12)
 
 
