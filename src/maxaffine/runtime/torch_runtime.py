@@ -133,7 +133,7 @@ class TorchLayer:
     def slopes(self, x: Tensor, weight: Tensor) -> Tensor:
         """sum_k weight_k dF_k/dx for x (B, D) and weight (B, K), 0 outside the box: by a kernel, or through the softmax."""
         if self.has_slopes:
-            assert self.kernel is not None and not isinstance(self.kernel, launch.WindowedKernel)
+            assert self.kernel is not None
             return self.kernel.slopes(x.contiguous(), weight.contiguous())
         if self.layer.hard and self.runtime == "native":
             return torch.zeros_like(x)
@@ -190,10 +190,11 @@ def evaluate(
     differ by `reserve`, as they do on arrays.
     """
     points, single = as_points(target, *x, outside=outside)
-    dtype = points.dtype
-    points = widened(points)
-    allowed = tolerance(layer, points.device, points.dtype, narrow, reserve)
-    out = torch_layer(layer, points.device, points.dtype, runtime, allowed)(points).to(dtype)
+    dtype = torch.float32 if points.dtype in NARROW else points.dtype
+    allowed = tolerance(layer, points.device, dtype, narrow, reserve)
+    made = torch_layer(layer, points.device, dtype, runtime, allowed)
+    differentiable = points.requires_grad and torch.is_grad_enabled()
+    out = made(widened(points)).to(points.dtype) if differentiable else made.plain(points)
     out = out.reshape(len(points), *target.output_shape)
     return out[0] if single else out
 

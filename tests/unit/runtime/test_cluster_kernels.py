@@ -13,6 +13,7 @@ import maxaffine as ma
 from maxaffine.proofs import direct_form
 from maxaffine.proofs.routes import narrow_tolerance
 from maxaffine.runtime.gpu.choice import choose
+from maxaffine.runtime.gpu.tables import Numbers
 
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
@@ -113,6 +114,16 @@ def test_kernels_round_their_answers_to_bfloat16_and_do_not_truncate_them():
     constants = launch.kernel_of(layer.weights, made, torch.device("cpu"), torch.float32).constants | {"BLOCK": 256}
     kinds = {"count": "i32", "once": "i32", "cells": "*i32", "x_ptr": "*bf16", "out_ptr": "*bf16"}
     assert "cvt.rn.bf16" in compiled(kernels_pieces.clustered, constants, kinds).asm["ptx"]
+
+
+def test_kernels_of_lookups_and_their_gradients_compile_for_a_gpu():
+    from maxaffine.runtime.gpu import lookups
+
+    made = choose(ma.compile("x + y, x", SQUARE, error=0.3, method="lookup").weights, "float32", 1e-3)[2]
+    constants = {"MAPS": made.maps, "FORM": made.form, "RHO": made.rho, "D": 2, "K": 2, "BLOCK": 256}
+    assert "ld.global" in compiled(lookups.windowed, constants, {"count": "i32"}).asm["ptx"]
+    box = {"BOX": Numbers([-1.0, 1.0, -1.0, 1.0])}
+    assert "ld.global" in compiled(lookups.windowed_slopes, constants | box, {"count": "i32"}).asm["ptx"]
 
 
 def test_kernels_of_direct_forms_compile_for_a_gpu():

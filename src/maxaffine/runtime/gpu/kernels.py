@@ -38,7 +38,9 @@ def clamp(x, LOW, HIGH):
 @triton.jit
 def widened(x):
     """x in a dtype that is computed in: float32 holds the numbers of bfloat16 and float16 exactly."""
-    if x.dtype == tl.bfloat16 or x.dtype == tl.float16:
+    if x.dtype == tl.bfloat16:  # noqa: SIM114  (dtypes are compared one by one in every version of Triton)
+        return x.to(tl.float32)
+    elif x.dtype == tl.float16:
         return x.to(tl.float32)
     else:
         return x

@@ -126,7 +126,7 @@ class WindowedKernel:
     dtype: torch.dtype
     config: tuple[int, int] | None = None
 
-    has_slopes = False  # a lookup is differentiated through its softmax
+    has_slopes = True
 
     @classmethod
     def of(cls, layer: Layer, found: LookupProgram, device: torch.device, dtype: torch.dtype) -> Self:
@@ -143,6 +143,21 @@ class WindowedKernel:
             launch(
                 lookups.windowed, self.config or WINDOWED, x, self.values, out, len(x), MAPS=self.found.maps,
                 FORM=self.found.form, RHO=self.found.rho, D=self.found.dimension, K=self.found.outputs,
+            )  # fmt: skip
+        return out
+
+
+    def slopes(self, x: Tensor, weight: Tensor) -> Tensor:
+        """sum_k weight_k dF_k/dx, 0 outside the box, for contiguous x (B, D) and weight (B, K): (B, D)."""
+        from maxaffine.runtime.gpu import lookups
+
+        out = torch.empty_like(x)
+        if len(x) > 0:
+            found = self.found
+            ends = [found.maps[5 * d + side] for d in range(found.dimension) for side in (3, 4)]
+            launch(
+                lookups.windowed_slopes, self.config or WINDOWED, x, weight, self.values, out, len(x), MAPS=found.maps,
+                FORM=found.form, RHO=found.rho, BOX=Numbers(ends), D=found.dimension, K=found.outputs,
             )  # fmt: skip
         return out
 

@@ -1,4 +1,6 @@
-"""The Triton kernel of lookups on a uniform grid: a window of sites around the query, gathered from the values.
+"""The Triton kernels of lookups on a uniform grid: a window of sites around the query, gathered from the values.
+
+The derivative is sum_j w_j rho (j - t) (v_j - F), values counted from that of the first site of the window.
 
 Coordinates are formed in float64, so that the place inside a cell is known to the last digit however many cells there are;
 weights and sums in the dtype of the queries, or in float32 where that is narrower.
@@ -9,7 +11,7 @@ weights and sums in the dtype of the queries, or in float32 where that is narrow
 import triton
 import triton.language as tl
 
-from maxaffine.runtime.gpu.kernels import clamp
+from maxaffine.runtime.gpu.kernels import clamp, columns, kept, variable, widened
 
 
 @triton.jit
@@ -90,3 +92,84 @@ def windowed(x_ptr, values, out_ptr, count, MAPS: tl.constexpr, FORM: tl.constex
                     total = tl.fma(w2, tl.load(values + base2, mask=inside, other=0.0).to(dtype), total)
                     norm += w2
         tl.store(out_ptr + rows * K + k, total / norm, mask=inside)
+
+
+@triton.jit
+def _turned(total, away, weight, t, j: tl.constexpr, value, RHO: tl.constexpr):
+    """Sums of the weights times rho (j - t), with values and without."""
+    lean = weight * (tl.full(t.shape, j, t.dtype) - t) * tl.full(t.shape, RHO, t.dtype)
+    return tl.fma(lean, value, total), away + lean
+
+
+@triton.jit
+def _spread(out, weight, total, away, said, norm, SCALE: tl.constexpr):
+    """What one output adds to the slope in one variable."""
+    return tl.fma(weight * tl.full(out.shape, SCALE, out.dtype), (total - said * away) / norm, out)
+
+
+@triton.jit
+def windowed_slopes(x_ptr, weight_ptr, values, out_ptr, count, MAPS: tl.constexpr, FORM: tl.constexpr, RHO: tl.constexpr,
+                    BOX: tl.constexpr, D: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """out (count, D) = sum_k weight_k (count, K) times the derivatives of output k, 0 outside the box; at most 3 variables."""
+    dtype: tl.constexpr = tl.float64 if out_ptr.dtype.element_ty == tl.float64 else tl.float32
+    rows = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = rows < count
+    at0, t0 = _window(x_ptr, rows, inside, 0, MAPS, FORM, D, dtype)
+    at1, t1, at2, t2 = at0, t0, at0, t0
+    if D > 1:
+        at1, t1 = _window(x_ptr, rows, inside, 1, MAPS, FORM, D, dtype)
+    if D > 2:
+        at2, t2 = _window(x_ptr, rows, inside, 2, MAPS, FORM, D, dtype)
+    W0: tl.constexpr = FORM[1]
+    W1: tl.constexpr = FORM[4] if D > 1 else 1
+    W2: tl.constexpr = FORM[7] if D > 2 else 1
+    top0, top1, top2 = _nearest(t0, W0, RHO), t1, t2
+    if D > 1:
+        top1 = _nearest(t1, W1, RHO)
+    if D > 2:
+        top2 = _nearest(t2, W2, RHO)
+    zero = tl.full(t0.shape, 0.0, dtype)
+    o0, o1, o2 = zero, zero, zero
+    for k in tl.static_range(K):
+        total, norm = zero, zero
+        g0, g1, g2 = zero, zero, zero
+        a0, a1, a2 = zero, zero, zero
+        first = at0 * FORM[2] + k
+        if D > 1:
+            first += at1 * FORM[5]
+        if D > 2:
+            first += at2 * FORM[8]
+        base = tl.load(values + first, mask=inside, other=0.0).to(dtype)
+        for i in tl.static_range(W0):
+            w0 = _weight(t0, top0, i, RHO)
+            for j in tl.static_range(W1):
+                w1 = w0
+                place = first + i * FORM[2]
+                if D > 1:
+                    w1 = w0 * _weight(t1, top1, j, RHO)
+                    place += j * FORM[5]
+                for m in tl.static_range(W2):
+                    w2, here = w1, place
+                    if D > 2:
+                        w2 = w1 * _weight(t2, top2, m, RHO)
+                        here += m * FORM[8]
+                    value = tl.load(values + here, mask=inside, other=0.0).to(dtype) - base
+                    total = tl.fma(w2, value, total)
+                    norm += w2
+                    g0, a0 = _turned(g0, a0, w2, t0, i, value, RHO)
+                    if D > 1:
+                        g1, a1 = _turned(g1, a1, w2, t1, j, value, RHO)
+                    if D > 2:
+                        g2, a2 = _turned(g2, a2, w2, t2, m, value, RHO)
+        weight, said = widened(tl.load(weight_ptr + rows * K + k, mask=inside, other=0.0)), total / norm
+        o0 = _spread(o0, weight, g0, a0, said, norm, MAPS[1])
+        if D > 1:
+            o1 = _spread(o1, weight, g1, a1, said, norm, MAPS[6])
+        if D > 2:
+            o2 = _spread(o2, weight, g2, a2, said, norm, MAPS[11])
+    x0, x1 = columns(x_ptr, rows, inside, D)
+    tl.store(out_ptr + rows * D, kept(o0, x0, BOX, 0), mask=inside)
+    if D > 1:
+        tl.store(out_ptr + rows * D + 1, kept(o1, variable(x_ptr, rows, inside, x0, x1, 1, D), BOX, 1), mask=inside)
+    if D > 2:
+        tl.store(out_ptr + rows * D + 2, kept(o2, variable(x_ptr, rows, inside, x0, x1, 2, D), BOX, 2), mask=inside)
