@@ -150,6 +150,9 @@ and backward.
 FUSED_CALLS = """Microseconds of wall time per call of that model: run eagerly, compiled, and with mode="reduce-overhead",
 which replays a CUDA graph.
 """
+SLOPES = """Gradients in x by one kernel, float32, 2^24 points; *apart* is from the gradient of the softmax in float64 at 10^5
+points, relative to the largest one.
+"""
 
 
 def fused() -> list[str]:
@@ -157,10 +160,15 @@ def fused() -> list[str]:
     path = ROOT / "benchmarks" / "results" / "gpu_fused.json"
     if not path.exists():
         return []
-    kernels, calls, ways = [], [], ("eager", "compiled", "reduce-overhead")
+    kernels, calls, slopes, ways = [], [], [], ("eager", "compiled", "reduce-overhead")
     for one in json.loads(path.read_text())["rows"]:
         if "failed" in one:
             kernels.append([KINDS[one["name"]], one["failed"], *["failed"] * 4])
+            continue
+        own = one["gradients"]
+        cells = [rate(own["rate"]), rate(own["values"]), f"{own['median']:.1e}", f"{own['most']:.1e}"] if "rate" in own else []
+        slopes.append([KINDS[one["name"]], *(cells or [own.get("why not", "not measured"), *["no kernel"] * 3])])
+        if "by" not in one:
             continue
         for form in ("kernel", "structure", "relu"):
             here = one[f"{form}, float32, 10000, compiled"]
@@ -171,7 +179,9 @@ def fused() -> list[str]:
             calls.append([KINDS[one["name"]], word, *times])
     head = ["target", "in the model", "kernels", "microseconds of kernels", "kernels of a step of training", "microseconds"]
     timed = [f"{how}, batch {batch}" for batch in ("1", "10,000") for how in ("eager", "compiled", "CUDA graph")]
-    return [FUSED, *table(head, kernels), FUSED_CALLS, *table(["target", "in the model", *timed], calls)]
+    told = [FUSED, *table(head, kernels), FUSED_CALLS, *table(["target", "in the model", *timed], calls)]
+    measured = ["target", "gradients/s", "values/s", "apart, median", "apart, 95%"]
+    return [*told, SLOPES, *table(measured, slopes)]
 
 
 def kinds() -> list[str]:
