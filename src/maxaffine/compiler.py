@@ -5,12 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, overload
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from maxaffine.compiled import Compiled
 from maxaffine.core.container import read_container
 from maxaffine.core.deadline import OutOfCalls
 from maxaffine.core.errors import BadInput, Refused
+from maxaffine.core.promise import kept
 from maxaffine.core.threads import one_blas_thread
 from maxaffine.expression.grammar import MAX_CHARACTERS
 from maxaffine.layer.maxaffine import MaxAffine
@@ -92,25 +94,54 @@ def compile(
     method, keys, run, kind = without_old_names(deprecated, method, keys, run, "self")
     check_choice("method", method, (*METHODS, NEAREST))
     check_layers(layers, method, literal)
+    asked = {
+        "relative": relative, "norm": norm, "dtype": dtype, "method": method, "gap": gap, "keys": keys, "literal": literal,
+        "require": require, "vectorize": vectorize, "trace": trace, "lipschitz": lipschitz, "modulus": modulus,
+        "analytic": analytic, "derivatives": derivatives, "breaks": breaks,
+        "longest": LONGEST if layers == 1 else MAX_CHARACTERS,
+    }  # fmt: skip
     try:
         with one_blas_thread(), in_passing():
-            request = request_of(
-                target, box, error=error, relative=relative, norm=norm, dtype=dtype, method=method, gap=gap, keys=keys,
-                literal=literal, require=require, vectorize=vectorize, trace=trace, lipschitz=lipschitz, modulus=modulus,
-                analytic=analytic, derivatives=derivatives, breaks=breaks, run=run,
-                longest=LONGEST if layers == 1 else MAX_CHARACTERS,
-            )  # fmt: skip
-            try:
-                if layers != 1:
-                    return in_layers(request, layers, kind, begun)
-                return one_layer(request, method, kind, begun)
-            except Refused as refusal:
-                _doubt_repeated(request)
-                if layers != 1:
-                    raise
-                raise with_offer(_unread(refusal, request), request, method) from None
+            return _compiled(target, box, error, asked, run or Run(), layers, kind, begun)
     except OutOfCalls as spent:
         raise Refused(f"{spent}; allow more of them.") from None
+
+
+def _compiled(
+    target: Any, box: Any, error: Any, asked: dict[str, Any], run: Run, layers: Layers, kind: str, begun: float
+) -> Compiled | Stack:
+    """One layer or several; a refusal names an error that the same request is served for."""
+
+    def made(request: Request) -> Compiled | Stack:
+        if layers != 1:
+            return in_layers(request, layers, kind, begun)
+        return one_layer(request, asked["method"], kind, begun)
+
+    def again(other: float) -> Compiled | Stack:
+        quiet = replace(run, progress=None, out=None, max_seconds=None)
+        return made(request_of(target, box, error=other, **asked, run=quiet))
+
+    request: Request | None = None
+    try:
+        request = request_of(target, box, error=error, **asked, run=run)
+        return made(request)
+    except Refused as refusal:
+        if request is None:
+            raise (refusal if callable(target) or error is None else kept(refusal, again, float(np.min(error)))) from None
+        _doubt_repeated(request)
+        told = refusal
+        if error is not None and (request.target.expression is not None or request.target.entries is not None):
+            told = refusal.naming(refusal.nearest_error, _unit(request, error, asked["relative"]))
+            told = kept(told, again, float(np.min(error)), max(SHORT, time.perf_counter() - begun))
+        raise (told if layers != 1 else with_offer(_unread(told, request), request, asked["method"])) from None
+
+
+SHORT = 1.0  # seconds in which a refusal that came at once looks for an error that is served
+
+
+def _unit(request: Request, error: Any, relative: Any) -> float:
+    """The size that errors are measured in, where they are relative to sup |f|."""
+    return float(request.error / np.min(error)) if relative is True and request.pointwise is None else 1.0
 
 
 def _doubt_repeated(request: Request) -> None:
@@ -131,7 +162,7 @@ def _unread(refusal: Refused, request: Request) -> Refused:
     if reading is None or reading.text is not None:
         return refusal
     reason = f"{refusal.reason.rstrip('.')}. The function was not read as a formula: {reading.why}."
-    return Refused(reason, nearest_error=refusal.nearest_error, remedy=refusal.remedy, tried=refusal.tried)
+    return Refused(reason, nearest_error=refusal.nearest_error, remedy=refusal.remedy, tried=refusal.tried, sure=refusal.sure)
 
 
 def load(path: str | Path, check: bool = False) -> Compiled | Stack:

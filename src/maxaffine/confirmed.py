@@ -13,22 +13,13 @@ from maxaffine.proofs.certificate import Certificate
 Literal = Mapping[str, float | str]
 
 
-def raised(certificate: Certificate, bound: float) -> Certificate:
-    """The certificate with at least this bound; what is added stands with the approximation."""
-    if certificate.bound is None or bound <= certificate.bound:
-        return certificate
-    more = bound - certificate.bound
-    parts = {**certificate.parts, "approximation": certificate.parts.get("approximation", 0.0) + more}
-    return replace(certificate, bound=bound, parts=parts)
-
-
 def confirmed(certificate: Certificate, literal: Literal, verdict: Verdict) -> tuple[Certificate, dict[str, float | str]]:
     """Certificate and literal bounds of a layer whose file passed with this verdict."""
     assert verdict.bound is not None
-    found = raised(certificate, verdict.bound)
+    found = certificate.raised(verdict.bound)
     if found.within:
         assert len(found.within) == len(verdict.parts)
-        found = replace(found, within=tuple(raised(one, own) for one, own in zip(found.within, verdict.parts, strict=True)))
+        found = replace(found, within=tuple(one.raised(own) for one, own in zip(found.within, verdict.parts, strict=True)))
     if verdict.largest is not None:
         found = found.with_details(largest=max(float(found.details["largest"]), verdict.largest))
     checked = {claim.arithmetic: claim.checked for claim in verdict.claims}

@@ -17,8 +17,9 @@ from maxaffine.heads import HEADS, interpolated
 from maxaffine.heads.found import BELOW, Discontinuous
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.lookup.in_time import SECONDS_PER_CELL
+from maxaffine.heads.lookup.limits import plan_cost
 from maxaffine.heads.lookup.plan import Plan
-from maxaffine.heads.lookup.search import constant_plan, plan_cost, proposals
+from maxaffine.heads.lookup.search import constant_plan, proposals
 from maxaffine.heads.spectral.directions import spectral_plans
 from maxaffine.heads.spectral.plan import SpectralPlan
 from maxaffine.request import Request, absolute_error, check_error, request_of

@@ -12,7 +12,7 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.budget import allowed
-from maxaffine.core.errors import BadInput, Refused, rounded_up
+from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.progress import Progress, silent
 from maxaffine.core.rounding import compute_dtype, dtype_of
 from maxaffine.expression.grammar import MAX_CHARACTERS
@@ -232,11 +232,9 @@ def _check_scales(p: float, target: Target, dtype: str) -> None:
 def _check_power(p: float, error: float) -> None:
     """In L_p the p-th power of the error must be a number that float64 can integrate."""
     if math.isfinite(p) and error < LEAST_INTEGRAL ** (1.0 / p):
-        least = rounded_up(LEAST_INTEGRAL ** (1.0 / p))
         raise Refused(
-            f"`error` (={error:g}) is below what float64 can integrate in L_{p:g}: its power {p:g} is below {LEAST_INTEGRAL:g}. "
-            f"Ask for at least {least:g}.",
-            remedy={"error": least},
+            f"`error` (={error:g}) is below what float64 can integrate in L_{p:g}: its power {p:g} is below {LEAST_INTEGRAL:g}.",
+            nearest_error=LEAST_INTEGRAL ** (1.0 / p),
         )
 
 
@@ -320,11 +318,9 @@ def _held(error: float, scale: float, units: float, largest: float, dtype: str) 
             f"`error` (={error * scale:.3g}) underflows {dtype}, whose numbers begin at {smallest:.2g}; scale the target{other}."
         )
     if error * scale < units * rounding:
-        least = rounded_up(2.0 * units * rounding / scale)  # not refused at once; whether it can be proved is another question
         raise Refused(
-            f"`error` (={error:g}) is below what {dtype} can represent: values near {largest:.3g} are rounded by {rounding:.2g}. "
-            f"Ask for at least {least:g}.",
-            remedy={"error": least},
+            f"`error` (={error:g}) is below what {dtype} can represent: values near {largest:.3g} are rounded by {rounding:.2g}.",
+            nearest_error=2.0 * units * rounding / scale,  # not refused at once; whether it can be proved is another question
         )
     return error * scale
 

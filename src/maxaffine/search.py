@@ -16,6 +16,7 @@ from maxaffine.heads import HEADS, interpolated
 from maxaffine.heads.found import Discontinuous, Found, as_asked, search_worst
 from maxaffine.heads.lookup import search as lookup
 from maxaffine.heads.lookup.in_time import in_time
+from maxaffine.heads.lookup.nearest import nearest
 from maxaffine.layer.file import to_tensors
 from maxaffine.layer.side_by_side import AnyLayer
 from maxaffine.layer.temperature import at_temperature
@@ -48,11 +49,11 @@ def search(request: Request, method: str) -> Found:
 def _relative_refusal(refusal: Refused, asked: Pointwise, largest: float) -> Refused:
     """A refusal of an error relative to |f(x)|: what it is where |f| is smallest, and why products do not do."""
     said = f"`error` (={asked.error:g}) relative to |f(x)| is {asked.absolute:.3g} where |f| falls to {asked.least:.3g}"
-    nearest = None if refusal.nearest_error is None else refusal.nearest_error / asked.least
+    within = None if refusal.nearest_error is None else refusal.nearest_error / asked.least
     if isinstance(refusal, TimeOver):
-        return TimeOver(f"{said}: {refusal.reason}", nearest_error=nearest, tried=refusal.tried)
-    if nearest is not None and nearest < 1.0:
-        return Refused(f"{said}: {refusal.reason}", nearest_error=nearest, tried=refusal.tried)
+        return TimeOver(f"{said}: {refusal.reason}", nearest_error=within, tried=refusal.tried)
+    if within is not None and within < 1.0:
+        return Refused(f"{said}: {refusal.reason}", nearest_error=within, tried=refusal.tried)
     apart = "separated: "
     told = next((line.removeprefix(apart) for line in refusal.tried if line.startswith(apart)), refusal.reason.rstrip("."))
     spans = f"below what is proved beside values near {largest:.3g}, and the target is no product that is"
@@ -86,13 +87,13 @@ def _out_of_time(request: Request, method: str, journal: closest.Journal) -> Fou
         raise OutOfTime  # the deadline of a search around this one
     given = request.partition is not None or request.centres is not None
     serves = method in ("auto", "lookup") and not given and request.target.entries is None
-    found, nearest = in_time(request) if serves else (None, None)
+    found, within = in_time(request) if serves else (None, None)
     if found is not None:
         return replace(found, ended=told)
     tried = [f"{name}: {'; '.join(_shortened(said))}" for name, said in journal.reasons.items() if said]
     done = "proved to" if request.target.expression or request.target.entries else "seen to keep an error of"
     close = f"{told}, and nothing is {done} {request.error:g} yet: {_how_close(journal)}"
-    raise TimeOver(f"{close}. Allow more time, or ask for a larger error.", nearest_error=nearest, tried=tried)
+    raise TimeOver(f"{close}. Allow more time, or ask for a larger error.", nearest_error=within, tried=tried)
 
 
 def _how_close(journal: closest.Journal) -> str:
@@ -155,7 +156,10 @@ def _search(request: Request, method: str, local: bool = True) -> Found:
     except Refused as refusal:
         reasons["lookup"] = [refusal.reason.rstrip(".")]
         done = "proved to" if request.target.expression is not None else "seen to keep an error of"
-        raise _refusal(request, f"no head was {done} {request.error:g}", reasons, refusal) from None
+        elsewhere = given or not {"gap", "norm"}.isdisjoint(refusal.remedy)  # keys of the user, or a jump
+        reach = None if elsewhere else nearest(request)
+        reach = None if reach is None or reach <= request.error else reach  # it was planned, and is not proved
+        raise _refusal(request, f"no head was {done} {request.error:g}", reasons, refusal, reach) from None
 
 
 def _for_a_part(request: Request, fewest: int | None, method: str = "auto") -> Found:
@@ -313,8 +317,13 @@ def _better(best: Found | None, found: Found | None) -> Found | None:
     return min(best, found, key=lambda made: (made.certificate.kind != "proved", made.cost.tokens))
 
 
-def _refusal(request: Request, what: str, reasons: dict[str, list[str]], last: Refused | None = None) -> Refused:
-    """The closest miss where one was proved, else the last reason; what else was tried stands in the details."""
+def _refusal(
+    request: Request, what: str, reasons: dict[str, list[str]], last: Refused | None = None, reach: float | None = None
+) -> Refused:
+    """The closest miss where one was proved, else the last reason; what else was tried stands in the details.
+
+    `reach` is an error for which a lookup is planned.
+    """
     told = [one for said in reasons.values() for one in said] or ["nothing fits"]
     tried = [f"{name}: {'; '.join(_shortened(said))}" for name, said in reasons.items() if said and len(told) > 1]
     spread = request.evidence.spread if np.isinf(request.norm) and request.target.expression is not None else None
@@ -325,22 +334,25 @@ def _refusal(request: Request, what: str, reasons: dict[str, list[str]], last: R
         for one in said
         if isinstance(one, Missed) and one.nearest_error is not None and one.nearest_error < most
     ]
-    nearest, name, sentence = min(misses, default=(np.inf, "", ""))
+    missed, name, sentence = min(misses, default=(np.inf, "", ""))
     many = isinstance(last, TooMany) and last.tokens > MANY
-    if misses and (last is None or last.nearest_error is None or nearest < (2.0 if many else 1.0) * last.nearest_error):
+    ends = [one for one in (reach, None if last is None else last.nearest_error) if one is not None]
+    within = min(ends, default=None)
+    if misses and (within is None or missed < (2.0 if many else 1.0) * within):
         closest = f"{what}: the closest is {name}, {sentence}" if last is not None else f"{what}: {sentence}"
-        return Refused(f"{closest}.", nearest_error=nearest, tried=tried)
+        return Refused(f"{closest}.", nearest_error=missed, tried=tried, sure=reach)
     if last is None:
         told = [_foremost(reasons, request.target.box.dimension) or told[-1]] if "lookup" in reasons else told
         return Refused(f"{what}: {told[-1]}.", tried=tried)
     if many and (foremost := _foremost(reasons, request.target.box.dimension)):
         most = min(most, 1.01 * request.seen_spread / 2.0 or np.inf)  # of a callable as well
-        within = None if last.nearest_error is None else min(most, last.nearest_error)
+        within = None if within is None else min(most, within)
         remedy = last.remedy if "dtype" in last.remedy else None
-        return Refused(f"{what}: {foremost}.", nearest_error=within, remedy=remedy, tried=tried)
-    if last.nearest_error is None or last.nearest_error < most:
-        return Refused(last.reason, nearest_error=last.nearest_error, remedy=last.remedy, tried=tried)
-    return Refused(last.reason, nearest_error=most, tried=tried)
+        return Refused(f"{what}: {foremost}.", nearest_error=within, remedy=remedy, tried=tried, sure=reach)
+    if within is None or within < most:
+        remedy = {key: value for key, value in last.remedy.items() if key != "error"}
+        return Refused(last.reason, nearest_error=within, remedy=remedy, tried=tried, sure=reach)
+    return Refused(last.reason, nearest_error=most, tried=tried, sure=reach)
 
 
 def _foremost(reasons: dict[str, list[str]], dimension: int) -> str | None:

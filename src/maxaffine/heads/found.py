@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maxaffine.checker import check
+from maxaffine.checker import Verdict, check
 from maxaffine.core.budget import Cost
 from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.rounding import compute_format
@@ -163,8 +163,37 @@ def largest_part(certificate: Certificate) -> str:
     return f"{worst.replace('_', ' ')} {certificate.parts[worst]:.3g}"
 
 
+def agreed(found: Found, request: Request) -> tuple[Found, str | None]:
+    """The layer, and None, or why the checker would refuse its file.
+
+    Where the checker proves the error asked for and not the bound, whose rounding it counts in a coarser way, its own is stated.
+    """
+    verdict = _asked_checker(found, request)
+    if verdict is None or (not isinstance(verdict, str) and verdict.passed):
+        return found, None
+    if isinstance(verdict, str):
+        return found, verdict
+    made, bound = found.certificate, verdict.bound
+    plain = made.bound is not None and not made.within and request.pointwise is None and request.errors is None
+    if not plain or bound is None or verdict.confirmed or not bound <= request.error * BELOW:
+        return found, verdict.reason
+    prove = None if found.prove is None else partial(_raised, found.prove, bound)
+    found = replace(found, certificate=made.raised(bound), prove=prove)
+    return found, unconfirmed(found, request)
+
+
+def _raised(prove: Callable[[str], Certificate], bound: float, runtime: str) -> Certificate:
+    return prove(runtime).raised(bound)
+
+
 def unconfirmed(found: Found, request: Request) -> str | None:
     """None, or why the checker would refuse the file of this layer."""
+    verdict = _asked_checker(found, request)
+    return verdict if verdict is None or isinstance(verdict, str) else None if verdict.passed else verdict.reason
+
+
+def _asked_checker(found: Found, request: Request) -> Verdict | str | None:
+    """What the checker says of the file of this layer; None where it cannot be asked."""
     target, certificate = request.target, measured(found.certificate, request.pointwise)
     if target.expression is None and target.entries is None:
         return None
@@ -176,7 +205,6 @@ def unconfirmed(found: Found, request: Request) -> str | None:
     }  # fmt: skip
     data = target.data if isinstance(target.data, Table | Samples) else None
     try:
-        verdict = check(tensors, record, data, request.progress)
+        return check(tensors, record, data, request.progress)
     except BadInput as failure:
         return str(failure)
-    return None if verdict.passed else verdict.reason

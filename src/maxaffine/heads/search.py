@@ -25,12 +25,12 @@ from maxaffine.heads.found import (
     Ask,
     Found,
     P,
+    agreed,
     grouped_cost,
     largest_part,
     literal_failure,
     must_hold,
     search_worst,
-    unconfirmed,
 )
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.query import LEANS, leans_on_query
@@ -169,12 +169,12 @@ def _proved(head: Head[P], plan: P, layer: GroupedLayer, request: Request) -> Fo
     if rough is not None:
         raise Refused(rough)
     found = Found(head.name, plan, layer, certificate, grouped_cost(layer), prove=prove, head=head)
-    refusal = unconfirmed(found, request) if head.asks_checker(certificate, request) else None
+    found, refusal = agreed(found, request) if head.asks_checker(certificate, request) else (found, None)
     if refusal is not None:
         raise Unconfirmed(f"proved to {bound:.3g}, but the checker does not confirm it: {refusal}")
     observed = head.observe(request, found)
     if observed is not None and math.isinf(request.norm):  # in L_p it is an estimate
-        must_hold(observed.error, bound)
+        must_hold(observed.error, found.certificate.bound)
     return replace(found, observed=observed)
 
 

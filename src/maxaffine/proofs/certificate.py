@@ -70,6 +70,13 @@ class Certificate:
         """The same statement with more numbers told."""
         return replace(self, details={**self.details, **details})
 
+    def raised(self, bound: float) -> "Certificate":
+        """The certificate with at least this bound; what is added stands with the approximation."""
+        if self.bound is None or bound <= self.bound:
+            return self
+        parts = {**self.parts, "approximation": self.parts.get("approximation", 0.0) + (bound - self.bound)}
+        return replace(self, bound=bound, parts=parts)
+
     @property
     def pointwise(self) -> bool:
         """Whether the bound is relative to |target(x)| at every x."""

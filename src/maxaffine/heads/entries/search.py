@@ -21,7 +21,7 @@ from maxaffine.heads.entries.plan import EntriesPlan, build_hard_table, build_he
 from maxaffine.heads.entries.prove import Verified, certify_entries
 from maxaffine.heads.entries.segments import pieces
 from maxaffine.heads.fitting import affine_on_grid
-from maxaffine.heads.found import BELOW, Found, grouped_cost, must_hold, unconfirmed
+from maxaffine.heads.found import BELOW, Found, agreed, grouped_cost, must_hold
 from maxaffine.heads.spectral.affine_fit import ProductFit
 from maxaffine.layer.grouped import GroupedLayer
 from maxaffine.layer.layer import Layer
@@ -68,7 +68,7 @@ class Attempts:
         if certificate.bound is None or certificate.bound > self.request.error * BELOW:
             return None
         found = self.found(method, family, layer, certificate, verified)
-        refusal = unconfirmed(found, self.request)
+        found, refusal = agreed(found, self.request)
         if refusal is not None:
             self.why.append(f"{layer.tokens:,} tokens: not confirmed by the checker: {refusal}")
             return None

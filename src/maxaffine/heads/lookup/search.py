@@ -9,34 +9,33 @@ import numpy as np
 
 from maxaffine.core.arrays import Array
 from maxaffine.core.boxes import AXES
-from maxaffine.core.budget import Cost, afford, allowed, lookup_cost
-from maxaffine.core.errors import Refused, TooMany, rounded_up
+from maxaffine.core.budget import Cost, afford
+from maxaffine.core.errors import Refused
 from maxaffine.core.progress import Progress, silent
-from maxaffine.core.rounding import dtype_of, numpy_dtype
-from maxaffine.heads.found import BELOW, NO_FACTS, Ask, Found, literal_failure, search_worst, unconfirmed
+from maxaffine.heads.found import BELOW, NO_FACTS, Ask, Found, agreed, literal_failure, search_worst, unconfirmed
 from maxaffine.heads.head import Example, Head
 from maxaffine.heads.lookup import plan as lookup
 from maxaffine.heads.lookup import plan_integral as integral
-from maxaffine.heads.lookup import theorems
 from maxaffine.heads.lookup.build import build_centres, build_constant, build_grid, build_partition
+from maxaffine.heads.lookup.limits import foreseen, is_streamed, must_be_checked, must_resolve, plan_cost
 from maxaffine.heads.lookup.plan import Plan
 from maxaffine.heads.lookup.prove_grid import certify_grid
 from maxaffine.heads.lookup.prove_integral import certify_integral
 from maxaffine.heads.lookup.prove_listed import certify_centres, certify_partition, euclidean_constant, partition_plan
-from maxaffine.heads.lookup.streamed import STREAM, peak_bytes, stream_grid
+from maxaffine.heads.lookup.streamed import stream_grid
 from maxaffine.heads.search import Search
 from maxaffine.layer.layer import Layer
 from maxaffine.proofs.certificate import Certificate
 from maxaffine.proofs.literal import MOST_TOKENS
 from maxaffine.request import Request
-from maxaffine.target.calls import Calls
 from maxaffine.target.evidence import Evidence
 from maxaffine.target.target import Target
 
 SAMPLES = 2048  # at which the slopes of a callable without facts are seen
 SAFETY = 1.1  # samples miss the steepest place
 SERVED = 12  # variables up to which a lookup may be the smallest layer, beside one of a single token
-RESOLVED = 0.7  # errors of logits beyond which no lookup is proved
+COARSER = 0.5  # of the rounding in a bound, by which the checker may exceed it; up to 0.3 were seen
+DOUBTED = 0.05  # of the error, by which the checker's bound of a lookup may exceed it
 
 
 def fewest_tokens(request: Request) -> int | None:
@@ -152,7 +151,7 @@ def search(request: Request) -> Found:
     if smallest is not None:
         return smallest
     closest: Found | None = None
-    skipped = (math.inf, 0)
+    skipped, doubts = (math.inf, 0), list[str]()
     for plan in proposals(request):
         cost = plan_cost(plan, request)
         if request.literal and cost.tokens > MOST_TOKENS:
@@ -161,13 +160,14 @@ def search(request: Request) -> Found:
                 f"{request.error:g} needs {cost.tokens:.3g}; no other head's literal softmax meets it in {request.dtype}. "
                 "Ask for a larger `error`, or leave `literal` out."
             )
-        _must_resolve(plan, request)
-        foreseen = _foreseen(plan, request)
-        if foreseen > request.error:  # one of the plans with more cells may leave room for rounding
-            skipped = min(skipped, (foreseen, plan.cells))
+        must_resolve(plan, request)
+        least = foreseen(plan, request)
+        if least > request.error:  # one of the plans with more cells may leave room for rounding
+            skipped = min(skipped, (least, plan.cells))
             continue
-        _afford(cost, request)
-        if isinstance(plan, lookup.GridPlan) and _is_streamed(plan, request):
+        afford(cost, request.max_bytes, f"the lookup for error {request.error:g}")
+        must_be_checked(plan, request)
+        if isinstance(plan, lookup.GridPlan) and is_streamed(plan, request):
             found = _streamed(plan, request, cost)
         else:
             layer = Lookup().build(plan, request)
@@ -181,74 +181,30 @@ def search(request: Request) -> Found:
         rough = literal_failure(found.layer, found.certificate, request) if bound <= request.error else None
         if rough is not None:
             raise Refused(f"a lookup of {found.cost.tokens:,} tokens does not meet `literal`: {rough}.")
-        if bound <= request.error:
-            return found if found.pending is None else _confirmed(found, request)
+        if bound <= request.error and found.pending is not None:
+            return _confirmed(found, request)
         if found.pending is not None:
             found.pending.discard()
-        if closest is None or bound < (closest.certificate.bound or math.inf):
+        if bound <= request.error:
+            found, doubt = agreed(found, request) if _in_doubt(found, request) else (found, None)
+            if doubt is None:
+                return found
+            told = f"a lookup of {found.cost.tokens:,} tokens is proved to {bound:.4g}"
+            doubts.append(f"{told}, and the checker does not confirm it: {doubt}")
+        elif closest is None or bound < (closest.certificate.bound or math.inf):
             closest = found
+    if doubts:
+        raise Refused(doubts[-1], nearest_error=(1.0 + DOUBTED) * request.error)
     if closest is None and skipped[1]:
         told = f"{skipped[1]:,} cells round so many logits in {request.dtype} that no bound is below {skipped[0]:.4g}"
         raise Refused(f"`error` (={request.error:g}) cannot be proved: {told}; use a larger error.", nearest_error=skipped[0])
     raise Refused(_why_not(request, closest), nearest_error=None if closest is None else closest.certificate.bound)
 
 
-def _foreseen(plan: Plan, request: Request) -> float:
-    """What the bound of a plan will at least be: its theorem with the least that rounding does to logits of so many cells.
-
-    The scores of a product form are z c + b, rounded four times, with |z|, |c| up to P/2 and b = -c^2/2; z itself is rounded
-    D + 4 times in float64, once in other dtypes (proofs/rounding.py).
-    """
-    if not isinstance(plan, lookup.GridPlan) or plan.argument not in ("E1", "E2"):
-        return 0.0
-    half = (np.asarray(plan.counts) - 1) / 2.0
-    times = 4.0 * 1.5 + (request.target.dimension + 4.0 if request.dtype == "float64" else 1.0)
-    eta = plan.sharpness * dtype_of(request.dtype).unit * times * float((half * half).max()) * (1 - 1e-9)
-    mean = theorems.mean_distance if plan.argument == "E1" else theorems.mean_square
-    grown = mean(plan.sharpness, eta) / mean(plan.sharpness)
-    return plan.predicted * (grown if plan.argument == "E1" else math.sqrt(grown)) * (1 - 1e-9)
-
-
-def surely_resolved(plan: lookup.GridPlan, request: Request, error: float) -> bool:
-    """Whether rounding is foreseen to leave room for a plan that is made for an error."""
-    try:
-        _must_resolve(plan, request)
-    except TooMany:
-        return False
-    return _foreseen(plan, request) <= error
-
-
-def _afford(cost: Cost, request: Request) -> None:
-    """Refused where a lookup takes more than the memory, with the error that would fit: tokens grow like error^-D."""
-    try:
-        afford(cost, request.max_bytes, f"the lookup for error {request.error:g}")
-    except TooMany as refusal:
-        share = cost.peak_bytes / max(1, allowed(request.max_bytes))
-        nearest = 1.1 * request.error * share ** (1.0 / request.target.box.dimension)
-        told = TooMany(refusal.reason, nearest_error=nearest if request.dtype == "float64" else None)
-        told.tokens = refusal.tokens
-        raise told from None
-
-
-def _must_resolve(plan: Plan, request: Request) -> None:
-    """Refused where the dtype cannot tell so many cells apart: offsets near P^2/8 are rounded by u P^2/8, times the sharpness.
-
-    The error that would do is known from that alone: it falls like 1/P.
-    """
-    if not isinstance(plan, lookup.GridPlan) or math.isfinite(request.norm):
-        return
-    P, unit = max(plan.counts), dtype_of(request.dtype).unit
-    if plan.sharpness * unit * P * P / 8.0 <= RESOLVED:
-        return
-    most = math.sqrt(8.0 * 0.1 * RESOLVED / (plan.sharpness * unit))
-    nearest = rounded_up(plan.predicted * P / most)
-    refusal = TooMany(
-        f"`error` (={request.error:g}) would take {P:,} cells along one variable, and {request.dtype} can tell about "
-        f"{int(most):,} apart: a lookup in {request.dtype} can hold about {nearest:g} here.",
-        nearest_error=nearest, remedy={"dtype": "float64"} if request.dtype != "float64" else None,
-    )
-    refusal.tokens = plan.cells
-    raise refusal
+def _in_doubt(found: Found, request: Request) -> bool:
+    """Whether the checker may find an error above the one asked for: it counts rounding in its own, coarser way."""
+    bound, parts = found.certificate.bound, found.certificate.parts
+    return bound is not None and bound + COARSER * parts["rounding"] > request.error
 
 
 def proposals(request: Request) -> Iterator[Plan]:
@@ -321,30 +277,6 @@ def _refuse_jump(target: Target, a: Array, b: Array, error: float) -> None:
             "in the sup norm; ask for an L_p error, or declare `lipschitz=` or `modulus=` if there is no jump.",
             remedy={"norm": 1},
         )
-
-
-def plan_cost(plan: Plan, request: Request) -> Cost:
-    """Tokens, bytes and flops of a lookup, before it is built."""
-    target = request.target
-    axes = plan.counts if isinstance(plan, lookup.GridPlan) else (plan.cells,)
-    itemsize = numpy_dtype(request.dtype).itemsize
-    cost = lookup_cost(plan.cells, axes, target.box.dimension, target.d_out * target.n_out, target.n_out, itemsize)
-    if isinstance(plan, lookup.GridPlan) and _is_streamed(plan, request):
-        return replace(cost, peak_bytes=peak_bytes(plan, target.d_out * target.n_out))
-    return cost
-
-
-def _is_streamed(plan: lookup.GridPlan, request: Request) -> bool:
-    """Whether values go straight to the file: there is one, values are f at the sites, and they are many."""
-    if request.out is None or math.isfinite(request.norm) or plan.argument in ("G4", "C"):
-        return False
-    calls = request.target.calls
-    if isinstance(calls, Calls) and calls.is_watched:  # workers that evaluate by themselves would neither count nor keep
-        return False
-    if not lookup.provable(request.evidence):
-        return False
-    outputs = request.target.d_out * request.target.n_out
-    return request.executor is not None or plan.cells * outputs * numpy_dtype(request.dtype).itemsize > STREAM
 
 
 def _streamed(plan: lookup.GridPlan, request: Request, cost: Cost) -> Found:

@@ -395,3 +395,19 @@ def test_every_old_keyword_still_works_and_names_the_new_one(tmp_path):
         ma.compile("x", LINE, error=0.1, colour="red")
     with pytest.raises(ma.BadInput, match="`keys`"), pytest.warns(DeprecationWarning):
         ma.compile("x", LINE, error=0.6, method="lookup", keys=cells, partition=cells)
+
+
+@pytest.mark.parametrize(
+    ("target", "box", "error"),
+    [("x", {"x": (-2686.451, -2680.344)}, 0.038199875), ("sqrt(abs(x))", {"x": (35.743, 36.715)}, 1.7348182e-4)],
+)
+def test_a_float32_lookup_that_is_offered_can_be_saved_where_rounding_takes_the_rest_of_the_error(target, box, error, tmp_path):
+    layer = ma.compile(target, box, error=error, dtype="float32", method="lookup")
+    layer.save(tmp_path / "a.safetensors")
+    assert ma.check(tmp_path / "a.safetensors").passed
+
+
+def test_a_lookup_that_is_too_large_for_the_checker_is_not_offered():
+    with pytest.raises(ma.Refused, match=r"the checker proves at most 20,000,000 again") as refused:
+        ma.compile("sin(50*x)*cos(50*y)", {"x": (-3, 3), "y": (-3, 3)}, error=0.05, method="lookup")
+    assert refused.value.nearest_error > 0.05
