@@ -132,11 +132,8 @@ def _compiled(
         told = refusal
         if error is not None and (request.target.expression is not None or request.target.entries is not None):
             told = refusal.naming(refusal.nearest_error, _unit(request, error, asked["relative"]))
-            told = kept(told, again, float(np.min(error)), max(SHORT, time.perf_counter() - begun))
+            told = kept(told, again, float(np.min(error)), time.perf_counter() - begun)
         raise (told if layers != 1 else with_offer(_unread(told, request), request, asked["method"])) from None
-
-
-SHORT = 1.0  # seconds in which a refusal that came at once looks for an error that is served
 
 
 def _unit(request: Request, error: Any, relative: Any) -> float:

@@ -345,7 +345,7 @@ def _refusal(
         told = [_foremost(reasons, request.target.box.dimension) or told[-1]] if "lookup" in reasons else told
         return Refused(f"{what}: {told[-1]}.", tried=tried)
     if many and (foremost := _foremost(reasons, request.target.box.dimension)):
-        most = min(most, 1.01 * request.seen_spread / 2.0 or np.inf)  # of a callable as well
+        most = most if request.target.expression is not None else 1.01 * request.seen_spread / 2.0 or np.inf
         within = None if within is None else min(most, within)
         remedy = last.remedy if "dtype" in last.remedy else None
         return Refused(f"{what}: {foremost}.", nearest_error=within, remedy=remedy, tried=tried, sure=reach)

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from maxaffine.core.deadline import OutOfTime, deadline
 from maxaffine.core.errors import Refused, TimeOver, rounded_up
 
-SECONDS = 3.0  # that it takes at most, but for what is under way
+SECONDS = 2.0  # after which a refusal is told, but for what is under way,
+MORE = 1.0  # and so many more where it took longer itself
 FARTHER = 1.5  # times an error that is refused: the next one at least; twice as much every time
 FAR = 30.0  # the same of one that took too long
 CLOSE = 4.0  # times an error that is not served: one that is near enough
@@ -21,14 +22,14 @@ LARGEST = 1e300  # error that is asked for
 NEAR = 3  # tries near the bound that was missed
 
 
-def kept(refusal: Refused, again: Callable[[float], object], asked: float, seconds: float = SECONDS) -> Refused:
-    """The refusal with an error that `again` was served for, or that is sure; with none where there is no such error."""
+def kept(refusal: Refused, again: Callable[[float], object], asked: float, spent: float = 0.0) -> Refused:
+    """The refusal, for which some seconds were spent, with an error that `again` was served for or that is sure, if any."""
     wanted = refusal.nearest_error
     if wanted is None or isinstance(refusal, TimeOver):
         return refusal
     trial = _Trial(asked, refusal.sure)
     trial.next(wanted, 1.0)
-    end = time.monotonic() + min(SECONDS, seconds)
+    end = time.monotonic() + max(SECONDS - spent, min(MORE, spent))
     while not trial.settled and (left := end - time.monotonic()) > 0.0:
         try:
             with deadline(max(LEAST, left / 2.0)):

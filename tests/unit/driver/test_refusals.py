@@ -120,7 +120,7 @@ def test_no_error_is_named_where_none_is_served():
     def never(error):
         raise OutOfTime
 
-    assert kept(ma.Refused("no.", nearest_error=0.01), never, 1e-6, 0.01).nearest_error is None
+    assert kept(ma.Refused("no.", nearest_error=0.01), never, 1e-6).nearest_error is None
 
 
 def test_an_error_too_small_for_a_dtype_is_refused_as_that():
