@@ -78,7 +78,7 @@ class Clustered:
 
 def clustered(layer: GroupedLayer, dtype: str, tolerance: float, with_series: bool = True) -> Clustered:
     """The forms of a layer, to within `tolerance` beside rounding; without series all groups become pieces or patches."""
-    reach = layer.reach * (1 + 1e-12)
+    reach, box = layer.reach * (1 + 1e-12), (layer.centre, layer.low, layer.high)
     products: list[Product] = []
     tokens: list[Listed] = []
     patches: list[Patched] = []
@@ -96,7 +96,7 @@ def clustered(layer: GroupedLayer, dtype: str, tolerance: float, with_series: bo
         elif group.factored or len(group.matrix) == 1:
             shift += group.shift if group.factored else 0.0
             for k in range(layer.d_out):
-                products.append(Product(k, pieces.factors(group.blocks, layer.centre, reach, k, dtype, share)))
+                products.append(Product(k, pieces.factors(group.blocks, box, k, dtype, share)))
         else:
             for k in range(layer.d_out):
                 alone = group.alone(k)

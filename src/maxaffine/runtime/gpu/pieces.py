@@ -55,9 +55,12 @@ class Product:
 
 
 def factors(
-    blocks: tuple[ClusterGroup, ...], centre: Array, reach: Array, output: int, dtype: str, tolerance: float
+    blocks: tuple[ClusterGroup, ...], box: tuple[Array, Array, Array], output: int, dtype: str, tolerance: float
 ) -> tuple[Factor, ...]:
-    """All factors of a group; the share of each is divided by the sizes of the others, which are found on the way."""
+    """All factors of a group; the share of each is divided by the sizes of the others, which are found on the way.
+
+    `box` is the centre that z is counted from and the ends of the box.
+    """
     sizes = [1.0] * len(blocks)
     for last in (False, True):
         whole = math.prod(sizes)
@@ -65,17 +68,22 @@ def factors(
         made = []
         for b, block in enumerate(blocks):
             others = math.prod(size for i, size in enumerate(sizes) if i != b)
-            made.append(_factor(block, centre, reach, output, dtype, allowed / (2.0 * len(blocks) * max(others, 1e-300))))
+            made.append(_factor(block, box, output, dtype, allowed / (2.0 * len(blocks) * max(others, 1e-300))))
         if last or len(blocks) == 1:
             break
         sizes = [factor.size for factor in made]
     return tuple(made)
 
 
-def _factor(block: ClusterGroup, centre: Array, reach: Array, output: int, dtype: str, tolerance: float) -> Factor:
+def _factor(
+    block: ClusterGroup, box: tuple[Array, Array, Array], output: int, dtype: str, tolerance: float
+) -> Factor:
     """One factor, blended where that is nearer, and where an edge is known well enough for it."""
     row, unit = block.matrix[0], dtype_of(dtype).unit
+    centre, least, most = box
+    reach = np.maximum(np.abs(least - centre), np.abs(most - centre)) * (1 + 1e-12)
     span = float(np.abs(row) @ reach)
+    low, high = ends(row, *box)
     if not span <= 1.0 + 1e-9:
         raise Refused("its coordinates leave [-1, 1].")
     eta = max(1.01 * unit * span, 2.0 * rounding.coordinate(row, centre, reach, unit))  # either side may answer so near
@@ -83,7 +91,7 @@ def _factor(block: ClusterGroup, centre: Array, reach: Array, output: int, dtype
     for soft in (False, True):
         if soft is False and dtype == "float64" and len(block.clusters) > 1:
             continue  # a hard choice is no nearer than the layer is to its target
-        made = segments(block, -span, span, tolerance, eta, DEGREES[dtype], soft, dtype)
+        made = segments(block, low, high, tolerance, eta, DEGREES[dtype], soft, dtype)
         mass = float(made.gains[np.isfinite(made.gains)].max(initial=0.0)) * eta
         if not soft:
             found.append(_judged(row, made, False, output, centre, reach, dtype, made.error + made.switched))
@@ -96,6 +104,13 @@ def _factor(block: ClusterGroup, centre: Array, reach: Array, output: int, dtype
         raise Refused("its edges are too sharp to be blended.")
     hard = found[0]
     return hard if hard.off + hard.moved <= 2.0 * (found[-1].off + found[-1].moved) else found[-1]
+
+
+def ends(row: Array, centre: Array, low: Array, high: Array) -> tuple[float, float]:
+    """Least and largest row . (x - centre) on a box, rounded outward."""
+    sides = np.stack([row * (low - centre), row * (high - centre)])
+    room = 1e-12 * float(np.abs(sides).sum())
+    return float(sides.min(axis=0).sum()) - room, float(sides.max(axis=0).sum()) + room
 
 
 def _judged(
