@@ -102,6 +102,13 @@ class ClusterGroup:
         """Bytes that the stored arrays take."""
         return sum(a.nbytes for a in self.arrays())
 
+    def scaled(self, by: tuple[float, ...]) -> ClusterGroup:
+        """The same group in coordinates z / by, exact where these are powers of two."""
+        scale = np.array(by)
+        clusters = (replace(one, origin=one.origin / scale, radius=one.radius / scale) for one in self.clusters)
+        sites = self.site_slopes.astype(np.float64) * scale
+        return replace(self, matrix=self.matrix / scale[:, None], site_slopes=sites, clusters=tuple(clusters))
+
     def alone(self, k: int) -> ClusterGroup:
         """The same clusters for output k."""
         if self.outputs == 1:

@@ -23,6 +23,9 @@ CASES = {
     "regions": ("abs(x + 2*y - 0.3)*cos(x*y)", SQUARE, 1e-4),
     "curved": ("max(x**2 + y**2, 0.5)", SQUARE, 1e-2),
     "three directions": ("abs(x + y + z)*exp(x*y)", SQUARE | {"z": (-1, 1)}, 1e-2),
+    "beyond": ("max(x + 2*y, 0.3*x, -y)", {"x": (-3, 5), "y": (0, 7)}, 1e-3),
+    "elsewhere": ("abs(x + 2*y - 0.3)*cos(x*y)", {"x": (-1, 2), "y": (0, 1)}, 1e-3),
+    "a pole": ("1/x", {"x": (0.1, 1)}, 1e-3),
     "steps": ("abs(x + 2*y)", SQUARE, 0.05),
     "side by side": ("abs(x), sin(x)*y, max(x, y), abs(x + 2*y - 0.3)*cos(x*y)", SQUARE, 1e-2),
     "adding up": ("max(x, y) + sin(x), max(x, y) - sin(x)", SQUARE, 1e-4),
@@ -35,7 +38,8 @@ def points(layer, count):
     rng = np.random.default_rng(1)
     low, high = layer.target.box.low, layer.target.box.high
     x = rng.uniform(low, high, size=(count, len(low)))
-    return np.concatenate([x, np.where(x > (low + high) / 2, high, low)[: count // 8], np.round(x[: count // 8] * 2) / 2])
+    kinks = np.clip(np.round(x[: count // 8] * 2) / 2, low, high)
+    return np.concatenate([x, np.where(x > (low + high) / 2, high, low)[: count // 8], kinks])
 
 
 def judge(layer, dtype, runtime):
@@ -52,10 +56,12 @@ def judge(layer, dtype, runtime):
         itself = layer(x.double(), runtime="factorised", outside="clamp")
         made["apart"], made["kernel"] = float((y.double() - itself).abs().max()), found.parts["kernel"]
     made["same in every batch"] = bool(torch.equal(layer(x[3:40], runtime=runtime), y[3:40]))
-    outside = layer(x[:5] + 100.0, runtime=runtime, outside="clamp")
-    corner = torch.tensor(layer.target.box.high, dtype=dtype)[None]
-    apart = (outside - layer(corner, runtime=runtime, outside="clamp")).abs().max()
-    made["clamped"] = float(apart) <= 64.0 * torch.finfo(dtype).eps * float(y.abs().max())  # its coordinate is rounded
+    made["clamped"] = True
+    for away, end in ((100.0, layer.target.box.high), (-100.0, layer.target.box.low)):
+        outside = layer(x[:5] + away, runtime=runtime, outside="clamp")
+        corner = torch.tensor(end, dtype=dtype)[None]
+        apart = (outside - layer(corner, runtime=runtime, outside="clamp")).abs().max()
+        made["clamped"] &= float(apart) <= 64.0 * torch.finfo(dtype).eps * float(y.abs().max())  # its coordinate is rounded
     lost = x[:2].clone()
     lost[0, 0] = float("nan")
     made["nan"] = bool(torch.isnan(layer(lost, runtime=runtime, outside="clamp"))[0].any())

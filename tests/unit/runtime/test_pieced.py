@@ -18,6 +18,8 @@ CASES = {
     "curved": ("max(x**2 + y**2, 0.5)", SQUARE, 1e-2),
     "tree": ("sqrt(x**2 + y**2)", SQUARE, 3e-2),
     "three directions": ("abs(x + y + z)*exp(x*y)", SQUARE | {"z": (-1, 1)}, 1e-2),
+    "a root": ("sqrt(x + 1)", ONE, 1e-4),
+    "elsewhere": ("abs(x + 2*y - 0.3)*cos(x*y)", {"x": (-1, 2), "y": (0, 1)}, 1e-3),
 }
 
 

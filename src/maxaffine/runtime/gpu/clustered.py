@@ -88,7 +88,8 @@ def clustered(layer: GroupedLayer, dtype: str, tolerance: float, with_series: bo
     least = LEAST * max((float(np.abs(one).max()) for one in values), default=0.0)
     share = max(tolerance, least, 1e-300) / len(layer.groups)
     for one in layer.groups:
-        group = _plain(one) if with_series else _alone(one)
+        held = pieces.inside(one, reach) if isinstance(one, ClusterGroup) else one
+        group = _plain(held) if with_series else _alone(held)
         if isinstance(group, Group) and _is_steep(group):
             tokens.append(listed(as_tokens(group), layer.centre, reach, dtype))
         elif isinstance(group, Group):

@@ -142,7 +142,7 @@ def _series(z, NUMBERS: tl.constexpr, START: tl.constexpr, COUNT: tl.constexpr, 
 
 @triton.jit
 def coordinate(x_ptr, rows, inside, x0, x1, MAPS: tl.constexpr, PLACE: tl.constexpr, D: tl.constexpr):
-    """z = clip(M (x - centre), -1, 1) of one direction; M in two parts, the box first where several variables mix."""
+    """z = clip(M (x - centre), -1, 1) of one direction; M in two parts, the box first where it is not what z in [-1, 1] says."""
     z = tl.full(x0.shape, MAPS[PLACE], x0.dtype)
     for d in tl.static_range(D):  # small parts first
         if MAPS[PLACE + 2 + 5 * d + 1] != 0.0:

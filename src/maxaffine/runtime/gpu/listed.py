@@ -59,6 +59,8 @@ def listed(group: ClusterGroup, centre: Array, reach: Array, dtype: str) -> List
     middle, level = (slopes.max(axis=0) + slopes.min(axis=0)) / 2.0, (offsets.max() + offsets.min()) / 2.0
     slopes, offsets = slopes - middle, offsets - level
     unit, span = dtype_of(dtype).unit, np.abs(group.matrix) @ reach
+    if not (span <= 1.0 + 1e-9).all():
+        raise Refused("its coordinates leave [-1, 1].")
     large = float((np.abs(slopes) @ span + np.abs(offsets)).max())
     eta = gamma(E + 2, unit) * large + 16.0 * 2.0**-53 * (large + float(np.abs(middle) @ span) + abs(level))
     size = float((np.abs(values) + np.abs(tilts) @ span).max())

@@ -23,6 +23,7 @@ from maxaffine.core.rounding import dtype_of, gamma
 from maxaffine.layer.clusters import ClusterGroup
 from maxaffine.runtime.gpu import rounding
 from maxaffine.runtime.gpu.tables import Numbers, OnBox, affine
+from maxaffine.runtime.kept import once
 from maxaffine.runtime.segments import Piece, Segments, segments
 
 DEGREES = {"float32": 10, "float64": 14}
@@ -79,9 +80,10 @@ def _factor(
     block: ClusterGroup, box: tuple[Array, Array, Array], output: int, dtype: str, tolerance: float
 ) -> Factor:
     """One factor, blended where that is nearer, and where an edge is known well enough for it."""
-    row, unit = block.matrix[0], dtype_of(dtype).unit
     centre, least, most = box
     reach = np.maximum(np.abs(least - centre), np.abs(most - centre)) * (1 + 1e-12)
+    block = inside(block, reach)
+    row, unit = block.matrix[0], dtype_of(dtype).unit
     span = float(np.abs(row) @ reach)
     low, high = ends(row, *box)
     if not span <= 1.0 + 1e-9:
@@ -104,6 +106,18 @@ def _factor(
         raise Refused("its edges are too sharp to be blended.")
     hard = found[0]
     return hard if hard.off + hard.moved <= 2.0 * (found[-1].off + found[-1].moved) else found[-1]
+
+
+def inside(group: ClusterGroup, reach: Array) -> ClusterGroup:
+    """The group in coordinates that stay in [-1, 1] where |x - centre| <= reach, as kernels take them."""
+    span = np.abs(group.matrix) @ reach
+    return group if (span <= 1.0 + 1e-9).all() else scaled(group, tuple(2.0 ** np.ceil(np.log2(np.maximum(span, 1.0)))))
+
+
+@once
+def scaled(group: ClusterGroup, by: tuple[float, ...]) -> ClusterGroup:
+    """The group in other coordinates, made once."""
+    return group.scaled(by)
 
 
 def ends(row: Array, centre: Array, low: Array, high: Array) -> tuple[float, float]:

@@ -320,15 +320,16 @@ def program(found: Polynomials, slopes: bool = False) -> Program:
 
 
 def affine(row: Array, found: OnBox, own: Array | None = None) -> list[float]:
-    """One direction: shift, whether to clip x, then per variable M in two parts, the centre (its `own`), and the box."""
+    """One direction: shift, whether to clip x before z, then per variable M in two parts, the centre (its `own`), and the box."""
     middle = found.centre if own is None else own
     narrow = np.dtype(found.dtype).type
     high = row.astype(found.dtype).astype(np.float64)
     low = (row - high).astype(found.dtype).astype(np.float64)
     centre = middle.astype(found.dtype).astype(np.float64)
     shift = -float(row @ (middle - centre))
-    mixed = int(np.count_nonzero(row)) > 1
-    numbers = [float(narrow(shift)), float(mixed)]
+    sides = np.stack([row * (found.low - middle), row * (found.high - middle)])
+    whole = bool((np.abs(sides[:, row != 0]) >= 1.0 - 8.0 * np.finfo(narrow).eps).all())  # to clip z is to clip x
+    numbers = [float(narrow(shift)), float(int(np.count_nonzero(row)) > 1 or not whole)]
     for d in range(len(row)):
         numbers += [high[d], low[d], centre[d], float(narrow(found.low[d])), float(narrow(found.high[d]))]
     return [float(number) for number in numbers]
