@@ -202,14 +202,12 @@ class Clock:
     def watch(self) -> None:
         """Put the clock around the stages of `compile`; proposals are generators, and timed step by step."""
         from maxaffine import compiler, one_layer, search
-        from maxaffine.heads import HEADS
-        from maxaffine.heads import search as loop
+        from maxaffine.heads import HEADS, found
 
         compiler.request_of = self.timed("request", compiler.request_of)
         for module, name, stage in ((one_layer, "search_worst", "observe"), (one_layer, "validate", "validate")):
             setattr(module, name, self.timed(stage, getattr(module, name)))
-        for name in ("unconfirmed",):
-            setattr(loop, name, self.timed("check", getattr(loop, name)))
+        found.unconfirmed = self.timed("check", found.unconfirmed)
         search.lookup.search = self._of_head("lookup", search.lookup.search)
         for head in HEADS.values():
             kind = type(head)

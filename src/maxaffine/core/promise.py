@@ -12,8 +12,9 @@ from collections.abc import Callable
 from maxaffine.core.deadline import OutOfTime, deadline
 from maxaffine.core.errors import Refused, TimeOver, rounded_up
 
-SECONDS = 2.0  # after which a refusal is told, but for what is under way,
-MORE = 1.0  # and so many more where it took longer itself
+SECONDS = 1.5  # after which a refusal is told, but for what is under way,
+MORE = 0.7  # and so many more where it took longer itself
+LONG = 1.0  # seconds of a refusal from which on an error that is sure is not compared with what would be tried
 FARTHER = 1.5  # times an error that is refused: the next one at least; twice as much every time
 FAR = 30.0  # the same of one that took too long
 CLOSE = 4.0  # times an error that is not served: one that is near enough
@@ -29,7 +30,8 @@ def kept(refusal: Refused, again: Callable[[float], object], asked: float, spent
         return refusal
     trial = _Trial(asked, refusal.sure)
     trial.next(wanted, 1.0)
-    end = time.monotonic() + max(SECONDS - spent, min(MORE, spent))
+    tried = spent < LONG or refusal.sure is None
+    end = time.monotonic() + (max(SECONDS - spent, min(MORE, spent)) if tried else 0.0)
     while not trial.settled and (left := end - time.monotonic()) > 0.0:
         try:
             with deadline(max(LEAST, left / 2.0)):
