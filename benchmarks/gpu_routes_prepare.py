@@ -97,12 +97,21 @@ def _layer(compiled: Compiled) -> bytes | None:
         return compiled.to_bytes()
     tensors, record = compiled._record()
     wide = {name: one if one.dtype == np.float64 else one.astype(np.float32) for name, one in tensors.items()}
-    record = {**record, "layer": {**record["layer"], "dtype": "float32"}}
+    record = {**record, "layer": _widened(record["layer"])}
     other = from_tensors(wide, record["layer"])
     for dtype, tolerance in (("float32", narrow_tolerance(compiled)), ("float64", compiled.reserve or 0.0)):
         if _kernel(compiled.weights, dtype, tolerance) != _kernel(other, dtype, tolerance):
             return None
     return container_bytes(wide, record)
+
+
+def _widened(record: Any) -> Any:
+    """The record of a layer, parts of it included, with float32 for bfloat16."""
+    if isinstance(record, dict):
+        return {name: _widened(one) for name, one in record.items()}
+    if isinstance(record, list):
+        return [_widened(one) for one in record]
+    return "float32" if isinstance(record, str) and record == "bfloat16" else record
 
 
 def _kernel(layer: Any, dtype: str, tolerance: float) -> float | None:
