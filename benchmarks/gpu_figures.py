@@ -208,6 +208,28 @@ def kinds() -> list[str]:
     return [*said, *(fused() or [INSIDE, *table(models, inside)])]
 
 
+STACKS = """### Stacks
+
+`benchmarks/gpu_stacks.py`, queries per second, one run: a stack as one kernel, by PyTorch's operations in float64, and the
+formula (of a network: the network) by torch.compile in the dtype of the row. *Seen* is the largest error over 2^24 points, *stated* what
+`stack.statement` proves of that route.
+"""
+
+
+def stacks() -> list[str]:
+    """Stacks beside their formulas: benchmarks/gpu_stacks.py."""
+    rows = []
+    for one in json.loads((ROOT / "benchmarks" / "results" / "gpu_stacks.json").read_text())["rows"]:
+        about = [one["name"], f"{one['error']:.1e}", f"{one['layers']}", f"{one['tokens']}", one["dtype"]]
+        if "failed" in one:
+            rows.append([*about, *[one["failed"]] * 3, "none", "none", "none"])
+            continue
+        speeds = [rate(one["formula"]), rate(one["kernel"]), rate(one["operations"]), f"{one['kernel'] / one['formula']:.2f}"]
+        rows.append([*about, *speeds, f"{one['seen']:.1e}", f"{one['stated']:.1e}"])
+    head = ["stack", "error asked", "layers", "tokens", "tensors", "the formula by torch.compile", "one kernel", "operations"]
+    return [STACKS, *table([*head, "kernel over the formula", "seen", "stated"], rows)]
+
+
 def windows(results: dict[str, Any]) -> list[str]:
     """Lookups of growing size."""
     found = good(results, "windows")
@@ -272,6 +294,7 @@ def section(results: dict[str, Any]) -> str:
         "Uniform queries, medians of CUDA events, arrays far beyond the L2 cache, TF32 off. Measured in the same run: copies",
         f"{copies:.2f} TB/s (read plus written), fused multiply-adds {narrow:.1f} T/s in float32, {wide:.1f} T/s in float64.", "",
         *kinds(),
+        *stacks(),
         "### Spectral layers and their peers", "",
         "Layers by the collapsed kernels. *Proved* is the layer's certificate plus the kernel's own bound, all roundings",
         "counted; *largest error* is over 2^24 points against float64 formulas.", "", *ours(results),
