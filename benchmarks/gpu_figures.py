@@ -211,8 +211,8 @@ def kinds() -> list[str]:
 STACKS = """### Stacks
 
 `benchmarks/gpu_stacks.py`, queries per second, one run: a stack as one kernel, by PyTorch's operations in float64, and the
-formula (of a network: the network) by torch.compile in the dtype of the row. *Seen* is the largest error over 2^24 points, *stated* what
-`stack.statement` proves of that route.
+formula (of a network: the network) by torch.compile in the dtype of the row. *Seen* is the largest error over 2^24 points,
+*stated* what `stack.statement` proves of that route.
 """
 
 
