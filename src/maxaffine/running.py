@@ -10,7 +10,7 @@ from maxaffine.core.errors import BadInput, Refused
 from maxaffine.core.rounding import compute_dtype
 from maxaffine.proofs import direct_form
 from maxaffine.proofs.certificate import Certificate
-from maxaffine.proofs.routes import pieces_of
+from maxaffine.proofs.routes import has_pieces, pieces_of
 from maxaffine.runtime import chooser, pieced
 from maxaffine.runtime.direct import as_answers
 
@@ -54,10 +54,10 @@ def direct_on_tensors(compiled: Compiled, *x: Any, outside: str) -> Any:
 
 
 def runtimes(compiled: Compiled) -> tuple[str, ...]:
-    """The runtimes that can run a layer, its pieces and the direct form of its target among them."""
+    """The runtimes that can run a layer: the direct form of its target, and its pieces unless those take seconds to make."""
     names = chooser.available(compiled.weights, compiled.reserve or 0.0)
     found = tuple(name for name in names if name != "collapsed" or compiled.reserve is not None)
-    more = [] if isinstance(pieces_of(compiled), str) else ["pieces"]
+    more = ["pieces"] if has_pieces(compiled) else []
     return (*found, *more) if direct_form.why_not(compiled) is not None else (*found, *more, "direct")
 
 
@@ -65,7 +65,7 @@ def certificate_for(compiled: Compiled, runtime: str, dtype: str | None) -> Cert
     """The certificate for one runtime alone (and the layer's dtype)."""
     if dtype not in (None, compiled.dtype):
         raise BadInput(f"`dtype` (={dtype!r}) is not this layer's ({compiled.dtype}); compile it in that dtype.")
-    if runtime not in ("arrays", *runtimes(compiled)):
+    if runtime not in ("arrays", "pieces", *runtimes(compiled)):
         names = ", ".join(runtimes(compiled))
         raise BadInput(f"`runtime` (={runtime!r}) cannot run this layer; choose any of {names}.")
     if compiled.certificate.kind != "proved":

@@ -59,7 +59,7 @@ def run(
     compiled = load(file)
     if isinstance(compiled, Stack) and runtime is not None:
         raise BadInput(f"`runtime` (={runtime!r}): a stack has one way to run; leave it out.")
-    if not isinstance(compiled, Stack) and runtime is not None and runtime not in compiled.runtimes():
+    if not isinstance(compiled, Stack) and runtime is not None and runtime not in ("pieces", *compiled.runtimes()):
         known = ", ".join(compiled.runtimes())
         raise BadInput(f"`runtime` (={runtime!r}) cannot run this layer; choose one of {known}.")
     with progress_bar() as progress:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from maxaffine.core.deadline import OutOfTime, deadline
 from maxaffine.core.errors import Refused, TimeOver, rounded_up
 
-SECONDS = 1.5  # after which a refusal is told, but for what is under way,
-MORE = 0.7  # and so many more where it took longer itself
+SECONDS = 1.0  # after which a refusal is told, but for what is under way,
+MORE = 0.5  # and so many more where it took longer itself
 LONG = 1.0  # seconds of a refusal from which on an error that is sure is not compared with what would be tried
 FARTHER = 1.5  # times an error that is refused: the next one at least; twice as much every time
 FAR = 30.0  # the same of one that took too long

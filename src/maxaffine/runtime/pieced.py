@@ -25,6 +25,7 @@ from maxaffine.runtime.gpu.clustered import Clustered, clustered
 from maxaffine.runtime.gpu.patched import Patched
 from maxaffine.runtime.gpu.pieces import Factor
 from maxaffine.runtime.kept import once
+from maxaffine.runtime.patches import SOME
 from maxaffine.runtime.windowed import exponential
 
 AUDIBLE = 40.0  # of a mass: beyond, the other side says less than e^-40 of itself
@@ -58,6 +59,13 @@ def why_not(layer: AnyLayer) -> str | None:
     return None
 
 
+def is_quick(layer: AnyLayer) -> bool:
+    """Whether pieces are made in a moment: patches of many clusters take seconds, and are made where they are asked for."""
+    assert layer.grouped and not layer.several
+    blocks = [block for group in layer.cluster_groups() for block in group.blocks]
+    return all(len(block.clusters) <= SOME or len(block.matrix) == 1 for block in blocks)
+
+
 @once
 def program(layer: GroupedLayer, tolerance: float) -> Program | str:
     """The pieces of a layer, within `tolerance` beside rounding; or why there are none."""
@@ -82,7 +90,8 @@ def tables(made: Clustered) -> Program:
     for one in made.patched:
         keep.terms.append([one.output, 0, len(keep.grids)])
         keep.grid(one)
-    quiet = 2.0 * math.exp(-AUDIBLE) * made.size
+    many = max((len(product.factors) for product in made.products), default=1)
+    quiet = 2.0 * math.exp(-AUDIBLE) * many * made.size
     bound = made.parts["pieces"] + 2.0 * (made.parts["evaluation"] + made.parts["query"]) + quiet
     work = 8 * len(keep.rows) + sum(2 * one[2] + 12 for one in keep.factors) + sum(2 * one[6] for one in keep.grids)
     return Program(

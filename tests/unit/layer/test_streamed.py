@@ -173,7 +173,7 @@ print(json.dumps({"peak": peak(), "stated": layer.cost.peak_bytes, "bytes": laye
 def test_the_peak_of_memory_is_stated_before_and_respected(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", "import maxaffine.heads.lookup.streamed as s; s.STREAM = 1 << 20\n"
-         "import maxaffine.heads.lookup.search as l; l.STREAM = 1 << 20\n" + SCRIPT, str(tmp_path / "f.safetensors"), "0.0009"],
+         "import maxaffine.heads.lookup.limits as l; l.STREAM = 1 << 20\n" + SCRIPT, str(tmp_path / "f.safetensors"), "0.0009"],
         capture_output=True, text=True, timeout=200, check=True,
     )  # fmt: skip
     told = json.loads(done.stdout)

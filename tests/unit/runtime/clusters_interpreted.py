@@ -44,7 +44,7 @@ def points(layer, count):
 
 def judge(layer, dtype, runtime):
     """Of one route: its statement, the largest error at points, whether answers depend on the batch, what happens outside."""
-    x = torch.tensor(points(layer, 160), dtype=dtype)
+    x = torch.tensor(points(layer, 96), dtype=dtype)
     found = layer.statement("tensors" if runtime is None else "direct tensors", str(dtype)[6:], "cuda")
     if found.bound is None:
         return {"why": found.why}
